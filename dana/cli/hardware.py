@@ -45,6 +45,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--base", type=_number, default=0x4000_0000, metavar="N", help="the memory's address on the bus (0x40000000)"
     )
     board.add_argument("--size", type=_number, default=1 << 24, metavar="N", help="bytes of the memory (0x1000000)")
+    board.add_argument("--records", metavar="FILE[@OFFSET]", help="what maps the memory for records, if it has one")
+    board.add_argument(
+        "--records-base", type=_number, default=0, metavar="N", help="that memory's address on its bus (0)"
+    )
+    board.add_argument(
+        "--records-size", type=_number, default=1 << 24, metavar="N", help="bytes of that memory (0x1000000)"
+    )
     board.add_argument("--seconds", type=float, metavar="N", help="that the training may take (any)")
     board.set_defaults(run=run_board)
 
@@ -118,7 +125,7 @@ def run_synth(options: argparse.Namespace) -> int:
 def run_board(options: argparse.Namespace) -> int:
     """Train on the board, and say what it took."""
     from dana.errors import SetupError, UsageError
-    from hwgen.driver import BoardError, MappedPages, MappedRegisters, PageMemory, WrittenPages
+    from hwgen.driver import BoardError, MappedPages, MappedRecords, MappedRegisters, PageMemory, WrittenPages
     from hwgen.export.check import CheckError, check
 
     pages = options.pages or options.write_pages
@@ -138,7 +145,11 @@ def run_board(options: argparse.Namespace) -> int:
             else:
                 file, offset = _place(options.pages)
                 memory = MappedPages(file, base=options.base, size=options.size, offset=offset)
-            sides = registers, memory
+            records = None
+            if options.records is not None:
+                file, offset = _place(options.records)
+                records = MappedRecords(file, base=options.records_base, size=options.records_size, offset=offset)
+            sides = registers, memory, records
         run = check(options.folder, sides, seconds=options.seconds)
     except (BoardError, CheckError) as error:
         raise SetupError(str(error)) from None

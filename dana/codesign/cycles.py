@@ -3,7 +3,7 @@
 In: a Bundle and a sample of the table's pages. Out: `Cycles`. The estimate is the simulator itself, which counts
 as the hardware does, on a few hundred pages; what one more page costs in the long run is the difference of two such
 runs. So it is exact where pages are alike, for tables of any length, in about a millisecond. Where batches end at rows
-that are chosen again, it takes every tuple for one that shares no row.
+that are chosen again, it takes every tuple for one that shares no row, and adds what records take to be stored.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from dana.codesign.sample import Sample
 from dana.errors import InternalError
 from dana.simulator import Simulator
+from hwgen.spec import cycles as timing
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
@@ -51,6 +52,9 @@ class Cycles:
         nothing to send yet.
     rows
         Cycles of a page in which the units work, all of them at once.
+    records
+        Cycles of a page in which the engine and records wait for one another: each batch's are fetched before it and
+        stored behind it.
     """
 
     config: MachineConfig
@@ -61,6 +65,7 @@ class Cycles:
     unpacker: float
     engine: float
     rows: float
+    records: float = 0.0
 
     @property
     def density(self) -> str:
@@ -86,10 +91,11 @@ class Cycles:
 
     @property
     def bottleneck(self) -> str:
-        """What all others wait for: `link`, `engine`, `unpacker`, or else `striders`."""
-        name, busy = max(
-            (("link", self.link), ("engine", self.engine), ("unpacker", self.unpacker)), key=lambda x: x[1]
-        )
+        """What all others wait for: `link`, `engine`, `unpacker`, `records`, or else `striders`."""
+        parts = {"link": self.link, "engine": self.engine, "unpacker": self.unpacker}
+        if self.records:
+            parts["records"] = self.records + self.engine
+        name, busy = max(parts.items(), key=lambda part: part[1])
         return name if busy >= NEAR * self.page else "striders"
 
     def epoch(self, pages: int) -> float:
@@ -109,6 +115,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     sample
         Of `sample_pages`, for the Bundle's table and page size.
     """
+    fetched, stored = _records(bundle)
     # rows of a sample are all alike: each would end a batch
     bundle = replace(bundle, columns=tuple(replace(column, writes=0) for column in bundle.columns))
     config = bundle.config
@@ -131,8 +138,9 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         first, second = _run(simulator, sample, times), _run(simulator, sample, long)
     finally:
         simulator.close()
-    slope = (second.cycles - first.cycles) / pages
     tuples = sample.rows / sample.pages
+    batches = tuples / batch
+    slope = (second.cycles - first.cycles) / pages + batches * stored
     return Cycles(
         config=config,
         tuples=tuples,
@@ -141,8 +149,20 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         link=config.page_cycles,
         unpacker=tuples * sum(column.beats(config.lanes) for column in bundle.columns) + 1,
         engine=(second.engine_busy - first.engine_busy) / pages,
-        rows=tuples * _rows_of_batch(bundle) / batch,
+        rows=batches * _rows_of_batch(bundle),
+        records=batches * (fetched + stored),
     )
+
+
+def _records(bundle: Bundle) -> tuple[int, int]:
+    """Cycles in which the records of a batch are fetched, and stored."""
+    if not bundle.tables:
+        return 0, 0
+    fetched = sum(bundle.tables[column.table - 1].rows for column in bundle.columns if column.table)
+    stored = sum(bundle.tables[column.table - 1].rows for column in bundle.columns if column.writes)
+    latency = bundle.config.record_latency
+    waits = timing.RECORD_STORE + latency if stored else 0
+    return timing.RECORD_START + latency + bundle.batch * fetched, waits + bundle.batch * stored
 
 
 def _run(simulator: Simulator, sample: Sample, times: int) -> EpochCounters:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from math import ceil, inf
 from typing import Any
 
@@ -27,6 +28,7 @@ from dana.compiler.fit import (
     whole_blocks,
 )
 from dana.compiler.passes import ACCESS, Draft, Results, place, plan_of, run
+from dana.compiler.place.records import needs_index, tuple_rows
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import rows_written
@@ -42,7 +44,7 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec import cycles as timing
 from hwgen.spec import strider
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK, ConfigError, MachineConfig
 from hwgen.spec.engine import Opcode, Section
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -141,6 +143,8 @@ def _default(
     check_size(graph)
     rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
+    if _needs_records(plan, given):
+        bounded["record_depth"] = record_depth(plan)
     try:
         draft = _divided(plan, max_tuples, bounded)
     except DoesNotFit as error:
@@ -164,8 +168,10 @@ def _default(
         "tuple_depth": max(defaults.tuple_depth, whole_blocks(2 * target.group * draft.inputs.rows)),
         "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
     }
-    if plan.indexed:
+    if needs_index(plan, records=target.records):
         chosen["index_depth"] = max(2, target.group)
+    if target.records:
+        chosen["record_depth"] = power_of_two(len(plan.watched) * target.together)
     if target.together > 1:
         chosen["watch_depth"] = power_of_two(rows_written(plan.watched) * target.together)
     chosen |= _access(draft, schema, binding.uses, given)
@@ -218,6 +224,21 @@ def least_cycles(graph: Graph, *, max_tuples: int, design: Mapping[str, int]) ->
     return min((sketch.cycles for sketch in _sketches(plan, _ways(plan, design), max_tuples, design)), default=inf)
 
 
+def record_depth(plan: Plan) -> int:
+    """Records of a batch, of a machine whose models of chosen rows lie beside it."""
+    return power_of_two(len(plan.watched) * TOGETHER)
+
+
+def _needs_records(plan: Plan, given: Mapping[str, int]) -> bool:
+    """Whether models of chosen rows, which no machine's own memory holds that is built, may lie beside it."""
+    if not plan.watched or given.keys() & {"record_depth", "scratch_depth"}:
+        return False
+    ways = _ways(plan, given)
+    if min(model_words(plan, clusters) for _, clusters in ways) <= MAX_WORDS:
+        return False
+    return any(threads == 1 and _to_records(clusters) for threads, clusters in ways)
+
+
 def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
     """Threads and clusters: the divisions of 64 units."""
     ways = [(CLUSTERS >> k, 1 << k) for k in range(CLUSTERS.bit_length())]
@@ -228,7 +249,14 @@ def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
     _config({"threads": ways[0][0], "clusters": ways[0][1]})
     if plan.alone:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
+    if given.get("record_depth"):  # a row of lanes goes to the memory in a beat
+        ways = [way for way in ways if _to_records(way[1])] or ways[:1]
     return ways
+
+
+def _to_records(clusters: int) -> bool:
+    """Whether a record memory takes a thread's row of lanes."""
+    return clusters * LANES_PER_CLUSTER * 4 <= WIDEST_LINK
 
 
 def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
@@ -253,9 +281,15 @@ def _together(plan: Plan, given: Mapping[str, int]) -> int:
         plan,
         index_depth=given.get("index_depth", TOGETHER),
         watch_depth=given.get("watch_depth", rows * TOGETHER),
+        record_depth=given.get("record_depth", 0),
         tuple_rows=1,
-        tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // place_inputs(plan.graph, MAX_LANES).rows,
+        tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // _rows(plan, MAX_LANES, given),
     )
+
+
+def _rows(plan: Plan, lanes: int, given: Mapping[str, int]) -> int:
+    """Rows of a tuple, about."""
+    return tuple_rows(plan, lanes, records=bool(plan.watched and given.get("record_depth")))
 
 
 def _least(plan: Plan, tuples: int, target: Target) -> int:
@@ -270,14 +304,15 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     """
     ways, tuples = _ways(plan, given), _tuples(plan, max_tuples, given)
     most = MAX_WORDS
-    if plan.indexed and min(model_words(plan, clusters) for _, clusters in ways) > MAX_WORDS:
+    words = partial(model_words, plan, records=bool(plan.watched and given.get("record_depth")))
+    if plan.indexed and min(words(clusters) for _, clusters in ways) > MAX_WORDS:
         alone = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
-        ways = [min(alone, key=lambda way: (model_words(plan, way[1]), -way[1]))]
+        ways = [min(alone, key=lambda way: (words(way[1]), -way[1]))]
         most = MAX_CONFIG.scratch_depth * ways[0][1] * LANES_PER_CLUSTER
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
     found: list[tuple[float, float, int, Draft]] = []
     limit: LoopLimit | None = None
-    more = () if given.keys() & {"threads", "clusters"} or most > MAX_WORDS else LARGER
+    more = () if given.keys() & {"threads", "clusters", "record_depth"} or most > MAX_WORDS else LARGER
     # operations in the rule's order keep fewer values at a time
     for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
         sketches = _sketches(plan, tried, max_tuples, given)
@@ -358,6 +393,7 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
             lanes=clusters * LANES_PER_CLUSTER,
             group=1,
             together=_together(plan, given),
+            records=_together(plan, given) > 1 and bool(given.get("record_depth")),
             divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
             crossed=bool(given.get("crossed", 1)),
         )
@@ -370,10 +406,11 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
 def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Target:
     """The target with rounds of as many tuples as tuple memory may hold."""
     tuples = _tuples(plan, max_tuples, given)
-    rows = place_inputs(plan.graph, target.lanes).rows
+    rows = _rows(plan, target.lanes, given)
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
     group = 1 if plan.serial else group
-    group = min(group, given.get("index_depth", group)) if plan.indexed else group
+    if needs_index(plan, records=target.records):
+        group = min(group, given.get("index_depth", group))
     return replace(target, group=max(_least(plan, tuples, target), group))
 
 

@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any
 
 from dana.codesign.area import area_of
-from dana.codesign.default import default_bundle
+from dana.codesign.default import default_bundle, record_depth
 from dana.codesign.search import at_rate, explore, smaller_memory, uses, widest_link, with_ultra
 from dana.compiler.binding.columns import Binding
+from dana.compiler.compile import rule_for
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device
@@ -58,6 +59,12 @@ def bundle_for(
     bundle = with_ultra(made(design=asked), device, design)
     if holds(device, bundle.config):
         return bundle
+    plan = rule_for(binding.graph, schema)["plan"]
+    if plan.watched and not design.keys() & {"threads", "clusters", "record_depth", *DEPTHS}:
+        # models that it has no memory for may lie beside it
+        other = with_ultra(made(design={**asked, "record_depth": record_depth(plan)}), device, design)
+        if holds(device, other.config):
+            return other
     units, threads = bundle.config.units, bundle.config.threads
     # fewer threads hold fewer copies of the models, and smaller memories mean shorter rounds
     while threads > 1 and not design.keys() & {"threads", "clusters", *DEPTHS}:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dana.codesign.search import RESOURCES, Candidate, explore
 from dana.compiler import Binding
@@ -82,11 +83,11 @@ def export(
     if supply is not None:
         warnings.warn(supply, stacklevel=2)
     pages = _pages(schema, binding.labels, bundle.config.page_size)
-    scratchpad, losses, converged = _train(bundle, pages)
+    scratchpad, losses, converged, records = _train(bundle, pages)
     return package(
         bundle,
         device,
-        Check(pages=pages, epochs=EPOCHS, scratchpad=scratchpad, losses=losses, converged=converged),
+        Check(pages=pages, epochs=EPOCHS, scratchpad=scratchpad, losses=losses, converged=converged, records=records),
         title=f"rule {rule.name} on {device.name}",
         notes=_notes(found),
         texts={
@@ -141,8 +142,8 @@ def _value(draw: np.random.Generator, attribute: Attribute, is_label: bool) -> A
     return b"text"
 
 
-def _train(bundle: Bundle, pages: bytes) -> tuple[np.ndarray[Any, np.dtype[np.uint32]], list[int], bool]:
-    """Scratchpad, loss of each epoch, and whether the convergence test held, as the board has them."""
+def _train(bundle: Bundle, pages: bytes) -> tuple[NDArray[np.uint32], list[int], bool, list[NDArray[np.uint32]]]:
+    """Scratchpad, loss of each epoch, whether the convergence test held, and records, as the board has them."""
     simulator = Simulator(bundle.config)
     loss, convergence = bundle.symbol("loss"), bundle.symbol("convergence")
     losses: list[int] = []
@@ -156,7 +157,11 @@ def _train(bundle: Bundle, pages: bytes) -> tuple[np.ndarray[Any, np.dtype[np.ui
             losses.append(0 if loss is None else int(simulator.read_rows(loss.row, 1)[0, 0]))
             if convergence is not None:
                 converged = bool(simulator.read_rows(convergence.row, 1).view(np.float32)[0, 0] != 0)
-        return simulator.read_rows(0, bundle.config.scratch_depth), losses, converged
+        records = [
+            simulator.read_rows(0, one.records * one.rows, table=t).reshape(one.records, one.rows, -1)
+            for t, one in enumerate(bundle.tables, 1)
+        ]
+        return simulator.read_rows(0, bundle.config.scratch_depth), losses, converged, records
     finally:
         simulator.close()
 

@@ -145,7 +145,9 @@ class Exploration:
     @property
     def overrides(self) -> dict[str, int]:
         """The best machine as a training's ``design``: what does not follow from the rule."""
-        return {name: getattr(self.best.bundle.config, name) for name in OVERRIDES}
+        config = self.best.bundle.config
+        records = {"record_depth": config.record_depth} if config.record_depth else {}
+        return {**{name: getattr(config, name) for name in OVERRIDES}, **records}
 
 
 def explore(

@@ -6,10 +6,12 @@ In: a rule. Out: nothing, or the error that says what there is too much of, befo
 from math import prod
 
 from dana.compiler.passes import plan_of
+from dana.compiler.place.records import recorded
 from dana.compiler.place.rows import Form, place_inputs, row_shape
 from dana.compiler.place.sections import Plan
 from dana.compiler.target import DoesNotFit
 from dsl.hdfg.graph import Graph
+from hwgen.spec.bundle import MAX_ROWS
 from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, MachineConfig
 from hwgen.spec.registers import REGION_SHIFT
 
@@ -21,10 +23,19 @@ MAX_LANES = 16 * LANES_PER_CLUSTER
 MAX_CONFIG = MachineConfig(**MAX_DEPTHS, program_depth=65536, strider_depth=65536, descriptor_depth=4096)
 
 
-def model_words(plan: Plan, clusters: int) -> int:
-    """Words of a thread's scratchpad that models take, about: each row that may be chosen is one of its own."""
+def model_words(plan: Plan, clusters: int, *, records: bool = False) -> int:
+    """Words of a thread's scratchpad that models take, about: each row that may be chosen is one of its own.
+
+    Parameters
+    ----------
+    records
+        Whether those lie in the record memory that may.
+    """
     lanes, words = clusters * LANES_PER_CLUSTER, 0
+    elsewhere = recorded(plan) if records else frozenset()
     for k in plan.graph.models:
+        if k in elsewhere:
+            continue
         form = Form.BROADCAST if k in plan.chosen and len(plan.graph.nodes[k].shape) == 1 else Form.PACKED
         words += lanes * prod(row_shape(plan.graph.concrete_shape(k), form, lanes))
     return words
@@ -33,13 +44,18 @@ def model_words(plan: Plan, clusters: int) -> int:
 def check_size(graph: Graph) -> None:
     """Raise DoesNotFit at once where models alone, or a tuple, are larger than any machine's memory."""
     widest = place_inputs(graph, MAX_LANES)
-    shapes = [graph.concrete_shape(k) for k in graph.models]
+    plan = plan_of(graph)
+    elsewhere = {plan.graph.nodes[k].name for k in recorded(plan)}  # of these a board's memory says how many fit
+    shapes = [graph.concrete_shape(k) for k in graph.models if graph.nodes[k].name not in elsewhere]
     rows = sum(prod(shape[:-1]) for shape in shapes)
     numbers = sum(map(prod, shapes))
     have, most = f"{numbers:,} numbers", f"{MAX_WORDS:,}"
+    longest = max((plan.graph.concrete_shape(k)[0] for k in recorded(plan)), default=0)
+    if longest > MAX_ROWS:
+        have, most = f"{longest:,} rows", f"{MAX_ROWS:,}"
     if rows > MAX_CONFIG.scratch_depth:
         have, most = f"{rows:,} rows", f"{MAX_CONFIG.scratch_depth:,}"
-    if rows > MAX_CONFIG.scratch_depth or (numbers > MAX_WORDS and not plan_of(graph).indexed):
+    if max(rows / MAX_CONFIG.scratch_depth, longest / MAX_ROWS) > 1 or (numbers > MAX_WORDS and not plan.indexed):
         raise DoesNotFit(
             f"the models of rule {graph.name!r} have {have}, a machine holds at most {most}",
             hint="Use models of fewer elements.",

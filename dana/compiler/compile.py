@@ -11,7 +11,7 @@ from typing import Any
 from dana.compiler.binding.columns import Binding
 from dana.compiler.fit import fit
 from dana.compiler.passes import ACCESS, PROGRAM, RULE, Draft, Results, run
-from dana.compiler.schedule.encode import Choice, Program
+from dana.compiler.schedule.encode import Choice, Program, named
 from dana.storage.schema import TableSchema, Use
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import Bundle, Symbol, Words
@@ -50,6 +50,7 @@ class EngineProgram:
             "levels": draft.target.levels,
             "image": self.image,
             "symbols": self.symbols,
+            "tables": self.results["tables"],
         }
 
 
@@ -124,7 +125,7 @@ def compile_bundle(
     notes
         Added to the Bundle's notes, which say for the tag of each fault INDEX which columns choose a row of which
         model, with an array's element counted from 1, and how many rows there are; where the inputs lie in a tuple's
-        rows; and which columns fill them.
+        rows; which columns fill them; and how models in the record memory start, which no image holds.
     known, rule
         As `compile_engine` takes them.
 
@@ -145,6 +146,9 @@ def compile_bundle(
         "config": config,
     }
     access = run(ACCESS, given)["strider"]
+    choices = [
+        named(engine.draft.plan, inputs, column.row) for column in access.columns if column.table and inputs.records
+    ]
     places = [{"name": one.name, "shape": list(one.shape), "row": one.row} for one in inputs.places]
     fills = [[schema.attributes[u.attribute].name, u.input, u.element, u.count] for u in binding.uses]
     return Bundle(
@@ -156,12 +160,18 @@ def compile_bundle(
         notes={
             "rule": graph.name,
             "table": schema.relation,
-            "indices": [_choice(choice, schema, binding.uses) for choice in engine.indices],
+            "indices": [_choice(choice, schema, binding.uses) for choice in (*choices, *engine.indices)],
             "inputs": places,
             "fills": fills,
+            "starts": {s.name: _start(graph, s.name) for s in engine.symbols if s.table},
             **(notes or {}),
         },
     )
+
+
+def _start(graph: Graph, name: str) -> dict[str, Any]:
+    """How a model starts, for JSON."""
+    return asdict(next(graph.nodes[k].init for k in graph.models if graph.nodes[k].name == name))
 
 
 def _choice(choice: Choice, schema: TableSchema, uses: Sequence[Use]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from dana.compiler.passes import Draft, Results, place
+from dana.compiler.place.records import needs_index, tuple_rows
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import rows_written
@@ -100,12 +101,18 @@ def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> 
     return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))
 
 
-def together_for(plan: Plan, *, index_depth: int, watch_depth: int, tuple_rows: int, tuple_depth: int) -> int:
+def together_for(
+    plan: Plan, *, index_depth: int, watch_depth: int, record_depth: int, tuple_rows: int, tuple_depth: int
+) -> int:
     """Tuples that a batch has at most which ends where a row is chosen again; 1 where there are no such batches."""
     rows = rows_written(plan.watched)
     if not rows:
         return 1
-    most = min(MAX_TOGETHER, index_depth, watch_depth // rows, tuple_depth // 2 // tuple_rows)
+    most = min(MAX_TOGETHER, watch_depth // rows, tuple_depth // 2 // tuple_rows)
+    if record_depth:
+        most = min(most, record_depth // len(plan.watched))
+    if needs_index(plan, records=record_depth > 0):
+        most = min(most, index_depth)
     return 1 << most.bit_length() - 1 if most > 1 else 1
 
 
@@ -185,8 +192,8 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
         Not even the smallest does.
     """
     rows = place_inputs(plan.graph, config.lanes).rows
-    depths = {name: getattr(config, name) for name in ("index_depth", "watch_depth", "tuple_depth")}
-    together = together_for(plan, tuple_rows=rows, **depths)
+    depths = {name: getattr(config, name) for name in ("index_depth", "watch_depth", "record_depth", "tuple_depth")}
+    together = together_for(plan, tuple_rows=tuple_rows(plan, config.lanes, records=config.record_depth > 0), **depths)
     while together > 1:
         side_by_side = _side_by_side(plan, config, together, known)
         if side_by_side is not None:
@@ -244,6 +251,7 @@ def _target(config: MachineConfig, group: int, together: int = 1) -> Target:
         lanes=config.lanes,
         group=group,
         together=together,
+        records=together > 1 and config.record_depth > 0,
         divide_interval=config.divide_interval,
         crossed=bool(config.crossed),
     )
@@ -265,6 +273,8 @@ def _side_by_side(plan: Plan, config: MachineConfig, together: int, known: Draft
 
 
 def _holds(config: MachineConfig, draft: Draft) -> bool:
+    if draft.target.records and 2 * draft.target.group * draft.inputs.rows > config.tuple_depth:
+        return False
     return draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth
 
 

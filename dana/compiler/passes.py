@@ -19,13 +19,14 @@ from dana.compiler.check.hardware import require_hardware
 from dana.compiler.check.verify import check
 from dana.compiler.place.forms import Forms, choose_forms
 from dana.compiler.place.order import Order, order_updates
+from dana.compiler.place.records import place_records
 from dana.compiler.place.repeat import find_repeats
 from dana.compiler.place.rows import InputPlaces, place_inputs_for
 from dana.compiler.place.sections import Plan, join_rounds, plan_sections
 from dana.compiler.place.shards import Shards, choose_shards
 from dana.compiler.place.watch import Watched
 from dana.compiler.schedule.allocate import MemoryMap, allocate
-from dana.compiler.schedule.encode import ShortRound, encode, image, indices, symbols
+from dana.compiler.schedule.encode import ShortRound, encode, image, indices, symbols, tables
 from dana.compiler.schedule.list_scheduling import Schedule, schedule_sections, schedules_text
 from dana.compiler.select.nodes import select
 from dana.compiler.select.selection import Selection
@@ -86,6 +87,7 @@ TARGET = (
     Pass("inputs", place_inputs_for, "the rows of a tuple that hold each input; the Strider fills them by these, too"),
     Pass("rounds", join_rounds, "the plan with a batch's work beside its tuples', if a batch is one round", "plan"),
     Pass("forms", choose_forms, "packed or broadcast for each value; first choice, for rows follow from it"),
+    Pass("records", place_records, "a tuple's records behind its inputs, where models lie there; by forms", "inputs"),
     Pass("shards", choose_shards, "what threads share of a batch's work, by the rows that it saves"),
     Pass("repeats", find_repeats, "short vectors that repeat over the lanes, which take fewer steps to broadcast"),
     Pass("order", order_updates, "a batch's work, models overwritten where both lie alike: by forms and shards"),
@@ -103,6 +105,7 @@ PROGRAM = (
     Pass("program", encode, "the instructions"),
     Pass("image", image, "the rows that the host loads", shown=False),
     Pass("symbols", symbols, "where models, metas and results lie", shown=False),
+    Pass("tables", tables, "what lies in the record memory", shown=False),
     Pass("indices", indices, "what each tag of the fault INDEX means", shown=False),
     Pass("hardware", require_hardware, "an error if the machine lacks what the program uses", shown=False),
     Pass("check", check, "an error if the program is not legal by docs/machine.md; last, always", shown=False),

@@ -27,6 +27,8 @@ class Target:
         Tuples of a thread in a round.
     together
         Tuples of a batch at most that ends where a row is chosen again; 1: batches are the rule's.
+    records
+        Whether models whose rows watched columns choose lie in the record memory (docs/machine.md, "Records").
     levels
         Levels of the merge stack; 0 if every batch is one round.
     divide_interval
@@ -39,6 +41,7 @@ class Target:
     lanes: int
     group: int
     together: int = 1
+    records: bool = False
     levels: int = 0
     divide_interval: int
     crossed: bool

@@ -180,9 +180,12 @@ def _symbol(symbol: Symbol, first: int, plan: Plan, k: int, *, into: bool, out: 
     shape = plan.shape(k)
     if not shape:
         return structures.CompiledSymbol(symbol.row, 1, 1, first, 1, True, into, out)
+    if symbol.table and len(shape) == 1:  # a record for each number
+        return structures.CompiledSymbol(symbol.row, shape[0], 1, first, 1, True, into, out, symbol.table)
     leading = int(np.prod(shape[:-1], dtype=np.int64))
     stride = strides(shape)[-2] if len(shape) > 1 else 0
-    return structures.CompiledSymbol(symbol.row, leading, shape[-1], first, stride, symbol.broadcast, into, out)
+    where = (symbol.broadcast, into, out, symbol.table)
+    return structures.CompiledSymbol(symbol.row, leading, shape[-1], first, stride, *where)
 
 
 @cache

@@ -71,6 +71,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "labels": list(design.labels),
         "batch": None if bundle.batch == WHOLE_EPOCH else bundle.rule_batch,
         "side_by_side": bundle.batch if bundle.cut else None,
+        "record_bytes": bundle.table_offsets[-1] if bundle.tables else None,
         "epochs": training.epochs or design.epochs,
         "reads": {
             "frames": stream is not None,
@@ -223,6 +224,7 @@ def lines(explained: Json) -> list[str]:
         f"{machine['strider_depth']}, {program['descriptors']} columns of {machine['descriptor_depth']}",
         f"  {program['tuples_of_a_round']} tuples of a round",
         *([_together(explained["side_by_side"])] if explained["side_by_side"] else []),
+        *([_records(explained["record_bytes"])] if explained["record_bytes"] else []),
         f"Reads: {_reads(reads)}",
         f"Cycles: {cycles['tuple']:.2f} of a tuple, waits for {cycles['waits_for']}",
         f"  busy: link {busy['link']:.0%}, unpacker {busy['unpacker']:.0%}, engine {busy['engine']:.0%}, "
@@ -251,6 +253,10 @@ def _together(tuples: int) -> str:
         f"  up to {tuples} tuples side by side: a batch ends where one chooses a row of a model again, which is not in "
         "the estimate"
     )
+
+
+def _records(size: int) -> str:
+    return f"  models of {size / 1e6:,.1f} MB in a memory beside the machine, whose rows come as tuples choose them"
 
 
 def _count(number: int, what: str) -> str:

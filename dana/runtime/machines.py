@@ -32,11 +32,11 @@ class Machine(Protocol):
     def load(self, bundle: Bundle) -> None:
         """Load program, tables and the initial scratchpad."""
 
-    def write_rows(self, row: int, rows: Words) -> None:
-        """Write rows of every thread's scratchpad."""
+    def write_rows(self, row: int, rows: Words, *, table: int = 0) -> None:
+        """Write rows of every thread's scratchpad, or of all records of a table, record after record."""
 
-    def read_rows(self, row: int, count: int) -> Words:
-        """Read rows of thread 0's scratchpad."""
+    def read_rows(self, row: int, count: int, *, table: int = 0) -> Words:
+        """Read rows of thread 0's scratchpad, or of a table likewise."""
 
 
 class StreamingMachine(Machine, Protocol):
@@ -146,13 +146,13 @@ class Buffered:
         with _board_errors():
             self._machine.load(bundle)
 
-    def write_rows(self, row: int, rows: Words) -> None:
+    def write_rows(self, row: int, rows: Words, *, table: int = 0) -> None:
         with _board_errors():
-            self._machine.write_rows(row, rows)
+            self._machine.write_rows(row, rows, table=table)
 
-    def read_rows(self, row: int, count: int) -> Words:
+    def read_rows(self, row: int, count: int, *, table: int = 0) -> Words:
         with _board_errors():
-            return self._machine.read_rows(row, count)
+            return self._machine.read_rows(row, count, table=table)
 
     @property
     def sink(self) -> tuple[int, int]:

@@ -71,6 +71,8 @@ from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
 from dsl.hdfg.choice import category_inputs, takes_categories
 from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.init import Init, InitKind
+from dsl.hdfg.start import start_values
 from dsl.hdfg.text import parse_graph
 from dsl.render import render
 from dsl.syntax.parser import grammar
@@ -259,6 +261,9 @@ class MachineTraining:
             machine.write_rows(symbol.row, rows.view(np.uint32))
         models = {symbol.name: symbol for symbol in self._bundle.of_kind("model")}
         shapes = {name: symbol.shape for name, symbol in models.items()}
+        for name, start in self._bundle.notes["starts"].items():  # of models that the image does not hold
+            init = Init(**{**start, "kind": InitKind(start["kind"])})
+            self._write_models({name: start_values(init, name, shapes[name])})
         warm = warm_values(
             request, shapes, design.class_weights, design.row_dims, lambda name: self._read(models[name])
         )
@@ -440,7 +445,7 @@ class MachineTraining:
         for symbol in self._bundle.of_kind("model"):
             if symbol.name in values:
                 rows = symbol.place(values[symbol.name], self._bundle.config.lanes)
-                self._machine.write_rows(symbol.row, rows.view(np.uint32))
+                self._machine.write_rows(symbol.row, rows.view(np.uint32), table=symbol.table)
 
     def _begin(self) -> None:
         if not self._begun:
@@ -454,7 +459,7 @@ class MachineTraining:
 
     def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         count = symbol.rows(self._bundle.config.lanes)
-        return symbol.collect(self._machine.read_rows(symbol.row, count).view(np.float32))
+        return symbol.collect(self._machine.read_rows(symbol.row, count, table=symbol.table).view(np.float32))
 
     def _scalar(self, kind: str) -> float | None:
         symbol = self._bundle.symbol(kind)

@@ -96,6 +96,12 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
         return _said(
             "link", None, f"{said}the page link brings no more than {config.page_rate:.4g} in a cycle", None, None
         )
+    if cycles.bottleneck == "records":
+        said = (
+            f"each row takes {cycles.per_tuple:.2f} cycles; its rows of models lie in a memory beside the machine, and "
+            f"those of {design.bundle.batch} at a time are read before they are worked on and written behind it"
+        )
+        return _said("records", None, said, None, None)
     gathered = _as_arrays(request, design)
     if cycles.bottleneck == "striders" and gathered is not None:
         pages = sample_pages(gathered.relation.schema, page_size=sample.page_size)

@@ -30,6 +30,7 @@ LIMITS = {
     "ENGINE_CODES": str(ENGINE_CODES),
     "LANE_CODES": str(min(op for op in Opcode if op.special)),
     "MAX_WATCHED": str(MAX_WATCHED),
+    "MAX_TABLES": str(columns.MAX_TABLES),
     "SECTIONS": str(len(engine.Section)),
     "BLOCK": str(BLOCK),
 }

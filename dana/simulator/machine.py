@@ -134,36 +134,41 @@ class Simulator:
         """Whether code was found to compute what the Bundle's program does: epochs that train run by it since."""
         return bool(self._core.sim_proved(self._usable()))
 
-    def write_rows(self, row: int, rows: Words) -> None:
-        """Write scratchpad rows of every thread.
+    def write_rows(self, row: int, rows: Words, *, table: int = 0) -> None:
+        """Write scratchpad rows of every thread, or rows of records.
 
         Parameters
         ----------
         rows
             Bit patterns, shape [rows, lanes].
+        table
+            Number of a table in the record memory: the rows are those of all its records from `row` on, as many of
+            each, record after record.
 
         Raises
         ------
         IndexError
-            They are not rows of the scratchpad, or nothing is loaded.
+            They are not rows of the scratchpad or of the table, or nothing is loaded.
         """
         words = np.ascontiguousarray(rows, dtype=np.uint32)
         if words.ndim != 2 or words.shape[1] != self.config.lanes:
             raise IndexError(f"rows must have shape (rows, {self.config.lanes}), not {words.shape}")
-        if not self._core.sim_write_rows(self._usable(), row, words.shape[0], words.ctypes.data):
-            raise self._outside(row, words.shape[0])
+        if not self._core.sim_write_rows(self._usable(), table, row, words.shape[0], words.ctypes.data):
+            raise self._outside(row, words.shape[0], table)
 
-    def read_rows(self, row: int, count: int) -> Words:
-        """Scratchpad rows of thread 0, shape [count, lanes], every NaN the canonical one.
+    def read_rows(self, row: int, count: int, *, table: int = 0) -> Words:
+        """Scratchpad rows of thread 0, or rows of records as `write_rows` takes them: all in all [count, lanes].
+
+        Every NaN is the canonical one.
 
         Raises
         ------
         IndexError
-            They are not rows of the scratchpad, or nothing is loaded.
+            They are not rows of the scratchpad or of the table, or nothing is loaded.
         """
         words = np.zeros((max(count, 0), self.config.lanes), dtype=np.uint32)
-        if not self._core.sim_read_rows(self._usable(), row, count, words.ctypes.data):
-            raise self._outside(row, count)
+        if not self._core.sim_read_rows(self._usable(), table, row, count, words.ctypes.data):
+            raise self._outside(row, count, table)
         return words
 
     def run_epoch(self, pages: Pages) -> EpochCounters:
@@ -232,7 +237,9 @@ class Simulator:
             raise InternalError("the simulator was closed")
         return self._address
 
-    def _outside(self, row: int, count: int) -> IndexError:
+    def _outside(self, row: int, count: int, table: int) -> IndexError:
+        if table:
+            return IndexError(f"{count} rows from {row} on must be rows of all records of table {table} that is loaded")
         return IndexError(
             f"rows {row} to {row + count - 1} must lie in the {self.config.scratch_depth} rows of a loaded machine"
         )

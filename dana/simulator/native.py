@@ -49,7 +49,8 @@ def load(module: str, contract: str, digest: int) -> ctypes.CDLL:
 def library() -> ctypes.CDLL:
     """The core."""
     core = load("dana.simulator._core", "sim_contract", headers.digest())
-    pointer, rows = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    pointer = ctypes.c_void_p
+    rows = (pointer, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, pointer)
     for name, result, arguments in (
         ("sim_new", pointer, (ctypes.POINTER(structures.Machine), ctypes.c_char_p)),
         ("sim_free", None, (pointer,)),
@@ -127,6 +128,7 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArra
     )
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
     symbols = _table([(symbol.row, symbol.rows(lanes)) for symbol in bundle.symbols], structures.SymbolRows)
+    tables = _table([(table.records, table.rows) for table in bundle.tables], structures.TableData)
     data = structures.BundleData(
         program=program.ctypes.data,
         strider=instructions.ctypes.data,
@@ -138,8 +140,10 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArra
         n_strider=len(bundle.strider),
         n_columns=len(bundle.columns),
         image_rows=image.shape[0],
+        tables=tables.ctypes.data,
         n_symbols=len(bundle.symbols),
+        n_tables=len(bundle.tables),
         sections=(ctypes.c_int32 * len(engine.Section))(*(bundle.sections.get(s, NO_SECTION) for s in engine.Section)),
         **{name: getattr(bundle, name) for name in SIZES},
     )
-    return data, [program, instructions, descriptors, constants, image, symbols]
+    return data, [program, instructions, descriptors, constants, image, symbols, tables]

@@ -38,9 +38,10 @@ class Machine(ctypes.Structure):
 
     _fields_ = (
         *_i32("threads clusters striders page_size scratch_depth tuple_depth program_depth strider_depth"),
-        *_i32("descriptor_depth index_depth watch_depth queue_depth page_cycles link_latency"),
+        *_i32("descriptor_depth index_depth watch_depth queue_depth page_cycles link_latency record_latency"),
         *_i32("result_latency section_start min_instruction round_start"),
         *_i32("strider_start strider_bound unpack_stages unpack_latency watch_latency page_release"),
+        *_i32("record_start record_store"),
         ("strider_cycles", ctypes.c_int32 * len(strider.Opcode)),
         ("special_latency", ctypes.c_int32 * ENGINE_CODES),
         ("special_interval", ctypes.c_int32 * ENGINE_CODES),
@@ -97,6 +98,12 @@ class SymbolRows(ctypes.Structure):
     _fields_ = _i32("row rows")
 
 
+class TableData(ctypes.Structure):
+    """hwgen.spec.bundle.Table."""
+
+    _fields_ = _i32("records rows")
+
+
 class BundleData(ctypes.Structure):
     """hwgen.spec.bundle.Bundle; constants of SIM_TEMPORARIES words, image of [image_rows][lanes], -1 for a section that
     is not there."""
@@ -107,7 +114,8 @@ class BundleData(ctypes.Structure):
         *pointers("const struct sim_column", "columns"),
         *pointers("const uint32_t", "constants image"),
         *pointers("const struct sim_symbol_rows", "symbols"),
-        *_i32("n_program n_strider n_columns image_rows n_symbols"),
+        *pointers("const struct sim_table", "tables"),
+        *_i32("n_program n_strider n_columns image_rows n_symbols n_tables"),
         ("sections", ctypes.c_int32 * len(engine.Section)),
         *_i32("group tuple_rows level_stride levels"),
         ("batch", ctypes.c_uint32),
@@ -151,9 +159,9 @@ class CompiledPass(ctypes.Structure):
 class CompiledSymbol(ctypes.Structure):
     """Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats; first -1:
     the epoch's loss. broadcast: each float in a row of its own. into, out: read from the scratchpad before an epoch,
-    written to it after one."""
+    written to it after one. table: in whose records it lies instead; a model of numbers is then as many vectors."""
 
-    _fields_ = (*_i32("row leading last"), *_i64("first stride"), *_i32("broadcast into out"))
+    _fields_ = (*_i32("row leading last"), *_i64("first stride"), *_i32("broadcast into out table"))
 
 
 class CompiledIndex(ctypes.Structure):
@@ -211,6 +219,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "handed": Handed,
     "observer": ObserverData,
     "symbol_rows": SymbolRows,
+    "table": TableData,
     "bundle": BundleData,
     "problem": Problem,
     "compiled_merge": CompiledMerge,

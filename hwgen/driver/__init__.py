@@ -2,7 +2,8 @@
 
 from hwgen.driver.board import Board, BoardRun, PageMemory, Registers
 from hwgen.driver.errors import BoardError, MachineHang
-from hwgen.driver.mapped import MappedPages, MappedRegisters, WrittenPages
+from hwgen.driver.mapped import MappedPages, MappedRecords, MappedRegisters, WrittenPages
+from hwgen.driver.records import RecordMemory
 
 __all__ = [
     "Board",
@@ -10,8 +11,10 @@ __all__ = [
     "BoardRun",
     "MachineHang",
     "MappedPages",
+    "MappedRecords",
     "MappedRegisters",
     "PageMemory",
+    "RecordMemory",
     "Registers",
     "WrittenPages",
 ]

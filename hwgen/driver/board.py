@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.driver.errors import BoardError
+from hwgen.driver.records import RecordMemory, Tables
 from hwgen.driver.watch import Watch
 from hwgen.driver.watch import patience as longest
 from hwgen.spec import board, load, registers
@@ -108,6 +109,8 @@ class Board:
     ----------
     registers, memory
         Its two sides. The memory is the driver's alone.
+    records
+        Memory of a machine with `record_depth`, for Bundles that have tables; None: the board has none.
     blank
         Nobody has written to its memories since its bitstream was loaded: they hold zeros. Then whatever this driver
         wrote is cleared when it loads again; else scratchpad rows that a Bundle does not have stay as they are.
@@ -123,43 +126,69 @@ class Board:
         No board answers there, or one of another version.
     """
 
-    def __init__(self, registers: Registers, memory: PageMemory, *, blank: bool = False) -> None:
+    def __init__(
+        self,
+        registers: Registers,
+        memory: PageMemory,
+        records: RecordMemory | None = None,
+        *,
+        blank: bool = False,
+    ) -> None:
         self._registers = registers
         self._memory = memory
+        self._records = records
         self._bundle: Bundle | None = None
+        self._tables: Tables | None = None
         self._held = Held() if blank else None
         self.config = self._identified()
 
     def load(self, bundle: Bundle) -> None:
-        """Reset the machine and fill its memories; what it did before is stopped.
+        """Reset the machine and fill its memories; what it did before is stopped. All records are zero then.
 
         Raises
         ------
         BoardError
-            The Bundle is for another machine.
+            The Bundle is for another machine, or the record memory is too small for its tables.
         hwgen.spec.bundle.BundleError
             It breaks a rule of the machine; the board goes on with what it does.
         """
         self._fits(bundle)
-        blocks, afterwards = load.bundle_blocks(bundle, before=self._held), load.held(bundle)
+        tables = Tables(self._records, bundle)
+        blocks = load.bundle_blocks(bundle, before=self._held, records=tables.base)
+        afterwards = load.held(bundle)
         self._bundle = None  # an access that fails half-way leaves no program to train with
         # whatever ends the loading
         self._holds(afterwards)
         self.stop()
         for address, words in blocks:
             self._registers.write(address, words)
-        self._bundle = bundle
+        tables.clear()
+        self._bundle, self._tables = bundle, tables
         if self._held is not None:
             self._held = afterwards
 
-    def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
-        """Write scratchpad rows of every thread, between trainings; `rows` holds bit patterns, shape [k, lanes].
+    def write_rows(self, row: int, rows: npt.ArrayLike, *, table: int = 0) -> None:
+        """Write scratchpad rows of every thread, or rows of records, between trainings.
 
-        Raises ValueError where they are of another shape, or there are no such rows.
+        Parameters
+        ----------
+        rows
+            Bit patterns, shape [k, lanes].
+        table
+            Number of a table in the record memory: the rows are those of all its records from `row` on, as many of
+            each, record after record.
+
+        Raises
+        ------
+        ValueError
+            They are of another shape, or there are no such rows.
         """
         words = np.asarray(rows, dtype=np.uint32)
         if words.ndim != 2 or words.shape[1] != self.config.lanes:
             raise ValueError(f"rows must have shape [k, {self.config.lanes}], not {list(words.shape)}")
+        if table:
+            self._loaded_tables().write_rows(table, row, words)
+            return
         self._check_rows(row, len(words))
         self._holds(Held(rows=row + len(words)))
         self._registers.write(load.address(Region.SCRATCH, row * self.config.lanes), words.ravel())
@@ -239,11 +268,21 @@ class Board:
             self._registers.wait()
         self._put(BoardRegister.INTERRUPT, 1)
 
-    def read_rows(self, row: int, k: int) -> Words:
-        """Bit patterns of `k` scratchpad rows of thread 0, shape [k, lanes]; ValueError where there are no such."""
+    def read_rows(self, row: int, k: int, *, table: int = 0) -> Words:
+        """Bit patterns of `k` scratchpad rows of thread 0, or rows of records as `write_rows` takes them.
+
+        Shape [k, lanes]; ValueError where there are no such rows.
+        """
+        if table:
+            return self._loaded_tables().read_rows(table, row, k)
         self._check_rows(row, k)
         words = self._registers.read(load.address(Region.SCRATCH, row * self.config.lanes), k * self.config.lanes)
         return words.reshape(k, self.config.lanes)
+
+    def _loaded_tables(self) -> Tables:
+        if self._bundle is None or self._tables is None:
+            raise ValueError("a board must be loaded with a Bundle before its records are read or written")
+        return self._tables
 
     def _check_rows(self, row: int, k: int) -> None:
         if row < 0 or k < 0 or row + k > self.config.scratch_depth:

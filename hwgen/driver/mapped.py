@@ -1,7 +1,7 @@
 """A board's registers and memory as files of Linux that can be mapped.
 
 In: paths. Out: the two sides of a `Board`. Files of this kind are `/dev/uio0`, `/dev/xdma0_user` and a PCI device's
-`resource0` for registers; `/dev/udmabuf0`, `/dev/mem` and `resource2` for pages. It knows no register.
+`resource0` for registers; `/dev/udmabuf0`, `/dev/mem` and `resource2` for pages and records. It knows no register.
 """
 
 import fcntl
@@ -99,6 +99,13 @@ class MappedPages:
 
     def write(self, offset: int, data: memoryview) -> None:
         self._map[offset : offset + len(data)] = data
+
+
+class MappedRecords(MappedPages):
+    """A record memory in a file; parameters and errors are those of `MappedPages`."""
+
+    def read(self, offset: int, count: int) -> bytes:
+        return self._map[offset : offset + count]
 
 
 class WrittenPages:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.driver import Board, BoardError, BoardRun, PageMemory, Registers
+from hwgen.driver import Board, BoardError, BoardRun, PageMemory, RecordMemory, Registers
 from hwgen.export import MANIFEST
 from hwgen.rtl.verilate import BuildError
 from hwgen.spec import board, load
@@ -28,8 +28,12 @@ class CheckError(Exception):
     """There is no package, no board, or the board trained something else; the message says which, and what to do."""
 
 
-def check(folder: Path, sides: tuple[Registers, PageMemory] | None = None, *, seconds: float | None = None) -> BoardRun:
-    """Load the package's Bundle, train on its pages, compare every word of ``sim/expected.hex``.
+Sides = tuple[Registers, PageMemory, RecordMemory | None]
+"""Of a board, as `hwgen.driver.Board` takes them."""
+
+
+def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = None) -> BoardRun:
+    """Load the package's Bundle, train on its pages, compare every word of ``sim/expected.hex`` and every record.
 
     Parameters
     ----------
@@ -45,8 +49,8 @@ def check(folder: Path, sides: tuple[Registers, PageMemory] | None = None, *, se
     """
     bundle, pages, epochs, expected = _package(folder)
     try:
-        registers, memory = sides or _simulated(folder, bundle.config)
-        driver = Board(registers, memory)
+        registers, memory, records = sides or _simulated(folder, bundle.config)
+        driver = Board(registers, memory, records)
         driver.load(bundle)
         run = driver.train(pages, epochs=epochs, seconds=seconds)
         counters = run.counters
@@ -56,6 +60,9 @@ def check(folder: Path, sides: tuple[Registers, PageMemory] | None = None, *, se
                 f"{counters.fault_pointer:#x}; the package's pages have none: are they where the board reads them?"
             )
         found = [int(registers.read(int(address) // 4, 1)[0]) for address, _ in expected]
+        for t, table in enumerate(bundle.tables, 1):
+            rows = driver.read_rows(0, table.records * table.rows, table=t).reshape(table.records, table.rows, -1)
+            _compare(folder, bundle, t, rows)
     except (BoardError, BuildError) as error:
         raise CheckError(str(error)) from None
     wrong = [
@@ -67,6 +74,24 @@ def check(folder: Path, sides: tuple[Registers, PageMemory] | None = None, *, se
         shown = "\n".join(wrong[:SHOWN]) + ("\n…" if len(wrong) > SHOWN else "")
         raise CheckError(f"the board trained something else: {len(wrong)} of {len(expected)} words differ\n{shown}")
     return run
+
+
+def _compare(folder: Path, bundle: Bundle, number: int, found: npt.NDArray[np.uint32]) -> None:
+    """Records of a table with ``sim/records.hex``, which has the rows that are not 0."""
+    lanes, table, offset = bundle.config.lanes, bundle.tables[number - 1], bundle.table_offsets[number - 1]
+    wanted = np.zeros_like(found)
+    each = (1 << table.shift(lanes)) // (4 * lanes)
+    for line in (folder / "sim" / "records.hex").read_text().splitlines():
+        row, words = line.split()
+        n, k = divmod(int(row[1:], 16) - offset // (4 * lanes), each)
+        if 0 <= n < table.records:
+            wanted[n, k] = np.frombuffer(bytes.fromhex(words)[::-1], dtype="<u4")
+    wrong = np.unique(np.nonzero(found != wanted)[0])
+    if wrong.size:
+        raise CheckError(
+            f"the board trained something else: {wrong.size} of {table.records} records of table {number} differ, "
+            f"the first is {wrong[0]}"
+        )
 
 
 def _package(folder: Path) -> tuple[Bundle, bytes, int, Pairs]:
@@ -93,12 +118,12 @@ def _pairs(path: Path) -> Pairs:
     return np.array([[int(line[:8], 16), int(line[8:], 16)] for line in lines], dtype=np.uint64).reshape(-1, 2)
 
 
-def _simulated(folder: Path, config: MachineConfig) -> tuple[Registers, PageMemory]:
+def _simulated(folder: Path, config: MachineConfig) -> Sides:
     from hwgen.harness import RtlBoard
 
     text = (folder / "rtl" / f"{board.TOP}.v").read_text()
     rtl = RtlBoard(text, config)
-    return rtl, rtl.pages
+    return rtl, rtl.pages, rtl.records
 
 
 def _said_otherwise(address: int) -> bool:

@@ -39,6 +39,9 @@ LOAD = "images/load.hex"
 BASE = 0x4000_0000
 """Address of the testbench's pages."""
 
+RECORD_BASE = 0x8000_0000
+"""Address of the testbench's records, on their own bus."""
+
 PATIENCE = 100_000_000
 """Cycles that the testbench waits for the interrupt."""
 
@@ -59,6 +62,8 @@ class Check:
         Of each epoch that was run, bit patterns; zeros where the rule has none.
     converged
         Whether the convergence test ended the training.
+    records
+        Of each table in the record memory afterwards, bit patterns, shape [records, rows, lanes]; all are 0 before.
     """
 
     pages: bytes
@@ -66,6 +71,7 @@ class Check:
     scratchpad: npt.NDArray[np.uint32]
     losses: Sequence[int]
     converged: bool
+    records: Sequence[npt.NDArray[np.uint32]] = ()
 
 
 def package(
@@ -84,7 +90,7 @@ def package(
     text = generate(config, wide_multipliers=device.wide_multipliers)
     verilog = f"// {title}; generated, MachineConfig {config.fingerprint()}\n{text}"
     count = len(check.pages) // config.page_size
-    load = list(bundle_blocks(made))
+    load = list(bundle_blocks(made, records=RECORD_BASE))
     writes = list(training_blocks(made, pages=count, epochs=check.epochs, base=BASE))
     files = {
         f"rtl/{board.TOP}.v": verilog,
@@ -97,6 +103,7 @@ def package(
         "sim/writes.hex": _pairs(writes),
         "sim/expected.hex": _pairs(_expected(made, check)),
         "sim/pages.hex": _beats(check.pages, config.link_bytes),
+        **({"sim/records.hex": _records(made, check)} if config.record_depth else {}),
         "sim/verilator.sh": beside("verilator.sh"),
         "sim/icarus.sh": beside("icarus.sh"),
         **{f"synth/{name}": text for name, text in scripts(config, device).items()},
@@ -167,6 +174,17 @@ def _beats(pages: bytes, width: int) -> str:
     return "".join(f"{pages[k : k + width][::-1].hex()}\n" for k in range(0, len(pages), width))
 
 
+def _records(made: Bundle, check: Check) -> str:
+    """Rows that are not 0, a line each, lane 0 last, behind the row's number."""
+    size = 4 * made.config.lanes
+    lines = [] if made.tables else [f"@0 {bytes(size).hex()}\n"]
+    for table, offset, records in zip(made.tables, made.table_offsets, check.records, strict=False):
+        for n, k in zip(*np.nonzero(records.any(axis=2)), strict=True):
+            row = (offset + (int(n) << table.shift(made.config.lanes))) // size + int(k)
+            lines.append(f"@{row:x} {records[n, k].astype('<u4').tobytes()[::-1].hex()}\n")
+    return "".join(lines)
+
+
 def _expected(made: Bundle, check: Check) -> list[Block]:
     config = made.config
 
@@ -184,6 +202,8 @@ def _expected(made: Bundle, check: Check) -> list[Block]:
     if made.symbol("loss") is not None:
         blocks.append(block(BoardRegion.LOSSES, 0, check.losses))
     for symbol in made.of_kind("model"):
+        if symbol.table:
+            continue
         rows = check.scratchpad[symbol.row : symbol.row + symbol.rows(config.lanes)]
         blocks.append(block(Region.SCRATCH, symbol.row * config.lanes, rows))
     return blocks
@@ -200,6 +220,11 @@ def _testbench(made: Bundle, check: Check, load: Sequence[Block], writes: Sequen
         "PATIENCE": PATIENCE,
         "LATENCY": config.link_latency,
         "BASE": f"{BASE:016x}",
+        "DEFINES": "`define RECORDS" if config.record_depth else "",
+        "ROW_BITS": 32 * config.lanes,
+        "ROWS": max(1, made.table_offsets[-1] // (4 * config.lanes)),
+        "RECORD_LATENCY": config.record_latency,
+        "RECORD_BASE": f"{RECORD_BASE:016x}",
         "INTERRUPT": f"{board.byte_address(BoardRegion.BOARD, BoardRegister.INTERRUPT):07x}",
     }
     text = beside("testbench.v")

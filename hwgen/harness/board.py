@@ -13,10 +13,12 @@ import numpy.typing as npt
 from hwgen.driver import BoardError
 from hwgen.harness.build import build
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.cycles import READER_LATENCY
+from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY
 
 BASE = 0x4000_0000
 """Address of the memory: not 0, and whole pages from it."""
+RECORD_BASE = 0x7_4000_0000
+"""Address of the record memory: not within 32 bits."""
 UNBOUNDED = 1 << 40
 """Bytes of a memory that is as large as what is put into it."""
 CYCLES_BETWEEN_LOOKS = 4096
@@ -26,11 +28,12 @@ RESPONSES = {2: "SLVERR", 3: "DECERR", 4: "no answer"}
 
 
 class RtlBoard:
-    """The registers of a simulated board; its memory is `pages`.
+    """The registers of a simulated board; its memory is `pages`, and `records` of a machine with a record memory.
 
     The memory answers such that the machine sees the page link of the cycle contract (`docs/machine.md`, section 5):
     beats of one burst after another, the first `link_latency` cycles after the machine asked for a page, of which the
-    page reader takes READER_LATENCY; all of a page's in its `page_cycles`.
+    page reader takes READER_LATENCY; all of a page's in its `page_cycles`. Likewise the record memory, of whose
+    `record_latency` the record master takes MASTER_LATENCY.
 
     Parameters
     ----------
@@ -38,8 +41,8 @@ class RtlBoard:
         Text of the module `dana_board` and of all below it.
     config
         The board's; of it the link and the size of pages count.
-    memory_bytes
-        Of its memory; None: as many as are put there.
+    memory_bytes, record_bytes
+        Of its memories; None: as many as are put there.
 
     Raises
     ------
@@ -49,14 +52,18 @@ class RtlBoard:
         There is not enough for one of them, or for the board.
     """
 
-    def __init__(self, verilog: str, config: MachineConfig, *, memory_bytes: int | None = None) -> None:
+    def __init__(
+        self, verilog: str, config: MachineConfig, *, memory_bytes: int | None = None, record_bytes: int | None = None
+    ) -> None:
         library = ctypes.CDLL(str(build(verilog)))
         pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
         for name, result, arguments in (
             ("board_new", pointer, [u64, u32, u32, u32, u32]),
             ("board_delete", None, [pointer]),
             ("board_stall", None, [pointer, u32, u64]),
-            ("board_put", ctypes.c_bool, [pointer, u64, pointer, u64]),
+            ("board_records", None, [pointer, u64, u32, u32]),
+            ("board_put", ctypes.c_bool, [pointer, ctypes.c_bool, u64, pointer, u64]),
+            ("board_get", ctypes.c_bool, [pointer, u64, pointer, u64]),
             ("board_wait", None, [pointer, u32]),
             ("board_write", u32, [pointer, u32, pointer, u32, pointer]),
             ("board_read", u32, [pointer, u32, pointer, u32, pointer]),
@@ -71,7 +78,13 @@ class RtlBoard:
         if not self._handle:
             raise MemoryError("no room for the simulated board")
         weakref.finalize(self, library.board_delete, self._handle)
+        library.board_records(
+            self._handle, RECORD_BASE, 4 * config.lanes, max(1, config.record_latency - MASTER_LATENCY)
+        )
         self.pages = RtlPages(self, UNBOUNDED if memory_bytes is None else memory_bytes)
+        self.records = (
+            RtlRecords(self, UNBOUNDED if record_bytes is None else record_bytes) if config.record_depth else None
+        )
 
     def read(self, address: int, count: int) -> npt.NDArray[np.uint32]:
         words = np.empty(count, dtype=np.uint32)
@@ -86,16 +99,24 @@ class RtlBoard:
         self._library.board_wait(self._handle, CYCLES_BETWEEN_LOOKS)
 
     def stall(self, pauses: int, seed: int = 0) -> None:
-        """From now on have the page bus pause at random, in so many of 256 cycles; 0: as the contract says."""
+        """From now on have the buses of memories pause at random, in so many of 256 cycles; 0: as the contract says."""
         self._library.board_stall(self._handle, pauses, seed)
 
-    def put(self, offset: int, data: memoryview) -> None:
-        """Put bytes into the memory."""
+    def put(self, offset: int, data: memoryview, *, records: bool = False) -> None:
+        """Put bytes into the memory of pages, or of records."""
         if not data:
             return
         octets = np.frombuffer(data, dtype=np.uint8)
-        if not self._library.board_put(self._handle, offset, octets.ctypes.data, octets.size):
-            raise MemoryError(f"no room for {octets.size} bytes of pages in the simulated board's memory")
+        if not self._library.board_put(self._handle, records, offset, octets.ctypes.data, octets.size):
+            what = "records" if records else "pages"
+            raise MemoryError(f"no room for {octets.size} bytes of {what} in the simulated board's memory")
+
+    def get(self, offset: int, count: int) -> bytes:
+        """Bytes of the record memory, all of which have been put there."""
+        octets = np.empty(count, dtype=np.uint8)
+        if not self._library.board_get(self._handle, offset, octets.ctypes.data, count):
+            raise ValueError(f"{count} bytes from {offset} on must have been put into the record memory, but were not")
+        return octets.tobytes()
 
     def _access(self, what: str, address: int, words: npt.NDArray[np.uint32]) -> None:
         taken = ctypes.c_uint32()
@@ -121,3 +142,18 @@ class RtlPages:
 
     def write(self, offset: int, data: memoryview) -> None:
         self._board.put(offset, data)
+
+
+class RtlRecords:
+    """The record memory of an `RtlBoard`."""
+
+    def __init__(self, board: RtlBoard, size: int) -> None:
+        self.base, self.size = RECORD_BASE, size
+        self._board = weakref.proxy(board)
+
+    def read(self, offset: int, count: int) -> bytes:
+        data: bytes = self._board.get(offset, count)
+        return data
+
+    def write(self, offset: int, data: memoryview) -> None:
+        self._board.put(offset, data, records=True)

@@ -68,4 +68,5 @@ def build(verilog: str) -> Path:
         optimize="-O1",
         files=SHARED,
         verilator_flags=("--x-initial", "0", *SHARED),
+        cxx_flags=("-DRECORDS",) if "m_axi_records_arvalid" in verilog else (),
     )

@@ -50,7 +50,7 @@ class RtlMachine:
         self._patience = patience
         self._stalls = None if stall_seed is None else np.random.default_rng(stall_seed)
         self.rtl = RtlBoard(verilog_of(config), config)
-        self._board = Board(self.rtl, self.rtl.pages, blank=True)
+        self._board = Board(self.rtl, self.rtl.pages, self.rtl.records, blank=True)
 
     def load(self, bundle: Bundle) -> None:
         """Fill the memories: program, tables and the initial scratchpad; what was there before is gone.
@@ -64,25 +64,25 @@ class RtlMachine:
         """
         self._board.load(bundle)
 
-    def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
-        """Write scratchpad rows of every thread from `row` on; `rows` holds bit patterns, shape [k, lanes].
+    def write_rows(self, row: int, rows: npt.ArrayLike, *, table: int = 0) -> None:
+        """Write rows of every thread's scratchpad, or of records; see `hwgen.driver.Board.write_rows`.
 
         Raises
         ------
         ValueError
             They are of another shape, or there are no such rows.
         """
-        self._board.write_rows(row, rows)
+        self._board.write_rows(row, rows, table=table)
 
-    def read_rows(self, row: int, count: int) -> Words:
-        """Bit patterns of `count` scratchpad rows of thread 0 from `row` on, shape [count, lanes].
+    def read_rows(self, row: int, count: int, *, table: int = 0) -> Words:
+        """Bit patterns of rows of thread 0's scratchpad, or of records; see `hwgen.driver.Board.read_rows`.
 
         Raises
         ------
         ValueError
             There are no such rows.
         """
-        return self._board.read_rows(row, count)
+        return self._board.read_rows(row, count, table=table)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
         """Run one epoch over pages that follow one another in a buffer of bytes, from the model that is there.

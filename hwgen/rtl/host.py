@@ -11,6 +11,7 @@ from operator import or_
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hwgen.rtl import interfaces
 from hwgen.rtl.delay import delayed
@@ -19,6 +20,8 @@ from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import SECTIONS, section_settings
 from hwgen.rtl.engine.sequencer import scratch_access
 from hwgen.spec import registers
+from hwgen.spec.columns import TABLE_BITS
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import COUNTERS, UNKNOWN_PAGE
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
@@ -71,7 +74,8 @@ class Host(wiring.Component):
         Counters, see `hwgen.spec.counters`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
         super().__init__(
             {
                 "port": In(host_port()),
@@ -80,7 +84,7 @@ class Host(wiring.Component):
                 "engine": Out(section_settings()),
                 "access": Out(interfaces.settings()),
                 "program": Out(program_write()),
-                "image": Out(interfaces.image_write()),
+                "image": Out(interfaces.image_write(config)),
                 "scratch": Out(scratch_access()),
                 "scratch_word": In(32),
                 "fault": In(interfaces.fault()),
@@ -139,6 +143,10 @@ class Host(wiring.Component):
             (self.image.column, Region.COLUMN),
         ):
             m.d.sync += valid.eq(writing & (region == number))
+        if self._config.record_depth:
+            size = exact_log2(registers.TABLE_WORDS) + TABLE_BITS
+            in_tables = offset[size:] == Register.TABLES >> size
+            m.d.sync += self.image.table.eq(writing & (region == Region.CONTROL) & in_tables)
         m.d.comb += [
             self.program.address.eq(address),
             self.program.data.eq(written),

@@ -10,10 +10,15 @@ from amaranth.hdl import unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.spec.config import MachineConfig, Ultra
+from hwgen.spec.bundle import RECORD_BOUNDARY
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig, Ultra
 
 PAGE_NUMBER_BITS = 32
 POINTER_BITS = 32
+RECORD_ADDRESS_BITS = 64
+RECORD_ROW_BITS = (RECORD_BOUNDARY // (4 * LANES_PER_CLUSTER) - 1).bit_length()
+"""Of the rows of a record, less one."""
+
 FAULT_BITS = 8
 
 
@@ -80,6 +85,9 @@ def hand_over(config: MachineConfig) -> wiring.Signature:
     epoch_empty
         Pulse: the epoch has no tuple. Once for each such epoch, in cycle at + UNPACK_LATENCY of the last
         page's end, or in cycle 1 if PAGES is 0.
+    storing
+        Of machines with a record memory: records of the last round that was handed over are still to be stored, and
+        the epoch is not over; up to the cycle that `docs/machine.md` calls stored_q.
     """
     return wiring.Signature(
         {
@@ -88,6 +96,7 @@ def hand_over(config: MachineConfig) -> wiring.Signature:
             "batch_last": Out(1),
             "epoch_last": Out(1),
             "epoch_empty": Out(1),
+            **({"storing": Out(1)} if config.record_depth else {}),
         }
     )
 
@@ -138,13 +147,15 @@ def settings() -> wiring.Signature:
     )
 
 
-def image_write() -> wiring.Signature:
+def image_write(config: MachineConfig) -> wiring.Signature:
     """Top to access engine: the host writes one of its memories. Only while the machine is idle.
 
     Members
     -------
     strider, constant, column
         Pulse: the write goes to the Strider program, the %cr registers, the column descriptors.
+    table
+        Of machines with a record memory, likewise: to the tables, `Register.TABLES`.
     address
         Word address within the region (`hwgen.spec.registers.Region`).
     data
@@ -155,6 +166,7 @@ def image_write() -> wiring.Signature:
             "strider": Out(1),
             "constant": Out(1),
             "column": Out(1),
+            **({"table": Out(1)} if config.record_depth else {}),
             "address": Out(20),
             "data": Out(32),
         }
@@ -184,6 +196,50 @@ def page_port(config: MachineConfig) -> wiring.Signature:
     )
 
 
+def record_port(config: MachineConfig) -> wiring.Signature:
+    """Machine to the record memory; what is valid stays as it is until the other side is ready.
+
+    Members
+    -------
+    ask
+        A record to be read: its address, and its rows less one.
+    row_valid, row
+        The rows of records, in the order in which they were asked for; always taken.
+    store
+        A record to be written, as `ask`. Its rows come as `word`, in their order; the first is there at the latest
+        when `store` is.
+    word
+        A row of the record that is written; `last` of it.
+    stored
+        Pulse: a record has been written.
+    busy
+        Something is to be written, or is on its way.
+    """
+
+    def asked() -> dict[str, wiring.Member]:
+        return {"valid": Out(1), "ready": In(1), "address": Out(RECORD_ADDRESS_BITS), "rows": Out(RECORD_ROW_BITS)}
+
+    row = data.ArrayLayout(32, config.lanes)
+    return wiring.Signature(
+        {
+            "ask": Out(wiring.Signature(asked())),
+            "row_valid": In(1),
+            "row": In(row),
+            "store": Out(wiring.Signature(asked())),
+            "word": Out(wiring.Signature({"valid": Out(1), "ready": In(1), "row": Out(row), "last": Out(1)})),
+            "stored": In(1),
+            "busy": Out(1),
+        }
+    )
+
+
+def outbox_write(config: MachineConfig) -> wiring.Signature:
+    """Engine to outbox: a row of lanes a cycle, which is always taken."""
+    return wiring.Signature(
+        {"valid": Out(1), "row": Out(tuple_address_bits(config)), "data": Out(data.ArrayLayout(32, config.lanes))}
+    )
+
+
 def access_engine(config: MachineConfig) -> wiring.Signature:
     """All ports of the access engine.
 
@@ -201,13 +257,16 @@ def access_engine(config: MachineConfig) -> wiring.Signature:
     waiting_for_engine, waiting_for_pages
         Cycles since `start` in which the unpacker waited for a half of tuple memory, or had nothing to do; the latter
         until the end of the last page.
+    records, outbox
+        Of machines with a record memory: see `record_port` and `outbox_write`.
     """
+    records = {"records": Out(record_port(config)), "outbox": In(outbox_write(config))}
     return wiring.Signature(
         {
             "start": In(1),
             "stop": In(1),
             "settings": In(settings()),
-            "image": In(image_write()),
+            "image": In(image_write(config)),
             "page": Out(page_port(config)),
             "tuples": Out(tuple_write(config)),
             "rounds": Out(hand_over(config)),
@@ -216,5 +275,6 @@ def access_engine(config: MachineConfig) -> wiring.Signature:
             "skipped": Out(64),
             "waiting_for_engine": Out(64),
             "waiting_for_pages": Out(64),
+            **(records if config.record_depth else {}),
         }
     )

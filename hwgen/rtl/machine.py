@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.access.engine import AccessEngine
 from hwgen.rtl.engine.engine import Engine
 from hwgen.rtl.host import Host, host_port
-from hwgen.rtl.interfaces import page_port
+from hwgen.rtl.interfaces import page_port, record_port
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
@@ -27,18 +27,21 @@ class Machine(wiring.Component):
         See `hwgen.rtl.host.host_port`.
     page
         See `hwgen.rtl.interfaces.page_port`.
+    records
+        See `hwgen.rtl.interfaces.record_port`.
     """
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         config.require_hardware()
         self._config = config
         self._library = library
-        super().__init__({"host": In(host_port()), "page": Out(page_port(config))})
+        records = {"records": Out(record_port(config))} if config.record_depth else {}
+        super().__init__({"host": In(host_port()), "page": Out(page_port(config)), **records})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.host = host = self._library.place("host", Host)
+        m.submodules.host = host = self._library.place("host", lambda: Host(config))
         m.submodules.engine = engine = self._library.place("engine", lambda: Engine(config, self._library))
         m.submodules.access = access = self._library.place("access", lambda: AccessEngine(config, self._library))
         # from a register: a wire from a pin to every flip-flop would be the longest of all, and Verilator would take
@@ -55,6 +58,9 @@ class Machine(wiring.Component):
         wiring.connect(m, host.image, access.image)
         for name, port in (("engine", engine.settings), ("program", engine.program), ("scratch", engine.scratch)):
             wiring.connect(m, getattr(host, name), port)
+        if config.record_depth:
+            wiring.connect(m, access.records, wiring.flipped(self.records))
+            wiring.connect(m, engine.outbox, access.outbox)
         m.d.comb += [
             engine.start.eq(host.start),
             engine.stop.eq(host.stop),

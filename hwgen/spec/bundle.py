@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,13 @@ from hwgen.spec import columns, engine, strider
 from hwgen.spec.config import MachineConfig
 
 MAGIC = b"DANABNDL"
-VERSION = 5
+VERSION = 6
+RECORD_BOUNDARY = 4096
+"""Bytes of the largest record, and what a table's address is a multiple of: no burst crosses that (AXI4, A3.4.1)."""
+
+MAX_ROWS = 1 << 24
+"""Records of a table at most: up to there a binary32 tells whole numbers apart."""
+
 WHOLE_EPOCH = 0xFFFFFFFF
 """Batch size that stands for "all tuples of the epoch"."""
 
@@ -53,6 +60,8 @@ class Symbol:
         `model`, `meta`, `loss` (sum over the epoch), `convergence` (non-zero: converged).
     broadcast
         Whether each element lies as a scalar does, in a row of its own.
+    table
+        0, or the number of the table whose records are the value's along its first axis; `row` is counted in a record.
     """
 
     name: str
@@ -60,6 +69,7 @@ class Symbol:
     shape: tuple[int, ...]
     row: int
     broadcast: bool = False
+    table: int = 0
 
     def rows(self, lanes: int) -> int:
         """Rows that the value takes."""
@@ -67,6 +77,10 @@ class Symbol:
             return int(np.prod(self.shape, dtype=np.int64))
         leading = int(np.prod(self.shape[:-1], dtype=np.int64))
         return leading * -(-self.shape[-1] // lanes)
+
+    def record_rows(self, lanes: int) -> int:
+        """Of a value in a table: rows that it takes in each record."""
+        return self.rows(lanes) // self.shape[0]
 
     def place(self, value: npt.ArrayLike, lanes: int) -> Floats:
         """The value's rows, shape [rows, lanes]."""
@@ -98,6 +112,30 @@ def collect(rows: npt.ArrayLike, shape: tuple[int, ...], *, broadcast: bool = Fa
     return array.reshape(leading, -1)[:, : shape[-1]].reshape(shape).copy()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table in the record memory; see `docs/machine.md`, "Records".
+
+    Attributes
+    ----------
+    records
+        How many there are.
+    rows
+        Rows of lanes of each.
+    """
+
+    records: int
+    rows: int
+
+    def shift(self, lanes: int) -> int:
+        """Binary logarithm of the bytes from one record to the next."""
+        return (4 * lanes * self.rows - 1).bit_length()
+
+    def size(self, lanes: int) -> int:
+        """Bytes that it takes, up to where the next table may begin."""
+        return -(-(self.records << self.shift(lanes)) // RECORD_BOUNDARY) * RECORD_BOUNDARY
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
     """See `docs/machine.md`.
@@ -122,6 +160,8 @@ class Bundle:
         First rows of every thread's scratchpad, bit patterns, shape [rows, lanes]; the rest is zero.
     symbols
         Where models, metas, loss and convergence lie.
+    tables
+        Tables in the record memory, the first of which is number 1.
     notes
         For people: rule, schema, compiler; JSON.
     """
@@ -139,6 +179,7 @@ class Bundle:
     levels: int
     image: Words
     symbols: tuple[Symbol, ...]
+    tables: tuple[Table, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -150,6 +191,11 @@ class Bundle:
     def cut(self) -> bool:
         """Whether batches end where a row is chosen again: the rule's own are of one tuple."""
         return any(column.table for column in self.columns)
+
+    @cached_property
+    def table_offsets(self) -> tuple[int, ...]:
+        """Where tables begin in the record memory, in bytes from the first one's beginning; last, where all end."""
+        return tuple(accumulate((table.size(self.config.lanes) for table in self.tables), initial=0))
 
     @property
     def rule_batch(self) -> int:
@@ -205,7 +251,8 @@ class Bundle:
             "config": self.config.to_json(),
             "sections": {str(name): start for name, start in self.sections.items()},
             **{name: getattr(self, name) for name in SIZES},
-            "symbols": [[s.name, s.kind, list(s.shape), s.row, s.broadcast] for s in self.symbols],
+            "symbols": [[s.name, s.kind, list(s.shape), s.row, s.broadcast, s.table] for s in self.symbols],
+            "tables": [[table.records, table.rows] for table in self.tables],
             "notes": dict(self.notes),
             "blocks": {name: int(words.size) for name, words in blocks.items()},
         }
@@ -247,7 +294,9 @@ class Bundle:
             **{name: header[name] for name in SIZES},
             image=words["image"].reshape(-1, config.lanes),
             symbols=tuple(
-                Symbol(name=n, kind=k, shape=tuple(s), row=r, broadcast=b) for n, k, s, r, b in header["symbols"]
+                Symbol(name=n, kind=k, shape=tuple(s), row=r, broadcast=b, table=t)
+                for n, k, s, r, b, t in header["symbols"]
             ),
+            tables=tuple(Table(records=records, rows=rows) for records, rows in header["tables"]),
             notes=header["notes"],
         )

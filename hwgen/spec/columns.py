@@ -100,6 +100,10 @@ class Column:
         # the lookup by code, which mypy takes for a call of __new__
         return cls(type=ColumnType(values.pop("type")), **values)  # type: ignore[call-arg]
 
+    def rows(self, lanes: int) -> int:
+        """Rows of the tuple in which its elements go."""
+        return 1 if self.scalar else (self.lane + max(1, self.count) - 1) // lanes + 1
+
     def beats(self, lanes: int) -> int:
         """Cycles that the unpacker takes to write the elements.
 

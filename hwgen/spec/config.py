@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any
 
-from hwgen.spec.cycles import READER_LATENCY, element_interval
+from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY, element_interval
 from hwgen.spec.engine import ROW_BITS, Instruction, Opcode
 from hwgen.spec.registers import REGION_SHIFT
 from hwgen.spec.timing import DIVIDE_INTERVALS
@@ -34,7 +34,7 @@ def functions_mask(ops: Iterable[Opcode]) -> int:
     return sum(1 << FUNCTIONS.index(op) for op in set(ops) if op.special)
 
 
-NOT_HARDWARE = ("link_latency", "link_rate", "clock_hz")
+NOT_HARDWARE = ("link_latency", "link_rate", "record_latency", "clock_hz")
 """Fields that say how fast a machine runs, not which it is."""
 
 WIDEST_LINK = 128
@@ -51,9 +51,12 @@ MAX_DEPTHS = {"scratch_depth": 1 << ROW_BITS, "tuple_depth": 1 << 16}
 MAX_WATCHED = 256
 """Rows that a batch can write: each takes a register and a comparator."""
 
+MAX_RECORDS = 1024
+"""Records that a batch can name."""
+
 MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
 
-MAY_BE_NONE = ("index_depth", "watch_depth")
+MAY_BE_NONE = ("index_depth", "watch_depth", "record_depth")
 """Memories that a machine may be without."""
 
 
@@ -106,6 +109,12 @@ class MachineConfig:
     watch_depth
         Rows of tables that a batch can write, for batches that end where a row is chosen again: tuples of such a batch
         times the rows that each writes. Power of two, or 0: there is no hardware that compares them.
+    record_depth
+        Records of tables in the record memory that a batch can name: its tuples times their watched columns. Power of
+        two, or 0: there is no record memory.
+    record_latency
+        Cycles from a record's request to its first row, and from a record's last row to the answer, in the modelled
+        memory.
     queue_depth
         Column requests that a Strider can have waiting at the unpacker. Power of two.
     link_bytes
@@ -142,6 +151,8 @@ class MachineConfig:
     descriptor_depth: int = 64
     index_depth: int = 0
     watch_depth: int = 0
+    record_depth: int = 0
+    record_latency: int = 64
     queue_depth: int = 16
     link_bytes: int = 32
     link_latency: int = 64
@@ -183,6 +194,8 @@ class MachineConfig:
         """Whether the machine runs an operation."""
         if op.chooses:
             return bool(self.crossed)
+        if op is Opcode.PUT:
+            return bool(self.record_depth)
         return not op.special or bool(self.functions >> FUNCTIONS.index(op) & 1)
 
     def lacking(self, program: Iterable[Instruction]) -> list[str]:
@@ -248,6 +261,7 @@ class MachineConfig:
             "link_bytes": (8, 8 * self.lanes),
             "index_depth": (2, 4096),
             "watch_depth": (2, MAX_WATCHED),
+            "record_depth": (2, MAX_RECORDS),
         }
         ranges = {
             "striders": (1, 64),
@@ -279,6 +293,16 @@ class MachineConfig:
             problems.append(
                 f"link_latency must be from {READER_LATENCY + 1} to 65535 cycles, not {self.link_latency!r}: "
                 f"the page reader takes {READER_LATENCY} of them"
+            )
+        if not MASTER_LATENCY < self.record_latency <= 65535:
+            problems.append(
+                f"record_latency must be from {MASTER_LATENCY + 1} to 65535 cycles, not {self.record_latency!r}: "
+                f"the record master takes {MASTER_LATENCY} of them"
+            )
+        if self.record_depth and (self.threads > 1 or 4 * self.lanes > WIDEST_LINK or not self.watch_depth):
+            problems.append(
+                f"a machine with record_depth must have one thread of at most {WIDEST_LINK // 4} lanes, and "
+                f"watch_depth; this has {self.threads} of {self.lanes}, and a watch_depth of {self.watch_depth}"
             )
         if self.divide_interval not in DIVIDE_INTERVALS:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")

@@ -60,6 +60,17 @@ READER_LATENCY = 3
 """Cycles that a board's page reader adds to those of the memory behind it: two from the machine's request to the
 burst's address, one from a beat of the bus to the machine. What is left of `link_latency` is the memory's."""
 
+RECORD_START = 6
+"""Cycles from the later of (a round is complete, the one before is stored) to a fetch's first request, and from its
+last row on the bus to the round's hand-over."""
+
+RECORD_STORE = 2
+"""Cycles from the end of a round's section to a store's first row on the bus, and from the memory's answer to the time
+from which the next fetch counts."""
+
+MASTER_LATENCY = 2
+"""Cycles of `record_latency` that a board's record master takes; what is left is the memory's."""
+
 # --- special functions ------------------------------------------------------------------------------------------
 
 

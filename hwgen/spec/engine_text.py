@@ -13,6 +13,7 @@ row 40 of the scratchpad, `t0` row 0 of tuple memory; `+i` steps with the inner 
 one, `+level` by levels of the merge stack; `+x` adds an entry of the index file. `lane^8` exchanges with the lane whose
 number differs by 8: one operand that all send and keep, or two, of which each lane sends one and keeps the other.
 `setx x100+4o <- t3+5o outer=16` sets entries from numbers below 100, each 4 rows.
+`put o8+i <- s3+i inner=2` puts rows in the outbox, from row 8 on.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,12 +64,16 @@ def instruction_text(instruction: Instruction) -> str:
     return text
 
 
+MEMORIES = {Opcode.SETX: "x", Opcode.PUT: "o"}
+"""Where results go that are no rows of the scratchpad: index file, outbox."""
+
+
 def _operand(instruction: Instruction, name: str, shown: dict[str, int]) -> str:
     """Text of an operand; notes in `shown` the fields that the text holds."""
     fields = {key: getattr(instruction, key, 0) for key in (name, f"{name}_tuple", f"{name}_inner", f"{name}_outer")}
     shown |= {key: value for key, value in fields.items() if hasattr(instruction, key)}
     base, in_tuples, inner, outer = fields.values()
-    memory = "x" if name == "dst" and instruction.op is Opcode.SETX else "t" if in_tuples else "s"
+    memory = MEMORIES.get(instruction.op, "s") if name == "dst" else "t" if in_tuples else "s"
     text = f"{memory}{base}{'+i' if inner else ''}{f'+{outer}o' if outer else ''}"
     for added, suffix in _ADDED.items():
         if getattr(instruction, f"{name}_{added}", 0):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
-from hwgen.spec.columns import ColumnType
+from hwgen.spec.bundle import MAX_ROWS, RECORD_BOUNDARY, WHOLE_EPOCH, Bundle, BundleError, Symbol
+from hwgen.spec.columns import MAX_TABLES, ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import INDEX_LATENCY
 from hwgen.spec.engine import ROUNDS, SHORT, Instruction, Mask, Opcode, Section, Source
@@ -123,7 +123,19 @@ SETTERS = (
         lambda i, _: not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed),
     ),
 )
-RULES = (*EVERY, *EXCHANGES, *INDICES, *SETTERS)
+PUTTERS = (
+    Rule("put_section", "PUT is in sections of rounds alone", lambda i, at: at.section in ROUNDS),
+    Rule(
+        "put_fields",
+        "PUT has the source MEMORY, a mask that is NONE or SINGLE, and no tails, levels, flags of indices",
+        lambda i, _: (
+            i.source is Source.MEMORY
+            and i.mask is not Mask.PAIR
+            and not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed)
+        ),
+    ),
+)
+RULES = (*EVERY, *EXCHANGES, *INDICES, *SETTERS, *PUTTERS)
 
 UNSET = "an index is one that a SETX before it in the section sets: its `outer` is at least the instruction's"
 EARLY = f"a row that uses an index issues {INDEX_LATENCY} cycles or more after the row that sets it"
@@ -176,7 +188,7 @@ def _problems(bundle: Bundle) -> Iterator[str]:
         ("constants of the Striders", len(bundle.constants), CONFIGURATION),
         ("column descriptors", len(bundle.columns), config.descriptor_depth),
         ("rows of the image", len(bundle.image), config.scratch_depth),
-        *((f"rows up to {s.name!r}", s.row + s.rows(config.lanes), config.scratch_depth) for s in bundle.symbols),
+        *((f"rows up to {s.name!r}", *_reach(bundle, s)) for s in bundle.symbols if s.table <= len(bundle.tables)),
     ):
         if found > limit:
             yield f"{what} must be at most {limit} for this machine, but the Bundle has {found}"
@@ -187,7 +199,7 @@ def _problems(bundle: Bundle) -> Iterator[str]:
         if not isinstance(column.type, ColumnType):
             known = ", ".join(f"{int(kind)} ({kind.name})" for kind in ColumnType)
             yield f"the type of column descriptor {k} must be one of {known}, not {column.type!r}"
-        last = column.row + (0 if column.scalar else (column.lane + column.count - 1) // config.lanes)
+        last = column.row + column.rows(config.lanes) - 1
         if last >= bundle.tuple_rows:
             yield (
                 f"column descriptor {k} must stay within the {bundle.tuple_rows} rows of a tuple, "
@@ -199,6 +211,7 @@ def _problems(bundle: Bundle) -> Iterator[str]:
         yield "a program with a section 'merge' must have one 'push' (docs/machine.md, section 3)"
     round_tuples = config.threads * bundle.group
     yield from _watched(bundle, round_tuples)
+    yield from _records(bundle)
     if Section.MERGE not in bundle.sections and bundle.batch > round_tuples:
         yield f"a batch of {bundle.batch} tuples takes several rounds of {round_tuples}, which need a section 'merge'"
     for name, start in bundle.sections.items():
@@ -234,6 +247,61 @@ def _watched(bundle: Bundle, round_tuples: int) -> Iterator[str]:
         yield f"rows that a batch writes must be at most {depth} for this machine, but may be {rows}"
 
 
+def _reach(bundle: Bundle, symbol: Symbol) -> tuple[int, int]:
+    """How far a symbol reaches in its record or in the scratchpad, and how far it may."""
+    lanes = bundle.config.lanes
+    if symbol.table:
+        return symbol.row + symbol.record_rows(lanes), bundle.tables[symbol.table - 1].rows
+    return symbol.row + symbol.rows(lanes), bundle.config.scratch_depth
+
+
+def _records(bundle: Bundle) -> Iterator[str]:
+    """What is wrong with tables in the record memory."""
+    config, tables = bundle.config, bundle.tables
+    for t, table in enumerate(tables, 1):
+        if not (
+            1 <= table.records <= MAX_ROWS and table.rows >= 1 and 4 * config.lanes * table.rows <= RECORD_BOUNDARY
+        ):
+            yield (
+                f"a table has from 1 to {MAX_ROWS} records of up to {RECORD_BOUNDARY} bytes, but table {t} has "
+                f"{table.records} of {table.rows} rows of {config.lanes} lanes"
+            )
+    for s in bundle.symbols:
+        if s.table > len(tables):
+            yield f"{s.name!r} lies in table {s.table} of the record memory, and there are {len(tables)}"
+        elif s.table and s.shape[:1] != (tables[s.table - 1].records,):
+            yield f"{s.name!r} has the shape {s.shape}, and its table {tables[s.table - 1].records} records"
+    if not tables:
+        return
+    if not config.record_depth:
+        yield "tables in the record memory need a machine with record_depth, and this one has none"
+    if Section.MERGE in bundle.sections:
+        yield "a Bundle with tables in the record memory must have no section 'merge'"
+    watched = [column for column in bundle.columns if column.table]
+    if len(tables) > MAX_TABLES or {column.table for column in watched} != set(range(1, len(tables) + 1)):
+        yield f"watched columns must name the tables 1 … {len(tables)}, each of at most {MAX_TABLES}"
+        return
+    if bundle.batch * len(watched) > config.record_depth:
+        yield (
+            f"records that a batch names must be at most {config.record_depth} for this machine, but may be "
+            f"{bundle.batch * len(watched)}"
+        )
+    taken: dict[int, str] = {}
+    for k, column in enumerate(bundle.columns):
+        if column.table:
+            rows = range(column.row, column.row + tables[column.table - 1].rows)
+            what = f"the record of column descriptor {k}"
+        else:
+            rows = range(column.row, column.row + column.rows(config.lanes))
+            what = "a column"
+        if rows.stop > bundle.tuple_rows:
+            yield f"{what} must stay within the {bundle.tuple_rows} rows of a tuple, but reaches row {rows[-1]}"
+        for row in rows:
+            if taken.setdefault(row, what) != what:
+                yield f"{what} lies in row {row} of a tuple, as does {taken[row]}"
+                break
+
+
 def _rules(instruction: Instruction) -> tuple[Rule, ...]:
     """The rules that are about an instruction."""
     rules: tuple[Rule, ...] = EVERY
@@ -243,6 +311,8 @@ def _rules(instruction: Instruction) -> tuple[Rule, ...]:
         rules += INDICES
     if instruction.op is Opcode.SETX:
         rules += SETTERS
+    if instruction.op is Opcode.PUT:
+        rules += PUTTERS
     return rules
 
 

@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from hwgen.spec import board, legal, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
-from hwgen.spec.bundle import Bundle, Symbol
+from hwgen.spec.bundle import RECORD_BOUNDARY, Bundle, BundleError, Symbol
+from hwgen.spec.columns import MAX_TABLES
 from hwgen.spec.engine import WORD_U32, Instruction, Opcode, Section
-from hwgen.spec.registers import Region, Register
+from hwgen.spec.registers import Region, Register, TableWord
 from hwgen.spec.strider import CONFIGURATION
 
 Words = npt.NDArray[np.uint32]
@@ -73,7 +74,7 @@ def held(bundle: Bundle) -> Held:
 
 def _rows_written(bundle: Bundle, instruction: Instruction) -> int:
     """Rows from 0 on among which are all that an instruction writes."""
-    if instruction.op in (Opcode.END, Opcode.SETX):
+    if instruction.op in (Opcode.END, Opcode.SETX, Opcode.PUT):
         return 0
     last = instruction.dst + (instruction.outer - 1) * instruction.dst_outer
     last += (instruction.inner - 1) * instruction.dst_inner
@@ -84,7 +85,7 @@ def _rows_written(bundle: Bundle, instruction: Instruction) -> int:
     return last + 1
 
 
-def bundle_blocks(bundle: Bundle, *, before: Held | None = None) -> Iterator[Block]:
+def bundle_blocks(bundle: Bundle, *, before: Held | None = None, records: int = 0) -> Iterator[Block]:
     """A reset, all memories, all settings of the machine but PAGES.
 
     Parameters
@@ -92,6 +93,8 @@ def bundle_blocks(bundle: Bundle, *, before: Held | None = None) -> Iterator[Blo
     before
         What the memories hold, of which nothing stays. None: anything. The scratchpad is not cleared then behind the
         Bundle's own rows: no program of the compiler reads a row that nobody wrote.
+    records
+        Address at which the Bundle's tables begin in the record memory (`Bundle.table_offsets`).
 
     Raises
     ------
@@ -102,10 +105,12 @@ def bundle_blocks(bundle: Bundle, *, before: Held | None = None) -> Iterator[Blo
     config = bundle.config
     if before is None:
         before = Held(strider=config.strider_depth, columns=2 * config.descriptor_depth)
-    return _blocks(bundle, before)
+    if records % RECORD_BOUNDARY:
+        raise BundleError(f"tables must begin at a multiple of {RECORD_BOUNDARY}, not at {records:#x}")
+    return _blocks(bundle, before, records)
 
 
-def _blocks(bundle: Bundle, before: Held) -> Iterator[Block]:
+def _blocks(bundle: Bundle, before: Held, records: int) -> Iterator[Block]:
     config = bundle.config
     yield _register(Register.CONTROL, RESET)  # memories are written while nothing runs
     program = bundle.program_words().reshape(-1, WORD_U32)
@@ -122,6 +127,19 @@ def _blocks(bundle: Bundle, before: Held) -> Iterator[Block]:
     yield _register(Register.LEVELS, bundle.levels)
     for k, section in enumerate(Section):
         yield _register(Register.INIT + k, bundle.sections.get(section, registers.NO_SECTION))
+    if config.record_depth:
+        yield _register(Register.TABLES, *_table_words(bundle, records))
+
+
+def _table_words(bundle: Bundle, records: int) -> list[int]:
+    """Of all tables that a machine may have; those that the Bundle has not are zeros."""
+    words = np.zeros((MAX_TABLES, registers.TABLE_WORDS), dtype=np.uint32)
+    for own, table, offset in zip(words, bundle.tables, bundle.table_offsets, strict=False):
+        base = records + offset
+        own[TableWord.RECORDS], own[TableWord.ROWS] = table.records, table.rows
+        own[TableWord.SHIFT] = table.shift(bundle.config.lanes)
+        own[TableWord.BASE : TableWord.BASE + 2] = base & 0xFFFFFFFF, base >> 32
+    return [int(word) for word in words.ravel()]
 
 
 def training_blocks(

@@ -86,11 +86,13 @@ class Opcode(IntEnum):
     MOVC = 14, 2, Unit.SELECT
     """A, in those lanes in which B is not zero; the others keep what they hold."""
     SETX = 15, 1, Unit.SEQUENCER
-    """Sets an entry of the index file; the only operation that writes no row."""
+    """Sets an entry of the index file; writes no row."""
     LOW = 16, 2, Unit.SELECT, REQUIRED
     """A in lanes (threads) whose bit `distance` is clear, B in the others; flushed, a NaN is canonical."""
     HIGH = 17, 2, Unit.SELECT, REQUIRED
     """B in lanes (threads) whose bit `distance` is clear, A in the others; likewise."""
+    PUT = 18, 1, Unit.SEQUENCER
+    """A as MOV makes it, to the outbox."""
     SIGMOID = 32, 1, Unit.FUNCTION, NEVER, None, 12
     """1 / (1 + exp(-A))"""
     GAUSSIAN = 33, 1, Unit.FUNCTION, NEVER, None, 17

@@ -80,6 +80,8 @@ class Register(IntEnum):
     """(w) First instruction of section tuple16"""
     TUPLE_32 = 0x16
     """(w) First instruction of section tuple32"""
+    TABLES = 0x40
+    """(w) Tables in the record memory, `TABLE_WORDS` words each, table 1 first: `TableWord`"""
     CYCLES = 0x20
     """(r, 64 bits) cycles of the last epoch, from the start to its end"""
     TUPLES = 0x22
@@ -97,6 +99,21 @@ class Register(IntEnum):
     BATCHES = 0x2E
     """(r, 64 bits) batches of the last epoch"""
 
+
+class TableWord(IntEnum):
+    """Words of a table, from TABLES + 8 * (table - 1) on."""
+
+    RECORDS = 0
+    """How many it has; 0: there is no such table, or it lies in the scratchpad"""
+    ROWS = 1
+    """Rows of lanes of a record"""
+    SHIFT = 2
+    """Binary logarithm of the bytes from one record to the next"""
+    BASE = 4
+    """(64 bits) Address of record 0; a multiple of 4,096"""
+
+
+TABLE_WORDS = 8
 
 NO_SECTION = 0xFFFF
 """Start of a section that the program does not have."""

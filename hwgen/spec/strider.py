@@ -113,9 +113,10 @@ class Fault(IntEnum):
     """A Strider did not come to the end of a page in `STRIDER_BOUND` * page_size instructions (raised by the hardware
     itself)."""
     BUS = 13
-    """The bus answered a page's read with an error (raised by the board's page reader)."""
+    """The bus answered a page's read, or a record, with an error (raised by the board)."""
     INDEX = 14
-    """A number that chooses a model's row is not a whole one, or there is no such row (raised by the engine)."""
+    """A number that chooses a model's row is not a whole one, or there is no such row (raised by the engine,
+    of records by the unpacker)."""
     TUPLE_PARTS = 15
     """Columns that make no tuple: one begins in another or goes on out of turn, or the epoch ends in one (raised by the
     hardware itself); there is no such part of a tuple (by the program)."""

@@ -13,7 +13,7 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput
 
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
-from hwgen.spec.engine_text import B_FIELDS, LEAST
+from hwgen.spec.engine_text import B_FIELDS, LEAST, MEMORIES
 
 
 class AssemblyError(ValueError):
@@ -88,10 +88,10 @@ def _read_operand(name: str, part: Any, values: dict[str, int], line: int) -> No
     values[name] = int(memory[1:])
     values[f"{name}_inner"] = int(inner is not None)
     values[f"{name}_outer"] = int(outer[1:-1]) if outer is not None else 0
-    entries = name == "dst" and values["op"] == Opcode.SETX
+    apart = MEMORIES.get(Opcode(values["op"]), "") if name == "dst" else ""
     added = {"tuple": memory[0] == "t", "level": level is not None, "index": index is not None}
     for key, given in ((f"{name}_{what}", given) for what, given in added.items()):
-        if (given and key not in values) or (memory[0] == "x") != entries:
+        if (given and key not in values) or (memory[0] if memory[0] in "xo" else "") != apart:
             raise AssemblyError(
                 f"line {line}: operand {name} cannot be {''.join(str(c) for c in part.children if c)!r}"
             )

@@ -322,15 +322,21 @@ def interpret(case: Case) -> Outcome:
 
 
 def run(case: Case, machine: Any) -> Outcome:
-    """The outcome on a machine that has `load`, `run_epoch` and `read_rows`."""
+    """The outcome on a machine that has `load`, `run_epoch`, `write_rows` and `read_rows`."""
     bundle = case.bundle
     lanes = bundle.config.lanes
     machine.load(bundle)
+    starts = Interpreter(case.binding.graph, numerics).start() if bundle.tables else {}
+    for s in bundle.symbols:
+        if s.table:
+            machine.write_rows(s.row, s.place(starts[s.name], lanes).view(np.uint32), table=s.table)
 
     def read(kind: str) -> dict[str, np.ndarray]:
-        return {
-            s.name: s.collect(machine.read_rows(s.row, s.rows(lanes)).view(np.float32)) for s in bundle.of_kind(kind)
-        }
+        found = {}
+        for s in bundle.of_kind(kind):
+            rows = machine.read_rows(s.row, s.rows(lanes), **({"table": s.table} if s.table else {}))
+            found[s.name] = s.collect(rows.view(np.float32))
+        return found
 
     outcome = Outcome(models={}, losses=[], converged=False, counters=[])
     for _ in range(case.epochs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hwgen.spec.config import MachineConfig
 
@@ -26,3 +27,10 @@ def random_config(rng: random.Random, *, units: int = 512) -> MachineConfig:
         link_rate=rng.choice([0, 0, 5_900, 13_100, 90_000]),
         divide_interval=rng.choice([27, 9, 3, 1]),
     )
+
+
+def record_config(rng: random.Random) -> MachineConfig:
+    """A machine with a record memory."""
+    config = replace(random_config(rng), threads=1, clusters=rng.choice([1, 2, 4]), index_depth=rng.choice([2, 64]))
+    depths = {"watch_depth": rng.choice([8, 64]), "record_depth": rng.choice([8, 32, 256])}
+    return replace(config, tuple_depth=rng.choice([256, 2048]), record_latency=rng.choice([3, 20, 200]), **depths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import llvmlite.binding as llvm
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dana.compiler.passes import simplify
+from dana.compiler.target import DoesNotFit
 from dana.jit import Unsupported, compile_graph, emit
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
@@ -43,7 +45,7 @@ from tests.lockstep.cases import (
     tables_case,
 )
 from tests.lockstep.compiled import CompiledSimulator, LateSimulator
-from tests.lockstep.machines import random_config
+from tests.lockstep.machines import random_config, record_config
 from tests.lockstep.rules import loss_rule
 from tests.lockstep.test_language import generated
 from tests.storage.schemas import attribute
@@ -80,6 +82,13 @@ def side_by_side(rng: random.Random) -> Case:
     """Batches are cut where the engine runs; code knows nothing of it, and its times are the same."""
     config = replace(random_config(rng), index_depth=rng.choice([8, 64]), watch_depth=rng.choice([16, 128]))
     return side_by_side_case(rng, config, rough=rng.random() < 0.3)
+
+
+def records(rng: random.Random) -> Case:
+    """Models lie beside the machine; of rules that choose rows in another way too, the machine has an index file."""
+    while True:
+        with suppress(DoesNotFit):
+            return side_by_side_case(rng, record_config(rng), rough=rng.random() < 0.3)
 
 
 def network(rng: random.Random) -> Case:
@@ -134,6 +143,7 @@ def parts(rng: random.Random) -> Case:
         (columns, 36, 36),
         (rows, 20, 20),
         (side_by_side, 20, 20),
+        (records, 20, 20),
         (network, 8, 8),
         (losses, 12, 12),
         (parts, 10, 10),

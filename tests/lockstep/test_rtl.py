@@ -56,6 +56,17 @@ MACHINES = {
         **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
     ),
     "side by side": MachineConfig(striders=4, link_bytes=32, index_depth=16, watch_depth=32, **DEPTHS),
+    "records": MachineConfig(
+        clusters=2,
+        striders=2,
+        link_bytes=32,
+        index_depth=16,
+        watch_depth=32,
+        record_depth=32,
+        record_latency=11,
+        divide_interval=3,
+        **DEPTHS,
+    ),
     "threads": MachineConfig(
         threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, link_rate=40_900, index_depth=2, **DEPTHS
     ),
@@ -120,6 +131,7 @@ def _side_by_side(name: str, config: MachineConfig) -> list[Case]:
         except DoesNotFit:
             continue
         cases += [case] if case.bundle.cut else []
+    assert bool(config.record_depth) == any(case.bundle.tables for case in cases)
     return cases
 
 
@@ -141,6 +153,11 @@ def test_models_under_a_stalling_link(name: str) -> None:
         stalled = run(case, RtlMachine(config, stall_seed=seed + 1))
         stalled.counters.clear()  # cycles are the link's
         assert_same(stalled, interpret(case), case.source)
+    if config.record_depth:
+        for seed, case in enumerate(_side_by_side(name, config)[:3]):
+            stalled = run(case, RtlMachine(config, stall_seed=seed + 1))
+            stalled.counters.clear()
+            assert_same(stalled, interpret(case), case.source)
     case = parts_case(random.Random(f"{name} stalled parts"), config)
     stalled = run(case, RtlMachine(config, stall_seed=7))
     stalled.counters.clear()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dana.compiler.target import DoesNotFit
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.parts import build_part_pages
@@ -29,7 +30,7 @@ from tests.lockstep.cases import (
     run,
     side_by_side_case,
 )
-from tests.lockstep.machines import random_config
+from tests.lockstep.machines import random_config, record_config
 from tests.storage.parts import part_attribute
 from tests.storage.schemas import attribute
 
@@ -142,6 +143,63 @@ def test_tuples_that_share_no_row_run_side_by_side() -> None:
         faults += found.fault is not None
     assert cut > 20 * SCALE
     assert faults > 2 * SCALE
+
+
+def test_models_in_records() -> None:
+    """The same rules where models lie in a memory beside the machine's."""
+    there = faults = 0
+    for seed in range(60 * SCALE):
+        rng = random.Random(f"records {seed}")
+        config = record_config(rng)
+        try:
+            case = side_by_side_case(rng, config, rough=seed % 3 == 2)
+        except DoesNotFit:  # some choose a row by what they compute
+            continue
+        found = run(case, Simulator(config))
+        assert_same(found, interpret(case), case.source)
+        there += bool(case.bundle.tables)
+        faults += found.fault is not None
+    assert there > 40 * SCALE
+    assert faults > 2 * SCALE
+
+
+SAME_ROW = """
+import dana
+T = dana.table([4, 9], init=dana.uniform(-0.5, 0.5))
+b = dana.table([4], init=dana.uniform(-0.5, 0.5))
+i = dana.input()
+j = dana.input()
+y = dana.output()
+r = dana.algo(T, b, i, j, y)
+e = dana.sigma(T[i] * T[j], 1) + b[j] - b[i] - y
+{}
+r.setLoss(e * e)
+r.setEpochs(2)
+"""
+UPDATES = (
+    "r.addRows(T[i], 0.1 * e * T[j])",
+    "r.addRows(T[j], 0.2 * e * T[i])",
+    "r.setModel(T[j], 0.5 * T[i])",
+    "r.addRows(b[i], 0.1 * e)",
+    "r.setModel(b[j], b[i] - e)",
+    "r.addRows(b[j], e)",
+)
+
+
+@pytest.mark.parametrize("seed", range(12 * SCALE))
+def test_two_columns_that_name_one_record(seed: int) -> None:
+    """Each of its rows is what the last update in the text made, whichever column's record is stored last."""
+    rng = random.Random(f"same row {seed}")
+    columns = [attribute("i", "integer"), attribute("j", "smallint")]
+    schema = TableSchema(relation="t", attributes=(*rng.sample(columns, 2), attribute("y", "real")))
+    numbers = [{"i": rng.randrange(4), "j": rng.randrange(4), "y": rng.gauss(0, 1)} for _ in range(40)]
+    pages = build_pages(schema, [[row[a.name] for a in schema.attributes] for row in numbers])
+    config = MachineConfig(clusters=rng.choice([1, 2]), index_depth=8, watch_depth=16, record_depth=rng.choice([8, 16]))
+    chosen = "\n".join(rng.sample(UPDATES, rng.randint(1, len(UPDATES))))
+    case = finished(config, SAME_ROW.format(chosen), schema, pages)
+    assert any(row["i"] == row["j"] for row in numbers)
+    assert case.bundle.tables
+    assert_same(run(case, Simulator(config)), interpret(case), case.source)
 
 
 def test_batches_in_phases() -> None:

@@ -126,6 +126,9 @@ class Machine:
         self.scratch = np.zeros((self.threads, config.scratch_depth, self.lanes), dtype=np.float32)
         self.halves = garbage((2, self.threads, self.group * bundle.tuple_rows, self.lanes), seed)
         self.index = np.zeros((self.threads, config.index_depth), dtype=np.int64)
+        self.outbox = garbage((self.group * bundle.tuple_rows, self.lanes), seed + 1)
+        self.records = [np.zeros((table.records, table.rows, self.lanes), dtype=np.float32) for table in bundle.tables]
+        self.watched = [column for column in bundle.columns if column.table]
         self.write_image()
 
     def write_image(self) -> None:
@@ -133,34 +136,88 @@ class Machine:
         image = self.bundle.image.view(np.float32)
         self.scratch[:] = 0.0
         self.scratch[:, : image.shape[0], :] = image
+        for records in self.records:
+            records[:] = 0.0
 
     def write(self, symbol: Symbol, value: npt.ArrayLike) -> None:
         """The host writes a value to every thread."""
         rows = symbol.place(value, self.lanes)
+        if symbol.table:
+            self._of(symbol)[:] = rows.reshape(symbol.shape[0], -1, self.lanes)
+            return
         self.scratch[:, symbol.row : symbol.row + rows.shape[0], :] = rows
 
     def read(self, symbol: Symbol) -> Floats:
         """The host reads a value from thread 0."""
+        if symbol.table:
+            return symbol.collect(self._of(symbol).reshape(-1, self.lanes))
         rows = self.scratch[0, symbol.row : symbol.row + symbol.rows(self.lanes)]
         return symbol.collect(rows)
 
-    def epoch(self, tuples: Floats) -> Epoch:
-        """Run one epoch over tuples of shape [tuples, tuple_rows, lanes]."""
+    def _of(self, symbol: Symbol) -> Floats:
+        """A model's part of its table, shape [records, rows, lanes]."""
+        rows = symbol.rows(self.lanes) // symbol.shape[0]
+        return self.records[symbol.table - 1][:, symbol.row : symbol.row + rows]
+
+    def epoch(self, tuples: Floats, numbers: Floats | None = None) -> Epoch:
+        """Run one epoch.
+
+        Parameters
+        ----------
+        tuples
+            Shape [tuples, tuple_rows, lanes].
+        numbers
+            What watched columns say, shape [tuples, watched columns]; None: batches end where they are full.
+        """
         bundle, done = self.bundle, Epoch()
         self._run(Section.INIT, 0, 0, 0, done)
-        batch = len(tuples) if bundle.batch == WHOLE_EPOCH else bundle.batch
         half = 0
-        for start in range(0, len(tuples), max(batch, 1)):
-            stop = min(start + batch, len(tuples))
+        for start, stop in self._batches(len(tuples), numbers):
             rounds = range(start, stop, bundle.round_tuples)
             for q, first in enumerate(rounds):
                 last = min(first + bundle.round_tuples, stop)
                 self._load(half, tuples[first:last])
+                if numbers is not None and self.records:
+                    self._fetch(half, numbers[first:last])
                 self._round(half, last - first, q, last == stop, done)
+                if numbers is not None and self.records:
+                    self._store(numbers[first:last])
                 half ^= 1
         if len(tuples):
             self._run(Section.EPOCH, 0, 0, 0, done)
         return done
+
+    def _batches(self, tuples: int, numbers: Floats | None) -> list[tuple[int, int]]:
+        """First tuple of each batch and the one behind its last."""
+        most = tuples if self.bundle.batch == WHOLE_EPOCH else self.bundle.batch
+        starts: list[int] = []
+        written: set[tuple[int, float]] = set()
+        for t in range(tuples):
+            named = [] if numbers is None else list(zip(self.watched, numbers[t].tolist(), strict=True))
+            # -0.0 and 0.0 are one row, as are other numbers that differ in their sign alone
+            if not starts or t - starts[-1] == most or any((c.table, abs(n)) in written for c, n in named):
+                starts.append(t)
+                written = set()
+            written |= {(c.table, abs(n)) for c, n in named if c.writes}
+        return list(zip(starts, [*starts[1:], tuples], strict=False))
+
+    def _fetch(self, half: int, numbers: Floats) -> None:
+        """The records that a round names, to its half of tuple memory."""
+        for j, named in enumerate(numbers):
+            for k, (column, n) in enumerate(zip(self.watched, numerics.flush(named), strict=True)):
+                table = self.records[column.table - 1]
+                if not (n == np.trunc(n) and 0 <= n < len(table)):
+                    raise MachineFault(f"INDEX: {n} of {len(table)}, watched column {k}")
+                at = j * self.bundle.tuple_rows + column.row
+                self.halves[half, 0, at : at + table.shape[1]] = table[int(n)]
+
+    def _store(self, numbers: Floats) -> None:
+        """The outbox to the records that the round's tuples write."""
+        for j, named in enumerate(numbers):
+            for column, n in zip(self.watched, numerics.flush(named), strict=True):
+                if column.writes:
+                    table, at = self.records[column.table - 1], j * self.bundle.tuple_rows + column.row
+                    table[int(n)] = self.outbox[at : at + table.shape[1]]
 
     def tuple_section(self, m: int) -> Section:
         """What a round of m tuples runs."""
@@ -213,6 +270,14 @@ class Machine:
         _check_exchange(instruction, crossed=bool(self.bundle.config.crossed))
         if instruction.op is Opcode.SETX:
             self._set_index(instruction, o, a, half, m)
+            return
+        if instruction.op is Opcode.PUT:
+            words = self._read(a, instruction.a_tuple, half)[0]
+            if instruction.mask is Mask.SINGLE:
+                words = np.where(self._absent(o, m)[0], np.float32(0.0), words)
+            if dst.max() >= len(self.outbox):
+                raise MachineFault(f"PUT writes row {dst.max()} of {len(self.outbox)}")
+            self.outbox[dst] = words
             return
         b = instruction.b + o * instruction.b_outer + i * instruction.b_inner
         if instruction.indexed:

@@ -1,7 +1,8 @@
-"""Models of chosen rows that no chip holds: simulated, with the interpreter's bits."""
+"""Models of chosen rows that no chip holds: in a memory beside it, or simulated; with the interpreter's bits."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +38,12 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def test_rows_of_more_words_than_a_host_addresses(path: Path) -> None:
-    with pytest.warns(UserWarning, match="no hardware has so much"):
-        simulated = dana.load(path).fit(X, Y, epochs=2)
+@pytest.mark.parametrize("design", [{}, {"record_depth": 0}], ids=["records", "scratchpad"])
+def test_rows_of_more_words_than_a_host_addresses(path: Path, design: dict[str, int]) -> None:
+    with warnings.catch_warnings() if not design else pytest.warns(UserWarning, match="no hardware has so much"):
+        if not design:  # there is hardware: nothing is told
+            warnings.simplefilter("error")
+        simulated = dana.load(path).fit(X, Y, epochs=2, design=design)
     interpreted = dana.load(path).fit(X, Y, epochs=2, backend="interp")
     for name, values in interpreted.models.items():
         np.testing.assert_array_equal(simulated.models[name], values)
@@ -47,11 +51,10 @@ def test_rows_of_more_words_than_a_host_addresses(path: Path) -> None:
 
 
 def test_scalars_of_chosen_rows() -> None:
-    """A row of the scratchpad for each, in what the host writes and reads, too."""
+    """A row of lanes for each, in what the host writes and reads, too."""
     rule = dana.load(Path(dana.__file__).parent / "rules" / "lrmf.py")
     sizes = {"m": ROWS, "n": 300}
-    with pytest.warns(UserWarning, match="no hardware has so much"):
-        simulated = rule.fit({"i": X["i"][:50], "j": X["j"][:50]}, Y[:50], epochs=2, hyper=sizes)
+    simulated = rule.fit({"i": X["i"][:50], "j": X["j"][:50]}, Y[:50], epochs=2, hyper=sizes)
     interpreted = rule.fit({"i": X["i"][:50], "j": X["j"][:50]}, Y[:50], epochs=2, hyper=sizes, backend="interp")
     for name, values in interpreted.models.items():
         np.testing.assert_array_equal(simulated.models[name], values)
@@ -60,12 +63,12 @@ def test_scalars_of_chosen_rows() -> None:
 
 def test_hardware_is_refused(path: Path) -> None:
     with pytest.raises(dana.UsageError, match="hardware has a scratch_depth of at most 65536 with 16 lanes"):
-        dana.load(path).fit(X, Y, epochs=1, backend="rtl")
+        dana.load(path).fit(X, Y, epochs=1, backend="rtl", design={"record_depth": 0})
     assert not MachineConfig(scratch_depth=1 << 20).is_hardware
     assert MachineConfig(scratch_depth=1 << 17).is_hardware
 
 
 def test_more_rows_than_a_number_can_choose(path: Path) -> None:
-    path.write_text(RULE.replace(str(ROWS), str(1 << 24)))
-    with pytest.raises(dana.UsageError, match="have 16,777,516 rows, a machine holds at most 16,777,216"):
+    path.write_text(RULE.replace(str(ROWS), str((1 << 24) + 1)))
+    with pytest.raises(dana.UsageError, match="have 16,777,217 rows, a machine holds at most 16,777,216"):
         dana.load(path).fit(X, Y, epochs=1)

@@ -44,6 +44,8 @@ def available(kernels: str) -> bool:
 
 
 def cost(bundle: Bundle, section: Section) -> int:
+    if section not in bundle.sections:
+        return 0
     return cycles.SECTION_START + section_length(bundle.section(section), bundle.config.divide_interval)
 
 
@@ -92,6 +94,8 @@ def expected_counters(bundle: Bundle, case: Case) -> tuple[EpochCounters, Outcom
     idle = 1 + init
     for r, (release, after) in zip(outcome.rounds, delays, strict=False):
         idle = max(r.cycle, idle) + release + after
+    if case.tables and outcome.rounds:
+        idle = max(idle, outcome.stored + 1)
     if not outcome.rounds:
         idle = max(idle, outcome.empty if case.pages else 0)
     busy = init + sum(release - cycles.ROUND_START + after for release, after in delays) * bool(outcome.rounds)

@@ -156,6 +156,11 @@ class _Timing:
             yield from self._reads(instruction, issue, None, last)
             return
         dst = self._operand(instruction, "dst")
+        if instruction.op is Opcode.PUT:
+            if dst.high >= self.machine.half_rows:
+                yield f"puts row {dst.high} of {self.machine.half_rows}"
+            yield from self._reads(instruction, issue, None, last)
+            return
         if dst.high >= self.machine.config.scratch_depth:
             yield f"writes row {dst.high} of {self.machine.config.scratch_depth}"
             return

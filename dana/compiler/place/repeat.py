@@ -17,6 +17,8 @@ from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Op
 
 def find_repeats(plan: Plan, forms: Forms, target: Target) -> frozenset[int]:
     """The nodes whose packed values repeat."""
+    if target.records:  # `init` cannot make records repeat
+        return frozenset()
     graph, lanes = plan.graph, target.lanes
     models = {
         graph.nodes[k].inputs[0]

@@ -10,6 +10,7 @@ from functools import cached_property
 from math import prod
 
 from dana.compiler.place.sections import Plan
+from dana.compiler.place.watch import Watched
 from dana.compiler.target import Target
 from dsl.hdfg.graph import Graph
 
@@ -57,6 +58,22 @@ class InputPlace:
         return rows_of(self.shape, lanes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Where the record that a watched column names lies within a tuple's rows.
+
+    Attributes
+    ----------
+    offsets
+        First row of each of the table's models within the record, in the order of `column.models`.
+    """
+
+    column: Watched
+    offsets: tuple[int, ...]
+    row: int
+    rows: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class InputPlaces:
     """Rows of one tuple in tuple memory.
@@ -67,20 +84,33 @@ class InputPlaces:
         Lanes of a thread, the words of a row.
     places
         Every input and output of the rule, in the order of `dana.algo`, one after the other.
+    records
+        Behind them a record for each watched column, where there are tables in the record memory.
     """
 
     lanes: int
     places: tuple[InputPlace, ...]
+    records: tuple[Record, ...] = ()
 
     @cached_property
     def rows(self) -> int:
         """Rows of one tuple, the Bundle's `tuple_rows`."""
-        return sum(place.rows(self.lanes) for place in self.places)
+        return sum(place.rows(self.lanes) for place in self.places) + sum(record.rows for record in self.records)
+
+    @property
+    def recorded(self) -> dict[int, tuple[int, int]]:
+        """Table, and first row within its records, of each model that lies there, by its node."""
+        return {
+            model: (record.column.table, offset)
+            for record in self.records
+            for model, offset in zip(record.column.models, record.offsets, strict=True)
+        }
 
     def text(self) -> str:
         """The places for people: first row, rows, name."""
         lines = (f"{place.row} {place.rows(self.lanes)} {place.name}" for place in self.places)
-        return "".join(f"{line}\n" for line in lines)
+        records = (f"{one.row} {one.rows} record of table {one.column.table}" for one in self.records)
+        return "".join(f"{line}\n" for line in (*lines, *records))
 
     def place(self, name: str) -> InputPlace:
         """Where the input of that name lies. Raises KeyError where the rule has no such input."""

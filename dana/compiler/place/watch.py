@@ -27,6 +27,8 @@ class Watched:
         The rule's input, and the element of it.
     table
         Number of these models, from 1.
+    models
+        The models' nodes.
     writes
         Whether the tuple writes the row.
     """
@@ -34,6 +36,7 @@ class Watched:
     input: str
     element: int
     table: int
+    models: tuple[int, ...]
     writes: bool
 
 
@@ -62,15 +65,19 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
             chosen.setdefault((*column, operand), False)
     # models whose rows the same columns choose in the same way meet in the same tuples: one comparison is enough
     ways = {
-        table: frozenset((*column, writes) for (*column, model), writes in chosen.items() if model == table)
+        table: (
+            graph.concrete_shape(table)[0],
+            frozenset((*column, writes) for (*column, model), writes in chosen.items() if model == table),
+        )
         for table in tables
     }
     numbers = {way: k for k, way in enumerate(dict.fromkeys(ways.values()), 1)}
     if len(numbers) > MAX_TABLES:
         return ()
     watched = {(k, element, numbers[ways[model]], writes): None for (k, element, model), writes in chosen.items()}
+    models = {t: tuple(model for model in sorted(tables) if numbers[ways[model]] == t) for t in numbers.values()}
     return tuple(
-        Watched(input=graph.nodes[k].name or "", element=element, table=table, writes=writes)
+        Watched(input=graph.nodes[k].name or "", element=element, table=table, models=models[table], writes=writes)
         for k, element, table, writes in watched
     )
 

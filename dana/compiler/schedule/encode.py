@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dana.compiler.place.rows import Form
+from dana.compiler.place.forms import Forms
+from dana.compiler.place.rows import Form, InputPlaces
 from dana.compiler.place.sections import Plan
 from dana.compiler.schedule.allocate import MemoryMap
 from dana.compiler.schedule.list_scheduling import Schedule
@@ -17,7 +18,7 @@ from dana.compiler.select.selection import Selection
 from dana.compiler.target import Target
 from dsl.hdfg.choice import element_of
 from dsl.hdfg.start import start_values
-from hwgen.spec.bundle import Symbol, Words, place
+from hwgen.spec.bundle import Symbol, Table, Words, place
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.engine_text import disassemble
 
@@ -112,8 +113,10 @@ def _set_index(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
 
 
 def _address(access: Access, memory: MemoryMap) -> int:
-    # the program addresses tuple memory from the start of the half
-    return access.base if access.buffer.home is Home.TUPLE else memory.address[access.buffer] + access.base
+    # the program addresses tuple memory and the outbox from the start of the half
+    return (
+        access.base if access.buffer.home in (Home.TUPLE, Home.OUTBOX) else memory.address[access.buffer] + access.base
+    )
 
 
 def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -> Words:
@@ -137,7 +140,9 @@ def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -
     return words
 
 
-def symbols(plan: Plan, selection: Selection, memory: MemoryMap) -> tuple[Symbol, ...]:
+def symbols(
+    plan: Plan, inputs: InputPlaces, forms: Forms, selection: Selection, memory: MemoryMap
+) -> tuple[Symbol, ...]:
     """Models, metas and results by name."""
     graph = plan.graph
     found = []
@@ -145,6 +150,10 @@ def symbols(plan: Plan, selection: Selection, memory: MemoryMap) -> tuple[Symbol
         name, broadcast = graph.nodes[k].name or f"node {k}", model.form is Form.BROADCAST
         row = memory.address[model.buffer]
         found.append(Symbol(name=name, kind="model", shape=model.shape, row=row, broadcast=broadcast))
+    for k, (table, row) in sorted(inputs.recorded.items()):
+        name, shape = graph.nodes[k].name or f"node {k}", graph.concrete_shape(k)
+        broadcast = forms.of[k] is Form.BROADCAST
+        found.append(Symbol(name=name, kind="model", shape=shape, row=row, broadcast=broadcast, table=table))
     for k, buffer in selection.metas.items():
         name = graph.nodes[k].name or f"node {k}"
         found.append(Symbol(name=name, kind="meta", shape=(), row=memory.address[buffer]))
@@ -174,8 +183,26 @@ class Choice:
     rows: int
 
 
+def tables(plan: Plan, inputs: InputPlaces) -> tuple[Table, ...]:
+    """What lies in the record memory, table 1 first."""
+    found = {one.column.table: (plan.graph.concrete_shape(one.column.models[0])[0], one.rows) for one in inputs.records}
+    return tuple(Table(records=records, rows=rows) for _, (records, rows) in sorted(found.items()))
+
+
+def named(plan: Plan, inputs: InputPlaces, row: int) -> Choice:
+    """What the watched column chooses whose record begins in a row of a tuple."""
+    column = next(one.column for one in inputs.records if one.row == row)
+    nodes = [plan.graph.nodes[k] for k in column.models]
+    return Choice(
+        inputs=(column.input,),
+        element=column.element,
+        model=nodes[0].name or "",
+        rows=plan.graph.concrete_shape(nodes[0].id)[0],
+    )
+
+
 def indices(plan: Plan, selection: Selection) -> list[Choice]:
-    """By tag of the fault INDEX, what chooses the row."""
+    """By tag of the fault INDEX, what chooses the row; tags of SETX come behind those of watched columns."""
     graph, found = plan.graph, list[Choice]()
     for number, model in selection.indices:
         element = element_of(graph, number)

@@ -21,11 +21,13 @@ class IndexFile:
     Attributes
     ----------
     tags
-        (number's node, model's node) of each pair that was asked for; a fault reports the place in this list.
+        (number's node, model's node) of each pair that was asked for; a fault reports the place in this list, counted
+        from `first_tag` on.
     """
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter, first_tag: int = 0) -> None:
         self.emitter = emitter
+        self.first_tag = first_tag
         self.tags: list[tuple[int, int]] = []
         self._file = Buffer(name="index", rows=emitter.group, home=Home.INDEX)
         self._number = -1
@@ -124,4 +126,4 @@ class IndexFile:
         # the machine reports the tag: one for each pair, so that an error can name column and model
         if pair not in self.tags:
             self.tags.append(pair)
-        return Index(buffer=self._file, bound=bound, stride=stride, tag=self.tags.index(pair))
+        return Index(buffer=self._file, bound=bound, stride=stride, tag=self.first_tag + self.tags.index(pair))

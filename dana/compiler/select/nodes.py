@@ -17,6 +17,7 @@ from dana.compiler.select.convert import convert
 from dana.compiler.select.index import IndexFile
 from dana.compiler.select.merge import merge_levels, merge_round
 from dana.compiler.select.ops import Buffer, Home
+from dana.compiler.select.records import Records
 from dana.compiler.select.reduce import reduce_axis
 from dana.compiler.select.rows import number_tuples
 from dana.compiler.select.selection import Selection
@@ -61,12 +62,13 @@ class _Selector:
         self.order = order
         self.store = store
         self.emitter = emitter
-        self.index = IndexFile(self.emitter)
+        self.index = IndexFile(self.emitter, first_tag=len(store.inputs.records))
         self.loss: Buffer | None = None
         self.convergence: Buffer | None = None
         self.block: list[tuple[Opcode, Buffer]] = []
         self.copies: dict[int, Value] = {}
         self.batch_loss: Value | None = None
+        self.records = Records(plan, store, emitter)
         self.cut = emitter.together > 1
 
     def select(self, levels: int) -> Selection:
@@ -149,6 +151,8 @@ class _Selector:
         elif node.op is Op.GATHER and self.plan.fixed_row(k):
             index = self.plan.operands(k)[1]
             value = self._row(self._operand(k, 0, section), int(self.graph.nodes[index].value or 0))
+        elif node.op is Op.GATHER and node.inputs[0] in self.store.recorded:
+            value = self.records.gathered(k)
         elif node.op is Op.GATHER:
             value = self._gathered(k, section)
         elif node.op is Op.WHERE:
@@ -187,6 +191,8 @@ class _Selector:
         # a SETX and its wait are dear: what the same entries choose is gathered while they are set
         for other in self.plan.of(section):
             if self.graph.nodes[other].op is not Op.GATHER or self.plan.fixed_row(other) or other in self.store:
+                continue
+            if self.graph.nodes[other].inputs[0] in self.store.recorded:
                 continue
             if self.index.holds(self.plan.operands(other)[1], self._operand(other, 0, section)):
                 self._node(other, section)
@@ -263,7 +269,7 @@ class _Selector:
             if step.kind is not Kind.ROWS:
                 break
             update = next(u for u in self.graph.updates if u.model == step.id)
-            if self.graph.nodes[step.id].table:
+            if self.graph.nodes[step.id].table or step.id in self.store.recorded:
                 break
             if update.index is not None and self.index.holds(
                 update.index, self.store.value(step.id, self.plan.update_section)
@@ -296,6 +302,9 @@ class _Selector:
 
     def _update_rows(self, model: int, section: Section) -> None:
         """Write the rows of a model that the tuples choose."""
+        if model in self.store.recorded:
+            self.records.put(model, lambda number: self._new(number, section))
+            return
         target = self.store.value(model, section)
         if self.graph.nodes[model].table:
             numbers = [number for number, update in enumerate(self.graph.updates) if update.model == model]

@@ -29,6 +29,8 @@ class Home(Enum):
     """Scratchpad rows that are anyone's when their last reader is done."""
     TUPLE = "tuple"
     """Tuple memory, the half being executed."""
+    OUTBOX = "outbox"
+    """Where PUT writes, by the rows of tuple memory."""
     INDEX = "index"
     """The threads' index file, which has no rows of scratchpad: a row stands for an entry."""
 

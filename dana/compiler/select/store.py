@@ -11,9 +11,10 @@ from collections import Counter
 from dataclasses import replace
 
 from dana.compiler.place.forms import Forms
-from dana.compiler.place.rows import Form, InputPlaces
+from dana.compiler.place.rows import Form, InputPlaces, Record
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.shards import Grain, Shards
+from dana.compiler.place.watch import Watched
 from dana.compiler.select.convert import convert, repeat
 from dana.compiler.select.ops import Buffer, Home
 from dana.compiler.select.sharding import cut, join
@@ -35,6 +36,8 @@ class Store:
         Buffer of each vector 0, 1, 2 …, by length and form.
     metas, models
         Node and buffer of the image.
+    inputs, recorded
+        Where inputs and records lie; models that lie in the record memory.
     state
         Buffers that live as long as the epoch, without the image's.
     """
@@ -57,13 +60,17 @@ class Store:
         self.ranges: dict[tuple[int, Form], Buffer] = {}
         self.metas = {k: self._image(self.graph.nodes[k].name or "meta", 1) for k in self.graph.metas}
         self.models: dict[int, Value] = {}
+        self.recorded = inputs.recorded
         for k in self.graph.models:
+            if k in self.recorded:
+                continue
             name, shape = self.graph.nodes[k].name or "model", self.graph.concrete_shape(k)
             self.models[k] = emitter.placed(name, Home.IMAGE, shape, forms.of[k])
         self.state: list[Buffer] = []
         self._values: dict[_Key, Value] = {}
         self._uses = self._count_uses()
         self._repeats = repeats
+        self.inputs = inputs
         self._place_inputs(inputs)
         for k, buffer in self.metas.items():
             self.put(k, Value(buffer=buffer))
@@ -101,13 +108,33 @@ class Store:
         return replace(value, buffer=self.ranges.setdefault((shape[0], form), value.buffer))
 
     def _place_inputs(self, inputs: InputPlaces) -> None:
-        tuples = Buffer(name="tuple", rows=self.emitter.group * inputs.rows, home=Home.TUPLE)
+        self._tuples = tuples = Buffer(name="tuple", rows=self.emitter.group * inputs.rows, home=Home.TUPLE)
         # a tuple's rows follow one another, then come those of the thread's next tuple
         stride = inputs.rows if self.emitter.group > 1 else 0
         for k in self.graph.inputs:
             place = inputs.place(self.graph.nodes[k].name or f"node {k}")
             form = self.forms.of[k]
             self.put(k, Value(buffer=tuples, base=place.row, shape=place.shape, form=form, stride=stride))
+
+    def record(self, model: int, column: Watched) -> Value:
+        """The row of a model in the record that a watched column names."""
+        record = next(one for one in self.inputs.records if one.column == column)
+        return self._in_record(model, record, self._tuples)
+
+    def outbox(self, model: int, column: Watched) -> Value:
+        """Where a new row of the model is put."""
+        record = next(one for one in self.inputs.records if one.column == column)
+        # a buffer of its own: no two results go to one place
+        return self._in_record(model, record, Buffer(name="outbox", rows=self._tuples.rows, home=Home.OUTBOX))
+
+    def columns(self, model: int) -> list[Watched]:
+        """The watched columns that name records of a model."""
+        return [one.column for one in self.inputs.records if model in one.column.models]
+
+    def _in_record(self, model: int, record: Record, buffer: Buffer) -> Value:
+        stride = self.inputs.rows if self.emitter.group > 1 else 0
+        shape, row = self.graph.concrete_shape(model)[1:], record.row + self.recorded[model][1]
+        return Value(buffer=buffer, base=row, shape=shape, form=self.forms.of[model], stride=stride)
 
     def load_models(self) -> None:
         """Bring shards of models into rows of their own, in `init`."""

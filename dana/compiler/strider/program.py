@@ -177,7 +177,8 @@ class _Writer(PageWriter):
         for one in self.watched:
             element = one.element - run.element
             if one.input == run.input and 0 <= element < run.count:
-                column = Column(count=1, row=0, type=run.kind, table=one.table, writes=int(one.writes))
+                row = next((record.row for record in self.inputs.records if record.column == one), 0)
+                column = Column(count=1, row=row, type=run.kind, table=one.table, writes=int(one.writes))
                 self.hand_column(base, run.offset + element * run.kind.bytes, column)
 
     def _walk(self, last: int, *, holes: bool) -> None:

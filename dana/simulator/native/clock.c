@@ -71,14 +71,23 @@ spend(const struct sim *sim, struct sim_clock *c, enum sim_section section, int3
 	return cycles;
 }
 
-static void
+/* Returns when the round is handed over, which `hand` says but for its records */
+static int64_t
 run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 {
+	const struct sim_machine *machine = &sim->machine;
 	struct sim_clock *c = &sim->clock;
-	int64_t clock = later(hand, c->idle) + sim->machine.round_start;
+	const int32_t m = c->phase.in_round;
+	int64_t clock;
 
+	if (sim->named_columns > 0)
+		hand = later(hand, c->stored + 1) + machine->record_start + machine->record_latency + m * (int64_t)sim->fetched_rows;
+	clock = later(hand, c->idle) + machine->round_start;
 	c->batches += batch_last;
-	c->half_free[c->phase.half] = clock += spend(sim, c, sim_tuple_section(sim, c->phase.in_round), 1);
+	c->half_free[c->phase.half] = clock += spend(sim, c, sim_tuple_section(sim, m), 1);
+	c->stored = clock;
+	if (sim->stored_rows > 0)
+		c->stored += machine->record_store + machine->record_latency + m * (int64_t)sim->stored_rows;
 	if (c->phase.q != 0)
 		clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
 	clock += spend(sim, c, batch_last ? SIM_BATCH : SIM_PUSH, 1);
@@ -86,6 +95,7 @@ run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 		clock += spend(sim, c, SIM_EPOCH, 1);
 	c->idle = clock;
 	sim_phase_next(sim, &c->phase, batch_last);
+	return hand;
 }
 
 /* --- entries ----------------------------------------------------------------------------------------------------- */
@@ -112,10 +122,11 @@ static int64_t
 next_round(struct sim *sim, int64_t at)
 {
 	struct sim_clock *c = &sim->clock;
-	int64_t free_at;
+	const int64_t hand = run_round(sim, at + sim->machine.unpack_latency, sim_phase_last(sim, &c->phase), false);
+	int64_t free_at = later(at, c->half_free[c->phase.half] + 1);
 
-	run_round(sim, at + sim->machine.unpack_latency, sim_phase_last(sim, &c->phase), false);
-	free_at = later(at, c->half_free[c->phase.half] + 1);
+	if (sim->named_columns > 0)
+		free_at = later(free_at, hand);
 	c->waited += (uint64_t)(free_at - at);
 	return free_at;
 }
@@ -397,7 +408,11 @@ sim_clock_end(struct sim *sim)
 
 	sim_clock_restore(sim);
 	if (c->phase.in_round > 0)
-		run_round(sim, hand, true, true);
+	{
+		(void)run_round(sim, hand, true, true);
+		if (sim->named_columns > 0)
+			c->idle = later(c->idle, c->stored + 1);
+	}
 	else if (c->pages > 0)
 		c->idle = later(c->idle, hand);
 	return (uint64_t)c->idle;

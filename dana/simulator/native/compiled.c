@@ -31,31 +31,51 @@ in_row(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 	return symbol->broadcast ? 1 : sim->lanes;
 }
 
+/* Where a symbol's vector begins: in the scratchpad, or in a record */
+static float *
+vector_at(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t v)
+{
+	const int32_t lanes = in_row(sim, symbol), rows = (symbol->last + lanes - 1) / lanes;
+	const struct sim_records *table = &sim->tables[symbol->table];
+	int32_t each;
+
+	if (symbol->table == 0)
+		return sim->scratch + (symbol->row + v * (ptrdiff_t)rows) * sim->unit;
+	each = symbol->leading / table->records;
+	return table->first + v / each * (ptrdiff_t)table->floats + (symbol->row + v % each * (ptrdiff_t)rows) * sim->lanes;
+}
+
 /* Floats of a symbol's vector from the scratchpad's rows of thread 0, or into those of all threads */
 static void
 take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
 	float *to = sim->compiled.state + symbol->first;
-	const float *row = sim->scratch + (ptrdiff_t)symbol->row * sim->unit;
 	const int32_t lanes = in_row(sim, symbol);
 
 	for (int32_t v = 0; v < symbol->leading; v++, to += symbol->stride)
+	{
+		const float *row = vector_at(sim, symbol, v);
+
 		for (int32_t e = 0; e < symbol->last; row += sim->unit)
 			for (int32_t lane = 0; lane < lanes && e < symbol->last; lane++, e++)
 				to[e] = dn_flush(row[lane]);
+	}
 }
 
 static void
 give_back(struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
 	const float *from = symbol->first < 0 ? sim->e.loss : sim->compiled.state + symbol->first;
-	float *row = sim->scratch + (ptrdiff_t)symbol->row * sim->unit;
 	const int32_t lanes = in_row(sim, symbol);
 
 	for (int32_t v = 0; v < symbol->leading; v++, from += symbol->stride)
+	{
+		float *row = vector_at(sim, symbol, v);
+
 		for (int32_t e = 0; e < symbol->last; e += lanes, row += sim->unit)
 			for (int32_t lane = 0; lane < sim->unit; lane++)
 				row[lane] = e + lane % lanes < symbol->last ? from[e + lane % lanes] : 0.0f;
+	}
 }
 
 /* Room for tuples until there are enough to be run at a time, or the batch is whole */
@@ -314,7 +334,7 @@ sim_compiled_keep(struct sim *sim, const uint8_t *pages)
 		}
 }
 
-/* The epoch has ended: symbols to the scratchpad */
+/* The epoch has ended: symbols to the scratchpad and to records, but to these in a proof, which has the engine's */
 void
 sim_compiled_end(struct sim *sim)
 {
@@ -322,7 +342,7 @@ sim_compiled_end(struct sim *sim)
 
 	sim->e.loss[0] = dn_add(sim->e.loss[0], sim->e.loss[1]);
 	for (int32_t k = 0; k < code->n_symbols; k++)
-		if (code->symbols[k].out)
+		if (code->symbols[k].out && (code->symbols[k].table == 0 || sim->journal == NULL))
 			give_back(sim, &code->symbols[k]);
 }
 
@@ -345,6 +365,25 @@ run_pages(struct sim *sim, bool fast, const uint8_t *pages, size_t n_pages, uint
 		sim_compiled_end(sim);
 	sim->plain = plain;
 	return sim->e.fault == SIM_FAULT_NONE;
+}
+
+/* Whether records, as the engine left them, hold what code has come to */
+static bool
+same_records(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+{
+	const float *found = sim->compiled.state + symbol->first;
+	const int32_t lanes = in_row(sim, symbol);
+
+	for (int32_t v = 0; v < symbol->leading; v++, found += symbol->stride)
+	{
+		const float *row = vector_at(sim, symbol, v);
+
+		for (int32_t e = 0; e < symbol->last; e++)
+			if (dn_bits(dn_canonical(found[e])) !=
+				dn_bits(dn_canonical(dn_flush(row[e / lanes * sim->unit + e % lanes]))))
+				return false;
+	}
+	return true;
 }
 
 static bool
@@ -377,6 +416,8 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 	const struct sim_observer observer = sim->observer; /* these pages will come again */
 	uint64_t expected, cycles = 0;
 
+	if (sim->named_columns > 0 && !sim_journal_open(sim, n_pages))
+		return; /* no memory: the next epoch is asked again */
 	memcpy(before, sim->scratch, floats * sizeof *before);
 	sim->ahead = 0;
 	memset(&sim->observer, 0, sizeof sim->observer);
@@ -384,11 +425,19 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 	{
 		memcpy(plain, sim->scratch, floats * sizeof *plain);
 		memcpy(sim->scratch, before, floats * sizeof *before);
+		sim_journal_swap(sim);
 		sim->differs = !run_pages(sim, true, pages, n_pages, &cycles) || cycles != expected;
 		sim->plain = sim->plain || cycles != expected;
+		sim_journal_swap(sim);
 		for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->differs; k++)
-			sim->differs = sim->compiled.symbols[k].out && !same(sim, &sim->compiled.symbols[k], plain);
+		{
+			const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
+
+			sim->differs = symbol->out && !(symbol->table ? same_records(sim, symbol) : same(sim, symbol, plain));
+		}
 	}
+	sim_journal_swap(sim);
+	sim_journal_close(sim);
 	memcpy(sim->scratch, before, floats * sizeof *before);
 	if (sim->e.fault == SIM_FAULT_NONE && sim->e.tuples > 0)
 	{

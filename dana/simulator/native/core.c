@@ -31,6 +31,7 @@ unload(struct sim *sim)
 {
 	sim_walk_free(sim);
 	free(sim->memo);
+	sim_records_free(sim);
 	free(sim->care);
 	free(sim->index);
 	free(sim->ops);
@@ -116,7 +117,7 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *p
 	sim->scratch = memory((size_t)sim->machine.scratch_depth, (size_t)sim->unit);
 	sim->tuples = memory(2 * (size_t)bundle->group * (size_t)bundle->tuple_rows, (size_t)sim->unit);
 	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_pipeline_prepare(sim) ||
-		!sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) || !sim_walk_prepare(sim) ||
+		!sim_records_prepare(sim, bundle) || !sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) || !sim_walk_prepare(sim) ||
 		!sim_clock_prepare(sim))
 	{
 		problem->kind = SIM_NO_MEMORY;
@@ -204,33 +205,66 @@ sim_walked_rows(const struct sim *sim)
 	return sim->walk != NULL ? sim->walk->rows : 0;
 }
 
-/* Rows of every thread's scratchpad <- words [count][lanes]; false: outside of it */
-SIM_EXPORT int32_t
-sim_write_rows(struct sim *sim, int64_t row, int64_t count, const uint32_t *words)
+/* What the host reads and writes: rows of thread 0 in the scratchpad, or the same rows of each record of a table */
+struct place
 {
-	if (!sim->loaded || row < 0 || count < 0 || row + count > sim->machine.scratch_depth)
+	float *first;
+	int64_t records, rows; /* rows of each */
+	ptrdiff_t record, row; /* floats from one to the next */
+};
+
+static struct place
+place_of(const struct sim *sim, int32_t table, int64_t row, int64_t count)
+{
+	struct place place = {.records = 1, .rows = count, .row = sim->unit};
+
+	if (table != 0)
+	{
+		const struct sim_records *found = &sim->tables[table < 0 || table > SIM_MAX_TABLES ? 0 : table];
+
+		place.row = sim->lanes;
+		place.record = found->floats;
+		place.records = found->records;
+		place.rows = found->records > 0 ? count / found->records : 0;
+		if (found->records > 0 && count % found->records == 0)
+			place.first = sim_records_at(sim, table, row, place.rows);
+	}
+	else if (sim->loaded && row >= 0 && count >= 0 && row + count <= sim->machine.scratch_depth)
+		place.first = sim->scratch + row * sim->unit;
+	return place;
+}
+
+/* Rows <- words [count][lanes], of table 0 in every thread's scratchpad; false: there are no such rows */
+SIM_EXPORT int32_t
+sim_write_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, const uint32_t *words)
+{
+	const struct place to = place_of(sim, table, row, count);
+
+	if (to.first == NULL)
 		return false;
-	for (int64_t k = 0; k < count; k++)
-		for (int32_t t = 0; t < sim->machine.threads; t++)
-			memcpy(sim->scratch + (row + k) * sim->unit + t * sim->lanes, words + k * sim->lanes,
-				   sizeof(float) * (size_t)sim->lanes);
+	for (int64_t n = 0; n < to.records; n++)
+		for (int64_t k = 0; k < to.rows; k++, words += sim->lanes)
+			for (ptrdiff_t lane = 0; lane < to.row; lane += sim->lanes)
+				memcpy(to.first + n * to.record + k * to.row + lane, words, sizeof(float) * (size_t)sim->lanes);
 	return true;
 }
 
-/* Words [count][lanes] <- rows of thread 0's scratchpad, NaNs canonical */
+/* Words [count][lanes] <- rows, NaNs canonical */
 SIM_EXPORT int32_t
-sim_read_rows(const struct sim *sim, int64_t row, int64_t count, uint32_t *words)
+sim_read_rows(const struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words)
 {
-	if (!sim->loaded || row < 0 || count < 0 || row + count > sim->machine.scratch_depth)
-		return false;
-	for (int64_t k = 0; k < count; k++)
-		for (int32_t lane = 0; lane < sim->lanes; lane++)
-		{
-			uint32_t word;
+	const struct place from = place_of(sim, table, row, count);
 
-			memcpy(&word, &sim->scratch[(row + k) * sim->unit + lane], sizeof word);
-			words[k * sim->lanes + lane] = (word & INT32_MAX) > DN_EXPONENT ? DN_QUIET_NAN : word;
-		}
+	if (from.first == NULL)
+		return false;
+	for (int64_t n = 0; n < from.records; n++)
+		for (int64_t k = 0; k < from.rows; k++)
+			for (int32_t lane = 0; lane < sim->lanes; lane++, words++)
+			{
+				memcpy(words, from.first + n * from.record + k * from.row + lane, sizeof *words);
+				if ((*words & INT32_MAX) > DN_EXPONENT)
+					*words = DN_QUIET_NAN;
+			}
 	return true;
 }
 

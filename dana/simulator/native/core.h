@@ -16,6 +16,7 @@
  *   kernels.inc, exchange.inc, operations.h                   pattern.c  rows alike, for walk.c
  *   portable.c kernels.inc for any processor                 number.h   an element of a column
  *   watch.[ch] rows chosen again, which end a batch
+ *   records.c  tables in a memory beside the machine's
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
 #ifndef DANA_SIMULATOR_CORE_H
@@ -221,6 +222,35 @@ struct sim_watch
 	uint16_t last[1 << SIM_STAMP_BITS]; /* by a row's hash: `written` when one of those was */
 };
 
+/* --- tables in the record memory: records.c --- */
+
+struct sim_records
+{
+	float *first;	/* [records][floats]; NULL: there is no such table */
+	int32_t records, floats;
+};
+
+/* What a watched column of a tuple says */
+struct sim_named
+{
+	const struct sim_column *column; /* NULL: nothing yet */
+	int32_t record;
+};
+
+/* Records as they were when they were stored, in order */
+struct sim_journal
+{
+	size_t n, most;
+	int32_t spacing; /* floats from one's contents to the next one's */
+	bool back;		 /* records are as before the first of them */
+	struct sim_stored
+	{
+		float *record;
+		int32_t floats;
+	} *entries;
+	float *contents;
+};
+
 /* --- the whole --- */
 
 /* Which round and batch the next tuple is of */
@@ -255,6 +285,7 @@ struct sim_clock
 	int64_t idle;				  /* the engine, after the rounds handed over */
 	int64_t half_free[2];
 	int64_t watched; /* at of the last watched column */
+	int64_t stored;	 /* the round before, where there are tables in the record memory */
 	struct sim_watch watch;
 };
 
@@ -272,6 +303,7 @@ struct sim_epoch
 	uint32_t fault, fault_page, fault_pointer;
 	int32_t wrong; /* of an INDEX: the tuple's place among those of the round, by thread */
 
+	int32_t named;		 /* records by the tuple to come */
 	struct sim_watch watch; /* of the plain road: code takes no notice of batches that are cut */
 
 	/* compiled.c */
@@ -305,6 +337,7 @@ struct sim
 	uint32_t *masks; /* [lanes + 1][unit]: row t is all ones in the lanes below t */
 	float *scratch;	 /* [scratch_depth][unit] */
 	float *tuples;	 /* [2][group * tuple_rows][unit] */
+	float *outbox;	 /* [group * tuple_rows][lanes], where there are tables */
 	float *rows;	 /* room for a few rows */
 	ptrdiff_t *index; /* [threads][index_depth] */
 	struct sim_pending *pending;
@@ -318,6 +351,11 @@ struct sim
 	struct sim_beginning beginning;
 	struct sim_walk *walk;
 	bool plain;					/* interpret every instruction */
+	struct sim_records tables[SIM_MAX_TABLES + 1]; /* from 1 on */
+	int32_t named_columns;		/* watched columns, where there are tables; else 0 */
+	int32_t fetched_rows, stored_rows; /* of a tuple's records */
+	struct sim_named *named;	/* [round_tuples + 1][named_columns]: the last of the tuple to come */
+	struct sim_journal *journal; /* while code is compared with the engine, or NULL */
 	struct sim_clock clock;
 	struct sim_memo *memo;		/* memo.c */
 
@@ -379,6 +417,18 @@ uint64_t sim_clock_end(struct sim *sim);
 /* watch.c */
 bool sim_watch_among(const struct sim_watch *w, int32_t earlier, uint64_t row);
 void sim_watch_full(struct sim_watch *w, int32_t rows);
+
+/* records.c */
+bool sim_records_prepare(struct sim *sim, const struct sim_bundle *bundle);
+void sim_records_free(struct sim *sim);
+bool sim_record_named(struct sim *sim, const struct sim_column *column, const uint8_t *from);
+void sim_records_begin(struct sim *sim);
+void sim_records_fetch(struct sim *sim, int32_t half, int32_t m);
+bool sim_records_store(struct sim *sim, int32_t m);
+float *sim_records_at(const struct sim *sim, int32_t table, int64_t row, int64_t count);
+bool sim_journal_open(struct sim *sim, size_t pages);
+void sim_journal_swap(struct sim *sim);
+void sim_journal_close(struct sim *sim);
 
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);

@@ -16,7 +16,7 @@ static void
 run_rows(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t quick)
 {
 	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * sim->unit;
-	float *d = sim->scratch + op->d + level * op->d_level;
+	float *d = sim_result_memory(sim, op) + op->d + level * op->d_level;
 	const float *a = (op->i.a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a;
 	const float *b = (op->i.b_tuple ? tuples : sim->scratch) + op->b;
 
@@ -79,7 +79,7 @@ choose(const struct sim *sim, struct sim_op *op)
 	op->in_group = (in->mask == SIM_MASK_PAIR ? 2 * in->outer : in->outer) <= sim->group;
 	op->manner = in->op == SIM_SETX ? SIM_SET_INDEX : sim_indexed(in) ? SIM_BY_INDEX : SIM_BY_ROW;
 	if (in->op < SIM_LANE_CODES)
-		op->kernel = (exchange ? sim->kernels->cross : sim->kernels->rows)[in->op];
+		op->kernel = (exchange ? sim->kernels->cross : sim->kernels->rows)[in->op == SIM_PUT ? SIM_MOV : in->op];
 	if (op->kernel != NULL)
 		op->quick = in->inner - (in->tail_a || (in->tail_b && !unary));
 	*loop = (struct sim_loop){.n = sim->unit, .outer = op->quick == in->inner ? in->outer : 1, .inner = op->quick,

@@ -62,7 +62,11 @@ sim_round(struct sim *sim, bool batch_last, bool epoch_last)
 	const uint32_t q = e->phase.q;
 	int32_t level = 0;
 
+	if (sim->named_columns > 0 && sim->trains)
+		sim_records_fetch(sim, e->phase.half, m);
 	run(sim, sim_tuple_section(sim, m), m, 0);
+	if (sim->named_columns > 0 && sim->trains && e->fault == SIM_FAULT_NONE && !sim_records_store(sim, m))
+		return sim_engine_fault(sim, SIM_FAULT_STACK, 0); /* of the journal: code is compared another time */
 	for (; q >> level & 1; level++)
 		run(sim, SIM_MERGE, m, level);
 	if (batch_last)

@@ -80,7 +80,7 @@ sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, i
 		of_b.units = in->mask == SIM_MASK_PAIR ? sim_present(sim, m, first_tuple + 1) : sim->unit;
 	of_a.keep = of_b.keep_flipped = tail_a ? below : all;
 	of_b.keep = of_a.keep_flipped = tail_b ? below : all;
-	*d = sim->scratch + op->d + level * op->d_level + (o * (ptrdiff_t)in->dst_outer + i * in->dst_inner) * unit;
+	*d = sim_result_memory(sim, op) + op->d + level * op->d_level + (o * (ptrdiff_t)in->dst_outer + i * in->dst_inner) * unit;
 	*a = (in->a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a +
 		 (o * (ptrdiff_t)in->a_outer + i * in->a_inner) * unit;
 	if (in->a_index)

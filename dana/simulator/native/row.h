@@ -22,6 +22,13 @@ sim_copy_lanes(float *to, const float *from, int32_t lanes)
 		memcpy(to + k, from + k, sizeof(float) * SIM_CLUSTER);
 }
 
+/* Where an instruction writes */
+static inline float *
+sim_result_memory(const struct sim *sim, const struct sim_op *op)
+{
+	return op->i.op == SIM_PUT ? sim->outbox : sim->scratch;
+}
+
 uint32_t sim_identity(int op);
 int32_t sim_present(const struct sim *sim, int32_t m, int32_t t);
 void sim_row_gather(const struct sim *sim, int32_t o, float *to, const float *from);

@@ -66,12 +66,28 @@ sim_fetch(struct sim *sim, const uint8_t *until)
 		__builtin_prefetch(sim->fetched, 0, 2);
 }
 
-/* A watched column's value */
-static inline void
+/* A watched column's value; false: a fault. Code looks at numbers itself. */
+static inline bool
 watch(struct sim *sim, const struct sim_column *column, const uint8_t *from)
 {
-	if (!sim->fast && sim_watch_column(&sim->e.watch, sim->machine.watch_depth, column, from))
+	if (sim->fast)
+		return true;
+	if (sim_watch_column(&sim->e.watch, sim->machine.watch_depth, column, from))
 		sim_phase_cut(&sim->e.phase);
+	return sim->named_columns == 0 || !sim->trains || sim_record_named(sim, column, from);
+}
+
+/* The first of its columns comes: the tuple has a place in the round; false: a fault */
+static inline bool
+begin(struct sim *sim)
+{
+	if (sim->watches)
+		sim_watch_begin(&sim->e.watch, sim->e.phase.room == 0);
+	if (!make_room(sim))
+		return false;
+	if (sim->named_columns > 0 && !sim->fast)
+		sim_records_begin(sim);
+	return true;
 }
 
 /* A column that a Strider handed over, `gap` cycles after the one before; false: a fault */
@@ -90,14 +106,9 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 	sim->e.following = descriptor + 1;
 	sim_clock_column(sim, column, page + address, gap);
 	if (column->table)
-	{
-		watch(sim, column, page + address);
-		return true;
-	}
+		return watch(sim, column, page + address);
 	sim->e.open = !column->last;
-	if (column->first && sim->watches)
-		sim_watch_begin(&sim->e.watch, sim->e.phase.room == 0);
-	if (column->first && !make_room(sim))
+	if (column->first && !begin(sim))
 		return false;
 	if (sim->observer.column != NULL)
 		sim->observer.column(sim->observer.context, column, page + address);
@@ -124,10 +135,9 @@ sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 		int32_t some;
 
 		for (const struct sim_handed *one = watched; one < handed; one++)
-			watch(sim, one->column, page + (uint32_t)(one->address[row] + one->offset));
-		if (watched < handed)
-			sim_watch_begin(&sim->e.watch, sim->e.phase.room == 0);
-		if (!make_room(sim))
+			if (!watch(sim, one->column, page + (uint32_t)(one->address[row] + one->offset)))
+				return false;
+		if (!begin(sim))
 			return false;
 		some = count < sim->e.phase.room ? count : sim->e.phase.room;
 		if (watched < handed && !sim->fast)

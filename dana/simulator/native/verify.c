@@ -51,8 +51,8 @@ addresses(const struct sim *sim, const struct sim_bundle *bundle, const struct s
 	const int64_t a = in->a + o * in->a_outer + i * in->a_inner + in->a_level * level + in->a_index * reach;
 	const int64_t b = in->b + o * in->b_outer + i * in->b_inner;
 
-	if (in->op != SIM_SETX && d >= scratch)
-		return complain(problem, SIM_DST_OUTSIDE, position, d, scratch);
+	if (in->op != SIM_SETX && d >= (in->op == SIM_PUT ? tuples : scratch))
+		return complain(problem, SIM_DST_OUTSIDE, position, d, in->op == SIM_PUT ? tuples : scratch);
 	if (a >= (in->a_tuple ? tuples : scratch))
 		return complain(problem, SIM_A_OUTSIDE, position, a, in->a_tuple ? tuples : scratch);
 	if (sim_is(SIM_WITH_B, in->op) && b >= (in->b_tuple ? tuples : scratch))
@@ -131,7 +131,7 @@ write_row(struct sim *sim, struct timing *t, const struct sim_instruction *in, i
 			return complain(problem, SIM_WRITES_COLLIDE, position, at, 0);
 		t->writes[at % WINDOW] = at;
 	}
-	for (int32_t k = 0; in->op != SIM_SETX && k < (in->dst_index ? care->entries : 1); k++)
+	for (int32_t k = 0; in->op != SIM_SETX && in->op != SIM_PUT && k < (in->dst_index ? care->entries : 1); k++)
 		written_row(sim, t, position, row + k * (int64_t)care->entry_rows, visible);
 	if (visible > t->visible)
 		t->visible = visible;

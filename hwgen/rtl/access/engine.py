@@ -12,6 +12,7 @@ from hwgen.rtl.access.buffers import PageStore
 from hwgen.rtl.access.intake import Intake
 from hwgen.rtl.access.loader import Loader
 from hwgen.rtl.access.queue import EntryQueue
+from hwgen.rtl.access.records import Records
 from hwgen.rtl.access.strider import Strider, image_write
 from hwgen.rtl.access.translate import Translator
 from hwgen.rtl.access.unpacker import Unpacker
@@ -92,6 +93,17 @@ class AccessEngine(wiring.Component):
             ),
             image.instruction.eq(translator.instruction),
         ]
+        if config.record_depth:
+            m.submodules.records = records = Records(config)
+            connect(m, unpacker.link, records.link)
+            connect(m, flipped(self.records), records.port)
+            connect(m, flipped(self.outbox), records.outbox)
+            connect(m, flipped(self.image), records.image)
+            m.d.comb += [
+                records.start.eq(self.start),
+                records.stop.eq(stop),
+                records.release.eq(self.half_release),
+            ]
         skips = Signal(config.striders)
         for s in range(config.striders):
             strider = self._library.place("strider", lambda: Strider(config))

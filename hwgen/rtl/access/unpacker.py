@@ -28,11 +28,13 @@ from hwgen.rtl.access.layouts import (
     window_layout,
 )
 from hwgen.rtl.access.places import Places
+from hwgen.rtl.access.records import VERDICT_LATENCY, record_link
 from hwgen.rtl.access.watch import WATCH_STAGES, Watch
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY, WATCH_LATENCY
 from hwgen.spec.strider import Fault
 
@@ -64,6 +66,9 @@ class Unpacker(wiring.Component):
         Counters of the epoch, see `hwgen.rtl.interfaces.access_engine`.
     halt
         Pulse: a fault was found; `stop` is to follow in the same cycle.
+    link
+        Of machines with a record memory: see `records.record_link`. While a round's records are fetched it has the
+        write bus, and no tuple begins.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -87,6 +92,7 @@ class Unpacker(wiring.Component):
                 "halt": Out(1),
                 "waiting_for_engine": Out(64),
                 "waiting_for_pages": Out(64),
+                **({"link": Out(record_link(config))} if config.record_depth else {}),
             }
         )
 
@@ -129,7 +135,16 @@ class Unpacker(wiring.Component):
         watching, watches = Signal(), self._watches(job)
         """A watched column was there so shortly before that nobody knows where the next tuple goes."""
         following = begins & places.full & ~watching
-        blocked = (places.full & ~places.free) | watching
+        free = places.free
+        if config.record_depth:
+            fetched = Signal()
+            """The records of the round that is full are there."""
+            with m.If(self.link.fetched):
+                m.d.sync += fetched.eq(1)
+            with m.Elif((beat & begins) | self.start):
+                m.d.sync += fetched.eq(0)
+            free = free & (fetched | ~self.link.enabled)
+        blocked = (places.full & ~free) | watching
         wrong = refused | (self._epoch_end & opened) | (column & first_beat & ((job.first | watches) == opened))
         m.d.comb += [
             beat.eq(column & ~(begins & blocked)),
@@ -184,6 +199,20 @@ class Unpacker(wiring.Component):
         with m.If(self.start | self.stop | wrong):
             m.d.sync += [signal.eq(0) for signal in (column, page_end, refused, begins, opened, ready_early)]
             m.d.sync += [ready_now.eq(1), stalled.eq(0), not_early.eq(1)]
+        if config.record_depth:
+            # what was wrong waits for the numbers that came before it, and nothing is taken meanwhile
+            with m.If(wrong & ~self.start & ~self.stop):
+                m.d.sync += [ready_now.eq(0), stalled.eq(1)]
+            waiting = Signal(VALUE_LATENCY + VERDICT_LATENCY, name="wrong_after")
+            m.d.sync += waiting.eq(Mux(self.start | self.stop, 0, Cat(wrong, waiting)))
+            told = (waiting[-1] | self.link.wrong) & ~self.stop
+            m.d.sync += [self.halt.eq(told), self.fault.valid.eq(told)]
+            with m.If(self.link.wrong):
+                m.d.sync += [
+                    self.fault.code.eq(Fault.INDEX),
+                    self.fault.page.eq(UNKNOWN_PAGE),
+                    self.fault.pointer.eq(self.link.pointer),
+                ]
         return m
 
     def _watches(self, job: data.View) -> Value:
@@ -194,8 +223,12 @@ class Unpacker(wiring.Component):
         """What becomes of a watched column: its value is compared, and may end the batch."""
         forget = self.start | self.stop
         m.submodules.watch = watch = Watch(self._config)
-        seen = Signal(data.StructLayout(watched(self._config)))
+        place = tuple_address_bits(self._config)
+        rows = {"row": place, "base": place} if self._config.record_depth else {}
+        seen = Signal(data.StructLayout({**watched(self._config), **rows}))
         m.d.comb += [seen.table.eq(job.table), seen.writes.eq(job.writes)]
+        if rows:
+            m.d.comb += [seen.row.eq(job.row), seen.base.eq(places.base)]
         late = delayed(m, seen, VALUE_LATENCY, name="seen")
         valid = Signal(VALUE_LATENCY, name="seen_after")
         left = Signal(range(WATCH_LATENCY))
@@ -214,6 +247,15 @@ class Unpacker(wiring.Component):
             watch.following.eq(places.following),
             places.cut.eq(watch.repeated),
         ]
+        if rows:
+            link = self.link
+            m.d.comb += [
+                link.valid.eq(valid[-1]),
+                link.word.eq(element),
+                *(getattr(link, name).eq(late[name]) for name in ("table", "writes", "row", "base")),
+                link.begin.eq(places.begin),
+                link.following.eq(places.following),
+            ]
 
     def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:
         """Cycles without a beat, from the one after the start to the last page's end."""
@@ -282,20 +324,30 @@ class Unpacker(wiring.Component):
             decision.epoch_last.eq(epoch_end),
         ]
         late = delayed(m, decision, UNPACK_LATENCY, name="decision")
+        forget = self.start | self.stop | wrong
+        valid, empty = (Signal(UNPACK_LATENCY, name=name) for name in ("valid_after", "empty_after"))
+        decides: Value = valid[-1]
+        if self._config.record_depth:
+            link, held = self.link, Signal(decided)
+            m.d.comb += [link.decided.eq(decides & link.enabled), rounds.storing.eq(link.storing)]
+            with m.If(decides):
+                m.d.sync += held.eq(late)
+            late = data.View(decided, Mux(link.enabled, held.as_value(), late.as_value()))
+            handed = Signal()
+            m.d.sync += handed.eq(link.fetched & ~forget)
+            decides = Mux(link.enabled, handed, decides)
         m.d.comb += [
             rounds.count.eq(late.count),
             rounds.batch_last.eq(late.batch_last),
             rounds.epoch_last.eq(late.epoch_last),
         ]
-        forget = self.start | self.stop | wrong
-        valid, empty = (Signal(UNPACK_LATENCY, name=name) for name in ("valid_after", "empty_after"))
         m.d.sync += [
             valid.eq(Mux(forget, 0, Cat(tell | (epoch_end & some), valid))),
             empty.eq(Mux(forget, 0, Cat(epoch_end & ~some, empty))),
         ]
         no_pages = Signal()
         m.d.sync += no_pages.eq(self.start & ~self.settings.pages.any())
-        m.d.comb += [rounds.round_valid.eq(valid[-1]), rounds.epoch_empty.eq(empty[-1] | no_pages)]
+        m.d.comb += [rounds.round_valid.eq(decides), rounds.epoch_empty.eq(empty[-1] | no_pages)]
 
         m.d.sync += self.fault.valid.eq(wrong & ~self.stop)
         with m.If(wrong):
@@ -376,6 +428,16 @@ class Unpacker(wiring.Component):
             placed.thread.eq(late.thread),
             placed.row.eq(late.row),
         ]
+        if config.record_depth:
+            with m.If(self.link.row_valid):
+                m.d.sync += [
+                    out.eq(self.link.data),
+                    enable.eq(-1),
+                    placed.valid.eq(1),
+                    placed.half.eq(self.link.half),
+                    placed.thread.eq(0),
+                    placed.row.eq(self.link.target),
+                ]
         m.d.comb += [
             bus.valid.eq(placed.valid),
             bus.half.eq(placed.half),

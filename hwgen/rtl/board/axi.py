@@ -1,4 +1,4 @@
-"""The two buses of a board, as signatures seen from the board; names are those of AXI (ARM IHI 0022).
+"""The buses of a board, as signatures seen from the board; names are those of AXI (ARM IHI 0022).
 
 In: widths. Out: signatures. No logic. Write channels of the page bus do not exist: a board reads pages and writes none.
 """
@@ -16,6 +16,9 @@ REFUSED = 0b10
 """Responses; the second is AXI's SLVERR."""
 
 ALL_BYTES = 0b1111
+
+CACHEABLE = 0b0011
+"""ARCACHE, AWCACHE: normal memory, bufferable, not cached; what interconnects of FPGAs expect of a DMA."""
 
 
 def read_master(data_bytes: int) -> wiring.Signature:
@@ -38,6 +41,34 @@ def read_master(data_bytes: int) -> wiring.Signature:
             "rlast": In(1),
             "rvalid": In(1),
             "rready": Out(1),
+        }
+    )
+
+
+def master(data_bytes: int) -> wiring.Signature:
+    """AXI4, all channels; one identifier."""
+    return wiring.Signature(
+        {
+            **read_master(data_bytes).members,
+            "awid": Out(1),
+            "awaddr": Out(PAGE_ADDRESS_BITS),
+            "awlen": Out(8),
+            "awsize": Out(3),
+            "awburst": Out(2),
+            "awlock": Out(1),
+            "awcache": Out(4),
+            "awprot": Out(3),
+            "awvalid": Out(1),
+            "awready": In(1),
+            "wdata": Out(8 * data_bytes),
+            "wstrb": Out(data_bytes),
+            "wlast": Out(1),
+            "wvalid": Out(1),
+            "wready": In(1),
+            "bid": In(1),
+            "bresp": In(2),
+            "bvalid": In(1),
+            "bready": Out(1),
         }
     )
 

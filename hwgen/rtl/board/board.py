@@ -1,4 +1,5 @@
-"""The top of a board: a machine between an AXI4 read master for pages and an AXI4-Lite slave for all else.
+"""The top of a board: a machine between an AXI4 read master for pages and an AXI4-Lite slave for all else, and an AXI4
+master for records where the machine has them.
 
 In: a `MachineConfig`. Out: one module with two buses, an interrupt, one clock and one synchronous reset, both named as
 in the machine. What the buses mean is in `hwgen.spec.board`.
@@ -9,15 +10,18 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
 from hwgen.rtl import machine
+from hwgen.rtl.access.layouts import row_bytes
 from hwgen.rtl.board import axi
 from hwgen.rtl.board.front import Front
 from hwgen.rtl.board.lite import LiteSlave
 from hwgen.rtl.board.pages import PageReader
+from hwgen.rtl.board.records import RecordMaster
 from hwgen.rtl.board.training import SHOWN, TrainingLoop
 from hwgen.rtl.library import Library
 from hwgen.rtl.machine import Machine
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import UNKNOWN_PAGE
 
 
 def board_ports(config: MachineConfig) -> wiring.Signature:
@@ -26,6 +30,7 @@ def board_ports(config: MachineConfig) -> wiring.Signature:
         {
             "s_axil": Out(axi.lite_slave()),
             "m_axi": Out(axi.read_master(config.link_bytes)),
+            **({"m_axi_records": Out(axi.master(row_bytes(config)))} if config.record_depth else {}),
             "irq": Out(1),
         }
     )
@@ -40,6 +45,8 @@ class Board(wiring.Component):
         AXI4-Lite slave: the register map.
     m_axi
         AXI4 read master: pages.
+    m_axi_records
+        AXI4 master: records, of machines that have a record memory.
     irq
         High while a training has ended, and the host has not cleared it, if it is enabled.
     """
@@ -89,6 +96,17 @@ class Board(wiring.Component):
             *(getattr(front, name).eq(getattr(loop, name)) for name in SHOWN),
             self.irq.eq(front.irq),
         ]
+        if config.record_depth:
+            master = library.place("record_master", lambda: RecordMaster(config))
+            m.submodules.records = master
+            wiring.connect(m, whole.records, master.records)
+            wiring.connect(m, master.bus, wiring.flipped(self.m_axi_records))
+            m.d.comb += [
+                master.begin.eq(loop.begin),
+                loop.idle.eq(reader.idle & master.idle),
+                loop.failed.eq(reader.failed | master.failed),
+                front.failed_page.eq(Mux(master.failed, UNKNOWN_PAGE, reader.failed_page)),
+            ]
         return m
 
 

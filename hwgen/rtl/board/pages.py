@@ -18,9 +18,6 @@ from hwgen.rtl.interfaces import PAGE_NUMBER_BITS, page_port
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig
 
-CACHEABLE = 0b0011
-"""ARCACHE: normal memory, bufferable, not cached; what interconnects of FPGAs expect of a DMA."""
-
 
 class PageReader(wiring.Component):
     """AXI4 read master with as many pages under way as the machine has buffers.
@@ -105,7 +102,7 @@ class PageReader(wiring.Component):
             self.bus.arlen.eq(beats - 1),
             self.bus.arsize.eq((config.link_bytes - 1).bit_length()),
             self.bus.arburst.eq(axi.INCREMENT),
-            self.bus.arcache.eq(CACHEABLE),
+            self.bus.arcache.eq(axi.CACHEABLE),
             whole.eq(accepted & (burst == bursts - 1)),
         ]
         # an address stands until it is taken; the cycle after that lets `waiting` see the new count

@@ -48,6 +48,8 @@ class Cluster(wiring.Component):
         Stage 3: operand b of the lanes of other clusters and threads.
     first
         Stage 3: operand a of lane 0.
+    kept
+        Stage 3: operand a of every lane; of machines with a record memory.
     selected
         Stage 4: operand a of the lane `special_lane`.
     """
@@ -65,6 +67,7 @@ class Cluster(wiring.Component):
                 "operands": Out(WORDS),
                 "distant": In(data.ArrayLayout(WORDS, slots(config))),
                 "first": Out(32),
+                **({"kept": Out(WORDS)} if config.record_depth else {}),
                 "selected": Out(32),
             }
         )
@@ -108,6 +111,8 @@ class Cluster(wiring.Component):
             ]
             m.d.comb += [lane.adjacent[d].eq(lanes[k ^ 1 << d].b) for d in range(LANE_BITS)]
         m.d.comb += self.first.eq(lanes[0].a)
+        if self._config.record_depth:
+            m.d.comb += [self.kept[k].eq(lane.a) for k, lane in enumerate(lanes)]
         return m
 
     def _cross(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> None:

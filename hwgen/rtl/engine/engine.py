@@ -14,7 +14,7 @@ from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import ADDRESS_BITS, COUNTED, epoch_ports
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
 from hwgen.rtl.engine.thread import Thread
-from hwgen.rtl.interfaces import thread_bits, tuple_address_bits, tuple_write
+from hwgen.rtl.interfaces import outbox_write, thread_bits, tuple_address_bits, tuple_write
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
@@ -34,6 +34,8 @@ class Engine(wiring.Component):
         after `finished` or `overflow`.
     rows
         See `hwgen.rtl.interfaces.tuple_write`.
+    outbox
+        Of machines with a record memory: see `hwgen.rtl.interfaces.outbox_write`; operands as the lanes have them.
     program, scratch, scratch_word
         The host's accesses; a word that was read is there SCRATCH_READ_LATENCY cycles after `scratch.read`.
     """
@@ -50,6 +52,7 @@ class Engine(wiring.Component):
                 "scratch_word": Out(32),
                 "index_fault": Out(1),
                 "tag": Out(ADDRESS_BITS),
+                **({"outbox": Out(outbox_write(config))} if config.record_depth else {}),
             }
         )
 
@@ -99,6 +102,12 @@ class Engine(wiring.Component):
                     m.d.comb += thread.other[slot].eq(choose(partners, thread.distant))
         m.d.sync += self.scratch_word.eq(threads[0].selected)
         self._ends(m, sequencer, threads)
+        if config.record_depth:
+            m.d.comb += [
+                self.outbox.valid.eq(sequencer.put),
+                self.outbox.row.eq(sequencer.put_row),
+                self.outbox.data.eq(threads[0].kept),
+            ]
         return m
 
     def _ends(self, m: Module, sequencer: wiring.Component, threads: list[wiring.Component]) -> None:

@@ -4,7 +4,7 @@ In: the number, in the cycles after an instruction SETX issued, and which entry 
 whether the number names a row at all. It does not know which memory is addressed, nor by whom.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,6 +14,37 @@ from hwgen.spec.cycles import INDEX_LATENCY, RESULT_LATENCY
 
 MANTISSA = 23
 BIAS = 127
+
+
+WHOLE_LATENCY = 3
+
+
+def whole_number(m: Module, word: Value, bits: int) -> tuple[Signal, Signal]:
+    """A binary32 as a number of so many bits, and whether it is none: WHOLE_LATENCY cycles later.
+
+    The stages: taken apart, shifted, whole?
+    """
+    exponent = word[MANTISSA:31]
+    zero = exponent == 0
+    significand = Signal(MANTISSA + 1, reset_less=True)
+    shift = Signal(range(bits), reset_less=True)
+    bad = [Signal(name=f"bad_{k}", reset_less=True) for k in range(WHOLE_LATENCY)]
+    m.d.sync += [
+        significand.eq(Mux(zero, 0, Cat(word[:MANTISSA], Const(1)))),
+        shift.eq(exponent - BIAS),
+        # -0 is row 0, and so is what is flushed; below 1, negative, beyond all bounds, infinite, NaN are no rows
+        bad[0].eq(~zero & (word[31] | (exponent < BIAS) | (exponent >= BIAS + bits))),
+    ]
+    shifted = Signal(MANTISSA + bits, reset_less=True)
+    number = Signal(bits, reset_less=True)
+    m.d.sync += [
+        shifted.eq(significand << shift),
+        bad[1].eq(bad[0]),
+        number.eq(shifted[MANTISSA:]),
+        # bits below the point: no whole number
+        bad[2].eq(bad[1] | shifted[:MANTISSA].any()),
+    ]
+    return number, bad[2]
 
 
 class IndexFile(wiring.Component):
@@ -76,33 +107,16 @@ class IndexFile(wiring.Component):
         return m
 
     def _convert(self, m: Module, rows: int) -> tuple[Signal, Signal]:
-        """Five stages: taken apart, shifted, whole?, in bounds? and times the stride, a register for the product."""
-        bits = bound_bits(self._config)
-        exponent = self.word[MANTISSA:31]
-        zero = exponent == 0
-        significand = Signal(MANTISSA + 1, reset_less=True)
-        shift = Signal(range(bits), reset_less=True)
-        bad = [Signal(name=f"bad_{k}", reset_less=True) for k in range(5)]
-        m.d.sync += [
-            significand.eq(Mux(zero, 0, Cat(self.word[:MANTISSA], Const(1)))),
-            shift.eq(exponent - BIAS),
-            # -0 is row 0, and so is what is flushed; below 1, negative, beyond all bounds, infinite, NaN are no rows
-            bad[0].eq(~zero & (self.word[31] | (exponent < BIAS) | (exponent >= BIAS + bits))),
-        ]
-        shifted = Signal(MANTISSA + bits, reset_less=True)
-        number = Signal(bits, reset_less=True)
+        """Five stages: those of `whole_number`, in bounds? and times the stride, a register for the product."""
+        number, no_number = whole_number(m, self.word, bound_bits(self._config))
+        bad = [Signal(name=f"bad_{k}", reset_less=True) for k in (3, 4)]
         product = Signal(rows, reset_less=True)
         value = Signal(rows, reset_less=True)
         m.d.sync += [
-            shifted.eq(significand << shift),
-            bad[1].eq(bad[0]),
-            number.eq(shifted[MANTISSA:]),
-            # bits below the point: no whole number
-            bad[2].eq(bad[1] | shifted[:MANTISSA].any()),
             # cut to an address: a number that would pass it is not below the bound, whose reach fits (setx_reach)
             product.eq(number * self.stride),
-            bad[3].eq(bad[2] | (number >= self.bound)),
+            bad[0].eq(no_number | (number >= self.bound)),
             value.eq(product),
-            bad[4].eq(bad[3]),
+            bad[1].eq(bad[0]),
         ]
-        return value, bad[4]
+        return value, bad[1]

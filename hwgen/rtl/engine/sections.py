@@ -133,6 +133,7 @@ class SectionControl(wiring.Component):
 
     def __init__(self, config: MachineConfig) -> None:
         self._round = round_layout(config)
+        self._records = config.record_depth > 0
         super().__init__(
             {
                 **epoch_ports(config),
@@ -170,8 +171,14 @@ class SectionControl(wiring.Component):
         ]
         with m.If(self.rounds.epoch_empty):
             m.d.sync += empty.eq(1)
+        ends, goes_on = finish, self._state != State.OFF
+        if self._records:
+            # the last round's records are stored first
+            over = Signal()
+            m.d.sync += over.eq(~self.start & ~self.stop & (finish | (over & self.rounds.storing)))
+            ends, goes_on = over & ~self.rounds.storing, goes_on | self.rounds.storing
         m.d.sync += [
-            self.finished.eq(finish | empty_finish),
+            self.finished.eq(ends | empty_finish),
             self.overflow.eq(self.section_end & (self._plan == Plan.OVERFLOW)),
             self.half_release.eq(self.section_end & (self._section == SECTIONS.index(Section.TUPLE))),
         ]
@@ -191,7 +198,7 @@ class SectionControl(wiring.Component):
         with m.Elif(self._pop):
             self._begin(m, Section.TUPLE)
 
-        with m.If((self._state != State.OFF) & ~empty_finish):
+        with m.If(goes_on & ~empty_finish):
             m.d.sync += self.cycles.eq(self.cycles + 1)
         with m.If(self._state == State.RUN):
             m.d.sync += self.busy.eq(self.busy + 1)

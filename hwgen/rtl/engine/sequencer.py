@@ -5,7 +5,7 @@ fields in the cycle in which it must leave (`control.py`). While no epoch runs, 
 take the same way. It holds no data of tuples or models.
 """
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -31,11 +31,14 @@ from hwgen.rtl.engine.control import (
 )
 from hwgen.rtl.engine.issue import Issue, program_write
 from hwgen.rtl.engine.sections import ADDRESS_BITS, RESULTS, SectionControl, epoch_ports
-from hwgen.rtl.interfaces import count_bits
+from hwgen.rtl.interfaces import count_bits, tuple_address_bits
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Mask, Opcode, Source
 from hwgen.spec.operations import Unit
+
+PUT_STAGE = 6
+"""Cycles from a row's issue to its operands in stage 3."""
 
 SCRATCH_ADDRESS_BITS = 20
 """A word address in the host's scratch region: row × lanes + lane."""
@@ -73,6 +76,8 @@ class Sequencer(wiring.Component):
         Tuples of the round.
     tag
         Of the SETX that issued last.
+    put, put_row
+        Of machines with a record memory: the lanes' operands a in stage 3 go to this row of the outbox.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -87,6 +92,7 @@ class Sequencer(wiring.Component):
                 "count": Out(count_bits(config)),
                 "tag": Out(ADDRESS_BITS),
                 "section_end": Out(1),
+                **({"put": Out(1), "put_row": Out(tuple_address_bits(config))} if config.record_depth else {}),
             }
         )
 
@@ -148,10 +154,9 @@ class Sequencer(wiring.Component):
         for opcode in Opcode:
             if opcode.identity is not None:
                 identities[opcode] = opcode.identity >> 32 - IDENTITY_BITS
-        # special functions have +0.0
-        identity = Mux(
-            instruction.op[-1], 0, Array(Const(bits, IDENTITY_BITS) for bits in identities)[instruction.op[:4]]
-        )
+        # special functions have +0.0, and so has PUT
+        without = instruction.op[4:].any() if self._config.record_depth else instruction.op[-1]
+        identity = Mux(without, 0, Array(Const(bits, IDENTITY_BITS) for bits in identities)[instruction.op[:4]])
         chosen = {
             "a_tuple": row.valid & instruction.a_tuple,
             "b_tuple": row.valid & instruction.b_tuple,
@@ -280,6 +285,15 @@ class Sequencer(wiring.Component):
                 entry.index.entry.eq(row.number[: entry_bits(self._config)]),
             ]
 
+        if self._config.record_depth:
+            with m.If(op == Opcode.PUT):
+                m.d.comb += entry.write.lanes.eq(0)
+            put = Signal(PUT_STAGE)
+            m.d.sync += put.eq(Mux(self.stop, 0, Cat(row.valid & (op == Opcode.PUT), put)))
+            m.d.comb += [
+                self.put.eq(put[-1]),
+                self.put_row.eq(delayed(m, row.dst[: len(self.put_row)], PUT_STAGE, name="put_row")),
+            ]
         wanted: dict[int, Value] = {cycles.RESULT_LATENCY: row.valid & ~op[-1]}
         for opcode, latency in cycles.SPECIAL_LATENCY.items():
             if not self._config.has(opcode):

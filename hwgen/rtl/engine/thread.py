@@ -60,6 +60,8 @@ class Thread(wiring.Component):
     operands, distant, other
         Stage 3: operand b of every lane; which of the threads that share a slot gives its own; operands b of other
         threads, as `control.thread_slots` says.
+    kept
+        Stage 3: operand a of every lane; of machines with a record memory.
     host_cluster, selected
         Cluster that the host reads; the word, in stage 4.
     wrong
@@ -82,6 +84,7 @@ class Thread(wiring.Component):
                 "host_cluster": In(CLUSTER_NUMBER_BITS),
                 "selected": Out(32),
                 "wrong": Out(1),
+                **({"kept": Out(words(config))} if config.record_depth else {}),
             }
         )
 
@@ -123,6 +126,8 @@ class Thread(wiring.Component):
                 cluster.tuples.data.eq(Cat(row[lane] for lane in lanes)),
                 Cat(self.operands[lane] for lane in lanes).eq(cluster.operands.as_value()),
             ]
+            if config.record_depth:
+                m.d.comb += Cat(self.kept[lane] for lane in lanes).eq(cluster.kept.as_value())
             for slot, bits in enumerate(cluster_slots(config)):
                 partners: list[Value] = [clusters[k ^ 1 << bit].operands.as_value() for bit in bits]
                 m.d.comb += cluster.distant[slot].eq(choose(partners, control.distant))

@@ -18,6 +18,8 @@ class Case:
     delays
         For each round in turn: cycles until the stand-in for the engine releases the half, and from then until it
         can begin another round.
+    tables
+        Records, and rows of each, of the tables in the record memory.
     """
 
     config: MachineConfig
@@ -29,6 +31,7 @@ class Case:
     group_log2: int = 0
     tuple_rows: int = 1
     delays: tuple[tuple[int, int], ...] = ((20, 5),)
+    tables: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +72,5 @@ class Outcome:
     empty: int | None = None
     fault: Stop | None = None
     skipped: int = 0
+    stored: int = 0
+    """When the last round's records were."""

@@ -15,6 +15,7 @@ from hwgen.spec import cycles
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.strider import STRIDER_BOUND, TEMPORARIES, Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case, Outcome, Round, Stop, Write
 
@@ -193,6 +194,8 @@ class _Machine:
         self.hands: list[int] = []
         self.released: list[int] = []
         self.idle = 0
+        self.named = 0
+        """Records by the tuple to come."""
 
     def run(self) -> Outcome:
         case, config, out = self.case, self.case.config, self.out
@@ -220,7 +223,8 @@ class _Machine:
                 takes.append(self.take)
                 fault = self._work(entry, page, at, last_page=p == len(case.pages) - 1)
                 if fault:
-                    out.fault = Stop(fault, p, entry.pointer)
+                    index = fault is Fault.INDEX
+                    out.fault = Stop(fault, UNKNOWN_PAGE if index else p, self.named if index else entry.pointer)
                     return out
                 if entry.end:
                     release.append(at + cycles.PAGE_RELEASE)
@@ -261,8 +265,12 @@ class _Machine:
             return Fault.TUPLE_PARTS
         self.before = entry.column
         if column.table:
-            self._watch(column, page, entry.address)
+            number = self._watch(column, page, entry.address)
             self.watched, self.done = at, at + 1
+            if self.case.tables:
+                if not (number == np.trunc(number) and 0 <= number < self.case.tables[column.table - 1][0]):
+                    return Fault.INDEX
+                self.named += 1
             return Fault.NONE
         if column.first and self.watched is not None:
             at = max(at, self.watched + cycles.WATCH_LATENCY)
@@ -270,7 +278,7 @@ class _Machine:
         if column.first and self._full():
             self._hand_over(at, epoch_last=False)
             q = len(self.hands)  # the round that begins
-            go = max(at, self.released[q - 2] + 1 if q >= 2 else 0)
+            go = max(at, self.released[q - 2] + 1 if q >= 2 else 0, self.hands[-1] if self.case.tables else 0)
             self.count = 0
             if self._batch_complete():
                 self.in_batch = 0
@@ -278,6 +286,7 @@ class _Machine:
             self.written = deque((one for one in self.written if not one[2]), maxlen=config.watch_depth)
         if column.first:
             self.open = True
+            self.named = 0
             self.written = deque(((table, row, True) for table, row, _ in self.written), maxlen=config.watch_depth)
         j, half = self.count, len(self.hands) % 2
         thread, slot = j >> self.case.group_log2, j & (1 << self.case.group_log2) - 1
@@ -292,14 +301,16 @@ class _Machine:
             self.in_batch += 1
         return Fault.NONE
 
-    def _watch(self, column: Column, page: bytes, address: int) -> None:
-        """Whether the row is one that an earlier tuple of the batch writes: then the batch ends."""
+    def _watch(self, column: Column, page: bytes, address: int) -> np.float32:
+        """Whether the row is one that an earlier tuple of the batch writes: then the batch ends. Returns its number."""
         stored = np.frombuffer(page, dtype=column.type.dtype, count=1, offset=address)
-        row = int(column.type.convert(stored).view(np.uint32)[0]) & 0x7FFFFFFF
+        number = column.type.convert(stored)
+        row = int(number.view(np.uint32)[0]) & 0x7FFFFFFF
         if self.count and not self._full() and (column.table, row, True) in self.written:
             self.cut = True
         if column.writes:
             self.written.append((column.table, row, False))
+        return np.float32(number[0])
 
     def _batch_complete(self) -> bool:
         return self.cut or (self.case.batch != WHOLE_EPOCH and self.in_batch == self.case.batch)
@@ -309,12 +320,21 @@ class _Machine:
 
     def _hand_over(self, at: int, *, epoch_last: bool) -> None:
         hand = at + cycles.UNPACK_LATENCY
+        latency, tables = self.case.config.record_latency, self.case.tables
+        named = [c for c in self.case.columns if c.table] if tables else []
+        if tables:
+            hand = max(hand, self.out.stored + 1) + cycles.RECORD_START + latency
+            hand += self.count * sum(tables[c.table - 1][1] for c in named)
         batch_last = epoch_last or self._batch_complete()
         self.out.rounds.append(Round(hand, self.count, batch_last, epoch_last))
         until_release, until_idle = self.case.delays[len(self.hands) % len(self.case.delays)]
         start = max(hand, self.idle)
         self.hands.append(hand)
         self.released.append(start + until_release)
+        self.out.stored = start + until_release
+        if any(c.writes for c in named):
+            self.out.stored += cycles.RECORD_STORE + latency
+            self.out.stored += self.count * sum(tables[c.table - 1][1] for c in named if c.writes)
         self.idle = start + until_release + until_idle
 
 

@@ -15,9 +15,10 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import FIELDS, ROUNDS, SHORT, Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.operations import Unit
 from tests.oracles.machine import EXCHANGED, Floats, garbage, interval
 
-PLAIN = tuple(op for op in Opcode if not (op.special or op.chooses or op in (Opcode.END, Opcode.SETX)))
+PLAIN = tuple(op for op in Opcode if not (op.special or op.chooses or op is Opcode.END or op.unit is Unit.SEQUENCER))
 CHOOSING = tuple(op for op in Opcode if op.chooses)
 SPECIAL = tuple(op for op in Opcode if op.special)
 LONGEST_WAIT = (1 << next(field.width for field in FIELDS if field.name == "wait")) - 1

@@ -20,6 +20,7 @@ from hwgen.spec.config import MachineConfig
 
 CONFIGS = {
     "smallest": MachineConfig(scratch_depth=64, tuple_depth=64, striders=1, link_bytes=8),
+    "records": MachineConfig(scratch_depth=64, tuple_depth=64, striders=1, link_bytes=8, watch_depth=2, record_depth=2),
     "two by two": MachineConfig(threads=2, clusters=2, scratch_depth=64, tuple_depth=64, striders=3),
 }
 
@@ -46,6 +47,14 @@ def lint(verilog: str, folder: Path) -> str:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_verilator_finds_nothing_to_say(name: str, tmp_path: Path) -> None:
     assert lint(generated(name), tmp_path) == ""
+
+
+def test_machines_without_records_have_no_hardware_for_them() -> None:
+    """Of one with a record memory all that is for it would be seen."""
+    words = re.compile(r"record_master|m_axi_records|outbox|put_row|storing")
+    found = {name: set(words.findall(generated(name))) for name in CONFIGS}
+    assert found.pop("records") == set(words.pattern.split("|"))
+    assert not any(found.values())
 
 
 def test_the_linter_would_notice(tmp_path: Path) -> None:

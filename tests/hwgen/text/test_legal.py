@@ -48,6 +48,8 @@ BROKEN = {
     "setx_bound": "setx x0+2o <- t0, s0",
     "setx_reach": "setx x65+2o <- t0, s0",
     "setx_fields": "setx x4+2o <- t0, s0 tail_a=1 tail=3",
+    "put_section": "put o4 <- s0",
+    "put_fields": "put o4 <- s0 mask=pair",
 }
 MORE = [
     "low s10 <- s0, s1",
@@ -66,7 +68,7 @@ def test_every_rule_has_a_program_that_breaks_it() -> None:
 
 @pytest.mark.parametrize("rule", legal.RULES, ids=lambda rule: rule.name)
 def test_what_breaks_a_rule_breaks_it_alone_or_first(rule: legal.Rule) -> None:
-    section = Section.BATCH if rule.name == "half" else Section.TUPLE
+    section = Section.BATCH if rule.name in ("half", "put_section") else Section.TUPLE
     config = replace(CONFIG, crossed=int(rule.name != "crossed"), functions=int(rule.name != "operation") * 63)
     instructions, _ = assemble(f"tuple:\n {BROKEN[rule.name]}\n end\n")
     assert rule.says in [says for _, says in legal.broken(instructions, section, config)]

@@ -1,0 +1,428 @@
+"""The record unit: what watched columns name goes from the record memory to tuple memory, and back from the outbox.
+
+In: numbers as they are unpacked, where tuples and rounds begin, rows of the record memory, rows that the engine puts.
+Out: requests to the record memory, rows for tuple memory, when a round's records are there. Each number is looked at
+once and waits in a queue, whole and within its table; what becomes of its tuple is known when the round is fetched:
+
+    go            the round is decided, and the one before it is stored
+    go + 1        the oldest number of the queue
+    go + 2        ... leaves it: its table is looked up, its row in tuple memory worked out
+    go + 4        the table is there: times the record's size
+    go + 5        plus the table's address
+    go + 6        the request; from here records come as fast as the memory takes and gives them
+
+A request that has been made stands until it is taken, and a store that has begun is finished, whatever happens.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.lib import data, fifo, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hwgen.rtl.access.convert import CANONICAL_LATENCY, canonical
+from hwgen.rtl.access.layouts import POINTER_BITS, UNSHARED
+from hwgen.rtl.delay import delayed
+from hwgen.rtl.engine.index import WHOLE_LATENCY, whole_number
+from hwgen.rtl.interfaces import (
+    RECORD_ADDRESS_BITS,
+    RECORD_ROW_BITS,
+    image_write,
+    outbox_write,
+    record_port,
+    tuple_address_bits,
+)
+from hwgen.spec import cycles
+from hwgen.spec.bundle import MAX_ROWS, RECORD_BOUNDARY
+from hwgen.spec.columns import TABLE_BITS
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.registers import TABLE_WORDS, TableWord
+
+VERDICT_LATENCY = WHOLE_LATENCY + 1
+"""Cycles from a number to `wrong`."""
+NUMBER_BITS = (MAX_ROWS - 1).bit_length()
+BOUNDARY_BITS = (RECORD_BOUNDARY - 1).bit_length()
+SHIFT_BITS = BOUNDARY_BITS.bit_length()
+
+
+def record_link(config: MachineConfig) -> wiring.Signature:
+    """Unpacker to record unit.
+
+    Members
+    -------
+    valid, word, table, writes, row, base
+        Pulse: a watched column's value, what its descriptor says, and where its tuple goes, if it does not cut the
+        batch.
+    begin, following
+        The tuple begins whose numbers were seen; it is the first of its round.
+    decided
+        Pulse: what would be the hand-over of a round without records. No tuple begins until it is fetched.
+    enabled
+        The Bundle has tables.
+    fetched
+        Pulse in the cycle before the hand-over, and after the round's last row.
+    storing
+        See `hwgen.rtl.interfaces.hand_over`.
+    wrong, pointer
+        Pulse VERDICT_LATENCY cycles after `valid`: the number names no record; which of its tuple's it is.
+    row_valid, half, target, data
+        A row of lanes for tuple memory.
+    """
+    row = tuple_address_bits(config)
+    return wiring.Signature(
+        {
+            "valid": Out(1),
+            "word": Out(32),
+            "table": Out(TABLE_BITS),
+            "writes": Out(1),
+            "row": Out(row),
+            "base": Out(row),
+            "begin": Out(1),
+            "following": Out(1),
+            "decided": Out(1),
+            "enabled": In(1),
+            "fetched": In(1),
+            "storing": In(1),
+            "wrong": In(1),
+            "pointer": In(POINTER_BITS),
+            "row_valid": In(1),
+            "half": In(1),
+            "target": In(row),
+            "data": In(data.ArrayLayout(32, config.lanes)),
+        }
+    )
+
+
+class Records(wiring.Component):
+    """One round at a time: fetched, then stored.
+
+    Members
+    -------
+    start, stop
+        Pulse: an epoch begins; forget it.
+    release
+        Pulse: the round's section `tuple` is over.
+    image
+        The host writes a word of the tables.
+    link
+        The unpacker's side.
+    outbox
+        The engine's.
+    port
+        The record memory's.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        self._most = config.record_depth
+        super().__init__(
+            {
+                "start": In(1),
+                "stop": In(1),
+                "release": In(1),
+                "image": In(image_write(config)),
+                "link": In(record_link(config)),
+                "outbox": In(outbox_write(config)),
+                "port": Out(record_port(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        if (cycles.RECORD_START, cycles.RECORD_STORE, cycles.MASTER_LATENCY) != (6, 2, 2):
+            raise ValueError("records.py is built for another RECORD_START, RECORD_STORE or MASTER_LATENCY")
+        m = Module()
+        row = tuple_address_bits(self._config)
+        self._number = data.StructLayout(
+            {"number": NUMBER_BITS, "table": TABLE_BITS, "writes": 1, "row": row, "base": row}
+        )
+        self._place = data.StructLayout({"row": row, "rows": RECORD_ROW_BITS})
+        self._record = data.StructLayout({"address": RECORD_ADDRESS_BITS, "place": self._place})
+        self._forget = self.start | self.stop
+        self._storing = Signal()
+        # of the tuple to come and of a batch; of a batch, fetched; of a batch, to be stored
+        numbers, places, stores = (
+            fifo.SyncFIFOBuffered(width=layout.size, depth=depth + 1)  # one waits outside of the memory
+            for layout, depth in (
+                (self._number, 2 * self._most),
+                (self._place, self._most),
+                (self._record, self._most),
+            )
+        )
+        for name, queue in (("numbers", numbers), ("places", places)):
+            m.submodules[name] = ResetInserter(self._forget)(queue)
+        # what is being stored already is
+        m.submodules.stores = ResetInserter(self._forget & ~self._storing)(stores)
+        self._tables(m)
+        self._take(m, numbers)
+        go, count, first = self._count(m)
+        self._ask(m, go, count, first, numbers, places, stores)
+        self._fetch(m, go, count, places)
+        self._store(m, stores)
+        return m
+
+    def _tables(self, m: Module) -> None:
+        """The tables as the host writes them, a small memory for each of their fields; `self._known` reads them."""
+        image = self.image
+        table = Signal(TABLE_BITS)
+        m.d.comb += table.eq(image.address[exact_log2(TABLE_WORDS) :] + 1)
+        self._known: dict[str, tuple[Memory, int]] = {}
+        for name, word, bits, written in (
+            ("records", TableWord.RECORDS, NUMBER_BITS + 1, image.data),
+            ("rows", TableWord.ROWS, RECORD_ROW_BITS, image.data - 1),
+            ("shift", TableWord.SHIFT, SHIFT_BITS, image.data),
+            ("low", TableWord.BASE, 32 - BOUNDARY_BITS, image.data[BOUNDARY_BITS:]),
+            ("high", TableWord.BASE + 1, 32, image.data),
+        ):
+            words = Memory(shape=bits, depth=1 << TABLE_BITS, init=[], attrs=UNSHARED)
+            m.submodules[f"table_{name}"] = words
+            port = words.write_port()
+            m.d.comb += [
+                port.en.eq(image.table & (image.address[: exact_log2(TABLE_WORDS)] == word)),
+                port.addr.eq(table),
+                port.data.eq(written[:bits]),
+            ]
+            self._known[name] = words, bits
+            if word == TableWord.RECORDS:
+                there = Signal(1 << TABLE_BITS)
+                with m.If(port.en):
+                    m.d.sync += there.bit_select(table, 1).eq(image.data.any())
+                m.d.sync += self.link.enabled.eq(there.any())
+
+    def _look_up(self, m: Module, name: str, table: Value, step: Value) -> Signal:
+        """A field of a table, two steps after its number."""
+        words, bits = self._known[name]
+        port = words.read_port()
+        found = Signal(bits, name=f"known_{name}", reset_less=True)
+        m.d.comb += [port.addr.eq(table), port.en.eq(step)]
+        with m.If(step):
+            m.d.sync += found.eq(port.data)
+        return found
+
+    def _take(self, m: Module, numbers: fifo.SyncFIFOBuffered) -> None:
+        """Numbers as they are unpacked: each is looked at, and waits."""
+        link = self.link
+        number, bad = whole_number(m, link.word, NUMBER_BITS)
+        bound = self._look_up(m, "records", delayed(m, link.table, WHOLE_LATENCY - 2, name="table"), Value.cast(1))
+        valid = Signal(VERDICT_LATENCY, name="taken_after")
+        m.d.sync += valid.eq(Mux(self._forget, 0, Cat(link.valid & link.enabled, valid)))
+        beyond = Signal(reset_less=True)
+        m.d.sync += beyond.eq(bad | (number >= bound))
+        # no queue of a legal Bundle is ever full
+        entry = Signal(self._number)
+        m.d.comb += [
+            entry.number.eq(delayed(m, number, VERDICT_LATENCY - WHOLE_LATENCY, name="number")),
+            *(
+                entry[name].eq(delayed(m, getattr(link, name), VERDICT_LATENCY, name=f"taken_{name}"))
+                for name in ("table", "writes", "row", "base")
+            ),
+            numbers.w_en.eq(valid[-1]),
+            numbers.w_data.eq(entry),
+            link.wrong.eq(valid[-1] & beyond),
+        ]
+
+    def _count(self, m: Module) -> tuple[Signal, Signal, Signal]:
+        """How many numbers a round has, and its first tuple; and when the round is fetched."""
+        link = self.link
+        own, count, first = (Signal(range(2 * self._most + 1), name=name) for name in ("own", "count", "first"))
+        """Of the tuple to come; of those of the round that have begun; of the first of them, where a batch was cut."""
+        pending, go = Signal(), Signal()
+        busy = Signal()
+        """A round has been fetched and is not stored."""
+        self._busy = busy
+        m.d.comb += [go.eq((link.decided | pending) & ~busy), link.storing.eq(busy)]
+        with m.If(link.valid & link.enabled):
+            m.d.sync += own.eq(own + 1)
+        m.d.comb += link.pointer.eq(delayed(m, own, VERDICT_LATENCY, name="own"))
+        with m.If(link.begin):
+            m.d.sync += [count.eq(count + own), own.eq(0)]
+            with m.If(link.following):
+                m.d.sync += [count.eq(own), first.eq(own)]
+        m.d.sync += pending.eq((link.decided | pending) & ~go & ~self._forget)
+        with m.If(self.start):
+            m.d.sync += [own.eq(0), count.eq(0), first.eq(0)]
+        return go, count, first
+
+    def _ask(
+        self,
+        m: Module,
+        go: Signal,
+        count: Signal,
+        first: Signal,
+        numbers: fifo.SyncFIFOBuffered,
+        places: fifo.SyncFIFOBuffered,
+        stores: fifo.SyncFIFOBuffered,
+    ) -> None:
+        """Numbers become addresses, one a cycle."""
+        ask = self.port.ask
+        step = Signal()
+        left, left_first = Signal.like(count), Signal.like(first)
+        some = Signal()
+        oldest = data.View(self._number, numbers.r_data)
+        taken = Signal()
+        m.d.comb += [
+            step.eq(~ask.valid | ask.ready),
+            taken.eq(some & step & numbers.r_rdy),
+            numbers.r_en.eq(taken),
+        ]
+        valid = Signal(4, name="asked_after")
+        entry = Signal(self._number, reset_less=True)
+        at_start = Signal(reset_less=True)
+        target = Signal(len(self.link.target), reset_less=True)
+        shifted = Signal(NUMBER_BITS + BOUNDARY_BITS, reset_less=True)
+        fresh = Signal()
+        """The request is in its first cycle."""
+        fields = {name: self._look_up(m, name, entry.table, step) for name in ("rows", "shift", "low", "high")}
+        # two steps to the table, one for the product
+        number, target_late, writes = entry.number, target, entry.writes
+        with m.If(step):
+            m.d.sync += [
+                valid.eq(Cat(taken, valid)),
+                entry.eq(oldest),
+                at_start.eq(left_first.any()),
+                # a cut makes a tuple its round's first when its numbers are taken
+                target.eq(Mux(at_start, 0, entry.base) + entry.row),
+            ]
+            for k in range(2):
+                number = _following(m, number, f"number_{k}")
+                writes = _following(m, writes, f"writes_{k}")
+            m.d.sync += shifted.eq(number << fields["shift"])
+            for k in range(2):
+                target_late = _following(m, target_late, f"target_{k}")
+            writes = _following(m, writes, "writes_2")
+            rows, low, high = (_following(m, fields[name], f"{name}_late") for name in ("rows", "low", "high"))
+            writing = _following(m, writes, "writing")
+            page = (Cat(low, high) + shifted[BOUNDARY_BITS:])[: RECORD_ADDRESS_BITS - BOUNDARY_BITS]
+            place = Signal(self._place, reset_less=True)
+            m.d.sync += [
+                ask.valid.eq(valid[-1]),
+                ask.address.eq(Cat(shifted[:BOUNDARY_BITS], page)),
+                ask.rows.eq(rows),
+                place.row.eq(target_late),
+                place.rows.eq(rows),
+            ]
+        m.d.sync += fresh.eq(valid[-1] & step & ~self._forget)
+        m.d.comb += [
+            # before the request is made, for its first row may come in the cycle after
+            places.w_en.eq(valid[-1] & step),
+            places.w_data.eq(Cat(target_late, rows)),
+            stores.w_en.eq(fresh & writing),
+            stores.w_data.eq(Cat(ask.address, place)),
+        ]
+        with m.If(taken):
+            m.d.sync += [left.eq(left - 1), some.eq(left != 1), left_first.eq(left_first - left_first.any())]
+        with m.If(go):
+            m.d.sync += [left.eq(count), some.eq(count.any()), left_first.eq(first), first.eq(0)]
+        with m.If(self._forget):
+            m.d.sync += [some.eq(0), valid.eq(0)]
+            with m.If(step):  # one that stands does
+                m.d.sync += ask.valid.eq(0)
+
+    def _fetch(self, m: Module, go: Signal, count: Signal, places: fifo.SyncFIFOBuffered) -> None:
+        """Rows that come, to where their records go."""
+        port, link = self.port, self.link
+        fetching, half = Signal(), Signal()
+        left = Signal.like(count)
+        final = Signal()
+        """The record that comes is the last."""
+        here = Signal(self._place, reset_less=True)
+        last, there = Signal(reset_less=True), Signal()
+        following = data.View(self._place, places.r_data)
+        comes = Signal()
+        over, load = comes & last, Signal()
+        m.d.comb += [
+            comes.eq(port.row_valid & fetching),
+            load.eq(places.r_rdy & (~there | over)),
+            places.r_en.eq(load),
+            link.row_valid.eq(comes),
+            link.half.eq(half),
+            link.target.eq(here.row),
+            link.data.eq(port.row),
+        ]
+        with m.If(load):
+            m.d.sync += [there.eq(1), here.eq(following), last.eq(following.rows == 0)]
+        with m.Elif(over):
+            m.d.sync += there.eq(0)
+        with m.Elif(comes):
+            m.d.sync += [here.row.eq(here.row + 1), here.rows.eq(here.rows - 1), last.eq(here.rows == 1)]
+        done = Signal()
+        m.d.comb += done.eq((over & final) | (go & ~count.any()))
+        with m.If(over):
+            m.d.sync += [left.eq(left - 1), final.eq(left == 2)]
+        with m.If(go):
+            m.d.sync += [left.eq(count), final.eq(count == 1), fetching.eq(1)]
+        with m.If(done):
+            m.d.sync += [fetching.eq(0), half.eq(~half), self._busy.eq(1)]
+        m.d.sync += link.fetched.eq(done)
+        with m.If(self._forget):
+            m.d.sync += [fetching.eq(0), there.eq(0), link.fetched.eq(0)]
+        with m.If(self._forget & ~self._storing):
+            m.d.sync += self._busy.eq(0)
+        with m.If(self.start):
+            m.d.sync += half.eq(0)
+
+    def _store(self, m: Module, stores: fifo.SyncFIFOBuffered) -> None:
+        """The outbox to the records that tuples write."""
+        port, config = self.port, self._config
+        m.submodules.outbox = outbox = Memory(
+            shape=32 * config.lanes, depth=config.tuple_depth // 2, init=[], attrs=UNSHARED
+        )
+        write, read = outbox.write_port(), outbox.read_port()
+        m.d.comb += [
+            write.en.eq(delayed(m, self.outbox.valid, CANONICAL_LATENCY, name="put", reset_less=False)),
+            write.addr.eq(delayed(m, self.outbox.row, CANONICAL_LATENCY, name="put_row")[: len(write.addr)]),
+            write.data.eq(Cat(canonical(m, self.outbox.data[k], f"put_{k}") for k in range(config.lanes))),
+        ]
+        storing, left = self._storing, Signal(range(self._most + 1))
+        with m.If(self.release & self._busy & ~self._forget):
+            m.d.sync += [storing.eq(stores.level.any()), self._busy.eq(stores.level.any()), left.eq(stores.level)]
+        with m.If(storing & port.stored):
+            m.d.sync += left.eq(left - 1)
+            with m.If(left == 1):
+                m.d.sync += [storing.eq(0), self._busy.eq(0)]
+
+        step, load, there, last = Signal(), Signal(), Signal(), Signal(reset_less=True)
+        here = Signal(self._place, reset_less=True)
+        following = data.View(self._record, stores.r_data)
+        m.d.comb += [
+            step.eq(~port.word.valid | port.word.ready),
+            load.eq(storing & stores.r_rdy & (~there | (last & step)) & (~port.store.valid | port.store.ready)),
+            stores.r_en.eq(load),
+            read.addr.eq(here.row),
+            read.en.eq(step),
+            port.busy.eq(storing | port.store.valid | port.word.valid),
+        ]
+        with m.If(load):
+            m.d.sync += [
+                there.eq(1),
+                here.eq(following.place),
+                last.eq(following.place.rows == 0),
+                port.store.valid.eq(1),
+                port.store.address.eq(following.address),
+                port.store.rows.eq(following.place.rows),
+            ]
+        with m.Else():
+            with m.If(port.store.ready):
+                m.d.sync += port.store.valid.eq(0)
+            with m.If(step):
+                m.d.sync += [
+                    there.eq(there & ~last),
+                    here.row.eq(here.row + 1),
+                    here.rows.eq(here.rows - 1),
+                    last.eq(here.rows == 1),
+                ]
+        read_last, valid = Signal(reset_less=True), Signal()
+        with m.If(step):
+            m.d.sync += [
+                valid.eq(there),
+                read_last.eq(last),
+                port.word.valid.eq(valid),
+                port.word.row.eq(read.data),
+                port.word.last.eq(read_last),
+            ]
+
+
+def _following(m: Module, value: Value, name: str) -> Signal:
+    """What a value was in the step before, within a condition that is the step."""
+    held = Signal(len(value), name=name, reset_less=True)
+    m.d.sync += held.eq(value)
+    return held
