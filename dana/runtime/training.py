@@ -95,7 +95,12 @@ def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
     return CacheFolder(path=root / "dana" / "designs", limit=limit)
 
 
-FIRST = "import dana\nw, x, y = dana.model(), dana.input(), dana.output()\nr = dana.algo(w, x, y)\nr.setModel(w + x * y)\n"
+FIRST = """
+import dana
+w, x, y = dana.model(), dana.input(), dana.output()
+first = dana.algo(w, x, y)
+first.setModel(w + x * y)
+"""
 """A rule, for what is made when the first one is read."""
 
 
