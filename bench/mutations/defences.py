@@ -137,7 +137,7 @@ SESSIONS = (
     ),
     *faults(
         SRC,
-        f"{LIMITS} 'test_time_that_a_function and LIMIT and not ORDER'",
+        f"{LIMITS} test_time_that_a_function",
         ("bounds.c", "\t\tProcDiePending = true;", "\t\t;", "who catches each cancel keeps the session"),
         (
             "bounds.c",

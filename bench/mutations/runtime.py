@@ -215,7 +215,8 @@ RUNTIME = (
     *faults(
         "dana",
         "tests/cli/test_rules.py -k 'mean_something or files_are_formatted'",
-        ("formatting.py", "if _meaning(ran.stdout + modules, filename) != before:", "if False:", "another meaning"),
+        ("formatting.py", "_meaning(ran.stdout + modules, filename) != before:", "False:", "another meaning"),
+        ("formatting.py", "ran.stdout != text and", "ran.stdout == text and", "the meaning of what is laid out anew"),
         ("cli/rules.py", "if made != text:", "if True:", "files that are formatted change"),
     ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -65,6 +65,7 @@ from dana.runtime.trainer import (
 )
 from dana.runtime.warm import warm_values
 from dana.runtime.weights import BALANCED, balanced_class_weights, given_class_weights, weight_metadata
+from dana.simulator.headers import digest
 from dana.simulator.machine import Simulator
 from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
@@ -75,7 +76,6 @@ from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.start import start_values
 from dsl.hdfg.text import parse_graph
 from dsl.render import render
-from dsl.syntax.parser import grammar
 from hwgen.cache import CacheFolder
 from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.config import ConfigError
@@ -97,6 +97,22 @@ def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
     return CacheFolder(path=root / "dana" / "designs", limit=limit)
 
 
+FIRST = """
+import dana
+w, x, y = dana.model(), dana.input(), dana.output()
+first = dana.algo(w, x, y)
+first.setModel(w + x * y)
+"""
+"""A rule, for what is made when the first one is read."""
+
+
+@cache
+def warm_up() -> None:
+    """Make what a process makes once: the grammar's tables and lexers, and the simulator's contract."""
+    compile_rule(FIRST)
+    digest()
+
+
 class MachineTrainer:
     """Trains on the simulator or on the RTL; implements `dana.runtime.trainer.Trainer`.
 
@@ -108,7 +124,7 @@ class MachineTrainer:
 
     def __init__(self, cache: CacheFolder | None = None) -> None:
         self._designs = DesignStore(cache)
-        grammar()  # here, where the sessions that are forked get it with the rest
+        warm_up()  # here, where the sessions that are forked get it with the rest
 
     def check(self, source: str, notify: Notify) -> Json:
         """See `Trainer.check`."""

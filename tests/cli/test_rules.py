@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import re
 import subprocess
-import sys
 import tokenize
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,8 +135,11 @@ def test_a_file_that_cannot_be_read(
 
 def compiled(*arguments: str) -> bytes:
     """What ``dana compile`` writes."""
-    command = [sys.executable, "-m", "dana.cli", "compile", LOGISTIC, *arguments]
-    return subprocess.run(command, capture_output=True, check=True).stdout
+    written = io.BytesIO()
+    with redirect_stdout(io.TextIOWrapper(written)) as text:
+        assert main(["compile", LOGISTIC, *arguments]) == OK
+    text.flush()
+    return written.getvalue()
 
 
 def test_the_syntax_tree_and_the_graph_need_no_table() -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from html import escape, unescape
 from pathlib import Path
 from typing import Any
@@ -57,10 +56,6 @@ def db(pg_uri: str) -> Iterator[Connection]:
 def test_all_learn(db: Connection, name: str) -> None:
     """After ten passes each loss is better than knowing nothing; nothing stays."""
     case = shaped(name, TINY)
-    if case.rule in ("softmax", "mlp", "lrmf"):  # a thousand rows are too few to learn from in so few passes
-        case = replace(
-            case, columns={key: np.tile(value, (4,) + (1,) * (value.ndim - 1)) for key, value in case.columns.items()}
-        )
     found = measure(db, case, passes=10, repeats=1)
     losses = {line.peer: line.loss for line in found.lines if line.trains and line.seconds is not None}
     elsewhere = {PYTHON, MADLIB}  # tests/client/test_peers_inside.py

@@ -21,7 +21,7 @@ import psycopg
 from dana.server import cluster, installation, interpreter
 from dana.server.account import Account, server_account
 from dana.server.places import CHECKOUT
-from tests.servers import install
+from tests.servers import initialise, install
 
 HERE = Path(__file__).parent
 READY_TIMEOUT = 60.0
@@ -285,7 +285,7 @@ def running_cluster(root: Path, major: int, name: str) -> Iterator[Cluster]:
     shutil.copy(HERE / "worker_main.py", folder)
     (folder / "worker_main.py").chmod(0o644)
     shutil.chown(folder / "worker_main.py", account.uid, account.gid)
-    cluster.initialise(installed, folder / "data", account)
+    initialise(installed, folder / "data", account)
     made = Cluster(folder=folder, account=account, installation=installed, python=python, library=library)
     try:
         made.start()

@@ -271,11 +271,11 @@ class Attempt:
     def until_reached(self) -> bool:
         """Wait for the moment; whether it came before the statement's end."""
         deadline = time.monotonic() + PATIENCE
-        while (self.moment.session and not self.workshop.sessions()) or not self.at(self.moment.reached):
+        while not self.at(self.moment.reached) or (self.moment.session and not self.workshop.sessions()):
             if self.over:
                 return False
             assert time.monotonic() < deadline, f"the moment does not come: {self.observer.execute(PLACES).fetchall()}"
-            time.sleep(0.002)
+            time.sleep(0.005)  # each look costs the processor that the training is to have
         return True
 
     def at(self, condition: str) -> bool:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import psycopg
@@ -107,30 +108,35 @@ CATCHES = """
 """
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "query => 'SELECT catches(id, {}) AS id FROM t'",
-        "query => 'SELECT catches(id, {}) AS id FROM t LIMIT 1'",
-        "query => 'SELECT catches(id, {}) AS id FROM t ORDER BY 1 LIMIT 1'",
-        "source => 't', filter => 'catches(id, {}) > 0'",
-        "source => 't', filter => 'catches(1, {}) > 0'",  # known before the first row
-    ],
+CATCHING = (
+    "query => 'SELECT catches(id, {}) AS id FROM t'",
+    "query => 'SELECT catches(id, {}) AS id FROM t LIMIT 1'",
+    "query => 'SELECT catches(id, {}) AS id FROM t ORDER BY 1 LIMIT 1'",
+    "source => 't', filter => 'catches(id, {}) > 0'",
+    "source => 't', filter => 'catches(1, {}) > 0'",  # known before the first row
 )
-def test_time_that_a_function_does_not_want_to_end(cluster: Cluster, session: Session, rule: Rule, source: str) -> None:
-    """It may catch a cancel, but not go on for ever."""
+
+
+def test_time_that_a_function_does_not_want_to_end(cluster: Cluster, session: Session, rule: Rule) -> None:
+    """It may catch a cancel, but not go on for ever. Each waits for seconds, so all do at once."""
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 2) AS g")
     session.execute(CATCHES)
-    name = rule(rows="query" in source)
-    call = f"SELECT dana_train('{name}', {source})"
-    with cluster.connect() as other:
-        other.execute("SET search_path = test, public; SET dana.training_timeout = '300ms'")
-        started = time.monotonic()
-        with pytest.raises(errors.QueryCanceled, match=r"due to dana\.training_timeout"):
-            other.execute(call.format(1))
-        with pytest.raises(errors.AdminShutdown):
-            other.execute(call.format(6))
-        assert time.monotonic() - started < 30
+
+    def ends(source: str, name: str) -> None:
+        call = f"SELECT dana_train('{name}', {source})"
+        with cluster.connect() as other:
+            other.execute("SET search_path = test, public; SET dana.training_timeout = '300ms'")
+            started = time.monotonic()
+            with pytest.raises(errors.QueryCanceled, match=r"due to dana\.training_timeout"):
+                other.execute(call.format(1))
+            with pytest.raises(errors.AdminShutdown):
+                other.execute(call.format(6))
+            assert time.monotonic() - started < 30
+
+    with ThreadPoolExecutor(len(CATCHING)) as pool:
+        pending = {source: pool.submit(ends, source, rule(rows="query" in source)) for source in CATCHING}
+    for source, one in pending.items():
+        assert one.exception() is None, source
     assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
 
 

@@ -24,7 +24,7 @@ Session = psycopg.Connection[Any]
 
 PATIENCE = 30.0
 CACHE_LIMIT = "16MB"
-"""The worker keeps the ratings' pages (9 MB) between epochs, and not those of the wide table (64 MB)."""
+"""The worker keeps the ratings' pages (9 MB) between epochs, and not those of the wide table (32 MB)."""
 
 RULES = ("linear", "logistic", "softmax", "mlp", "lrmf")
 
@@ -41,7 +41,7 @@ CREATE TABLE faults.wide (x real[], y real);
 ALTER TABLE faults.wide ALTER x SET STORAGE PLAIN;
 INSERT INTO faults.wide SELECT ARRAY(SELECT sin(i * k) FROM generate_series(1, 400) AS k), i % 10
     FROM generate_series(1, 1000) AS i;
-INSERT INTO faults.wide SELECT x, y FROM faults.wide, generate_series(1, 31);
+INSERT INTO faults.wide SELECT x, y FROM faults.wide, generate_series(1, 15);
 CREATE FUNCTION faults.gate(id int) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN
     IF id = 15000 THEN PERFORM pg_advisory_xact_lock_shared({GATE}); END IF;
     RETURN true;
@@ -58,7 +58,7 @@ def until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, what
-        time.sleep(0.005)
+        time.sleep(0.01)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -18,7 +19,7 @@ import pytest
 from dana.errors import SetupError
 from dana.server.cluster import settings
 from dana.server.embedded import EmbeddedServer
-from dana.server.installation import MAJORS
+from dana.server.installation import DEFAULT_MAJOR, MAJORS
 from tests.servers import install
 
 PATIENCE = 20.0
@@ -166,6 +167,7 @@ def test_a_pid_file_that_names_somebody_else_s_process_does_not_keep_it_from_sta
 
 
 def test_two_processes_that_start_it_at_once_get_one_server(own_root: Path) -> None:
+    shutil.rmtree(own_root / str(DEFAULT_MAJOR))  # one of them runs initdb
     code = (
         "import sys; from pathlib import Path; from dana.server.embedded import EmbeddedServer\n"
         "print(EmbeddedServer.start(Path(sys.argv[1])).server_pid)"

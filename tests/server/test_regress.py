@@ -21,6 +21,7 @@ from dana.server.embedded import EmbeddedServer
 from dana.server.places import CHECKOUT
 from tests.golden import Golden
 from tests.pg.cluster import installed_server
+from tests.servers import initialise
 
 SUITE = CHECKOUT / "pg_extension" / "test"
 DATABASE = "dana_regression"
@@ -77,7 +78,7 @@ def test_suite_on_every_other_major(major: int, own_root: Path) -> None:
     python = interpreter.worker_interpreter(own_root, account)
     place = own_root / "run"
     account.make_private(place)
-    cluster.initialise(installed, place / "data", account)
+    initialise(installed, place / "data", account)
     worker_socket = place / "worker.sock"
     commands = [
         cluster.server_command(installed, place / "data", place, worker_socket),

@@ -19,8 +19,8 @@ Session = psycopg.Connection[Any]
 ONE_VERSION = frozenset(
     f"test_{name}.py"
     for name in (
-        "classes", "coefficients", "encoded", "encoding", "evaluate", "explain", "groups", "labels", "metrics",
-        "operators", "predict", "random", "search", "several", "told", "weights",
+        "assumed", "classes", "coefficients", "encoded", "encoding", "evaluate", "explain", "groups", "labels",
+        "metrics", "operators", "predict", "random", "search", "several", "stopping", "told", "weights",
     )
 )  # fmt: skip
 """Modules of what the worker does, and of C that has no line for one version or another: the newest version tells."""

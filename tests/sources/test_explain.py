@@ -105,6 +105,10 @@ def test_a_run_of_something_else_is_compared_with_nothing(session: Session, tabl
     session.execute("SELECT dana_drop_rule('decays')")
 
 
+MACHINE = {"threads": 2, "clusters": 1}
+"""The one that a search of a device looks at."""
+
+
 def test_designs_devices_and_the_search(session: Session, table: str) -> None:
     session.execute("SELECT dana_train('sums', 't')")
     small = explained(session, "t", design={"threads": 1, "clusters": 1}, device="lfe5um5g-85")
@@ -112,7 +116,7 @@ def test_designs_devices_and_the_search(session: Session, table: str) -> None:
     assert small["area"]["device"] == "lfe5um5g-85"
     assert not small["last_run"]["same_machine"]
     assert small["last_run"]["error"] is None
-    best = explained(session, "t", design={"threads": 2, "clusters": 1}, search=True, device="xczu7ev")
+    best = explained(session, "t", design=MACHINE, search=True, device="xczu7ev")
     assert best["search"]["machines"] == 1
     assert best["search"]["design"]["threads"] == best["machine"]["threads"] == 2
     assert best["area"]["fits"]
@@ -132,12 +136,12 @@ def test_the_device_of_a_session(session: Session, table: str) -> None:
     model = session.execute(weights).fetchone()
     session.execute("SET dana.device = 'lfe5um5g-85'")
     try:
-        found = explained(session, "t")
+        found = explained(session, "t", design=MACHINE)
         assert found["area"]["device"] == "lfe5um5g-85"
         assert found["area"]["fits"]
         assert (found["machine"]["clock_hz"], found["machine"]["link_bytes"]) == (80_000_000, 16)
-        assert explained(session, "t", device="xczu7ev")["area"]["device"] == "xczu7ev"
-        session.execute("SELECT dana_train('sums', 't')")
+        assert explained(session, "t", device="xczu7ev", design=MACHINE)["area"]["device"] == "xczu7ev"
+        session.execute("SELECT dana_train('sums', 't', design => %s)", (Jsonb(MACHINE),))
         cycles, seconds, design = session.execute(taken).fetchone() or (0, 0, {})
         assert design["config"] == {k: v for k, v in found["machine"].items() if k not in ("lanes", "units")}
         assert seconds == pytest.approx(cycles / 80e6)

@@ -11,6 +11,7 @@ hardware does, shifts included; c0 centres what error is left.
 from decimal import getcontext
 from fractions import Fraction
 from itertools import product
+from math import lcm
 from typing import Final
 
 from hwgen.spec.numerics import layout
@@ -36,12 +37,14 @@ def fit_segment(segment: Segment) -> Row:
     curve = (high + low - 2 * mid) / (2 * node * node)
     c1_near = round(slope / (1 << (layout.C0_FRACTION - layout.C1_FRACTION)))
     c2_near = round(curve / (1 << (layout.C0_FRACTION - layout.C2_FRACTION)))
-    wanted = [segment.value((t + segment.within) / (1 << layout.T_BITS)) for t in _SAMPLES]
-    best: tuple[Fraction, Row] | None = None
+    values = [segment.value((t + segment.within) / (1 << layout.T_BITS)) for t in _SAMPLES]
+    unit = lcm(*(value.denominator for value in values))  # as integers: fractions take ten times as long to compare
+    wanted = [int(value * unit) for value in values]
+    best: tuple[int, Row] | None = None
     for c1, c2 in product(range(c1_near - 1, c1_near + 3), range(c2_near - 2, c2_near + 3)):
-        errors = [want - without_c0(c1, c2, t) for want, t in zip(wanted, _SAMPLES, strict=True)]
+        errors = [want - unit * without_c0(c1, c2, t) for want, t in zip(wanted, _SAMPLES, strict=True)]
         spread = max(errors) - min(errors)
-        c0 = (max(errors) + min(errors)) / 2 if segment.pinned is None else errors[segment.pinned]
+        c0 = Fraction((max(errors) + min(errors)) if segment.pinned is None else 2 * errors[segment.pinned], 2 * unit)
         if best is None or spread < best[0]:
             best = spread, (round(c0) + (1 << segment.round_at >> 1), c1, c2)
     assert best is not None
