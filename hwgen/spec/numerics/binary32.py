@@ -25,6 +25,7 @@ _MAGNITUDE = np.uint32(SIGN_BIT - 1)
 _EXPONENT = np.uint32(0x7F800000)
 _NAN = np.uint32(QUIET_NAN_BITS)
 _ZERO = np.uint32(0)
+_LEAST = np.float32(MIN_NORMAL)
 
 
 def _bits(x: npt.ArrayLike) -> npt.NDArray[np.uint32]:
@@ -52,10 +53,27 @@ def flush(x: npt.ArrayLike) -> Floats:
     >>> flush(np.float32([1e-40, -1e-40, 1.5]))
     array([ 0. , -0. ,  1.5], dtype=float32)
     """
-    bits = _bits(x)
+    floats = np.asarray(x, dtype=np.float32)
+    magnitude = np.abs(floats)
+    # to look takes a third of the time, and nearly always there is nothing else to do
+    if np.count_nonzero((magnitude >= _LEAST) | (magnitude == 0)) == floats.size:
+        return floats
+    bits = floats.view(np.uint32)
     exponent = bits & _EXPONENT
     flushed = np.where(exponent == _ZERO, bits & _SIGN, bits)
     return _floats(np.where((bits & _MAGNITUDE) > _EXPONENT, _NAN, flushed))
+
+
+def _of_two(operation: np.ufunc, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """A product or quotient, exact or nearly so in float64, where it is compared with the smallest normal number."""
+    x, y = flush(a), flush(b)
+    with np.errstate(all="ignore"):
+        at_once = np.asarray(operation(x, y))
+        magnitude = np.abs(at_once)
+        # binary32 itself says the same but of NaNs, and next to the smallest normal number, to which it rounds more
+        if np.count_nonzero((magnitude > _LEAST) | (magnitude == 0)) == at_once.size:
+            return at_once
+        return _rounded(operation(x.astype(np.float64), y.astype(np.float64)))
 
 
 def add(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
@@ -71,15 +89,13 @@ def sub(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
 
 
 def mul(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """a * b. The product of two binary32 is exact in float64, where it is compared with the smallest normal number."""
-    with np.errstate(all="ignore"):
-        return _rounded(np.multiply(flush(a).astype(np.float64), flush(b).astype(np.float64)))
+    """a * b. The product of two binary32 is exact in float64."""
+    return _of_two(np.multiply, a, b)
 
 
 def div(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """a / b, correctly rounded: 53 bits are at least 2 * 24 + 2, so rounding the float64 quotient does no harm."""
-    with np.errstate(all="ignore"):
-        return _rounded(np.divide(flush(a).astype(np.float64), flush(b).astype(np.float64)))
+    return _of_two(np.divide, a, b)
 
 
 def sqrt(x: npt.ArrayLike) -> Floats:
@@ -123,7 +139,7 @@ def minimum(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
 
 
 def _extreme(a: npt.ArrayLike, b: npt.ArrayLike, *, largest: bool) -> Floats:
-    x, y = np.broadcast_arrays(flush(a), flush(b))
+    x, y = flush(a), flush(b)
     p, q = _bits(x), _bits(y)
     first = np.greater(x, y) if largest else np.less(x, y)
     # equal numbers have equal bits, but for the zeros: their sign bits are joined by and (max) or by or (min)
