@@ -26,6 +26,7 @@ _EXPONENT = np.uint32(0x7F800000)
 _NAN = np.uint32(QUIET_NAN_BITS)
 _ZERO = np.uint32(0)
 _LEAST = np.float32(MIN_NORMAL)
+_FAR = np.float32(2.0**-100)
 
 
 def _bits(x: npt.ArrayLike) -> npt.NDArray[np.uint32]:
@@ -76,16 +77,25 @@ def _of_two(operation: np.ufunc, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
         return _rounded(operation(x.astype(np.float64), y.astype(np.float64)))
 
 
-def add(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """a + b. A tiny sum of two normal numbers is exact, so flushing the rounded sum is flushing the exact one."""
+def _sum(operation: np.ufunc, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """A sum or difference. Tiny, of two normal numbers, it is exact: flushing it rounded is flushing it exact."""
     with np.errstate(all="ignore"):
-        return flush(np.add(flush(a), flush(b)))
+        at_once = np.asarray(operation(np.asarray(a, dtype=np.float32), np.asarray(b, dtype=np.float32)))
+        magnitude = np.abs(at_once)
+        # a subnormal operand is less than half of what such a sum can tell apart
+        if np.count_nonzero((magnitude >= _FAR) | (magnitude == 0)) == at_once.size:
+            return at_once
+        return flush(operation(flush(a), flush(b)))
+
+
+def add(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """a + b."""
+    return _sum(np.add, a, b)
 
 
 def sub(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """a - b, with the sign of zero of a + (-b)."""
-    with np.errstate(all="ignore"):
-        return flush(np.subtract(flush(a), flush(b)))
+    return _sum(np.subtract, a, b)
 
 
 def mul(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:

@@ -92,8 +92,10 @@ def test_alone_as_among_others(name: str) -> None:
     """Arrays without a number that must be flushed go another way, and those of one pair are the most that do."""
     operation = getattr(numerics, name)
     a, b = (found.ravel() for found in np.meshgrid(ALL, ALL))
-    bound = vectors.floats([0x1F7FFFFF, 0x20000000, 0x007FFFFF, 0x3F7FFFFF])  # their products are next to 2**-126
-    a, b = np.append(a, np.repeat(bound, 4)), np.append(b, np.tile(bound, 4))
+    near = [0x1F7FFFFF, 0x20000000, 0x3F7FFFFF]  # products next to 2**-126
+    near += [0x0D800000, 0x0D7FFFFF, 0x0D000000, 0x0C800000, 0x007FFFFF, 0x807FFFFF]  # sums next to 2**-100
+    bound = vectors.floats(near)
+    a, b = np.append(a, np.repeat(bound, len(near))), np.append(b, np.tile(bound, len(near)))
     alone = np.concatenate([operation(x, y) for x, y in zip(a[:, None], b[:, None], strict=True)])
     vectors.same_bits(alone, operation(a, b), a, b)
 
