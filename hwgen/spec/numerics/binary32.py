@@ -25,8 +25,7 @@ _MAGNITUDE = np.uint32(SIGN_BIT - 1)
 _EXPONENT = np.uint32(0x7F800000)
 _NAN = np.uint32(QUIET_NAN_BITS)
 _ZERO = np.uint32(0)
-_LEAST = np.float32(MIN_NORMAL)
-_FAR = np.float32(2.0**-100)
+_SUBNORMAL, _LEAST, _FAR = np.float32(MIN_NORMAL - 2.0**-149), np.float32(MIN_NORMAL), np.float32(2.0**-100)
 
 
 def _bits(x: npt.ArrayLike) -> npt.NDArray[np.uint32]:
@@ -55,9 +54,7 @@ def flush(x: npt.ArrayLike) -> Floats:
     array([ 0. , -0. ,  1.5], dtype=float32)
     """
     floats = np.asarray(x, dtype=np.float32)
-    magnitude = np.abs(floats)
-    # to look takes a third of the time, and nearly always there is nothing else to do
-    if np.count_nonzero((magnitude >= _LEAST) | (magnitude == 0)) == floats.size:
+    if _beyond(_SUBNORMAL, floats):
         return floats
     bits = floats.view(np.uint32)
     exponent = bits & _EXPONENT
@@ -65,14 +62,19 @@ def flush(x: npt.ArrayLike) -> Floats:
     return _floats(np.where((bits & _MAGNITUDE) > _EXPONENT, _NAN, flushed))
 
 
+def _beyond(bound: np.float32, x: Floats) -> bool:
+    """Whether each is a zero or larger than the bound, which no NaN is. Nearly always that is so, and soon known."""
+    magnitude = np.abs(x)
+    return bool(np.count_nonzero((magnitude > bound) | (magnitude == 0)) == magnitude.size)
+
+
 def _of_two(operation: np.ufunc, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """A product or quotient, exact or nearly so in float64, where it is compared with the smallest normal number."""
     x, y = flush(a), flush(b)
     with np.errstate(all="ignore"):
         at_once = np.asarray(operation(x, y))
-        magnitude = np.abs(at_once)
         # binary32 itself says the same but of NaNs, and next to the smallest normal number, to which it rounds more
-        if np.count_nonzero((magnitude > _LEAST) | (magnitude == 0)) == at_once.size:
+        if _beyond(_LEAST, at_once):
             return at_once
         return _rounded(operation(x.astype(np.float64), y.astype(np.float64)))
 
@@ -81,11 +83,8 @@ def _sum(operation: np.ufunc, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """A sum or difference. Tiny, of two normal numbers, it is exact: flushing it rounded is flushing it exact."""
     with np.errstate(all="ignore"):
         at_once = np.asarray(operation(np.asarray(a, dtype=np.float32), np.asarray(b, dtype=np.float32)))
-        magnitude = np.abs(at_once)
         # a subnormal operand is less than half of what such a sum can tell apart
-        if np.count_nonzero((magnitude >= _FAR) | (magnitude == 0)) == at_once.size:
-            return at_once
-        return flush(operation(flush(a), flush(b)))
+        return at_once if _beyond(_FAR, at_once) else flush(operation(flush(a), flush(b)))
 
 
 def add(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
