@@ -47,7 +47,7 @@ STREAMS, IDLE, OTHERS, GONE, ANOTHER, NEVER_ALL, OLDEST, FILES, PLACES = (
 )  # fmt: skip
 MOVES, LATE = (_tests("harness/test_machine.py", "-k", name) for name in ("moves", "as_late"))
 CLEARED = _tests("text/test_load.py")
-WATCHED = _tests("access/test_epochs.py", "-k", "comes_again and watched")
+WATCHED = _tests("access/test_epochs.py", "-k", "comes_again and as")
 SHORT_ROUNDS = _tests("engine/test_engine.py", "-k", "random_programs and short")
 FIRST_WRONG = _tests("engine/test_engine.py", "-k", "of_several")
 HALVES = _tests("formal/test_rounds.py")

@@ -68,6 +68,8 @@ SPEC = (
             "TINY_BELOW = 2.0**-126",
             "tiny before rounding",
         ),
+        ("numerics/binary32.py", "_beyond(_LEAST, at_once)", "_beyond(_SUBNORMAL, at_once)", "products rounded up"),
+        ("numerics/binary32.py", "np.float32(2.0**-100)", "np.float32(2.0**-103)", "sums that take in subnormals"),
         ("numerics/binary32.py", "equal = p & q if largest", "equal = p | q if largest", "max(+0, -0) is -0"),
         ("numerics/binary32.py", "& _MAGNITUDE) != _ZERO", ") != _ZERO", "-0.0 is true"),
         ("numerics/binary32.py", "np.where(np.isnan(x) | np.isnan(y), _NAN, ordered)", "ordered", "max of a NaN"),

@@ -8,6 +8,7 @@ machine with many units slow. Names are chosen by the caller: equal names must m
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from amaranth.back import rtlil, verilog
@@ -15,6 +16,8 @@ from amaranth.hdl import ClockSignal, Instance, ResetSignal, Value, ValueLike
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
+
+_AMARANTHS = rtlil.ModuleEmitter.emit_memory
 
 
 def ports(component: wiring.Component | wiring.PureInterface) -> dict[str, tuple[Value, PortDirection]]:
@@ -75,7 +78,7 @@ class Library:
     def add(self, name: str, make: Callable[[], wiring.Component]) -> None:
         """Generate module `name` from `make()`, unless that was done before."""
         if name not in self._texts:
-            with _rare_collections():
+            with _quickly():
                 component = make()
                 # what it places itself goes before it
                 text = str(rtlil.convert(component, name=name, ports=ports(component), emit_src=False))
@@ -106,17 +109,31 @@ class Library:
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Amaranth makes millions of objects, most of which stay; Python looks for garbage after every 700.
+def _quickly() -> Iterator[None]:
+    """Amaranth makes millions of objects, most of which stay, while Python looks for garbage after every 700; and one
+    for each bit of a memory, though all are zero.
 
     Modules are made inside each other: what was set is put back where the outermost ends.
     """
-    before = gc.get_threshold()
+    before, emit = gc.get_threshold(), rtlil.ModuleEmitter.emit_memory
     gc.set_threshold(20_000, *before[1:])
+    rtlil.ModuleEmitter.emit_memory = _emit_memory
     try:
         yield
     finally:
         gc.set_threshold(*before)
+        rtlil.ModuleEmitter.emit_memory = emit
+
+
+def _emit_memory(emitter: Any, cell_idx: int, cell: Any) -> None:
+    """What Amaranth's own does; zeros are those of a word, repeated."""
+    if any(cell.init):
+        return _AMARANTHS(emitter, cell_idx, cell)
+    word = SimpleNamespace(init=(0,), width=cell.width, depth=1, src_loc=cell.src_loc)
+    _AMARANTHS(emitter, cell_idx, word)
+    made = next(reversed(emitter.builder.contents.values()))
+    made.ports["DATA"] = f"{cell.width * cell.depth}'{'0' * (cell.width * cell.depth)}"
+    made.parameters["WORDS"] = cell.depth
 
 
 def _has_port(text: str, module: str, port: str) -> bool:

@@ -68,10 +68,17 @@ MACHINES = {
         **DEPTHS,
     ),
     "threads": MachineConfig(
-        threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, link_rate=40_900, index_depth=2, **DEPTHS
-    ),
-    "wide": MachineConfig(
-        threads=2, clusters=4, striders=4, link_bytes=128, page_size=16384, divide_interval=3, **DEPTHS
+        threads=4,
+        clusters=2,
+        striders=3,
+        queue_depth=4,
+        link_bytes=128,
+        link_latency=7,
+        link_rate=40_900,
+        page_size=16384,
+        index_depth=2,
+        divide_interval=3,
+        **DEPTHS,
     ),
 }
 """Every interval between two quotients; of 1, which has the most stages, in the machine with the fewest units."""

@@ -25,6 +25,7 @@ _MAGNITUDE = np.uint32(SIGN_BIT - 1)
 _EXPONENT = np.uint32(0x7F800000)
 _NAN = np.uint32(QUIET_NAN_BITS)
 _ZERO = np.uint32(0)
+_SUBNORMAL, _LEAST, _FAR = np.float32(MIN_NORMAL - 2.0**-149), np.float32(MIN_NORMAL), np.float32(2.0**-100)
 
 
 def _bits(x: npt.ArrayLike) -> npt.NDArray[np.uint32]:
@@ -52,34 +53,58 @@ def flush(x: npt.ArrayLike) -> Floats:
     >>> flush(np.float32([1e-40, -1e-40, 1.5]))
     array([ 0. , -0. ,  1.5], dtype=float32)
     """
-    bits = _bits(x)
+    floats = np.asarray(x, dtype=np.float32)
+    if _beyond(_SUBNORMAL, floats):
+        return floats
+    bits = floats.view(np.uint32)
     exponent = bits & _EXPONENT
     flushed = np.where(exponent == _ZERO, bits & _SIGN, bits)
     return _floats(np.where((bits & _MAGNITUDE) > _EXPONENT, _NAN, flushed))
 
 
-def add(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """a + b. A tiny sum of two normal numbers is exact, so flushing the rounded sum is flushing the exact one."""
+def _beyond(bound: np.float32, x: Floats) -> bool:
+    """Whether each is a zero or larger than the bound, which no NaN is. Nearly always that is so, and soon known."""
+    magnitude = np.abs(x)
+    return bool(np.count_nonzero((magnitude > bound) | (magnitude == 0)) == magnitude.size)
+
+
+def _of_two(operation: np.ufunc, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """A product or quotient, exact or nearly so in float64, where it is compared with the smallest normal number."""
+    x, y = flush(a), flush(b)
     with np.errstate(all="ignore"):
-        return flush(np.add(flush(a), flush(b)))
+        at_once = np.asarray(operation(x, y))
+        # binary32 itself says the same but of NaNs, and next to the smallest normal number, to which it rounds more
+        if _beyond(_LEAST, at_once):
+            return at_once
+        return _rounded(operation(x.astype(np.float64), y.astype(np.float64)))
+
+
+def _sum(operation: np.ufunc, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """A sum or difference. Tiny, of two normal numbers, it is exact: flushing it rounded is flushing it exact."""
+    with np.errstate(all="ignore"):
+        at_once = np.asarray(operation(np.asarray(a, dtype=np.float32), np.asarray(b, dtype=np.float32)))
+        # a subnormal operand is less than half of what such a sum can tell apart
+        return at_once if _beyond(_FAR, at_once) else flush(operation(flush(a), flush(b)))
+
+
+def add(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """a + b."""
+    return _sum(np.add, a, b)
 
 
 def sub(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """a - b, with the sign of zero of a + (-b)."""
-    with np.errstate(all="ignore"):
-        return flush(np.subtract(flush(a), flush(b)))
+    return _sum(np.subtract, a, b)
 
 
 def mul(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """a * b. The product of two binary32 is exact in float64, where it is compared with the smallest normal number."""
-    with np.errstate(all="ignore"):
-        return _rounded(np.multiply(flush(a).astype(np.float64), flush(b).astype(np.float64)))
+    """a * b. The product of two binary32 is exact in float64."""
+    return _of_two(np.multiply, a, b)
 
 
 def div(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """a / b, correctly rounded: 53 bits are at least 2 * 24 + 2, so rounding the float64 quotient does no harm."""
-    with np.errstate(all="ignore"):
-        return _rounded(np.divide(flush(a).astype(np.float64), flush(b).astype(np.float64)))
+    return _of_two(np.divide, a, b)
 
 
 def sqrt(x: npt.ArrayLike) -> Floats:
@@ -123,7 +148,7 @@ def minimum(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
 
 
 def _extreme(a: npt.ArrayLike, b: npt.ArrayLike, *, largest: bool) -> Floats:
-    x, y = np.broadcast_arrays(flush(a), flush(b))
+    x, y = flush(a), flush(b)
     p, q = _bits(x), _bits(y)
     first = np.greater(x, y) if largest else np.less(x, y)
     # equal numbers have equal bits, but for the zeros: their sign bits are joined by and (max) or by or (min)

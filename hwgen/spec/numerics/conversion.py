@@ -12,8 +12,8 @@ from hwgen.spec.numerics.binary32 import Floats, _rounded, flush
 
 
 def from_float32(x: npt.ArrayLike) -> Floats:
-    """float4: subnormals flushed, NaN made canonical."""
-    return flush(x)
+    """float4: subnormals flushed, NaN made canonical. A copy: pages are written over."""
+    return np.array(flush(x))
 
 
 def from_float64(x: npt.ArrayLike) -> Floats:

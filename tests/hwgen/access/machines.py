@@ -14,13 +14,16 @@ MACHINES = {
         threads=4, striders=3, link_bytes=8, link_latency=4, queue_depth=2, **_SMALL
     ),
     "rows as wide as the link": MachineConfig(
-        striders=2, link_bytes=32, link_latency=10, tuple_depth=4096, strider_depth=4096, descriptor_depth=1024
+        striders=4,
+        link_bytes=32,
+        link_latency=10,
+        tuple_depth=4096,
+        strider_depth=4096,
+        descriptor_depth=1024,
+        watch_depth=8,
     ),
     "two rows in a beat": MachineConfig(
         threads=2, striders=1, link_bytes=64, link_latency=40, queue_depth=4, link_rate=26_540, **_SMALL
-    ),
-    "watched": MachineConfig(
-        striders=4, link_bytes=32, link_latency=8, watch_depth=8, **(_SMALL | {"tuple_depth": 512})
     ),
     "wide": MachineConfig(threads=2, clusters=8, striders=5, link_bytes=128, link_latency=5, page_size=16384, **_SMALL),
 }

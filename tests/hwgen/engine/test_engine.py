@@ -22,10 +22,9 @@ SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
     "one cluster": MachineConfig(threads=1, clusters=1, divide_interval=1, **SMALL),
     "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, divide_interval=3, **SMALL),
-    "wide thread": MachineConfig(threads=1, clusters=4, functions=0b110101, **SMALL),
     "no functions": MachineConfig(threads=2, clusters=1, functions=0, crossed=0, **SMALL),
     "short rounds": MachineConfig(index_depth=16, watch_depth=2, functions=0, **SMALL),
-    "shared words": MachineConfig(threads=8, clusters=2, functions=0, **SMALL),
+    "shared words": MachineConfig(threads=4, clusters=4, functions=0b110101, **SMALL),
 }
 """The last has more distances between clusters and threads than its lanes have words for them."""
 

@@ -20,7 +20,7 @@ import pytest
 
 from dana import rules
 from dana.cli.entry import OK, SETUP, USAGE, main
-from dana.codesign.area import FAMILY_PARTS, area_of
+from dana.codesign.area import FAMILY_PARTS, Area, area_of
 from dana.codesign.package import export
 from dana.compiler import bind
 from dana.rulefile import load
@@ -35,7 +35,7 @@ from hwgen.export.scripts import FIT, SCRIPTS
 from hwgen.export.synthesis import COUNTS, PLACED_BY
 from hwgen.spec import board
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import WORD_U32
 from hwgen.spec.load import address
 from hwgen.spec.registers import REGION_SHIFT, Region
@@ -164,28 +164,40 @@ def test_yosys_finds_every_module_and_no_loop(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
-@pytest.mark.parametrize(("name", "rule"), [("lfe5um5g-85", "logistic"), ("lfcpnx-100", "linear")])
-def test_yosys_makes_what_the_areas_say(
-    name: str, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of the smallest machines: it takes a minute; one has special functions, which the families make of the same."""
-    package = tmp_path / "package"
+def synthesised(
+    name: str, rule: str, package: Path, capsys: pytest.CaptureFixture[str], top: str = FIT
+) -> tuple[str, dict[str, float], Area]:
+    """What `dana synth` prints of the smallest machine, or of a part of it; what it counted, and the estimate."""
     small = DESIGN | {"striders": 1, "tuple_depth": 64, "queue_depth": 2, "link_bytes": 8}
     words = [word for field, value in small.items() for word in ("--design", f"{field}={value}")]
     source = str(rules.FOLDER / f"{rule}.py")
     assert main(["hdl", source, "--schema", TABLE, "--device", name, *words, "-o", str(package)]) == 0
+    script = package / "synth" / "yosys.ys"
+    script.write_text(script.read_text().replace(f"-top {FIT}", f"-top {top}"))
     capsys.readouterr()
     assert main(["synth", str(package)]) == 0
     said = capsys.readouterr()
     assert said.err == f"yosys … {package / 'synth' / 'yosys.log'}\n"
     counts = re.findall(r"^  (\S.*?\S) +([\d,.]+)", said.out, re.MULTILINE)
-    counted = {name: float(count.replace(",", "")) for name, count in counts}
     config = MachineConfig.from_json(json.loads((package / MANIFEST).read_text())["config"])
     area = area_of(config, load_device(name).family)
+    return said.out, {name: float(count.replace(",", "")) for name, count in counts}, area
+
+
+def test_yosys_makes_what_the_areas_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With special functions, which both families of Lattice's make of the same."""
+    said, counted, area = synthesised("lfe5um5g-85", "logistic", tmp_path, capsys)
     estimated = {"LUTs": area.luts, "flip-flops": area.flipflops, "DSPs": area.dsps, "block RAMs": area.block_rams}
     assert counted == pytest.approx(estimated, rel=0.05)
-    beside = re.findall(r"^  \S.*? +[\d,.]+ +[\d,.]+ +([\d,]+) \([+-][\d.]+%\)$", said.out, re.MULTILINE)
+    beside = re.findall(r"^  \S.*? +[\d,.]+ +[\d,.]+ +([\d,]+) \([+-][\d.]+%\)$", said, re.MULTILINE)
     assert [int(one.replace(",", "")) for one in beside] == list(estimated.values())
+
+
+def test_yosys_makes_a_lane_of_what_the_areas_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other family: a lane has every kind of its cells that is counted, and takes a fifth of a board's time."""
+    _, counted, area = synthesised("lfcpnx-100", "linear", tmp_path, capsys, top="lane")
+    lane = [of_all / LANES_PER_CLUSTER for of_all in area.parts["lanes"]]
+    assert list(counted.values()) == pytest.approx(lane, rel=0.05)
 
 
 def run(command: list[str], folder: Path) -> str:

@@ -87,6 +87,24 @@ def test_tiny_is_judged_after_rounding() -> None:
     assert numerics.from_float64(2.0**-126 * (1 - 2.0**-25)) == np.float32(2.0**-126)
 
 
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "maximum", "minimum", "lt", "ge", "eq"])
+def test_alone_as_among_others(name: str) -> None:
+    """Arrays without a number that must be flushed go another way, and those of one pair are the most that do."""
+    operation = getattr(numerics, name)
+    a, b = (found.ravel() for found in np.meshgrid(ALL, ALL))
+    near = [0x1F7FFFFF, 0x20000000, 0x3F7FFFFF]  # products next to 2**-126
+    near += [0x0D800000, 0x0D7FFFFF, 0x0D000000, 0x0C800000, 0x007FFFFF, 0x807FFFFF]  # sums next to 2**-100
+    bound = vectors.floats(near)
+    a, b = np.append(a, np.repeat(bound, len(near))), np.append(b, np.tile(bound, len(near)))
+    alone = np.concatenate([operation(x, y) for x, y in zip(a[:, None], b[:, None], strict=True)])
+    vectors.same_bits(alone, operation(a, b), a, b)
+
+
+def test_what_is_converted_is_no_part_of_its_page() -> None:
+    page = np.float32([1, 2])
+    assert not np.shares_memory(numerics.from_float32(page), page)
+
+
 def test_no_result_is_subnormal_and_every_nan_is_canonical() -> None:
     a, b = vectors.pairs(vectors.scaled(20_000))
     binary = ("add", "sub", "mul", "div", "lt", "gt", "le", "ge", "eq", "maximum", "minimum")
