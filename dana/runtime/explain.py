@@ -256,7 +256,7 @@ def _together(tuples: int) -> str:
 
 
 def _records(size: int) -> str:
-    return f"  models of {size / 1e6:,.1f} MB in a memory beside the machine, of which tuples get the rows that they choose"
+    return f"  models of {size / 1e6:,.1f} MB in a memory beside the machine, whose rows come as tuples choose them"
 
 
 def _count(number: int, what: str) -> str:

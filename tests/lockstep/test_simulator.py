@@ -163,6 +163,45 @@ def test_models_in_records() -> None:
     assert faults > 2 * SCALE
 
 
+SAME_ROW = """
+import dana
+T = dana.table([4, 9], init=dana.uniform(-0.5, 0.5))
+b = dana.table([4], init=dana.uniform(-0.5, 0.5))
+i = dana.input()
+j = dana.input()
+y = dana.output()
+r = dana.algo(T, b, i, j, y)
+e = dana.sigma(T[i] * T[j], 1) + b[j] - b[i] - y
+{}
+r.setLoss(e * e)
+r.setEpochs(2)
+"""
+UPDATES = (
+    "r.addRows(T[i], 0.1 * e * T[j])",
+    "r.addRows(T[j], 0.2 * e * T[i])",
+    "r.setModel(T[j], 0.5 * T[i])",
+    "r.addRows(b[i], 0.1 * e)",
+    "r.setModel(b[j], b[i] - e)",
+    "r.addRows(b[j], e)",
+)
+
+
+@pytest.mark.parametrize("seed", range(12 * SCALE))
+def test_two_columns_that_name_one_record(seed: int) -> None:
+    """Each of its rows is what the last update in the text made, whichever column's record is stored last."""
+    rng = random.Random(f"same row {seed}")
+    columns = [attribute("i", "integer"), attribute("j", "smallint")]
+    schema = TableSchema(relation="t", attributes=(*rng.sample(columns, 2), attribute("y", "real")))
+    numbers = [{"i": rng.randrange(4), "j": rng.randrange(4), "y": rng.gauss(0, 1)} for _ in range(40)]
+    pages = build_pages(schema, [[row[a.name] for a in schema.attributes] for row in numbers])
+    config = MachineConfig(clusters=rng.choice([1, 2]), index_depth=8, watch_depth=16, record_depth=rng.choice([8, 16]))
+    chosen = "\n".join(rng.sample(UPDATES, rng.randint(1, len(UPDATES))))
+    case = finished(config, SAME_ROW.format(chosen), schema, pages)
+    assert any(row["i"] == row["j"] for row in numbers)
+    assert case.bundle.tables
+    assert_same(run(case, Simulator(config)), interpret(case), case.source)
+
+
 def test_batches_in_phases() -> None:
     again = 0
     for seed in range(40 * SCALE):
