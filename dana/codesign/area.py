@@ -218,6 +218,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         ),
         "unpacker": (42 * lanes + 1135, 219 * lanes + 1660, 0, 0),
         "watched rows": _times(config.watch_depth, (30, 38, 0, 0)),
+        "records": _times(bool(config.record_depth), (420 + 44 * lanes, 708 + 160 * lanes, 0, _outbox(config))),
         "access": (415 + 17 * config.striders, 8 * config.link_bytes + 700, 0, 0),
         "host": (347, 405, 0, 0),
         "board": (795, 860 + 8 * config.link_bytes, 0, 1),
@@ -267,6 +268,7 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
         ),
         "unpacker": (87 * lanes + 1450, 232 * lanes + 1460, 0, 0),
         "watched rows": _times(config.watch_depth, (49, 38, 0, 0)),
+        "records": _times(bool(config.record_depth), (560 + 54 * lanes, 854 + 160 * lanes, 0, 2 * _outbox(config) + 5)),
         "access": (450 + 17 * config.striders, 8 * config.link_bytes + 650, 0, 2),
         "host": (430, 210, 0, 0),
         "board": (2050, 1000 + 38 * config.link_bytes, 0, 2),
@@ -276,6 +278,12 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
 def _window(config: MachineConfig) -> int:
     """Flip-flops behind the page store: a row of each bank if rows are short, a chosen row, and two or three turns."""
     return 32 * config.lanes * (5 if config.lanes <= 8 else 4)
+
+
+def _outbox(config: MachineConfig) -> float:
+    """Block RAMs of the outbox. The record unit and its master were synthesised for two clusters, the parts alone: what
+    goes with the lanes and what does not is told apart by the width of rows that wait in registers."""
+    return _block_rams(config.tuple_depth // 2, 32 * config.lanes)
 
 
 def _sequencer_memory(config: MachineConfig) -> float:

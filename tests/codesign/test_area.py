@@ -6,6 +6,8 @@ UltraScale+, of nextpnr-ecp5's packer for ECP5, of yosys with two LUTs to a carr
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dana.codesign.area import area_of
@@ -73,3 +75,15 @@ def test_the_parts_are_the_whole(family: str) -> None:
     area = area_of(MachineConfig(threads=4, clusters=2), family)
     assert area.luts == pytest.approx(sum(row[0] for row in area.parts.values()), abs=1)
     assert all(min(row) >= 0 for row in area.parts.values())
+
+
+RECORDS = {"xcup": (1129, 3268, 7.5), "ecp5": (1423, 3414, 20)}
+"""LUTs, flip-flops, block RAMs of the record unit and its master, synthesised alone for the machine below."""
+
+
+@pytest.mark.parametrize("family", RECORDS)
+def test_what_records_add(family: str) -> None:
+    config = MachineConfig(clusters=2, scratch_depth=1024, tuple_depth=1024, watch_depth=64, record_depth=64)
+    row = area_of(config, family).parts["records"]
+    assert (row[0], row[1], row[3]) == pytest.approx(RECORDS[family], rel=0.05)
+    assert not any(area_of(replace(config, record_depth=0), family).parts["records"])

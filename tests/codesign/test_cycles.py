@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from bench import side_by_side
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.default import default_bundle
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler import bind
 from dana.errors import UsageError
 from dana.simulator import Simulator
+from dana.storage.builder import build_pages
 from dana.storage.frames import framed
 from dana.storage.schema import Attribute, TableSchema
 from dsl import compile_rule
@@ -132,3 +134,18 @@ def test_a_row_that_no_page_holds_is_refused() -> None:
 def test_as_many_rows_as_asked_for() -> None:
     assert sample_pages(columns(5), page_size=8192, tuples=7).rows == 7
     assert sample_pages(columns(5), page_size=8192).rows == (8192 - 24) // (4 + 48)
+
+
+@pytest.mark.parametrize("design", [{}, {"record_depth": 4}, {"record_depth": 64, "watch_depth": 64}])
+def test_records_are_waited_for(design: dict[str, int]) -> None:
+    """Of rows that all are others: each tuple's records are fetched and stored, though the sample's are all alike."""
+    source = side_by_side.RULE.replace(str(side_by_side.USERS), "20000").replace("[1000,", "[20000,")
+    schema = side_by_side.SCHEMA
+    bundle = default_bundle(bind(compile_rule(source).hdfg, schema), schema, max_tuples=20_000, design=design)
+    assert bool(bundle.tables) == bool(design)
+    found = measure_cycles(bundle, sample_pages(schema, page_size=8192))
+    simulator = Simulator(bundle.config)
+    simulator.load(bundle)
+    counted = simulator.run_epoch(build_pages(schema, [(k, k, 1.0) for k in range(20_000)]))
+    assert found.per_tuple == pytest.approx(counted.cycles / counted.tuples, rel=0.03)
+    assert (found.bottleneck == "records") == bool(design)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bench import side_by_side
 from dana import rules
 from dana.codesign import default
 from dana.compiler.binding.columns import bind
@@ -102,3 +103,29 @@ def test_a_machine_too_small_for_a_batch_says_so() -> None:
         fit(plan, MachineConfig(tuple_depth=64), max_tuples=1000)
     with pytest.raises(DoesNotFit, match="a batch has to be one round; a machine of 1 thread has rounds of up to 2048"):
         fit(plan_of(compile_rule(AGAIN.format(batch=5000)).hdfg.bind({"n": 2})), MachineConfig(), max_tuples=9000)
+
+
+@pytest.mark.parametrize(
+    ("users", "design", "records"),
+    [
+        (6_000, {}, 0),
+        (6_000, {"record_depth": 8}, 8),
+        (120_000, {}, 32),
+        (120_000, {"threads": 1, "clusters": 1}, 32),
+        (120_000, {"record_depth": 0}, 0),
+        (20_000_000, {}, None),
+    ],
+)
+def test_models_that_no_scratchpad_holds_lie_in_records(
+    users: int, design: dict[str, int], records: int | None
+) -> None:
+    graph = compile_rule(side_by_side.RULE.replace(str(side_by_side.USERS), str(users))).hdfg
+    binding = bind(graph, side_by_side.SCHEMA)
+    if records is None:
+        with pytest.raises(DoesNotFit, match="have 20,000,000 rows, a machine holds at most 16,777,216"):
+            default.default_config(binding, side_by_side.SCHEMA, max_tuples=1000, design=design)
+        return
+    bundle = default.default_bundle(binding, side_by_side.SCHEMA, max_tuples=1000, design=design)
+    assert bundle.config.record_depth == records
+    assert bool(bundle.tables) == bool(records)
+    assert bundle.config.is_hardware == (users < 100_000 or bool(records))
