@@ -35,8 +35,8 @@ class OnTheBus(wiring.Component):
     Parameters
     ----------
     fixed
-        The table is one of records of two rows, at a fixed address, and data are zeros: what is left is the order in
-        which things happen, for many cycles. Else, as far as a first request.
+        The table is one of records of two rows, at a fixed address, all numbers and data are zeros, and nothing stops:
+        what is left is the order in which things happen, for more cycles.
     hasty
         Claim what is not so: that no round is decided while records are written.
     """
@@ -66,6 +66,10 @@ class OnTheBus(wiring.Component):
         m.d.sync += cycle.eq(cycle + 1)
         if self._fixed:
             row = C(0, 8 * BYTES)
+            m.d.comb += [
+                *(Assume(~one) for one in (self.stop, self.start, self.put, self.error)),
+                *(Assume(one == 0) for one in (self.number, self.row)),
+            ]
             m.d.comb += [rows.eq(1), records.eq(3), base.eq(0x8_0001)]
         else:
             # few bits are free, at both ends: z3 has enough to do
@@ -92,7 +96,7 @@ class OnTheBus(wiring.Component):
             link.valid.eq(self.valid), link.word.eq(Array(C(word, 32) for word in NUMBERS)[self.number]),
             link.table.eq(1), link.writes.eq(self.writes),
             link.row.eq(self.row), link.begin.eq(self.begin), link.following.eq(handed), link.decided.eq(self.decided),
-            Assume(~self.valid | ((cycle > 3) & (own + named < CONFIG.record_depth) & ~stopped)),
+            Assume(~self.valid | ((cycle > 2) & (own + named < CONFIG.record_depth) & ~stopped)),
             Assume(~(self.begin & (self.valid | late.any() | fetching))),
             Assume(~self.decided | (named.any() & ~fetching & ~self.begin & ~self.valid & ~stopped)),
             Assume(~link.wrong),
