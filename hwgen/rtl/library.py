@@ -6,6 +6,7 @@ machine with many units slow. Names are chosen by the caller: equal names must m
 """
 
 import gc
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,10 @@ from amaranth.hdl import ClockSignal, Instance, ResetSignal, Value, ValueLike
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
+
+ZEROS = re.compile(r"^  cell \$meminit_v2 (?:.*\n    )+connect \\DATA \d+'0+\n(?:    .*\n)*  end\n", re.MULTILINE)
+"""What sets all words of a memory to zero before the start, which no board relies on: a line of Verilog for each word
+is most of a large machine's text, simulators make code of it for each instance, and no UltraRAM can be set."""
 
 
 def ports(component: wiring.Component | wiring.PureInterface) -> dict[str, tuple[Value, PortDirection]]:
@@ -78,7 +83,7 @@ class Library:
             with _rare_collections():
                 component = make()
                 # what it places itself goes before it
-                text = str(rtlil.convert(component, name=name, ports=ports(component), emit_src=False))
+                text = ZEROS.sub("", str(rtlil.convert(component, name=name, ports=ports(component), emit_src=False)))
             self._signatures[name] = component.signature
             self._texts[name] = text
 

@@ -36,9 +36,7 @@ from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Mask, Opcode, Source
 from hwgen.spec.operations import Unit
-
-SCRATCH_ADDRESS_BITS = 20
-"""A word address in the host's scratch region: row × lanes + lane."""
+from hwgen.spec.registers import SCRATCH_BITS
 
 
 def scratch_access() -> wiring.Signature:
@@ -53,7 +51,7 @@ def scratch_access() -> wiring.Signature:
     data
         Word to write, to every thread.
     """
-    return wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_ADDRESS_BITS), "data": Out(32)})
+    return wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_BITS), "data": Out(32)})
 
 
 class Sequencer(wiring.Component):
