@@ -303,8 +303,9 @@ def _ultra_rams(config: MachineConfig) -> int:
     )
     of = {
         Ultra.PAGES: pages,
-        Ultra.SCRATCH: 2 * config.units * _ultra(config.scratch_depth, 32),
-        Ultra.TUPLES: 2 * config.units * _ultra(config.tuple_depth, 32),
+        # a word holds two of a lane's
+        Ultra.SCRATCH: 2 * config.units * _ultra(config.scratch_depth // 2, 64),
+        Ultra.TUPLES: 2 * config.units * _ultra(config.tuple_depth // 2, 64),
     }
     return sum(count for kind, count in of.items() if config.ultra & kind)
 

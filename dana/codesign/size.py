@@ -13,9 +13,9 @@ from dana.compiler.target import DoesNotFit
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import MAX_ROWS
 from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, MachineConfig
-from hwgen.spec.registers import REGION_SHIFT
+from hwgen.spec.registers import SCRATCH_BITS
 
-MAX_WORDS = 1 << REGION_SHIFT
+MAX_WORDS = 1 << SCRATCH_BITS
 """Words of a thread's scratchpad that a host can address, so of any that is built."""
 
 MAX_LANES = 16 * LANES_PER_CLUSTER

@@ -112,7 +112,7 @@ def model_all(
     Parameters
     ----------
     quick
-        Of machines of 8 clusters to a thread alone.
+        Of machines of 8 clusters to a thread alone, but for rules of one thread, which have few.
     tell
         Gets the name of each that is done.
     """
@@ -164,16 +164,17 @@ def model(dataset: DataSet, *, device: Device, quick: bool) -> Modelled:
     table = bound(dataset, PAGE_SIZE)
     binding, sample, rows = table.binding, table.sample, int(dataset.rows.value)
     pages = sample.pages_of(rows)
+    alone = plan_of(binding.graph).alone
     found: Exploration | None = None
     why = ""
     try:
         found = explore(
             binding, table.schema, device, max_tuples=rows, page_size=sample.page_size,
-            design={"clusters": QUICK_CLUSTERS} if quick else {},
+            design={"clusters": QUICK_CLUSTERS} if quick and not alone else {},
         )  # fmt: skip
     except UsageError as error:
         why = error.message
-    best, alone = found.best if found else None, plan_of(binding.graph).alone
+    best = found.best if found else None
     threads = {count: _of_threads(found, count, pages, alone=alone) if found else why for count in THREADS}
     single = _fastest(found, 1)
     return Modelled(

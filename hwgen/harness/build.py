@@ -6,7 +6,6 @@ made from, the object by `hwgen.rtl.verilate`.
 
 import dataclasses
 import hashlib
-import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,10 +23,6 @@ SHARED = {
 }
 """Verilator copies small modules into those that use them; these stay one function for all their instances. A file
 that goes among its arguments."""
-
-ZERO_WORD = re.compile(r"^ +\w+\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
-"""A line that sets a memory to zero before the start. Verilator makes code of each for each instance; it is told
-to begin with zeros instead."""
 
 
 def hardware_of(config: MachineConfig) -> MachineConfig:
@@ -61,7 +56,7 @@ def verilog_of(config: MachineConfig) -> str:
 def build(verilog: str) -> Path:
     """The shared object that simulates a board."""
     return verilate(
-        ZERO_WORD.sub("", verilog),
+        verilog,
         TOP,
         DRIVER,
         # as fast as -O2, and compiled in two thirds of the time

@@ -40,6 +40,14 @@ def host_port() -> wiring.Signature:
     )
 
 
+def region_of(address: Value) -> Value:
+    """Number of the region that a word address lies in: the upper half of the map is one."""
+    upper = address[-1]
+    return Cat(
+        address[registers.REGION_SHIFT : -1] & ~upper.replicate(len(address) - registers.REGION_SHIFT - 1), upper
+    )
+
+
 def read_register(m: Module, number: Value, values: Mapping[int, Value]) -> Signal:
     """The value of a register, two cycles after its number; 0 where there is none.
 
@@ -108,13 +116,13 @@ class Host(wiring.Component):
         m.d.sync += [writing.eq(self.port.write), reading.eq(self.port.read)]
         with m.If(self.port.write | self.port.read):
             m.d.sync += [address.eq(self.port.addr), word.eq(self.port.wdata)]
-        region = address[registers.REGION_SHIFT :]
+        region = region_of(address)
         offset = address[: registers.REGION_SHIFT]
         register = Signal(8)
         m.d.comb += register.eq(offset[:8])
         to_register = writing & (region == Region.CONTROL) & ~offset[8:].any()
 
-        self._scratch(m, region, offset, word, writing, reading)
+        self._scratch(m, region, address, word, writing, reading)
         status = self._status(m, to_register & (register == Register.CONTROL), word)
         # what is written goes to all corners of the machine: which register it is, is known a cycle before
         self._memories(m, region, offset, delayed(m, word, 1, name="memory_word"), writing)
@@ -125,11 +133,11 @@ class Host(wiring.Component):
         self._read(m, region, register, status)
         return m
 
-    def _scratch(self, m: Module, region: Value, offset: Value, word: Value, writing: Value, reading: Value) -> None:
+    def _scratch(self, m: Module, region: Value, address: Value, word: Value, writing: Value, reading: Value) -> None:
         m.d.comb += [
             self.scratch.write.eq(writing & (region == Region.SCRATCH)),
             self.scratch.read.eq(reading & (region == Region.SCRATCH)),
-            self.scratch.address.eq(offset),
+            self.scratch.address.eq(address[: registers.SCRATCH_BITS]),
             self.scratch.data.eq(word),
         ]
 

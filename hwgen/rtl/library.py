@@ -8,7 +8,6 @@ machine with many units slow. Names are chosen by the caller: equal names must m
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from amaranth.back import rtlil, verilog
@@ -111,13 +110,13 @@ class Library:
 @contextmanager
 def _quickly() -> Iterator[None]:
     """Amaranth makes millions of objects, most of which stay, while Python looks for garbage after every 700; and one
-    for each bit of a memory, though all are zero.
+    for each bit of a memory's zeros.
 
     Modules are made inside each other: what was set is put back where the outermost ends.
     """
     before, emit = gc.get_threshold(), rtlil.ModuleEmitter.emit_memory
     gc.set_threshold(20_000, *before[1:])
-    rtlil.ModuleEmitter.emit_memory = _emit_memory
+    rtlil.ModuleEmitter.emit_memory = _set_memory
     try:
         yield
     finally:
@@ -125,15 +124,11 @@ def _quickly() -> Iterator[None]:
         rtlil.ModuleEmitter.emit_memory = emit
 
 
-def _emit_memory(emitter: Any, cell_idx: int, cell: Any) -> None:
-    """What Amaranth's own does; zeros are those of a word, repeated."""
+def _set_memory(emitter: Any, cell_idx: int, cell: Any) -> None:
+    """What Amaranth's own does, but for zeros, on which no board relies: a line of Verilog for each word is most of a
+    large machine's text, simulators make code of it for each instance, and no UltraRAM can be set."""
     if any(cell.init):
-        return _AMARANTHS(emitter, cell_idx, cell)
-    word = SimpleNamespace(init=(0,), width=cell.width, depth=1, src_loc=cell.src_loc)
-    _AMARANTHS(emitter, cell_idx, word)
-    made = next(reversed(emitter.builder.contents.values()))
-    made.ports["DATA"] = f"{cell.width * cell.depth}'{'0' * (cell.width * cell.depth)}"
-    made.parameters["WORDS"] = cell.depth
+        _AMARANTHS(emitter, cell_idx, cell)
 
 
 def _has_port(text: str, module: str, port: str) -> bool:

@@ -18,7 +18,7 @@ BYTE_ADDRESS_BITS = ADDRESS_BITS + 2
 """Width of the AXI4-Lite slave's addresses."""
 
 PAGE_ADDRESS_BITS = 64
-IDENTITY = 0xDA7AB001
+IDENTITY = 0xDA7AB002
 """Value of `BoardRegister.ID`: product and version of this map."""
 
 NOWHERE = 0xFFFFFFFF
@@ -38,11 +38,11 @@ LONGEST_BURST = 256
 
 
 class BoardRegion(IntEnum):
-    """Top four address bits."""
+    """Address bits from `REGION_SHIFT` on."""
 
-    BOARD = 8
+    BOARD = 6
     """`BoardRegister`"""
-    LOSSES = 9
+    LOSSES = 7
     """Sum of the rule's loss over each epoch, binary32, word address = epoch mod 1024. Read only."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY, element_interval
 from hwgen.spec.engine import ROW_BITS, Instruction, Opcode
-from hwgen.spec.registers import REGION_SHIFT
+from hwgen.spec.registers import SCRATCH_BITS
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 LANES_PER_CLUSTER = 8
@@ -61,7 +61,7 @@ MAY_BE_NONE = ("index_depth", "watch_depth", "record_depth")
 
 
 class Ultra(IntFlag):
-    """Memories that may be UltraRAM, of which a word has 72 bits and a block 4,096 words, instead of block RAM."""
+    """Memories that may be UltraRAM instead of block RAM. A block has 4,096 words of 72 bits, each two of a lane."""
 
     PAGES = 1
     """The unpacker's copy of the pages."""
@@ -181,14 +181,14 @@ class MachineConfig:
         """Raise ConfigError where only the simulator has so much memory: no host port addresses it."""
         if not self.is_hardware:
             raise ConfigError(
-                f"hardware has a scratch_depth of at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "
+                f"hardware has a scratch_depth of at most {(1 << SCRATCH_BITS) // self.lanes} with {self.lanes} lanes, "
                 f"not {self.scratch_depth!r}: its host's address map has no more room; backend 'sim' has"
             )
 
     @property
     def is_hardware(self) -> bool:
         """Whether a host could address the memories."""
-        return self.scratch_depth * self.lanes <= 1 << REGION_SHIFT
+        return self.scratch_depth * self.lanes <= 1 << SCRATCH_BITS
 
     def has(self, op: Opcode) -> bool:
         """Whether the machine runs an operation."""

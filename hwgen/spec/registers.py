@@ -1,4 +1,5 @@
-"""The host port's address map: 32-bit words, word addresses, regions in the top four of 24 address bits.
+"""The host port's address map: 32-bit words, word addresses of 24 bits. The upper half is the scratchpad's region, the
+lower half has eight others, told by the bits from `REGION_SHIFT` on.
 
 The port is `addr`, `write`, `wdata`, `read`, `rdata`; a read's data is there `READ_LATENCY` cycles after the cycle in
 which `read` is high. All memories are written while the machine is idle.
@@ -8,13 +9,16 @@ from enum import IntEnum
 
 ADDRESS_BITS = 24
 REGION_SHIFT = 20
+SCRATCH_BITS = ADDRESS_BITS - 1
+"""Of a word address in the scratchpad's region: as many words of a thread as a machine that is built can have."""
+
 READ_LATENCY = 10
-IDENTITY = 0xDA7A0002
+IDENTITY = 0xDA7A0003
 """Value of `Register.ID`: product and version of this map."""
 
 
 class Region(IntEnum):
-    """Top four address bits."""
+    """Address bits from `REGION_SHIFT` on; of SCRATCH in its first words."""
 
     CONTROL = 0
     """`Register`"""
@@ -26,8 +30,9 @@ class Region(IntEnum):
     """%cr0 … %cr31. Write only."""
     COLUMN = 4
     """Column descriptors, word address = 2 * descriptor + k, k = 0 first. Write only."""
-    SCRATCH = 5
-    """Scratchpad, word address = row * lanes + lane. A write goes to every thread, a read comes from thread 0."""
+    SCRATCH = 8
+    """Scratchpad, to the end of the map, word address = row * lanes + lane. A write goes to every thread, a read comes
+    from thread 0."""
 
 
 class Register(IntEnum):

@@ -40,7 +40,7 @@ def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFix
     ("arguments", "message"),
     [
         (["--features", "54", "--device", "vu9p"], r"no device 'vu9p'; there are lfcpnx-100, lfe5um5g-85, xcvu9p"),
-        (["--schema", "x float4[2000000], y float4"], r"have 2,000,000 numbers, a machine holds at most 1,048,576"),
+        (["--schema", "x float4[9000000], y float4"], r"have 9,000,000 numbers, a machine holds at most 8,388,608"),
         ([], r"what is made depends on the table; give --features N or --schema"),
     ],
 )

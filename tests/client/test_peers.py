@@ -279,7 +279,7 @@ def test_a_table_of_one_s_own(db: Connection) -> None:
         ("linear", "name", None, "column 'name' of table patients holds no numbers"),
         ("linear", "a", ["a", "b"], "column 'a' is the label, and no feature"),
         ("linear", "pair", ["a"], "column 'pair' of table patients is an array, and no label"),
-        ("lrmf", "a", ["id", "large"], "at most 104,857 rows and columns .* up to 200 and 2,000,000"),
+        ("lrmf", "a", ["id", "large"], "at most 838,860 rows and columns .* up to 200 and 2,000,000"),
         ("linear", "a", ["pair", "b"], "or one column that is an array"),
         ("logistic", "id", ["a"], "tells 2 classes apart, of which the column 'id' has 200"),
         ("lrmf", "a", ["id", "b"], "takes two features, the numbers of a row and of a column"),

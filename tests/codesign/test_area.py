@@ -12,7 +12,7 @@ import pytest
 
 from dana.codesign.area import area_of
 from hwgen.devices import FAMILIES
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import MachineConfig, Ultra
 
 Case = tuple[dict[str, int], tuple[int, int, int, float]]
 
@@ -68,6 +68,16 @@ def test_what_crossed_exchanges_add(family: str) -> None:
     without, with_them = (area_of(MachineConfig(threads=2, crossed=crossed), family) for crossed in (0, 1))
     added = (with_them.luts - without.luts, with_them.flipflops - without.flipflops)
     assert added == pytest.approx(CROSSED[family], rel=0.05)
+
+
+def test_a_block_of_ultraram_holds_two_rows_in_a_word() -> None:
+    """Of each of two copies in eight units: 8,192 rows."""
+    blocks = [
+        area_of(MachineConfig(**{memory: depth}, ultra=int(kind)), "xcup").ultra_rams
+        for memory, kind in (("scratch_depth", Ultra.SCRATCH), ("tuple_depth", Ultra.TUPLES))
+        for depth in (8192, 8208, 16384)
+    ]
+    assert blocks == [16, 32, 32] * 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -10,8 +10,12 @@ import dana
 from dana import rules
 from dana.codesign.default import default_bundle
 from dana.codesign.device import bundle_for, holds
+from dana.codesign.search import widest_link
 from dana.compiler import Binding, bind
 from dana.errors import UsageError
+from dana.paper.evidence import evidence
+from dana.paper.model import PAGE_SIZE
+from dana.paper.model import bound as paper
 from dana.storage.declared import declared
 from dana.storage.schema import TableSchema
 from hwgen.devices import device_names, load_device
@@ -49,6 +53,20 @@ def test_a_perceptron_of_digits_fits_where_the_default_does_not() -> None:
     assert not holds(device, default.config)
     bundle = made("mlp", "x float4[784], y float4", "xcvu9p")
     assert holds(device, bundle.config)
+
+
+@pytest.mark.parametrize("name", ["S/N Linear", "S/E LRMF"])
+def test_the_paper_s_largest_tables_fit_its_device(name: str) -> None:
+    """Whose link is wider than its memory's rate."""
+    device, data = load_device("xcvu9p"), next(one for one in evidence().datasets if one.name == name)
+    table = paper(data, PAGE_SIZE)
+    bundle = bundle_for(
+        table.binding, table.schema, device, max_tuples=int(data.rows.value), page_size=table.sample.page_size,
+        design={"page_size": table.sample.page_size}, notes={},
+    )  # fmt: skip
+    assert holds(device, bundle.config)
+    assert bundle.config.is_hardware
+    assert bundle.config.link_rate == 106_666 < 1000 * widest_link(device) == 128_000
 
 
 def test_what_the_user_asks_for_is_not_changed() -> None:

@@ -42,9 +42,18 @@ def test_a_data_set_is_what_the_search_finds() -> None:
     assert "block RAM" in str(made.threads[64])
 
 
-@pytest.mark.parametrize("name", ["S/N LRMF", "S/E LRMF"])
-def test_what_no_machine_holds_has_its_reason_everywhere(name: str) -> None:
+@pytest.mark.parametrize(("name", "units"), [("S/N LRMF", 64), ("S/E LRMF", 32)])
+def test_the_largest_factorisations_run(name: str, units: int) -> None:
     made = model(dataset(name), device=DEVICE, quick=True)
+    assert isinstance(made.best, Machine)
+    assert 8 * made.best.clusters == units
+    assert max(made.best.uses.values()) <= 1
+    assert made.single == made.best
+    assert made.threads[1] == made.best.seconds
+
+
+def test_what_no_machine_holds_has_its_reason_everywhere() -> None:
+    made = model(dataset("S/E LRMF"), device=load_device("xczu7ev"), quick=True)
     cells = [made.best, made.single, *made.threads.values(), *made.links.values(), *made.page_sizes.values()]
     assert len(cells) == 2 + len(THREADS) + len(LINKS) + len(PAGE_SIZES)
     assert {str(cell).split(" ")[0] for cell in cells} == {"no"}

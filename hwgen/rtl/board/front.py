@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.board.lite import word_access
 from hwgen.rtl.board.training import EPOCH_BITS, SHOWN, START, loss_write, settings
-from hwgen.rtl.host import host_port, read_register
+from hwgen.rtl.host import host_port, read_register, region_of
 from hwgen.rtl.interfaces import PAGE_NUMBER_BITS
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
@@ -76,7 +76,7 @@ class Front(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         access = self.access
-        region = access.address[registers.REGION_SHIFT :]
+        region = region_of(access.address)
         offset = access.address[: registers.REGION_SHIFT]
         register = Signal(8)
         decoded, known, looked = (Signal(name=name) for name in ("decoded", "known", "looked"))
@@ -87,7 +87,7 @@ class Front(wiring.Component):
             decoded.eq(access.valid & ~access.done),
             known.eq(decoded & ~access.done),
             looked.eq(known & ~access.done),
-            ours.eq(region[-1]),
+            ours.eq((region == BoardRegion.BOARD) | (region == BoardRegion.LOSSES)),
         ]
         refused = self._refused(m, region, offset, register)
         written = Signal()
@@ -125,7 +125,9 @@ class Front(wiring.Component):
         starts = (region == Region.CONTROL) & (register == Register.CONTROL) & self.access.wdata[0]
         assert START == 1
         # a row that is not there would be another one
-        beyond = (region == Region.SCRATCH) & (offset >= self._config.scratch_depth * self._config.lanes)
+        beyond = (region == Region.SCRATCH) & (
+            self.access.address[: registers.SCRATCH_BITS] >= self._config.scratch_depth * self._config.lanes
+        )
         no_slots = Signal()
         m.d.sync += no_slots.eq(self.slots == 0)
         nowhere = (region == BoardRegion.BOARD) & (register == BoardRegister.COMMAND) & self._trains & no_slots

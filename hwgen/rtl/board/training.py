@@ -200,4 +200,4 @@ class TrainingLoop(wiring.Component):
 
     @staticmethod
     def _scratch(offset: Value) -> Value:
-        return offset[: registers.REGION_SHIFT] | Region.SCRATCH << registers.REGION_SHIFT
+        return offset[: registers.SCRATCH_BITS] | Region.SCRATCH << registers.REGION_SHIFT

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.arith.add import FloatAdd
 from hwgen.rtl.arith.mul import FloatMul
 from hwgen.rtl.arith.select import OPERATION_BITS, FloatSelect
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import (
     ADJACENT_CHOICE_BITS,
     IDENTITY_BITS,
@@ -99,29 +100,34 @@ class Lane(wiring.Component):
         enable = Signal()
         # both operands are read in one cycle, and block RAM has one port for that: two copies, written alike
         for name in ("a", "b"):
-            scratch = self._memory(self._config.scratch_depth, Ultra.SCRATCH)
-            tuples = self._memory(self._config.tuple_depth, Ultra.TUPLES)
-            m.submodules[f"scratch_{name}"] = scratch
-            m.submodules[f"tuples_{name}"] = tuples
-            write, read = scratch.write_port(), scratch.read_port()
-            tuple_write, tuple_read = tuples.write_port(), tuples.read_port()
             address = self._address(name)
-            m.d.comb += [
-                write.addr.eq(self.write_address),
-                write.data.eq(result),
-                write.en.eq(enable),
-                read.addr.eq(address),
-                tuple_write.addr.eq(self.tuples.address),
-                tuple_write.data.eq(self.tuples.data),
-                tuple_write.en.eq(self.tuples.enable),
-                tuple_read.addr.eq(address),
-            ]
-            self._operand(m, name, read.data, tuple_read.data)
+            write, arriving = (self.write_address, result, enable), self.tuples
+            scratch = self._memory(m, f"scratch_{name}", Ultra.SCRATCH, address, write)
+            write = (arriving.address, arriving.data, arriving.enable)
+            tuples = self._memory(m, f"tuples_{name}", Ultra.TUPLES, address, write)
+            self._operand(m, name, scratch, tuples)
         self._arithmetic(m, result, enable)
         return m
 
-    def _memory(self, depth: int, kind: Ultra) -> memory.Memory:
-        return memory.Memory(shape=32, depth=depth, init=[], attrs=UNORDERED | ultra_style(self._config, kind))
+    def _memory(self, m: Module, name: str, kind: Ultra, address: Value, written: tuple[Value, Value, Value]) -> Value:
+        """Its word, in stage 2. In stage 1 it comes late: nothing but a register follows."""
+        depth = self._config.scratch_depth if kind is Ultra.SCRATCH else self._config.tuple_depth
+        # a word of UltraRAM holds two of a lane's, of an even and an odd row
+        two = int(bool(self._config.ultra & kind))
+        m.submodules[name] = one = memory.Memory(
+            shape=32 << two, depth=depth >> two, init=[], attrs=UNORDERED | ultra_style(self._config, kind)
+        )
+        write, read = one.write_port(granularity=32), one.read_port()
+        at, word, enable = written
+        m.d.comb += [
+            write.addr.eq(at[two:]),
+            write.data.eq(Cat(word, word) if two else word),
+            write.en.eq(Cat(enable & ~at[0], enable & at[0]) if two else enable),
+            read.addr.eq(address[two:]),
+        ]
+        kept = Signal(32 << two, name=f"{name}_word", reset_less=True)
+        m.d.sync += kept.eq(read.data)
+        return Mux(delayed(m, address[0], 2, name=f"{name}_odd"), kept[32:], kept[:32]) if two else kept
 
     def _address(self, name: str) -> Value:
         """Stage 0."""
@@ -129,10 +135,8 @@ class Lane(wiring.Component):
         return Mux(self.swap, other, own) if self._config.crossed else own
 
     def _operand(self, m: Module, name: str, scratch: Value, tuples: Value) -> None:
-        """Stage 1: the memories, whose words come late: nothing but a register follows. Stage 2: the mask."""
-        kept, own = (Signal(32, name=f"{name}_{memory}", reset_less=True) for memory in ("scratch", "tuple_word"))
-        m.d.sync += [kept.eq(scratch), own.eq(tuples)]
-        word = Mux(getattr(self, f"{name}_tuple"), own, kept)
+        """Stage 2: the memory, the mask."""
+        word = Mux(getattr(self, f"{name}_tuple"), tuples, scratch)
         masked = Signal(32, name=f"{name}_masked", reset_less=True)
         m.d.sync += masked.eq(
             Mux(getattr(self, f"{name}_absent"), Cat(Const(0, 32 - IDENTITY_BITS), self.identity), word)

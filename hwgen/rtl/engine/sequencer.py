@@ -36,12 +36,10 @@ from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Mask, Opcode, Source
 from hwgen.spec.operations import Unit
+from hwgen.spec.registers import SCRATCH_BITS
 
 PUT_STAGE = 6
 """Cycles from a row's issue to its operands in stage 3."""
-
-SCRATCH_ADDRESS_BITS = 20
-"""A word address in the host's scratch region: row × lanes + lane."""
 
 
 def scratch_access() -> wiring.Signature:
@@ -56,7 +54,7 @@ def scratch_access() -> wiring.Signature:
     data
         Word to write, to every thread.
     """
-    return wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_ADDRESS_BITS), "data": Out(32)})
+    return wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_BITS), "data": Out(32)})
 
 
 class Sequencer(wiring.Component):

@@ -38,7 +38,7 @@ from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import WORD_U32
 from hwgen.spec.load import address
-from hwgen.spec.registers import REGION_SHIFT, Region
+from hwgen.spec.registers import Region
 from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
 
@@ -148,7 +148,7 @@ def test_the_report_says_where_the_models_are(folder: Path) -> None:
     said = {word for _, first, last in rows for word in range(int(first, 16), int(last, 16) + 4, 4)}
     expected = {int(line[:8], 16) for line in (folder / "sim" / "expected.hex").read_text().split()}
     first = 4 * address(Region.SCRATCH)
-    assert said == {word for word in expected if first <= word < first + (4 << REGION_SHIFT)}
+    assert said == {word for word in expected if word >= first}
 
 
 def test_verilators_linter_finds_nothing_to_say(folder: Path) -> None:

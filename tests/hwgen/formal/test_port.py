@@ -17,9 +17,11 @@ from hwgen.rtl import machine
 from hwgen.rtl.board.board import Board
 from hwgen.rtl.board.front import Front
 from hwgen.rtl.delay import delayed
+from hwgen.rtl.host import region_of
 from hwgen.rtl.interfaces import PAGE_NUMBER_BITS
 from hwgen.rtl.library import Library
 from hwgen.spec import registers
+from hwgen.spec.board import BoardRegion
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.registers import ADDRESS_BITS, Region
 from tests.hwgen.formal.proof import check
@@ -138,14 +140,15 @@ class Shared(wiring.Component):
         # an access of the bus: itself, once, and not if it is refused or the board's own
         asks = (port.read | port.write) & ~taken
         reached, sought = Signal(), Signal()
-        outside = ~access.address[-1]
+        region = region_of(access.address)
+        outside = (region != BoardRegion.BOARD) & (region != BoardRegion.LOSSES)
         with m.If(asks):
             m.d.comb += [
                 Assert(access.valid & outside & ~access.refused & ~reached),
                 Assert((port.addr == access.address) & (port.write == access.write)),
                 Assert(~port.write | (port.wdata == access.wdata)),
                 # while a training runs nothing is written, and of the model nothing is read
-                Assert(~busy | (port.read & (port.addr[registers.REGION_SHIFT :] == Region.CONTROL))),
+                Assert(~busy | (port.read & (region_of(port.addr) == Region.CONTROL))),
             ]
         m.d.comb += [Assert(~access.done | access.valid), Assert(~reached | access.valid)]
         m.d.sync += reached.eq((reached | asks) & ~ends)
@@ -157,7 +160,7 @@ class Shared(wiring.Component):
         looped = Signal()
         m.d.comb += [
             sought.eq(asks & port.read),
-            looped.eq(loop.port.read & (loop.port.addr[registers.REGION_SHIFT :] == Region.SCRATCH)),
+            looped.eq(loop.port.read & (region_of(loop.port.addr) == Region.SCRATCH)),
         ]
         since = [delayed(m, sought, k, name=f"sought_{k}") for k in range(latency + 1)]
         found = delayed(m, looped, latency, name="looped")

@@ -276,8 +276,8 @@ def test_what_cannot_be_is_refused() -> None:
         machine.read_rows(255, 2)
     with pytest.raises(BoardError, match=r"a write of byte address 0x4 must be .* the board said SLVERR"):
         machine.rtl.write(load.address(Region.CONTROL, Register.CONTROL) - 1, np.ones(2, dtype=np.uint32))
-    with pytest.raises(ConfigError, match="hardware has a scratch_depth of at most 8192 with 128 lanes"):
-        MachineConfig(clusters=16, scratch_depth=16384).require_hardware()
+    with pytest.raises(ConfigError, match="hardware has a scratch_depth of at most 65536 with 128 lanes"):
+        MachineConfig(clusters=16, scratch_depth=1 << 17).require_hardware()
 
 
 @pytest.mark.parametrize("name", ["load", "write_rows", "read_rows", "run_epoch"])
