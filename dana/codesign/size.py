@@ -11,6 +11,7 @@ from dana.compiler.place.sections import Plan
 from dana.compiler.target import DoesNotFit
 from dsl.hdfg.graph import Graph
 from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, MachineConfig
+from hwgen.spec.engine import MAX_CHOSEN
 from hwgen.spec.registers import REGION_SHIFT
 
 MAX_WORDS = 1 << REGION_SHIFT
@@ -37,6 +38,12 @@ def check_size(graph: Graph) -> None:
     rows = sum(prod(shape[:-1]) for shape in shapes)
     numbers = sum(map(prod, shapes))
     have, most = f"{numbers:,} numbers", f"{MAX_WORDS:,}"
+    largest = max((shape[0] for shape in shapes if shape), default=0)
+    if largest > MAX_CHOSEN:
+        raise DoesNotFit(
+            f"a model of rule {graph.name!r} has {largest:,} rows, a number can choose one of {MAX_CHOSEN:,}",
+            hint="Use several models, or leave out rows that hardly any row of the table chooses.",
+        )
     if rows > MAX_CONFIG.scratch_depth:
         have, most = f"{rows:,} rows", f"{MAX_CONFIG.scratch_depth:,}"
     if rows > MAX_CONFIG.scratch_depth or (numbers > MAX_WORDS and not plan_of(graph).indexed):

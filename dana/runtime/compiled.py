@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dana.compiler.passes import simplify
 from dana.runtime.designs import Design, bound_graph
-from dana.runtime.memory import room_bytes
+from dana.runtime.memory import machine_bytes, room_bytes
 from dana.runtime.trainer import Level, Notice, Notify, TrainRequest
 from dana.simulator import Simulator
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
@@ -146,7 +146,7 @@ class Compiled:
         started = time.perf_counter()
         graph = simplify(bound_graph(self._request, self._design, judges=self._judges))
         try:
-            code = compile_graph(graph, self._design.bundle)
+            code = compile_graph(graph, self._design.bundle, most_memory=min(room_bytes() - ROOM, machine_bytes() // 2))
         except Unsupported as why:
             log.info("rule %r trains without code of its own: %s", self._request.rule, why)
             self._past.seconds = -math.inf

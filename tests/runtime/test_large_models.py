@@ -66,6 +66,6 @@ def test_hardware_is_refused(path: Path) -> None:
 
 
 def test_more_rows_than_a_number_can_choose(path: Path) -> None:
-    path.write_text(RULE.replace(str(ROWS), str(1 << 24)))
-    with pytest.raises(dana.UsageError, match="have 16,777,516 rows, a machine holds at most 16,777,216"):
+    path.write_text(RULE.replace(str(ROWS), str((1 << 24) + 1)))
+    with pytest.raises(dana.UsageError, match="has 16,777,217 rows, a number can choose one of 16,777,216"):
         dana.load(path).fit(X, Y, epochs=1)
