@@ -21,6 +21,7 @@ Session = psycopg.Connection[Any]
 
 
 ONE_VERSION = (
+    "test_large_models",
     "test_limits",
     "test_many",
     "test_memory",

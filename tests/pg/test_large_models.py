@@ -1,0 +1,126 @@
+"""A large model is stored whole or not at all, whoever is killed meanwhile, and what was committed stays as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.pg.cluster import Cluster
+from tests.pg.moments import at
+from tests.pg.workshop import Session, Workshop, open_workshop, until
+
+TRAIN = "dana_train('lrmf', 'faults.ratings', 'large', epochs => 1, hyper => '{\"m\": 300000, \"n\": 300000}')"
+"""26 MB of weights, in 13,000 chunks."""
+STORED = """
+    SELECT array_agg(ROW(version, md5(array_send(weights)), dana_predict('large@' || version, 7, 9)) ORDER BY version),
+        (SELECT count(*) FROM dana.run), (SELECT count(*) FROM dana.epoch)
+    FROM dana.model WHERE name = 'large'
+"""
+SIZE = "SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = 'dana.model'::regclass"
+CHUNKS = "SELECT count(*) FROM {}"
+LESS = 1 << 20
+"""Bytes of chunks after which a kill comes, of the 26 MB."""
+
+
+@pytest.fixture(scope="module")
+def workshop(shared_cluster: Cluster) -> Iterator[Workshop]:
+    with open_workshop(shared_cluster) as made:
+        yield made
+
+
+def one(session: Session, query: str) -> Any:
+    row = session.execute(query).fetchone()
+    assert row is not None
+    return row[0] if len(row) == 1 else row
+
+
+def chunks(session: Session) -> Any:
+    table = one(session, "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'dana.model'::regclass")
+    return one(session, CHUNKS.format(table))
+
+
+def killed_backend(workshop: Workshop, observer: Session, pid: int, over: Callable[[], bool]) -> None:
+    """While it writes chunks."""
+    before = one(observer, SIZE)
+    while one(observer, SIZE) < before + LESS and not over():
+        pass
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def killed_session(workshop: Workshop, observer: Session, pid: int, over: Callable[[], bool]) -> None:
+    """While it sends the model, of which a backend that reads nothing lets it send a part."""
+    while not at(observer, pid, "epoch = 1") and not over():
+        pass
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.1)
+        for session in workshop.sessions():
+            os.kill(session, signal.SIGKILL)
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("kill", [killed_backend, killed_session])
+def test_killed_while_a_large_model_is_stored(
+    workshop: Workshop, kill: Callable[[Workshop, Session, int, Callable[[], bool]], None]
+) -> None:
+    workshop.ensure()
+    with workshop.connect() as session:
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        session.execute(f"SELECT {TRAIN}")
+        committed, stored, size = one(session, STORED), chunks(session), one(session, SIZE)
+    assert stored > 10_000
+    error: psycopg.Error | None = None
+    for _ in range(10):  # until it comes in the middle
+        error = attempted(workshop, kill)
+        with workshop.connect() as session:
+            if error is not None:
+                break
+            session.execute("SELECT dana_drop_model('large', max(version)) FROM dana.model")
+            session.execute("DELETE FROM dana.run WHERE id = (SELECT max(id) FROM dana.run)")
+            session.execute("VACUUM dana.model")
+            size = one(session, SIZE)
+    assert error is not None, "it was over each time"
+    with workshop.connect() as session:
+        assert one(session, STORED) == committed
+        assert chunks(session) == stored, "of what was half there nothing is seen"
+        assert (one(session, SIZE) > size) == (kill is killed_backend), "chunks of it lie there, until VACUUM"
+        session.execute(f"SELECT {TRAIN}")
+        first, second = one(
+            session, "SELECT array_agg(md5(array_send(weights)) ORDER BY version), max(version) FROM dana.model"
+        )[0]
+        assert first == second, "the next one is as if nothing had been"
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+    until(lambda: not workshop.sessions(), "a session of the worker is left")
+
+
+def attempted(
+    workshop: Workshop, kill: Callable[[Workshop, Session, int, Callable[[], bool]], None]
+) -> psycopg.Error | None:
+    """A training of the same, in the middle of which the kill may come; how it ended."""
+    found: list[psycopg.Error] = []
+    with suppress(psycopg.OperationalError), workshop.connect() as observer:
+        session = workshop.connect()
+
+        def run() -> None:
+            try:
+                session.execute(f"SELECT {TRAIN}")
+            except psycopg.Error as error:
+                found.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        kill(workshop, observer, session.info.backend_pid, lambda: not thread.is_alive())
+        thread.join()
+        if kill is killed_backend and found:
+            workshop.cluster.until_restarted(observer)
+        session.close()
+    return found[0] if found else None
