@@ -2,8 +2,8 @@
 
 The simulator unpacks heap pages and adds the loss up; the references (`dana.peers.factors`) get finished arrays. Rows
 are random, 1,000 categories to a column, or so many that no cache holds the models; a pass each, in turn, of one core.
-Epochs are a training's later ones, whose cycles are known from the first; of `lrmf`, whose times depend on values, first
-epochs are measured, too, in which cycles are counted.
+Epochs are a training's later ones, whose cycles are known from the first; of `lrmf`, whose times depend on values,
+first epochs are measured, too, in which cycles are counted.
 """
 
 from __future__ import annotations

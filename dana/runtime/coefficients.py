@@ -6,7 +6,7 @@ prediction is made of such sums; scales and means of standardised inputs are in 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 

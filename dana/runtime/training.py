@@ -463,7 +463,7 @@ class MachineTraining:
         return values
 
     def _parts(self, symbol: Symbol) -> Iterator[tuple[int, Symbol, EllipsisType | slice]]:
-        """A symbol by some rows of the scratchpad at a time: the first row, the part, and where in the value it lies."""
+        """A symbol by some rows of the scratchpad at a time: the first, the part, and where in the value it lies."""
         rows = symbol.rows(self._bundle.config.lanes)
         if rows <= ROWS_AT_ONCE or not (symbol.broadcast or len(symbol.shape) > 1):
             yield symbol.row, symbol, ...

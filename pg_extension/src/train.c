@@ -9,6 +9,7 @@
 
 #include "dana.h"
 #include "training.h"
+#include "weights.h"
 #include "worker.h"
 
 static int notices;
@@ -111,12 +112,7 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 	if (values < reply->payload + ARR_OVERHEAD_NONULLS(1))
 		dana_protocol_error("sent a malformed result");
 	memmove(reply->payload + ARR_OVERHEAD_NONULLS(1), values, weights);
-	model->weights = memset(reply->payload, 0, ARR_OVERHEAD_NONULLS(1));
-	SET_VARSIZE(model->weights, size);
-	model->weights->ndim = 1;
-	model->weights->elemtype = FLOAT4OID;
-	ARR_DIMS(model->weights)[0] = weights / sizeof(float4);
-	ARR_LBOUND(model->weights)[0] = 1;
+	model->weights = dana_weights_array(reply->payload, weights / sizeof(float4));
 }
 
 typedef struct conversation

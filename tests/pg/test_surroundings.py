@@ -325,7 +325,7 @@ def test_killed_postmaster(shared_cluster: Cluster) -> None:
         assert session.execute("SELECT name FROM dana.model").fetchall() == [("kept",)]
         assert session.execute("SELECT version FROM dana_train('r', 'test.t', 'kept')").fetchone() == (2,)
         session.execute("DROP SCHEMA test CASCADE; SELECT dana_drop_rule(name) FROM dana.rule")
-        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
 
 
 def test_hot_standby(shared_cluster: Cluster) -> None:
@@ -363,7 +363,7 @@ def test_hot_standby(shared_cluster: Cluster) -> None:
     with cluster.connect() as session:
         assert session.execute("SELECT tuples FROM dana_train('r', 't')").fetchone() == (1,)
         session.execute("DROP TABLE t; SELECT dana_drop_rule(name) FROM dana.rule")
-        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
 
 
 def test_parallel_queries(session: Session, rule: Rule) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dana
+from dana.jit import code as jit
+from dana.runtime import compiled
+from dana.simulator import Simulator
 from hwgen.spec.config import MachineConfig
 
 ROWS = 150_000
@@ -37,6 +41,21 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture(params=["never", "always"])
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without machine code and with it; that asks for rows ahead."""
+    monkeypatch.setenv(compiled.VARIABLE, request.param)
+    texts: list[str] = []
+    proved: list[bool] = []
+    make, close = jit._machine_code, Simulator.close
+    monkeypatch.setattr(jit, "_machine_code", lambda text: (texts.append(text), make(text))[1])
+    monkeypatch.setattr(Simulator, "close", lambda self: (proved.append(self.proved), close(self))[1])
+    yield
+    assert proved == [request.param == "always"]
+    assert ["call void @llvm.prefetch" in text.replace('"', "") for text in texts] == proved[: len(texts)]
+
+
+@pytest.mark.usefixtures("code")
 def test_rows_of_more_words_than_a_host_addresses(path: Path) -> None:
     with pytest.warns(UserWarning, match="no hardware has so much"):
         simulated = dana.load(path).fit(X, Y, epochs=2)
@@ -46,6 +65,7 @@ def test_rows_of_more_words_than_a_host_addresses(path: Path) -> None:
     assert simulated.losses == interpreted.losses
 
 
+@pytest.mark.usefixtures("code")
 def test_scalars_of_chosen_rows() -> None:
     """A row of the scratchpad for each, in what the host writes and reads, too."""
     rule = dana.load(Path(dana.__file__).parent / "rules" / "lrmf.py")
