@@ -93,8 +93,13 @@ class Compiled:
         if waits and self._compilation is not None:
             self._compilation.join()
         if self._code is not None:
-            self._simulator.attach(self._code)
-            self.attached = True
+            try:
+                self._simulator.attach(self._code)
+            except MemoryError:  # of a large model there would be three for a moment
+                log.info("rule %r trains without code of its own: no memory is left for it", self._request.rule)
+                self._code, self._mode = None, "never"
+            else:
+                self.attached = True
 
     def close(self) -> None:
         """Wait for what is being made: the next request may have less memory, and LLVM ends a process without."""

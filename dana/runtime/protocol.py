@@ -222,10 +222,8 @@ class Channel:
 
     def send_result(self, result: TrainResult, fields: Json, metadata: Json) -> None:
         """Write a training's result; ``fields`` are the worker's counts, ``metadata`` the caller's."""
-        weights = [
-            memoryview(np.ascontiguousarray(one.values, dtype=np.float32).reshape(-1)).cast("B")
-            for one in result.parameters
-        ]
+        values = (np.ascontiguousarray(one.values, dtype=np.float32) for one in result.parameters)
+        weights = [one.reshape(-1).view(np.uint8).data for one in values]
         offsets = itertools.accumulate((one.values.size for one in result.parameters), initial=0)
         described = {
             **fields,

@@ -218,7 +218,10 @@ class Bundle:
         }
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
         begin = MAGIC + struct.pack("<II", VERSION, len(text)) + text
-        pieces = [begin, *(words.astype("<u4", copy=False).view(np.uint8).data for words in blocks.values())]
+        pieces: list[bytes | memoryview] = [
+            begin,
+            *(words.astype("<u4", copy=False).view(np.uint8).data for words in blocks.values()),
+        ]
         yield from pieces
         checksum = 0
         for piece in pieces:

@@ -28,6 +28,16 @@ STORED = """
 """
 SIZE = "SELECT sum(pg_table_size(t::regclass)) FROM unnest(%s::text[]) AS t"
 TOAST = "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = %s::regclass"
+LATER = 250_000
+"""A row of V in the second part, where all of a and b are."""
+ONE_ROW = f"""
+    SELECT (SELECT values[1] FROM p WHERE parameter = 'mean') + (SELECT values[8] FROM p WHERE parameter = 'a')
+        + (SELECT values[{LATER + 1}] FROM p WHERE parameter = 'b')
+        + (SELECT sum(u * v) FROM
+            unnest((SELECT values[71:80] FROM p WHERE parameter = 'U'),
+                (SELECT values[{10 * LATER + 1}:{10 * LATER + 10}] FROM p WHERE parameter = 'V')) AS x (u, v)),
+        dana_predict('large', 7, {LATER})
+"""
 OF_VERSION = "SELECT parameter, md5(array_send(values)) FROM dana_parameters('large', %s)"
 LESS = 1 << 20
 """Bytes of chunks after which a kill comes, of the 26 MB."""
@@ -84,6 +94,8 @@ def test_killed_while_a_large_model_is_stored(
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
         session.execute(f"SELECT {TRAIN}")
         committed, stored, least = one(session, STORED), chunks(session), size(session)
+        computed, predicted = one(session, f"WITH p AS MATERIALIZED (SELECT * FROM dana_parameters('large')) {ONE_ROW}")
+        assert predicted == pytest.approx(computed, rel=1e-5)
     assert stored > 10_000
     error: psycopg.Error | None = None
     for _ in range(10):  # until it comes in the middle

@@ -272,14 +272,17 @@ def test_no_room_for_the_model(cluster: Cluster, session: Session, rule: Rule) -
     name = rule(random_weights=5_000_000)
     with cluster.connect() as own:
         with (
-            file_size_limit(cluster, own.info.backend_pid, 17 << 20),
+            file_size_limit(cluster, own.info.backend_pid, 16 << 20),
             pytest.raises(psycopg.Error, match="extend file"),
         ):
             own.execute("SELECT dana_train(%s, 'test.t')", (name,))
         for table in ("model", "run", "epoch"):
             assert session.execute(f"SELECT FROM dana.{table}").rowcount == 0
         assert own.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (name,)).fetchone() == (1,)
-    assert session.execute("SELECT cardinality(weights) FROM dana.model").fetchone() == (5_000_001,)
+    counted = "SELECT sum(cardinality(values)) FROM dana_parameters(%s)"
+    assert session.execute(counted, (name,)).fetchone() == (5_000_001,)
+    parts = "SELECT cardinality(m.weights), cardinality(w.values) FROM dana.model AS m JOIN dana.weights AS w"
+    assert session.execute(f"{parts} USING (owner, name, version)").fetchone() == (1 << 22, 5_000_001 - (1 << 22))
 
 
 def test_no_room_to_keep_pages(cluster: Cluster, session: Session, rule: Rule) -> None:
