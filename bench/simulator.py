@@ -1,6 +1,7 @@
 """The simulator with the rule's code, as trainings have it: heap bytes a second beside what the core can read.
 
-The pages are as many as a table of the paper has, more than the caches hold, and in memory already.
+The pages are as many as a table of the paper has, more than the caches hold, and in memory already. Epochs are a
+training's later ones, whose cycles are known from the first.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _measured(name: str, features: int, schema: TableSchema, *, pages: int, targ
 
     def epoch() -> None:
         machine.begin_epoch()
-        feed(machine.sink, heap)
+        feed(machine.sink_again, heap)
         counters = machine.end_epoch()
         if counters.fault != Fault.NONE or machine.differs:
             raise RuntimeError(f"the simulator stopped, or its code is wrong: {counters}")

@@ -57,6 +57,7 @@ def compiled_rule(
     label: str | None = "y",
     folder: Path = SHIPPED,
     design: Mapping[str, int] = MappingProxyType({}),
+    hyper: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[TrainRequest, Design]:
     """A rule for a table of so many pages, and what was asked for."""
     request = TrainRequest(
@@ -66,11 +67,11 @@ def compiled_rule(
         features=None,
         label=label,
         epochs=None,
-        hyper={},
+        hyper=dict(hyper),
         backend="sim",
         design=dict(design),
     )
-    return request, compile_design(request)
+    return request, compile_design(request, extents=hyper)
 
 
 def with_code(request: TrainRequest, design: Design) -> Simulator:

@@ -11,8 +11,8 @@ from dana.compiler.place.rows import Form, place_inputs, row_shape
 from dana.compiler.place.sections import Plan
 from dana.compiler.target import DoesNotFit
 from dsl.hdfg.graph import Graph
-from hwgen.spec.bundle import MAX_ROWS
 from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, MachineConfig
+from hwgen.spec.engine import MAX_CHOSEN
 from hwgen.spec.registers import SCRATCH_BITS
 
 MAX_WORDS = 1 << SCRATCH_BITS
@@ -50,12 +50,15 @@ def check_size(graph: Graph) -> None:
     rows = sum(prod(shape[:-1]) for shape in shapes)
     numbers = sum(map(prod, shapes))
     have, most = f"{numbers:,} numbers", f"{MAX_WORDS:,}"
-    longest = max((plan.graph.concrete_shape(k)[0] for k in recorded(plan)), default=0)
-    if longest > MAX_ROWS:
-        have, most = f"{longest:,} rows", f"{MAX_ROWS:,}"
+    largest = max((shape[0] for k in graph.models if (shape := graph.concrete_shape(k))), default=0)
+    if largest > MAX_CHOSEN:
+        raise DoesNotFit(
+            f"a model of rule {graph.name!r} has {largest:,} rows, a number can choose one of {MAX_CHOSEN:,}",
+            hint="Use several models, or leave out rows that hardly any row of the table chooses.",
+        )
     if rows > MAX_CONFIG.scratch_depth:
         have, most = f"{rows:,} rows", f"{MAX_CONFIG.scratch_depth:,}"
-    if max(rows / MAX_CONFIG.scratch_depth, longest / MAX_ROWS) > 1 or (numbers > MAX_WORDS and not plan.indexed):
+    if rows > MAX_CONFIG.scratch_depth or (numbers > MAX_WORDS and not plan.indexed):
         raise DoesNotFit(
             f"the models of rule {graph.name!r} have {have}, a machine holds at most {most}",
             hint="Use models of fewer elements.",

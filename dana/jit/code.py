@@ -8,6 +8,7 @@ import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from math import inf
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -25,7 +26,6 @@ from hwgen.spec.columns import ColumnType
 from hwgen.spec.engine import Opcode
 
 FUNCTIONS = frozenset({"begin", "before", "block", "one", "after", "last", "rows", "last_row"})
-MOST_MEMORY = 256 << 20
 MOST_TEXT = 4 << 20
 """Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
 
@@ -44,13 +44,15 @@ class Code:
         return sum(one.nbytes for one in self.kept if isinstance(one, np.ndarray))
 
 
-def compile_graph(graph: Graph, bundle: Bundle) -> Code:
+def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> Code:
     """Compile.
 
     Parameters
     ----------
     graph
         Bound and simplified, with the Bundle's batch.
+    most_memory
+        Bytes that it may work on.
 
     Raises
     ------
@@ -72,8 +74,8 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory
-    if 4 * memory.size > MOST_MEMORY:
-        raise Unsupported(f"its code would work on {4 * memory.size >> 20} MB, it may on {MOST_MEMORY >> 20}")
+    if 4 * memory.size > most_memory:
+        raise Unsupported(f"its code would work on {4 * memory.size >> 20} MB, it may on {int(most_memory) >> 20}")
     text = str(emitter.emit())
     engine = _machine_code(text)
     if not _executable(engine.get_function_address("begin")):

@@ -10,8 +10,9 @@ from math import prod
 
 from llvmlite import ir
 
+from dana.jit.ahead import Ahead
 from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
-from dana.jit.folds import TOGETHER, Folds
+from dana.jit.folds import TOGETHER
 from dana.jit.memory import Merged, lanes_of, padded, strides
 from dana.jit.plan import BATCH, EARLY, EPOCH, FUNCTIONS, LATE, SERIAL, TUPLE, Nest, Unsupported, of_tuples
 from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
@@ -28,7 +29,7 @@ MOST_OF_ONE = 256 << 10
 be longer than what it saves."""
 
 
-class Emitter(Folds):
+class Emitter(Ahead):
     """Writes one module."""
 
     # --- functions --------------------------------------------------------------------------------------------------
@@ -73,6 +74,8 @@ class Emitter(Folds):
                 return
             self._run = count
             with self._function(name, slots=phase > TUPLE):
+                if phase == TUPLE and count > 1:
+                    self._ask_first(I64(BLOCK))
                 self._nests(phase)
                 for k in plan.merges:
                     if plan.phase[k] == phase + 1:
@@ -93,6 +96,7 @@ class Emitter(Folds):
         merged = [(k, plan.nodes[k].inputs[0]) for k in plan.merges] + ([] if loss is None else [(-1, loss)])
         with self._function(name):
             self._run = 1
+            self._ask_first(I64(BLOCK))
             with self._loop(BLOCK) as t:
                 self._outermost = t.level
                 self._tuple = t
@@ -133,9 +137,11 @@ class Emitter(Folds):
                 if self.plan.by_block:
                     sums = self._by_block(sums, is_last)
                 else:
+                    self._ask_first(self._count)
                     with self._summed(sums, self._count) as (t, before, after):
                         self._outermost = t.level  # what is read of models changes from turn to turn
                         self._tuple = t
+                        self._ask_later(t, self._count)
                         after += self._in_turn(TUPLE, before, is_last)
                     sums = after
                 for place, value in zip(places, sums, strict=True):
@@ -144,6 +150,7 @@ class Emitter(Folds):
     def _by_block(self, sums: list[ir.Value], is_last: bool) -> list[ir.Value]:
         """A block's tuples before their turn, each in its turn, and all of them after; there may be fewer."""
         builder, late = self._builder, bool(self.plan.parts.late)
+        self._ask_first(self._count)
         with self._summed(sums, self._count, BLOCK) as (first, before, after):
             self._outermost, self._tuple, self._run = first.level, first, BLOCK
             assert first.var is not None
@@ -155,6 +162,8 @@ class Emitter(Folds):
             self._run = 1
             with self._summed(before, count) as (turn, before_each, after_each):
                 self._outermost, self._turn = turn.level, turn
+                assert turn.var is not None
+                self._ask_later(Index(Var(builder.add(first.var.value, turn.var.value), turn.level)), self._count)
                 after_each += self._in_turn(SERIAL, before_each, is_last)
             self._outermost, self._turn, self._run = first.level, ZERO, BLOCK
             if late:

@@ -6,7 +6,7 @@ prediction is made of such sums; scales and means of standardised inputs are in 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -21,11 +21,11 @@ MOST = 1 << 20
 
 
 def coefficients(
-    predictor: bytes | None, parameters: Iterable[Parameter], fills: Iterable[Place], features: Collection[str]
+    predictor: bytes | None, parameters: Sequence[Parameter], fills: Iterable[Place], features: Collection[str]
 ) -> Json | None:
     """Terms by name, and a list of their coefficients for each sum; None where the prediction is anything else."""
-    if predictor is None:
-        return None
+    if predictor is None or sum(one.values.size for one in parameters) > MOST:
+        return None  # so many are rows that tuples choose, and no weights of columns
     weights = np.concatenate([one.values.reshape(-1) for one in parameters] or [np.zeros(0, np.float32)])
     try:
         found = scores(decode_predictor(predictor), weights, MOST)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dana.compiler.passes import simplify
 from dana.runtime.designs import Design, bound_graph
-from dana.runtime.memory import room_bytes
+from dana.runtime.memory import machine_bytes, room_bytes
 from dana.runtime.trainer import Level, Notice, Notify, TrainRequest
 from dana.simulator import Simulator
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
@@ -93,8 +93,13 @@ class Compiled:
         if waits and self._compilation is not None:
             self._compilation.join()
         if self._code is not None:
-            self._simulator.attach(self._code)
-            self.attached = True
+            try:
+                self._simulator.attach(self._code)
+            except MemoryError:  # of a large model there would be three for a moment
+                log.info("rule %r trains without code of its own: no memory is left for it", self._request.rule)
+                self._code, self._mode = None, "never"
+            else:
+                self.attached = True
 
     def close(self) -> None:
         """Wait for what is being made: the next request may have less memory, and LLVM ends a process without."""
@@ -146,7 +151,7 @@ class Compiled:
         started = time.perf_counter()
         graph = simplify(bound_graph(self._request, self._design, judges=self._judges))
         try:
-            code = compile_graph(graph, self._design.bundle)
+            code = compile_graph(graph, self._design.bundle, most_memory=min(room_bytes() - ROOM, machine_bytes() // 2))
         except Unsupported as why:
             log.info("rule %r trains without code of its own: %s", self._request.rule, why)
             self._past.seconds = -math.inf

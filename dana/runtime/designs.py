@@ -229,7 +229,7 @@ class DesignStore:
         return design
 
     def _write(self, key: str, design: Design) -> None:
-        if self._folder is not None:
+        if self._folder is not None and design.bundle.image.nbytes < self._folder.limit:
             self._on_disk.add(key)
             with suppress(OSError):  # a full or read-only disk costs time at the next session, nothing else
                 self._folder.write(f"{key}.bundle", design.bundle.to_bytes())

@@ -133,7 +133,7 @@ class _Pages:
         """All of them to a sink: from memory, or from the backend; how many there are."""
         ring = self.ring
         if self.fed and ring.kept:
-            pages, status = ring.replay(sink.function, sink.context)
+            pages, status = ring.replay(sink.again or sink.function, sink.context)
         else:
             if self.fed:
                 ring.reset()

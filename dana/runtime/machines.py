@@ -67,8 +67,8 @@ _CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctyp
 
 
 def feed_pages(sink: Sink, pages: npt.NDArray[np.uint8]) -> int:
-    """Give pages, shape (pages, page_size), to a sink; its status."""
-    return int(_CONSUME(sink.function)(sink.context, pages.ctypes.data, len(pages)))
+    """Give pages that are the same in each epoch, shape (pages, page_size), to a sink; its status."""
+    return int(_CONSUME(sink.again or sink.function)(sink.context, pages.ctypes.data, len(pages)))
 
 
 NO_MEMORY = errno.ENOMEM

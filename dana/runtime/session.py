@@ -15,7 +15,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -93,7 +93,7 @@ class _WholeMessages(Channel):
     gives_way = False
     """Told to give way: nothing more is sent, even where the exception was lost in a callback."""
 
-    def send(self, message: Message, fields: Json, raw: bytes | None = None) -> None:
+    def send(self, message: Message, fields: Json, raw: Sequence[bytes | memoryview] | None = None) -> None:
         self.sending = True
         try:
             if not self.gives_way:

@@ -154,9 +154,8 @@ def run(
             raise diverged_error(f"the loss of epoch {epoch} is {report.loss}", request, training.not_finite)
         if request.nulls == "error" and report.skipped:
             raise nulls_error(request.relation, report.skipped)
-        parameters = training.parameters() if stopping.patience or held_out is not None else ()
         if held_out is not None:
-            report = replace(report, test_loss=held_out.loss(parameters))
+            report = replace(report, test_loss=held_out.loss(training.parameters()))
         if epoch == 1 and held_out is not None and report.loss is not None and report.test_loss is None:
             notify(NONE_LEFT_OUT)
         if epoch == 1 and report.skipped and training.stream is None:  # of frames the backend says more
@@ -165,7 +164,8 @@ def run(
         tell(epoch, report, time.perf_counter() - started)
         loss, margin = (report.loss, MARGIN) if report.test_loss is None else (report.test_loss, 0.0)
         if loss is not None and stopping.patience and stopping.better(loss, margin):
-            best = epoch, parameters
+            best = None  # before there are three of a large model
+            best = epoch, training.parameters()
         if report.converged or stopping.over:
             break
     epoch, parameters = best or (epoch, training.parameters())

@@ -260,10 +260,14 @@ class Sink:
         the training. Called without the GIL, on the caller's thread.
     context
         Address passed as its first argument.
+    again
+        Address of the function for pages that are those of the epoch before, in their order, if there was one; 0: the
+        same function.
     """
 
     function: int
     context: int
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ everything about machines is behind `dana.runtime.machines`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
+from types import EllipsisType
 from typing import NoReturn
 
 import numpy as np
@@ -84,6 +85,9 @@ from hwgen.spec.strider import Fault
 
 BACKENDS = (*MACHINES, "interp")
 
+
+ROWS_AT_ONCE = 1 << 14
+"""Rows of the scratchpad that are read or written at a time: a copy of them is in the processor's cache."""
 
 MAX_CACHE_BYTES = 256 << 20
 """Bytes of designs on disk unless the user says otherwise."""
@@ -363,7 +367,8 @@ class MachineTraining:
     def sink(self) -> Sink:
         self._begin()
         function, context = self._machine.sink
-        return Sink(function=function, context=context)
+        again = self._machine.sink_again[0] if isinstance(self._machine, Simulator) else 0
+        return Sink(function=function, context=context, again=again)
 
     def failure(self, status: int) -> Exception:
         """The machine stops taking pages at a fault; its counters say which."""
@@ -459,9 +464,9 @@ class MachineTraining:
 
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
         for symbol in self._bundle.of_kind("model"):
-            if symbol.name in values:
-                rows = symbol.place(values[symbol.name], self._bundle.config.lanes)
-                self._machine.write_rows(symbol.row, rows.view(np.uint32), table=symbol.table)
+            for row, part, at in self._parts(symbol) if symbol.name in values else ():
+                rows = part.place(values[symbol.name][at], self._bundle.config.lanes)
+                self._machine.write_rows(row, rows.view(np.uint32), table=symbol.table)
 
     def _begin(self) -> None:
         if not self._begun:
@@ -474,8 +479,24 @@ class MachineTraining:
             self._begun = True
 
     def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        count = symbol.rows(self._bundle.config.lanes)
-        return symbol.collect(self._machine.read_rows(symbol.row, count, table=symbol.table).view(np.float32))
+        values = np.empty(symbol.shape, np.float32)
+        for row, part, at in self._parts(symbol):
+            rows = self._machine.read_rows(row, part.rows(self._bundle.config.lanes), table=symbol.table)
+            values[at] = part.collect(rows.view(np.float32))
+        return values
+
+    def _parts(self, symbol: Symbol) -> Iterator[tuple[int, Symbol, EllipsisType | slice]]:
+        """A symbol by some rows of the scratchpad at a time: the first, the part, and where in the value it lies."""
+        rows = symbol.rows(self._bundle.config.lanes)
+        if symbol.table or rows <= ROWS_AT_ONCE or not (symbol.broadcast or len(symbol.shape) > 1):
+            yield symbol.row, symbol, ...
+            return
+        extent, *rest = symbol.shape
+        each = rows // extent
+        step = max(1, ROWS_AT_ONCE // each)
+        for first in range(0, extent, step):
+            part = replace(symbol, shape=(min(step, extent - first), *rest))
+            yield symbol.row + first * each, part, slice(first, first + step)
 
     def _scalar(self, kind: str) -> float | None:
         symbol = self._bundle.symbol(kind)

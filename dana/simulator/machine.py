@@ -209,9 +209,18 @@ class Simulator:
         It returns 0, or another number when it takes no more pages: `end_epoch` then tells the fault. Valid until
         `close`.
         """
-        function = ctypes.cast(self._core.sim_consume, ctypes.c_void_p).value
-        assert function is not None
-        return function, self._usable()
+        return self._function("sim_consume"), self._usable()
+
+    @property
+    def sink_again(self) -> tuple[int, int]:
+        """The same for an epoch whose pages are those of the one before, in their order, if there was one.
+
+        Cycles follow from the pages alone: those of an epoch that trained to its end are not worked out again.
+        """
+        return self._function("sim_consume_again"), self._usable()
+
+    def _function(self, name: str) -> int:
+        return ctypes.cast(getattr(self._core, name), ctypes.c_void_p).value or 0
 
     def end_epoch(self) -> EpochCounters:
         """End the epoch after its last page.
@@ -219,10 +228,13 @@ class Simulator:
         Raises
         ------
         InternalError
-            No Bundle is loaded.
+            No Bundle is loaded; or the pages that came through `sink_again` were others than before.
         """
         counters = structures.Counters()
-        if not self._core.sim_end(self._usable(), ctypes.byref(counters)):
+        status = self._core.sim_end(self._usable(), ctypes.byref(counters))
+        if status == native.OTHER_PAGES:
+            raise InternalError("the pages of an epoch were said to be those of the one before, and have other rows")
+        if not status:
             raise InternalError("an epoch was ended before a Bundle was loaded")
         found = {field[0]: getattr(counters, field[0]) for field in structures.Counters._fields_}
         return EpochCounters(**found | {"fault": Fault(counters.fault)})

@@ -24,6 +24,8 @@ CONTRACT = {name.lower(): number for name, number in vars(cycles).items() if isi
 NO_SECTION = -1
 UNLOADED = 2
 """Status of `sim_consume` where no Bundle is loaded."""
+OTHER_PAGES = 2
+"""What `sim_end` returns where the pages were not those of the epoch before, as `sim_consume_again` was told."""
 
 
 def load(module: str, contract: str, digest: int) -> ctypes.CDLL:
@@ -65,6 +67,7 @@ def library() -> ctypes.CDLL:
         ("sim_read_rows", ctypes.c_int32, rows),
         ("sim_begin", None, (pointer, ctypes.POINTER(structures.ObserverData), ctypes.c_int32)),
         ("sim_consume", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
+        ("sim_consume_again", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
         ("sim_end", ctypes.c_int32, (pointer, ctypes.POINTER(structures.Counters))),
     ):
         function = getattr(core, name)

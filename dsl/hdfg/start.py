@@ -67,7 +67,10 @@ def _exact(init: Init, start: int, first: int, count: int) -> npt.NDArray[np.flo
 def _draws(start: int, first: int, count: int) -> npt.NDArray[np.uint64]:
     """Return `count` 64-bit numbers of splitmix64 from `start`, of which `first` are left out."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is meant
-        value = np.uint64(start) + np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(value ^ (value >> np.uint64(31)))
+        value = np.arange(first + 1, first + count + 1, dtype=np.uint64)
+        value *= np.uint64(GOLDEN)
+        value += np.uint64(start)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+            value ^= value >> np.uint64(shift)
+            value *= np.uint64(factor)
+    return value

@@ -13,7 +13,7 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -29,9 +29,6 @@ MAGIC = b"DANABNDL"
 VERSION = 6
 RECORD_BOUNDARY = 4096
 """Bytes of the largest record, and what a table's address is a multiple of: no burst crosses that (AXI4, A3.4.1)."""
-
-MAX_ROWS = 1 << 24
-"""Records of a table at most: up to there a binary32 tells whole numbers apart."""
 
 WHOLE_EPOCH = 0xFFFFFFFF
 """Batch size that stands for "all tuples of the epoch"."""
@@ -185,7 +182,10 @@ class Bundle:
     @cached_property
     def digest(self) -> str:
         """Digest of the binary form: equal for equal Bundles alone."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        digest = hashlib.sha256()
+        for piece in self._pieces():
+            digest.update(piece)
+        return digest.hexdigest()
 
     @cached_property
     def cut(self) -> bool:
@@ -240,12 +240,16 @@ class Bundle:
 
     def to_bytes(self) -> bytes:
         """The binary form; equal Bundles give equal bytes."""
+        return b"".join(self._pieces())
+
+    def _pieces(self) -> Iterator[bytes | memoryview]:
+        """The binary form, of which an image may be a gigabyte, without a copy of it."""
         blocks = {
             "program": self.program_words(),
             "strider": self.strider_words(),
             "constants": np.array(self.constants, dtype=np.uint32),
             "columns": self.column_words(),
-            "image": self.image.astype(np.uint32).ravel(),
+            "image": np.ascontiguousarray(self.image, dtype=np.uint32).ravel(),
         }
         header = {
             "config": self.config.to_json(),
@@ -257,9 +261,16 @@ class Bundle:
             "blocks": {name: int(words.size) for name, words in blocks.items()},
         }
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-        body = MAGIC + struct.pack("<II", VERSION, len(text)) + text
-        body += b"".join(words.astype("<u4").tobytes() for words in blocks.values())
-        return body + struct.pack("<I", zlib.crc32(body))
+        begin = MAGIC + struct.pack("<II", VERSION, len(text)) + text
+        pieces: list[bytes | memoryview] = [
+            begin,
+            *(words.astype("<u4", copy=False).view(np.uint8).data for words in blocks.values()),
+        ]
+        yield from pieces
+        checksum = 0
+        for piece in pieces:
+            checksum = zlib.crc32(piece, checksum)
+        yield struct.pack("<I", checksum)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Bundle:

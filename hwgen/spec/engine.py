@@ -24,8 +24,11 @@ WORD_BITS = 192
 WORD_U32 = WORD_BITS // 32
 """32-bit words of an instruction in a Bundle and on the host port, least significant first."""
 
-ROW_BITS = 24
-"""Of an address, in rows: as many as a binary32 counts, and so can choose."""
+ROW_BITS = 26
+"""Of an address, in rows."""
+
+MAX_CHOSEN = 1 << 24
+"""Rows that a number of binary32 can choose one of."""
 
 
 class Source(IntEnum):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from hwgen.spec.bundle import MAX_ROWS, RECORD_BOUNDARY, WHOLE_EPOCH, Bundle, BundleError, Symbol
+from hwgen.spec.bundle import RECORD_BOUNDARY, WHOLE_EPOCH, Bundle, BundleError, Symbol
 from hwgen.spec.columns import MAX_TABLES, ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import INDEX_LATENCY
-from hwgen.spec.engine import ROUNDS, SHORT, Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.engine import MAX_CHOSEN, ROUNDS, SHORT, Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.operations import Exchange
 from hwgen.spec.strider import CONFIGURATION
 
@@ -260,10 +260,10 @@ def _records(bundle: Bundle) -> Iterator[str]:
     config, tables = bundle.config, bundle.tables
     for t, table in enumerate(tables, 1):
         if not (
-            1 <= table.records <= MAX_ROWS and table.rows >= 1 and 4 * config.lanes * table.rows <= RECORD_BOUNDARY
+            1 <= table.records <= MAX_CHOSEN and table.rows >= 1 and 4 * config.lanes * table.rows <= RECORD_BOUNDARY
         ):
             yield (
-                f"a table has from 1 to {MAX_ROWS} records of up to {RECORD_BOUNDARY} bytes, but table {t} has "
+                f"a table has from 1 to {MAX_CHOSEN} records of up to {RECORD_BOUNDARY} bytes, but table {t} has "
                 f"{table.records} of {table.rows} rows of {config.lanes} lanes"
             )
     for s in bundle.symbols:

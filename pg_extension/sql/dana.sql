@@ -53,9 +53,27 @@ COMMENT ON COLUMN dana.model.created IS 'Start of the transaction that trained i
 COMMENT ON COLUMN dana.model.comment IS 'What dana_comment_model() says of it';
 COMMENT ON COLUMN dana.model.users IS 'Roles besides the owner that may read and use it: dana_grant_model()';
 COMMENT ON COLUMN dana.model.parameters IS 'The rule''s models in order: name, shape, and where in weights their values are, row by row';
-COMMENT ON COLUMN dana.model.weights IS 'Values of all parameters; dana_parameters() takes them apart';
+COMMENT ON COLUMN dana.model.weights IS 'Values of all parameters, of which dana.weights has those behind the first 4,194,304; dana_parameters() takes them apart';
 COMMENT ON COLUMN dana.model.predictor IS 'Program that dana_predict() evaluates; NULL where the rule has no setPrediction()';
 COMMENT ON COLUMN dana.model.metadata IS 'Source, features, label, metas and options it was trained with';
+
+-- A field of a gigabyte of text could not be dumped, and 80 million numbers are as much
+CREATE TABLE dana.weights (
+	owner regrole,
+	name text,
+	version integer,
+	part integer CHECK (part > 0),
+	"values" real[] NOT NULL,
+	PRIMARY KEY (owner, name, version, part),
+	FOREIGN KEY (owner, name, version) REFERENCES dana.model ON UPDATE CASCADE ON DELETE CASCADE
+);
+ALTER TABLE dana.weights ALTER COLUMN "values" SET STORAGE EXTERNAL;
+COMMENT ON TABLE dana.weights IS 'What dana.model.weights has no room for: part k of a model holds the values from number 4,194,304 k on, as many at most';
+COMMENT ON COLUMN dana.weights.owner IS 'Owner of the model';
+COMMENT ON COLUMN dana.weights.name IS 'Name of the model';
+COMMENT ON COLUMN dana.weights.version IS 'Its version';
+COMMENT ON COLUMN dana.weights.part IS 'From 1';
+COMMENT ON COLUMN dana.weights."values" IS 'Values of the part';
 
 CREATE TABLE dana.run (
 	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -165,6 +183,7 @@ COMMENT ON COLUMN dana.job_log.notices IS 'What it told of the data: NOTICEs and
 -- pg_dump carries what users made; not the jobs, whose processes it does not carry either
 SELECT pg_catalog.pg_extension_config_dump('dana.rule', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.model', '');
+SELECT pg_catalog.pg_extension_config_dump('dana.weights', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.run', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.run_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.epoch', '');
@@ -298,6 +317,10 @@ CREATE FUNCTION dana.dana_find_model(reference text) RETURNS dana.model
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_find_model IS 'The row of the version that a text stands for, "name", "name@version", "owner.name" ...; an error where there is none that you may use';
 
+CREATE FUNCTION dana.dana_values(reference text, first integer, count integer) RETURNS real[]
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_values IS 'Some of a model''s values, from number `first` on, counted from 0';
+
 CREATE FUNCTION dana_parameters(model text, version integer DEFAULT NULL)
 	RETURNS TABLE (parameter text, shape integer[], "values" real[])
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -305,7 +328,7 @@ CREATE FUNCTION dana_parameters(model text, version integer DEFAULT NULL)
 	AS $$
 	SELECT p.value ->> 'name',
 		ARRAY(SELECT d.value::integer FROM jsonb_array_elements_text(p.value -> 'shape') WITH ORDINALITY AS d (value, n) ORDER BY d.n),
-		m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]
+		dana.dana_values($1 || COALESCE('@' || $2, ''), (p.value ->> 'offset')::integer, (p.value ->> 'size')::integer)
 	FROM dana.dana_find_model($1 || COALESCE('@' || $2, '')) AS m, jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)
 	ORDER BY p.n
 	$$;
@@ -335,7 +358,7 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 	SELECT jsonb_build_object('format', 'dana model 1', 'name', m.name, 'version', m.version, 'rule', m.rule, 'created', m.created,
 		'comment', m.comment, 'metadata', m.metadata,
 		'parameters', (SELECT jsonb_agg(jsonb_build_object('name', p.value ->> 'name', 'shape', p.value -> 'shape',
-			'values', to_jsonb(m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]))
+			'values', to_jsonb(dana.dana_values($1, (p.value ->> 'offset')::integer, (p.value ->> 'size')::integer)))
 			ORDER BY p.n) FROM jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)),
 		'predictor', translate(encode(m.predictor, 'base64'), E'\n', ''))
 	FROM dana.dana_find_model($1) AS m

@@ -3,13 +3,16 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "catalog/namespace.h"
 #include "common/hashfn.h"
 #include "storage/lmgr.h"
+#include "utils/datum.h"
 #include "utils/typcache.h"
 
 #include "dana.h"
 #include "training.h"
+#include "weights.h"
 
 /* Cuts "@version" off; 0 where there is none. A version is written in one way: @2, not @02 or @+2. */
 static int
@@ -137,6 +140,48 @@ DANA_FUNCTION(dana_find_model)
 	PG_RETURN_DATUM(row);
 }
 
+int
+dana_model_weights(Datum **parts, bool read_only)
+{
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT values FROM dana.weights WHERE owner = $1 AND name = $2 AND version = $3 ORDER BY part",
+		OIDOID, TEXTOID, INT4OID);
+	Datum key[] = {dana_value(0, DANA_MODEL_OWNER), dana_value(0, DANA_MODEL_NAME), dana_value(0, DANA_MODEL_VERSION)};
+	Datum first = datumCopy(dana_value(0, DANA_MODEL_WEIGHTS), false, -1);
+	int	  others = 0;
+
+	if (toast_raw_datum_size(first) >= ARR_OVERHEAD_NONULLS(1) + sizeof(float4) * DANA_WEIGHTS_PART)
+		others = (int)dana_execute(&find, key, NULL, InvalidSnapshot, read_only);
+	*parts = palloc(sizeof(Datum) * (others + 1));
+	(*parts)[0] = first;
+	for (int k = 0; k < others; k++)
+		(*parts)[k + 1] = datumCopy(dana_value(k, 1), false, -1);
+	return others + 1;
+}
+
+/* dana.dana_values(reference, first, count): values of a model, from a number on */
+DANA_FUNCTION(dana_values)
+{
+	const int32	  first = PG_GETARG_INT32(1), count = PG_GETARG_INT32(2);
+	dana_identity before;
+	ArrayType	 *values;
+	Datum		 *parts;
+	int			  n_parts;
+
+	dana_require_arguments(fcinfo, 3);
+	before = dana_become_owner();
+	dana_model_find(text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, true);
+	n_parts = dana_model_weights(&parts, true);
+	dana_become_caller(before);
+	if (first < 0 || count < 1 || count > (int32)((MaxAllocSize - ARR_OVERHEAD_NONULLS(1)) / sizeof(float4)))
+		dana_error(INVALID_PARAMETER_VALUE, "there are no %d values from number %d on", count, first);
+	values = dana_weights_array(palloc(ARR_OVERHEAD_NONULLS(1) + sizeof(float4) * count), count);
+	dana_weights_copy(parts, n_parts, first, count, (float *)ARR_DATA_PTR(values));
+	PG_RETURN_POINTER(values);
+}
+
+#define MOST_SENT 7000000 /* numbers, in hexadecimal, that fit into a request: MAX_REQUEST of dana/runtime/protocol.py */
+
 /* What is read of a model before a training */
 typedef struct weights_reading
 {
@@ -151,18 +196,29 @@ append_weights(void *state)
 {
 	weights_reading *reading = state;
 	dana_identity	 before = dana_become_owner();
-	ArrayType		*weights;
-	Size			 length;
+	Jsonb			*parameters;
+	Datum			*parts;
+	int				 n_parts;
+	int64			 count;
+	float			*values;
 	char			*hex;
 
 	dana_model_find(reading->reference, before.user, false);
-	weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_WEIGHTS));
-	length = sizeof(float4) * ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
-	hex = palloc(2 * length + 1);
-	hex[hex_encode(ARR_DATA_PTR(weights), length, hex)] = '\0';
-	pfree(weights);
+	parameters = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_PARAMETERS));
+	n_parts = dana_model_weights(&parts, false);
+	count = dana_weights_count(parts, n_parts);
+	if (count > MOST_SENT)
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("model \"%s\" has %lld values, and a training can start from at most %d",
+							   reading->reference, (long long)count, MOST_SENT),
+						errhint("Leave warm_start_from out.")));
+	values = palloc(sizeof(float4) * count);
+	dana_weights_copy(parts, n_parts, 0, count, values);
+	hex = palloc(2 * sizeof(float4) * count + 1);
+	hex[hex_encode((char *)values, sizeof(float4) * count, hex)] = '\0';
+	pfree(values);
 	dana_json_open(reading->to, "warm_start_from", '{');
-	dana_json_object(reading->to, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_PARAMETERS)));
+	dana_json_object(reading->to, "parameters", parameters);
 	dana_json_text(reading->to, "weights", hex);
 	dana_json_close(reading->to, '}');
 	dana_become_caller(before);
@@ -281,6 +337,9 @@ dana_model_store(const dana_new_model *model)
 		"VALUES ($1, $2, $3, $4, $5 -> 'parameters', $6, $7, $5 -> 'metadata', "
 		"coalesce((SELECT users FROM dana.model WHERE owner = $4 AND name = $1 ORDER BY version DESC LIMIT 1), '{}'))",
 		TEXTOID, INT4OID, TEXTOID, OIDOID, JSONBOID, FLOAT4ARRAYOID, BYTEAOID);
+	static dana_statement store_part = DANA_STATEMENT(
+		"INSERT INTO dana.weights (owner, name, version, part, values) VALUES ($1, $2, $3, $4, $5)",
+		OIDOID, TEXTOID, INT4OID, INT4OID, FLOAT4ARRAYOID);
 	/* returns the columns of dana.training */
 	static dana_statement store_run = DANA_STATEMENT(
 		"INSERT INTO dana.run (model, model_version, rule, source, owner, backend, started, wall_seconds, "
@@ -312,10 +371,22 @@ dana_model_store(const dana_new_model *model)
 							  CStringGetTextDatum(model->training->backend), Float8GetDatum(model->wall_seconds), result,
 							  JsonbPGetDatum(model->design), epochs};
 	Datum		  of_epochs[] = {0, epochs};
+	const int64	  count = ARR_DIMS(model->weights)[0];
 	Datum		  row;
 
 	tell_of_replaced(model, owner, name, DatumGetInt32(version));
+	(void)dana_weights_array((char *)model->weights, Min(count, DANA_WEIGHTS_PART));
 	dana_run(&store_model, of_model, model->predictor == NULL ? "      n" : NULL);
+	for (int part = 1; (int64)part * DANA_WEIGHTS_PART < count; part++)
+	{
+		/* where the part before has its last numbers, which are stored: no copy is made */
+		char  *place = (char *)model->weights + sizeof(float4) * (Size)part * DANA_WEIGHTS_PART;
+		int64  left = count - (int64)part * DANA_WEIGHTS_PART;
+		Datum  of_part[] = {owner, name, version, Int32GetDatum(part),
+							PointerGetDatum(dana_weights_array(place, Min(left, DANA_WEIGHTS_PART)))};
+
+		dana_run(&store_part, of_part, NULL);
+	}
 	dana_run(&store_run, of_run, NULL);
 	row = model_row("training");
 	of_epochs[0] = dana_value(0, 3);

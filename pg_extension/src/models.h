@@ -61,6 +61,14 @@ extern void dana_model_find(const char *reference, Oid caller, bool read_only);
 /* The reference to a version of what another one names, for the same caller: it may have models "m" and "owner.m" */
 extern char *dana_model_version_of(const char *reference, int version);
 
+#define DANA_WEIGHTS_PART (1 << 22) /* numbers of an array of dana.model and dana.weights at most */
+
+/*
+ * Copies pointers to the weights of the model that is the last result, an array for each part, the arrays of parts out of
+ * line as they are; returns how many. The last result may be another one then.
+ */
+extern int dana_model_weights(Datum **parts, bool read_only);
+
 /* The metadata of a model that the caller may use */
 extern Jsonb *dana_model_metadata(const char *reference);
 

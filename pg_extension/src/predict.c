@@ -90,11 +90,12 @@ current_view(void)
 	return now;
 }
 
-/* Reads the model's row, in which is what was done to the columns that it was trained on */
-static void
-read_model(const char *reference, bytea **predictor, Datum *weights, Jsonb **metadata)
+/* Reads the model's row, in which is what was done to the columns that it was trained on; returns its weights' parts */
+static int
+read_model(const char *reference, bytea **predictor, Datum **weights, Jsonb **metadata)
 {
 	dana_identity before = dana_become_owner();
+	int			  parts;
 
 	dana_model_find(reference, before.user, true);
 	if (DatumGetPointer(dana_value(0, DANA_MODEL_PREDICTOR)) == NULL)
@@ -102,9 +103,10 @@ read_model(const char *reference, bytea **predictor, Datum *weights, Jsonb **met
 						errmsg("model \"%s\" cannot predict", reference),
 						errhint("Add setPrediction(...) to its rule and train again.")));
 	*predictor = DatumGetByteaPCopy(dana_value(0, DANA_MODEL_PREDICTOR));
-	*weights = datumCopy(dana_value(0, DANA_MODEL_WEIGHTS), false, -1);
 	*metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
+	parts = dana_model_weights(weights, true);
 	dana_become_caller(before);
+	return parts;
 }
 
 /* Loads the model that the call names, into the current memory context */
@@ -112,7 +114,8 @@ static void
 load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 {
 	bytea		 *predictor;
-	Datum		  weights;
+	Datum		 *weights;
+	int			  parts;
 	Jsonb		 *metadata;
 	dana_texts	  features;
 	const char	 *predicts;
@@ -121,7 +124,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	const char	 *wrong;
 	int			  count;
 
-	read_model(reference, &predictor, &weights, &metadata);
+	parts = read_model(reference, &predictor, &weights, &metadata);
 	features = dana_json_texts(metadata, "features");
 	encoders = dana_encoders_read(metadata, &count);
 	if (encoders != NULL && count != features.count)
@@ -141,8 +144,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 						errmsg("the predictor of model \"%s\" is damaged: %s", reference, wrong),
 						errhint("Train the model again.")));
 	model->weights = palloc0(sizeof(dana_weights));
-	model->memory = dana_weights_prepare(model->weights, &model->program, reference, weights);
-	pfree(DatumGetPointer(weights));
+	model->memory = dana_weights_prepare(model->weights, &model->program, reference, weights, parts);
 	pfree(predictor);
 	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));

@@ -9,6 +9,7 @@
 
 #include "dana.h"
 #include "training.h"
+#include "weights.h"
 #include "worker.h"
 
 static int notices;
@@ -76,7 +77,10 @@ train_notice_run(const dana_new_model *model)
 					model->wall_seconds * 1000)));
 }
 
-/* Takes the RESULT message apart: JSON, weights, predictor. What is asked for beyond its end is an error. */
+/*
+ * Takes the RESULT message apart: JSON, weights, predictor. What is asked for beyond its end is an error. Weights may be
+ * hundreds of megabytes: the array of them is made in the message's place.
+ */
 static void
 train_read_result(const dana_reply *reply, dana_new_model *model)
 {
@@ -84,6 +88,7 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 	uint32		   length;
 	int			   weights;
 	int			   predictor;
+	const char	  *values;
 	Size		   size;
 
 	pq_copymsgbytes(&message, (char *)&length, sizeof length);
@@ -96,13 +101,7 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 	if (!AllocSizeIsValid(size))
 		dana_error(PROGRAM_LIMIT_EXCEEDED, "the model has %d values, more than an array holds",
 				   weights / (int)sizeof(float4));
-	model->weights = palloc0(size);
-	SET_VARSIZE(model->weights, size);
-	model->weights->ndim = 1;
-	model->weights->elemtype = FLOAT4OID;
-	ARR_DIMS(model->weights)[0] = weights / sizeof(float4);
-	ARR_LBOUND(model->weights)[0] = 1;
-	pq_copymsgbytes(&message, ARR_DATA_PTR(model->weights), weights);
+	values = pq_getmsgbytes(&message, weights);
 	if (!dana_json_is_null(model->result, "predictor_bytes"))
 	{
 		model->predictor = palloc(VARHDRSZ + predictor);
@@ -110,6 +109,10 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 		pq_copymsgbytes(&message, VARDATA(model->predictor), predictor);
 	}
 	pq_getmsgend(&message);
+	if (values < reply->payload + ARR_OVERHEAD_NONULLS(1))
+		dana_protocol_error("sent a malformed result");
+	memmove(reply->payload + ARR_OVERHEAD_NONULLS(1), values, weights);
+	model->weights = dana_weights_array(reply->payload, weights / sizeof(float4));
 }
 
 typedef struct conversation

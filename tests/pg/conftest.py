@@ -21,6 +21,7 @@ Session = psycopg.Connection[Any]
 
 
 ONE_VERSION = (
+    "test_large_models",
     "test_limits",
     "test_many",
     "test_memory",
@@ -91,7 +92,7 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
     with shared_cluster.connect() as session:
         session.execute("DROP SCHEMA IF EXISTS test CASCADE")
         session.execute("SELECT dana_drop_rule(name) FROM dana.rule")
-        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
     added = shared_cluster.log[seen:]
     assert not re.search(r"PANIC|was terminated by signal|leak|TRAP", added), added
 

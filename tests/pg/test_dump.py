@@ -23,7 +23,7 @@ def restored_dsn(cluster: Cluster, session: Session) -> Iterator[str]:
 def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
     return {
         table: session.execute(f"SELECT x::text FROM dana.{table} x ORDER BY 1").fetchall()
-        for table in ("rule", "model", "run", "epoch")
+        for table in ("rule", "model", "weights", "run", "epoch")
     }
 
 
@@ -32,6 +32,7 @@ def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[...
     name = rule(epochs=3, weights=[0.1, 1e-45, 3.4028235e38, float("inf"), -0.0])
     for _ in range(2):
         session.execute(f"SELECT * FROM dana.{name}('t')")
+    session.execute("SELECT dana_train(%s, 't', 'large')", (rule(random_weights=(1 << 22) + 5),))  # of two parts
     session.execute('SELECT dana.dana_store_profile(%s, \'[{"feature": "id"}]\', 2)', (name,))
     before = contents(session)
     environment = {"LD_LIBRARY_PATH": ""}
@@ -47,11 +48,17 @@ def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[...
     )
     assert restore.returncode == 0, restore.stderr.decode()
     with cluster.connect(dbname="restored") as other:
-        assert contents(other) == before
+        restored = contents(other)
+        assert {table: restored[table] == rows for table, rows in before.items()} == dict.fromkeys(before, True)
+        assert len(restored["weights"]) == 1
         profiles = other.execute("SELECT version FROM dana.model WHERE metadata ? 'profile'").fetchall()
         assert profiles == [(2,)]
         row = other.execute(f"SELECT version, run FROM dana.{name}('test.t')").fetchone()
         assert row == (3, last_run(before) + 1), "versions and run numbers go on"
+        other.execute("SELECT dana_rename_model('large', 'other')")
+        assert other.execute("SELECT name FROM dana.weights").fetchall() == [("other",)]
+        other.execute("SELECT dana_drop_model('other')")
+        assert other.execute("SELECT FROM dana.weights").rowcount == 0
     cluster.until_sessions(1)
 
 

@@ -185,10 +185,10 @@ def test_faults(workshop: Workshop, fault: str, moment: str) -> None:
             if happens.survives:
                 assert_outcome(attempt, expected, happens.message)
                 assert_clean(observer, attempt, connected=expected is None or moment == "storing")
-                observer.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+                observer.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
                 assert_trains(workshop, attempt.session)
                 assert (len(descriptors(attempt.pid)), maps(attempt.pid)) == (attempt.descriptors + 1, 1)
-        observer.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        observer.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
         if not happens.survives:
             with workshop.connect() as another:
                 assert_trains(workshop, another)

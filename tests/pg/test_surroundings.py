@@ -272,14 +272,17 @@ def test_no_room_for_the_model(cluster: Cluster, session: Session, rule: Rule) -
     name = rule(random_weights=5_000_000)
     with cluster.connect() as own:
         with (
-            file_size_limit(cluster, own.info.backend_pid, 17 << 20),
+            file_size_limit(cluster, own.info.backend_pid, 16 << 20),
             pytest.raises(psycopg.Error, match="extend file"),
         ):
             own.execute("SELECT dana_train(%s, 'test.t')", (name,))
         for table in ("model", "run", "epoch"):
             assert session.execute(f"SELECT FROM dana.{table}").rowcount == 0
         assert own.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (name,)).fetchone() == (1,)
-    assert session.execute("SELECT cardinality(weights) FROM dana.model").fetchone() == (5_000_001,)
+    counted = "SELECT sum(cardinality(values)) FROM dana_parameters(%s)"
+    assert session.execute(counted, (name,)).fetchone() == (5_000_001,)
+    parts = "SELECT cardinality(m.weights), cardinality(w.values) FROM dana.model AS m JOIN dana.weights AS w"
+    assert session.execute(f"{parts} USING (owner, name, version)").fetchone() == (1 << 22, 5_000_001 - (1 << 22))
 
 
 def test_no_room_to_keep_pages(cluster: Cluster, session: Session, rule: Rule) -> None:
@@ -325,7 +328,7 @@ def test_killed_postmaster(shared_cluster: Cluster) -> None:
         assert session.execute("SELECT name FROM dana.model").fetchall() == [("kept",)]
         assert session.execute("SELECT version FROM dana_train('r', 'test.t', 'kept')").fetchone() == (2,)
         session.execute("DROP SCHEMA test CASCADE; SELECT dana_drop_rule(name) FROM dana.rule")
-        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
 
 
 def test_hot_standby(shared_cluster: Cluster) -> None:
@@ -363,7 +366,7 @@ def test_hot_standby(shared_cluster: Cluster) -> None:
     with cluster.connect() as session:
         assert session.execute("SELECT tuples FROM dana_train('r', 't')").fetchone() == (1,)
         session.execute("DROP TABLE t; SELECT dana_drop_rule(name) FROM dana.rule")
-        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
 
 
 def test_parallel_queries(session: Session, rule: Rule) -> None:

@@ -259,6 +259,33 @@ def test_memory_that_the_system_does_not_make_executable(monkeypatch: pytest.Mon
     assert not has_code(training)
 
 
+def test_code_that_takes_more_memory_than_is_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setattr(compiled, "room_bytes", lambda: compiled.ROOM)
+    with caplog.at_level(logging.INFO):
+        _, training = trained()
+    assert not has_code(training)
+    assert "its code would work on 0 MB, it may on 0" in caplog.text
+
+
+def test_no_memory_to_run_code(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It trains as it would without."""
+    monkeypatch.setenv(compiled.VARIABLE, "never")
+    expected, _ = trained()
+
+    def attach(self: Simulator, code: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setattr(Simulator, "attach", attach)
+    with caplog.at_level(logging.INFO):
+        models, training = trained()
+    assert (models, has_code(training)) == (expected, False)
+    assert "no memory is left for it" in caplog.text
+
+
 def test_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     reason = compiled.unavailable()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dana
+from dana.jit import code as jit
+from dana.runtime import compiled
+from dana.simulator import Simulator
 from hwgen.spec.config import MachineConfig
 
 # so many numbers are said, too
@@ -40,11 +44,26 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture(params=["never", "always"])
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without machine code and with it; that asks for rows ahead."""
+    monkeypatch.setenv(compiled.VARIABLE, request.param)
+    texts: list[str] = []
+    proved: list[bool] = []
+    make, close = jit._machine_code, Simulator.close
+    monkeypatch.setattr(jit, "_machine_code", lambda text: (texts.append(text), make(text))[1])
+    monkeypatch.setattr(Simulator, "close", lambda self: (proved.append(self.proved), close(self))[1])
+    yield
+    assert proved == [request.param == "always"]
+    assert ["call void @llvm.prefetch" in text.replace('"', "") for text in texts] == proved[: len(texts)]
+
+
+@pytest.mark.usefixtures("code")
 @pytest.mark.parametrize("design", [{}, {"record_depth": 0}], ids=["records", "scratchpad"])
 def test_rows_of_more_words_than_a_host_addresses(path: Path, design: dict[str, int]) -> None:
     with warnings.catch_warnings() if not design else pytest.warns(UserWarning, match="no hardware has so much"):
         if not design:  # there is hardware: nothing is told
-            warnings.simplefilter("error")
+            warnings.filterwarnings("error", message=".*no hardware")
         simulated = dana.load(path).fit(X, Y, epochs=2, design=design)
     interpreted = dana.load(path).fit(X, Y, epochs=2, backend="interp")
     for name, values in interpreted.models.items():
@@ -52,6 +71,7 @@ def test_rows_of_more_words_than_a_host_addresses(path: Path, design: dict[str, 
     assert simulated.losses == interpreted.losses
 
 
+@pytest.mark.usefixtures("code")
 def test_scalars_of_chosen_rows() -> None:
     """A row of lanes for each, in what the host writes and reads, too."""
     rule = dana.load(Path(dana.__file__).parent / "rules" / "lrmf.py")
@@ -72,5 +92,5 @@ def test_hardware_is_refused(path: Path) -> None:
 
 def test_more_rows_than_a_number_can_choose(path: Path) -> None:
     path.write_text(RULE.replace(str(ROWS), str((1 << 24) + 1)))
-    with pytest.raises(dana.UsageError, match="have 16,777,217 rows, a machine holds at most 16,777,216"):
+    with pytest.raises(dana.UsageError, match="has 16,777,217 rows, a number can choose one of 16,777,216"):
         dana.load(path).fit(X, Y, epochs=1)

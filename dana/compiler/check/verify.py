@@ -30,6 +30,9 @@ Integers = npt.NDArray[np.int64]
 
 NEVER = 1 << 62
 
+MANY = 1 << 17
+"""Rows of a scratchpad that is built, at most: as many entries of an index are looked at one by one."""
+
 DATAFLOW = (Section.INIT, *ROUNDS, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
 """Sections in an order in which each runs after those whose results it reads."""
 
@@ -131,7 +134,7 @@ class _Timing:
         self.machine = machine
         self.now = 0
         self.defined = defined
-        self.ready = np.full(machine.config.scratch_depth, -1, dtype=np.int64)
+        self.ready = np.full(machine.config.scratch_depth, -1, dtype=np.int32)
         self.writes: list[Integers] = []
         self.levels = max(1, machine.levels) if section in (Section.MERGE, Section.PUSH) else 1
         self.setter: Instruction | None = None
@@ -240,8 +243,13 @@ class _Timing:
         elif getattr(instruction, f"{name}_level", 0):
             loops.append((self.levels, self.machine.level_stride))
         if len(loops) > 2:
-            rows = rows + np.arange(loops[2][0])[:, None] * loops[2][1]
+            rows = rows + _some(loops[2][0])[:, None] * loops[2][1]
         return _Operand(rows, base, base + sum((extent - 1) * step for extent, step in loops))
+
+
+def _some(count: int) -> Integers:
+    """Levels, or entries of an index: all that a machine has which is built; of more, which are alike, both ends."""
+    return np.arange(count) if count <= MANY else np.r_[: MANY // 2, count - MANY // 2 : count]
 
 
 @dataclass(frozen=True, slots=True)

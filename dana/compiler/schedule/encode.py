@@ -135,8 +135,9 @@ def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -
     for k, model in selection.models.items():
         node = graph.nodes[k]
         start = start_values(node.init, node.name or "", model.shape)
-        rows = place(start, lanes, broadcast=model.form is Form.BROADCAST)
-        words[memory.address[model.buffer] :][: len(rows)] = rows.view(np.uint32)
+        if start.view(np.uint32).any():  # zeros are there, and of many million nobody has touched one
+            rows = place(start, lanes, broadcast=model.form is Form.BROADCAST)
+            words[memory.address[model.buffer] :][: len(rows)] = rows.view(np.uint32)
     return words
 
 

@@ -10,9 +10,7 @@ from math import prod
 from dana.compiler.select.nest import MAX_STEP, LoopLimit
 from dana.compiler.select.ops import Buffer, Home, Index
 from dana.compiler.select.values import Emitter, Value, View
-from hwgen.spec.engine import ROW_BITS, Mask, Opcode, Section
-
-MAX_BOUND = (1 << ROW_BITS) - 1
+from hwgen.spec.engine import MAX_CHOSEN, Mask, Opcode, Section
 
 
 class IndexFile:
@@ -120,7 +118,7 @@ class IndexFile:
     def _entry(self, number: int, model: tuple[int, Value]) -> Index:
         """What an entry of the index file is, for a number's node."""
         bound, stride = self._entries(model[1])
-        if bound > MAX_BOUND or stride > MAX_STEP:
+        if bound > MAX_CHOSEN or stride > MAX_STEP:
             raise LoopLimit(f"a model of {bound} rows, each of them {stride} rows of lanes")
         pair = (number, model[0])
         # the machine reports the tag: one for each pair, so that an error can name column and model

@@ -182,7 +182,7 @@ arrive(struct sim *sim)
 void
 sim_clock_column(struct sim *sim, const struct sim_column *of, const uint8_t *from, int32_t gap)
 {
-	if (!sim->trains)
+	if (!sim->counts)
 		return;
 	if (!sim->clock.on_page)
 		arrive(sim);
@@ -194,7 +194,7 @@ sim_clock_page_end(struct sim *sim, int32_t gap)
 {
 	struct sim_clock *c = &sim->clock;
 
-	if (!sim->trains)
+	if (!sim->counts)
 		return;
 	if (!c->on_page)
 		arrive(sim);
@@ -399,13 +399,15 @@ sim_clock_begin(struct sim *sim)
 	sim_phase_open(sim, &c->phase);
 }
 
-/* After the last page; returns the epoch's cycles */
+/* After the last page; returns the epoch's cycles, where they are worked out */
 uint64_t
 sim_clock_end(struct sim *sim)
 {
 	struct sim_clock *c = &sim->clock;
 	const int64_t hand = c->end_at + sim->machine.unpack_latency;
 
+	if (!sim->counts)
+		return 0;
 	sim_clock_restore(sim);
 	if (c->phase.in_round > 0)
 	{

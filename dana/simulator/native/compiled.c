@@ -62,20 +62,59 @@ take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
 	}
 }
 
-static void
-give_back(struct sim *sim, const struct sim_compiled_symbol *symbol)
+/* Rows of a symbol's vector */
+static int32_t
+of_vector(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
-	const float *from = symbol->first < 0 ? sim->e.loss : sim->compiled.state + symbol->first;
-	const int32_t lanes = in_row(sim, symbol);
+	return (symbol->last + in_row(sim, symbol) - 1) / in_row(sim, symbol);
+}
 
-	for (int32_t v = 0; v < symbol->leading; v++, from += symbol->stride)
+/* Lanes of a symbol's row, from where code has it */
+static void
+give_row(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t row, int32_t n, float *to)
+{
+	const int32_t rows = of_vector(sim, symbol), lanes = in_row(sim, symbol), e = row % rows * lanes;
+	const float *from = symbol->first < 0 ? sim->e.loss : sim->compiled.state + symbol->first + row / rows * symbol->stride;
+
+	for (int32_t first = 0; first < n; first += lanes)
+		for (int32_t lane = 0; lane < lanes; lane++)
+			to[first + lane] = e + lane < symbol->last ? from[e + lane] : 0.0f;
+}
+
+/* Lanes of scratchpad rows [row, row + count): of symbols that code has newer, and that lie there */
+void
+sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows)
+{
+	for (int32_t k = 0; k < sim->compiled.n_symbols && sim->ahead_of_scratch; k++)
 	{
-		float *row = vector_at(sim, symbol, v);
+		const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
+		const int32_t end = symbol->row + symbol->leading * of_vector(sim, symbol);
 
-		for (int32_t e = 0; e < symbol->last; e += lanes, row += sim->unit)
-			for (int32_t lane = 0; lane < sim->unit; lane++)
-				row[lane] = e + lane % lanes < symbol->last ? from[e + lane % lanes] : 0.0f;
+		for (int32_t r = row > symbol->row ? row : symbol->row; symbol->out && symbol->table == 0 && r < end && r < row + count;
+			 r++)
+			give_row(sim, symbol, r - symbol->row, lanes, rows + (r - row) * (ptrdiff_t)lanes);
 	}
+}
+
+/* A symbol of a table to its records */
+static void
+give_records(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+{
+	const int32_t rows = of_vector(sim, symbol);
+
+	for (int32_t r = 0; r < symbol->leading * rows; r++)
+		give_row(sim, symbol, r, sim->lanes, vector_at(sim, symbol, r / rows) + r % rows * (ptrdiff_t)sim->lanes);
+}
+
+/* Has scratchpad and records be as code left them, for who reads or writes them */
+void
+sim_compiled_settle(struct sim *sim)
+{
+	for (int32_t k = 0; k < sim->compiled.n_symbols && sim->ahead_of_scratch; k++)
+		if (sim->compiled.symbols[k].out && sim->compiled.symbols[k].table != 0)
+			give_records(sim, &sim->compiled.symbols[k]);
+	sim_compiled_give(sim, 0, sim->machine.scratch_depth, sim->unit, sim->scratch);
+	sim->ahead_of_scratch = false;
 }
 
 /* Room for tuples until there are enough to be run at a time, or the batch is whole */
@@ -91,13 +130,13 @@ make_room(struct sim *sim)
 		e->phase.room = (int32_t)(sim->batch - e->joined);
 }
 
-/* An epoch begins: the models are as the scratchpad has them */
+/* An epoch begins: the models are as the scratchpad has them, or as the epoch before left them */
 void
 sim_compiled_begin(struct sim *sim)
 {
 	const struct sim_compiled *code = &sim->compiled;
 
-	for (int32_t k = 0; k < code->n_symbols; k++)
+	for (int32_t k = 0; k < code->n_symbols && !sim->ahead_of_scratch; k++)
 		if (code->symbols[k].into)
 			take_in(sim, &code->symbols[k]);
 	code->begin(code->state, NULL, code->slots, 0);
@@ -334,16 +373,26 @@ sim_compiled_keep(struct sim *sim, const uint8_t *pages)
 		}
 }
 
-/* The epoch has ended: symbols to the scratchpad and to records, but to these in a proof, which has the engine's */
+static void
+end_losses(struct sim *sim)
+{
+	sim->e.loss[0] = dn_add(sim->e.loss[0], sim->e.loss[1]);
+}
+
+/* The epoch has ended: symbols stay where code has them, and those of the scratchpad need no memory */
 void
 sim_compiled_end(struct sim *sim)
 {
-	const struct sim_compiled *code = &sim->compiled;
+	end_losses(sim);
+	for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->ahead_of_scratch; k++)
+	{
+		const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
+		const int64_t floats = symbol->leading * (int64_t)of_vector(sim, symbol) * sim->unit;
 
-	sim->e.loss[0] = dn_add(sim->e.loss[0], sim->e.loss[1]);
-	for (int32_t k = 0; k < code->n_symbols; k++)
-		if (code->symbols[k].out && (code->symbols[k].table == 0 || sim->journal == NULL))
-			give_back(sim, &code->symbols[k]);
+		if (symbol->out && symbol->table == 0)
+			sim_clear(sim->scratch + (ptrdiff_t)symbol->row * sim->unit, sizeof(float) * (size_t)floats);
+	}
+	sim->ahead_of_scratch = true;
 }
 
 /* --- proof ------------------------------------------------------------------------------------------------------- */
@@ -361,84 +410,65 @@ run_pages(struct sim *sim, bool fast, const uint8_t *pages, size_t n_pages, uint
 		(void)sim_page(sim, pages + k * (size_t)sim->machine.page_size);
 	if (sim->e.fault == SIM_FAULT_NONE)
 		*cycles = sim_epoch_end(sim);
-	if (fast && sim->e.fault == SIM_FAULT_NONE)
-		sim_compiled_end(sim);
 	sim->plain = plain;
 	return sim->e.fault == SIM_FAULT_NONE;
 }
 
-/* Whether records, as the engine left them, hold what code has come to */
+/* Whether code has of a symbol what the engine left of it, lanes past a vector's end aside */
 static bool
-same_records(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+same(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
-	const float *found = sim->compiled.state + symbol->first;
-	const int32_t lanes = in_row(sim, symbol);
+	const int32_t rows = of_vector(sim, symbol), lanes = in_row(sim, symbol);
+	float own[16 * SIM_CLUSTER]; /* of as many clusters as there may be */
 
-	for (int32_t v = 0; v < symbol->leading; v++, found += symbol->stride)
+	for (int32_t r = 0; r < symbol->leading * rows; r++)
 	{
-		const float *row = vector_at(sim, symbol, v);
+		const float *row = vector_at(sim, symbol, r / rows) + r % rows * (ptrdiff_t)sim->unit;
 
-		for (int32_t e = 0; e < symbol->last; e++)
-			if (dn_bits(dn_canonical(found[e])) !=
-				dn_bits(dn_canonical(dn_flush(row[e / lanes * sim->unit + e % lanes]))))
+		give_row(sim, symbol, r, lanes, own);
+		for (int32_t e = 0; e < lanes && r % rows * lanes + e < symbol->last; e++)
+			if (dn_bits(dn_canonical(dn_flush(row[e]))) != dn_bits(dn_canonical(own[e])))
 				return false;
 	}
-	return true;
-}
-
-static bool
-same(const struct sim *sim, const struct sim_compiled_symbol *symbol, const float *other)
-{
-	const ptrdiff_t first = (ptrdiff_t)symbol->row * sim->unit;
-	const int32_t lanes = in_row(sim, symbol), rows = (symbol->last + lanes - 1) / lanes;
-
-	for (int32_t v = 0; v < symbol->leading; v++)
-		for (int32_t e = 0; e < symbol->last; e++)
-		{
-			const ptrdiff_t at = first + (v * rows + e / lanes) * (ptrdiff_t)sim->unit + e % lanes;
-
-			if (dn_bits(dn_canonical(sim->scratch[at])) != dn_bits(dn_canonical(other[at])))
-				return false;
-		}
 	return true;
 }
 
 /*
  * Has the first pages run as the hardware does, instruction by instruction, and by walk and code, each from the scratchpad
  * as it is, and compares what comes of it and when: so that neither a wrong program, which would be exported, nor wrong
- * code goes unseen. The scratchpad is as before.
+ * code goes unseen. Scratchpad and records are as before.
  */
 void
 sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 {
-	const size_t floats = (size_t)sim->machine.scratch_depth * (size_t)sim->unit;
-	float *before = sim->unproved, *plain = before + floats;
+	const size_t size = sizeof(float) * (size_t)sim->machine.scratch_depth * (size_t)sim->unit;
 	const struct sim_observer observer = sim->observer; /* these pages will come again */
+	const bool counts = sim->counts;
 	uint64_t expected, cycles = 0;
+	float loss[2];
+	bool ran;
 
 	if (sim->named_columns > 0 && !sim_journal_open(sim, n_pages))
 		return; /* no memory: the next epoch is asked again */
-	memcpy(before, sim->scratch, floats * sizeof *before);
+	memcpy(sim->unproved, sim->scratch, size);
 	sim->ahead = 0;
+	sim->counts = true;
 	memset(&sim->observer, 0, sizeof sim->observer);
+	ran = run_pages(sim, true, pages, n_pages, &cycles);
+	end_losses(sim);
+	memcpy(loss, sim->e.loss, sizeof loss);
 	if (run_pages(sim, false, pages, n_pages, &expected) && sim->e.tuples > 0)
 	{
-		memcpy(plain, sim->scratch, floats * sizeof *plain);
-		memcpy(sim->scratch, before, floats * sizeof *before);
-		sim_journal_swap(sim);
-		sim->differs = !run_pages(sim, true, pages, n_pages, &cycles) || cycles != expected;
+		memcpy(sim->e.loss, loss, sizeof loss);
+		sim->differs = !ran || cycles != expected;
 		sim->plain = sim->plain || cycles != expected;
-		sim_journal_swap(sim);
+		sim->counted = sim->counted && cycles == expected;
 		for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->differs; k++)
-		{
-			const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
-
-			sim->differs = symbol->out && !(symbol->table ? same_records(sim, symbol) : same(sim, symbol, plain));
-		}
+			sim->differs = sim->compiled.symbols[k].out && !same(sim, &sim->compiled.symbols[k]);
 	}
 	sim_journal_swap(sim);
 	sim_journal_close(sim);
-	memcpy(sim->scratch, before, floats * sizeof *before);
+	memcpy(sim->scratch, sim->unproved, size);
 	if (sim->e.fault == SIM_FAULT_NONE && sim->e.tuples > 0)
 	{
 		free(sim->unproved);
@@ -447,6 +477,7 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 	if (sim->differs)
 		sim->compiled.state = NULL;
 	sim->observer = observer;
+	sim->counts = counts || !sim->counted;
 	sim->begun = false;
 	sim_choose_road(sim, !sim->differs);
 }

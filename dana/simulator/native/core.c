@@ -6,6 +6,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core.h"
 #include "numerics.h"
@@ -14,8 +16,12 @@
 #define STOPPED	 1 /* a fault: sim_end() tells which */
 #define UNLOADED 2
 
+/* What sim_end() returns besides true and, where nothing is loaded, false */
+#define OTHER_PAGES 2
+
 #define MOST_PROVED 16 /* pages on which code is compared with the engine */
 
+#define GIVEN_BACK (1 << 20) /* bytes from which on zeros are the kernel's */
 #define BATCHED (6 << 10) /* bytes of the tuples that code gets at a time, if that is at least SIM_BLOCK of them */
 
 /* Of contract.h, from which this is built */
@@ -45,7 +51,7 @@ unload(struct sim *sim)
 	free(sim->unproved);
 	free(sim->strider);
 	free(sim->columns);
-	*sim = (struct sim){.machine = sim->machine, .kernels = sim->kernels, .one = 1.0f, .trains = true,
+	*sim = (struct sim){.machine = sim->machine, .kernels = sim->kernels, .one = 1.0f, .trains = true, .counts = true,
 						.lanes = sim->lanes, .unit = sim->unit, .plain = sim->plain};
 }
 
@@ -75,6 +81,18 @@ sim_free(struct sim *sim)
 	free(sim);
 }
 
+/* Sets memory to zeros. Of much, whole pages are given back: the kernel has zeros for who touches them. */
+void
+sim_clear(void *memory, size_t size)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)memory, end = first + size;
+	const uintptr_t inner = (first + page - 1) / page * page, behind = end / page * page;
+	const bool given = size >= GIVEN_BACK && madvise((void *)inner, behind - inner, MADV_DONTNEED) == 0;
+
+	memset(memory, 0, given ? inner - first : size);
+	memset((void *)behind, 0, given ? end - behind : 0);
+}
+
 /* Rows of zeros, on a cache line */
 static float *
 memory(size_t rows, size_t unit)
@@ -83,18 +101,26 @@ memory(size_t rows, size_t unit)
 	float *zeroed = aligned_alloc(64, size);
 
 	if (zeroed != NULL)
-		memset(zeroed, 0, size);
+		sim_clear(zeroed, size);
 	return zeroed;
 }
 
-/* The image to every thread's scratchpad */
+/* The image to every thread's scratchpad, but for zeros */
 static void
 place_image(struct sim *sim, const struct sim_bundle *bundle)
 {
-	for (int32_t row = 0; row < bundle->image_rows; row++)
-		for (int32_t t = 0; t < sim->machine.threads; t++)
-			memcpy(sim->scratch + (size_t)row * (size_t)sim->unit + t * sim->lanes, bundle->image + (size_t)row * (size_t)sim->lanes,
-				   sizeof(float) * (size_t)sim->lanes);
+	const uint32_t *from = bundle->image;
+	float *to = sim->scratch;
+
+	for (int32_t row = 0; row < bundle->image_rows; row++, from += sim->lanes, to += sim->unit)
+	{
+		uint32_t any = 0;
+
+		for (int32_t lane = 0; lane < sim->lanes; lane++)
+			any |= from[lane];
+		for (int32_t t = 0; any != 0 && t < sim->machine.threads; t++)
+			memcpy(to + t * sim->lanes, from, sizeof(float) * (size_t)sim->lanes);
+	}
 }
 
 /* Loads a Bundle; nothing is loaded where *problem says why not */
@@ -134,10 +160,15 @@ SIM_EXPORT int32_t
 sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 {
 	const int32_t row = sim->tuple_rows * sim->lanes;
+	int32_t size = compiled->n_inputs; /* of a tuple, in floats */
 
 	if (!sim->loaded)
 		return false;
-	sim->most = BATCHED / (int32_t)sizeof(float) / row / SIM_BLOCK * SIM_BLOCK;
+	sim_compiled_settle(sim);
+	for (int32_t i = 0; i < compiled->n_inputs; i++)
+		if (compiled->inputs[i].floats != 1)
+			size = row;
+	sim->most = BATCHED / (int32_t)sizeof(float) / (size > 0 ? size : 1) / SIM_BLOCK * SIM_BLOCK;
 	if (sim->most < SIM_BLOCK)
 		sim->most = SIM_BLOCK;
 	if (compiled->n_passes > 0 && sim->most < sim->round_tuples) /* a batch, which is one round, has to be whole */
@@ -148,7 +179,7 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 	/* code reads the numbers of a whole block of tuples, and more than there are */
 	sim->batched = memory((size_t)sim->most + 1 + SIM_BLOCK, (size_t)(row + compiled->n_inputs));
 	sim->places = calloc(((size_t)sim->most + 1) * (size_t)compiled->n_inputs + 1, sizeof *sim->places);
-	sim->unproved = memory(2 * (size_t)sim->machine.scratch_depth, (size_t)sim->unit);
+	sim->unproved = memory((size_t)sim->machine.scratch_depth, (size_t)sim->unit);
 	if (sim->batched == NULL || sim->places == NULL || sim->unproved == NULL)
 		return false;
 	sim->numbers = sim->batched + (ptrdiff_t)(sim->most + 1) * row;
@@ -242,6 +273,7 @@ sim_write_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, const
 
 	if (to.first == NULL)
 		return false;
+	sim_compiled_settle(sim);
 	for (int64_t n = 0; n < to.records; n++)
 		for (int64_t k = 0; k < to.rows; k++, words += sim->lanes)
 			for (ptrdiff_t lane = 0; lane < to.row; lane += sim->lanes)
@@ -251,20 +283,22 @@ sim_write_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, const
 
 /* Words [count][lanes] <- rows, NaNs canonical */
 SIM_EXPORT int32_t
-sim_read_rows(const struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words)
+sim_read_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words)
 {
 	const struct place from = place_of(sim, table, row, count);
 
 	if (from.first == NULL)
 		return false;
+	if (table != 0)
+		sim_compiled_settle(sim);
 	for (int64_t n = 0; n < from.records; n++)
 		for (int64_t k = 0; k < from.rows; k++)
-			for (int32_t lane = 0; lane < sim->lanes; lane++, words++)
-			{
-				memcpy(words, from.first + n * from.record + k * from.row + lane, sizeof *words);
-				if ((*words & INT32_MAX) > DN_EXPONENT)
-					*words = DN_QUIET_NAN;
-			}
+			memcpy(words + (n * from.rows + k) * sim->lanes, from.first + n * from.record + k * from.row,
+				   sizeof(float) * (size_t)sim->lanes);
+	if (table == 0)
+		sim_compiled_give(sim, (int32_t)row, (int32_t)count, sim->lanes, (float *)words);
+	for (int64_t k = 0; k < count * sim->lanes; k++)
+		words[k] = (words[k] & INT32_MAX) > DN_EXPONENT ? DN_QUIET_NAN : words[k];
 	return true;
 }
 
@@ -272,11 +306,12 @@ sim_read_rows(const struct sim *sim, int32_t table, int64_t row, int64_t count, 
 SIM_EXPORT void
 sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains)
 {
+	sim->counted = sim->counted && !sim->begun;
 	sim->begun = false;
 	memset(&sim->observer, 0, sizeof sim->observer);
 	if (observer != NULL)
 		sim->observer = *observer;
-	sim->trains = trains;
+	sim->trains = sim->counts = trains;
 	sim_choose_road(sim, sim->trains && sim->compiled.state != NULL);
 }
 
@@ -311,11 +346,23 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	return sim->e.fault == SIM_FAULT_NONE ? 0 : STOPPED;
 }
 
-/* Ends the epoch after its last page; false: nothing is loaded */
+/* The same of an epoch whose pages are those of the one before: its cycles, which follow from the pages, are known then */
+SIM_EXPORT int
+sim_consume_again(void *context, const uint8_t *pages, size_t n_pages)
+{
+	struct sim *sim = context;
+
+	if (!sim->begun)
+		sim->counts = sim->trains && !sim->counted;
+	return sim_consume(context, pages, n_pages);
+}
+
+/* Ends the epoch after its last page; false: nothing is loaded, or OTHER_PAGES than it was told */
 SIM_EXPORT int32_t
 sim_end(struct sim *sim, struct sim_counters *counters)
 {
 	const struct sim_clock *c = &sim->clock;
+	bool alike = true;
 	unsigned mode;
 
 	memset(counters, 0, sizeof *counters);
@@ -333,7 +380,7 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	counters->skipped = sim->e.skipped;
 	if (sim->observer.end != NULL)
 		sim->observer.end(sim->observer.context);
-	if (sim->trains)
+	if (sim->counts)
 	{
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;
@@ -342,9 +389,17 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 		if (c->pages > 0)
 			counters->waiting_for_pages = (uint64_t)c->end_at - c->pages - c->beats - c->waited;
 	}
+	else if (sim->trains && sim->e.fault == SIM_FAULT_NONE)
+	{
+		alike = counters->tuples == sim->counters.tuples && counters->skipped == sim->counters.skipped;
+		*counters = sim->counters;
+	}
 	counters->fault = sim->e.fault;
 	counters->fault_page = sim->e.fault_page;
 	counters->fault_pointer = sim->e.fault_pointer;
+	sim->counted = sim->trains && sim->e.fault == SIM_FAULT_NONE && alike;
+	sim->counters = *counters;
+	sim->counts = sim->trains;
 	sim->begun = false;
-	return true;
+	return alike ? true : OTHER_PAGES;
 }

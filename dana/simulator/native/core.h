@@ -364,19 +364,26 @@ struct sim
 
 	struct sim_observer observer;	 /* what looks at the epoch, or zeros */
 	bool trains;					 /* the epoch does */
+	bool counts;					 /* and works its cycles out */
+	bool counted;					 /* the epoch before trained, to its end: what `counters` says of it */
+	struct sim_counters counters;
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
 	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */
 	float *numbers;					 /* [n_inputs][most + 1]: of those, inputs that are one number */
 	const float **places;			 /* [most + 1][n_inputs]: where it reads them */
 	const uint8_t *until;			 /* the end of the pages that have come */
 	int32_t most;					 /* tuples that it takes at a time */
-	float *unproved;				 /* room for two scratchpads, until it was compared with the engine */
+	float *unproved;				 /* room for a scratchpad, until it was compared with the engine */
 	bool differs;					 /* it computed something else */
 	bool fast;						 /* the epoch is run by it */
+	bool ahead_of_scratch;			 /* its symbols are newer than the scratchpad's */
 	struct sim_fill fill;
 	bool loaded, begun;				 /* `begun`: init has run */
 	struct sim_epoch e;
 };
+
+/* core.c */
+void sim_clear(void *memory, size_t size);
 
 /* engine.c */
 bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
@@ -452,6 +459,8 @@ void sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages);
 void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
 void sim_compiled_end(struct sim *sim);
+void sim_compiled_settle(struct sim *sim);
+void sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows);
 void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
 
 /* strider.c */

@@ -216,7 +216,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *pa
 	const struct transition *t;
 	int32_t number;
 
-	if (!sim->trains)
+	if (!sim->counts)
 		return;
 	if (sim->watches || memo->off || shape->runs > SIM_RUNS)
 	{

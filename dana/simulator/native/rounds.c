@@ -49,7 +49,11 @@ sim_epoch_begin(struct sim *sim)
 	if (sim->fast)
 		sim_compiled_begin(sim);
 	else
+	{
+		if (sim->trains)
+			sim_compiled_settle(sim);
 		run(sim, SIM_INIT, 0, 0);
+	}
 	sim->begun = true;
 }
 

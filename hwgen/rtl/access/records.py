@@ -33,14 +33,15 @@ from hwgen.rtl.interfaces import (
     tuple_address_bits,
 )
 from hwgen.spec import cycles
-from hwgen.spec.bundle import MAX_ROWS, RECORD_BOUNDARY
+from hwgen.spec.bundle import RECORD_BOUNDARY
 from hwgen.spec.columns import TABLE_BITS
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import MAX_CHOSEN
 from hwgen.spec.registers import TABLE_WORDS, TableWord
 
 VERDICT_LATENCY = WHOLE_LATENCY + 1
 """Cycles from a number to `wrong`."""
-NUMBER_BITS = (MAX_ROWS - 1).bit_length()
+NUMBER_BITS = (MAX_CHOSEN - 1).bit_length()
 BOUNDARY_BITS = (RECORD_BOUNDARY - 1).bit_length()
 SHIFT_BITS = BOUNDARY_BITS.bit_length()
 

@@ -1,0 +1,80 @@
+"""Rows of large models, asked for before their tuples' turn.
+
+In: a plan's gathers whose rows columns choose. Out: instructions that have a row's lines brought near, and compute
+nothing. What a later tuple chooses is known as soon as it has come; its rows are in no cache, and in no order that a
+processor foresees.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+from llvmlite import ir
+
+from dana.jit.arithmetic import FLOAT, I32, I64, POINTER
+from dana.jit.folds import Folds
+from dana.jit.memory import padded, strides
+from dana.jit.values import ZERO, Index, Var
+from dsl.hdfg.choice import element_of
+from dsl.hdfg.graph import Op
+
+AHEAD = 16
+"""Tuples from one that is computed to the one whose rows are asked for."""
+FAR = 1 << 20
+"""Bytes of a model from which on most of its rows are in no near cache."""
+LINE = 16
+"""Floats that are brought together; rows of them begin where lines do."""
+
+
+class Ahead(Folds):
+    """Asks for rows."""
+
+    @cached_property
+    def _far(self) -> list[tuple[int, int, Index | None]]:
+        """Large models of which an input chooses rows: the model, the input, the element that is the number."""
+        found: dict[tuple[int, int, Index | None], None] = {}
+        for node in (self.plan.nodes[k] for k in sorted(self.plan.live)):
+            if node.op is not Op.GATHER or 4 * prod(padded(self.plan.shape(node.inputs[0]))) < FAR:
+                continue
+            column = element_of(self.graph, node.inputs[1])
+            if column is not None:
+                scalar = not self.plan.shape(column[0])
+                found[node.inputs[0], column[0], None if scalar else Index(const=column[1])] = None
+        return list(found)
+
+    @cached_property
+    def _bring(self) -> ir.Function:
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
+        return ir.Function(self.module, kind, "llvm.prefetch.p0")
+
+    def _ask_first(self, count: ir.Value) -> None:
+        """Before the first of so many tuples: for the rows of those that no turn of another asks for."""
+        if self._far:
+            builder, most = self._builder, I64(AHEAD)
+            few = builder.icmp_signed("<", count, most)
+            with self._loop(builder.select(few, count, most)) as t:
+                self._ask(t)
+
+    def _ask_later(self, t: Index, count: ir.Value) -> None:
+        """In a tuple's turn: for the rows of one that comes later; past the last of so many, once more for its."""
+        if self._far:
+            builder = self._builder
+            assert t.var is not None
+            later, last = builder.add(t.var.value, I64(t.const + AHEAD)), builder.sub(count, I64(1))
+            later = builder.select(builder.icmp_signed("<", later, last), later, last)
+            self._ask(Index(Var(later, t.level)))
+
+    def _ask(self, tuple_: Index) -> None:
+        """For the rows that a tuple chooses; what is computed for it is nobody else's."""
+        turn, self._tuple = self._tuple, tuple_
+        cache, self._caches[-1] = self._caches[-1], {}
+        for model, column, element in self._far:
+            number = self._value(column, () if element is None else (element,), ZERO, vector=0)
+            row = Index(Var(self._builder.fptosi(number.value, I64), len(self._preheaders)))
+            shape = self.plan.shape(model)
+            first = self._own(model, (row, *(ZERO for _ in shape[1:])), ZERO)
+            for line in range(0, strides(shape)[0], LINE):
+                place = self._builder.gep(first.value, [I64(line)], source_etype=FLOAT)
+                self._builder.call(self._bring, [place, I32(1), I32(3), I32(1)])  # to write, near, data
+        self._caches[-1], self._tuple = cache, turn
