@@ -15,7 +15,7 @@ from dana.compiler.passes import Draft, plan_of
 from dana.compiler.target import DoesNotFit
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import MAX_DEPTHS, MachineConfig
 from tests.storage.schemas import attribute
 
 AGAIN = """
@@ -102,3 +102,12 @@ def test_a_machine_too_small_for_a_batch_says_so() -> None:
         fit(plan, MachineConfig(tuple_depth=64), max_tuples=1000)
     with pytest.raises(DoesNotFit, match="a batch has to be one round; a machine of 1 thread has rounds of up to 2048"):
         fit(plan_of(compile_rule(AGAIN.format(batch=5000)).hdfg.bind({"n": 2})), MachineConfig(), max_tuples=9000)
+
+
+def test_a_wide_tuple_gets_lanes_enough_to_hold_two() -> None:
+    """However fast fewer lanes would be: no tuple memory is so deep."""
+    plan = plan_of(compile_rule(rules.text("linear")).hdfg.bind({"n": 400_000}))
+    draft = default._divide(plan, 10_000, {})
+    assert 2 * draft.inputs.rows <= MAX_DEPTHS["tuple_depth"] < 2 * 400_000 // 8
+    with pytest.raises(DoesNotFit, match="a tuple of rule 'linear' is more than half the largest tuple memory of 8 l"):
+        default._divide(plan, 10_000, {"threads": 1, "clusters": 1})
