@@ -304,7 +304,8 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             break
     if not found and limit is None and not plan.in_one_round:
         raise DoesNotFit(
-            f"a tuple of rule {plan.graph.name!r} is more than half the largest tuple memory of {ways[0][1] * LANES_PER_CLUSTER} lanes",
+            f"a tuple of rule {plan.graph.name!r} is more than half the largest tuple memory of "
+            f"{ways[0][1] * LANES_PER_CLUSTER} lanes",
             hint="Use more clusters, or fewer columns.",
         )
     if not found and limit is None:
