@@ -292,6 +292,12 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             found.append((over, _cycles_per_tuple(draft, tuples), lanes, draft))
         if any(not way[0] for way in found):
             break
+    if not found and limit is None and not plan.in_one_round:
+        raise DoesNotFit(
+            f"a tuple of rule {plan.graph.name!r} is more than half the largest tuple memory of "
+            f"{ways[0][1] * LANES_PER_CLUSTER} lanes",
+            hint="Use more clusters, or fewer columns.",
+        )
     if not found and limit is None:
         raise DoesNotFit(
             f"a round of {tuples:,} tuples is more than the memory of any machine holds, or {MAX_GROUP:,} to a thread",
@@ -323,10 +329,9 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
 
 
 def _holds_round(plan: Plan, target: Target, tuples: int) -> bool:
-    """Whether a machine can have the tuple memory for a batch that has to be one round."""
-    if not plan.in_one_round or plan.by_row:
-        return True
-    group = power_of_two(-(-tuples // target.threads))
+    """Whether a machine can have the tuple memory for a tuple, or for a batch that has to be one round."""
+    whole = plan.in_one_round and not plan.by_row
+    group = power_of_two(-(-tuples // target.threads)) if whole else 1
     return group <= MAX_GROUP and 2 * group * place_inputs(plan.graph, target.lanes).rows <= MAX_CONFIG.tuple_depth
 
 

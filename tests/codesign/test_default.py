@@ -16,7 +16,7 @@ from dana.compiler.passes import Draft, plan_of
 from dana.compiler.target import DoesNotFit
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import MAX_DEPTHS, MachineConfig
 from tests.storage.schemas import attribute
 
 AGAIN = """
@@ -110,9 +110,9 @@ def test_a_machine_too_small_for_a_batch_says_so() -> None:
     [
         (6_000, {}, 0),
         (6_000, {"record_depth": 8}, 8),
-        (120_000, {}, 32),
-        (120_000, {"threads": 1, "clusters": 1}, 32),
-        (120_000, {"record_depth": 0}, 0),
+        (1_000_000, {}, 32),
+        (1_000_000, {"threads": 1, "clusters": 1}, 32),
+        (1_000_000, {"record_depth": 0}, 0),
         (20_000_000, {}, None),
     ],
 )
@@ -122,10 +122,19 @@ def test_models_that_no_scratchpad_holds_lie_in_records(
     graph = compile_rule(side_by_side.RULE.replace(str(side_by_side.USERS), str(users))).hdfg
     binding = bind(graph, side_by_side.SCHEMA)
     if records is None:
-        with pytest.raises(DoesNotFit, match="have 20,000,000 rows, a machine holds at most 16,777,216"):
+        with pytest.raises(DoesNotFit, match="has 20,000,000 rows, a number can choose one of 16,777,216"):
             default.default_config(binding, side_by_side.SCHEMA, max_tuples=1000, design=design)
         return
     bundle = default.default_bundle(binding, side_by_side.SCHEMA, max_tuples=1000, design=design)
     assert bundle.config.record_depth == records
     assert bool(bundle.tables) == bool(records)
     assert bundle.config.is_hardware == (users < 100_000 or bool(records))
+
+
+def test_a_wide_tuple_gets_lanes_enough_to_hold_two() -> None:
+    """However fast fewer lanes would be: no tuple memory is so deep."""
+    plan = plan_of(compile_rule(rules.text("linear")).hdfg.bind({"n": 400_000}))
+    draft = default._divide(plan, 10_000, {})
+    assert 2 * draft.inputs.rows <= MAX_DEPTHS["tuple_depth"] < 2 * 400_000 // 8
+    with pytest.raises(DoesNotFit, match="a tuple of rule 'linear' is more than half the largest tuple memory of 8 l"):
+        default._divide(plan, 10_000, {"threads": 1, "clusters": 1})
