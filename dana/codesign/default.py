@@ -13,7 +13,8 @@ from functools import partial
 from math import ceil, inf
 from typing import Any
 
-from dana.codesign.size import MAX_CONFIG, MAX_LANES, MAX_WORDS, check_size, model_words
+from dana.codesign.chosen import needs_records, record_depth, rows_of_tuple, to_records, together
+from dana.codesign.size import MAX_CONFIG, MAX_WORDS, check_size, model_words
 from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
 from dana.compiler.compile import rule_for
@@ -24,11 +25,10 @@ from dana.compiler.fit import (
     group_for,
     least_group,
     power_of_two,
-    together_for,
     whole_blocks,
 )
 from dana.compiler.passes import ACCESS, Draft, Results, place, plan_of, run
-from dana.compiler.place.records import needs_index, tuple_rows
+from dana.compiler.place.records import needs_index
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import rows_written
@@ -44,7 +44,7 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec import cycles as timing
 from hwgen.spec import strider
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK, ConfigError, MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
 from hwgen.spec.engine import Opcode, Section
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -56,13 +56,6 @@ LARGER = ((1, 2 * CLUSTERS), (2, CLUSTERS))
 
 ROUND_ROWS = 16384
 """Rows of scratchpad and of tuple memory that a machine is given at most for several tuples to a thread in a round."""
-
-TOGETHER = 16
-"""Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
-
-TOGETHER_WITH_LOSS = 8
-"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing, but for records, which
-are waited for once a batch."""
 
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
@@ -147,7 +140,7 @@ def _default(
     check_size(graph)
     rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
-    if _needs_records(plan, given):
+    if needs_records(plan, given, _ways(plan, given)):
         bounded["record_depth"] = record_depth(plan)
     try:
         draft = _divided(plan, max_tuples, bounded)
@@ -228,21 +221,6 @@ def least_cycles(graph: Graph, *, max_tuples: int, design: Mapping[str, int]) ->
     return min((sketch.cycles for sketch in _sketches(plan, _ways(plan, design), max_tuples, design)), default=inf)
 
 
-def record_depth(plan: Plan) -> int:
-    """Records of a batch, of a machine whose models of chosen rows lie beside it."""
-    return power_of_two(len(plan.watched) * TOGETHER)
-
-
-def _needs_records(plan: Plan, given: Mapping[str, int]) -> bool:
-    """Whether models of chosen rows, which no machine's own memory holds that is built, may lie beside it."""
-    if not plan.watched or given.keys() & {"record_depth", "scratch_depth"}:
-        return False
-    ways = _ways(plan, given)
-    if min(model_words(plan, clusters) for _, clusters in ways) <= MAX_WORDS:
-        return False
-    return any(threads == 1 and _to_records(clusters) for threads, clusters in ways)
-
-
 def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
     """Threads and clusters: the divisions of 64 units."""
     ways = [(CLUSTERS >> k, 1 << k) for k in range(CLUSTERS.bit_length())]
@@ -254,13 +232,8 @@ def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
     if plan.alone:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
     if given.get("record_depth"):  # a row of lanes goes to the memory in a beat
-        ways = [way for way in ways if _to_records(way[1])] or ways[:1]
+        ways = [way for way in ways if to_records(way[1])] or ways[:1]
     return ways
-
-
-def _to_records(clusters: int) -> bool:
-    """Whether a record memory takes a thread's row of lanes."""
-    return clusters * LANES_PER_CLUSTER * 4 <= WIDEST_LINK
 
 
 def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
@@ -275,26 +248,7 @@ def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
 
 def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
     """Tuples of a batch, at most."""
-    return max(plan.batch_tuples(max_tuples), _together(plan, given))
-
-
-def _together(plan: Plan, given: Mapping[str, int]) -> int:
-    """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
-    rows = rows_written(plan.watched)
-    usual = TOGETHER if plan.graph.loss is None or given.get("record_depth") else TOGETHER_WITH_LOSS
-    return together_for(
-        plan,
-        index_depth=given.get("index_depth", usual),
-        watch_depth=given.get("watch_depth", rows * usual),
-        record_depth=given.get("record_depth", 0),
-        tuple_rows=1,
-        tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // _rows(plan, MAX_LANES, given),
-    )
-
-
-def _rows(plan: Plan, lanes: int, given: Mapping[str, int]) -> int:
-    """Rows of a tuple, about."""
-    return tuple_rows(plan, lanes, records=bool(plan.watched and given.get("record_depth")))
+    return max(plan.batch_tuples(max_tuples), together(plan, given))
 
 
 def _least(plan: Plan, tuples: int, target: Target) -> int:
@@ -397,8 +351,8 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
             threads=threads,
             lanes=clusters * LANES_PER_CLUSTER,
             group=1,
-            together=_together(plan, given),
-            records=_together(plan, given) > 1 and bool(given.get("record_depth")),
+            together=together(plan, given),
+            records=together(plan, given) > 1 and bool(given.get("record_depth")),
             divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
             crossed=bool(given.get("crossed", 1)),
         )
@@ -411,7 +365,7 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
 def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Target:
     """The target with rounds of as many tuples as tuple memory may hold."""
     tuples = _tuples(plan, max_tuples, given)
-    rows = _rows(plan, target.lanes, given)
+    rows = rows_of_tuple(plan, target.lanes, given)
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
     group = 1 if plan.serial else group
     if needs_index(plan, records=target.records):

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from dana.codesign.area import area_of
-from dana.codesign.default import default_bundle, record_depth
+from dana.codesign.chosen import record_depth
+from dana.codesign.default import default_bundle
 from dana.codesign.search import at_rate, explore, smaller_memory, uses, widest_link, with_ultra
 from dana.compiler.binding.columns import Binding
 from dana.compiler.compile import rule_for
