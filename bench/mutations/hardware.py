@@ -52,6 +52,9 @@ SHORT_ROUNDS = _tests("engine/test_engine.py", "-k", "random_programs and short"
 FIRST_WRONG = _tests("engine/test_engine.py", "-k", "of_several")
 HALVES = _tests("formal/test_rounds.py")
 ROUNDS = _tests("formal/test_sections.py")
+RECORDS, IN_TURN, NO_RECORD, BEHIND = (
+    _tests("harness/test_records.py", "-k", name) for name in ("stalls", "waits", "names_no_record", "is_behind")
+)
 PORT = _tests("formal/test_port.py", "-k", "where_the_loop or met")
 LEGAL = _tests("text/test_legal.py")
 LOADED, WORDS = (_tests("formal/test_buffers.py", "-k", name) for name in ("wanted", "back and Strider"))
@@ -132,13 +135,13 @@ HARDWARE = (
     Mutation("access/places.py", "~self.full & count.any()", "~self.full", "a round of no tuple is cut", HALVES),
     Mutation("access/watch.py", "self.valid & earlier & ", "self.valid & ", "rows of rounds before", WATCHED),
     Mutation("access/watch.py", "earlier.eq(own | ", "earlier.eq(1 | ", "rows that nobody writes", WATCHED),
+    Mutation("access/unpacker.py", "~free) | watching", "~free)", "a tuple that does not wait", WATCHED),
     Mutation(
-        "access/unpacker.py",
-        "places.full & ~free) | watching",
-        "places.full & ~free)",
-        "a tuple that does not wait",
-        WATCHED,
+        "access/records.py", "(link.decided | pending) & ~busy", "link.decided | pending", "an early fetch", IN_TURN
     ),
+    Mutation("access/records.py", "Mux(at_start, 0, entry.base)", "entry.base", "a cut moves no record", RECORDS),
+    Mutation("access/records.py", "bad | (number >= bound)", "bad", "records behind the last", NO_RECORD),
+    Mutation("access/unpacker.py", "Cat(wrong, waiting)", "wrong.replicate(14)", "faults before a number's", BEHIND),
     Mutation("engine/sections.py", "rounds.count <= tuples", "rounds.count < tuples", "rounds too long", SHORT_ROUNDS),
     Mutation("engine/engine.py", "(number < first)", "(number > first)", "the last wrong number", FIRST_WRONG),
     Mutation("access/convert.py", "unshifted.eq(magnitude + plus)", "unshifted.eq(magnitude)", "integers < 0", COLUMNS),
