@@ -261,7 +261,7 @@ LANGUAGE = (
         "dsl/hdfg",
         "tests/dsl/test_interpreter.py",
         ("interpreter.py", "stop == count and graph.convergence", "graph.convergence", "convergence inside an epoch"),
-        ("interpreter.py", "arithmetic.sub(value, correction)", "value", "sums of losses without compensation"),
+        ("interpreter.py", "arithmetic.add(errors, error)", "errors", "sums of losses without compensation"),
         (
             "interpreter.py",
             "np.stack([part[0] for part in parts], axis=1)",

@@ -39,6 +39,7 @@ class TrialOptions(TypedDict, total=False):
     class_weight: Annotated[
         Mapping[str, float] | str, 'how much rows count by their label: {"yes": 5, "no": 1}; or balanced'
     ]
+    shuffle: Annotated[bool, "the table's rows in a random order, instead of the one in which they lie"]
     warm_start_from: Annotated[str, "model to start from"]
 
 
@@ -47,4 +48,4 @@ class TrainOptions(TrialOptions, total=False):
 
     model: Annotated[str, "name of the model (the rule's)"]
     test_size: Annotated[float, "part of the table's rows to leave out, for evaluating, such as 0.2"]
-    seed: Annotated[int, "which rows these are (1)"]
+    seed: Annotated[int, "which rows these are, and which order a shuffled table has (1)"]

@@ -15,19 +15,14 @@ from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK
 TOGETHER = 16
 """Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
 
-TOGETHER_WITH_LOSS = 8
-"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing, but for records, which
-are waited for once a batch."""
-
 
 def together(plan: Plan, given: Mapping[str, int]) -> int:
     """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
     rows = rows_written(plan.watched)
-    usual = TOGETHER if plan.graph.loss is None or given.get("record_depth") else TOGETHER_WITH_LOSS
     return together_for(
         plan,
-        index_depth=given.get("index_depth", usual),
-        watch_depth=given.get("watch_depth", rows * usual),
+        index_depth=given.get("index_depth", TOGETHER),
+        watch_depth=given.get("watch_depth", rows * TOGETHER),
         record_depth=given.get("record_depth", 0),
         tuple_rows=1,
         tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // rows_of_tuple(plan, MAX_LANES, given),

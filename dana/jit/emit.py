@@ -192,7 +192,7 @@ class Emitter(Folds):
     def _summed(
         self, sums: Sequence[ir.Value], stop: ir.Value, step: int = 1
     ) -> Iterator[tuple[Index, list[ir.Value], list[ir.Value]]]:
-        """A loop that hands the sum of losses and its correction from turn to turn; the turn's own go into the last."""
+        """A loop that hands two sums, of losses and of errors, from turn to turn; the turn's own go into the last."""
         entry, after = self._builder.block, list[ir.Value]()
         with self._loop(stop, step) as turn:
             before = [self._builder.phi(FLOAT) for _ in sums]
@@ -202,13 +202,13 @@ class Emitter(Folds):
                 phi.add_incoming(following, self._builder.block)
 
     def _with_loss(self, sums: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        """The epoch's sum of losses and its correction with a tuple's, compensated (Kahan 1965)."""
+        """The epoch's sum of losses and that of its errors (Dekker 1971) with a tuple's."""
         if self.graph.loss is None:
             return sums
-        builder, (total, correction) = self._builder, sums
-        y = builder.fsub(self._value(self.graph.loss, (), self._turn, vector=0).value, correction)
-        sum_ = builder.fadd(total, y)
-        return sum_, builder.fsub(builder.fsub(sum_, total), y)
+        builder, (total, errors) = self._builder, sums
+        loss = self._value(self.graph.loss, (), self._turn, vector=0).value
+        after = builder.fadd(total, loss)
+        return after, builder.fadd(errors, builder.fsub(loss, builder.fsub(after, total)))
 
     def _ends(self, name: str, last: str) -> list[tuple[str, bool]]:
         """The functions that end batches: the epoch's last has one of its own, where convergence is asked."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dana.compiler.binding.columns import crossed
-from dana.runtime.page_errors import ARRAYS
+from dana.runtime.page_errors import ARRAYS, QUERY
 from dana.runtime.trainer import (
     EpochReport,
     Level,
@@ -21,7 +21,14 @@ from dana.runtime.trainer import (
     TrainRequest,
 )
 from dsl import compile_rule
+from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import EpochCounters
+
+ROWS_TO_CHOOSE = 64
+"""Of fewer rows of a model, neighbours choose the same one in any order."""
+
+TUPLES_TO_JUDGE = 1000
 
 
 def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
@@ -63,6 +70,32 @@ def tell_simulated(config: MachineConfig, notify: Notify) -> None:
             message=f"the rule's models take {megabytes:,.0f} MB of a simulated machine's scratchpad, and no hardware "
             "has so much",
             hint="The model is as it should be; cycles and modelled seconds are those of no device.",
+        )
+    )
+
+
+def another_order(request: TrainRequest) -> str:
+    """How to have it."""
+    arrays = request.relation.name == ARRAYS
+    queried = request.relation.name == QUERY
+    return "shuffle the arrays" if arrays else "ORDER BY hashint8(id) in the query" if queried else "shuffle => true"
+
+
+def tell_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCounters, notify: Notify) -> None:
+    """Say of tuples that might run side by side where most choose a row that the one before them chose."""
+    fewest = min((choice["rows"] for choice in bundle.notes["indices"]), default=0)
+    if not bundle.cut or fewest < ROWS_TO_CHOOSE or counters.tuples < TUPLES_TO_JUDGE:
+        return
+    together = counters.tuples / counters.batches
+    if together >= 2:
+        return
+    notify(
+        Notice(
+            level=Level.NOTICE,
+            message=f"most rows of {request.relation.name} choose the same row of a model as the row before them, "
+            f"as in a sorted table: {together:.2f} are trained side by side, where {bundle.batch} might be",
+            hint="Rows are trained in their order, so the last ones of each weigh most. In another order the model is "
+            f"mostly better, and hardware is faster: {another_order(request)}.",
         )
     )
 

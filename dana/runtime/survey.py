@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.runtime.notices import another_order
 from dana.runtime.page_errors import ARRAYS
 from dana.runtime.surveyed import SURVEY_BLOCK, Surveyed
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
@@ -421,6 +422,6 @@ def _in_order(request: TrainRequest, label: str) -> Notice:
     return Notice(
         level=Level.NOTICE,
         message=f"the rows of {request.relation.name} lie in the order of their labels in column {label}, or nearly so",
-        hint="Rows are trained in their order, and the last ones weigh most, so the model may be bad. Train on another "
-        "order, as with query => 'SELECT ... ORDER BY hashint8(id)'.",
+        hint="Rows are trained in their order, and the last ones weigh most, so the model may be bad. Train in "
+        f"another: {another_order(request)}.",
     )

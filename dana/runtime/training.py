@@ -29,7 +29,7 @@ from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import refuse_non_finite, tell_crossed, tell_simulated
+from dana.runtime.notices import refuse_non_finite, tell_chosen_again, tell_crossed, tell_simulated
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
@@ -368,6 +368,8 @@ class MachineTraining:
         if self._surveys_beside:
             self._surveys_beside = False
             self._heed()
+        if not self._cycles:
+            tell_chosen_again(self._request, self._bundle, counters, self._notify)
         self._cycles += counters.cycles
         if self._compiled is not None:
             self._compiled.after_epoch(self._notify)

@@ -59,7 +59,7 @@ CODE = """\
 /* Code made from a rule's graph, which runs in the place of the engine's instructions: dana/jit, compiled.c. tuples:
  * where each tuple's inputs lie, one tuple's after the other's. */
 typedef void sim_compiled_function(float *state, const float *const *tuples, const int64_t *slots, int64_t carry);
-/* Batches of one tuple each; `loss`: of the epoch, and its correction */
+/* Batches of one tuple each; `loss`: sum over the epoch, and of its errors */
 typedef void sim_compiled_rows(float *state, const float *const *tuples, float *loss, int64_t count);
 
 /* Of struct sim_observer */

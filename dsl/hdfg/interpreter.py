@@ -141,7 +141,7 @@ class Interpreter:
         converged = False
         done = 0
         while done < limit and not converged:
-            total = correction = np.float32(0.0)
+            total = errors = np.float32(0.0)
             for start in range(0, count, size):
                 stop = min(start + size, count)
                 batch = {name: column[start:stop] for name, column in data.items()}
@@ -149,14 +149,14 @@ class Interpreter:
                 values = self._computed(evaluator, stop - start, batch, state, values_of_metas)
                 if graph.loss is not None:
                     loss = self._summed(graph.loss, values, evaluator, stop - start)
-                    total, correction = self._kahan(total, correction, loss)
+                    total, errors = self._added(total, errors, loss)
                 state = self._updated(state, values, evaluator, stop - start)
                 if stop == count and graph.convergence is not None:
                     converged = bool(np.any(values[graph.convergence] != 0.0))
             done += 1
             state |= self._after_epoch(state)
             if graph.loss is not None:
-                losses.append(float(np.float64(total)) / count)
+                losses.append(float(np.float64(self._arithmetic.add(total, errors))) / count)
         return TrainResult(models=state, losses=tuple(losses), epochs=done, converged=converged)
 
     def step(
@@ -322,15 +322,12 @@ class Interpreter:
             for node in counting
         }
 
-    def _kahan(
-        self, total: npt.ArrayLike, correction: npt.ArrayLike, value: npt.ArrayLike
-    ) -> tuple[np.float32, np.float32]:
-        """Add a batch's loss to the epoch's by compensated summation (Kahan 1965), each operation in binary32."""
+    def _added(self, total: npt.ArrayLike, errors: npt.ArrayLike, loss: npt.ArrayLike) -> tuple[np.float32, np.float32]:
+        """Add a batch's loss to the epoch's sum, and what rounding took from it (Dekker 1971) to the sum of these."""
         arithmetic = self._arithmetic
-        y = arithmetic.sub(value, correction)
-        t = arithmetic.add(total, y)
-        rest = arithmetic.sub(arithmetic.sub(t, total), y)
-        return np.float32(t), np.float32(rest)
+        after = arithmetic.add(total, loss)
+        error = arithmetic.sub(loss, arithmetic.sub(after, total))
+        return np.float32(after), np.float32(arithmetic.add(errors, error))
 
     # what comes from outside
 

@@ -233,6 +233,7 @@ CREATE FUNCTION dana_train(
 	classes text[] DEFAULT NULL,
 	weight text DEFAULT NULL,
 	class_weight jsonb DEFAULT NULL,
+	shuffle boolean DEFAULT NULL,
 	test_size double precision DEFAULT NULL,
 	seed integer DEFAULT NULL,
 	warm_start_from text DEFAULT NULL

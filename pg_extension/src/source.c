@@ -117,7 +117,7 @@ dana_source_open(const dana_source_request *request)
 	source->asked = *request;
 	source->classes_found = request->cleaning.classes;
 	source->features.count = -1;
-	source->rows = request->query != NULL || request->cleaning.classes.count > 0 ||
+	source->rows = request->query != NULL || request->shuffled || request->cleaning.classes.count > 0 ||
 		request->cleaning.nonfinite == DANA_NONFINITE_ERROR;
 	if (request->query == NULL)
 		source_open_relation(source, request->relation);
@@ -217,7 +217,12 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 		adopt_encoded(source, layout);
 	if (source->asked.query == NULL)
 	{
-		source->plan = dana_source_plan(source, dana_source_select(source, layout->columns, layout->numbers));
+		char *text = dana_source_select(source, layout->columns, layout->numbers);
+
+		/* the place itself last: every epoch has the same order */
+		if (source->asked.shuffled)
+			text = psprintf("%s ORDER BY pg_catalog.hashtidextended(ctid, %d), tableoid, ctid", text, source->asked.seed);
+		source->plan = dana_source_plan(source, text);
 		for (int i = 0; i < layout->columns; i++)
 			layout->numbers[i] = i + 1;
 	}

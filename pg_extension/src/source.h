@@ -59,6 +59,8 @@ typedef struct dana_source_request
 	Oid			  relation; /* or InvalidOid, and then */
 	char		 *query;	/* one SELECT */
 	char		 *filter;	/* condition on the table's rows, or NULL; checked to be one expression */
+	bool		  shuffled; /* the table's rows come in a random order, which `seed` chooses */
+	int			  seed;
 	dana_cleaning cleaning;
 } dana_source_request;
 

@@ -42,6 +42,7 @@ static const training_member members[] = {
 	MEMBER(nonfinite, TEXTOID, true),
 	MEMBER(classes, TEXTARRAYOID, true),
 	MEMBER(weight, TEXTOID, true),
+	{"shuffle", BOOLOID, offsetof(dana_training, rows.shuffled), false},
 	MEMBER(test_size, FLOAT8OID, false),
 	MEMBER(seed, INT4OID, false),
 	MEMBER(warm_start_from, TEXTOID, false),
@@ -88,6 +89,8 @@ member_fill(dana_training *training, const training_member *member, Datum value,
 		*(double *)at = DatumGetFloat8(value);
 	else if (member->type == INT4OID)
 		*(int *)at = DatumGetInt32(value);
+	else if (member->type == BOOLOID)
+		*(bool *)at = DatumGetBool(value);
 	else
 		*(Oid *)at = DatumGetObjectId(value);
 }
@@ -152,11 +155,23 @@ restrict_rows(const char *condition, char **query, char **filter)
 		*filter = *filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, *filter);
 }
 
+/* Raises an error where the rows have no place of their own, which `argument` goes by; the others are hints */
+static void
+need_places(const dana_training *training, const char *argument, const char *of_query, const char *of_view)
+{
+	const bool view = training->rows.query == NULL && get_rel_relkind(training->rows.relation) == RELKIND_VIEW;
+
+	if (training->rows.query != NULL || view)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"%s\" needs a table, whose rows have a place%s%s%s", argument, view ? ", and " : "",
+							   view ? dana_relation_name(training->rows.relation) : "", view ? " is a view" : ""),
+						errhint("%s", view ? of_view : of_query)));
+}
+
 /* The filter, with the part of the rows that is held out for a test left out; the filter of those is told, too */
 static char *
 read_filter(dana_training *training, bool held_out)
 {
-	const char *wanted = "argument \"test_size\" needs a table, whose rows have a place";
 	char	   *query = training->rows.query;
 	char	   *filter = training->filter;
 	char	   *part;
@@ -167,16 +182,10 @@ read_filter(dana_training *training, bool held_out)
 		return filter;
 	if (!(training->test_size > 0 && training->test_size < 1))
 		dana_refuse_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", training->test_size);
-	if (query != NULL)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s", wanted),
-						errhint("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size,
-								training->seed)));
-	if (get_rel_relkind(training->rows.relation) == RELKIND_VIEW)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s, and %s is a view", wanted, dana_relation_name(training->rows.relation)),
-				 errhint("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
-						 training->test_size, training->seed)));
+	need_places(training, "test_size",
+				psprintf("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size, training->seed),
+				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
+						 training->test_size, training->seed));
 	part = dana_holdout_expression("ctid", training->test_size, training->seed);
 	training->held_out = filter;
 	restrict_rows(part, &query, &training->held_out);
@@ -220,6 +229,10 @@ training_check(dana_training *training)
 	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
 		dana_refuse_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
 	training->whole_query = training->rows.query;
+	training->rows.seed = training->seed;
+	if (training->rows.shuffled)
+		need_places(training, "shuffle", "Put ORDER BY hashint8(key) behind the query.",
+					"Give query => 'SELECT ... ORDER BY hashint8(key)' with a column that tells its rows apart.");
 	read_cleaning(training, &training->rows.cleaning);
 	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")]);
 }
@@ -362,10 +375,11 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 	if (source->class_type != NULL)
 		dana_json_text(to, "class_type", source->class_type);
 	if (training->test_size > 0)
-	{
 		dana_json_number(to, "test_size", training->test_size);
+	if (training->rows.shuffled)
+		dana_json_truth(to, "shuffle", true);
+	if (training->test_size > 0 || training->rows.shuffled)
 		dana_json_number(to, "seed", training->seed);
-	}
 	if (training->warm_start_from != NULL)
 		dana_json_text(to, "warm_start_from", training->warm_start_from);
 	dana_json_close(to, '}');

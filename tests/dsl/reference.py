@@ -139,22 +139,20 @@ class Reference:
         size = self.graph.batch or count
         losses = []
         for _ in range(epochs):
-            total = rest = np.float32(0)
+            total = errors = np.float32(0)
             for start in range(0, count, size):
                 tuples = list(range(start, min(start + size, count)))
                 each, batch = self._values(tuples, columns, state)
                 if self.graph.loss is not None:
                     value = tree([values[self.graph.loss][()] for values in each], "add")
-                    y = add(value, -rest)
-                    t = add(total, y)
-                    rest = add(add(t, -total), -y)
-                    total = t
+                    after = add(total, value)
+                    errors, total = add(errors, add(value, -add(after, -total))), after
                 state = self._updated(state, each, batch)
                 stop = start + size >= count
                 if stop and self.graph.convergence is not None and batch[self.graph.convergence][()] != 0:
-                    losses.append(float(total) / count)
+                    losses.append(float(add(total, errors)) / count)
                     return self._arrays(state), losses
-            losses.append(float(total) / count)
+            losses.append(float(add(total, errors)) / count)
         return self._arrays(state), losses
 
     def _arrays(self, state: Mapping[str, Tensor]) -> dict[str, npt.NDArray[np.float32]]:

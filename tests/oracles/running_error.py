@@ -215,7 +215,8 @@ class RealTraining:
                         magnitude += abs(float(part.value)) + float(part.error)
                     state = self._updated(state, each, batch)
                 if graph.loss is not None:
-                    # compensated summation: 2u of the sum of magnitudes (Higham 4.8), second order covered by a third
+                    # a u for what is added last, a u for losses above the sum so far, of which no error is exact;
+                    # second order covered by a third
                     error += 3 * UNIT * magnitude + TINY
                     losses.append(Bounded(np.float64(total / count), np.float64(error / count)))
                 if graph.convergence is not None and self._ended(batch[graph.convergence]):

@@ -117,15 +117,14 @@ class TableRule:
         state = {name: np.array(model, np.float32) for name, model in models.items()}
         count, losses = len(columns["y"]), []
         for _ in range(self.epochs):
-            total = rest = np.float32(0)
+            total = errors = np.float32(0)
             for first in range(0, count, self.batch):
                 loss = self._batch(
                     [{n: c[t] for n, c in columns.items()} for t in range(first, min(first + self.batch, count))], state
                 )
-                y = add(loss, -rest)
-                t = add(total, y)
-                rest, total = add(add(t, -total), -y), t
-            losses.append(float(np.float64(total)) / count)
+                after = add(total, loss)
+                errors, total = add(errors, add(loss, -add(after, -total))), after
+            losses.append(float(np.float64(add(total, errors))) / count)
         return state, losses
 
     def _batch(self, tuples: list[Tuple], state: dict[str, Floats]) -> np.float32:

@@ -424,6 +424,25 @@ def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: b
     assert any("lie in the order of their labels in column y" in one.message for one in notices) is said
 
 
+@pytest.mark.parametrize(
+    ("rows", "users", "sorted_by_user", "said"),
+    [(1000, 70, True, True), (1000, 70, False, False), (999, 70, True, False), (1000, 60, True, False)],
+)
+def test_neighbours_that_choose_the_same_row_are_said(rows: int, users: int, sorted_by_user: bool, said: bool) -> None:
+    """A table of ratings, sorted by user: the last ratings of each have the last word, and hardware waits."""
+    table = relation([("i", "real"), ("j", "real"), ("y", "real")])
+    ratings = [(k * users // rows if sorted_by_user else k % users, k * 7 % 90, k % 5) for k in range(rows)]
+    pages = build_pages(table.schema, ratings, page_size=8192)
+    told: list[Notice] = []
+    asked = request(table, rule="lrmf", source=rules.text("lrmf"), epochs=2, hyper={"m": users})
+    train(asked, pages, told.append)
+    of_order = [one for one in told if "choose the same row of a model as the row before them" in one.message]
+    assert len(of_order) == said
+    if said:
+        assert "1.07 are trained side by side, where 8 might be" in of_order[0].message
+        assert of_order[0].hint.endswith(": shuffle => true.")
+
+
 ROWS_OF_BOTH = """
 import dana
 n = dana.dim()

@@ -4,6 +4,7 @@ In: a plan, a target, and what was decided about each value. Out: a `Selection`.
 order in which they may run; nothing has an address, and no cycle is counted.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -254,7 +255,7 @@ class _Selector:
             copy = self.copies.setdefault(step.id, self._room(step.id))
             self.emitter.elementwise(section, Opcode.MOV, copy, self.store.value(step.id, section))
         elif step.kind is Kind.LOSS:
-            self._kahan(section)
+            self._sum_losses(section)
         elif step.kind is Kind.TEST:
             self._leave_test(section)
         elif step.kind is Kind.MOVE:
@@ -375,8 +376,8 @@ class _Selector:
                 each = replace(new, base=new.base + t * new.stride, stride=0)
                 self.emitter.elementwise(section, Opcode.ADD, row, row, each)
 
-    def _kahan(self, section: Section) -> None:
-        """The epoch's loss, each batch's added with the error of the sums before.
+    def _sum_losses(self, section: Section) -> None:
+        """The epoch's loss: the sum of the batches', and beside it that of the errors, which `epoch` adds.
 
         Where `tuple` does all the work, the sum would be its longest chain: there it takes in the loss of the batch
         before, beside the rest, and `epoch` the last one's. The first, +0.0, leaves all as it is. Tuples that run side
@@ -385,60 +386,61 @@ class _Selector:
         emitter = self.emitter
         assert self.graph.loss is not None
         emitter.node = loss = self.plan.resolve(self.graph.loss)
-        total, carry = self.store.lasting("loss"), self.store.lasting("carry")
+        total, errors = self.store.lasting("loss"), self.store.lasting("errors")
         self.loss = total.buffer
-        state = [total, carry]
+        state = [total, errors]
         if self.cut:
-            self._add_losses(section, self.store.value(loss, section), total, carry)
+            self._add_losses(section, self.store.value(loss, section), total, errors)
         elif self.plan.together:
             pending = self.store.lasting("pending")
             state.append(pending)
-            self._add_loss(section, pending, total, carry)
-            self._add_loss(Section.EPOCH, pending, total, carry)
+            self._add_loss(section, pending, total, errors)
+            self._add_loss(Section.EPOCH, pending, total, errors)
             if self.plan.single:
                 emitter.elementwise(section, Opcode.MOV, pending, self.store.value(loss, section))
             else:
                 self._merge_into(pending, Opcode.ADD, loss, Form.BROADCAST)
         else:
             assert self.batch_loss is not None, "merged before the batch"
-            self._add_loss(section, self.batch_loss, total, carry)
+            self._add_loss(section, self.batch_loss, total, errors)
+        emitter.elementwise(Section.EPOCH, Opcode.ADD, total, total, errors)
         for value in state:
             emitter.elementwise(Section.INIT, Opcode.MOV, value, self.store.literal(0.0))
 
-    def _add_losses(self, section: Section, losses: Value, total: Value, carry: Value) -> None:
+    def _add_losses(self, section: Section, losses: Value, total: Value, errors: Value) -> None:
         """Add the losses of the round's tuples in their order; of sums, the last tuple's that is there counts."""
         emitter, present = self.emitter, self.store.literal(1.0)  # rounds of one tuple have the same image
         if emitter.group == 1:
-            self._add_loss(section, losses, total, carry)
+            self._add_loss(section, losses, total, errors)
             return
-        sums, carries = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=True) for name in ("sums", "carries"))
-        before = total, carry
+        sums, lost = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=True) for name in ("sums", "lost"))
+        before = total, errors
         for k in range(emitter.group):
-            one, t, c = (replace(v, base=v.base + k * v.stride, stride=0) for v in (losses, sums, carries))
-            y, d = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=False) for name in ("y", "d"))
-            emitter.elementwise(section, Opcode.SUB, y, one, before[1])
-            emitter.elementwise(section, Opcode.ADD, t, before[0], y)
-            emitter.elementwise(section, Opcode.SUB, d, t, before[0])
-            emitter.elementwise(section, Opcode.SUB, c, d, y)
-            before = t, c
+            one, *after = (replace(v, base=v.base + k * v.stride, stride=0) for v in (losses, sums, lost))
+            self._add(section, one, before, after)
+            before = after[0], after[1]
         there = emitter.temporary("there", (), Form.BROADCAST, per_tuple=True)
         rows, every = (), (emitter.group,)
         view = emitter.view
         # MOV's identity is 0: of absent tuples
         emitter.nest(section, Opcode.MOV, every, view(there, rows), view(present, rows), outer=0, mask=Mask.SINGLE)
-        for state, found in ((total, sums), (carry, carries)):
+        for state, found in ((total, sums), (errors, lost)):
             views = (view(state, rows), view(found, rows), view(there, rows))
             emitter.nest(section, Opcode.MOVC, every, *views, outer=0)
 
-    def _add_loss(self, section: Section, batch: Value, total: Value, carry: Value) -> None:
-        emitter = self.emitter
-        # Kahan: y = batch - carry, t = total + y, carry = (t - total) - y
-        y, t, d = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=False) for name in ("y", "t", "d"))
-        emitter.elementwise(section, Opcode.SUB, y, batch, carry)
-        emitter.elementwise(section, Opcode.ADD, t, total, y)
-        emitter.elementwise(section, Opcode.SUB, d, t, total)
-        emitter.elementwise(section, Opcode.SUB, carry, d, y)
-        emitter.elementwise(section, Opcode.MOV, total, t)
+    def _add_loss(self, section: Section, loss: Value, total: Value, errors: Value) -> None:
+        after = self.emitter.temporary("after", (), Form.BROADCAST, per_tuple=False)
+        self._add(section, loss, (total, errors), (after, errors))
+        self.emitter.elementwise(section, Opcode.MOV, total, after)
+
+    def _add(self, section: Section, loss: Value, before: Sequence[Value], after: Sequence[Value]) -> None:
+        """To the sum, and what rounding took from it (Dekker 1971) to the sum of these: no step waits for the other."""
+        emitter, (total, errors) = self.emitter, before
+        added, error = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=False) for name in ("added", "error"))
+        emitter.elementwise(section, Opcode.ADD, after[0], total, loss)
+        emitter.elementwise(section, Opcode.SUB, added, after[0], total)
+        emitter.elementwise(section, Opcode.SUB, error, loss, added)
+        emitter.elementwise(section, Opcode.ADD, after[1], errors, error)
 
     def _only_test(self, k: int) -> bool:
         """Whether a node is computed for the convergence test alone, by an operation that takes a place."""

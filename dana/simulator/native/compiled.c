@@ -138,13 +138,13 @@ finish(const struct sim_compiled *code, int32_t number, uint64_t tuples)
 	code->slots[number] = last - code->state - merge->first;
 }
 
-/* Compensated (Kahan 1965), as in the language's definition */
+/* With the error of rounding (Dekker 1971), as in the language's definition */
 static void
 add_loss(struct sim_epoch *e, float loss)
 {
-	const float y = dn_sub(loss, e->loss[1]), total = dn_add(e->loss[0], y);
+	const float total = dn_add(e->loss[0], loss);
 
-	e->loss[1] = dn_sub(dn_sub(total, e->loss[0]), y);
+	e->loss[1] = dn_add(e->loss[1], dn_sub(loss, dn_sub(total, e->loss[0])));
 	e->loss[0] = total;
 }
 
@@ -340,6 +340,7 @@ sim_compiled_end(struct sim *sim)
 {
 	const struct sim_compiled *code = &sim->compiled;
 
+	sim->e.loss[0] = dn_add(sim->e.loss[0], sim->e.loss[1]);
 	for (int32_t k = 0; k < code->n_symbols; k++)
 		if (code->symbols[k].out && (code->symbols[k].table == 0 || sim->journal == NULL))
 			give_back(sim, &code->symbols[k]);

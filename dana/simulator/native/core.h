@@ -308,7 +308,7 @@ struct sim_epoch
 
 	/* compiled.c */
 	uint64_t joined;	   /* tuples of the batch that have */
-	float loss[2];		   /* of the epoch, and its correction */
+	float loss[2];		   /* sum over the epoch, and of its errors */
 };
 
 /* Where the unpacker puts tuples: as the engine wants them, or one after the other */
