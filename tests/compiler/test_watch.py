@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.side_by_side import LOSS, RULE, SCHEMA
+from bench.side_by_side import ITEMS, LOSS, RULE, SCHEMA, USERS
 from dana.codesign.default import default_bundle
 from dana.compiler import bind
 from dana.compiler.passes import plan_of
@@ -32,6 +32,8 @@ def test_columns_that_choose_rows_are_watched() -> None:
 
 def test_models_whose_rows_are_chosen_together_are_watched_once() -> None:
     second = RULE.replace("V[j]", "V[i]")
+    assert watched(second) == [("i", 1, True), ("i", 2, True)]  # of as many rows they would be one
+    second = second.replace(f"[{ITEMS}, 10]", f"[{USERS}, 10]")
     assert watched(second) == [("i", 1, True)]
     read_elsewhere = second.replace("* V[i], 1)", "* V[j], 1)")
     assert watched(read_elsewhere) == [("i", 1, True), ("i", 2, True), ("j", 2, False)]
