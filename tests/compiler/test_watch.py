@@ -56,8 +56,8 @@ def test_what_all_tuples_share_keeps_them_apart(old: str, new: str) -> None:
 
 def _refused() -> list[tuple[dict[str, Any], str]]:
     return [
-        ({"batch": 16}, "must be one round of 8, not 16"),
-        ({"watch_depth": 8}, "must be at most 8 for this machine, but may be 16"),
+        ({"batch": 32}, "must be one round of 16, not 32"),
+        ({"watch_depth": 8}, "must be at most 8 for this machine, but may be 32"),
         ({"watch_depth": 0}, "need a machine with watch_depth"),
         ({"first": 1}, "must have one element and be no part of a tuple"),
     ]
