@@ -224,7 +224,7 @@ def test_registers_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "registers"
     with path.open("wb") as file:
         file.truncate(APERTURE)
-    with pytest.raises(BoardError, match=r"ID of the board must be 0xda7ab001, but 0x0 was read: is the bitstream"):
+    with pytest.raises(BoardError, match=r"ID of the board must be 0xda7ab002, but 0x0 was read: is the bitstream"):
         Board(MappedRegisters(path), MappedPages(path, base=0, size=4096))
     with pytest.raises(BoardError, match=r"must be open to reading, writing and mapping, but is not"):
         MappedRegisters(tmp_path / "nothing")
