@@ -32,7 +32,12 @@ JIT = (
         ),
         ("emit.py", "while group >> (at - low) & 1:", "while group >> (at - low) & 2:", "a block's halves not joined"),
         ("emit.py", "self._builder.add(count, I64(self._run))", "count", "a batch's rows over each other"),
-        ("emit.py", "vector=0).value, correction)", "vector=0).value, FLOAT(0.0))", "losses without correction"),
+        (
+            "emit.py",
+            "builder.fadd(errors, builder",
+            "builder.fadd(FLOAT(0.0), builder",
+            "only the last error of the losses' sum",
+        ),
         ("plan.py", "reads > self.phase[k] and any(", "False and any(", "a later pass reads the last block's values"),
         ("emit.py", "if plan.phase[k] == phase + 1:", "if True:", "merges in every pass"),
         ("values.py", "if place.spacing or k in self.plan.flushed:", "if True:", "a page's subnormals in a model"),

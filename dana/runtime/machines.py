@@ -11,6 +11,8 @@ import errno
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from types import EllipsisType
 from typing import Protocol
 
 import numpy as np
@@ -19,11 +21,14 @@ import numpy.typing as npt
 from dana.errors import UsageError
 from dana.runtime.trainer import Sink, SqlState, TrainingError
 from hwgen.driver import BoardError
-from hwgen.spec.bundle import Bundle
+from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 
 Words = npt.NDArray[np.uint32]
+
+ROWS_AT_ONCE = 1 << 14
+"""Rows of the scratchpad that are read or written at a time: a copy of them is in the processor's cache."""
 
 
 class Machine(Protocol):
@@ -213,3 +218,17 @@ def _rtl(config: MachineConfig) -> StreamingMachine:
 
 MACHINES: dict[str, Callable[[MachineConfig], StreamingMachine]] = {"sim": _simulator, "rtl": _rtl}
 """Backends that run a Bundle, by their names in SQL."""
+
+
+def by_parts(symbol: Symbol, lanes: int) -> Iterator[tuple[int, Symbol, EllipsisType | slice]]:
+    """A symbol by some rows of the scratchpad at a time: the first, the part, and where in the value it lies."""
+    rows = symbol.rows(lanes)
+    if symbol.table or rows <= ROWS_AT_ONCE or not (symbol.broadcast or len(symbol.shape) > 1):
+        yield symbol.row, symbol, ...
+        return
+    extent, *rest = symbol.shape
+    each = rows // extent
+    step = max(1, ROWS_AT_ONCE // each)
+    for first in range(0, extent, step):
+        part = replace(symbol, shape=(min(step, extent - first), *rest))
+        yield symbol.row + first * each, part, slice(first, first + step)

@@ -7,11 +7,10 @@ everything about machines is behind `dana.runtime.machines`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from types import EllipsisType
 from typing import NoReturn
 
 import numpy as np
@@ -28,7 +27,7 @@ from dana.runtime.explain import explain, lines
 from dana.runtime.extents import category_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
-from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
+from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, by_parts, load_backend
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_chosen_again, tell_crossed, tell_simulated
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
@@ -85,9 +84,6 @@ from hwgen.spec.strider import Fault
 
 BACKENDS = (*MACHINES, "interp")
 
-
-ROWS_AT_ONCE = 1 << 14
-"""Rows of the scratchpad that are read or written at a time: a copy of them is in the processor's cache."""
 
 MAX_CACHE_BYTES = 256 << 20
 """Bytes of designs on disk unless the user says otherwise."""
@@ -464,7 +460,7 @@ class MachineTraining:
 
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
         for symbol in self._bundle.of_kind("model"):
-            for row, part, at in self._parts(symbol) if symbol.name in values else ():
+            for row, part, at in by_parts(symbol, self._bundle.config.lanes) if symbol.name in values else ():
                 rows = part.place(values[symbol.name][at], self._bundle.config.lanes)
                 self._machine.write_rows(row, rows.view(np.uint32), table=symbol.table)
 
@@ -480,23 +476,10 @@ class MachineTraining:
 
     def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         values = np.empty(symbol.shape, np.float32)
-        for row, part, at in self._parts(symbol):
+        for row, part, at in by_parts(symbol, self._bundle.config.lanes):
             rows = self._machine.read_rows(row, part.rows(self._bundle.config.lanes), table=symbol.table)
             values[at] = part.collect(rows.view(np.float32))
         return values
-
-    def _parts(self, symbol: Symbol) -> Iterator[tuple[int, Symbol, EllipsisType | slice]]:
-        """A symbol by some rows of the scratchpad at a time: the first, the part, and where in the value it lies."""
-        rows = symbol.rows(self._bundle.config.lanes)
-        if symbol.table or rows <= ROWS_AT_ONCE or not (symbol.broadcast or len(symbol.shape) > 1):
-            yield symbol.row, symbol, ...
-            return
-        extent, *rest = symbol.shape
-        each = rows // extent
-        step = max(1, ROWS_AT_ONCE // each)
-        for first in range(0, extent, step):
-            part = replace(symbol, shape=(min(step, extent - first), *rest))
-            yield symbol.row + first * each, part, slice(first, first + step)
 
     def _scalar(self, kind: str) -> float | None:
         symbol = self._bundle.symbol(kind)

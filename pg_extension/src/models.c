@@ -173,8 +173,10 @@ DANA_FUNCTION(dana_values)
 	dana_model_find(text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, true);
 	n_parts = dana_model_weights(&parts, true);
 	dana_become_caller(before);
-	if (first < 0 || count < 1 || count > (int32)((MaxAllocSize - ARR_OVERHEAD_NONULLS(1)) / sizeof(float4)))
+	if (first < 0 || count < 0 || count > (int32)((MaxAllocSize - ARR_OVERHEAD_NONULLS(1)) / sizeof(float4)))
 		dana_error(INVALID_PARAMETER_VALUE, "there are no %d values from number %d on", count, first);
+	if (count == 0)
+		PG_RETURN_ARRAYTYPE_P(construct_empty_array(FLOAT4OID));
 	values = dana_weights_array(palloc(ARR_OVERHEAD_NONULLS(1) + sizeof(float4) * count), count);
 	dana_weights_copy(parts, n_parts, first, count, (float *)ARR_DATA_PTR(values));
 	PG_RETURN_POINTER(values);

@@ -267,7 +267,7 @@ def test_a_crash_loses_jobs(shared_cluster: Cluster) -> None:
         assert wait(session, start(session, "r", epochs=1)) == "done"
         session.execute("DROP TABLE t")
         session.execute("SELECT dana_drop_rule('r')")
-        session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE, dana.job_log")
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch, dana.job_log CASCADE")
 
 
 def test_jobs_belong_to_their_owner(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:

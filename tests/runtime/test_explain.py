@@ -183,8 +183,8 @@ def test_rows_that_run_side_by_side_are_told() -> None:
     explained = explain(asked(RULES["rows"], 10_000), DesignStore())
     assert explained["why"]["cause"] == "rows"
     assert explained["why"]["text"].endswith("ends a batch, and fewer are taken at a time")
-    assert (explained["batch"], explained["side_by_side"]) == (1, 8)
-    assert any("up to 8 tuples side by side: a batch ends where" in line for line in lines(explained))
+    assert (explained["batch"], explained["side_by_side"]) == (1, 16)
+    assert any("up to 16 tuples side by side: a batch ends where" in line for line in lines(explained))
 
 
 def test_columns_that_an_array_would_replace_are_why() -> None:

@@ -51,6 +51,8 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute("CREATE TABLE public.t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 100) i")
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     database.execute("SELECT dana_train('sums', 't')")
+    # as of a model of more than four million numbers
+    database.execute("INSERT INTO dana.weights SELECT owner, name, version, 1, '{1}' FROM dana.model")
     start = """SELECT dana_start('dana_train', '{"rule": "sums", "source": "t", "model": "other"}')"""
     job = database.execute(start).fetchone()
     assert database.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)

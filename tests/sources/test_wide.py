@@ -115,6 +115,6 @@ def test_explained(wide: Session) -> None:
 
 
 def test_rows_that_no_machine_holds(session: Session) -> None:
-    session.execute("CREATE TABLE t AS SELECT array_fill(1::real, '{1100000}') AS x, 1::real AS y")
-    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match=r"1,100,000 numbers, a machine holds at most"):
+    session.execute("CREATE TABLE t AS SELECT array_fill(1::real, '{8400000}') AS x, 1::real AS y")
+    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match=r"8,400,000 numbers, a machine holds at most"):
         weights(session, "'t'")

@@ -144,14 +144,11 @@ def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -
 def symbols(
     plan: Plan, inputs: InputPlaces, forms: Forms, selection: Selection, memory: MemoryMap
 ) -> tuple[Symbol, ...]:
-    """Models, metas and results by name."""
+    """Models, in the rule's order, by which predictors know them; metas and results."""
     graph = plan.graph
     found = []
-    for k, model in selection.models.items():
-        name, broadcast = graph.nodes[k].name or f"node {k}", model.form is Form.BROADCAST
-        row = memory.address[model.buffer]
-        found.append(Symbol(name=name, kind="model", shape=model.shape, row=row, broadcast=broadcast))
-    for k, (table, row) in sorted(inputs.recorded.items()):
+    for k in graph.models:
+        table, row = inputs.recorded.get(k) or (0, memory.address[selection.models[k].buffer])
         name, shape = graph.nodes[k].name or f"node {k}", graph.concrete_shape(k)
         broadcast = forms.of[k] is Form.BROADCAST
         found.append(Symbol(name=name, kind="model", shape=shape, row=row, broadcast=broadcast, table=table))
