@@ -17,13 +17,14 @@ from hwgen.harness import RtlMachine
 from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.config import Ultra
 from hwgen.spec.engine import Opcode
+from hwgen.spec.registers import REGION_SHIFT
 from tests.hwgen.engine.programs import random_bundle, random_tuples
-from tests.hwgen.harness.test_machine import CONFIG as NARROW
+from tests.hwgen.harness.test_machine import CONFIG
 from tests.simulator.bundles import fed, row_pages
 
-CONFIG = replace(NARROW, clusters=4)
-LARGE = replace(CONFIG, scratch_depth=(1 << 16) + 272, ultra=int(Ultra.SCRATCH))
-"""Rows of 32 lanes, no power of two of them: twice as many words as a region but the scratchpad's has."""
+LARGE = replace(CONFIG, scratch_depth=(1 << 17) + 272, ultra=int(Ultra.SCRATCH))
+"""Rows, no power of two of them, of more words than a region but the scratchpad's has."""
+assert LARGE.scratch_depth * LARGE.lanes > 1 << REGION_SHIFT
 ROWS = CONFIG.scratch_depth
 FIRST = LARGE.scratch_depth - ROWS
 
