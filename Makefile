@@ -24,9 +24,10 @@ demo: $(STAMPS)/demo
 
 # The extension is compiled for five versions while pip unpacks packages and mypy runs, which use one core each.
 # Hundreds of processes import what the first of them compiles, whatever the caller's environment says.
+# Three sessions on two cores: one of them mostly waits for a server.
 test: $(STAMPS)/icarus
 	$(MAKE) --jobs 2 --output-sync=target lint headers
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 headers: $(STAMPS)/venv
 	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
