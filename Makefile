@@ -10,7 +10,7 @@ NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o
 	$(shell find hwgen/spec dana/simulator -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench bench-quick headers lint clean all install installcheck
+.PHONY: help demo test pytest bench bench-quick headers lint clean all install installcheck
 
 help:
 	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
@@ -22,12 +22,15 @@ help:
 demo: $(STAMPS)/demo
 	$(BIN)/dana demo
 
-# The extension is compiled for five versions while pip unpacks packages and mypy runs, which use one core each.
-# Hundreds of processes import what the first of them compiles, whatever the caller's environment says.
-# Three sessions on two cores: one of them mostly waits for a server.
+# The extension is compiled for five versions while pip unpacks packages, and mypy runs beside the tests: each alone would
+# leave a core idle, and so would as many test sessions as there are cores, of which some wait for a server.
 test: $(STAMPS)/icarus
-	$(MAKE) --jobs 2 --output-sync=target lint headers
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/test headers
+	$(MAKE) --jobs 2 lint pytest
+
+# Hundreds of processes import what the first of them compiles, whatever the caller's environment says.
+pytest: $(STAMPS)/test
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 headers: $(STAMPS)/venv
 	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
