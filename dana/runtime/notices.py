@@ -94,8 +94,8 @@ def tell_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCoun
             level=Level.NOTICE,
             message=f"most rows of {request.relation.name} choose the same row of a model as the row before them, "
             f"as in a sorted table: {together:.2f} are trained side by side, where {bundle.batch} might be",
-            hint="Rows are trained in their order, so the last ones of each weigh most. In another order the model is "
-            f"mostly better, and hardware is faster: {another_order(request)}.",
+            hint="Hardware takes such rows one after the other, and several at a time in another order: "
+            f"{another_order(request)}.",
         )
     )
 
