@@ -30,7 +30,7 @@ test: $(STAMPS)/icarus
 
 # Hundreds of processes import what the first of them compiles, whatever the caller's environment says.
 pytest: $(STAMPS)/test
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 headers: $(STAMPS)/venv
 	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
