@@ -191,7 +191,7 @@ class Cluster:
         """End the worker at once, and wait until its sessions have ended, too."""
         sessions = self.sessions()
         os.kill(self.worker_pid, signal.SIGKILL)
-        self._until(lambda: not any(map(alive, sessions)))
+        self._until(lambda: not any(map(alive, sessions)), (self._server, "server.log"))
 
     def _spawn(self, command: list[str], log: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with open(self.folder / log, "ab") as out:
@@ -211,10 +211,11 @@ class Cluster:
             return True
         return False
 
-    def _until(self, condition: Any) -> None:
+    def _until(self, condition: Any, *running: tuple[subprocess.Popen[bytes] | None, str]) -> None:
+        """Wait for it, as long as processes run; by default both."""
         deadline = time.monotonic() + READY_TIMEOUT
         while not condition():
-            for process, log in ((self._server, "server.log"), (self._worker, "worker.log")):
+            for process, log in running or ((self._server, "server.log"), (self._worker, "worker.log")):
                 if process is not None and process.poll() is not None:
                     raise RuntimeError((self.folder / log).read_text(errors="replace")[-3000:])
             if time.monotonic() > deadline:
