@@ -137,9 +137,9 @@ def _default(
     bounded = {**given, **(at_most or {})}
     graph = binding.graph
     _check(bounded)
-    check_size(graph)
     rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
+    check_size(graph, plan)
     if needs_records(plan, given, _ways(plan, given)):
         bounded["record_depth"] = record_depth(plan)
     try:

@@ -1,11 +1,10 @@
 """How large a rule may be: what any machine holds.
 
-In: a rule. Out: nothing, or the error that says what there is too much of, before anything is compiled.
+In: a rule and its plan. Out: nothing, or the error that says what there is too much of, before anything is placed.
 """
 
 from math import prod
 
-from dana.compiler.passes import plan_of
 from dana.compiler.place.records import recorded
 from dana.compiler.place.rows import Form, place_inputs, row_shape
 from dana.compiler.place.sections import Plan
@@ -41,10 +40,9 @@ def model_words(plan: Plan, clusters: int, *, records: bool = False) -> int:
     return words
 
 
-def check_size(graph: Graph) -> None:
+def check_size(graph: Graph, plan: Plan) -> None:
     """Raise DoesNotFit at once where models alone, or a tuple, are larger than any machine's memory."""
     widest = place_inputs(graph, MAX_LANES)
-    plan = plan_of(graph)
     elsewhere = {plan.graph.nodes[k].name for k in recorded(plan)}  # of these a board's memory says how many fit
     shapes = [graph.concrete_shape(k) for k in graph.models if graph.nodes[k].name not in elsewhere]
     rows = sum(prod(shape[:-1]) for shape in shapes)

@@ -4,7 +4,8 @@ In: a memory that the board's second AXI4 master reads and writes; a Bundle; row
 records lie is in `docs/machine.md`, "Records". It knows no register.
 """
 
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -103,7 +104,7 @@ class Tables:
             )
         return each
 
-    def _pieces(self, number: int) -> Any:
+    def _pieces(self, number: int) -> Iterator[tuple[int, int, npt.NDArray[np.uint32]]]:
         """Number of a first record, where it lies, and the words of some, shape [records, rows with gaps, lanes]."""
         table, start = self._bundle.tables[number - 1], self._bundle.table_offsets[number - 1]
         lanes = self._bundle.config.lanes

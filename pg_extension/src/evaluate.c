@@ -98,10 +98,10 @@ check_part(const evaluation *asked, const evaluated_model *model, const char *pa
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("model \"%s\" was trained without a part for tests", asked->model),
 						errhint("Train with test_size => 0.2, or evaluate on other rows.")));
-	if (asked->query != NULL || (OidIsValid(asked->source) && get_rel_relkind(asked->source) == RELKIND_VIEW))
+	if (asked->query != NULL || dana_placeless(asked->source) != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("part '%s' is rows of the table that model \"%s\" was trained on, which those of a %s "
-							   "are not", part, asked->model, asked->query != NULL ? "query" : "view"),
+							   "are not", part, asked->model, asked->query != NULL ? "query" : dana_placeless(asked->source)),
 						errhint("Evaluate on all of them with part => 'all'.")));
 }
 
@@ -396,7 +396,7 @@ DANA_FUNCTION(dana_split)
 	Jsonb *training = PG_ARGISNULL(1) || !JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(1)) ? NULL : PG_GETARG_JSONB_P(1);
 	Oid	   source = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
 	bool   query = training != NULL && !dana_json_is_null(training, "query");
-	bool   view = OidIsValid(source) && get_rel_relkind(source) == RELKIND_VIEW;
+	const char *placeless = dana_placeless(source);
 	int	   seed = PG_ARGISNULL(5) ? 1 : PG_GETARG_INT32(5);
 	char  *place = "ctid";
 
@@ -407,10 +407,10 @@ DANA_FUNCTION(dana_split)
 							errdetail("Trials choose their rows themselves, and leave no model.")));
 	if (!PG_ARGISNULL(2))
 		place = psprintf("dana.dana_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
-	else if ((query && !OidIsValid(source)) || view) /* both: dana_trial() says so */
+	else if ((query && !OidIsValid(source)) || placeless != NULL) /* both: dana_trial() says so */
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("argument \"key\" must name a column of the %s that tells its rows apart",
-							   view ? "view" : "query"),
+							   placeless != NULL ? placeless : "query"),
 						errhint("Rows are chosen by it. Name the features too, unless the key is one.")));
 	if (PG_ARGISNULL(3))
 	{

@@ -173,7 +173,8 @@ DANA_FUNCTION(dana_values)
 	dana_model_find(text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, true);
 	n_parts = dana_model_weights(&parts, true);
 	dana_become_caller(before);
-	if (first < 0 || count < 0 || count > (int32)((MaxAllocSize - ARR_OVERHEAD_NONULLS(1)) / sizeof(float4)))
+	if (first < 0 || count < 0 || (int64)first + count > dana_weights_count(parts, n_parts) ||
+		count > (int32)((MaxAllocSize - ARR_OVERHEAD_NONULLS(1)) / sizeof(float4)))
 		dana_error(INVALID_PARAMETER_VALUE, "there are no %d values from number %d on", count, first);
 	if (count == 0)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(FLOAT4OID));
@@ -182,7 +183,7 @@ DANA_FUNCTION(dana_values)
 	PG_RETURN_POINTER(values);
 }
 
-#define MOST_SENT 7000000 /* numbers, in hexadecimal, that fit into a request: MAX_REQUEST of dana/runtime/protocol.py */
+#define MOST_SENT 7000000 /* numbers that fit into a request, in hexadecimal: MAX_REQUEST of dana/runtime/protocol.py */
 
 /* What is read of a model before a training */
 typedef struct weights_reading

@@ -87,6 +87,20 @@ dana_relation_name(Oid relation)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), name);
 }
 
+const char *
+dana_placeless(Oid relation)
+{
+	switch (get_rel_relkind(relation))
+	{
+		case RELKIND_VIEW:
+			return "view";
+		case RELKIND_FOREIGN_TABLE: /* a wrapper need not set ctid: all rows of file_fdw's have the same */
+			return "foreign table";
+		default:
+			return NULL;
+	}
+}
+
 /* Opens the table, and its filter where pages are read */
 static void
 source_open_relation(dana_source *source, Oid id)

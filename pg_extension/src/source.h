@@ -210,6 +210,9 @@ extern void			dana_source_close(dana_source *source);
 /* A relation's name, qualified and quoted; an error where there is none */
 extern char *dana_relation_name(Oid relation);
 
+/* What a relation is whose rows have no place of their own, "view" or "foreign table"; NULL of others, and of none */
+extern const char *dana_placeless(Oid relation);
+
 /*
  * Takes the worker's wish: which columns it wants as frames, or (NULL) pages as they are; and its design, which says
  * which columns are in use and which classes the rule numbers a label by

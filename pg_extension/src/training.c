@@ -157,15 +157,19 @@ restrict_rows(const char *condition, char **query, char **filter)
 
 /* Raises an error where the rows have no place of their own, which `argument` goes by; the others are hints */
 static void
-need_places(const dana_training *training, const char *argument, const char *of_query, const char *of_view)
+need_places(const dana_training *training, const char *argument, const char *of_query, const char *of_relation)
 {
-	const bool view = training->rows.query == NULL && get_rel_relkind(training->rows.relation) == RELKIND_VIEW;
+	const Oid	relation = training->rows.relation;
+	const char *placeless = dana_placeless(relation);
 
-	if (training->rows.query != NULL || view)
+	if (training->rows.query != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"%s\" needs a table, whose rows have a place%s%s%s", argument, view ? ", and " : "",
-							   view ? dana_relation_name(training->rows.relation) : "", view ? " is a view" : ""),
-						errhint("%s", view ? of_view : of_query)));
+						errmsg("argument \"%s\" needs a table, whose rows have a place", argument), errhint("%s", of_query)));
+	if (placeless != NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"%s\" needs a table, whose rows have a place, and %s is a %s", argument,
+							   dana_relation_name(relation), placeless),
+						errhint("%s", of_relation)));
 }
 
 /* The filter, with the part of the rows that is held out for a test left out; the filter of those is told, too */

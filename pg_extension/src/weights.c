@@ -1,5 +1,5 @@
 /*
- * Weights of stored models: arrays, each a part of them, that lie uncompressed in TOAST tables, of which slices are read.
+ * Weights of stored models: arrays, each a part of them, that lie uncompressed in TOAST tables; slices are read of them.
  */
 #include "postgres.h"
 

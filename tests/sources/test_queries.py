@@ -210,18 +210,32 @@ def test_holdout(session: Session, table: str) -> None:
         weights(session, "query => 'SELECT x, y FROM t', test_size => 0.5")
 
 
+@pytest.mark.parametrize("part", ["-1, 1", "0, -1", "0, 3", "2147483647, 2147483647", "3, 0"])
+def test_values_that_a_model_has_not(session: Session, part: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 9) i")
+    weights(session, "'t', 'm'")
+    with pytest.raises(errors.InvalidParameterValue, match=r"there are no -?\d+ values from number -?\d+ on"):
+        session.execute(f"SELECT dana.dana_values('m', {part})".encode())
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         ("dana_train('sums', 'v', test_size => 0.2)", "needs a table, whose rows have a place, and test.v is a view"),
+        ("dana_train('sums', 'f', test_size => 0.2)", "whose rows have a place, and test.f is a foreign table"),
+        ("dana_train('sums', 'f', shuffle => true)", "whose rows have a place, and test.f is a foreign table"),
+        ("dana_cross_validate('sums', 'f')", "a column of the foreign table that tells its rows apart"),
         ("dana_cross_validate('sums', 'v')", "a column of the view that tells its rows apart"),
         ("dana_search('sums', 'v', '[{}]')", "a column of the view that tells its rows apart"),
         ("dana_predict_table('m', 'v')", "a column of the view that tells its rows apart"),
     ],
 )
-def test_rows_of_a_view_have_no_place(session: Session, call: str, words: str) -> None:
+def test_rows_of_views_and_foreign_tables_have_no_place(session: Session, call: str, words: str) -> None:
     session.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 9) i")
     session.execute("CREATE VIEW v AS SELECT * FROM t")
+    session.execute("DROP FOREIGN DATA WRAPPER IF EXISTS away CASCADE")
+    session.execute("CREATE FOREIGN DATA WRAPPER away; CREATE SERVER away FOREIGN DATA WRAPPER away")
+    session.execute("CREATE FOREIGN TABLE f (x real, y real) SERVER away")
     weights(session, "'t', 'm'")
     with pytest.raises(errors.InvalidParameterValue, match=words):
         session.execute(f"SELECT * FROM {call}")

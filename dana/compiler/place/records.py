@@ -39,11 +39,6 @@ def place_records(plan: Plan, inputs: InputPlaces, forms: Forms, target: Target)
     return placed
 
 
-def packed_records(plan: Plan, inputs: InputPlaces) -> InputPlaces:
-    """The same, before forms are known: packed, as they nearly always are."""
-    return _placed(plan, inputs, lambda _: Form.PACKED)
-
-
 def _placed(plan: Plan, inputs: InputPlaces, form: Callable[[int], Form]) -> InputPlaces:
     row, records = inputs.rows, []
     for column in plan.watched:
@@ -55,9 +50,9 @@ def _placed(plan: Plan, inputs: InputPlaces, form: Callable[[int], Form]) -> Inp
 
 
 def tuple_rows(plan: Plan, lanes: int, *, records: bool) -> int:
-    """Rows of a tuple, about: forms are not known yet."""
+    """Rows of a tuple, about: forms are not known yet, but records are packed nearly always."""
     inputs = place_inputs(plan.graph, lanes)
-    return (packed_records(plan, inputs) if records else inputs).rows
+    return (_placed(plan, inputs, lambda _: Form.PACKED) if records else inputs).rows
 
 
 def recorded(plan: Plan) -> frozenset[int]:

@@ -31,37 +31,6 @@ in_row(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 	return symbol->broadcast ? 1 : sim->lanes;
 }
 
-/* Where a symbol's vector begins: in the scratchpad, or in a record */
-static float *
-vector_at(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t v)
-{
-	const int32_t lanes = in_row(sim, symbol), rows = (symbol->last + lanes - 1) / lanes;
-	const struct sim_records *table = &sim->tables[symbol->table];
-	int32_t each;
-
-	if (symbol->table == 0)
-		return sim->scratch + (symbol->row + v * (ptrdiff_t)rows) * sim->unit;
-	each = symbol->leading / table->records;
-	return table->first + v / each * (ptrdiff_t)table->floats + (symbol->row + v % each * (ptrdiff_t)rows) * sim->lanes;
-}
-
-/* Floats of a symbol's vector from the scratchpad's rows of thread 0, or into those of all threads */
-static void
-take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
-{
-	float *to = sim->compiled.state + symbol->first;
-	const int32_t lanes = in_row(sim, symbol);
-
-	for (int32_t v = 0; v < symbol->leading; v++, to += symbol->stride)
-	{
-		const float *row = vector_at(sim, symbol, v);
-
-		for (int32_t e = 0; e < symbol->last; row += sim->unit)
-			for (int32_t lane = 0; lane < lanes && e < symbol->last; lane++, e++)
-				to[e] = dn_flush(row[lane]);
-	}
-}
-
 /* Rows of a symbol's vector */
 static int32_t
 of_vector(const struct sim *sim, const struct sim_compiled_symbol *symbol)
@@ -69,51 +38,87 @@ of_vector(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 	return (symbol->last + in_row(sim, symbol) - 1) / in_row(sim, symbol);
 }
 
+/* Rows of a symbol that lie one behind the other: in the scratchpad all of them, in a table those of a record */
+static int32_t
+together(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+{
+	const int32_t rows = symbol->leading * of_vector(sim, symbol);
+
+	return symbol->table == 0 ? rows : rows / sim->tables[symbol->table].records;
+}
+
+/* Where a row of a symbol lies: in the scratchpad, or in a record */
+static float *
+row_at(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t r)
+{
+	const struct sim_records *table = &sim->tables[symbol->table];
+	const int32_t rows = together(sim, symbol);
+
+	if (symbol->table == 0)
+		return sim->scratch + (symbol->row + (ptrdiff_t)r) * sim->unit;
+	return table->first + r / rows * (ptrdiff_t)table->floats + (symbol->row + r % rows) * (ptrdiff_t)sim->lanes;
+}
+
+/* Floats of a symbol's vectors from rows of thread 0, or from records */
+static void
+take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
+{
+	float *to = sim->compiled.state + symbol->first;
+	const int32_t lanes = in_row(sim, symbol);
+	int32_t r = 0;
+
+	for (int32_t v = 0; v < symbol->leading; v++, to += symbol->stride)
+		for (int32_t e = 0; e < symbol->last; r++)
+		{
+			const float *row = row_at(sim, symbol, r);
+
+			for (int32_t lane = 0; lane < lanes && e < symbol->last; lane++, e++)
+				to[e] = dn_flush(row[lane]);
+		}
+}
+
 /* Lanes of a symbol's row, from where code has it */
 static void
 give_row(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t row, int32_t n, float *to)
 {
 	const int32_t rows = of_vector(sim, symbol), lanes = in_row(sim, symbol), e = row % rows * lanes;
-	const float *from = symbol->first < 0 ? sim->e.loss : sim->compiled.state + symbol->first + row / rows * symbol->stride;
+	const float *state = sim->compiled.state + symbol->first + row / rows * symbol->stride;
+	const float *from = symbol->first < 0 ? sim->e.loss : state;
 
 	for (int32_t first = 0; first < n; first += lanes)
 		for (int32_t lane = 0; lane < lanes; lane++)
 			to[first + lane] = e + lane < symbol->last ? from[e + lane] : 0.0f;
 }
 
-/* Lanes of scratchpad rows [row, row + count): of symbols that code has newer, and that lie there */
+/*
+ * Lanes of rows [row, row + count) of the scratchpad, which is table 0, or of each record of a table: of symbols that code
+ * has newer, and that lie there.
+ */
 void
-sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows)
+sim_compiled_give(const struct sim *sim, int32_t table, int32_t row, int32_t count, int32_t lanes, float *rows)
 {
+	const int32_t records = table == 0 ? 1 : sim->tables[table].records;
+
 	for (int32_t k = 0; k < sim->compiled.n_symbols && sim->ahead_of_scratch; k++)
 	{
 		const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
-		const int32_t end = symbol->row + symbol->leading * of_vector(sim, symbol);
+		const int32_t own = together(sim, symbol), first = symbol->row > row ? symbol->row : row;
+		const int32_t end = symbol->row + own < row + count ? symbol->row + own : row + count;
 
-		for (int32_t r = row > symbol->row ? row : symbol->row; symbol->out && symbol->table == 0 && r < end && r < row + count;
-			 r++)
-			give_row(sim, symbol, r - symbol->row, lanes, rows + (r - row) * (ptrdiff_t)lanes);
+		for (int32_t n = 0; symbol->out && symbol->table == table && n < records; n++)
+			for (int32_t r = first; r < end; r++)
+				give_row(sim, symbol, n * own + r - symbol->row, lanes,
+						 rows + (n * (ptrdiff_t)count + r - row) * lanes);
 	}
-}
-
-/* A symbol of a table to its records */
-static void
-give_records(const struct sim *sim, const struct sim_compiled_symbol *symbol)
-{
-	const int32_t rows = of_vector(sim, symbol);
-
-	for (int32_t r = 0; r < symbol->leading * rows; r++)
-		give_row(sim, symbol, r, sim->lanes, vector_at(sim, symbol, r / rows) + r % rows * (ptrdiff_t)sim->lanes);
 }
 
 /* Has scratchpad and records be as code left them, for who reads or writes them */
 void
 sim_compiled_settle(struct sim *sim)
 {
-	for (int32_t k = 0; k < sim->compiled.n_symbols && sim->ahead_of_scratch; k++)
-		if (sim->compiled.symbols[k].out && sim->compiled.symbols[k].table != 0)
-			give_records(sim, &sim->compiled.symbols[k]);
-	sim_compiled_give(sim, 0, sim->machine.scratch_depth, sim->unit, sim->scratch);
+	sim_compiled_give(sim, 0, 0, sim->machine.scratch_depth, sim->unit, sim->scratch);
+	for (int32_t t = 1; t <= SIM_MAX_TABLES; t++)
+		sim_compiled_give(sim, t, 0, sim->tables[t].floats / sim->lanes, sim->lanes, sim->tables[t].first);
 	sim->ahead_of_scratch = false;
 }
 
@@ -379,7 +384,7 @@ end_losses(struct sim *sim)
 	sim->e.loss[0] = dn_add(sim->e.loss[0], sim->e.loss[1]);
 }
 
-/* The epoch has ended: symbols stay where code has them, and those of the scratchpad need no memory */
+/* The epoch has ended: symbols stay where code has them, and need no memory elsewhere; a record has nothing but models */
 void
 sim_compiled_end(struct sim *sim)
 {
@@ -387,11 +392,13 @@ sim_compiled_end(struct sim *sim)
 	for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->ahead_of_scratch; k++)
 	{
 		const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
-		const int64_t floats = symbol->leading * (int64_t)of_vector(sim, symbol) * sim->unit;
 
 		if (symbol->out && symbol->table == 0)
-			sim_clear(sim->scratch + (ptrdiff_t)symbol->row * sim->unit, sizeof(float) * (size_t)floats);
+			sim_clear(row_at(sim, symbol, 0), sizeof(float) * (size_t)together(sim, symbol) * (size_t)sim->unit);
 	}
+	for (const struct sim_records *table = sim->tables; table <= &sim->tables[SIM_MAX_TABLES]; table++)
+		if (table->first != NULL && !sim->ahead_of_scratch)
+			sim_clear(table->first, sizeof(float) * (size_t)table->records * (size_t)table->floats);
 	sim->ahead_of_scratch = true;
 }
 
@@ -423,7 +430,7 @@ same(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 
 	for (int32_t r = 0; r < symbol->leading * rows; r++)
 	{
-		const float *row = vector_at(sim, symbol, r / rows) + r % rows * (ptrdiff_t)sim->unit;
+		const float *row = row_at(sim, symbol, r);
 
 		give_row(sim, symbol, r, lanes, own);
 		for (int32_t e = 0; e < lanes && r % rows * lanes + e < symbol->last; e++)
@@ -466,8 +473,7 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 		for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->differs; k++)
 			sim->differs = sim->compiled.symbols[k].out && !same(sim, &sim->compiled.symbols[k]);
 	}
-	sim_journal_swap(sim);
-	sim_journal_close(sim);
+	sim_journal_undo(sim);
 	memcpy(sim->scratch, sim->unproved, size);
 	if (sim->e.fault == SIM_FAULT_NONE && sim->e.tuples > 0)
 	{

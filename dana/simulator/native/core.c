@@ -143,8 +143,8 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *p
 	sim->scratch = memory((size_t)sim->machine.scratch_depth, (size_t)sim->unit);
 	sim->tuples = memory(2 * (size_t)bundle->group * (size_t)bundle->tuple_rows, (size_t)sim->unit);
 	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_pipeline_prepare(sim) ||
-		!sim_records_prepare(sim, bundle) || !sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) || !sim_walk_prepare(sim) ||
-		!sim_clock_prepare(sim))
+		!sim_records_prepare(sim, bundle) || !sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) ||
+		!sim_walk_prepare(sim) || !sim_clock_prepare(sim))
 	{
 		problem->kind = SIM_NO_MEMORY;
 		unload(sim);
@@ -283,20 +283,17 @@ sim_write_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, const
 
 /* Words [count][lanes] <- rows, NaNs canonical */
 SIM_EXPORT int32_t
-sim_read_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words)
+sim_read_rows(const struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words)
 {
 	const struct place from = place_of(sim, table, row, count);
 
 	if (from.first == NULL)
 		return false;
-	if (table != 0)
-		sim_compiled_settle(sim);
 	for (int64_t n = 0; n < from.records; n++)
 		for (int64_t k = 0; k < from.rows; k++)
 			memcpy(words + (n * from.rows + k) * sim->lanes, from.first + n * from.record + k * from.row,
 				   sizeof(float) * (size_t)sim->lanes);
-	if (table == 0)
-		sim_compiled_give(sim, (int32_t)row, (int32_t)count, sim->lanes, (float *)words);
+	sim_compiled_give(sim, table, (int32_t)row, (int32_t)from.rows, sim->lanes, (float *)words);
 	for (int64_t k = 0; k < count * sim->lanes; k++)
 		words[k] = (words[k] & INT32_MAX) > DN_EXPONENT ? DN_QUIET_NAN : words[k];
 	return true;
@@ -346,7 +343,7 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	return sim->e.fault == SIM_FAULT_NONE ? 0 : STOPPED;
 }
 
-/* The same of an epoch whose pages are those of the one before: its cycles, which follow from the pages, are known then */
+/* The same of an epoch whose pages are those of the one before: its cycles follow from the pages, so are known then */
 SIM_EXPORT int
 sim_consume_again(void *context, const uint8_t *pages, size_t n_pages)
 {

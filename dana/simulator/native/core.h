@@ -242,7 +242,6 @@ struct sim_journal
 {
 	size_t n, most;
 	int32_t spacing; /* floats from one's contents to the next one's */
-	bool back;		 /* records are as before the first of them */
 	struct sim_stored
 	{
 		float *record;
@@ -434,8 +433,7 @@ void sim_records_fetch(struct sim *sim, int32_t half, int32_t m);
 bool sim_records_store(struct sim *sim, int32_t m);
 float *sim_records_at(const struct sim *sim, int32_t table, int64_t row, int64_t count);
 bool sim_journal_open(struct sim *sim, size_t pages);
-void sim_journal_swap(struct sim *sim);
-void sim_journal_close(struct sim *sim);
+void sim_journal_undo(struct sim *sim);
 
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);
@@ -460,7 +458,7 @@ void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
 void sim_compiled_end(struct sim *sim);
 void sim_compiled_settle(struct sim *sim);
-void sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows);
+void sim_compiled_give(const struct sim *sim, int32_t table, int32_t row, int32_t count, int32_t lanes, float *rows);
 void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
 
 /* strider.c */

@@ -78,7 +78,7 @@ sim_records_begin(struct sim *sim)
 	sim->e.named = 0;
 }
 
-/* A record that is about to be stored, for sim_records_swap(); false: there is no room for it */
+/* A record that is about to be stored, for sim_journal_undo(); false: there is no room for it */
 static bool
 note(struct sim *sim, float *record, int32_t floats)
 {
@@ -148,34 +148,16 @@ sim_journal_open(struct sim *sim, size_t pages)
 	return true;
 }
 
-/* Records as they were before the journal was opened, and as they are: one for the other; without a journal nothing */
+/* Has records be as they were before the journal was opened, and closes it; without a journal nothing */
 void
-sim_journal_swap(struct sim *sim)
+sim_journal_undo(struct sim *sim)
 {
 	struct sim_journal *journal = sim->journal;
 
-	if (journal == NULL)
-		return;
-	for (size_t k = 0; k < journal->n; k++)
-	{
-		const size_t entry = journal->back ? k : journal->n - 1 - k;
-		float *was = journal->contents + entry * (size_t)journal->spacing;
-
-		for (int32_t i = 0; i < journal->entries[entry].floats; i++)
-		{
-			const float now = journal->entries[entry].record[i];
-
-			journal->entries[entry].record[i] = was[i];
-			was[i] = now;
-		}
-	}
-	journal->back = !journal->back;
-}
-
-void
-sim_journal_close(struct sim *sim)
-{
-	free(sim->journal);
+	for (size_t k = journal != NULL ? journal->n : 0; k-- > 0;)
+		memcpy(journal->entries[k].record, journal->contents + k * (size_t)journal->spacing,
+			   sizeof(float) * (size_t)journal->entries[k].floats);
+	free(journal);
 	sim->journal = NULL;
 }
 

@@ -21,20 +21,27 @@ CACHEABLE = 0b0011
 """ARCACHE, AWCACHE: normal memory, bufferable, not cached; what interconnects of FPGAs expect of a DMA."""
 
 
+def _address_channel(prefix: str) -> dict[str, wiring.Member]:
+    """Where bursts go, `ar` for reads and `aw` for writes."""
+    return {
+        f"{prefix}id": Out(1),
+        f"{prefix}addr": Out(PAGE_ADDRESS_BITS),
+        f"{prefix}len": Out(8),
+        f"{prefix}size": Out(3),
+        f"{prefix}burst": Out(2),
+        f"{prefix}lock": Out(1),
+        f"{prefix}cache": Out(4),
+        f"{prefix}prot": Out(3),
+        f"{prefix}valid": Out(1),
+        f"{prefix}ready": In(1),
+    }
+
+
 def read_master(data_bytes: int) -> wiring.Signature:
     """AXI4, read channels only; one identifier, so data comes in the order of the addresses."""
     return wiring.Signature(
         {
-            "arid": Out(1),
-            "araddr": Out(PAGE_ADDRESS_BITS),
-            "arlen": Out(8),
-            "arsize": Out(3),
-            "arburst": Out(2),
-            "arlock": Out(1),
-            "arcache": Out(4),
-            "arprot": Out(3),
-            "arvalid": Out(1),
-            "arready": In(1),
+            **_address_channel("ar"),
             "rid": In(1),
             "rdata": In(8 * data_bytes),
             "rresp": In(2),
@@ -50,16 +57,7 @@ def master(data_bytes: int) -> wiring.Signature:
     return wiring.Signature(
         {
             **read_master(data_bytes).members,
-            "awid": Out(1),
-            "awaddr": Out(PAGE_ADDRESS_BITS),
-            "awlen": Out(8),
-            "awsize": Out(3),
-            "awburst": Out(2),
-            "awlock": Out(1),
-            "awcache": Out(4),
-            "awprot": Out(3),
-            "awvalid": Out(1),
-            "awready": In(1),
+            **_address_channel("aw"),
             "wdata": Out(8 * data_bytes),
             "wstrb": Out(data_bytes),
             "wlast": Out(1),
