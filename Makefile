@@ -28,9 +28,10 @@ test: $(STAMPS)/icarus
 	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/test headers
 	$(MAKE) --jobs 2 lint pytest
 
-# Hundreds of processes import what the first of them compiles, whatever the caller's environment says.
+# Hundreds of processes import what the first of them compiles, whatever the caller's environment says. A session that
+# crashes ends the run: pytest-xdist by file waits for ever for the rest of its file when it starts another.
 pytest: $(STAMPS)/test
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 
 headers: $(STAMPS)/venv
 	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python

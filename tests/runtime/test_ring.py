@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,9 @@ class Collector:
         self._fail_at = fail_at
         self._pause = pause
 
-    @property
-    def address(self) -> int:
-        return ctypes.cast(self._function, ctypes.c_void_p).value or 0
+    def take(self, feed: Callable[[int, int], tuple[int, int]]) -> tuple[int, int]:
+        """What the ring's method feeds; the callback lives as long as this call."""
+        return feed(ctypes.cast(self._function, ctypes.c_void_p).value or 0, 42)
 
     def _consume(self, context: int | None, address: int, count: int) -> int:
         assert context == 42
@@ -80,7 +80,7 @@ def test_every_page_once_and_in_order(count: int, page_size: int) -> None:
         thread = threading.Thread(target=producer.stream, args=(numbered(count, page_size),))
         thread.start()
         sink = Collector(page_size)
-        assert ring.stream(sink.address, 42) == (count, 0)
+        assert sink.take(ring.stream) == (count, 0)
         thread.join()
         assert sink.numbers == list(range(count))
         assert ring.kept == 0
@@ -93,14 +93,14 @@ def test_kept_pages_are_replayed() -> None:
             ring.keep(count)
             thread = threading.Thread(target=producer.stream, args=(numbered(count, 8192),))
             thread.start()
-            assert ring.stream(Collector(8192).address, 42) == (count, 0)
+            assert Collector(8192).take(ring.stream) == (count, 0)
             thread.join()
             for _ in range(3):
                 sink = Collector(8192)
-                assert ring.replay(sink.address, 42) == (count, 0)
+                assert sink.take(ring.replay) == (count, 0)
                 assert sink.numbers == list(range(count))
         ring.keep(0)
-        assert ring.replay(Collector(8192).address, 42) == (0, 0)
+        assert Collector(8192).take(ring.replay) == (0, 0)
 
 
 @pytest.mark.parametrize("room", [10, 100])
@@ -110,7 +110,7 @@ def test_uncounted_pages_are_kept_where_they_fit(room: int) -> None:
         thread = threading.Thread(target=producer.stream, args=(numbered(60, 8192),))
         thread.start()
         sink = Collector(8192)
-        assert ring.stream(sink.address, 42) == (60, 0)
+        assert sink.take(ring.stream) == (60, 0)
         thread.join()
         assert sink.numbers == list(range(60))
         assert ring.kept == (60 if room == 100 else 0)
@@ -130,7 +130,7 @@ def test_what_was_outgrown_is_given_back_at_once() -> None:
         before = private_memory()
         ring.keep(4096, uncounted=True)
         thread.start()
-        assert ring.stream(Watching(8192).address, 42) == (4200, 0)
+        assert Watching(8192).take(ring.stream) == (4200, 0)
         thread.join()
         assert held[0]
         assert not held[-1]
@@ -147,7 +147,7 @@ def test_memory_stays_for_the_next_training() -> None:
             ring.keep(count)
             thread = threading.Thread(target=producer.stream, args=(pages[:count],))
             thread.start()
-            assert ring.stream(Collector(8192).address, 42) == (count, 0)
+            assert Collector(8192).take(ring.stream) == (count, 0)
             thread.join()
             assert ring.kept == count
             ring.keep(0)
@@ -161,7 +161,7 @@ def test_memory_stays_for_the_next_training() -> None:
         assert train(2900) < 100
         ring.release()
         assert private_memory() < private + (4 << 20)
-        assert ring.replay(Collector(8192).address, 42) == (0, 0)
+        assert Collector(8192).take(ring.replay) == (0, 0)
 
 
 def private_memory() -> int:
@@ -176,7 +176,7 @@ def test_larger_pages_in_the_same_memory() -> None:
         thread = threading.Thread(target=producer.stream, args=(numbered(90, 32768),))
         thread.start()
         sink = Collector(32768)
-        assert ring.stream(sink.address, 42) == (90, 0)
+        assert sink.take(ring.stream) == (90, 0)
         thread.join()
         assert sink.numbers == list(range(90))
         for size in (4096 * 3, 65536):
@@ -195,7 +195,7 @@ def test_what_follows_a_failure_can_be_let_pass(kept: bool) -> None:
         ring.keep(200 if kept else 0)
         thread = threading.Thread(target=producer.stream, args=(numbered(200, 8192),))
         thread.start()
-        assert ring.stream(Collector(8192, fail_at=30).address, 42)[1] == 3
+        assert Collector(8192, fail_at=30).take(ring.stream)[1] == 3
         time.sleep(0.3)  # the producer fills what was given back before the sink failed
         ring.drain()
         thread.join()
@@ -204,7 +204,7 @@ def test_what_follows_a_failure_can_be_let_pass(kept: bool) -> None:
         thread = threading.Thread(target=producer.stream, args=(numbered(50, 8192),))
         thread.start()
         sink = Collector(8192)
-        assert ring.stream(sink.address, 42) == (50, 0)
+        assert sink.take(ring.stream) == (50, 0)
         thread.join()
         assert sink.numbers == list(range(50))
 
@@ -214,7 +214,7 @@ def test_more_pages_than_announced() -> None:
         ring.keep(9)
         producer.stream(numbered(10, 8192))
         with pytest.raises(ValueError, match="further"):
-            ring.stream(Collector(8192).address, 42)
+            Collector(8192).take(ring.stream)
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -223,7 +223,7 @@ def test_a_failing_sink_ends_the_stream(kept: bool) -> None:
         ring.keep(12 if kept else 0)
         producer.stream(numbered(12, 8192))
         sink = Collector(8192, fail_at=5)
-        fed, status = ring.stream(sink.address, 42)
+        fed, status = sink.take(ring.stream)
         assert status == 3
         assert fed <= 5
         assert sink.numbers == list(range(6))
@@ -233,7 +233,7 @@ def test_sleeps_until_a_bell() -> None:
     """The consumer sleeps without burning a processor, and goes on when it is rung."""
     with ringing() as (producer, ring, _):
         sink = Collector(8192)
-        thread = threading.Thread(target=ring.stream, args=(sink.address, 42))
+        thread = threading.Thread(target=sink.take, args=(ring.stream,))
         before = time.process_time()
         thread.start()
         time.sleep(0.4)
@@ -249,7 +249,7 @@ def test_rings_the_producer() -> None:
     with ringing() as (producer, ring, peer):
         producer.stream(numbered(16, 8192), group=16)
         struct.pack_into("=I", producer.memory, 192, 1)
-        ring.stream(Collector(8192).address, 42)
+        Collector(8192).take(ring.stream)
         peer.settimeout(5)
         assert peer.recv(100) == BELL
         assert struct.unpack_from("=I", producer.memory, 192) == (0,)
@@ -267,7 +267,7 @@ def test_random_paces() -> None:
             thread = threading.Thread(target=producer.stream, args=(pages, rng.choice([1, 3]), pause))
             thread.start()
             sink = Collector(8192, pause=rng.choice([0, 0.0003]))
-            assert ring.stream(sink.address, 42) == (count, 0)
+            assert sink.take(ring.stream) == (count, 0)
             thread.join()
             assert sink.numbers == list(range(count))
 
@@ -276,7 +276,7 @@ def test_hang_up_while_waiting() -> None:
     with ringing() as (_, ring, peer):
         threading.Timer(0.1, peer.close).start()
         with pytest.raises(ConnectionResetError):
-            ring.stream(Collector(8192).address, 42)
+            Collector(8192).take(ring.stream)
 
 
 def test_hang_up_during_replay() -> None:
@@ -284,25 +284,25 @@ def test_hang_up_during_replay() -> None:
         ring.keep(200)
         thread = threading.Thread(target=producer.stream, args=(numbered(200, 8192),))
         thread.start()
-        ring.stream(Collector(8192).address, 42)
+        Collector(8192).take(ring.stream)
         thread.join()
         peer.close()
         with pytest.raises(ConnectionResetError):
-            ring.replay(Collector(8192).address, 42)
+            Collector(8192).take(ring.replay)
 
 
 def test_another_message_while_waiting() -> None:
     with ringing() as (_, ring, peer):
         peer.sendall(struct.pack("=IB", 0, ord("T")))
         with pytest.raises(ValueError, match="a message arrived"):
-            ring.stream(Collector(8192).address, 42)
+            Collector(8192).take(ring.stream)
 
 
 def test_indices_that_lie() -> None:
     with ringing() as (producer, ring, _):
         struct.pack_into("=QQ", producer.memory, HEAD, 17, 17)  # END is behind it: it would be taken for 17 pages
         with pytest.raises(ValueError, match="further"):
-            ring.stream(Collector(8192).address, 42)
+            Collector(8192).take(ring.stream)
         ring.reset()
         assert struct.unpack_from("=Q", producer.memory, END) == ((1 << 64) - 1,)
 
@@ -320,7 +320,7 @@ def test_signals_are_heard() -> None:
         with ringing() as (_, ring, peer):
             threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
             with pytest.raises(Told):
-                ring.stream(Collector(8192).address, 42)
+                Collector(8192).take(ring.stream)
             assert peer.fileno() >= 0
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -387,6 +387,6 @@ def test_a_part_of_the_room_is_better_than_none() -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
         thread = threading.Thread(target=producer.stream, args=(numbered(200, 8192),))
         thread.start()
-        assert ring.stream(Collector(8192).address, 42) == (200, 0)
+        assert Collector(8192).take(ring.stream) == (200, 0)
         thread.join()
         assert ring.kept == 200
