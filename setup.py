@@ -25,7 +25,7 @@ setup(
         Extension(
             "dana.runtime._ring",  # plain libraries all, called through ctypes: no Python.h is needed
             sources=["dana/runtime/native/ring.c"],
-            depends=["dana/runtime/native/wire.h"],
+            depends=["dana/runtime/native/wire.h", "dana/runtime/native/messages.h"],
             extra_compile_args=FLAGS,
         ),
         Extension(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from dana.predictor import program
-from dana.runtime import surveyed
+from dana.runtime import messages, surveyed
 from dana.simulator import headers
 from dsl.semantics.library import NAMES, SAID
 from hwgen.export import manual, registers
@@ -51,6 +51,7 @@ def _for_readers() -> str:
 
 
 FILES: Mapping[str, Callable[[], str]] = {
+    "dana/runtime/native/messages.h": messages.header,
     "dana/runtime/native/survey.h": surveyed.header,
     "dana/simulator/native/contract.h": headers.header,
     "pg_extension/src/predictor_codes.h": program.header,

@@ -8,7 +8,7 @@ WORKER = (
     *faults(
         "dana/runtime",
         "tests/runtime/test_worker.py::test_greetings_that_are_refused",
-        ("protocol.py", "if length > MAX_REQUEST:", "if False:", "messages of any length"),
+        ("protocol.py", "if length > most:", "if False:", "messages of any length"),
     ),
     *faults(
         "dana/runtime",
@@ -201,7 +201,7 @@ SESSIONS = (
     *faults(
         SRC,
         "tests/pg/test_surroundings.py --postgresql 18 -k test_other_protocols",
-        ("channel.c", "if (length > DANA_MAX_REPLY)", "if (0)", "answers of any length"),
+        ("channel.c", "if (length > DANA_MAX_MESSAGE)", "if (0)", "answers of any length"),
         ("channel.c", "\tif (reply.type != type)\n", "\tif (0)\n", "answers of any type"),
     ),
     *faults(

@@ -80,7 +80,7 @@ RUNTIME = (
         "dana/runtime",
         "tests/runtime/test_protocol.py",
         ("protocol.py", "if message != Message.BELL:", "if True:", "bells are messages"),
-        ("protocol.py", "if length > MAX_REQUEST:", "if False:", "payloads without a bound"),
+        ("protocol.py", "if length > most:", "if False:", "payloads without a bound"),
         ("protocol.py", "len(data) - len(data) % 4", "4", "one descriptor of two"),
         ("protocol.py", '"Infinity" if value > 0 else "-Infinity"', '"Infinity"', "-inf is inf"),
         ("protocol.py", 'value.replace("\\0", "\\N{REPLACEMENT CHARACTER}")', "value", "NUL characters"),

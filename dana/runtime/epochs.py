@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dana.runtime.protocol import Channel, Message
+from dana.runtime.messages import Message
+from dana.runtime.protocol import Channel
 from dana.runtime.ring import Ring
 from dana.runtime.stopping import run
 from dana.runtime.trainer import (

@@ -1,7 +1,7 @@
 """Messages between a PostgreSQL backend and its worker.
 
-In: bytes of a socket, or the data types of `dana.runtime.trainer`. Out: the other. The contract is
-``native/wire.h``; this module says it in Python. It decides nothing and keeps no state but the socket.
+In: bytes of a socket, or the data types of `dana.runtime.trainer`. Out: the other. Which messages there are, and how
+they lie in the socket, is in `dana.runtime.messages`. It decides nothing and keeps no state but the socket.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import math
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from enum import IntEnum
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.runtime.messages import FRAME_HEADER, MAX_MESSAGE, MAX_REQUEST, WITH_RAW, Message, aligned
 from dana.runtime.trainer import (
     EpochReport,
     ExplainRequest,
@@ -37,37 +38,13 @@ from dana.storage.schema import Attribute
 RELEASE = version("dana-db")
 """Extension and worker are of one release: neither knows what another one says."""
 
-MAX_REQUEST = 64 * 1024 * 1024
-"""Longest payload that a worker accepts, bytes."""
-
 JOINED = 1 << 20
 """Bytes of a message from which on a call for each of its pieces is cheaper than a copy of all."""
 
 _HEADER = struct.Struct("=IB")
+assert _HEADER.size == FRAME_HEADER
+_LENGTH = struct.Struct("=I")
 _PEER = struct.Struct("=iII")
-
-
-class Message(IntEnum):
-    """Type byte of a message; ``enum dana_message`` of wire.h."""
-
-    HELLO = ord("H")
-    CHECK = ord("C")
-    CATEGORIES = ord("K")
-    TRAIN = ord("T")
-    EXPLAIN = ord("P")
-    WELCOME = ord("h")
-    CHECKED = ord("c")
-    COUNTED = ord("k")
-    EXPLAINED = ord("p")
-    DESIGN = ord("d")
-    AGAIN = ord("a")
-    HELD_OUT = ord("o")
-    EPOCH = ord("e")
-    NOTICE = ord("n")
-    RESULT = ord("r")
-    ERROR = ord("x")
-    BYE = ord("z")
-    BELL = ord("b")
 
 
 class ProtocolError(Exception):
@@ -131,7 +108,7 @@ class Channel:
         self._escape = encoding != "SQL_ASCII"
         self._replace = "" if encoding in ("UTF8", "SQL_ASCII") else _python_codec(encoding)
 
-    def receive(self) -> tuple[Message, bytes]:
+    def receive(self) -> tuple[Message, bytearray]:
         """Read one message; bells are left out.
 
         Raises
@@ -139,7 +116,9 @@ class Channel:
         EOFError
             The peer hung up.
         ProtocolError
-            An unknown type, or a payload longer than `MAX_REQUEST`.
+            An unknown type, or a payload longer than such a message's may be.
+        MemoryError
+            There is no room for the payload, which has passed.
         """
         while True:
             message, payload, _ = self._receive(0)
@@ -160,7 +139,7 @@ class Channel:
             raise
         return hello, descriptors[0]
 
-    def _receive(self, descriptors: int) -> tuple[Message, bytes, list[int]]:
+    def _receive(self, descriptors: int) -> tuple[Message, bytearray, list[int]]:
         received: list[int] = []
         head = b""
         while len(head) < _HEADER.size:
@@ -177,25 +156,31 @@ class Channel:
             message = Message(code)
         except ValueError:
             raise ProtocolError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
-        if length > MAX_REQUEST:
-            raise ProtocolError(f"{message.name} has {length} bytes, more than {MAX_REQUEST}")
-        return message, self._exactly(length), received
+        most = MAX_MESSAGE if message in WITH_RAW else MAX_REQUEST
+        if length > most:
+            raise ProtocolError(f"{message.name} has {length} bytes, more than {most}")
+        try:
+            payload = bytearray(length)
+        except MemoryError:
+            for start in range(0, length, JOINED):
+                self._fill(bytearray(min(JOINED, length - start)))
+            raise
+        self._fill(payload)
+        return message, payload, received
 
-    def _exactly(self, length: int) -> bytes:
-        buffer = bytearray(length)
+    def _fill(self, buffer: bytearray) -> None:
         view = memoryview(buffer)
         while view:
             n = self._socket.recv_into(view)
             if n == 0:
                 raise EOFError("the backend closed the connection")
             view = view[n:]
-        return bytes(buffer)
 
     def send(self, message: Message, fields: Json, raw: Sequence[bytes | memoryview] | None = None) -> None:
-        """Write one message; with ``raw`` its JSON is prefixed by its length and followed by these bytes."""
+        """Write one message, of a type that has raw bytes with these."""
         text = self._written(fields)
         if raw is not None:
-            text = struct.pack("=I", len(text)) + text
+            text = (_LENGTH.pack(len(text)) + text).ljust(aligned(_LENGTH.size + len(text)), b"\0")
         length = len(text) + sum(len(one) for one in raw or ())
         pieces = [_HEADER.pack(length, message) + text, *(raw or ())]
         for piece in [b"".join(pieces)] if length < JOINED else pieces:
@@ -272,7 +257,7 @@ def _python_codec(encoding: str) -> str:
         return "ascii"
 
 
-def decode(payload: bytes) -> dict[str, Any]:
+def decode(payload: bytes | bytearray) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises
@@ -291,22 +276,28 @@ def decode(payload: bytes) -> dict[str, Any]:
     return value
 
 
-def train_request(payload: bytes, *, page_size: int) -> tuple[TrainRequest, int]:
-    """Read a TRAIN or a CATEGORIES message: the request, and the CPU that the backend runs on (-1: unknown).
+def train_request(payload: bytes | bytearray, *, page_size: int) -> tuple[TrainRequest, int]:
+    """Read a TRAIN message: the request, and the CPU that the backend runs on (-1: unknown).
 
     Raises
     ------
     ProtocolError
-        A field is missing.
+        A field is missing, or weights.
     """
-    fields = decode(payload)
     try:
-        return _training(fields, page_size), int(fields["cpu"])
-    except (KeyError, TypeError) as error:
-        raise ProtocolError(f"the training's request lacks or misnames a field: {error}") from None
+        (length,) = _LENGTH.unpack_from(payload)
+        weights = np.frombuffer(payload, np.float32, offset=aligned(_LENGTH.size + length))
+        return _training(decode(payload[_LENGTH.size : _LENGTH.size + length]), page_size, weights)
+    except (struct.error, ValueError) as error:
+        raise ProtocolError(f"the training's request does not have the weights that it starts from: {error}") from None
 
 
-def explain_request(payload: bytes, *, page_size: int) -> ExplainRequest:
+def categories_request(payload: bytes | bytearray, *, page_size: int) -> TrainRequest:
+    """Read a CATEGORIES message; raises as `train_request`."""
+    return _training(decode(payload), page_size)[0]
+
+
+def explain_request(payload: bytes | bytearray, *, page_size: int) -> ExplainRequest:
     """Read an EXPLAIN message.
 
     Raises
@@ -315,53 +306,64 @@ def explain_request(payload: bytes, *, page_size: int) -> ExplainRequest:
         A field is missing.
     """
     fields = decode(payload)
-    try:
+    with _all_fields():
         return ExplainRequest(
-            training=_training(fields["training"], page_size),
+            training=_training(fields["training"], page_size)[0],
             device=fields["device"],
             search=fields["search"],
             rows=fields["rows"],
             last=fields["last"],
         )
+
+
+@contextmanager
+def _all_fields() -> Iterator[None]:
+    try:
+        yield
     except (KeyError, TypeError) as error:
         raise ProtocolError(f"the request lacks or misnames a field: {error}") from None
 
 
-def _training(fields: Json, page_size: int) -> TrainRequest:
-    relation = fields["relation"]
-    # what the extension does not read itself comes as it was given, by the names of dana_train()'s arguments
-    options: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in fields["options"].items()
-    }
-    options |= {name: options[name] or {} for name in ("hyper", "design")}
-    return TrainRequest(
-        rule=fields["rule"],
-        source=fields["text"],
-        relation=Relation(
-            name=relation["name"],
-            pages=relation["pages"],
-            page_size=page_size,
-            attributes=tuple(Attribute(**one) for one in relation["attributes"]),
-            rows=relation["rows"],
-        ),
-        backend=fields["backend"],
-        nulls=fields["nulls"],
-        warm_start_from=None if fields["warm_start_from"] is None else _weights(fields["warm_start_from"]),
-        held_out=fields["held_out"],
-        largest=fields.get("largest", {}),
-        metadata=fields["metadata"],
-        max_epochs=fields["max_epochs"],
-        max_memory=fields["max_memory"],
-        device=fields["device"],
-        caller=f"{fields['role']}@{fields['database']}",
-        **options,
-    )
+def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None = None) -> tuple[TrainRequest, int]:
+    """A request, and the CPU; `weights`: of the model to start from, where they are known."""
+    with _all_fields():
+        relation = fields["relation"]
+        # what the extension does not read itself comes as it was given, by the names of dana_train()'s arguments
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields["options"].items()
+        }
+        options |= {name: options[name] or {} for name in ("hyper", "design")}
+        start = fields["warm_start_from"]
+        request = TrainRequest(
+            rule=fields["rule"],
+            source=fields["text"],
+            relation=Relation(
+                name=relation["name"],
+                pages=relation["pages"],
+                page_size=page_size,
+                attributes=tuple(Attribute(**one) for one in relation["attributes"]),
+                rows=relation["rows"],
+            ),
+            backend=fields["backend"],
+            nulls=fields["nulls"],
+            warm_start_from=None if start is None else _models(start, weights),
+            held_out=fields["held_out"],
+            largest=fields.get("largest", {}),
+            metadata=fields["metadata"],
+            max_epochs=fields["max_epochs"],
+            max_memory=fields["max_memory"],
+            device=fields["device"],
+            caller=f"{fields['role']}@{fields['database']}",
+            **options,
+        )
+        return request, int(fields["cpu"])
 
 
-def _weights(model: Json) -> dict[str, NDArray[np.float32]]:
-    """The parameters of a stored model by name: as `Channel.send_result` described them, the values in hexadecimal."""
-    values = np.frombuffer(bytes.fromhex(model["weights"]), dtype=np.float32)
+def _models(parameters: Sequence[Json], weights: NDArray[np.float32] | None) -> dict[str, NDArray[np.float32]]:
+    """Parameters of a stored model by name, as `Channel.send_result` described them; without weights, their shapes."""
     return {
-        one["name"]: values[one["offset"] : one["offset"] + one["size"]].reshape(one["shape"])
-        for one in model["parameters"]
+        one["name"]: np.broadcast_to(np.float32(0), one["shape"])
+        if weights is None
+        else weights[one["offset"] : one["offset"] + one["size"]].reshape(one["shape"])
+        for one in parameters
     }

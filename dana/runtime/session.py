@@ -25,12 +25,13 @@ from dana.errors import UsageError
 from dana.runtime.attendance import GIVE_WAY, Attendance
 from dana.runtime.epochs import run_epochs
 from dana.runtime.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
+from dana.runtime.messages import Message
 from dana.runtime.protocol import (
     RELEASE,
     Channel,
     Hello,
-    Message,
     ProtocolError,
+    categories_request,
     decode,
     explain_request,
     train_request,
@@ -197,9 +198,6 @@ class _Session:
         while self._readable():
             try:
                 message, payload = self.channel.receive()
-            except (EOFError, ConnectionError):
-                return
-            try:
                 self._reply(self._answer_or_give_way(message, payload))
             except (ConnectionError, EOFError):
                 return
@@ -239,7 +237,7 @@ class _Session:
         self.attendance.idle()
         send()
 
-    def _answer_or_give_way(self, message: Message, payload: bytes) -> Callable[[], None]:
+    def _answer_or_give_way(self, message: Message, payload: bytearray) -> Callable[[], None]:
         try:
             self.busy = True
             return self._answer(message, payload)
@@ -257,7 +255,7 @@ class _Session:
             hint="Let fewer trainings run at once (dana.max_runs), or start the worker with a higher --total-memory.",
         )
 
-    def _answer(self, message: Message, payload: bytes) -> Callable[[], None]:
+    def _answer(self, message: Message, payload: bytearray) -> Callable[[], None]:
         """Do what a request asks for; what comes back sends the answer."""
         if message == Message.CHECK:
             fields = decode(payload)
@@ -265,7 +263,7 @@ class _Session:
                 described = self.trainer.check(str(fields["text"]), self.channel.send_notice)
             return partial(self.channel.send, Message.CHECKED, {"description": described})
         if message == Message.CATEGORIES:
-            request, _ = train_request(payload, page_size=self.ring.page_size)
+            request = categories_request(payload, page_size=self.ring.page_size)
             with memory_at_most(request.max_memory, fresh=not self.answered):
                 columns = self.trainer.categories(request)
             return partial(self.channel.send, Message.COUNTED, {"columns": columns})

@@ -26,7 +26,8 @@ from typing import NoReturn
 from dana.errors import SetupError
 from dana.runtime.attendance import GIVE_WAY, Attendance
 from dana.runtime.memory import least_bytes, machine_bytes, megabytes
-from dana.runtime.protocol import Channel, Message
+from dana.runtime.messages import Message
+from dana.runtime.protocol import Channel
 from dana.runtime.session import Abandoned, Limits, error_fields, run_session
 from dana.runtime.sessions import Sessions
 from dana.runtime.trainer import SqlState, Trainer, TrainingError

@@ -71,14 +71,12 @@ statement(const category_look *look, dana_source *source, const char *held_out)
 void
 dana_categories_find(const dana_training *training, dana_source *source, const dana_rule *rule)
 {
-	dana_training  cold = *training;
 	category_look  look;
 	StringInfoData found;
 
 	if (!dana_json_boolean(rule->description, "categories"))
 		return;
-	cold.warm_start_from = NULL; /* its weights may be large */
-	look.columns = dana_json_texts(dana_ask(DANA_MSG_CATEGORIES, dana_training_request(&cold, rule->text, source),
+	look.columns = dana_json_texts(dana_ask(DANA_MSG_CATEGORIES, dana_training_request(training, rule->text, source, NULL),
 											DANA_MSG_COUNTED), "columns");
 	look.found = &found;
 	for (int i = 0; i < look.columns.count; i++)

@@ -135,8 +135,8 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 
 	channel_receive_all(header, sizeof header, why);
 	memcpy(&length, header, sizeof length);
-	if (length > DANA_MAX_REPLY)
-		dana_protocol_error("announced a message of %u bytes, more than the %u allowed", length, DANA_MAX_REPLY);
+	if (length > DANA_MAX_MESSAGE)
+		dana_protocol_error("announced a message of %u bytes, more than the %u allowed", length, DANA_MAX_MESSAGE);
 	reply->type = header[4];
 	reply->length = length;
 	reply->payload = palloc((Size)length + 1);

@@ -63,7 +63,7 @@ explain_training(FunctionCallInfo fcinfo)
 	append_rows(&request, source);
 	append_last_run(&request, training.rule, source->asked.query != NULL ? "" : source->name);
 	appendStringInfo(&request, ",\"training\":%s",
-					 dana_training_request(&training, rule.text, source)->data);
+					 dana_training_request(&training, rule.text, source, NULL)->data);
 	dana_json_close(&request, '}');
 	dana_source_close(source);
 	return dana_ask(DANA_MSG_EXPLAIN, &request, DANA_MSG_EXPLAINED);

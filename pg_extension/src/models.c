@@ -183,48 +183,45 @@ DANA_FUNCTION(dana_values)
 	PG_RETURN_POINTER(values);
 }
 
-#define MOST_SENT 7000000 /* numbers that fit into a request, in hexadecimal: MAX_REQUEST of dana/runtime/protocol.py */
-
 /* What is read of a model before a training */
-typedef struct weights_reading
+typedef struct start_reading
 {
-	StringInfo	to;
 	const char *reference;
+	Jsonb	   *parameters;
+	dana_raw   *weights; /* NULL: they are not wanted */
 	dana_texts	classes;
 	char	   *rule;
-} weights_reading;
+} start_reading;
 
 static void
-append_weights(void *state)
+read_start(void *state)
 {
-	weights_reading *reading = state;
-	dana_identity	 before = dana_become_owner();
-	Jsonb			*parameters;
-	Datum			*parts;
-	int				 n_parts;
-	int64			 count;
-	float			*values;
-	char			*hex;
+	start_reading *reading = state;
+	dana_identity  before = dana_become_owner();
+	Datum		  *parts;
+	int			   n_parts;
+	int64		   count;
 
 	dana_model_find(reading->reference, before.user, false);
-	parameters = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_PARAMETERS));
-	n_parts = dana_model_weights(&parts, false);
-	count = dana_weights_count(parts, n_parts);
-	if (count > MOST_SENT)
-		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-						errmsg("model \"%s\" has %lld values, and a training can start from at most %d",
-							   reading->reference, (long long)count, MOST_SENT),
-						errhint("Leave warm_start_from out.")));
-	values = palloc(sizeof(float4) * count);
-	dana_weights_copy(parts, n_parts, 0, count, values);
-	hex = palloc(2 * sizeof(float4) * count + 1);
-	hex[hex_encode((char *)values, sizeof(float4) * count, hex)] = '\0';
-	pfree(values);
-	dana_json_open(reading->to, "warm_start_from", '{');
-	dana_json_object(reading->to, "parameters", parameters);
-	dana_json_text(reading->to, "weights", hex);
-	dana_json_close(reading->to, '}');
+	reading->parameters = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_PARAMETERS));
+	if (reading->weights != NULL)
+	{
+		n_parts = dana_model_weights(&parts, false);
+		count = dana_weights_count(parts, n_parts);
+		reading->weights->bytes = sizeof(float4) * count;
+		reading->weights->data = MemoryContextAllocHuge(CurrentMemoryContext, reading->weights->bytes);
+		dana_weights_copy(parts, n_parts, 0, count, (float *)reading->weights->data);
+	}
 	dana_become_caller(before);
+}
+
+Jsonb *
+dana_model_start(const char *reference, dana_raw *weights)
+{
+	start_reading reading = {.reference = reference, .weights = weights};
+
+	dana_peek(read_start, &reading);
+	return reading.parameters;
 }
 
 typedef struct metadata_reading
@@ -253,17 +250,11 @@ dana_model_metadata(const char *reference)
 	return reading.metadata;
 }
 
-void
-dana_model_append_weights(StringInfo to, const char *reference)
-{
-	dana_peek(append_weights, &(weights_reading){.to = to, .reference = reference});
-}
-
 static void
 read_classes(void *state)
 {
-	weights_reading *reading = state;
-	dana_identity	 before = dana_become_owner();
+	start_reading *reading = state;
+	dana_identity  before = dana_become_owner();
 
 	dana_model_find(reading->reference, before.user, false);
 	reading->classes = dana_json_texts(DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA)), "classes");
@@ -274,7 +265,7 @@ read_classes(void *state)
 dana_texts
 dana_model_classes(const char *reference, char **rule)
 {
-	weights_reading reading = {.reference = reference};
+	start_reading reading = {.reference = reference};
 
 	dana_peek(read_classes, &reading);
 	*rule = reading.rule;

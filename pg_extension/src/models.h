@@ -8,6 +8,8 @@
 
 #include "portability/instr_time.h"
 
+#include "worker.h"
+
 /* rules.c: a rule, in the current memory context; an error where there is none */
 typedef struct dana_rule
 {
@@ -72,8 +74,8 @@ extern int dana_model_weights(Datum **parts, bool read_only);
 /* The metadata of a model that the caller may use */
 extern Jsonb *dana_model_metadata(const char *reference);
 
-/* Appends the parameters and weights of a model that the caller may use, as a member "warm_start_from" */
-extern void dana_model_append_weights(StringInfo to, const char *reference);
+/* The parameters of a model that the caller may use, and its weights, if there is a place for them */
+extern Jsonb *dana_model_start(const char *reference, dana_raw *weights);
 
 /* Texts of the classes of a model that the caller may use, and its rule; count -1: it has none */
 extern dana_texts dana_model_classes(const char *reference, char **rule);

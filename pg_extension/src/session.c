@@ -235,14 +235,29 @@ session_ended_idle(void)
 	}
 }
 
+/* A request of JSON; `raw`, if it has them: bytes behind it */
 static bool
-session_send_request(char type, const char *payload, uint32 length)
+session_send_request(char type, const char *json, uint32 length, const dana_raw *raw)
 {
-	char header[DANA_FRAME_HEADER];
-	int	 saved;
+	static const char zeros[3] = {0};
+	const uint32	  filling = -length % 4;
+	char			  header[DANA_FRAME_HEADER];
+	int				  saved;
+	bool			  sent;
 
-	session_make_header(header, type, length);
-	if (dana_channel_send(header, sizeof header) && dana_channel_send(payload, length))
+	if (raw == NULL)
+	{
+		session_make_header(header, type, length);
+		sent = dana_channel_send(header, sizeof header) && dana_channel_send(json, length);
+	}
+	else
+	{
+		session_make_header(header, type, sizeof length + length + filling + raw->bytes);
+		sent = dana_channel_send(header, sizeof header) && dana_channel_send((char *)&length, sizeof length) &&
+			dana_channel_send(json, length) && dana_channel_send(zeros, filling) &&
+			dana_channel_send(raw->data, raw->bytes);
+	}
+	if (sent)
 		return !session_ended_idle();
 	saved = errno;
 	if (session_ended_idle())
@@ -252,7 +267,7 @@ session_send_request(char type, const char *payload, uint32 length)
 }
 
 void
-dana_send(char type, StringInfo request)
+dana_send(char type, StringInfo request, const dana_raw *raw)
 {
 	char  *payload = pg_server_to_any(request->data, request->len, PG_UTF8); /* as JSON is */
 	size_t length = payload == request->data ? request->len : strlen(payload);
@@ -260,13 +275,16 @@ dana_send(char type, StringInfo request)
 	if (length > DANA_MAX_REQUEST)
 		dana_error(PROGRAM_LIMIT_EXCEEDED, "the request has %zu bytes, more than the %u that a worker accepts", length,
 				   DANA_MAX_REQUEST);
+	if (raw != NULL && raw->bytes > DANA_MAX_MESSAGE - DANA_MAX_REQUEST)
+		dana_error(PROGRAM_LIMIT_EXCEEDED, "a training can start from a model of at most %u values, not %zu",
+				   (DANA_MAX_MESSAGE - DANA_MAX_REQUEST) / (unsigned)sizeof(float4), raw->bytes / sizeof(float4));
 	/* a session that was just made does not idle */
-	if (session_send_request(type, payload, length))
+	if (session_send_request(type, payload, length, raw))
 		return;
 	session_close();
 	session_open();
 	dana_channel_busy = true;
-	(void)session_send_request(type, payload, length);
+	(void)session_send_request(type, payload, length, raw);
 }
 
 void
@@ -318,7 +336,7 @@ session_ask(void *state)
 {
 	question *asked = state;
 
-	dana_send(asked->type, asked->request);
+	dana_send(asked->type, asked->request, NULL);
 	asked->answered = dana_json_parse(dana_receive(asked->answer).payload);
 }
 

@@ -79,7 +79,7 @@ train_notice_run(const dana_new_model *model)
 
 /*
  * Takes the RESULT message apart: JSON, weights, predictor. What is asked for beyond its end is an error. Weights may be
- * hundreds of megabytes: the array of them is made in the message's place.
+ * hundreds of megabytes: they become an array where they lie, over the end of the JSON.
  */
 static void
 train_read_result(const dana_reply *reply, dana_new_model *model)
@@ -93,6 +93,7 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 
 	pq_copymsgbytes(&message, (char *)&length, sizeof length);
 	model->result = dana_json_parse(pnstrdup(pq_getmsgbytes(&message, length), length));
+	(void)pq_getmsgbytes(&message, -length % 4);
 	weights = dana_json_integer(model->result, "weights_bytes");
 	predictor = dana_json_integer(model->result, "predictor_bytes");
 	size = ARR_OVERHEAD_NONULLS(1) + (Size)weights;
@@ -111,13 +112,13 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 	pq_getmsgend(&message);
 	if (values < reply->payload + ARR_OVERHEAD_NONULLS(1))
 		dana_protocol_error("sent a malformed result");
-	memmove(reply->payload + ARR_OVERHEAD_NONULLS(1), values, weights);
-	model->weights = dana_weights_array(reply->payload, weights / sizeof(float4));
+	model->weights = dana_weights_array((char *)values - ARR_OVERHEAD_NONULLS(1), weights / sizeof(float4));
 }
 
 typedef struct conversation
 {
 	StringInfo		 request;
+	dana_raw		 weights; /* that it starts from */
 	dana_source		*source;
 	const dana_rule *rule;
 	dana_new_model	*model;
@@ -214,7 +215,9 @@ train_converse(void *state)
 
 	initStringInfo(&epochs);
 	appendStringInfoString(&epochs, "{\"epochs\":[");
-	dana_send(DANA_MSG_TRAIN, of->request);
+	dana_send(DANA_MSG_TRAIN, of->request, &of->weights);
+	if (of->weights.data != NULL)
+		pfree(of->weights.data);
 	reply = dana_receive_any();
 	if (!train_begin(&reply, of))
 		return;
@@ -268,7 +271,7 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 	dana_bounds_check_backend(training->backend);
 	model->training = training;
 	model->source = source->name;
-	of.request = dana_training_request(training, rule->text, source);
+	of.request = dana_training_request(training, rule->text, source, &of.weights);
 	dana_progress_begin(training->rows.relation);
 
 	dana_bounds_enter();

@@ -390,7 +390,7 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 }
 
 StringInfo
-dana_training_request(const dana_training *training, const char *rule, dana_source *source)
+dana_training_request(const dana_training *training, const char *rule, dana_source *source, dana_raw *weights)
 {
 	const dana_arguments *arguments = &training->arguments;
 	StringInfo			  request = makeStringInfo();
@@ -421,10 +421,8 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	if (source->largest != NULL)
 		dana_json_object(request, "largest", source->largest);
 	append_metadata(request, training, source);
-	if (training->warm_start_from == NULL)
-		dana_json_text(request, "warm_start_from", NULL);
-	else
-		dana_model_append_weights(request, training->warm_start_from);
+	dana_json_object(request, "warm_start_from",
+					 training->warm_start_from == NULL ? NULL : dana_model_start(training->warm_start_from, weights));
 	dana_json_text(request, "role", GetUserNameFromId(GetUserId(), true));
 	dana_json_text(request, "database", get_database_name(MyDatabaseId));
 	dana_json_text(request, "device", dana_device());

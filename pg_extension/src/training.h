@@ -177,8 +177,9 @@ extern const char *dana_device(void);
 /* Its rule, which has the hyperparameters that are given: said before a row is read */
 extern dana_rule dana_training_rule(const dana_training *training);
 
-/* The TRAIN message, for the text of a rule */
-extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source);
+/* The TRAIN message, for the text of a rule; where `weights` has room, what they are of the model to start from */
+extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source,
+										dana_raw *weights);
 
 /* train.c */
 

@@ -119,6 +119,20 @@ def test_killed_while_a_large_model_is_stored(
     until(lambda: not workshop.sessions(), "a session of the worker is left")
 
 
+def test_warm_start_of_a_large_model(workshop: Workshop) -> None:
+    """Two times one epoch are two epochs, and a question needs no weights."""
+    workshop.ensure()
+    warm = TRAIN.removesuffix(")") + ", warm_start_from => 'large'"
+    question = "SELECT dana_explain('lrmf', 'faults.ratings', %s::jsonb)"
+    with workshop.connect() as session:
+        for training in (TRAIN, f"{warm})", TRAIN.replace("epochs => 1", "epochs => 2")):
+            session.execute(f"SELECT {training}")
+        first, again, whole = (one(session, f"SELECT array_agg(p::text) FROM ({OF_VERSION}) AS p", k) for k in (1, 2, 3))
+        assert first != again == whole
+        assert session.execute(question, ['{"warm_start_from": "large"}']).fetchall()
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
+
+
 def attempted(
     workshop: Workshop, kill: Callable[[Workshop, Session, int, Callable[[], bool]], None]
 ) -> psycopg.Error | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import json
 import mmap
 import os
 import struct
@@ -41,6 +42,12 @@ def train_fields(**changes: Any) -> dict[str, Any]:
         "cpu": -1,
         **changes,
     }
+
+
+def with_raw(fields: object, raw: bytes = b"") -> bytes:
+    """Payload of a message that has raw bytes."""
+    text = json.dumps(fields).encode()
+    return struct.pack("=I", len(text)) + text + bytes(-len(text) % 4) + raw
 
 
 class Producer:

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from dana.runtime.protocol import Message
-from tests.runtime.producer import TRAIN_OPTIONS, Producer, train_fields
+from dana.runtime.messages import Message
+from tests.runtime.producer import TRAIN_OPTIONS, Producer, train_fields, with_raw
 from tests.runtime.test_training import LOGISTIC, REALS, relation
 from tests.runtime.test_worker import ROOT, alive, frame, greeted, read, until
 
@@ -59,7 +59,7 @@ class Worker:
         client, ring, pid = greeted(self.socket)
         table = relation(REALS)
         described = {**TRAIN["relation"], "attributes": [asdict(one) for one in table.attributes]}
-        client.sendall(frame(Message.TRAIN, {**TRAIN, "relation": described, **changes}))
+        client.sendall(frame(Message.TRAIN, with_raw({**TRAIN, "relation": described, **changes})))
         return client, ring, pid
 
     def builders(self) -> dict[int, str]:

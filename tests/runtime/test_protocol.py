@@ -1,24 +1,23 @@
-"""Messages: the same contract in C and in Python, and what a worker makes of a peer that breaks it."""
+"""Messages, and what a worker makes of a peer that breaks their contract."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import resource
 import socket
 import struct
-from pathlib import Path
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dana.runtime import protocol
-from dana.runtime.protocol import Channel, Message, ProtocolError, decode, train_request
+from dana.runtime.memory import least_bytes
+from dana.runtime.messages import MAX_MESSAGE, MAX_REQUEST, Message
+from dana.runtime.protocol import Channel, ProtocolError, categories_request, decode, train_request
 from dana.runtime.trainer import Level, Notice, Parameter, TrainResult
-from tests.runtime.producer import TRAIN_OPTIONS, train_fields
-
-WIRE = (Path(protocol.__file__).parent / "native" / "wire.h").read_text()
+from tests.runtime.producer import TRAIN_OPTIONS, train_fields, with_raw
 
 
 @pytest.fixture
@@ -40,14 +39,6 @@ def read(peer: socket.socket) -> tuple[int, bytes]:
     return code, peer.recv(length, socket.MSG_WAITALL)
 
 
-def test_codes_and_numbers_are_those_of_wire_h() -> None:
-    listed = dict(re.findall(r"DANA_MSG_(\w+) = '(.)'", WIRE))
-    assert listed == {message.name: chr(message) for message in Message}
-    limit = re.search(r"define DANA_MAX_REQUEST\s+\((\d+)u \* 1024 \* 1024\)", WIRE)
-    assert limit is not None
-    assert int(limit[1]) << 20 == protocol.MAX_REQUEST
-
-
 def test_messages_in_pieces_and_bells_between(pair: Any) -> None:
     channel, peer = pair
     sent = frame(Message.BELL, b"") + frame(Message.CHECK, b'{"text":"x"}') + frame(Message.BELL, b"")
@@ -65,7 +56,8 @@ def test_messages_in_pieces_and_bells_between(pair: Any) -> None:
         (b"\0\0", EOFError, "closed"),
         (frame(Message.CHECK, b"12345")[:-1], EOFError, "closed"),
         (frame(ord("?"), b""), ProtocolError, "0x3f is unknown"),
-        (struct.pack("=IB", protocol.MAX_REQUEST + 1, Message.CHECK), ProtocolError, "more than"),
+        (struct.pack("=IB", MAX_REQUEST + 1, Message.CHECK), ProtocolError, "more than"),
+        (struct.pack("=IB", MAX_MESSAGE + 1, Message.TRAIN), ProtocolError, "more than"),
     ],
 )
 def test_broken_frames(pair: Any, sent: bytes, error: type[Exception], says: str) -> None:
@@ -85,26 +77,77 @@ def test_payloads_that_are_no_objects(payload: bytes) -> None:
 @pytest.mark.parametrize("missing", ["rule", "text", "relation", "options", "cpu", "warm_start_from", "role"])
 def test_requests_without_a_field(missing: str) -> None:
     request = train_fields()
-    asked, cpu = train_request(json.dumps(request).encode(), page_size=8192)
+    asked, cpu = train_request(with_raw(request), page_size=8192)
     assert (asked.source, asked.features, asked.hyper, cpu) == ("rule", None, {}, -1)
     del request[missing]
     with pytest.raises(ProtocolError, match=missing):
-        train_request(json.dumps(request).encode(), page_size=8192)
+        train_request(with_raw(request), page_size=8192)
+
+
+START = [
+    {"name": "w", "shape": [2, 3], "offset": 0, "size": 6},
+    {"name": "b", "shape": [], "offset": 6, "size": 1},
+]
+
+
+@pytest.mark.parametrize("rule", ["", "r", "ru", "rul"])  # the weights are aligned, whatever stands before them
+def test_weights_to_start_from(rule: str) -> None:
+    weights = np.arange(7, dtype=np.float32)
+    request = train_fields(rule=rule, warm_start_from=START)
+    asked, _ = train_request(with_raw(request, weights.tobytes()), page_size=8192)
+    assert asked.warm_start_from is not None
+    assert {name: values.tolist() for name, values in asked.warm_start_from.items()} == {
+        "w": weights[:6].reshape(2, 3).tolist(),
+        "b": 6.0,
+    }
+    assert all(values.flags.aligned for values in asked.warm_start_from.values())
+    known = categories_request(json.dumps(request).encode(), page_size=8192).warm_start_from
+    assert known is not None
+    assert [values.shape for values in known.values()] == [(2, 3), ()]
+
+
+@pytest.mark.parametrize("raw", [b"", bytes(24), bytes(27)])
+def test_fewer_weights_than_were_announced(raw: bytes) -> None:
+    with pytest.raises(ProtocolError, match="does not have the weights"):
+        train_request(with_raw(train_fields(warm_start_from=START), raw), page_size=8192)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\1\0", b"\xff\0\0\0{}"])
+def test_requests_that_end_too_early(payload: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        train_request(payload, page_size=8192)
+
+
+def test_weights_that_there_is_no_room_for(pair: Any) -> None:
+    """They pass, and the next message is read."""
+    channel, peer = pair
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    sent = frame(Message.TRAIN, bytes(200_000_000)) + frame(Message.CHECK, b"{}")
+    sender = threading.Thread(target=peer.sendall, args=(sent,))
+    resource.setrlimit(resource.RLIMIT_DATA, (least_bytes() + (32 << 20), limits[1]))
+    try:
+        sender.start()
+        with pytest.raises(MemoryError):
+            channel.receive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
+    assert channel.receive() == (Message.CHECK, b"{}")
+    sender.join()
 
 
 def test_what_the_extension_does_not_read_comes_by_its_name() -> None:
     for name in TRAIN_OPTIONS.keys() - {"classes"}:
         request = train_fields(options={key: value for key, value in TRAIN_OPTIONS.items() if key != name})
         with pytest.raises(ProtocolError, match=name):
-            train_request(json.dumps(request).encode(), page_size=8192)
+            train_request(with_raw(request), page_size=8192)
     with pytest.raises(ProtocolError, match="colour"):
-        train_request(json.dumps(train_fields(options={**TRAIN_OPTIONS, "colour": "red"})).encode(), page_size=8192)
+        train_request(with_raw(train_fields(options={**TRAIN_OPTIONS, "colour": "red"})), page_size=8192)
 
 
 def test_attributes_that_this_release_does_not_have() -> None:
     relation = {"name": "t", "pages": 1, "rows": False, "attributes": [{"number": 1, "colour": "red"}]}
     with pytest.raises(ProtocolError, match="colour"):
-        train_request(json.dumps(train_fields(relation=relation)).encode(), page_size=8192)
+        train_request(with_raw(train_fields(relation=relation)), page_size=8192)
 
 
 def test_values_that_json_does_not_have(pair: Any) -> None:
@@ -150,7 +193,7 @@ def test_results(pair: Any, predictor: bytes | None) -> None:
     code, payload = read(peer)
     (length,) = struct.unpack_from("=I", payload)
     fields = json.loads(payload[4 : 4 + length])
-    raw = payload[4 + length :]
+    raw = payload[4 + length + -length % 4 :]
     assert code == Message.RESULT
     assert fields["parameters"] == [
         {"name": "w", "shape": [3, 2], "offset": 0, "size": 6},

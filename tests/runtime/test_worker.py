@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from dana.runtime.memory import machine_bytes
-from dana.runtime.protocol import RELEASE, Message
+from dana.runtime.messages import Message
+from dana.runtime.protocol import RELEASE
 from dana.runtime.worker import WorkerOptions
 from tests.runtime.producer import Producer
 
