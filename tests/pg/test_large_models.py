@@ -127,7 +127,8 @@ def test_warm_start_of_a_large_model(workshop: Workshop) -> None:
     with workshop.connect() as session:
         for training in (TRAIN, f"{warm})", TRAIN.replace("epochs => 1", "epochs => 2")):
             session.execute(f"SELECT {training}")
-        first, again, whole = (one(session, f"SELECT array_agg(p::text) FROM ({OF_VERSION}) AS p", k) for k in (1, 2, 3))
+        digests = f"SELECT array_agg(p::text) FROM ({OF_VERSION}) AS p"
+        first, again, whole = (one(session, digests, version) for version in (1, 2, 3))
         assert first != again == whole
         assert session.execute(question, ['{"warm_start_from": "large"}']).fetchall()
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
