@@ -189,9 +189,9 @@ class Cluster:
 
     def kill_worker(self) -> None:
         """End the worker at once, and wait until its sessions have ended, too."""
-        sessions = self.sessions()
+        killed = [self.worker_pid, *self.sessions()]
         os.kill(self.worker_pid, signal.SIGKILL)
-        self._until(lambda: not any(map(alive, sessions)), (self._server, "server.log"))
+        self._until(lambda: not any(map(alive, killed)), (self._server, "server.log"))
 
     def _spawn(self, command: list[str], log: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with open(self.folder / log, "ab") as out:
