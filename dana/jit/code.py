@@ -30,18 +30,45 @@ MOST_TEXT = 4 << 20
 """Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Code:
-    """Code of one rule for one machine."""
+    """Code of one rule for one machine, for one training at a time.
 
-    data: structures.CompiledData
+    Attributes
+    ----------
+    functions
+        Where they are, and tables for the simulator.
+    kept
+        What `functions` points into.
+    floats
+        How many it works on.
+    ones
+        Where among them those lie that are 1.
+    """
+
+    functions: structures.CompiledData
     kept: tuple[Any, ...]
-    """What `data` points into."""
+    floats: int
+    ones: int
+    _state: NDArray[np.float32] | None = None
+
+    @property
+    def data(self) -> structures.CompiledData:
+        """What the simulator runs, with memory to work on."""
+        if self._state is None:
+            self._state = _aligned(self.floats)
+            self._state[self.ones : self.ones + LANES] = 1.0
+            self.functions.state = self._state.ctypes.data
+        return self.functions
 
     @property
     def size(self) -> int:
-        """Bytes of the memory that it works on."""
-        return sum(one.nbytes for one in self.kept if isinstance(one, np.ndarray))
+        """Bytes that it works on."""
+        return 4 * self.floats
+
+    def release(self) -> None:
+        """Free them; nothing may run by `data` any more."""
+        self._state = None
 
 
 def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> Code:
@@ -80,8 +107,6 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     engine = _machine_code(text)
     if not _executable(engine.get_function_address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")
-    state = _aligned(memory.size + LANES)
-    state[emitter.ones : emitter.ones + LANES] = 1.0
     slots = np.zeros(len(memory.merged) + 1, dtype=np.int64)
     merges = (structures.CompiledMerge * max(1, len(memory.merged)))(
         *(
@@ -102,9 +127,8 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     )
     symbols = _symbols(plan, emitter, bundle)
     filled = (structures.CompiledInput * max(1, len(inputs)))(*inputs)
-    data = structures.CompiledData(
+    functions = structures.CompiledData(
         **{key: engine.get_function_address(name) for key, name in emitter.functions.items() if key in FUNCTIONS},
-        state=state.ctypes.data,
         slots=slots.ctypes.data,
         merges=ctypes.addressof(merges),
         passes=ctypes.addressof(passes),
@@ -119,7 +143,8 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         n_symbols=len(symbols),
         loss=len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
     )
-    return Code(data=data, kept=(engine, state, slots, merges, passes, symbols, indices, filled))
+    kept = (engine, slots, merges, passes, symbols, indices, filled)
+    return Code(functions=functions, kept=kept, floats=memory.size + LANES, ones=emitter.ones)
 
 
 def _merged_in(plan: Plan) -> list[int]:

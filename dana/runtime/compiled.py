@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # LLVM is loaded where it is used
 log = logging.getLogger("dana.worker")
 
 KEPT = 1 << 22
-"""Bytes of code's memory, up to which it is kept for the design's next training."""
+"""Bytes of code's memory, up to which it is kept with the code for the design's next training."""
 VARIABLE = "DANA_COMPILED"
 """Environment variable of the worker: ``always`` or ``never`` in the place of judging by the time."""
 WORTH_SECONDS = 0.3
@@ -40,8 +40,8 @@ WAIT_SECONDS = 0.3
 """Without code, from this time on, an epoch takes longer than waiting for the code and running that."""
 SHORT = 300
 """Instructions of a machine's program, from which on both times grow with it: an unrolled rule takes LLVM seconds."""
-PER_BYTE, PER_OPERATION = 0.3e-9, 0.1e-9
-"""Seconds of the simulator without code, for a byte of a page and an operation on a number; roughly."""
+PER_BYTE, PER_INSTRUCTION, PER_OPERATION = 0.3e-9, 9e-9, 0.1e-9
+"""Seconds of the simulator without code, for a byte of a page, an instruction and an operation on a number; roughly."""
 PROCESSORS = ("x86_64", "AMD64")
 ROOM = 400 << 20
 """Bytes that a process must still be allowed: LLVM ends the process where it gets no memory, and does not say so."""
@@ -105,7 +105,9 @@ class Compiled:
         """Wait for what is being made: the next request may have less memory, and LLVM ends a process without."""
         if self._compilation is not None:
             self._compilation.join()
-        if self._code is not None and self._code.size <= KEPT and not self._simulator.differs:
+        if self._code is not None and not self._simulator.differs:
+            if self._code.size > KEPT:
+                self._code.release()
             self._past.code = self._code
 
     def after_epoch(self, notify: Notify) -> None:
@@ -161,11 +163,11 @@ class Compiled:
 
 
 def page_seconds(bundle: Bundle) -> float:
-    """What a page takes without code, at the least: its bytes, and the operations on its tuples."""
+    """What a page takes without code, about: its bytes, and the instructions for its tuples."""
     config = bundle.config
     often = (Section.TUPLE, Section.MERGE, Section.PUSH, Section.BATCH)
-    operations = sum(
-        one.inner * one.outer * config.threads * config.lanes
+    seconds = sum(
+        PER_INSTRUCTION + one.inner * one.outer * config.threads * config.lanes * PER_OPERATION
         for section in often
         if section in bundle.sections
         for one in bundle.section(section)
@@ -174,7 +176,7 @@ def page_seconds(bundle: Bundle) -> float:
     taken = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else min(bundle.round_tuples, bundle.batch)
     width = sum(column.count for column in bundle.columns) * 4 + 32
     tuples = max(1, config.page_size // width)
-    return config.page_size * PER_BYTE + tuples * operations / taken * PER_OPERATION
+    return config.page_size * PER_BYTE + tuples * seconds / taken
 
 
 @cache

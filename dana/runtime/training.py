@@ -460,7 +460,12 @@ class MachineTraining:
 
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
         for symbol in self._bundle.of_kind("model"):
-            for row, part, at in by_parts(symbol, self._bundle.config.lanes) if symbol.name in values else ():
+            if symbol.name not in values or (
+                isinstance(self._machine, Simulator)
+                and self._machine.write_values(symbol.row, values[symbol.name], table=symbol.table)
+            ):
+                continue
+            for row, part, at in by_parts(symbol, self._bundle.config.lanes):
                 rows = part.place(values[symbol.name][at], self._bundle.config.lanes)
                 self._machine.write_rows(row, rows.view(np.uint32), table=symbol.table)
 
@@ -476,6 +481,8 @@ class MachineTraining:
 
     def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         values = np.empty(symbol.shape, np.float32)
+        if isinstance(self._machine, Simulator) and self._machine.read_values(symbol.row, values, table=symbol.table):
+            return values
         for row, part, at in by_parts(symbol, self._bundle.config.lanes):
             rows = self._machine.read_rows(row, part.rows(self._bundle.config.lanes), table=symbol.table)
             values[at] = part.collect(rows.view(np.float32))

@@ -23,6 +23,7 @@ from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 
 Words = npt.NDArray[np.uint32]
+Floats = npt.NDArray[np.float32]
 Pages = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 KERNELS = ("avx512", "avx2", "sse2", "portable")
@@ -170,6 +171,18 @@ class Simulator:
         if not self._core.sim_read_rows(self._usable(), table, row, count, words.ctypes.data):
             raise self._outside(row, count, table)
         return words
+
+    def read_values(self, row: int, values: Floats, *, table: int = 0) -> bool:
+        """Fill an array with the symbol that begins with a row, if code has it; else its rows are to be read.
+
+        Every NaN is the canonical one. Rows of lanes take three times as long, as code has none.
+        """
+        return bool(self._core.sim_code_values(self._usable(), table, row, values.ctypes.data, False))
+
+    def write_values(self, row: int, values: Floats, *, table: int = 0) -> bool:
+        """Give code the symbol that begins with a row, if code has it; else its rows are to be written."""
+        given = np.ascontiguousarray(values, np.float32)
+        return bool(self._core.sim_code_values(self._usable(), table, row, given.ctypes.data, True))
 
     def run_epoch(self, pages: Pages) -> EpochCounters:
         """Run one epoch over whole pages, in their order."""

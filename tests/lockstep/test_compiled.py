@@ -232,6 +232,35 @@ def test_code_from_any_epoch_on(made: Callable[[random.Random], Case]) -> None:
     assert changed >= 5 * SCALE
 
 
+@pytest.mark.parametrize("made", [columns, rows, records, network])
+def test_values_without_rows(made: Callable[[random.Random], Case]) -> None:
+    """What is read and written where code has it is what rows have, and the next epoch goes on from there."""
+    copied = 0
+    for seed in range(8 * SCALE):
+        rng = np.random.default_rng(seed)
+        case = made(random.Random(f"values {seed}"))
+        lanes = case.bundle.config.lanes
+        by_values, by_rows = CompiledSimulator(case), CompiledSimulator(case)
+        if run(case, by_values).fault is not None or run(case, by_rows).fault is not None:
+            continue
+        for s in case.bundle.of_kind("model"):
+            found = np.empty(s.shape, np.float32)
+            if not by_values.read_values(s.row, found, table=s.table):
+                assert not by_values.proved
+                continue
+            there = s.collect(by_rows.read_rows(s.row, s.rows(lanes), table=s.table).view(np.float32))
+            assert found.tobytes() == there.tobytes()
+            wanted = rng.choice([1.5, -0.25, 1e-40, 0.0, np.nan], s.shape).astype(np.float32)
+            assert by_values.write_values(s.row, wanted, table=s.table)
+            by_rows.write_rows(s.row, s.place(wanted, lanes).view(np.uint32), table=s.table)
+            copied += 1
+        assert by_values.run_epoch(case.pages) == by_rows.run_epoch(case.pages)
+        for s in case.bundle.symbols:
+            read = [one.read_rows(s.row, s.rows(lanes), table=s.table) for one in (by_values, by_rows)]
+            assert read[0].tobytes() == read[1].tobytes(), (case.source, s.name)
+    assert copied >= 5 * SCALE
+
+
 @pytest.mark.parametrize("processor", ["x86-64", "haswell"])
 def test_code_for_older_processors(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors of 16 floats are two or four of theirs."""

@@ -110,6 +110,13 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     code = training._compiled._past.code
     assert code is not None
     assert code.size <= compiled.KEPT
+    assert code._state is not None
+    monkeypatch.setattr(compiled, "KEPT", 0)  # of a large model the code stays, and not what it works on
+    for _ in range(2):
+        models, training = trained(1, trainer=trainer)
+        assert (models, has_code(training), len(made)) == (expected, True, 1)
+        assert code is training._compiled._past.code
+        assert code._state is None
     monkeypatch.setenv(compiled.VARIABLE, "never")
     assert not has_code(trained(trainer=trainer)[1])
 
