@@ -130,7 +130,9 @@ class InterpretedTraining:
         shapes = {name: values.shape for name, values in self._models.items()}
         self._row_dims = row_dims(rule)
         self._class_weights = None if request.class_weight is None else class_weights_name(rule)
-        warm = warm_values(request, shapes, self._class_weights, self._row_dims, self._models.__getitem__)
+        warm = warm_values(
+            request, shapes, self._class_weights, self._row_dims, self._binding.features, self._models.__getitem__
+        )
         self._models = {**self._models, **warm}
         self._classes = 0
         if self._class_weights is not None:

@@ -171,8 +171,11 @@ def run(
     epoch, parameters = best or (epoch, training.parameters())
     result, kept = training.finish(parameters), reports[epoch - 1]
     constant = training.constant_loss
-    if constant is not None and kept.loss is not None and kept.loss >= constant * (1 - TOLERANCE):
-        notify(_no_better(kept.loss, constant))
+    if constant is not None:
+        if kept.loss is not None and kept.loss >= constant * (1 - TOLERANCE):
+            notify(_no_better(kept.loss, constant))
+        elif kept.test_loss is not None and kept.test_loss >= constant:
+            notify(_no_better_elsewhere(kept.test_loss, constant))
     return Outcome(
         result=replace(result, metadata={**result.metadata, "epoch": epoch}),
         kept=kept,
@@ -187,6 +190,16 @@ NONE_LEFT_OUT = Notice(
     message='argument "test_size" leaves out no row to judge the model by',
     hint="Rows with a NULL in a column in use do not count, nor do those of weight 0. Leave out a larger part.",
 )
+
+
+def _no_better_elsewhere(loss: float, constant: float) -> Notice:
+    return Notice(
+        level=Level.WARNING,
+        message="on the rows left out the model is no better than a constant prediction: its loss there is "
+        f"{loss:.6g}, that of a constant on the rows trained on is {constant:.6g}",
+        hint="It knows its rows by heart, or they lie in an order that misleads it (shuffle => true): train for fewer "
+        "epochs, with a stronger penalty, or on more rows.",
+    )
 
 
 def _no_better(loss: float, constant: float) -> Notice:

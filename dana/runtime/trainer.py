@@ -156,6 +156,8 @@ class TrainRequest:
         Texts of the label's classes, in the order of their numbers from 0; None: the label is a number.
     warm_start_from
         Values to start the rule's models from, by name; None: as the rule says.
+    warm_start_features
+        Columns that the model to start from was trained on, in their order; empty: unknown.
     warm_start_whole
         They are those of a trained model, so none that the rule declares is missing; else others begin as it says.
     held_out
@@ -192,6 +194,7 @@ class TrainRequest:
     weight: str | None = None
     class_weight: Mapping[str, float] | str | None = None
     warm_start_from: Mapping[str, NDArray[np.float32]] | None = None
+    warm_start_features: tuple[str, ...] = ()
     warm_start_whole: bool = True
     held_out: bool = False
     largest: Mapping[str, float | None] = field(default_factory=dict)

@@ -281,7 +281,12 @@ class MachineTraining:
             init = Init(**{**start, "kind": InitKind(start["kind"])})
             self._write_models({name: start_values(init, name, shapes[name])})
         warm = warm_values(
-            request, shapes, design.class_weights, design.row_dims, lambda name: self._read(models[name])
+            request,
+            shapes,
+            design.class_weights,
+            design.row_dims,
+            design.features,
+            lambda name: self._read(models[name]),
         )
         self._write_models(warm)
         aside = {*design.labels, request.weight}

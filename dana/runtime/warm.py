@@ -24,6 +24,7 @@ def warm_values(
     shapes: Mapping[str, tuple[int, ...]],
     own: str | None,
     row_dims: Mapping[str, str],
+    features: Sequence[str],
     cold: Callable[[str], NDArray[np.float32]],
 ) -> dict[str, NDArray[np.float32]]:
     """Values to start from, by the names of the rule's models; empty for a cold start.
@@ -32,14 +33,16 @@ def warm_values(
 
     What an optimiser remembers is carried over where both have it, so that a rule may change its optimiser. The
     training's own are the weights of its classes, `own`; those of the model that it starts from are left behind.
+    `features` are the training's columns.
 
     Raises
     ------
     TrainingError
-        The trained model has other parameters than the rule declares, or other shapes.
+        The trained model has other parameters than the rule declares, or other shapes, or its columns in another order.
     """
     if request.warm_start_from is None:
         return {}
+    _same_order(request, features)
     given = request.warm_start_from
     start = {
         name: values
@@ -61,6 +64,21 @@ def warm_values(
             hint=_help(found, wanted, row_dims),
         )
     return {name: np.asarray(values, dtype=np.float32) for name, values in start.items()}
+
+
+def _same_order(request: TrainRequest, features: Sequence[str]) -> None:
+    """Refuse columns of the trained model's that stand elsewhere: its weights would be taken for other columns'.
+
+    Columns of other names may be the same ones of another table.
+    """
+    known = request.warm_start_features
+    elsewhere = [name for name, before in zip(features, known, strict=False) if name != before and name in known]
+    if elsewhere:
+        raise TrainingError(
+            f"the model to start from was trained on columns {', '.join(known)}, in this order, and column "
+            f"{elsewhere[0]} stands elsewhere among {', '.join(features)}",
+            hint=f"features => '{{{','.join(known)}}}' has them as that model has; or leave warm_start_from out.",
+        )
 
 
 def _help(

@@ -233,3 +233,4 @@ extern void dana_json_text(StringInfo to, const char *key, const char *value);
 extern void dana_json_number(StringInfo to, const char *key, double value); /* finite; whole ones as such */
 extern void dana_json_truth(StringInfo to, const char *key, bool value);
 extern void dana_json_object(StringInfo to, const char *key, Jsonb *value);
+extern void dana_json_list(StringInfo to, const char *key, const dana_texts *texts);

@@ -273,3 +273,12 @@ dana_json_object(StringInfo to, const char *key, Jsonb *value)
 	else
 		(void)JsonbToCString(to, &value->root, VARSIZE(value));
 }
+
+void
+dana_json_list(StringInfo to, const char *key, const dana_texts *texts)
+{
+	dana_json_open(to, key, '[');
+	for (int i = 0; i < texts->count; i++)
+		dana_json_text(to, NULL, texts->values[i]);
+	dana_json_close(to, ']');
+}

@@ -188,6 +188,7 @@ typedef struct start_reading
 {
 	const char *reference;
 	Jsonb	   *parameters;
+	dana_texts	features;
 	dana_raw   *weights; /* NULL: they are not wanted */
 	dana_texts	classes;
 	char	   *rule;
@@ -204,6 +205,7 @@ read_start(void *state)
 
 	dana_model_find(reading->reference, before.user, false);
 	reading->parameters = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_PARAMETERS));
+	reading->features = dana_json_texts(DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA)), "features");
 	if (reading->weights != NULL)
 	{
 		n_parts = dana_model_weights(&parts, false);
@@ -215,13 +217,16 @@ read_start(void *state)
 	dana_become_caller(before);
 }
 
-Jsonb *
-dana_model_start(const char *reference, dana_raw *weights)
+void
+dana_model_append_start(StringInfo to, const char *reference, dana_raw *weights)
 {
 	start_reading reading = {.reference = reference, .weights = weights};
 
 	dana_peek(read_start, &reading);
-	return reading.parameters;
+	dana_json_open(to, "warm_start_from", '{');
+	dana_json_object(to, "parameters", reading.parameters);
+	dana_json_list(to, "features", &reading.features);
+	dana_json_close(to, '}');
 }
 
 typedef struct metadata_reading

@@ -74,8 +74,8 @@ extern int dana_model_weights(Datum **parts, bool read_only);
 /* The metadata of a model that the caller may use */
 extern Jsonb *dana_model_metadata(const char *reference);
 
-/* The parameters of a model that the caller may use, and its weights, if there is a place for them */
-extern Jsonb *dana_model_start(const char *reference, dana_raw *weights);
+/* Appends what a training has to know of a model to start from, as a member; its weights, if there is a place for them */
+extern void dana_model_append_start(StringInfo to, const char *reference, dana_raw *weights);
 
 /* Texts of the classes of a model that the caller may use, and its rule; count -1: it has none */
 extern dana_texts dana_model_classes(const char *reference, char **rule);

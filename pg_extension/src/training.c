@@ -310,15 +310,6 @@ dana_training_restrict(dana_training *training, const char *condition)
 	restrict_rows(condition, &training->rows.query, &training->rows.filter);
 }
 
-static void
-append_texts(StringInfo to, const char *name, const dana_texts *texts)
-{
-	dana_json_open(to, name, '[');
-	for (int i = 0; i < texts->count; i++)
-		dana_json_text(to, NULL, texts->values[i]);
-	dana_json_close(to, ']');
-}
-
 /* An argument for the worker, as it was given */
 static void
 append_argument(StringInfo to, const dana_arguments *arguments, int number)
@@ -343,7 +334,7 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 			return dana_json_object(to, name, DatumGetJsonbP(value));
 		case TEXTARRAYOID:
 			texts = dana_texts_of(value);
-			return append_texts(to, name, &texts);
+			return dana_json_list(to, name, &texts);
 		default:
 			elog(ERROR, "argument \"%s\" has a type that the worker does not know", name);
 	}
@@ -375,7 +366,7 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 		dana_json_close(to, '}');
 	}
 	if (source->classes_found.count > 0)
-		append_texts(to, "classes", &source->classes_found);
+		dana_json_list(to, "classes", &source->classes_found);
 	if (source->class_type != NULL)
 		dana_json_text(to, "class_type", source->class_type);
 	if (training->test_size > 0)
@@ -408,9 +399,9 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 		const training_member *member = member_of(arguments->names[i]);
 
 		if (source->classes_found.count > 0 && strcmp(arguments->names[i], "classes") == 0)
-			append_texts(request, "classes", &source->classes_found);
+			dana_json_list(request, "classes", &source->classes_found);
 		else if (member != NULL && member->offset == offsetof(dana_training, features) && source->features.count >= 0)
-			append_texts(request, member->name, &source->features);
+			dana_json_list(request, member->name, &source->features);
 		else if (member != NULL && member->offset == offsetof(dana_training, label) && source->label_column != NULL)
 			dana_json_text(request, member->name, source->label_column);
 		else if (member == NULL || member->sent)
@@ -421,8 +412,10 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	if (source->largest != NULL)
 		dana_json_object(request, "largest", source->largest);
 	append_metadata(request, training, source);
-	dana_json_object(request, "warm_start_from",
-					 training->warm_start_from == NULL ? NULL : dana_model_start(training->warm_start_from, weights));
+	if (training->warm_start_from == NULL)
+		dana_json_text(request, "warm_start_from", NULL);
+	else
+		dana_model_append_start(request, training->warm_start_from, weights);
 	dana_json_text(request, "role", GetUserNameFromId(GetUserId(), true));
 	dana_json_text(request, "database", get_database_name(MyDatabaseId));
 	dana_json_text(request, "device", dana_device());

@@ -93,7 +93,7 @@ START = [
 @pytest.mark.parametrize("rule", ["", "r", "ru", "rul"])  # the weights are aligned, whatever stands before them
 def test_weights_to_start_from(rule: str) -> None:
     weights = np.arange(7, dtype=np.float32)
-    request = train_fields(rule=rule, warm_start_from=START)
+    request = train_fields(rule=rule, warm_start_from={"parameters": START, "features": ["x", "y"]})
     asked, _ = train_request(with_raw(request, weights.tobytes()), page_size=8192)
     assert asked.warm_start_from is not None
     assert {name: values.tolist() for name, values in asked.warm_start_from.items()} == {
@@ -104,12 +104,15 @@ def test_weights_to_start_from(rule: str) -> None:
     known = categories_request(json.dumps(request).encode(), page_size=8192).warm_start_from
     assert known is not None
     assert [values.shape for values in known.values()] == [(2, 3), ()]
+    assert asked.warm_start_features == ("x", "y")
 
 
 @pytest.mark.parametrize("raw", [b"", bytes(24), bytes(27)])
 def test_fewer_weights_than_were_announced(raw: bytes) -> None:
     with pytest.raises(ProtocolError, match="does not have the weights"):
-        train_request(with_raw(train_fields(warm_start_from=START), raw), page_size=8192)
+        train_request(
+            with_raw(train_fields(warm_start_from={"parameters": START, "features": ["x", "y"]}), raw), page_size=8192
+        )
 
 
 @pytest.mark.parametrize("payload", [b"", b"\1\0", b"\xff\0\0\0{}"])

@@ -15,6 +15,7 @@ from dana.accuracy.data import CARRIED
 from dana.compiler import bind
 from dana.compiler.binding.weights import weighted
 from dana.runtime.arrays import train as train_arrays
+from dana.runtime.compiled import VARIABLE
 from dana.runtime.constant import constant_loss, loss_graph
 from dana.runtime.stopping import Outcome, Stopping, run
 from dana.runtime.trainer import HeldOut, Notice, TrainingError, TrainRequest
@@ -143,7 +144,7 @@ def test_rows_held_out_choose_the_model(backend: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["linear", "logistic", "softmax", "mlp", "huber", "poisson", "quantile", "linear_svm"])
-def test_test_loss_is_what_the_rule_says(rule: str, tmp_path: Path) -> None:
+def test_test_loss_is_what_the_rule_says(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter, which knows of no judge, finds the same loss of the same models, bit for bit."""
     random = np.random.default_rng(5)
     table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=2)
@@ -152,11 +153,12 @@ def test_test_loss_is_what_the_rule_says(rule: str, tmp_path: Path) -> None:
     extents = {"k": 2} if rule in ("softmax", "mlp") else {}
     trainer = MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 24))
     losses = []
-    for backend in ("sim", "interp"):
+    for backend, code in (("sim", "never"), ("sim", "always"), ("interp", "never")):
+        monkeypatch.setenv(VARIABLE, code)
         asked = request(table, rule=rule, source=rules.text(rule), backend=backend, epochs=3, hyper=dict(extents))
         outcome = trained(asked, pages, held(asked, pages, trainer))
         losses.append([(one.loss, one.test_loss) for one in outcome.reports])
-    assert losses[0] == losses[1]
+    assert losses[0] == losses[1] == losses[2]
     graph = bind(compile_rule(rules.text(rule), filename=rule).hdfg, table.schema, None, "y", extents).graph
     models = {one.name: one.values for one in outcome.result.parameters}
     still = Interpreter(replace(graph, updates=(), convergence=None), numerics)
@@ -219,6 +221,20 @@ def test_noise_is_no_better_than_a_constant(rule: str) -> None:
     (message,) = said(rule, NOISE[rule], epochs=epochs, **CLASSES.get(rule, {}))
     assert message.startswith("the model is no better than a constant prediction, whose loss is ")
     assert not said(rule, SIGNAL[rule], **CLASSES.get(rule, {}))
+
+
+def test_rows_left_out_say_it_too() -> None:
+    """What is learnt by heart of some rows is no better than a constant on others."""
+    table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=8)
+    random = np.random.default_rng(3)
+    features = random.normal(50, 9, (700, 2))
+    pages = build_pages(table.schema, [[*row, float(row[0] > 50)] for row in features])
+    others = build_pages(table.schema, [[*row, float(row[0] < 50)] for row in features[:200]])
+    asked = request(table, rule="logistic", source=rules.text("logistic"))
+    for rows, warned in ((pages, 0), (others, 1)):
+        told: list[Notice] = []
+        trained(asked, pages, held(asked, rows, MachineTrainer()), told)
+        assert ["on the rows left out the model is no better" in one.message for one in told] == [True] * warned
 
 
 @pytest.mark.parametrize("rule", ["linear", "quantile"])
