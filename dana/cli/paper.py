@@ -129,6 +129,7 @@ def _print(screen: Console, table: Table, places: Mapping[str, int]) -> None:
         drawn.add_row(name, *(_shown(cell, places) for cell in cells))
     screen.print()
     screen.print(drawn)
+    screen.print(table.about, style="dim", markup=False, highlight=False)
     for note in table.notes():
         screen.print(f"  {note}", style="dim", markup=False, highlight=False)
 

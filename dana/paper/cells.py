@@ -18,6 +18,7 @@ class Mark(StrEnum):
     """Where a cell is from."""
 
     COMPUTED = "computed"
+    MIXED = "mixed"
     MEASURED = "measured"
     QUOTED = "quoted"
     CHOSEN = "chosen"
@@ -27,11 +28,12 @@ class Mark(StrEnum):
     @property
     def letter(self) -> str:
         """What stands behind a number in text."""
-        return {Mark.MISSING: "", Mark.LABEL: "", Mark.CHOSEN: "*"}.get(self, self.value[0])
+        return {Mark.MISSING: "", Mark.LABEL: "", Mark.CHOSEN: "*", Mark.MIXED: "cm"}.get(self, self.value[0])
 
 
 MEANINGS = {
     Mark.COMPUTED: "computed: by this project's cycle and area model, and by arithmetic on other cells",
+    Mark.MIXED: "computed from what was measured here, in this run",
     Mark.MEASURED: "measured here, in this run",
     Mark.QUOTED: "quoted, with the number of its source below",
     Mark.CHOSEN: "chosen here, since no source says",
@@ -94,8 +96,13 @@ class Table:
         """What there is to say of cells, each once, with the rows that it is said of."""
         said: dict[str, list[str]] = {}
         for name, cells in self.rows:
-            for note in dict.fromkeys(cell.note for cell in cells if cell.note):
-                said.setdefault(note, []).append(name)
+            heads: dict[str, list[str]] = {}
+            for head, cell in zip(self.heads, cells, strict=True):
+                if cell.note:
+                    heads.setdefault(cell.note, []).append(head)
+            for note, above in heads.items():
+                several = cells[self.heads.index(above[0])].mark is Mark.MISSING and len(above) < len(cells)
+                said.setdefault(f"{', '.join(above)}: {note}" if several else note, []).append(name)
         most = 0.5 * len(self.rows)
         return [
             note if len(names) > most else f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in said.items()
@@ -126,6 +133,11 @@ def number(mark: Mark, value: float, unit: str = "", note: str = "", source: str
 def computed(value: float | str, unit: str = "", note: str = "") -> Cell:
     """By the model; a text is why there is nothing."""
     return missing(value) if isinstance(value, str) else number(Mark.COMPUTED, value, unit, note)
+
+
+def mixed(value: float | str, unit: str = "") -> Cell:
+    """By the model, from what was measured here; a text is why there is nothing."""
+    return missing(value) if isinstance(value, str) else number(Mark.MIXED, value, unit)
 
 
 def measured(value: float | str | None, unit: str = "", note: str = "") -> Cell:

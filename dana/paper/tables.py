@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
-from dana.codesign.search import RESOURCES
-from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, missing, quoted, words, written
+from dana.codesign.search import AS_FAST, RESOURCES
+from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, missing, mixed, quoted, words, written
 from dana.paper.evidence import CHOSEN, DataSet, Evidence, Figure, Statement
-from dana.paper.measured import Measured
+from dana.paper.measured import PASSES, Measured
 from dana.paper.model import LINKS, THREADS, Machine, Modelled
 from dana.peers.contest import Contest
 from dana.peers.participants import DANA as OURS
@@ -22,6 +22,7 @@ from hwgen.devices import Device
 from hwgen.spec.config import LANES_PER_CLUSTER, PAGE_SIZES
 
 NO_SOURCE = "no source says"
+NOT_LOADED = "MADlib was measured on the public data alone"
 FPGA, FPGA_COLD = "machine, warm", "machine, cold"
 HERE, HERE_COLD = "dana_train here, warm", "dana_train here, cold"
 MADLIB, DANA = "MADlib", "DAnA, as quoted"
@@ -101,11 +102,11 @@ def _seconds(found: float | str | None) -> Cell:
     return missing() if found is None else computed(found, "s")
 
 
-def _times(above: float | str | None, below: float | str | None) -> Cell:
-    """How many times longer; where one is missing, its own cell says why."""
+def _times(above: float | str | None, below: float | str | None, *, here: bool = False) -> Cell:
+    """How many times longer; where one is missing, its own cell says why. `here`: one was measured in this run."""
     if above is None or below is None or isinstance(above, str) or isinstance(below, str):
         return missing()
-    return computed(above / below, "×")
+    return (mixed if here else computed)(above / below, "×")
 
 
 def _mean(ratios: Sequence[float]) -> float | str:
@@ -128,7 +129,7 @@ def _claims(found: Findings) -> Table:
         about="Ours: the modelled machine beside MADlib as this project measured it, of a pass. The paper's are end to "
         "end, on its own machines.",
         first="",
-        heads=("the paper", "ours"),
+        heads=("the paper, end to end", "ours, modelled, a pass"),
         rows=tuple(
             (one.what, (quoted(one.figure, "×"), cell)) for one, cell in zip(found.evidence.claims, ours, strict=True)
         ),
@@ -213,8 +214,8 @@ def _machines(found: Findings) -> Table:
     return Table(
         name="machines",
         title="The best machine for each data set",
-        about="Of those that the search tries, the fastest that fits, and of those as fast the smallest. Units are "
-        "threads × clusters × 8; LUT to URAM, of what a design may take, by estimate.",
+        about="Of those that the search tries, the smallest that fits of all whose time is within "
+        f"{written(AS_FAST - 1, '%')} of the fastest's. Units are threads × clusters × 8; LUT to URAM, of what a design may take, by estimate.",
         first="data set",
         heads=(
             "units",
@@ -244,10 +245,10 @@ def _end_to_end(found: Findings) -> Table:
         training = trainings.get(dataset.name)
         rows[dataset.name] = [
             _seconds(warm),
-            _seconds(found.cold(dataset)),
+            mixed(found.cold(dataset), "s"),
             measured(here.warm if here else None, "s", here.how if here else ""),
             measured(here.cold if here else None, "s"),
-            missing() if theirs is None else quoted(theirs.figure, "s", theirs.what),
+            missing(NOT_LOADED) if theirs is None else quoted(theirs.figure, "s", theirs.what),
             missing(f"DAnA: {NO_SOURCE}") if training is None else _per_pass(training),
             _times(theirs.figure.value if theirs else None, warm),
         ]
@@ -256,7 +257,8 @@ def _end_to_end(found: Findings) -> Table:
         title="End to end, of a pass: warm and cold",
         about="Machine: the modelled FPGA; cold, its pages come at the rate at which this machine's disk was read, of "
         "all tables' the median where its own could not be. dana_train: this project's SQL function on this machine's "
-        "processor, with a rule that also standardises columns. MADlib: its cheapest method; the machine it ran on is "
+        f"processor, with a rule that also standardises columns, in trainings of {PASSES} passes. MADlib: its cheapest "
+        "method; the machine it ran on is "
         "another one. DAnA: seconds of a training, by its passes.",
         first="data set",
         heads=(FPGA, FPGA_COLD, HERE, HERE_COLD, MADLIB, DANA, "MADlib ÷ machine"),
@@ -276,7 +278,8 @@ def _striders(found: Findings) -> Table:
         best = found.best(dataset)
         warm = best if isinstance(best, str) else best.seconds
         fed, sent = (found.fed(dataset, best, by=by) for by in ("copied", "export"))
-        rows[dataset.name] = [_seconds(warm), _seconds(fed), _seconds(sent), _times(fed, warm), _times(sent, warm)]
+        ratios = (_times(above, warm, here=True) for above in (fed, sent))
+        rows[dataset.name] = [_seconds(warm), mixed(fed, "s"), mixed(sent, "s"), *ratios]
     return Table(
         name="striders",
         title="With and without Striders, of a pass",
@@ -347,7 +350,7 @@ def _tabla(found: Findings) -> Table:
         alone = single if isinstance(single, str) else single.seconds
         fed = found.fed(dataset, single, by="copied")
         shape = missing(single) if isinstance(single, str) else words(Mark.COMPUTED, f"1×{single.clusters}×8")
-        rows[dataset.name] = [_seconds(warm), shape, _seconds(alone), _seconds(fed), _times(fed, warm)]
+        rows[dataset.name] = [_seconds(warm), shape, _seconds(alone), mixed(fed, "s"), _times(fed, warm, here=True)]
     return Table(
         name="tabla",
         title="Beside a machine like TABLA, of a pass",
@@ -366,7 +369,8 @@ def _libraries(found: Findings) -> Table:
     def row(dataset: DataSet, who: str, cell: Cell, how: str, *, passes: float) -> None:
         best = found.best(dataset)
         above = cell.value / passes if cell.value and passes else None
-        ratio = _times(above, best if isinstance(best, str) else best.seconds)
+        here = cell.mark is Mark.MEASURED
+        ratio = _times(above, best if isinstance(best, str) else best.seconds, here=here)
         rows.append((dataset.name, (words(Mark.LABEL, who), cell, words(Mark.LABEL, how), ratio)))
 
     for dataset in found.evidence.datasets:
@@ -382,7 +386,8 @@ def _libraries(found: Findings) -> Table:
                         else ""
                     )
                     who = f"dana_train, rule {contest.rule}" if line.peer == OURS else line.peer
-                    row(dataset, who, measured(line.seconds, "s", note), line.how, passes=part)
+                    seconds = f"{line.peer}: {line.how}" if line.seconds is None else line.seconds
+                    row(dataset, who, measured(seconds, "s", note), line.how, passes=part)
         for one in found.evidence.libraries:
             if one.dataset == dataset.name:
                 how = (
@@ -397,7 +402,8 @@ def _libraries(found: Findings) -> Table:
         name="libraries",
         title="External libraries",
         about="Measured here: a pass on arrays that are in memory already, with one thread; the export that comes "
-        "before it is a line of its own. Quoted: what the paper's authors logged; of how many passes a training was, "
+        "before it is a line of its own. dana_train is measured again, in turn with the others, and at another moment "
+        "than end to end. Quoted: what the paper's authors logged; of how many passes a training was, "
         "it does not say.",
         first="data set",
         heads=("who", "a pass, or as said", "how", "÷ best machine"),
@@ -418,7 +424,7 @@ def _madlib(found: Findings) -> Table:
                     words(Mark.LABEL, one.what),
                     quoted(one.figure, "s"),
                     _times(one.figure.value, best if isinstance(best, str) else best.seconds),
-                    _times(one.figure.value, warm),
+                    _times(one.figure.value, warm, here=True),
                 ),
             )
         )

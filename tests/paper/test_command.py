@@ -237,4 +237,4 @@ def test_drawings_show_what_is_there() -> None:
     assert dots(table, ("one", "two")).count("<svg") == 1
     assert curves(table, "across", "up", "one").startswith("<svg")
     assert rows[0][1][1] == Cell(text="–", mark=Mark.MISSING, note="no")
-    assert table.notes() == ["a: no"]
+    assert table.notes() == ["a: two: no"]
