@@ -215,7 +215,8 @@ def _machines(found: Findings) -> Table:
         name="machines",
         title="The best machine for each data set",
         about="Of those that the search tries, the smallest that fits of all whose time is within "
-        f"{written(AS_FAST - 1, '%')} of the fastest's. Units are threads × clusters × 8; LUT to URAM, of what a design may take, by estimate.",
+        f"{written(AS_FAST - 1, '%')} of the fastest's. Units are threads × clusters × 8; LUT to "
+        "URAM, of what a design may take, by estimate.",
         first="data set",
         heads=(
             "units",
@@ -258,8 +259,7 @@ def _end_to_end(found: Findings) -> Table:
         about="Machine: the modelled FPGA; cold, its pages come at the rate at which this machine's disk was read, of "
         "all tables' the median where its own could not be. dana_train: this project's SQL function on this machine's "
         f"processor, with a rule that also standardises columns, in trainings of {PASSES} passes. MADlib: its cheapest "
-        "method; the machine it ran on is "
-        "another one. DAnA: seconds of a training, by its passes.",
+        "method; the machine it ran on is another one. DAnA: seconds of a training, by its passes.",
         first="data set",
         heads=(FPGA, FPGA_COLD, HERE, HERE_COLD, MADLIB, DANA, "MADlib ÷ machine"),
         rows=by_name(rows),
