@@ -18,12 +18,17 @@ def one_hot(number: dana.Number, count: dana.Dim) -> dana.Value:
     return dana.arange(count) == number
 
 
-def category(number: dana.Number, column: int, count: dana.Dim) -> tuple[dana.Value, dana.Number]:
+def category(number: dana.Number, column: int, count: dana.Dim, learnt: dana.Model) -> tuple[dana.Value, dana.Number]:
     """The row of a category in a table that has `count` rows for each column, and whether the category is known.
 
-    A number below 0 is an unknown one: multiply what the row gives by 0. A number from `count` on is no row.
+    A number below 0 is an unknown one: multiply what the row gives by 0. A number from `count` on is no row while the
+    rule trains. In predictions it is unknown, as is each of which no row of the training was: `learnt` has a number for
+    each row of the table, which begins at 0 and is another once a row of the training has chosen it.
     """
-    return dana.where(number < count, dana.max(number, 0) + column * count, -1), number >= 0
+    row = dana.max(dana.min(number, count - 1), 0) + column * count
+    chosen = dana.where(dana.training, dana.where(number < count, dana.max(number, 0) + column * count, -1), row)
+    met = (number >= 0) * (number < count) * (dana.abs(learnt[row]) > 0)
+    return chosen, dana.where(dana.training, number >= 0, met)
 
 
 def masked_softmax(value: dana.Value, mask: dana.Value) -> dana.Value:

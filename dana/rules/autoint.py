@@ -15,14 +15,15 @@ weight = dana.weight()
 lr = dana.meta(0.01)
 autoint = dana.algo(w, E, Q, K, V, o, b, c, y, weight)
 
-vectors, score = [], b
+vectors, score, known = [], b, []
 for t in range(f):
-    row, known = category(c[t], t, n)
-    vectors += [known * E[row]]
-    score = score + known * w[row]
+    row, there = category(c[t], t, n, w)
+    vectors, known = vectors + [there * E[row]], known + [there]
+    score = score + there * w[row]
 X = 1 * vectors
 others = dana.abs(dana.arange(f) - dana.expand(dana.arange(f), 2)) > 0
-share = masked_softmax((X @ Q.T) @ (X @ K.T).T / dana.sqrt(k), others * (c >= 0))  # unknown ones are not looked at
+looked_at = dana.where(dana.training, c >= 0, known)
+share = masked_softmax((X @ Q.T) @ (X @ K.T).T / dana.sqrt(k), others * looked_at)
 p = dana.sigmoid(score + dana.sigma(dana.sigma(o * dana.max(share @ (X @ V.T), 0), 2)))
 
 autoint.setLoss(-(weight * (y * dana.log(p) + (1 - y) * dana.log(1 - p))))

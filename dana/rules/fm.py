@@ -19,7 +19,7 @@ fm = dana.algo(w, V, b, c, y, weight)
 dana.require(penalty >= 0)
 p, sums, squares, size = b, 0, 0, 0
 for t in range(f):
-    row, known = category(c[t], t, n)
+    row, known = category(c[t], t, n, w)
     p = p + known * w[row]
     sums = sums + known * V[row]
     squares = squares + known * V[row] * V[row]

@@ -84,7 +84,14 @@ def _settle(context: Context, algorithm: Algorithm) -> Operation | None:
     """Put values in the place of those that depend on whether the rule trains; return the loss where it does not."""
     program = context.program
     for updates in (algorithm.updates, context.state_updates):
-        updates[:] = [replace(one, value=in_phase(program, one.value, training=True)) for one in updates]
+        updates[:] = [
+            replace(
+                one,
+                value=in_phase(program, one.value, training=True),
+                index=None if one.index is None else in_phase(program, one.index, training=True),
+            )
+            for one in updates
+        ]
     loss = algorithm.settings.get("setLoss")
     for name, (value, span) in algorithm.settings.items():
         algorithm.settings[name] = in_phase(program, value, training=name != "setPrediction"), span

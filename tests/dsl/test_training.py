@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dsl import Rule, compile_rule
+from dsl.hdfg.choice import element_of
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.interpreter import Interpreter
 from dsl.hdfg.text import graph_text, parse_graph
@@ -116,6 +117,17 @@ def test_gradients_are_those_of_a_training() -> None:
         "rule.minimize(dana.optimizers.sgd, models=w)",
     )
     assert alike(found, apart)
+
+
+def test_the_number_of_a_row_is_that_of_a_training() -> None:
+    rows = HEAD.replace("seen = dana.model()", "seen = dana.model([9])")
+    lines = ("r = dana.where(dana.training, x[0], x[1])", "rule.setModel(seen[r], 1)", "rule.setLoss(w[0] * y)")
+    graph = compile_rule(rows + "\n".join(lines)).hdfg
+    (update,) = graph.updates
+    assert update.index is not None
+    chosen = element_of(graph, update.index)
+    assert chosen is not None
+    assert (graph.nodes[chosen[0]].name, chosen[1]) == ("x", 0)
 
 
 def test_a_gradient_of_what_is_the_same_may_be_predicted() -> None:

@@ -68,6 +68,31 @@ def test_texts_are_no_numbers_of_rows(db: Connection, name: str, features: list[
     db.session.execute("DROP TABLE visits")
 
 
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("name", ["fm", "dlrm", "autoint"])
+def test_a_category_that_no_row_had_is_unknown(db: Connection, name: str, backend: str) -> None:
+    """Items go to 19, users to 99: both columns have the factors of 100, which are random where nobody learnt them."""
+    db.session.execute(
+        "CREATE TABLE seen AS SELECT i % 100 AS u, CASE i % 20 WHEN 7 THEN 8 ELSE i % 20 END AS item, i % 3 AS x, "
+        "(i % 20 > 9)::int AS y, (i % 20 <> 5)::int AS w FROM generate_series(0, 799) AS i"
+    )
+    db.session.execute("INSERT INTO seen VALUES (NULL, 30, 1, 1, 1)")
+    numbers = ["x"] if name == "dlrm" else []
+    db.train(name, "seen", features=["u", "item", *numbers], label="y", weight="w", epochs=2, backend=backend)
+
+    def predicted(item: str) -> float:
+        x = ", 1" if numbers else ""
+        query = f"SELECT dana_predict('{name}', 1, {item}{x})"
+        ((found,),) = db.session.execute(query.encode()).fetchall()
+        return float(found)
+
+    unknown = predicted("-1")
+    # never there; with weight 0 only; in a row that was left out; beyond the column's, and beyond the largest of all
+    assert [predicted(item) for item in ("7", "5", "30", "50", "100", "4000000")] == [unknown] * 6
+    assert unknown not in {predicted(item) for item in ("0", "8", "19")}
+    db.session.execute("DROP TABLE seen")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_optimisers_train(db: Connection, name: str) -> None:
     create_table(db.session, "gradients", {f"x{k + 1}": x for k, x in enumerate(gradients().T)})
