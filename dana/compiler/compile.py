@@ -176,9 +176,12 @@ def _start(graph: Graph, name: str) -> dict[str, Any]:
 
 def _choice(choice: Choice, schema: TableSchema, uses: Sequence[Use]) -> dict[str, Any]:
     """What chooses rows of a model, with the columns of the table."""
-    columns, element = [], choice.element
+    of = choice.category
+    columns, element, inputs = [], choice.element, choice.inputs
+    if of is not None:
+        element, inputs = of.element, (of.input,)
     for use in uses:
-        if use.input not in choice.inputs:
+        if use.input not in inputs:
             continue
         if element is None or use.element <= element < use.element + use.count:
             number = None if element is None or use.count == 1 else element - use.element + 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from dana.runtime.trainer import OutOfLine, Relation, SqlState, TrainingError, TrainRequest
 from dana.storage.layout import ITEM_ID_SIZE, PAGE_HEADER_SIZE
+from dsl.hdfg.choice import category_inputs
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import Graph
 from hwgen.spec.counters import UNKNOWN_PAGE
@@ -65,14 +66,33 @@ def row_dims(graph: Graph) -> dict[str, str]:
     graph
         The rule's, unbound.
     """
-    decided = {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
     rows = {
         str(graph.nodes[k].name): str(shape[0]) for k in graph.models if (shape := graph.symbolic_shape(graph.nodes[k]))
     }
-    return {model: dim for model, dim in rows.items() if dim in dict(graph.extents) and dim not in decided}
+    return {model: dim for model, dim in rows.items() if dim in _said(graph)}
 
 
-def row_error(relation: Relation, choice: Mapping[str, Any], dim: str | None = None) -> TrainingError:
+def _said(graph: Graph) -> set[str]:
+    """Dims that `hyper` may say."""
+    decided = {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
+    return {name for name, _ in graph.extents} - decided
+
+
+def dim_of(graph: Graph, choice: Mapping[str, Any]) -> str | None:
+    """The dim that says how many rows there are to choose from, if `hyper` may say it."""
+    category = choice.get("category")
+    if category is None:
+        return row_dims(graph).get(choice["model"])
+    dim = next(str(graph.symbolic_count(one)) for one in category_inputs(graph) if one.name == category["input"])
+    return dim if dim in _said(graph) else None
+
+
+def row_error(
+    relation: Relation,
+    choice: Mapping[str, Any],
+    dim: str | None = None,
+    largest: Mapping[str, float | None] | None = None,
+) -> TrainingError:
     """The SQL error for a number of a row which a model does not have.
 
     Parameters
@@ -80,36 +100,49 @@ def row_error(relation: Relation, choice: Mapping[str, Any], dim: str | None = N
     choice
         The Bundle's note of what chooses the row.
     dim
-        The one that is the number of the model's rows, if `hyper` may say it.
+        The one that is the number of the model's rows, or of the categories, if `hyper` may say it.
+    largest
+        Numbers of columns that are known, as `TrainRequest.largest`.
     """
-    model, last = choice["model"], choice["rows"] - 1
+    model, category = choice["model"], choice.get("category")
+    last = (choice["rows"] if category is None else category["count"]) - 1
     arrays = relation.name == ARRAYS
     columns = [(_in_numpy if arrays else _in_sql)(*column) for column in choice["columns"]]
-    more = f"ive {model} more rows"
+    more = f"ive {model} more rows" if category is None else "ive the rule more categories"
     if dim is not None:
         more += f", hyper={{'{dim}': …}}" if arrays else f""", hyper => '{{"{dim}": …}}'"""
     hint = f"G{more}, or see how the rule computes the number."
-    if choice["element"] is not None:
-        name = columns[0]
-        where = f"WHERE {name} NOT BETWEEN 0 AND {last} OR {name} <> trunc({name}::numeric)"
-        if arrays:
-            find = f"numpy.flatnonzero(~numpy.isin({name}, range({last + 1})))"
-            least = f"{name}.max() + 1"
-        elif relation.name == QUERY:
-            find = f"SELECT * FROM (…) AS r {where}, with the query in the brackets"
-            least = f"SELECT max({name}) + 1 FROM (…) AS r"
+    if choice["element"] is not None or category is not None:
+        unknown = category is not None and category["unknown"]
+        find, least = _find(relation, columns[0], last, unknown=unknown)
+        other = f"{'a negative number or ' * (not unknown)}a fraction"
+        known = (largest or {}).get(choice["columns"][0][0])
+        if known is not None and known <= last:
+            help_ = f"None is larger, so that it is {other}: docs/recipes.md shows how to number things from 0"
         else:
-            find = f"SELECT * FROM {relation.name} {where}"
-            least = f"SELECT max({name}) + 1 FROM {relation.name}"
-        hint = f"Find it: {find}. Or g{more}{'' if dim is None else f': at least {least}'}."
+            help_ = f"If it is larger, g{more}{'' if dim is None else f': at least {least}'}; {other} has no row"
+        hint = f"Find it: {find}. {help_}."
     several = len(columns) > 1
     what = ("array" if arrays else "column") + "s" * several
+    what = f"{what} {', '.join(columns)}{'' if arrays else f' of {relation.name}'}"
+    says = f"{'choose' if several else 'chooses'} rows of {model}, which are numbered from 0 to {last}"
+    if category is not None:
+        says = f"holds categories, which are numbered from 0 to {last}{' (below 0: unknown)' * category['unknown']}"
     return TrainingError(
-        f"{what} {', '.join(columns)}{'' if arrays else f' of {relation.name}'} {'choose' if several else 'chooses'} "
-        f"rows of {model}, which are numbered from 0 to {last}, but a value is not one of these",
-        sqlstate=SqlState.DATA_EXCEPTION,
-        hint=hint,
+        f"{what} {says}, but a value is not one of these", sqlstate=SqlState.DATA_EXCEPTION, hint=hint
     )
+
+
+def _find(relation: Relation, name: str, last: int, *, unknown: bool) -> tuple[str, str]:
+    """How to find the rows in which a column has other numbers than from 0 to the last, and how many rows it needs."""
+    outside = f"{name} > {last}" if unknown else f"{name} NOT BETWEEN 0 AND {last}"
+    where = f"WHERE {outside} OR {name} <> trunc({name}::numeric)"
+    if relation.name == ARRAYS:
+        wrong = f"({name} > {last}) | ({name} % 1 != 0)" if unknown else f"~numpy.isin({name}, range({last + 1}))"
+        return f"numpy.flatnonzero({wrong})", f"{name}.max() + 1"
+    if relation.name == QUERY:
+        return f"SELECT * FROM (…) AS r {where}, with the query in the brackets", f"SELECT max({name}) + 1 FROM (…) AS r"
+    return f"SELECT * FROM {relation.name} {where}", f"SELECT max({name}) + 1 FROM {relation.name}"
 
 
 def _in_numpy(array: str, element: int | None) -> str:

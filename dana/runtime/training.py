@@ -22,7 +22,7 @@ from dana.predictor.program import with_metas
 from dana.runtime.coefficients import coefficients
 from dana.runtime.compiled import Compiled
 from dana.runtime.constant import constant_loss
-from dana.runtime.designs import Design, DesignStore, check_hyper
+from dana.runtime.designs import Design, DesignStore, check_hyper, rule_graph
 from dana.runtime.explain import explain, lines
 from dana.runtime.extents import category_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
@@ -30,7 +30,7 @@ from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, by_parts, load_backend
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_chosen_again, tell_crossed, tell_simulated
-from dana.runtime.page_errors import no_rows_error, page_error, row_error
+from dana.runtime.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream
@@ -456,7 +456,8 @@ class MachineTraining:
                 except OutOfLine as error:
                     return error
             choice = self._bundle.notes["indices"][counters.fault_pointer]
-            return row_error(relation, choice, self._design.row_dims.get(choice["model"]))
+            dim = dim_of(rule_graph(self._request), choice)
+            return row_error(relation, choice, dim, self._request.largest)
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:

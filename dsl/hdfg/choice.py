@@ -8,7 +8,7 @@ from __future__ import annotations
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Node, Op
 
-__all__ = ["category_inputs", "element_of", "growing_models", "takes_categories"]
+__all__ = ["category_inputs", "computed_from", "element_of", "growing_models", "takes_categories"]
 
 
 def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
@@ -24,6 +24,22 @@ def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
     numbers, position = (nodes[i] for i in mask.inputs)
     known = numbers.op is Op.ARANGE and position.op is Op.CONST and position.value is not None
     return (vector.id, int(position.value or 0)) if known else None
+
+
+def computed_from(graph: Graph, k: int) -> tuple[int, int] | None:
+    """The input, and the position in it, of the one number of a tuple that a value is computed from; None: of others."""
+    waiting, seen, found = [k], {k}, set[tuple[int, int]]()
+    while waiting:
+        one = waiting.pop()
+        element = element_of(graph, one)
+        if element is not None:
+            found.add(element)
+        elif graph.nodes[one].op in (Op.CONST, Op.ARANGE) or graph.nodes[one].inputs:
+            waiting += [i for i in graph.nodes[one].inputs if i not in seen]
+            seen.update(graph.nodes[one].inputs)
+        else:
+            return None
+    return found.pop() if len(found) == 1 else None
 
 
 def category_inputs(graph: Graph) -> tuple[Node, ...]:

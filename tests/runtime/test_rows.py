@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dana import rules
 from dana.runtime.arrays import train as train_arrays
 from dana.runtime.page_errors import ARRAYS, QUERY, row_error
 from dana.runtime.trainer import TrainingError
@@ -94,7 +95,10 @@ def test_what_is_said_of_arrays_and_of_a_query() -> None:
     assert arrays.message == (
         "array c[:, 1] chooses rows of U, which are numbered from 0 to 4, but a value is not one of these"
     )
-    assert arrays.hint == "Find it: numpy.flatnonzero(~numpy.isin(c[:, 1], range(5))). Or give U more rows."
+    assert arrays.hint == (
+        "Find it: numpy.flatnonzero(~numpy.isin(c[:, 1], range(5))). If it is larger, give U more rows; "
+        "a negative number or a fraction has no row."
+    )
     query = row_error(replace(table, name=QUERY), choice)
     assert query.message.startswith("column c[2] of the query chooses rows of U")
     assert query.hint.startswith("Find it: SELECT * FROM (…) AS r WHERE c[2] NOT BETWEEN 0 AND 4 OR")
@@ -109,13 +113,66 @@ def test_what_gives_a_model_more_rows_is_named() -> None:
     good = np.zeros(20)
     with pytest.raises(TrainingError, match="numbered from 0 to 4") as caught:
         train_arrays(text, {"i": good + 7, "j": good, "r": good})
-    assert caught.value.hint.endswith("Or give U more rows, hyper={'m': …}: at least i.max() + 1.")
+    assert caught.value.hint.endswith(
+        "If it is larger, give U more rows, hyper={'m': …}: at least i.max() + 1; a negative number or a fraction has no row."
+    )
     table = relation(RATINGS)
     content = [[7, 0.0, 1.0] for _ in range(40)]
     asked = request(table, source=text, rule="factors", label="r", features=["i", "item"])
     with pytest.raises(TrainingError) as caught:
         train(asked, build_pages(table.schema, content))
-    assert caught.value.hint.endswith(
-        """ Or give U more rows, hyper => '{"m": …}': at least SELECT max(i) + 1 FROM public.t."""
-    )
+    assert """, give U more rows, hyper => '{"m": …}': at least SELECT max(i) + 1 FROM public.t; """ in caught.value.hint
     train(replace(asked, hyper={"m": 8}), build_pages(table.schema, content))
+
+
+@pytest.mark.parametrize("number", [-1.0, 1.5])
+def test_more_rows_help_no_number_that_is_not_too_large(number: float) -> None:
+    """Nobody said how many there are: the largest number did."""
+    i, j = np.arange(40.0) % 5, np.arange(40.0) % 4
+    j[20] = number
+    with pytest.raises(TrainingError, match="array j chooses rows of b, which are numbered from 0 to 3") as caught:
+        train_arrays(rules.text("lrmf"), {"i": i, "j": j, "y": i})
+    assert "None is larger, so that it is a negative number or a fraction" in caught.value.hint
+    assert "more rows" not in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["fm", "dlrm", "autoint"])
+def test_of_computed_rows_the_category_is_named(name: str) -> None:
+    columns = {"user": np.arange(40.0) % 5, "item": np.arange(40.0) % 4, "x": np.arange(40.0), "y": np.arange(40.0) % 2}
+    if name != "dlrm":
+        del columns["x"]
+    columns["item"][20] = 7
+    message = r"array item holds categories, which are numbered from 0 to 4 \(below 0: unknown\), but a value is not"
+    with pytest.raises(TrainingError, match=message) as caught:
+        train_arrays(rules.text(name), columns, hyper={"n": 5})
+    assert caught.value.hint == (
+        "Find it: numpy.flatnonzero((item > 4) | (item % 1 != 0)). If it is larger, give the rule more categories, "
+        "hyper={'n': …}: at least item.max() + 1; a fraction has no row."
+    )
+    columns["item"][20] = 1.5
+    with pytest.raises(TrainingError, match=message) as caught:
+        train_arrays(rules.text(name), columns)
+    assert caught.value.hint.startswith("Find it: numpy.flatnonzero((item > 4) | (item % 1 != 0)). None is larger, so that")
+
+
+def test_a_rule_that_knows_no_unknown_category_says_so() -> None:
+    text = """
+import dana
+n = dana.dim(5)
+U = dana.model([2 * n])
+c = dana.input([2], categories=n)
+r = dana.output()
+factors = dana.algo(U, c, r)
+factors.setModel(U[c[1] + n], r)
+factors.setModel(U[c[0]], r)
+"""
+    columns = {"c1": np.zeros(20), "c2": np.zeros(20) - 6, "r": np.zeros(20)}
+    with pytest.raises(TrainingError, match=r"array c2 holds categories, which are numbered from 0 to 4, but") as caught:
+        train_arrays(text, columns, hyper={"n": 5})
+    assert "~numpy.isin(c2, range(5))" in caught.value.hint
+    table = replace(relation(RATINGS), name="public.t")
+    category = {"input": "c", "element": 1, "count": 5, "unknown": True}
+    choice = {"model": "U", "rows": 10, "element": None, "columns": [("item", None)], "category": category}
+    assert row_error(table, choice).hint.startswith(
+        "Find it: SELECT * FROM public.t WHERE item > 4 OR item <> trunc(item::numeric). If it is larger, give the rule"
+    )

@@ -16,8 +16,11 @@ from dana.compiler.schedule.list_scheduling import Schedule
 from dana.compiler.select.ops import Access, Home, VectorOp
 from dana.compiler.select.selection import Selection
 from dana.compiler.target import Target
-from dsl.hdfg.choice import element_of
+from dsl.hdfg.choice import computed_from, element_of
+from dsl.hdfg.evaluate import Evaluator
+from dsl.hdfg.graph import Graph
 from dsl.hdfg.start import start_values
+from hwgen.spec import numerics
 from hwgen.spec.bundle import Symbol, Table, Words, place
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.engine_text import disassemble
@@ -162,6 +165,24 @@ def symbols(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Category:
+    """An element of an input that numbers categories.
+
+    Attributes
+    ----------
+    count
+        How many categories there are.
+    unknown
+        A number below 0 chooses a row, too.
+    """
+
+    input: str
+    element: int
+    count: int
+    unknown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """What chooses rows of a model.
 
@@ -173,12 +194,15 @@ class Choice:
         Where the number is an element of the one input, its position.
     model, rows
         The model's name, and how many rows it has.
+    category
+        Where the number is computed from a category and nothing else: that.
     """
 
     inputs: tuple[str, ...]
     element: int | None
     model: str
     rows: int
+    category: Category | None = None
 
 
 def tables(plan: Plan, inputs: InputPlaces) -> tuple[Table, ...]:
@@ -211,6 +235,18 @@ def indices(plan: Plan, selection: Selection) -> list[Choice]:
                 element=None if element is None else element[1],
                 model=graph.nodes[model].name or "",
                 rows=graph.concrete_shape(model)[0],
+                category=_category(graph, number, graph.concrete_shape(model)[0]) if element is None else None,
             )
         )
     return found
+
+
+def _category(graph: Graph, number: int, rows: int) -> Category | None:
+    """The category that the number of a row is computed from."""
+    of = computed_from(graph, number)
+    if of is None or not isinstance(count := graph.nodes[of[0]].classes, int):
+        return None
+    name = str(graph.nodes[of[0]].name)
+    below = np.full((1, *graph.concrete_shape(of[0])), -2 * rows, np.float32)  # no offset makes a row of it
+    row = Evaluator(graph, numerics, [number]).run(1, {name: below}, {}, {})[number]
+    return Category(input=name, element=of[1], count=count, unknown=bool(0 <= row.item() < rows))
