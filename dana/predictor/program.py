@@ -19,6 +19,7 @@ from math import prod
 
 from dana.errors import InternalError, UsageError
 from dsl.binary32 import round32
+from dsl.hdfg.choice import category_inputs, element_of
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Graph, Node, Op
 from dsl.hdfg.ops import operand_count
 from hwgen.spec.operations import Opcode
@@ -205,7 +206,7 @@ class _Encoder:
         return start
 
     def encode(self, prediction: int) -> bytes:
-        needed = [self._graph.nodes[k] for k in sorted(self._graph.reachable([prediction]))]
+        needed = [self._graph.nodes[k] for k in sorted(self._needed(prediction))]
         # the metas first, all of them and in order: with_metas() finds them there
         constants = [self._graph.nodes[k] for k in self._graph.metas]
         constants += [node for node in needed if node.op in (Op.CONST, Op.ARANGE)]
@@ -230,6 +231,22 @@ class _Encoder:
         values = [value for node in constants for value in self._constant(node)]
         words = [word for instruction in self._instructions for word in instruction.words()]
         return struct.pack(f"<{len(header)}I{len(values)}f{len(words)}I", *header, *values, *words)
+
+    def _needed(self, prediction: int) -> set[int]:
+        """What is to be computed: an element of categories is not, it is read where it lies."""
+        categories = {node.id for node in category_inputs(self._graph)}
+        found, waiting = set[int](), [prediction]
+        while waiting:
+            k = waiting.pop()
+            if k in found or k in self._address:
+                continue
+            found.add(k)
+            element = element_of(self._graph, k)
+            if element is not None and element[0] in categories:
+                self._address[k] = self._address[element[0]] + element[1]
+            else:
+                waiting += self._graph.nodes[k].inputs
+        return found
 
     def _size(self, node: int) -> int:
         return prod(self._graph.concrete_shape(node))

@@ -90,6 +90,8 @@ def test_a_category_that_no_row_had_is_unknown(db: Connection, name: str, backen
     # never there; with weight 0 only; in a row that was left out; beyond the column's, and beyond the largest of all
     assert [predicted(item) for item in ("7", "5", "30", "50", "100", "4000000")] == [unknown] * 6
     assert unknown not in {predicted(item) for item in ("0", "8", "19")}
+    with pytest.raises(psycopg.errors.DataException, match=r"cannot predict where item is 1\.5: it"), db.session.transaction():
+        predicted("1.5")
     db.session.execute("DROP TABLE seen")
 
 
