@@ -18,7 +18,7 @@ def one_hot(number: dana.Number, count: dana.Dim) -> dana.Value:
     return dana.arange(count) == number
 
 
-def category(number: dana.Number, column: int, count: dana.Dim, learnt: dana.Model) -> tuple[dana.Value, dana.Number]:
+def category(number: dana.Number, column: int, count: dana.Dim, learnt: dana.Value) -> tuple[dana.Value, dana.Number]:
     """The row of a category in a table that has `count` rows for each column, and whether the category is known.
 
     A number below 0 is an unknown one: multiply what the row gives by 0. A number from `count` on is no row while the

@@ -18,12 +18,12 @@ autoint = dana.algo(w, E, Q, K, V, o, b, c, y, weight)
 vectors, score, known = [], b, []
 for t in range(f):
     row, there = category(c[t], t, n, w)
-    vectors, known = vectors + [there * E[row]], known + [there]
+    vectors += [there * E[row]]
+    known += [there]
     score = score + there * w[row]
 X = 1 * vectors
 others = dana.abs(dana.arange(f) - dana.expand(dana.arange(f), 2)) > 0
-looked_at = dana.where(dana.training, c >= 0, known)
-share = masked_softmax((X @ Q.T) @ (X @ K.T).T / dana.sqrt(k), others * looked_at)
+share = masked_softmax((X @ Q.T) @ (X @ K.T).T / dana.sqrt(k), others * dana.where(dana.training, c >= 0, known))
 p = dana.sigmoid(score + dana.sigma(dana.sigma(o * dana.max(share @ (X @ V.T), 0), 2)))
 
 autoint.setLoss(-(weight * (y * dana.log(p) + (1 - y) * dana.log(1 - p))))

@@ -128,9 +128,7 @@ def row_error(
     says = f"{'choose' if several else 'chooses'} rows of {model}, which are numbered from 0 to {last}"
     if category is not None:
         says = f"holds categories, which are numbered from 0 to {last}{' (below 0: unknown)' * category['unknown']}"
-    return TrainingError(
-        f"{what} {says}, but a value is not one of these", sqlstate=SqlState.DATA_EXCEPTION, hint=hint
-    )
+    return TrainingError(f"{what} {says}, but a value is not one of these", sqlstate=SqlState.DATA_EXCEPTION, hint=hint)
 
 
 def _find(relation: Relation, name: str, last: int, *, unknown: bool) -> tuple[str, str]:
@@ -141,7 +139,10 @@ def _find(relation: Relation, name: str, last: int, *, unknown: bool) -> tuple[s
         wrong = f"({name} > {last}) | ({name} % 1 != 0)" if unknown else f"~numpy.isin({name}, range({last + 1}))"
         return f"numpy.flatnonzero({wrong})", f"{name}.max() + 1"
     if relation.name == QUERY:
-        return f"SELECT * FROM (…) AS r {where}, with the query in the brackets", f"SELECT max({name}) + 1 FROM (…) AS r"
+        return (
+            f"SELECT * FROM (…) AS r {where}, with the query in the brackets",
+            f"SELECT max({name}) + 1 FROM (…) AS r",
+        )
     return f"SELECT * FROM {relation.name} {where}", f"SELECT max({name}) + 1 FROM {relation.name}"
 
 

@@ -7,19 +7,23 @@ the way. Compiles no machine, reads no page.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 from dana.codesign.sample import fits
-from dana.compiler.binding.columns import Binding, BindingError, bind, labels_of
+from dana.compiler.binding.columns import Binding, BindingError, bind, choosing_columns, crossed, labels_of
 from dana.runtime.designs import chosen_extents, graph_of, rule_graph
-from dana.runtime.trainer import Json, Relation, Stream, TrainRequest
+from dana.runtime.page_errors import ARRAYS
+from dana.runtime.trainer import Json, Level, Notice, Notify, Relation, Stream, TrainRequest
 from dana.storage.columns import column_attribute
 from dana.storage.declared import TEXT_TYPES
 from dana.storage.frames import framed, readable, rewritten, unique_names
 from dana.storage.schema import SchemaError, TableSchema
 from dsl import Rule
-from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.choice import category_inputs
+from dsl.hdfg.dims import names_of
+from dsl.hdfg.graph import Graph, Node, Op
 
 MAX_BINDINGS = 64
 """Bindings cached in a process: a table with a column that no Strider reads asks for one at each training."""
@@ -78,6 +82,42 @@ def logical_binding(request: TrainRequest) -> tuple[Binding, TableSchema]:
         request.weight,
         request.class_weight is not None,
         tuple(chosen_extents(dict(rule_graph(request).extents), request.hyper).items()),
+    )
+
+
+def tell_categories(request: TrainRequest, notify: Notify) -> None:
+    """Say which columns are categories where others are numbers, and the caller does not say how many are what.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As `dana.compiler.binding.columns.bind`.
+    """
+    graph = rule_graph(request)
+    categories = category_inputs(graph)
+    numbers = [k for k in graph.inputs if graph.nodes[k].op is Op.INPUT and graph.nodes[k] not in categories]
+    said = {name for node in categories for dim in graph.symbolic_shape(node) for name in names_of(dim)}
+    if not categories or not numbers or (request.features is not None and said <= request.hyper.keys()):
+        return
+    binding, schema = logical_binding(request)
+    filled = [(schema.attributes[use.attribute].name, use.input) for use in binding.uses]
+
+    def listed(nodes: Iterable[Node], what: str) -> str:
+        names = [str(node.name) for node in nodes]
+        columns = ", ".join(column for column, name in filled if name in names)
+        return f"{columns} {'hold' if ',' in columns else 'holds'} {what} (input {', '.join(names)})"
+
+    inputs = {str(graph.nodes[k].name) for k in graph.inputs}
+    if crossed(filled) or all(column == name for column, name in filled if name in inputs - {*binding.labels}):
+        return
+    notify(
+        Notice(
+            level=Level.NOTICE,
+            message=("arrays" if request.relation.name == ARRAYS else f"columns of {request.relation.name}")
+            + f": {listed(categories, 'categories')}; {listed((graph.nodes[k] for k in numbers), 'numbers')}",
+            hint="Inputs take columns in their order: name those of categories first in features"
+            + f", and say in hyper how many there are: {', '.join(sorted(said))}." * bool(said),
+        )
     )
 
 
@@ -179,6 +219,8 @@ def _check_classes(schema: TableSchema, binding: Binding, weight: str | None) ->
     for name in (*binding.features, *(() if weight is None else (weight,))):
         attribute = schema.attributes[schema.index(name)]
         if rewritten(attribute) is attribute:
+            if schema.index(name) in choosing_columns(binding.graph, binding.uses):
+                raise schema.no_category(schema.index(name))
             raise SchemaError(
                 f"column {name!r} of {schema.relation} has type {attribute.type_name}, which is no number",
                 hint="Name the columns with features => ARRAY[…]; classes number the label only.",

@@ -33,7 +33,7 @@ from dana.runtime.notices import refuse_non_finite, tell_chosen_again, tell_cros
 from dana.runtime.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
-from dana.runtime.streams import plan_stream
+from dana.runtime.streams import plan_stream, tell_categories
 from dana.runtime.survey import (
     judge,
     judged_by_sums,
@@ -173,7 +173,9 @@ class MachineTrainer:
         check_stopping(request)
         try:
             check_hyper(request, notify)
-            request, stream = plan_stream(with_extents(request))
+            request = with_extents(request)
+            tell_categories(request, notify)
+            request, stream = plan_stream(request)
             if request.backend == "interp":
                 return InterpretedTraining(request, notify, stream)
             design = self._designs.get(request, notify=notify)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dana.errors import UsageError
 from dana.storage.layout import ALIGNMENTS
-from dana.storage.types import ARRAYS, HINT, HINTS, SCALARS
+from dana.storage.types import ARRAYS, CATEGORY_HINT, HINT, HINTS, SCALARS
 
 VIRTUAL = "v"
 """pg_attribute.attgenerated of a column that is computed when it is read (PostgreSQL 18)."""
@@ -90,6 +90,15 @@ class TableSchema:
         raise UnknownColumn(
             f"column {name!r} of {self.relation} does not exist; it has {self._names()}",
             hint=f"Did you mean {names[close[0]]!r}?" if close else "",
+        )
+
+    def no_category(self, position: int) -> SchemaError:
+        """The error for a column that holds categories, but no numbers."""
+        attribute = self.attributes[position]
+        return SchemaError(
+            f"column {attribute.name!r} of {self.relation} has type {attribute.type_name}, and the rule wants a number "
+            "from 0 for each category: it chooses a row of a model",
+            hint=CATEGORY_HINT,
         )
 
     def usable(self, position: int) -> None:

@@ -74,11 +74,17 @@ CONVERTED_SCALARS = frozenset(one.oid for one in TYPES) - SCALARS.keys()
 CONVERTED_ARRAYS = frozenset(one.array_oid for one in TYPES) - ARRAYS.keys()
 """OIDs of what the backend makes `real`, and `real[]`."""
 
+NUMBERS = SCALARS.keys() | ARRAYS.keys() | CONVERTED_SCALARS | CONVERTED_ARRAYS
+"""OIDs of all of these."""
+
 HINT = (
     "As a label: choose a rule that tells classes apart, such as logistic for two of them, or softmax. "
     "As a feature: leave it out with features => ARRAY['a', 'b'], or make a number of it in a query."
 )
 """What a user can do about a column of a type that is none of those."""
+
+CATEGORY_HINT = "Number its categories in a query or a view, as docs/recipes.md shows, or name another column."
+"""The same where the rule's input takes categories."""
 
 HINTS = {1186: "Make a number of it in a query, such as extract(epoch FROM …)."}
 """The same where a function makes the number: interval, whose months have no length."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Node, Op
 
-__all__ = ["category_inputs", "computed_from", "element_of", "growing_models", "takes_categories"]
+__all__ = ["category_inputs", "choosing_inputs", "computed_from", "element_of", "growing_models", "takes_categories"]
 
 
 def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
@@ -27,7 +27,7 @@ def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
 
 
 def computed_from(graph: Graph, k: int) -> tuple[int, int] | None:
-    """The input, and the position in it, of the one number of a tuple that a value is computed from; None: of others."""
+    """The input and the position in it of the one number that a value is computed from; None: of others, too."""
     waiting, seen, found = [k], {k}, set[tuple[int, int]]()
     while waiting:
         one = waiting.pop()
@@ -46,6 +46,15 @@ def category_inputs(graph: Graph) -> tuple[Node, ...]:
     """Inputs of which the rule says that their numbers are categories."""
     inputs = (graph.nodes[k] for k in graph.inputs)
     return tuple(node for node in inputs if node.op is Op.INPUT and node.classes is not None)
+
+
+def choosing_inputs(graph: Graph) -> set[str]:
+    """Names of inputs whose numbers are categories, or choose rows of a model as they are."""
+    indices = [update.index for update in graph.updates if update.index is not None]
+    indices += [node.inputs[1] for node in graph.nodes if node.op is Op.GATHER]
+    elements = (element_of(graph, k) for k in indices)
+    found = [*category_inputs(graph), *(graph.nodes[of[0]] for of in elements if of is not None)]
+    return {str(node.name) for node in found}
 
 
 def growing_models(graph: Graph) -> dict[str, tuple[str, ...]]:

@@ -97,6 +97,25 @@ def test_what_does_not_fit_is_refused(
     assert words in str(caught.value)
 
 
+def test_a_text_that_is_to_choose_rows_is_no_number() -> None:
+    text = """
+import dana
+U = dana.model([5])
+i = dana.input()
+x = dana.input()
+y = dana.output()
+chosen = dana.algo(U, i, x, y)
+chosen.setModel(U[i], x * y)
+"""
+    site = attribute("site", "text")
+    with pytest.raises(
+        SchemaError, match=r"'site' of public\.t has type text, and the rule wants a number from 0 for each"
+    ):
+        bind(graph(text), table(site, *REALS[:2]))
+    with pytest.raises(SchemaError, match=r"'site' of public\.t has type text, which cannot be trained on"):
+        bind(graph(text), table(REALS[0], site, REALS[1]))
+
+
 def test_fixed_extent_must_match_the_columns() -> None:
     fixed = graph(LINEAR.replace("[n]", "[7]").replace("n = dana.dim()\n", ""))
     with pytest.raises(BindingError, match=r"x has 7 elements, but public\.t gives 4 columns"):

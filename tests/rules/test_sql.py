@@ -53,17 +53,24 @@ def test_trains_and_predicts(db: Connection, name: str) -> None:
     assert distinct > 1
 
 
-@pytest.mark.parametrize("features", [["site", "n"], None])
-@pytest.mark.parametrize("name", ["fm", "autoint"])
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [
+        *((name, features) for name in ("fm", "autoint") for features in (["site", "n"], None)),
+        *(("lrmf", ["site", "n"]), ("lrmf", ["n", "site"]), ("bpr", ["site", "n"]), ("dlrm", ["n", "site", "y"])),
+    ],
+)
 def test_texts_are_no_numbers_of_rows(db: Connection, name: str, features: list[str] | None) -> None:
     """One-hot, each category would be two more columns; k-means, which chooses a row by distances, takes them so."""
     db.session.execute(
-        "CREATE TABLE visits AS SELECT chr(97 + i % 3) AS site, i * 7 % 9 AS n, i % 2 AS y "
+        "CREATE TABLE visits AS SELECT chr(97 + i % 3) AS site, i * 7 % 9 AS n, i % 2 AS y, i % 2 AS other "
         "FROM generate_series(1, 60) AS i"
     )
-    refused = 'column "site" of public.visits has type text, and the rule wants a number from 0 for each category'
-    with pytest.raises(psycopg.errors.DatatypeMismatch, match=refused), db.session.transaction():
-        db.train(name, "visits", label="y", features=features, epochs=1)
+    refused = "column .site. of public.visits has type text, and the rule wants a number from 0 for each category"
+    label = None if name == "bpr" else "y" if name != "dlrm" else "other"
+    with pytest.raises(psycopg.Error, match=refused) as caught, db.session.transaction():
+        db.train(name, "visits", label=label, features=features, epochs=1)
+    assert "as docs/recipes.md shows" in (caught.value.diag.message_hint or "")
     assert db.train("kmeans", "visits", features=["site", "n"], epochs=1).tuples == 60
     db.session.execute("DROP TABLE visits")
 
@@ -90,7 +97,10 @@ def test_a_category_that_no_row_had_is_unknown(db: Connection, name: str, backen
     # never there; with weight 0 only; in a row that was left out; beyond the column's, and beyond the largest of all
     assert [predicted(item) for item in ("7", "5", "30", "50", "100", "4000000")] == [unknown] * 6
     assert unknown not in {predicted(item) for item in ("0", "8", "19")}
-    with pytest.raises(psycopg.errors.DataException, match=r"cannot predict where item is 1\.5: it"), db.session.transaction():
+    with (
+        pytest.raises(psycopg.errors.DataException, match=r"cannot predict where item is 1\.5: it"),
+        db.session.transaction(),
+    ):
         predicted("1.5")
     db.session.execute("DROP TABLE seen")
 

@@ -460,6 +460,32 @@ rule.setLoss(e * e)
 
 
 @pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize(
+    ("names", "features", "hyper", "said"),
+    [
+        ("user item hour", None, {}, "user, item hold categories (input c); hour holds numbers (input x)"),
+        (
+            "hour item user",
+            ("hour", "item", "user"),
+            {},
+            "hour, item hold categories (input c); user holds numbers (input x)",
+        ),
+        ("user item hour", ("user", "item", "hour"), {"f": 1}, None),
+    ],
+)
+def test_which_columns_are_categories(
+    backend: str, names: str, features: tuple[str, ...] | None, hyper: dict[str, int], said: str | None
+) -> None:
+    table = relation([*((name, "real") for name in names.split()), ("y", "real")])
+    pages = build_pages(table.schema, [(k % 9, k % 4, k % 7, k % 2) for k in range(40)], page_size=8192)
+    asked = request(table, rule="dlrm", source=rules.text("dlrm"), backend=backend, epochs=1, features=features)
+    told: list[Notice] = []
+    train(replace(asked, hyper={"n": 9, **hyper}), pages, told.append)
+    found = [one.message for one in told if "categories" in one.message]
+    assert found == ([] if said is None else [f"columns of public.t: {said}"])
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
 def test_columns_that_have_the_name_of_another_input(backend: str) -> None:
     table = relation([("i", "real"), ("u", "real"), ("v", "real"), ("y", "real")])
     pages = build_pages(table.schema, [(k % 9, k / 10, -k / 7, k / 5) for k in range(20)], page_size=8192)

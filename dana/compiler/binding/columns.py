@@ -18,7 +18,8 @@ from math import prod
 from dana.compiler.binding.weights import weighted
 from dana.errors import UsageError
 from dana.storage.schema import SchemaError, TableSchema, Use
-from dana.storage.types import ARRAYS
+from dana.storage.types import ARRAYS, NUMBERS
+from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.dims import Shape
 from dsl.hdfg.graph import BindError, Graph, Node, Op
 
@@ -92,6 +93,10 @@ def bind(
     chosen = _features(schema, inputs, taken) if features is None else [schema.index(name) for name in features]
     _unique(schema, [*chosen, *taken])
     for position in (*chosen, *taken):
+        if schema.attributes[position].type_oid not in NUMBERS and position in _choosing(
+            graph, schema, inputs, chosen, own
+        ):
+            raise schema.no_category(position)
         schema.usable(position)
     uses, shapes = _assign(graph, schema, inputs, chosen, own)
     if features is None:
@@ -173,6 +178,23 @@ def _refuse_crossed(schema: TableSchema, inputs: Sequence[Node], uses: Sequence[
         hint=f"Name them in the order of the rule's inputs ({order}) with features => ARRAY[…], or give every input a "
         "column of its name.",
     )
+
+
+def _choosing(
+    graph: Graph, schema: TableSchema, inputs: Sequence[Node], chosen: Sequence[int], own: Mapping[str, int]
+) -> set[int]:
+    """Columns whose numbers choose rows of models; none where they do not fit the inputs."""
+    try:
+        uses, _ = _assign(graph, schema, inputs, chosen, own)
+    except BindingError:
+        return set()
+    return choosing_columns(graph, uses)
+
+
+def choosing_columns(graph: Graph, uses: Iterable[Use]) -> set[int]:
+    """Positions of the columns whose numbers choose rows of models."""
+    names = choosing_inputs(graph)
+    return {use.attribute for use in uses if use.input in names}
 
 
 def _unique(schema: TableSchema, positions: Sequence[int]) -> None:
