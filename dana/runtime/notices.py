@@ -21,6 +21,8 @@ from dana.runtime.trainer import (
     TrainRequest,
 )
 from dsl import compile_rule
+from dsl.hdfg.choice import choosing_inputs
+from dsl.hdfg.graph import Graph, Op
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
@@ -112,14 +114,27 @@ def diverged_error(what: str, request: TrainRequest, kept: str = "") -> Training
     return TrainingError(
         f"the training diverged: {what}",
         sqlstate=SqlState.DATA_EXCEPTION,
-        hint=f"Lower the learning rate, {_rate_of(request)}, standardise the rule's inputs with "
-        "dana.functions.standardized, or look for very large values in the columns in use.",
+        hint=f"Lower the learning rate, {_steadier(request)}.",
     )
 
 
-def _rate_of(request: TrainRequest) -> str:
-    """Where the learning rate is found: a meta, as an argument that makes it a tenth; else the text of the rule."""
+def _steadier(request: TrainRequest) -> str:
+    """What helps a training that diverges: the rate, and what can be scaled, which categories cannot."""
     graph = compile_rule(request.source, filename=request.rule).hdfg
+    names = {str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.INPUT}
+    rate = _rate_of(request, graph)
+    if not names <= choosing_inputs(graph):
+        return (
+            f"{rate}, standardise the rule's inputs with dana.functions.standardized, or look for very large values in "
+            "the columns in use"
+        )
+    if graph.classes is None and any(graph.nodes[k].op is Op.OUTPUT for k in graph.inputs):
+        return f"{rate}, or scale the label so that its values are of size 1 or so: divide it in a query or a view"
+    return rate
+
+
+def _rate_of(request: TrainRequest, graph: Graph) -> str:
+    """Where the learning rate is found: a meta, as an argument that makes it a tenth; else the text of the rule."""
     for node in (graph.nodes[k] for k in graph.metas):
         name = str(node.name)
         if re.search("(^|_)(lr|rate|eta)($|_)", name):

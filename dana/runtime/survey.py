@@ -259,7 +259,7 @@ EXACT = 2.0**24
 COARSE = 0.02
 """Share of a column's deviation that rounding may take."""
 MANY = 50
-"""Rows from which a column that counts them is no coincidence."""
+"""Rows from which a column that counts them, or an order, is no coincidence."""
 
 ORDINARY = 1e3
 """Times that weights may be larger or smaller than 1: a rule's rate and penalty are made for weights of about 1."""
@@ -315,7 +315,8 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
     for column, input, _, _ in (one for one in fills if one[0] in labels):
         away = np.abs(survey.early[input] - survey.mean[input])
         least = max(FAR / max(survey.first, 1) ** 0.5, 0.25)
-        if (away > least * survey.deviation[input]).any():
+        many = survey.tuples >= MANY and survey.varies[input].any()
+        if many and (away > least * survey.deviation[input]).any():
             notify(_in_order(request, column))
         if survey.tuples > 1 and not survey.varies[input].any():
             notify(

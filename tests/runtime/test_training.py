@@ -13,11 +13,13 @@ import pytest
 
 from dana import rules
 from dana.runtime.classes import prediction_kind
+from dana.runtime.notices import refuse_non_finite
 from dana.runtime.stopping import run
 from dana.runtime.trainer import (
     Level,
     Notice,
     OutOfLine,
+    Parameter,
     Relation,
     Sink,
     Training,
@@ -172,6 +174,23 @@ def test_nan_and_infinity_are_asked_for_as_rows_or_end_the_training(backend: str
     with pytest.raises(TrainingError, match="the training came to no number: the loss of epoch 1 is nan") as raised:
         train(request(table, backend=backend, nonfinite="keep"), pages)
     assert "x2 (1)" in raised.value.detail
+
+
+@pytest.mark.parametrize(
+    ("rule", "features", "found", "absent"),
+    [
+        ("lrmf", ("x0", "x1"), "label so that its values are of size 1 or so", "standardise"),
+        ("fm", ("x0", "x1"), "label so that its values are of size 1 or so", "standardise"),
+        ("bpr", ("x0", "x1"), """as in hyper => '{"lr": 1e+36}'.""", "label"),
+        ("dlrm", ("x0", "x1", "x2"), "standardise the rule's inputs", "size 1"),
+    ],
+)
+def test_categories_are_not_standardised(rule: str, features: tuple[str, ...], found: str, absent: str) -> None:
+    asked = request(relation(REALS), source=rules.text(rule), rule=rule, features=features, hyper={"lr": 1e37})
+    with pytest.raises(TrainingError, match="the training diverged") as raised:
+        refuse_non_finite([Parameter(name="U", values=np.array([np.nan], np.float32))], asked, "")
+    assert found in raised.value.hint
+    assert absent not in raised.value.hint
 
 
 @pytest.mark.parametrize("backend", ["sim", "interp"])
@@ -411,6 +430,7 @@ def test_an_extent_is_a_hyperparameter_that_makes_another_design() -> None:
         ([float(k * 7919 % 300) for k in range(300)], False),
         ([1.0] * 300, False),
         ([0.0, 1.0], False),
+        ([3.0], False),
     ],
 )
 def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: bool, backend: str) -> None:
