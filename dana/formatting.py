@@ -11,6 +11,7 @@ import sys
 from importlib.util import find_spec
 
 from dana.errors import InternalError, SetupError
+from dana.extras import install_command
 from dsl import compile_rule
 from dsl.hdfg.text import graph_text
 
@@ -30,7 +31,7 @@ def formatted(text: str, *, filename: str, line_length: int = LINE_LENGTH, modul
     """
     before = _meaning(text + modules, filename)
     if find_spec("ruff") is None:
-        raise SetupError("dana fmt needs the package ruff, which is not installed: pip install 'dana-db[fmt]'")
+        raise SetupError(f"dana fmt needs the package ruff, which is not installed: {install_command('fmt')}")
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", str(line_length), "-"]
     ran = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", check=False)
     if ran.returncode:

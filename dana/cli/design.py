@@ -65,11 +65,12 @@ def run_design(options: argparse.Namespace) -> int:
 def _draw(title: str, best: Candidate, folder: Path) -> list[Path]:
     """Write the machine's use, its roofline and the schedule of each section."""
     from dana.errors import SetupError
+    from dana.extras import install_command
 
     try:
         from dana.report.charts import machine_charts
     except ModuleNotFoundError as error:
-        raise SetupError(f"charts need the package {error.name}; run: pip install 'dana-db[report]'") from None
+        raise SetupError(f"charts need the package {error.name}; run: {install_command('report')}") from None
     from dana.report.machine import Machine
 
     folder.mkdir(parents=True, exist_ok=True)

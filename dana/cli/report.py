@@ -26,11 +26,12 @@ def run_report(options: argparse.Namespace) -> int:
     from dana.cli.server import started
     from dana.client.connection import connect
     from dana.errors import SetupError
+    from dana.extras import install_command
 
     try:
         from dana.report.page import render
     except ModuleNotFoundError as error:
-        raise SetupError(f"reports need the package {error.name}; run: pip install 'dana-db[report]'") from None
+        raise SetupError(f"reports need the package {error.name}; run: {install_command('report')}") from None
     from dana.report.history import read_run
     from dana.report.machine import machine_of
     from dana.report.scores import read_scores

@@ -27,11 +27,12 @@ def console(width: int = WIDTH) -> Console:
 def renderer(module: str) -> Callable[..., str]:
     """A page's `render`, asked for before minutes are spent on measuring."""
     from dana.errors import SetupError
+    from dana.extras import install_command
 
     try:
         found: Callable[..., str] = import_module(module).render
     except ModuleNotFoundError as error:
-        raise SetupError(f"pages need the package {error.name}; run: pip install 'dana-db[report]'") from None
+        raise SetupError(f"pages need the package {error.name}; run: {install_command('report')}") from None
     return found
 
 

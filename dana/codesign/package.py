@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dana.codesign.search import RESOURCES, Candidate, explore
 from dana.compiler import Binding
 from dana.errors import InternalError, SetupError
+from dana.extras import install_command
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.parts import build_part_pages
@@ -106,7 +107,7 @@ def needs_amaranth() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name != "amaranth":
             raise
-        raise SetupError("exporting hardware needs amaranth: pip install 'dana-db[rtl]'") from error
+        raise SetupError(f"exporting hardware needs amaranth: {install_command('rtl')}") from error
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:

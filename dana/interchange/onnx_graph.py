@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dana.errors import SetupError, UsageError
+from dana.extras import install_command
 from dana.interchange.stored import Floats, StoredModel
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
 from dana.predictor.program import Instruction, Program
@@ -72,7 +73,7 @@ def onnx_model(model: StoredModel) -> bytes:
         import onnx
         from onnx import helper
     except ModuleNotFoundError as error:
-        raise SetupError(f"ONNX needs the package {error.name}; run: pip install 'dana-db[exchange]'") from None
+        raise SetupError(f"ONNX needs the package {error.name}; run: {install_command('exchange')}") from None
     graph = _Graph(model.prediction, model.weights)
     labels, vector = model.class_labels, VECTORS.get(model.predicts, "scores")
     several = model.predicts == "numbers"

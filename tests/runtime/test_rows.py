@@ -10,10 +10,11 @@ import pytest
 
 from dana import rules
 from dana.runtime.arrays import train as train_arrays
+from dana.runtime.notices import refuse_non_finite
 from dana.runtime.page_errors import ARRAYS, QUERY, row_error
-from dana.runtime.trainer import TrainingError
+from dana.runtime.trainer import Notice, Parameter, TrainingError
 from dana.storage.builder import build_pages
-from tests.runtime.test_training import relation, request, train
+from tests.runtime.test_training import REALS, relation, request, train
 
 FACTORS = """
 import dana
@@ -180,3 +181,46 @@ factors.setModel(U[c[0]], r)
     assert row_error(table, choice).hint.startswith(
         "Find it: SELECT * FROM public.t WHERE item > 4 OR item <> trunc(item::numeric). If it is larger, give the rule"
     )
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize(
+    ("names", "features", "hyper", "said"),
+    [
+        ("user item hour", None, {}, "user, item hold categories (input c); hour holds numbers (input x)"),
+        (
+            "hour item user",
+            ("hour", "item", "user"),
+            {},
+            "hour, item hold categories (input c); user holds numbers (input x)",
+        ),
+        ("user item hour", ("user", "item", "hour"), {"f": 1}, None),
+    ],
+)
+def test_which_columns_are_categories(
+    backend: str, names: str, features: tuple[str, ...] | None, hyper: dict[str, int], said: str | None
+) -> None:
+    table = relation([*((name, "real") for name in names.split()), ("y", "real")])
+    pages = build_pages(table.schema, [(k % 9, k % 4, k % 7, k % 2) for k in range(40)], page_size=8192)
+    asked = request(table, rule="dlrm", source=rules.text("dlrm"), backend=backend, epochs=1, features=features)
+    told: list[Notice] = []
+    train(replace(asked, hyper={"n": 9, **hyper}), pages, told.append)
+    found = [one.message for one in told if "categories" in one.message]
+    assert found == ([] if said is None else [f"columns of public.t: {said}"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "features", "found", "absent"),
+    [
+        ("lrmf", ("x0", "x1"), "label so that its values are of size 1 or so", "standardise"),
+        ("fm", ("x0", "x1"), "label so that its values are of size 1 or so", "standardise"),
+        ("bpr", ("x0", "x1"), """as in hyper => '{"lr": 1e+36}'.""", "label"),
+        ("dlrm", ("x0", "x1", "x2"), "standardise the rule's inputs", "size 1"),
+    ],
+)
+def test_categories_are_not_standardised(rule: str, features: tuple[str, ...], found: str, absent: str) -> None:
+    asked = request(relation(REALS), source=rules.text(rule), rule=rule, features=features, hyper={"lr": 1e37})
+    with pytest.raises(TrainingError, match="the training diverged") as raised:
+        refuse_non_finite([Parameter(name="U", values=np.array([np.nan], np.float32))], asked, "")
+    assert found in raised.value.hint
+    assert absent not in raised.value.hint
