@@ -97,7 +97,7 @@ def own(
     width = _length(session, table, names[0]) if known[names[0]].array else None
     complete = _complete(known, names, label, width)
     if label is not None and rule in CLASSES:
-        _check_classes(session, table, rule, label, complete)
+        _check_classes(session, table, rule, label, complete, number=known[label].number)
     query, widths = _query(table, names, label, width, complete, classes=rule in CLASSES)
     values = export(session, query, widths)
     rows = len(values[0])
@@ -159,14 +159,19 @@ def _query(
 
 
 def _check_classes(
-    session: psycopg.Connection[Any], table: str, rule: str, label: str, complete: sql.Composable
+    session: psycopg.Connection[Any], table: str, rule: str, label: str, complete: sql.Composable, *, number: bool
 ) -> None:
     query = sql.SQL("SELECT pg_catalog.count(DISTINCT {}) FROM {} WHERE {}")
     found = session.execute(query.format(sql.Identifier(label), sql.SQL(table), complete)).fetchall()[0][0]
     most = CLASSES[rule]
     if not 2 <= found <= most:
         few = "2 classes" if most == 2 else f"2 to {most} classes"
-        raise UsageError(f"rule {rule!r} tells {few} apart, of which the column {label!r} has {found:,}")
+        numbers = [one for one in TASKS if number and one not in CLASSES and one != "kmeans"]
+        suit = [*(one for one, count in CLASSES.items() if 2 <= found <= count), *numbers]
+        raise UsageError(
+            f"rule {rule!r} tells {few} apart, of which the column {label!r} has {found:,}",
+            hint=f"Name a rule that suits this label with --rule: {', '.join(suit)}." if suit else "",
+        )
 
 
 def _extents(rule: str, values: Sequence[Floats]) -> dict[str, float]:

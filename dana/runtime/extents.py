@@ -17,7 +17,7 @@ from dana.runtime.streams import logical_binding
 from dana.runtime.trainer import SqlState, TrainingError, TrainRequest
 from dsl.hdfg.choice import category_inputs, growing_models
 from dsl.hdfg.dims import names_of
-from dsl.hdfg.graph import BindError
+from dsl.hdfg.graph import BindError, Op
 
 
 def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
@@ -59,9 +59,18 @@ def with_extents(request: TrainRequest) -> TrainRequest:
     for dim, columns in category_columns(request).items() if request.largest else ():
         largest = [(number, name) for name in columns if (number := request.largest.get(name)) is not None]
         for number, column in largest:
+            relation = request.relation.name
+            where = f"array {column}" if relation == ARRAYS else f"column {column} of {relation}"
+            if dim in found and dim not in growing and dim not in request.hyper and number >= found[dim]:
+                raise TrainingError(
+                    f"{where} holds category {number:.0f}, and the model to start from has those from 0 to "
+                    f"{found[dim] - 1}",
+                    sqlstate=SqlState.DATA_EXCEPTION,
+                    hint="It cannot grow, for its columns share a model. Train anew, without warm_start_from, with "
+                    f"""room for categories to come, as in hyper => '{{"{dim}": {2 * int(number)}}}'; or leave such """
+                    "rows out.",
+                )
             if number >= MAX_EXTENT:
-                relation = request.relation.name
-                where = f"array {column}" if relation == ARRAYS else f"column {column} of {relation}"
                 raise TrainingError(
                     f"{where} holds {number:.0f}, and the rule wants numbers of categories, from 0 to "
                     f"{MAX_EXTENT - 1:,}: each has a row in a model",
@@ -83,4 +92,9 @@ def _of_model(request: TrainRequest) -> Mapping[str, int]:
     dims: dict[str, int] = {}
     with suppress(BindError):
         dims = graph.infer_dims(shapes)
+        if not {str(graph.symbolic_count(node)) for node in category_inputs(graph)} <= dims.keys():
+            # of a model that has rows for the categories of several columns: these say how many columns
+            bound = logical_binding(replace(request, hyper={**dims, **request.hyper}))[0].graph
+            inputs = (bound.nodes[k] for k in bound.inputs if bound.nodes[k].op is Op.INPUT)
+            dims = graph.infer_dims({**shapes, **{str(node.name): bound.concrete_shape(node.id) for node in inputs}})
     return {name: extent for name, extent in dims.items() if name in dict(graph.extents) and name not in request.hyper}

@@ -224,3 +224,24 @@ def test_categories_are_not_standardised(rule: str, features: tuple[str, ...], f
         refuse_non_finite([Parameter(name="U", values=np.array([np.nan], np.float32))], asked, "")
     assert found in raised.value.hint
     assert absent not in raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["fm", "dlrm", "autoint", "lrmf"])
+def test_a_model_to_start_from_has_room_for_its_categories(name: str) -> None:
+    """Of one number for each column and category there are as many as before; what has a row for each grows."""
+    columns = {"user": np.arange(40.0) % 9, "item": np.arange(40.0) % 4, "x": np.arange(40.0), "y": np.arange(40.0) % 2}
+    if name != "dlrm":
+        del columns["x"]
+    first = train_arrays(rules.text(name), columns, epochs=1)
+    fewer = train_arrays(rules.text(name), {**columns, "user": columns["item"]}, epochs=1, models=first.models)
+    assert {k: v.shape for k, v in fewer.models.items()} == {k: v.shape for k, v in first.models.items()}
+    more = {**columns, "user": columns["user"] + 3}
+    if name == "lrmf":
+        assert len(train_arrays(rules.text(name), more, epochs=1, models=first.models).models["U"]) == 12
+        return
+    message = "array user holds category 11, and the model to start from has those from 0 to 8"
+    with pytest.raises(TrainingError, match=message) as caught:
+        train_arrays(rules.text(name), more, epochs=1, models=first.models)
+    assert """hyper => '{"n": 22}'""" in caught.value.hint
+    roomy = train_arrays(rules.text(name), columns, epochs=1, hyper={"n": 22})
+    assert train_arrays(rules.text(name), more, epochs=1, models=roomy.models).extents["n"] == 22
