@@ -19,6 +19,7 @@ from dana.simulator import headers, structures
 from hwgen.spec import columns, cycles, engine, strider
 from hwgen.spec.bundle import SIZES, Bundle
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.strider_text import exists
 
 CONTRACT = {name.lower(): number for name, number in vars(cycles).items() if isinstance(number, int)}
 NO_SECTION = -1
@@ -96,7 +97,7 @@ def machine_data(config: MachineConfig) -> structures.Machine:
 
 
 _engine_fields = attrgetter(*(field.name for field in engine.FIELDS))
-_strider_fields = attrgetter(*(name for name, _ in structures.StriderInstruction._fields_))
+_strider_fields = attrgetter("op", "a", "b", "c")
 _column_fields = attrgetter(*(field.name for field in columns.FIELDS))
 
 
@@ -125,13 +126,15 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArra
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
     program = _table([_engine_fields(i) for i in bundle.program], structures.Instruction)
-    instructions = _table([_strider_fields(i) for i in bundle.strider], structures.StriderInstruction)
+    depth = bundle.config.descriptor_depth
+    instructions = _table(
+        [(*_strider_fields(i), not exists(i, descriptors=depth)) for i in bundle.strider], structures.StriderInstruction
+    )
     lanes = bundle.config.lanes
     descriptors = _table(
         [(*_column_fields(c), c.count * c.type.bytes, c.beats(lanes)) for c in bundle.columns], structures.Column
     )
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
-    symbols = _table([(symbol.row, symbol.rows(lanes)) for symbol in bundle.symbols], structures.SymbolRows)
     tables = _table([(table.records, table.rows) for table in bundle.tables], structures.TableData)
     data = structures.BundleData(
         program=program.ctypes.data,
@@ -139,15 +142,13 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArra
         columns=descriptors.ctypes.data,
         constants=constants.ctypes.data,
         image=image.ctypes.data,
-        symbols=symbols.ctypes.data,
         n_program=len(bundle.program),
         n_strider=len(bundle.strider),
         n_columns=len(bundle.columns),
         image_rows=image.shape[0],
         tables=tables.ctypes.data,
-        n_symbols=len(bundle.symbols),
         n_tables=len(bundle.tables),
         sections=(ctypes.c_int32 * len(engine.Section))(*(bundle.sections.get(s, NO_SECTION) for s in engine.Section)),
         **{name: getattr(bundle, name) for name in SIZES},
     )
-    return data, [program, instructions, descriptors, constants, image, symbols, tables]
+    return data, [program, instructions, descriptors, constants, image, tables]

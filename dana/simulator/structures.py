@@ -55,9 +55,9 @@ class Instruction(ctypes.Structure):
 
 
 class StriderInstruction(ctypes.Structure):
-    """hwgen.spec.strider.Instruction."""
+    """hwgen.spec.strider.Instruction; bad: no machine of this kind has it."""
 
-    _fields_ = _i32("op a b c")
+    _fields_ = _i32("op a b c bad")
 
 
 class Column(ctypes.Structure):
@@ -92,12 +92,6 @@ class ObserverData(ctypes.Structure):
     )
 
 
-class SymbolRows(ctypes.Structure):
-    """Scratchpad rows of a hwgen.spec.bundle.Symbol."""
-
-    _fields_ = _i32("row rows")
-
-
 class TableData(ctypes.Structure):
     """hwgen.spec.bundle.Table."""
 
@@ -113,9 +107,8 @@ class BundleData(ctypes.Structure):
         *pointers("const struct sim_strider_instruction", "strider"),
         *pointers("const struct sim_column", "columns"),
         *pointers("const uint32_t", "constants image"),
-        *pointers("const struct sim_symbol_rows", "symbols"),
         *pointers("const struct sim_table", "tables"),
-        *_i32("n_program n_strider n_columns image_rows n_symbols n_tables"),
+        *_i32("n_program n_strider n_columns image_rows n_tables"),
         ("sections", ctypes.c_int32 * len(engine.Section)),
         *_i32("group tuple_rows level_stride levels"),
         ("batch", ctypes.c_uint32),
@@ -218,7 +211,6 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "column": Column,
     "handed": Handed,
     "observer": ObserverData,
-    "symbol_rows": SymbolRows,
     "table": TableData,
     "bundle": BundleData,
     "problem": Problem,

@@ -19,7 +19,7 @@ Operands are written in the order of the fields. `hi, lo` of `ins` and `writeB` 
 word that is no valid instruction is written `.word 0x2fffff`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hwgen.spec.strider import TEMPORARIES, Condition, Control, Fault, Instruction, Opcode
@@ -117,12 +117,8 @@ def instruction_text(instruction: Instruction, *, address: int = 0, labels: Iter
     if not is_valid(instruction):
         return f".word {instruction.encode():#08x}"
     operands = []
-    fields = [instruction.a, instruction.b, instruction.c]
     known = set(labels)
-    for operand in _operands(instruction):
-        value = 0
-        for _ in range(operand.fields):
-            value = value << FIELD_BITS | fields.pop(0)
+    for operand, value in _values(instruction):
         if isinstance(operand, Register):
             operands.append(f"%t{value}" if value < TEMPORARIES else f"%cr{value - TEMPORARIES}")
         elif isinstance(operand, Target):
@@ -140,17 +136,29 @@ def instruction_text(instruction: Instruction, *, address: int = 0, labels: Iter
 
 
 def is_valid(instruction: Instruction) -> bool:
-    """Whether every field is in its range, and those that mean nothing are 0. The machine checks the former only."""
+    """Whether every field is in its range, and those that mean nothing are 0."""
+    named = sum(operand.fields for operand in _operands(instruction))
+    return exists(instruction) and not any((instruction.a, instruction.b, instruction.c)[named:])
+
+
+def exists(instruction: Instruction, *, descriptors: int = 1 << 2 * FIELD_BITS) -> bool:
+    """Whether every field is in its range, which is all that a machine checks, and there are so many descriptors."""
+    for operand, value in _values(instruction):
+        if isinstance(operand, Number) and not operand.low <= value <= operand.high:
+            return False
+        if isinstance(operand, Register) and operand.writable and value >= TEMPORARIES:
+            return False
+    return instruction.op is not Opcode.WRITEB or instruction.b << FIELD_BITS | instruction.c < descriptors
+
+
+def _values(instruction: Instruction) -> Iterator[tuple[Operand, int]]:
+    """Operands, each with the number that its fields make."""
     fields = [instruction.a, instruction.b, instruction.c]
     for operand in _operands(instruction):
         value = 0
         for _ in range(operand.fields):
             value = value << FIELD_BITS | fields.pop(0)
-        if isinstance(operand, Number) and not operand.low <= value <= operand.high:
-            return False
-        if isinstance(operand, Register) and operand.writable and value >= TEMPORARIES:
-            return False
-    return not any(fields)
+        yield operand, value
 
 
 def _operands(instruction: Instruction) -> tuple[Operand, ...]:

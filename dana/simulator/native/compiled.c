@@ -192,17 +192,12 @@ finish(const struct sim_compiled *code, int32_t number, uint64_t tuples)
 		for (int64_t k = 0; k < merge->size; k++)
 			switch (merge->op)
 			{
-				case SIM_ADD:
-					first[k] = dn_add(first[k], last[k]);
+#define JOIN(OP, name) \
+				case SIM_##OP: \
+					first[k] = dn_##name(first[k], last[k]); \
 					break;
-				case SIM_MUL:
-					first[k] = dn_mul(first[k], last[k]);
-					break;
-				case SIM_MAX:
-					first[k] = dn_max(first[k], last[k]);
-					break;
-				default:
-					first[k] = dn_min(first[k], last[k]);
+				SIM_REDUCTIONS(JOIN)
+#undef JOIN
 			}
 		last = first;
 	}

@@ -15,7 +15,7 @@
  *   kernels.c  inner loops, chosen by the processor's kind    way.c      what a row can be, for walk.c
  *   kernels.inc, exchange.inc, operations.h                   pattern.c  rows alike, for walk.c
  *   portable.c kernels.inc for any processor                 number.h   an element of a column
- *   watch.[ch] rows chosen again, which end a batch
+ *   watch.h    rows chosen again, which end a batch
  *   records.c  tables in a memory beside the machine's
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
@@ -210,7 +210,7 @@ const struct sim_kernels *sim_choose_kernels(const char *name);
 
 #define SIM_STAMP_BITS 11
 
-/* Rows that a round's tuples write: of tuples that have begun, and of the one to come; watch.c */
+/* Rows that a round's tuples write: of tuples that have begun, and of the one to come; watch.h */
 struct sim_watch
 {
 	struct sim_watched
@@ -419,10 +419,6 @@ void sim_clock_column(struct sim *sim, const struct sim_column *column, const ui
 void sim_clock_page_end(struct sim *sim, int32_t gap);
 void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern);
 uint64_t sim_clock_end(struct sim *sim);
-
-/* watch.c */
-bool sim_watch_among(const struct sim_watch *w, int32_t earlier, uint64_t row);
-void sim_watch_full(struct sim_watch *w, int32_t rows);
 
 /* records.c */
 bool sim_records_prepare(struct sim *sim, const struct sim_bundle *bundle);

@@ -27,39 +27,6 @@ ones(int32_t bits)
 	return bits >= 32 ? UINT32_MAX : (UINT32_C(1) << bits) - 1;
 }
 
-/* Whether all fields are in the ranges of hwgen/spec/strider.py */
-static bool
-exists(const struct sim *sim, const struct sim_strider_instruction *in)
-{
-	switch (in->op)
-	{
-		case SIM_READB:
-			return in->b >= 1 && in->b <= 4 && in->c < SIM_TEMPORARIES;
-		case SIM_EXTRB:
-			return in->b <= 3 && in->c >= 1 && in->c <= 4 && in->a < SIM_TEMPORARIES;
-		case SIM_EXTRBI:
-			return in->b <= 31 && in->c >= 1 && in->c <= 32 && in->a < SIM_TEMPORARIES;
-		case SIM_WRITEB:
-			return in->b * 64 + in->c < sim->machine.descriptor_depth;
-		case SIM_CLN:
-			return in->b <= 7 && in->c < SIM_TEMPORARIES;
-		case SIM_INS:
-			return in->a < SIM_TEMPORARIES;
-		case SIM_AD:
-		case SIM_SUBTRACT:
-		case SIM_MULTIPLY:
-			return in->c < SIM_TEMPORARIES;
-		case SIM_BEXIT:
-			return in->a <= SIM_COND_GE;
-		case SIM_CTL:
-			if (in->a == SIM_CTL_FAIL)
-				return in->b * 64 + in->c >= 1 && in->b * 64 + in->c <= 255;
-			return in->a < SIM_CTL_FAIL || (in->a == SIM_CTL_POP && in->c < SIM_TEMPORARIES);
-		default:
-			return true;
-	}
-}
-
 bool
 sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle)
 {
@@ -75,7 +42,7 @@ sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle)
 		const struct sim_strider_instruction *in = &bundle->strider[k];
 		struct sim_strider_op *op = &sim->strider[k];
 
-		op->op = exists(sim, in) ? in->op : BAD;
+		op->op = in->bad ? BAD : in->op;
 		op->cost = sim->machine.strider_cycles[in->op];
 		op->a = (uint8_t)in->a;
 		op->b = (uint8_t)in->b;

@@ -1,8 +1,13 @@
 /*
- * Watched columns, what comes with each tuple; watch.c has the rest.
+ * Watched columns: does a tuple choose a row that an earlier tuple of its round writes (docs/machine.md, section 4)?
+ *
+ * In: their values, and where tuples and rounds begin. Out: whether the batch ends before the tuple to come. The clock
+ * and the unpacker each keep rows of their own, since one may be pages ahead of the other.
  */
 #ifndef DANA_SIMULATOR_WATCH_H
 #define DANA_SIMULATOR_WATCH_H
+
+#include <string.h>
 
 #include "core.h"
 #include "number.h"
@@ -21,6 +26,16 @@ sim_watch_stamp(uint64_t row)
 	return (((uint32_t)row ^ (uint32_t)(row >> 32) << 24) * 0x9e3779b1u) >> (32 - SIM_STAMP_BITS);
 }
 
+/* Whether it is among the rows of tuples that have begun */
+static __attribute__((noinline)) bool
+sim_watch_among(const struct sim_watch *w, int32_t earlier, uint64_t row)
+{
+	for (int32_t k = 0; k < earlier; k++)
+		if (w->rows[k] == row)
+			return true;
+	return false;
+}
+
 /*
  * Whether an earlier tuple writes a row. Nearly always a look at when a row of that hash was last written tells that none
  * does, or which one may; only where that is another row are all compared.
@@ -36,7 +51,8 @@ sim_watch_see(struct sim_watch *w, struct sim_watched *n, int32_t depth, bool wr
 	{
 		if (n->earlier + n->own == depth)
 		{
-			sim_watch_full(w, depth);
+			/* there is no room for one more: of as many, the first one is forgotten */
+			memmove(w->rows, w->rows + 1, sizeof *w->rows * (size_t)(depth - 1));
 			*(n->earlier > 0 ? &n->earlier : &n->own) -= 1;
 		}
 		w->rows[n->earlier + n->own++] = row;
