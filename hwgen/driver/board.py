@@ -268,16 +268,19 @@ class Board:
             self._registers.wait()
         self._put(BoardRegister.INTERRUPT, 1)
 
-    def read_rows(self, row: int, k: int, *, table: int = 0) -> Words:
-        """Bit patterns of `k` scratchpad rows of thread 0, or rows of records as `write_rows` takes them.
+    def read_rows(self, row: int, count: int, *, table: int = 0) -> Words:
+        """Bit patterns of scratchpad rows of thread 0, or rows of records as `write_rows` takes them: [count, lanes].
 
-        Shape [k, lanes]; ValueError where there are no such rows.
+        Raises
+        ------
+        ValueError
+            There are no such rows.
         """
         if table:
-            return self._loaded_tables().read_rows(table, row, k)
-        self._check_rows(row, k)
-        words = self._registers.read(load.address(Region.SCRATCH, row * self.config.lanes), k * self.config.lanes)
-        return words.reshape(k, self.config.lanes)
+            return self._loaded_tables().read_rows(table, row, count)
+        self._check_rows(row, count)
+        words = self._registers.read(load.address(Region.SCRATCH, row * self.config.lanes), count * self.config.lanes)
+        return words.reshape(count, self.config.lanes)
 
     def _loaded_tables(self) -> Tables:
         if self._bundle is None or self._tables is None:

@@ -42,7 +42,7 @@ class RtlBoard:
     config
         The board's; of it the link and the size of pages count.
     memory_bytes, record_bytes
-        Of its memories; None: as many as are put there.
+        Of its memories.
 
     Raises
     ------
@@ -53,7 +53,7 @@ class RtlBoard:
     """
 
     def __init__(
-        self, verilog: str, config: MachineConfig, *, memory_bytes: int | None = None, record_bytes: int | None = None
+        self, verilog: str, config: MachineConfig, *, memory_bytes: int = UNBOUNDED, record_bytes: int = UNBOUNDED
     ) -> None:
         library = ctypes.CDLL(str(build(verilog)))
         pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
@@ -81,10 +81,8 @@ class RtlBoard:
         library.board_records(
             self._handle, RECORD_BASE, 4 * config.lanes, max(1, config.record_latency - MASTER_LATENCY)
         )
-        self.pages = RtlPages(self, UNBOUNDED if memory_bytes is None else memory_bytes)
-        self.records = (
-            RtlRecords(self, UNBOUNDED if record_bytes is None else record_bytes) if config.record_depth else None
-        )
+        self.pages = RtlMemory(self, BASE, memory_bytes)
+        self.records = RtlMemory(self, RECORD_BASE, record_bytes, records=True) if config.record_depth else None
 
     def read(self, address: int, count: int) -> npt.NDArray[np.uint32]:
         words = np.empty(count, dtype=np.uint32)
@@ -133,27 +131,17 @@ class RtlBoard:
                 )
 
 
-class RtlPages:
-    """The memory of an `RtlBoard`."""
+class RtlMemory:
+    """A memory of an `RtlBoard`: that of pages, or that of records, which alone can be read."""
 
-    def __init__(self, board: RtlBoard, size: int) -> None:
-        self.base, self.size = BASE, size
+    def __init__(self, board: RtlBoard, base: int, size: int, *, records: bool = False) -> None:
+        self.base, self.size = base, size
         self._board = weakref.proxy(board)
-
-    def write(self, offset: int, data: memoryview) -> None:
-        self._board.put(offset, data)
-
-
-class RtlRecords:
-    """The record memory of an `RtlBoard`."""
-
-    def __init__(self, board: RtlBoard, size: int) -> None:
-        self.base, self.size = RECORD_BASE, size
-        self._board = weakref.proxy(board)
+        self._records = records
 
     def read(self, offset: int, count: int) -> bytes:
         data: bytes = self._board.get(offset, count)
         return data
 
     def write(self, offset: int, data: memoryview) -> None:
-        self._board.put(offset, data, records=True)
+        self._board.put(offset, data, records=self._records)
