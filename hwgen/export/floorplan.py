@@ -10,7 +10,6 @@ side by side. Clusters stand beside each other; pages and tuples come from the r
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import ceil
 
 from hwgen.devices import Device
@@ -24,29 +23,13 @@ BLOCK_RAM_WORDS = 512
 """32-bit words in a block RAM with a port to read and one to write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """Where block RAMs and multipliers stand in groups of four.
+SIZE = "85k"
+"""The device whose places stand here; other sizes have no room for two clusters."""
 
-    Attributes
-    ----------
-    columns
-        The groups' first columns.
-    bands
-        Rows of multipliers and of block RAMs, one pair for each row of lanes.
-    """
-
-    columns: tuple[int, ...]
-    bands: tuple[tuple[int, int], ...]
-
-
-GRIDS = {
-    "85k": Grid(
-        columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
-        bands=((10, 22), (34, 46), (58, 70)),
-    )
-}
-"""From the device's tile grid in Project Trellis; other sizes have no room for two clusters."""
+COLUMNS = (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114)
+BANDS = ((10, 22), (34, 46), (58, 70))
+"""Where block RAMs and multipliers stand in groups of four (Project Trellis): the groups' first columns; rows of
+multipliers and of block RAMs, one pair for each row of lanes."""
 
 BLOCK_RAMS = ((0, 0), (2, 1), (4, 2), (6, 3))
 MULTIPLIERS = ((0, 0), (1, 1), (4, 4), (5, 5))
@@ -62,12 +45,11 @@ def floorplan(config: MachineConfig, device: Device, engine: str) -> Plan | None
     Clusters on less than half of the device leave nextpnr room enough.
     """
     size, _, _ = lattice_part(device.part)
-    grid = next((grid for name, grid in GRIDS.items() if size.endswith(name)), None)
     clusters = config.threads * config.clusters
     block_rams = 2 * sum(ceil(depth / BLOCK_RAM_WORDS) for depth in (config.scratch_depth, config.tuple_depth))
     groups = ceil(block_rams / len(BLOCK_RAMS))
     width = 3 * groups
-    if grid is None or not len(grid.columns) // 2 < clusters * width <= len(grid.columns):
+    if not size.endswith(SIZE) or not len(COLUMNS) // 2 < clusters * width <= len(COLUMNS):
         return None
     # the scratchpad's words travel most, so its block RAMs, whose names come first, are inside
     inside_out = sorted(range(groups * len(BLOCK_RAMS)), key=lambda n: abs(2 * n + 1 - groups * len(BLOCK_RAMS)))
@@ -75,13 +57,13 @@ def floorplan(config: MachineConfig, device: Device, engine: str) -> Plan | None
     for number in range(clusters):
         cluster = f"{engine}.thread_{number // config.clusters}.cluster_{number % config.clusters}"
         # what clusters leave is in the middle, for what they share
-        first = number * width + (0 if 2 * number < clusters else len(grid.columns) - clusters * width)
+        first = number * width + (0 if 2 * number < clusters else len(COLUMNS) - clusters * width)
         for lane in range(LANES_PER_CLUSTER):
             # neighbours on the ring differ in one bit of their number, as those that exchange words do
             column, band = RING[_position(lane)]
-            places[f"{cluster}.lane_{lane}"] = _places(grid, first + column * groups, groups, band, inside_out)
+            places[f"{cluster}.lane_{lane}"] = _places(first + column * groups, groups, band, inside_out)
         if config.functions:
-            places[f"{cluster}.special"] = _places(grid, first + groups, groups, 1, range(groups * len(BLOCK_RAMS)))
+            places[f"{cluster}.special"] = _places(first + groups, groups, 1, range(groups * len(BLOCK_RAMS)))
     return places
 
 
@@ -90,11 +72,11 @@ def _position(lane: int) -> int:
     return next(position for position in range(LANES_PER_CLUSTER) if position ^ position >> 1 == lane)
 
 
-def _places(grid: Grid, first: int, groups: int, band: int, order: Iterable[int]) -> dict[str, list[str]]:
+def _places(first: int, groups: int, band: int, order: Iterable[int]) -> dict[str, list[str]]:
     """Those in `groups` groups from `first` on, the block RAMs in this order."""
-    columns = grid.columns[first : first + groups]
+    columns = COLUMNS[first : first + groups]
     inside_out = sorted(columns, key=lambda x: abs(2 * x - columns[0] - columns[-1]))
-    multipliers, block_rams = grid.bands[band]
+    multipliers, block_rams = BANDS[band]
     memories = [f"X{x + dx}/Y{block_rams}/EBR{n}" for x in columns for dx, n in BLOCK_RAMS]
     return {
         "DP16KD": [memories[place] for place in order],

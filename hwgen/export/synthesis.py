@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
 from hwgen.export import MANIFEST
 
 TAIL = 3000
@@ -102,7 +100,10 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
         _run(["sh", "nextpnr.sh"], work, NEXTPNR=nextpnr, PYTHON=sys.executable)
         reached = json.loads((work / "timing.json").read_text())["fmax"]
         clock = 1e6 * min(float(found["achieved"]) for found in reached.values())
-    counted = COUNTS[family](cells)
+    counted = {
+        what: sum(weights.get(name, 0) * count for name, count in cells.items())
+        for what, weights in WEIGHTS[family].items()
+    }
     return Synthesis(
         device=device["name"],
         family=family,
@@ -117,46 +118,33 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
     )
 
 
-def _count(cells: dict[str, int], weights: dict[str, float]) -> float:
-    return sum(weights.get(name, 0) * count for name, count in cells.items())
-
-
-def _ecp5(cells: dict[str, Any]) -> dict[str, float]:
-    return {
+MEMORIES = {"RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
+WEIGHTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
+    "ecp5": {
         # a distributed memory of 16 words by 4 bits stands on four LUTs, and two that write it
-        "luts": _count(cells, {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}),
-        "flipflops": _count(cells, {"TRELLIS_FF": 1}),
-        "dsps": _count(cells, {"MULT18X18D": 1}),
-        "block_rams": _count(cells, {"DP16KD": 1, "PDPW16KD": 1}),
-    }
-
-
-def _nexus(cells: dict[str, Any]) -> dict[str, float]:
-    return {
+        "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6},
+        "flipflops": {"TRELLIS_FF": 1},
+        "dsps": {"MULT18X18D": 1},
+        "block_rams": {"DP16KD": 1, "PDPW16KD": 1},
+    },
+    "nexus": {
         # a choice between two LUTs takes both of a slice
-        "luts": _count(cells, {"LUT4": 1, "CCU2": 2, "WIDEFN9": 2, "INV": 1, "DPR16X4": 6}),
-        "flipflops": _count(cells, {"FD1P3BX": 1, "FD1P3DX": 1, "FD1P3IX": 1, "FD1P3JX": 1}),
-        "dsps": _count(cells, {"MULT9X9": 0.5, "MULT18X18": 1, "MULT18X36": 2, "MULT36X36": 4}),
-        "block_rams": _count(cells, {"DP16K": 1, "PDP16K": 1, "PDPSC16K": 1}),
-    }
-
-
-def _xcup(cells: dict[str, Any]) -> dict[str, float]:
-    memories = {"RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
-    # an inverter that yosys leaves stands in front of a carry chain, a register or a pin: a placer absorbs most, but
-    # none has been asked, so each counts as the LUT that it would be
-    inverters = {"INV": 1}
-    luts = {**{f"LUT{size}": 1 for size in range(1, 7)}, "SRL16E": 1, "SRLC32E": 1, **memories, **inverters}
-    return {
-        "luts": _count(cells, {name: float(weight) for name, weight in luts.items()}),
-        "flipflops": _count(cells, {"FDRE": 1, "FDSE": 1, "FDCE": 1, "FDPE": 1}),
-        "dsps": _count(cells, {"DSP48E2": 1}),
-        "block_rams": _count(cells, {"RAMB36E2": 1, "RAMB18E2": 0.5}),
-        "ultra_rams": _count(cells, {"URAM288": 1}),
-    }
-
-
-COUNTS: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {"ecp5": _ecp5, "nexus": _nexus, "xcup": _xcup}
+        "luts": {"LUT4": 1, "CCU2": 2, "WIDEFN9": 2, "INV": 1, "DPR16X4": 6},
+        "flipflops": {"FD1P3BX": 1, "FD1P3DX": 1, "FD1P3IX": 1, "FD1P3JX": 1},
+        "dsps": {"MULT9X9": 0.5, "MULT18X18": 1, "MULT18X36": 2, "MULT36X36": 4},
+        "block_rams": {"DP16K": 1, "PDP16K": 1, "PDPSC16K": 1},
+    },
+    "xcup": {
+        # an inverter that yosys leaves stands in front of a carry chain, a register or a pin: a placer absorbs most,
+        # but none has been asked, so each counts as the LUT that it would be
+        "luts": {**{f"LUT{size}": 1 for size in range(1, 7)}, "SRL16E": 1, "SRLC32E": 1, **MEMORIES, "INV": 1},
+        "flipflops": {"FDRE": 1, "FDSE": 1, "FDCE": 1, "FDPE": 1},
+        "dsps": {"DSP48E2": 1},
+        "block_rams": {"RAMB36E2": 1, "RAMB18E2": 0.5},
+        "ultra_rams": {"URAM288": 1},
+    },
+}
+"""What each cell of a family counts as."""
 
 
 def _tool(name: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.devices import load_device
-from hwgen.export.floorplan import GRIDS, RING, floorplan
+from hwgen.export.floorplan import BANDS, COLUMNS, RING, floorplan
 from hwgen.export.pin import pin
 from hwgen.export.scripts import ENGINE, FIT, PARTS, scripts
 from hwgen.rtl.board.board import generate
@@ -69,19 +69,18 @@ def test_a_lane_lies_between_its_multipliers_and_its_memories() -> None:
         multipliers, block_rams = (
             {int(place.split("/")[1][1:]) for place in types[kind]} for kind in ("MULT18X18D", "DP16KD")
         )
-        assert (*multipliers, *block_rams) in GRIDS["85k"].bands
+        assert (*multipliers, *block_rams) in BANDS
 
 
 def test_lanes_side_by_side_exchange_words() -> None:
     """All around the ring, numbers of neighbours differ in one bit."""
     plan = floorplan(LARGE, DEVICE, ENGINE)
     assert plan is not None
-    grid = GRIDS["85k"]
     at = {}
     for lane in range(8):
         x, y = plan[f"{ENGINE}.thread_0.cluster_0.lane_{lane}"]["MULT18X18D"][0].split("/")[:2]
-        band = [row for row, _ in grid.bands].index(int(y[1:]))
-        at[grid.columns.index(int(x[1:])), band] = lane
+        band = [row for row, _ in BANDS].index(int(y[1:]))
+        at[COLUMNS.index(int(x[1:])), band] = lane
     ring = [at[place] for place in RING]
     assert all((a ^ b).bit_count() == 1 for a, b in itertools.pairwise([*ring, ring[0]]))
 

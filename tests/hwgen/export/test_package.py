@@ -32,7 +32,7 @@ from hwgen.export import MANIFEST
 from hwgen.export.package import write
 from hwgen.export.report import BUILD
 from hwgen.export.scripts import FIT, SCRIPTS
-from hwgen.export.synthesis import COUNTS, PLACED_BY
+from hwgen.export.synthesis import PLACED_BY, WEIGHTS
 from hwgen.spec import board
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
@@ -93,7 +93,7 @@ def test_every_family_can_be_exported_and_counted() -> None:
     tables: dict[str, Mapping[str, object]] = {
         "what makes its scripts": SCRIPTS,
         "how it is built": BUILD,
-        "what its cells count": COUNTS,
+        "what its cells count": WEIGHTS,
         "what places it": PLACED_BY,
         "its area": FAMILY_PARTS,
     }
