@@ -10,8 +10,6 @@ time and only one beat arrives at a time: its block RAMs are used to their depth
 Neither checks an address: what lies behind the page's end is read from its beginning, and is for others to ignore.
 """
 
-from collections.abc import Sequence
-
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
@@ -19,6 +17,7 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.layouts import UNSHARED, bits_for, exceeds, line_bits, page_bits, row_bytes, window_layout
 from hwgen.rtl.access.loader import beat_write
+from hwgen.rtl.engine.control import choose
 from hwgen.rtl.interfaces import ultra_style
 from hwgen.spec.config import MachineConfig, Ultra
 
@@ -189,14 +188,7 @@ class PageWords(wiring.Component):
             choice = Signal(choice_bits, name=f"choice_{k}", reset_less=True)
             m.d.sync += [
                 choice.eq(Mux(exceeds(self.address[:2], k), after, number)),
-                chosen.word_select(k, 8).eq(_choose([word.word_select(k, 8) for word in line], choice)),
+                chosen.word_select(k, 8).eq(choose([word.word_select(k, 8) for word in line], choice)),
             ]
-        m.d.comb += self.word.eq(_choose([chosen.rotate_right(8 * k) for k in range(WORD)], late_byte))
+        m.d.comb += self.word.eq(choose([chosen.rotate_right(8 * k) for k in range(WORD)], late_byte))
         return m
-
-
-def _choose(values: Sequence[Value], index: Value) -> Value:
-    """The one of that index, as a tree of choices between two."""
-    for bit in index:
-        values = [Mux(bit, odd, even) for even, odd in zip(values[::2], values[1::2], strict=True)]
-    return values[0]

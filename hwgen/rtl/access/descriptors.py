@@ -132,12 +132,8 @@ class Descriptors(wiring.Component):
             known.low.eq(column.lane),
             known.high.eq(column.lane + column.count),
             known.spread.eq(column.scalar),
-            known.type.eq(column.type),
-            known.first.eq(column.first),
-            known.last.eq(column.last),
             known.follows.eq(column.follows & ~column.first),
-            known.row.eq(column.row),
-            *(known[name].eq(column[name]) for name in watched(config)),
+            *(known[name].eq(column[name]) for name in ("type", "first", "last", "row", *watched(config))),
         ]
         m.submodules.table = table = Memory(
             shape=known_layout(config), depth=config.descriptor_depth, init=[], attrs=UNSHARED

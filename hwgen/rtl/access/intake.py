@@ -17,12 +17,11 @@ from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.access.descriptors import COLUMN, COUNT_BITS, ROW_BITS, Descriptors, known_layout, watched
+from hwgen.rtl.access.descriptors import Descriptors, known_layout, watched
 from hwgen.rtl.access.layouts import (
     POINTER_BITS,
     Kind,
     entry_layout,
-    lane_bits,
     page_bits,
     strider_bits,
 )
@@ -32,6 +31,8 @@ from hwgen.spec.cycles import UNPACK_STAGES
 from hwgen.spec.strider import Fault
 
 STAGES = 3
+COPIED = ("beats", "single", "element", "spread", "type", "first", "last", "row", "low", "high")
+"""What a job says of its column as the descriptor does."""
 
 
 def job_layout(config: MachineConfig) -> data.StructLayout:
@@ -41,6 +42,7 @@ def job_layout(config: MachineConfig) -> data.StructLayout:
     `beats` beats (`single` if it is one) whose first reads from page address `at` on, `ahead` being a row further;
     `element`: values are converted one by one, and `high` counts for nothing.
     """
+    known = known_layout(config).members
     return data.StructLayout(
         {
             "fault": 1,
@@ -51,17 +53,7 @@ def job_layout(config: MachineConfig) -> data.StructLayout:
             "strider": strider_bits(config),
             "at": page_bits(config),
             "ahead": page_bits(config),
-            "beats": COUNT_BITS,
-            "single": 1,
-            "element": 1,
-            "spread": 1,
-            "type": COLUMN["type"].width,
-            "first": 1,
-            "last": 1,
-            "row": ROW_BITS,
-            "low": lane_bits(config),
-            "high": lane_bits(config),
-            **watched(config),
+            **{name: known[name] for name in (*COPIED, *watched(config))},
         }
     )
 
@@ -183,8 +175,4 @@ class Intake(wiring.Component):
             job.at.eq(entry.address - Cat(C(0, 2), known.back)),
             job.ahead.eq(entry.address + known.ahead),
         ]
-        for name in (
-            *("beats", "single", "element", "spread", "type", "first", "last", "row", "low", "high"),
-            *watched(self._config),
-        ):
-            m.d.comb += job[name].eq(known[name])
+        m.d.comb += [job[name].eq(known[name]) for name in (*COPIED, *watched(self._config))]

@@ -87,6 +87,17 @@ class Places(wiring.Component):
             one_tuple.eq(self.settings.batch == 1),
         ]
 
+        # a round begins, and with it a batch
+        begins = [
+            thread.eq(0),
+            base.eq(0),
+            slot.eq(0),
+            count.eq(0),
+            left.eq(self.settings.batch),
+            thread_done.eq(one_slot),
+            threads_done.eq(config.threads == 1),
+            batch_done.eq(one_tuple),
+        ]
         m.d.comb += [
             self.half.eq(half),
             self.thread.eq(thread),
@@ -116,38 +127,12 @@ class Places(wiring.Component):
             with m.Elif(thread_done):
                 m.d.sync += [thread.eq(thread + 1), threads_done.eq(thread == config.threads - 2)]
         with m.If(self.cut & ~self.full & count.any()):
-            m.d.sync += [
-                count.eq(0),
-                full_count.eq(count),
-                left.eq(self.settings.batch),
-                batch_done.eq(one_tuple),
-                slot.eq(0),
-                thread_done.eq(one_slot),
-                base.eq(0),
-                half.eq(~half),
-                thread.eq(0),
-                threads_done.eq(config.threads == 1),
-                self.full.eq(1),
-                self.batch_done.eq(1),
-            ]
+            m.d.sync += [*begins, full_count.eq(count), half.eq(~half), self.full.eq(1), self.batch_done.eq(1)]
         starts = self.begin & self.following
         with m.If(starts & ~self.half_release):
             m.d.sync += halves.eq(halves - 1)
         with m.Elif(~starts & self.half_release):
             m.d.sync += halves.eq(halves + 1)
         with m.If(self.start):
-            m.d.sync += [
-                half.eq(0),
-                thread.eq(0),
-                base.eq(0),
-                slot.eq(0),
-                count.eq(0),
-                left.eq(self.settings.batch),
-                thread_done.eq(one_slot),
-                threads_done.eq(config.threads == 1),
-                batch_done.eq(one_tuple),
-                halves.eq(HALVES - 1),
-                self.full.eq(0),
-                self.batch_done.eq(0),
-            ]
+            m.d.sync += [*begins, half.eq(0), halves.eq(HALVES - 1), self.full.eq(0), self.batch_done.eq(0)]
         return m

@@ -141,7 +141,7 @@ class Records(wiring.Component):
         self._forget = self.start | self.stop
         self._storing = Signal()
         # of the tuple to come and of a batch; of a batch, fetched; of a batch, to be stored
-        numbers, places, stores = (
+        self._numbers, self._places, self._stores = (
             fifo.SyncFIFOBuffered(width=layout.size, depth=depth + 1)  # one waits outside of the memory
             for layout, depth in (
                 (self._number, 2 * self._most),
@@ -149,16 +149,16 @@ class Records(wiring.Component):
                 (self._record, self._most),
             )
         )
-        for name, queue in (("numbers", numbers), ("places", places)):
+        for name, queue in (("numbers", self._numbers), ("places", self._places)):
             m.submodules[name] = ResetInserter(self._forget)(queue)
         # what is being stored already is
-        m.submodules.stores = ResetInserter(self._forget & ~self._storing)(stores)
+        m.submodules.stores = ResetInserter(self._forget & ~self._storing)(self._stores)
         self._tables(m)
-        self._take(m, numbers)
+        self._take(m)
         go, count, first = self._count(m)
-        self._ask(m, go, count, first, numbers, places, stores)
-        self._fetch(m, go, count, places)
-        self._store(m, stores)
+        self._ask(m, go, count, first)
+        self._fetch(m, go, count)
+        self._store(m)
         return m
 
     def _tables(self, m: Module) -> None:
@@ -199,7 +199,7 @@ class Records(wiring.Component):
             m.d.sync += found.eq(port.data)
         return found
 
-    def _take(self, m: Module, numbers: fifo.SyncFIFOBuffered) -> None:
+    def _take(self, m: Module) -> None:
         """Numbers as they are unpacked: each is looked at, and waits."""
         link = self.link
         number, bad = whole_number(m, link.word, NUMBER_BITS)
@@ -216,8 +216,8 @@ class Records(wiring.Component):
                 entry[name].eq(delayed(m, getattr(link, name), VERDICT_LATENCY, name=f"taken_{name}"))
                 for name in ("table", "writes", "row", "base")
             ),
-            numbers.w_en.eq(valid[-1]),
-            numbers.w_data.eq(entry),
+            self._numbers.w_en.eq(valid[-1]),
+            self._numbers.w_data.eq(entry),
             link.wrong.eq(valid[-1] & beyond),
         ]
 
@@ -243,18 +243,9 @@ class Records(wiring.Component):
             m.d.sync += [own.eq(0), count.eq(0), first.eq(0)]
         return go, count, first
 
-    def _ask(
-        self,
-        m: Module,
-        go: Signal,
-        count: Signal,
-        first: Signal,
-        numbers: fifo.SyncFIFOBuffered,
-        places: fifo.SyncFIFOBuffered,
-        stores: fifo.SyncFIFOBuffered,
-    ) -> None:
+    def _ask(self, m: Module, go: Signal, count: Signal, first: Signal) -> None:
         """Numbers become addresses, one a cycle."""
-        ask = self.port.ask
+        ask, numbers, places, stores = self.port.ask, self._numbers, self._places, self._stores
         step = Signal()
         left, left_first = Signal.like(count), Signal.like(first)
         some = Signal()
@@ -318,9 +309,9 @@ class Records(wiring.Component):
             with m.If(step):  # one that stands does
                 m.d.sync += ask.valid.eq(0)
 
-    def _fetch(self, m: Module, go: Signal, count: Signal, places: fifo.SyncFIFOBuffered) -> None:
+    def _fetch(self, m: Module, go: Signal, count: Signal) -> None:
         """Rows that come, to where their records go."""
-        port, link = self.port, self.link
+        port, link, places = self.port, self.link, self._places
         fetching, half = Signal(), Signal()
         left = Signal.like(count)
         final = Signal()
@@ -361,9 +352,9 @@ class Records(wiring.Component):
         with m.If(self.start):
             m.d.sync += half.eq(0)
 
-    def _store(self, m: Module, stores: fifo.SyncFIFOBuffered) -> None:
+    def _store(self, m: Module) -> None:
         """The outbox to the records that tuples write."""
-        port, config = self.port, self._config
+        port, config, stores = self.port, self._config, self._stores
         m.submodules.outbox = outbox = Memory(
             shape=32 * config.lanes, depth=config.tuple_depth // 2, init=[], attrs=UNSHARED
         )

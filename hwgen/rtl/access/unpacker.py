@@ -336,11 +336,7 @@ class Unpacker(wiring.Component):
             handed = Signal()
             m.d.sync += handed.eq(link.fetched & ~forget)
             decides = Mux(link.enabled, handed, decides)
-        m.d.comb += [
-            rounds.count.eq(late.count),
-            rounds.batch_last.eq(late.batch_last),
-            rounds.epoch_last.eq(late.epoch_last),
-        ]
+        m.d.comb += [getattr(rounds, name).eq(late[name]) for name in ("count", "batch_last", "epoch_last")]
         m.d.sync += [
             valid.eq(Mux(forget, 0, Cat(tell | (epoch_end & some), valid))),
             empty.eq(Mux(forget, 0, Cat(epoch_end & ~some, empty))),
@@ -421,13 +417,9 @@ class Unpacker(wiring.Component):
             before = ~late.last | exceeds(late.high, k) | ~late.high.any()
             one = late.spread | (late.low == k)
             m.d.sync += enable[k].eq(Mux(late.element, one, behind & before))
-        placed = Signal(data.StructLayout({"valid": 1, "half": 1, "thread": len(bus.thread), "row": len(bus.row)}))
-        m.d.sync += [
-            placed.valid.eq(late.valid),
-            placed.half.eq(late.half),
-            placed.thread.eq(late.thread),
-            placed.row.eq(late.row),
-        ]
+        where = ("valid", "half", "thread", "row")
+        placed = Signal(data.StructLayout({name: len(getattr(bus, name)) for name in where}))
+        m.d.sync += [placed[name].eq(late[name]) for name in where]
         if config.record_depth:
             with m.If(self.link.row_valid):
                 m.d.sync += [
@@ -439,10 +431,7 @@ class Unpacker(wiring.Component):
                     placed.row.eq(self.link.target),
                 ]
         m.d.comb += [
-            bus.valid.eq(placed.valid),
-            bus.half.eq(placed.half),
-            bus.thread.eq(placed.thread),
-            bus.row.eq(placed.row),
+            *(getattr(bus, name).eq(placed[name]) for name in where),
             bus.data.eq(out),
             bus.lane_enable.eq(enable),
         ]
