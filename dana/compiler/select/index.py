@@ -38,7 +38,7 @@ class IndexFile:
         # the entry of the index file takes the tuple to its row, so the model itself does not step with tuples
         steps = self.emitter.view(replace(room, stride=0), rows).steps
         source = View(model[1].buffer, model[1].base, steps, index=index)
-        self._move(Mask.NONE, rows, self.emitter.view(room, rows), source)
+        self._each(Opcode.MOV, Mask.NONE, rows, self.emitter.view(room, rows), source)
 
     def scatter(self, number: tuple[int, Value], model: tuple[int, Value], value: Value, *, adds: bool = False) -> None:
         """Write each tuple's row of a model, in the order of the tuples; of one tuple it may be added to."""
@@ -46,11 +46,9 @@ class IndexFile:
         rows, target = self._row(model[1], index)
         new = self.emitter.view(value, rows)
         if adds:
-            extents = (self.emitter.group, *rows)
-            self.emitter.nest(Section.TUPLE, Opcode.ADD, extents, target, target, new, outer=0, mask=Mask.SINGLE)
-            return
-        # SINGLE sends the rows one after the other: of tuples that choose one row the last wins
-        self._move(Mask.SINGLE, rows, target, new)
+            self._each(Opcode.ADD, Mask.SINGLE, rows, target, target, new)
+        else:  # SINGLE sends the rows one after the other: of tuples that choose one row the last wins
+            self._each(Opcode.MOV, Mask.SINGLE, rows, target, new)
 
     def present(self, value: Value, shape: tuple[int, ...], *, least: Value | None = None) -> Value:
         """A copy of a value for each tuple: of those that the round lacks 0, or -0 if that is `least`."""
@@ -59,11 +57,9 @@ class IndexFile:
         rows = emitter.row_shape(room)
         dst, own = emitter.view(room, rows), emitter.view(value, rows)
         if least is None:
-            self._move(Mask.SINGLE, rows, dst, own)
-        else:
-            # the mask puts ADD's identity, -0, in the place of what is not there, and -0 and -0 are -0
-            zero, extents = emitter.view(least, rows), (emitter.group, *rows)
-            emitter.nest(Section.TUPLE, Opcode.ADD, extents, dst, own, zero, outer=0, mask=Mask.SINGLE)
+            self._each(Opcode.MOV, Mask.SINGLE, rows, dst, own)
+        else:  # the mask puts ADD's identity, -0, in the place of what is not there, and -0 and -0 are -0
+            self._each(Opcode.ADD, Mask.SINGLE, rows, dst, own, emitter.view(least, rows))
         return room
 
     def add(self, t: int, number: tuple[int, Value], model: tuple[int, Value], value: Value) -> None:
@@ -94,8 +90,9 @@ class IndexFile:
         """How many there are, and rows of each."""
         return model.shape[0], prod(self.emitter.row_shape(model)[1:])
 
-    def _move(self, mask: Mask, rows: tuple[int, ...], dst: View, a: View) -> None:
-        self.emitter.nest(Section.TUPLE, Opcode.MOV, (self.emitter.group, *rows), dst, a, outer=0, mask=mask)
+    def _each(self, op: Opcode, mask: Mask, rows: tuple[int, ...], dst: View, *operands: View) -> None:
+        """An operation on rows of each tuple."""
+        self.emitter.nest(Section.TUPLE, op, (self.emitter.group, *rows), dst, *operands, outer=0, mask=mask)
 
     def _set(self, number: tuple[int, Value], model: tuple[int, Value]) -> Index:
         """Bring the entries into the file, unless it holds them."""
@@ -104,15 +101,8 @@ class IndexFile:
             return held
         index = self._entry(number[0], model)
         self._number, self._index = number[0], index
-        self.emitter.nest(
-            Section.TUPLE,
-            Opcode.SETX,
-            (self.emitter.group,),
-            View(self._file, 0, (1,), index=index),
-            self.emitter.view(number[1], ()),
-            outer=0,
-            mask=Mask.SINGLE,
-        )
+        entries = View(self._file, 0, (1,), index=index)
+        self._each(Opcode.SETX, Mask.SINGLE, (), entries, self.emitter.view(number[1], ()))
         return index
 
     def _entry(self, number: int, model: tuple[int, Value]) -> Index:

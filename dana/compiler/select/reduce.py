@@ -16,13 +16,18 @@ Row steps run in place where the value may be overwritten; else the first writes
 takes the elements that the first left alone from where they are.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from dana.compiler.place.lanes import blocks
 from dana.compiler.place.rows import Form
 from dana.compiler.select.split import rest, split
 from dana.compiler.select.values import Emitter, Value, View
 from hwgen.spec.engine import Opcode, Section, Source
+
+Nest = Callable[..., None]
+"""`Emitter.nest` in a section, for an operation."""
 
 
 def reduce_axis(
@@ -52,6 +57,7 @@ def reduce_axis(
     last = replace(last, steps=(*last.steps[: axis + 1], 0, *last.steps[axis + 1 :]))
     source = target = emitter.view(value, rows)
     pieces = [(0, rows[axis], source)]
+    nest = partial(emitter.nest, section, op)
     while n > lanes:
         # the language's order: h, the largest power of two below n; element i takes in element i + h
         half = 1 << (n - 1).bit_length() - 1
@@ -66,91 +72,63 @@ def reduce_axis(
         tail = (n - half) % lanes
         for start, stop, left, right in split(pieces, second, first, axis + 1):
             cut = tail if stop == second else 0
-            emitter.nest(
-                section,
-                op,
-                (emitter.instances(value), *before, stop - start, *after),
-                target.moved(axis + 1, start),
-                left,
-                right,
-                inner=axis + 1 if cut else None,
-                tail_b=cut > 0,
-                tail=cut,
-            )
+            extents, into = (emitter.instances(value), *before, stop - start, *after), target.moved(axis + 1, start)
+            nest(extents, into, left, right, inner=axis + 1 if cut else None, tail_b=cut > 0, tail=cut)
         pieces = [(0, first, target)] if target is source else [(0, second, target), *rest(pieces, second, first)]
         n = half
     if lanes > 1:
         here = pieces[0][2]
-        extents = (emitter.instances(value), *before)
+        outer = (emitter.instances(value), *before)
         tail = n if n < lanes else 0
         if not packing:
-            _reduce_lanes(emitter, section, op, here, (*extents, 1), last, tail)
+            _reduce_lanes(nest, emitter.lanes, here, (*outer, 1), last, tail)
         else:
-            mine = in_place or here is not source
-            _reduce_crossed(emitter, section, op, here, extents, last, tail, mine=mine, name=name)
+            room = None if in_place or here is not source else partial(emitter.room, name, per_tuple=outer[0] > 1)
+            _reduce_crossed(nest, emitter.lanes, here, outer, last, tail, room)
     return result
 
 
-def _reduce_lanes(
-    emitter: Emitter, section: Section, op: Opcode, source: View, extents: tuple[int, ...], result: View, tail: int
-) -> None:
+def _reduce_lanes(nest: Nest, lanes: int, source: View, extents: tuple[int, ...], result: View, tail: int) -> None:
     """Reduce single rows by exchanges with themselves; the last of `extents` runs once."""
-    for distance in reversed(range((emitter.lanes - 1).bit_length())):
-        _exchange(emitter, section, op, extents, result, source, source, distance, tail)
+    for distance in reversed(range((lanes - 1).bit_length())):
+        _exchange(nest, extents, result, source, source, distance, tail)
         source, tail = result, 0
 
 
 def _reduce_crossed(
-    emitter: Emitter,
-    section: Section,
-    op: Opcode,
+    nest: Nest,
+    lanes: int,
     source: View,
     extents: tuple[int, ...],
     result: View,
     tail: int,
-    *,
-    mine: bool,
-    name: str,
+    room: Callable[[tuple[int, ...]], View] | None,
 ) -> None:
     """Reduce single rows, those of the last of `extents` to one row for each lanes' worth of them.
 
     Parameters
     ----------
-    mine
-        Whether the rows may be overwritten.
+    room
+        Makes some; None: the rows may be overwritten.
     """
     *outer, vectors = extents
     loop = len(outer) + 1
-    for first, rows, count in blocks(vectors, emitter.lanes):
-        here, last = (
-            _blocked(source.moved(loop - 1, first * emitter.lanes), emitter.lanes),
-            result.moved(loop - 1, first),
-        )
+    for first, rows, count in blocks(vectors, lanes):
+        here, last = _blocked(source.moved(loop - 1, first * lanes), lanes), result.moved(loop - 1, first)
         last = replace(last, steps=(*last.steps[:loop], 0, 0))
         target = here
-        if not mine:
-            room = (*outer[1:], rows, min(count, emitter.lanes // 2))
-            target = emitter.room(name, room, per_tuple=outer[0] > 1)
+        if room is not None:
+            target = room((*outer[1:], rows, min(count, lanes // 2)))
             target = replace(target, steps=(*target.steps, 0))
         cut = tail
-        for distance in reversed(range((emitter.lanes - 1).bit_length())):
+        for distance in reversed(range((lanes - 1).bit_length())):
             step = 1 << distance
             target = target if distance else last
             pairs = max(count - step, 0)
             alone = min(count, step) - pairs
             for start, some, apart in ((pairs, alone, 0), (0, pairs, step)):  # the last rows are ready last
-                left = here.moved(loop, start)
-                _exchange(
-                    emitter,
-                    section,
-                    op,
-                    (*outer, rows, some, 1),
-                    target.moved(loop, start),
-                    left,
-                    left.moved(loop, apart),
-                    distance,
-                    cut,
-                )
+                left, into = here.moved(loop, start), target.moved(loop, start)
+                _exchange(nest, (*outer, rows, some, 1), into, left, left.moved(loop, apart), distance, cut)
             here, count, cut = target, min(count, step), 0
 
 
@@ -160,28 +138,7 @@ def _blocked(view: View, lanes: int) -> View:
     return replace(view, steps=(*outer, lanes * vector, vector, row))
 
 
-def _exchange(
-    emitter: Emitter,
-    section: Section,
-    op: Opcode,
-    extents: tuple[int, ...],
-    target: View,
-    a: View,
-    b: View,
-    distance: int,
-    tail: int,
-) -> None:
-    emitter.nest(
-        section,
-        op,
-        extents,
-        target,
-        a,
-        b,
-        inner=len(extents) - 1 if tail else None,
-        source=Source.LANE_XOR,
-        distance=distance,
-        tail_a=tail > 0,
-        tail_b=tail > 0,
-        tail=tail,
-    )
+def _exchange(nest: Nest, extents: tuple[int, ...], target: View, a: View, b: View, distance: int, tail: int) -> None:
+    inner, cut = len(extents) - 1 if tail else None, tail > 0
+    fields = {"source": Source.LANE_XOR, "distance": distance, "tail_a": cut, "tail_b": cut, "tail": tail}
+    nest(extents, target, a, b, inner=inner, **fields)

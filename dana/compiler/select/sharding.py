@@ -9,6 +9,9 @@ that nothing is there that nobody wrote. To join them, the same is done backward
 words of the one whose bit is clear, then of the one whose bit is set.
 """
 
+from dataclasses import replace
+from itertools import pairwise
+
 from dana.compiler.place.shards import shares
 from dana.compiler.select.values import Emitter, Value, View
 from hwgen.spec.engine import Opcode, Section, Source
@@ -16,9 +19,8 @@ from hwgen.spec.engine import Opcode, Section, Source
 
 def halves(chunks: int, threads: int) -> list[tuple[int, int, int]]:
     """(distance, chunks of two threads together, chunks of one) of the steps that a cut takes."""
-    counts = shares(chunks, threads)
-    steps = zip(range(len(counts) - 1), counts, counts[1:], strict=False)
-    return [(distance, both, one) for distance, both, one in steps if both > 1]
+    steps = enumerate(pairwise(shares(chunks, threads)))
+    return [(distance, both, one) for distance, (both, one) in steps if both > 1]
 
 
 def cut(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
@@ -32,19 +34,11 @@ def cut(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
         elif distance:
             target = here
         else:
-            target = View(
-                emitter.room(room.buffer.name, (vectors, one * chunk), per_tuple=False).buffer, 0, (0, one * chunk, 1)
-            )
-        emitter.nest(
-            section,
-            Opcode.LOW,
-            (1, vectors, one * chunk),
-            target,
-            here,
-            here.moved(2, (both - one) * chunk),
-            source=Source.THREAD_XOR,
-            distance=distance,
-        )
+            own = emitter.room(room.buffer.name, (vectors, one * chunk), per_tuple=False)
+            target = replace(own, steps=(0, one * chunk, 1))
+        exchange = {"source": Source.THREAD_XOR, "distance": distance}
+        upper = here.moved(2, (both - one) * chunk)
+        emitter.nest(section, Opcode.LOW, (1, vectors, one * chunk), target, here, upper, **exchange)
         here = target
 
 
