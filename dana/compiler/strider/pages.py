@@ -7,6 +7,7 @@ registers and descriptors. Every offset is checked before it is used, fault for 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from math import prod
 from typing import ClassVar
 
@@ -16,10 +17,12 @@ from dana.storage import layout
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
 
-# temporaries; %t0 is part of the contract (reported with a fault)
-CURSOR, LIMIT, UPPER, SPECIAL, LENGTH, WORD, START, END, DATA, ADDRESS, POINTER, NATTS, MASK, FIRST, PAYLOAD, STOP = (
-    range(16)
+T = IntEnum(
+    "T",
+    "CURSOR LIMIT UPPER SPECIAL LENGTH WORD START END DATA ADDRESS POINTER NATTS MASK FIRST PAYLOAD STOP",
+    start=0,
 )
+"""Temporaries; %t0 is part of the contract (reported with a fault)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +95,15 @@ class PageWriter(ABC):
             asm.label(fault.name)
             asm.fail(fault)
         asm.label("start")
-        asm.emit(Opcode.INS, CURSOR, 0, layout.PAGE_HEADER_SIZE)
+        asm.emit(Opcode.INS, T.CURSOR, 0, layout.PAGE_HEADER_SIZE)
         asm.emit(Opcode.BENTR)
         self._line_pointer()
         self._header()
         asm.label("whole")
         self._row()
         asm.label("next")
-        asm.emit(Opcode.AD, CURSOR, asm.constant(layout.ITEM_ID_SIZE), CURSOR)
-        asm.emit(Opcode.BEXIT, Condition.GE, CURSOR, LIMIT)
+        asm.emit(Opcode.AD, T.CURSOR, asm.constant(layout.ITEM_ID_SIZE), T.CURSOR)
+        asm.emit(Opcode.BEXIT, Condition.GE, T.CURSOR, T.LIMIT)
         asm.label("end")
         asm.emit(Opcode.CTL, Control.END)
         asm.label("skip")
@@ -125,17 +128,21 @@ class PageWriter(ABC):
     def _page(self) -> None:
         asm = self.asm
         asm.constant(4096)  # Assembly needs it to load large constants once %cr is full
-        for register, address in ((LIMIT, layout.PD_LOWER), (UPPER, layout.PD_UPPER), (SPECIAL, layout.PD_SPECIAL)):
+        for register, address in (
+            (T.LIMIT, layout.PD_LOWER),
+            (T.UPPER, layout.PD_UPPER),
+            (T.SPECIAL, layout.PD_SPECIAL),
+        ):
             asm.emit(Opcode.READB, asm.constant(address), 2, register)
-        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), LIMIT, "used")
+        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), T.LIMIT, "used")
         asm.jump("end")  # new or empty
         asm.label("used")
-        asm.branch(Opcode.BLT, UPPER, LIMIT, Fault.PAGE_HEADER.name)
-        asm.branch(Opcode.BLT, SPECIAL, UPPER, Fault.PAGE_HEADER.name)
-        asm.branch(Opcode.BLT, asm.constant(self.page_size), SPECIAL, Fault.PAGE_HEADER.name)
+        asm.branch(Opcode.BLT, T.UPPER, T.LIMIT, Fault.PAGE_HEADER.name)
+        asm.branch(Opcode.BLT, T.SPECIAL, T.UPPER, Fault.PAGE_HEADER.name)
+        asm.branch(Opcode.BLT, asm.constant(self.page_size), T.SPECIAL, Fault.PAGE_HEADER.name)
         # a pointer counts if all of it lies below pd_lower: cursor < pd_lower - 3
-        asm.emit(Opcode.SUB, LIMIT, asm.constant(layout.ITEM_ID_SIZE - 1), LIMIT)
-        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), LIMIT, "start")
+        asm.emit(Opcode.SUB, T.LIMIT, asm.constant(layout.ITEM_ID_SIZE - 1), T.LIMIT)
+        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), T.LIMIT, "start")
         asm.jump("end")
 
     def copy(self, source: int, target: int) -> None:
@@ -143,44 +150,44 @@ class PageWriter(ABC):
 
     def _line_pointer(self) -> None:
         asm = self.asm
-        asm.emit(Opcode.READB, CURSOR, 4, LENGTH)
-        self.copy(LENGTH, WORD)
-        asm.emit(Opcode.EXTRBI, WORD, layout.LP_FLAGS_SHIFT, layout.LP_FLAGS_BITS)
-        asm.branch(Opcode.BNE, WORD, asm.constant(layout.LP_NORMAL), "next")
-        self.copy(LENGTH, START)
-        asm.emit(Opcode.EXTRBI, START, 0, layout.LP_OFFSET_BITS)
-        asm.emit(Opcode.EXTRBI, LENGTH, layout.LP_LENGTH_SHIFT, layout.LP_LENGTH_BITS)
-        asm.emit(Opcode.AD, START, LENGTH, END)
-        asm.emit(Opcode.CLN, START, 3, WORD)
-        asm.branch(Opcode.BNE, START, WORD, Fault.LINE_POINTER.name)  # tuples start at multiples of MAXALIGN
-        asm.branch(Opcode.BLT, START, UPPER, Fault.LINE_POINTER.name)
-        asm.branch(Opcode.BLT, SPECIAL, END, Fault.LINE_POINTER.name)
+        asm.emit(Opcode.READB, T.CURSOR, 4, T.LENGTH)
+        self.copy(T.LENGTH, T.WORD)
+        asm.emit(Opcode.EXTRBI, T.WORD, layout.LP_FLAGS_SHIFT, layout.LP_FLAGS_BITS)
+        asm.branch(Opcode.BNE, T.WORD, asm.constant(layout.LP_NORMAL), "next")
+        self.copy(T.LENGTH, T.START)
+        asm.emit(Opcode.EXTRBI, T.START, 0, layout.LP_OFFSET_BITS)
+        asm.emit(Opcode.EXTRBI, T.LENGTH, layout.LP_LENGTH_SHIFT, layout.LP_LENGTH_BITS)
+        asm.emit(Opcode.AD, T.START, T.LENGTH, T.END)
+        asm.emit(Opcode.CLN, T.START, 3, T.WORD)
+        asm.branch(Opcode.BNE, T.START, T.WORD, Fault.LINE_POINTER.name)  # tuples start at multiples of MAXALIGN
+        asm.branch(Opcode.BLT, T.START, T.UPPER, Fault.LINE_POINTER.name)
+        asm.branch(Opcode.BLT, T.SPECIAL, T.END, Fault.LINE_POINTER.name)
 
     # --- tuple header ---------------------------------------------------------------------------------------------
 
     def _header(self) -> None:
         asm = self.asm
-        asm.branch(Opcode.BLT, LENGTH, asm.constant(layout.TUPLE_HEADER_SIZE + 1), Fault.TUPLE_HEADER.name)
-        asm.emit(Opcode.AD, START, asm.constant(layout.T_INFOMASK2), ADDRESS)
-        asm.emit(Opcode.READB, ADDRESS, 4, NATTS)  # t_infomask2, t_infomask
-        asm.emit(Opcode.AD, START, asm.constant(layout.T_HOFF), ADDRESS)
-        asm.emit(Opcode.READB, ADDRESS, 1, DATA)
-        self.copy(NATTS, MASK)
-        asm.emit(Opcode.EXTRBI, MASK, 16, 1)
-        asm.emit(Opcode.EXTRBI, NATTS, 0, layout.HEAP_NATTS_BITS)
-        asm.branch(Opcode.BNE, MASK, asm.constant(0), "nulls")
+        asm.branch(Opcode.BLT, T.LENGTH, asm.constant(layout.TUPLE_HEADER_SIZE + 1), Fault.TUPLE_HEADER.name)
+        asm.emit(Opcode.AD, T.START, asm.constant(layout.T_INFOMASK2), T.ADDRESS)
+        asm.emit(Opcode.READB, T.ADDRESS, 4, T.NATTS)  # t_infomask2, t_infomask
+        asm.emit(Opcode.AD, T.START, asm.constant(layout.T_HOFF), T.ADDRESS)
+        asm.emit(Opcode.READB, T.ADDRESS, 1, T.DATA)
+        self.copy(T.NATTS, T.MASK)
+        asm.emit(Opcode.EXTRBI, T.MASK, 16, 1)
+        asm.emit(Opcode.EXTRBI, T.NATTS, 0, layout.HEAP_NATTS_BITS)
+        asm.branch(Opcode.BNE, T.MASK, asm.constant(0), "nulls")
         plain = layout.align_up(layout.TUPLE_HEADER_SIZE, layout.MAXALIGN)
-        asm.branch(Opcode.BNE, DATA, asm.constant(plain), Fault.TUPLE_HEADER.name)
-        asm.branch(Opcode.BLT, NATTS, asm.constant(self.needed), "skip")  # added later, so NULL
-        asm.emit(Opcode.AD, START, DATA, DATA)
+        asm.branch(Opcode.BNE, T.DATA, asm.constant(plain), Fault.TUPLE_HEADER.name)
+        asm.branch(Opcode.BLT, T.NATTS, asm.constant(self.needed), "skip")  # added later, so NULL
+        asm.emit(Opcode.AD, T.START, T.DATA, T.DATA)
 
     # --- columns --------------------------------------------------------------------------------------------------
 
-    def within(self, register: int, extra: int, end: int = END) -> None:
+    def within(self, register: int, extra: int, end: int = T.END) -> None:
         """Fault unless %register + extra <= %end."""
         if extra:
-            self.asm.emit(Opcode.AD, register, self.asm.constant(extra), ADDRESS)
-            register = ADDRESS
+            self.asm.emit(Opcode.AD, register, self.asm.constant(extra), T.ADDRESS)
+            register = T.ADDRESS
         self.asm.branch(Opcode.BLT, end, register, Fault.TUPLE_SHORT.name)
 
     def hand_over(self, base: int, run: Run) -> None:
@@ -217,8 +224,8 @@ class PageWriter(ABC):
         asm, address = self.asm, base
         number = self._number(column)
         if offset:
-            asm.emit(Opcode.AD, base, asm.constant(offset), ADDRESS)
-            address = ADDRESS
+            asm.emit(Opcode.AD, base, asm.constant(offset), T.ADDRESS)
+            address = T.ADDRESS
         asm.emit(Opcode.WRITEB, address, number >> 6, number & 63)
 
     def _follows(self) -> int:

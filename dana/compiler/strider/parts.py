@@ -8,7 +8,7 @@ the parts of a row follow one another only the unpacker sees: the descriptors sa
 from collections.abc import Sequence
 
 from dana.compiler.place.rows import InputPlaces
-from dana.compiler.strider.pages import DATA, WORD, PageWriter, Run, append
+from dana.compiler.strider.pages import PageWriter, Run, T, append
 from dana.storage import parts
 from dana.storage.schema import TableSchema, Use
 from hwgen.spec.columns import Column, ColumnType
@@ -27,9 +27,9 @@ class PartWriter(PageWriter):
 
     def _row(self) -> None:
         asm = self.asm
-        self.within(DATA, parts.NUMBER_BYTES)
-        asm.emit(Opcode.READB, DATA, parts.NUMBER_BYTES, WORD)
-        asm.branch(Opcode.BLT, WORD, asm.constant(len(self.parts)), "known")
+        self.within(T.DATA, parts.NUMBER_BYTES)
+        asm.emit(Opcode.READB, T.DATA, parts.NUMBER_BYTES, T.WORD)
+        asm.branch(Opcode.BLT, T.WORD, asm.constant(len(self.parts)), "known")
         asm.jump(Fault.TUPLE_PARTS.name)
         asm.label("known")
         self._choose(0, len(self.parts))
@@ -41,7 +41,7 @@ class PartWriter(PageWriter):
             upper = self.asm.fresh("part")
             lower = self.asm.fresh("part")
             # the far way by a jump, which reaches all of the program
-            self.asm.branch(Opcode.BLT, WORD, self.asm.constant(middle), lower)
+            self.asm.branch(Opcode.BLT, T.WORD, self.asm.constant(middle), lower)
             self.asm.jump(upper)
             self.asm.label(lower)
             self._choose(first, middle)
@@ -49,9 +49,9 @@ class PartWriter(PageWriter):
             self._choose(middle, end)
             return
         _, count = self.parts[first]
-        self.within(DATA, parts.NUMBER_BYTES + 4 * count)
+        self.within(T.DATA, parts.NUMBER_BYTES + 4 * count)
         for run in self.runs[first]:
-            self.hand_over(DATA, run)
+            self.hand_over(T.DATA, run)
         self.asm.jump("next")
 
     def _nulls(self) -> None:

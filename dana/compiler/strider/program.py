@@ -11,23 +11,7 @@ from dataclasses import replace
 
 from dana.compiler.place.rows import InputPlaces
 from dana.compiler.place.watch import Watched
-from dana.compiler.strider.pages import (
-    ADDRESS,
-    DATA,
-    END,
-    FIRST,
-    MASK,
-    NATTS,
-    PAYLOAD,
-    POINTER,
-    START,
-    STOP,
-    WORD,
-    PageWriter,
-    Run,
-    StriderProgram,
-    append,
-)
+from dana.compiler.strider.pages import PageWriter, Run, StriderProgram, T, append
 from dana.compiler.strider.parts import PartWriter
 from dana.errors import UsageError
 from dana.storage import layout
@@ -122,14 +106,14 @@ class _Writer(PageWriter):
         asm = self.asm
         asm.label("nulls")
         # t_hoff must be that of so many attributes: a bit of each behind the header, then MAXALIGN (htup_details.h)
-        asm.emit(Opcode.AD, NATTS, asm.constant(7), MASK)
-        asm.emit(Opcode.EXTRBI, MASK, 3, 9)
-        asm.emit(Opcode.AD, MASK, asm.constant(layout.TUPLE_HEADER_SIZE), MASK)
-        asm.emit(Opcode.CLN, MASK, 3, MASK)
-        asm.branch(Opcode.BNE, DATA, MASK, Fault.TUPLE_HEADER.name)
-        asm.emit(Opcode.AD, START, DATA, DATA)
-        asm.branch(Opcode.BLT, END, DATA, Fault.TUPLE_HEADER.name)
-        asm.branch(Opcode.BLT, NATTS, asm.constant(self.last + 1), "skip")
+        asm.emit(Opcode.AD, T.NATTS, asm.constant(7), T.MASK)
+        asm.emit(Opcode.EXTRBI, T.MASK, 3, 9)
+        asm.emit(Opcode.AD, T.MASK, asm.constant(layout.TUPLE_HEADER_SIZE), T.MASK)
+        asm.emit(Opcode.CLN, T.MASK, 3, T.MASK)
+        asm.branch(Opcode.BNE, T.DATA, T.MASK, Fault.TUPLE_HEADER.name)
+        asm.emit(Opcode.AD, T.START, T.DATA, T.DATA)
+        asm.branch(Opcode.BLT, T.END, T.DATA, Fault.TUPLE_HEADER.name)
+        asm.branch(Opcode.BLT, T.NATTS, asm.constant(self.last + 1), "skip")
         holes = "holes" if len(self.uses) <= self.last else "skip"
         for first in range(0, self.last + 1, REQUIRED):
             self._require(first, min(REQUIRED, self.last + 1 - first), holes)
@@ -145,15 +129,15 @@ class _Writer(PageWriter):
         """%WORD <- bits [first, first + count) of the null bitmap; they lie within four bytes."""
         asm = self.asm
         size = (first % 8 + count + 7) // 8
-        asm.emit(Opcode.AD, START, asm.constant(layout.T_BITS + first // 8), ADDRESS)
-        asm.emit(Opcode.READB, ADDRESS, size, WORD)
+        asm.emit(Opcode.AD, T.START, asm.constant(layout.T_BITS + first // 8), T.ADDRESS)
+        asm.emit(Opcode.READB, T.ADDRESS, size, T.WORD)
         if first % 8 or count != 8 * size:
-            asm.emit(Opcode.EXTRBI, WORD, first % 8, count)
+            asm.emit(Opcode.EXTRBI, T.WORD, first % 8, count)
 
     def _require(self, first: int, count: int, otherwise: str) -> None:
         """Go to `otherwise` unless all of these attributes are present."""
         self._bits(first, count)
-        self.asm.branch(Opcode.BNE, WORD, self.asm.constant((1 << count) - 1), otherwise)
+        self.asm.branch(Opcode.BNE, T.WORD, self.asm.constant((1 << count) - 1), otherwise)
 
     # --- columns --------------------------------------------------------------------------------------------------
 
@@ -189,7 +173,7 @@ class _Writer(PageWriter):
         """
         self.written = 0
         # t_hoff is a multiple of MAXALIGN, so the data begin aligned for every type (htup_details.h)
-        base, offset, aligned = DATA, 0, layout.MAXALIGN
+        base, offset, aligned = T.DATA, 0, layout.MAXALIGN
         runs: list[Run] = []
         k = 0
         while k <= last:
@@ -198,18 +182,18 @@ class _Writer(PageWriter):
             if use is None and holes:
                 self._leave(base, runs, offset)
                 k = self._pass_absent(k)
-                base, offset, aligned = POINTER, 0, 1
+                base, offset, aligned = T.POINTER, 0, 1
                 continue
             if attribute.length < 0:
                 self._leave(base, runs, offset)
                 self._varlena(attribute, use)
-                base, offset, aligned = POINTER, 0, 1
+                base, offset, aligned = T.POINTER, 0, 1
                 k += 1
                 continue
             if attribute.alignment > aligned:
                 self._leave(base, runs, offset)
-                self.asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
-                base, offset, aligned = POINTER, 0, attribute.alignment
+                self.asm.emit(Opcode.CLN, T.POINTER, attribute.alignment.bit_length() - 1, T.POINTER)
+                base, offset, aligned = T.POINTER, 0, attribute.alignment
             offset = layout.align_up(offset, attribute.alignment)
             if use is not None:
                 append(runs, Run(offset, SCALARS[attribute.type_oid].column, use.input, use.element, 1))
@@ -221,8 +205,8 @@ class _Writer(PageWriter):
         """Hand over what was passed; %POINTER <- base + offset."""
         self._flush(base, runs, offset)
         runs.clear()
-        if base != POINTER or offset:
-            self.asm.emit(Opcode.AD, base, self.asm.constant(offset), POINTER)
+        if base != T.POINTER or offset:
+            self.asm.emit(Opcode.AD, base, self.asm.constant(offset), T.POINTER)
 
     def _flush(self, base: int, runs: Sequence[Run], length: int) -> None:
         """Check that `length` bytes from %base are in the tuple, then hand over the runs among them."""
@@ -247,18 +231,18 @@ class _Writer(PageWriter):
                 count += 1
         after = asm.fresh("absent")
         self._bits(first, count)
-        asm.branch(Opcode.BEQ, WORD, asm.constant(0), after)
+        asm.branch(Opcode.BEQ, T.WORD, asm.constant(0), after)
         if attribute.length < 0:
             self._varlena(attribute, None)
         else:
-            asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
+            asm.emit(Opcode.CLN, T.POINTER, attribute.alignment.bit_length() - 1, T.POINTER)
             if count > 1:
-                asm.emit(Opcode.CTL, Control.POP, WORD, WORD)
-                self._times(WORD, attribute.length)
-                asm.emit(Opcode.AD, POINTER, WORD, POINTER)
+                asm.emit(Opcode.CTL, Control.POP, T.WORD, T.WORD)
+                self._times(T.WORD, attribute.length)
+                asm.emit(Opcode.AD, T.POINTER, T.WORD, T.POINTER)
             else:
-                asm.emit(Opcode.AD, POINTER, asm.constant(attribute.length), POINTER)
-            self.within(POINTER, 0)
+                asm.emit(Opcode.AD, T.POINTER, asm.constant(attribute.length), T.POINTER)
+            self.within(T.POINTER, 0)
         asm.label(after)
         return first + count
 
@@ -276,51 +260,51 @@ class _Writer(PageWriter):
         """Move %POINTER over a present varlena value, handing over its elements if it is in use."""
         asm = self.asm
         unpadded, long, done = asm.fresh("unpadded"), asm.fresh("long"), asm.fresh("done")
-        self.within(POINTER, 1)
-        asm.emit(Opcode.READB, POINTER, 1, FIRST)
+        self.within(T.POINTER, 1)
+        asm.emit(Opcode.READB, T.POINTER, 1, T.FIRST)
         # att_align_pointer() of PostgreSQL: a first byte that is not 0 is no padding
-        asm.branch(Opcode.BNE, FIRST, asm.constant(0), unpadded)
-        asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
-        self.within(POINTER, 1)
-        asm.emit(Opcode.READB, POINTER, 1, FIRST)
+        asm.branch(Opcode.BNE, T.FIRST, asm.constant(0), unpadded)
+        asm.emit(Opcode.CLN, T.POINTER, attribute.alignment.bit_length() - 1, T.POINTER)
+        self.within(T.POINTER, 1)
+        asm.emit(Opcode.READB, T.POINTER, 1, T.FIRST)
         asm.label(unpadded)
         if use is None:
             self._skip_external(done)
         else:
-            asm.branch(Opcode.BEQ, FIRST, asm.constant(layout.VARLENA_EXTERNAL), Fault.TOASTED.name)
-        self.copy(FIRST, WORD)
-        asm.emit(Opcode.EXTRBI, WORD, 0, 1)
-        asm.branch(Opcode.BEQ, WORD, asm.constant(0), long)
-        asm.emit(Opcode.EXTRBI, FIRST, 1, 7)  # a short header: seven bits of length, its own byte counted (varatt.h)
-        asm.emit(Opcode.AD, POINTER, FIRST, STOP)
-        self.within(STOP, 0)
-        asm.emit(Opcode.AD, POINTER, asm.constant(1), PAYLOAD)
+            asm.branch(Opcode.BEQ, T.FIRST, asm.constant(layout.VARLENA_EXTERNAL), Fault.TOASTED.name)
+        self.copy(T.FIRST, T.WORD)
+        asm.emit(Opcode.EXTRBI, T.WORD, 0, 1)
+        asm.branch(Opcode.BEQ, T.WORD, asm.constant(0), long)
+        asm.emit(Opcode.EXTRBI, T.FIRST, 1, 7)  # a short header: seven bits of length, its own byte counted (varatt.h)
+        asm.emit(Opcode.AD, T.POINTER, T.FIRST, T.STOP)
+        self.within(T.STOP, 0)
+        asm.emit(Opcode.AD, T.POINTER, asm.constant(1), T.PAYLOAD)
         body = asm.fresh("body")
         asm.jump(body)
         asm.label(long)
-        self.within(POINTER, 4)
-        asm.emit(Opcode.READB, POINTER, 4, WORD)
+        self.within(T.POINTER, 4)
+        asm.emit(Opcode.READB, T.POINTER, 4, T.WORD)
         if use is not None:
-            asm.emit(Opcode.EXTRBI, FIRST, 0, 2)
-            asm.branch(Opcode.BEQ, FIRST, asm.constant(layout.VARLENA_COMPRESSED), Fault.COMPRESSED.name)
-        asm.emit(Opcode.EXTRBI, WORD, 2, 30)
+            asm.emit(Opcode.EXTRBI, T.FIRST, 0, 2)
+            asm.branch(Opcode.BEQ, T.FIRST, asm.constant(layout.VARLENA_COMPRESSED), Fault.COMPRESSED.name)
+        asm.emit(Opcode.EXTRBI, T.WORD, 2, 30)
         # the length counts its own four bytes; one of fewer would have the walk stand still, or go back
-        asm.branch(Opcode.BLT, WORD, asm.constant(4), Fault.TUPLE_SHORT.name)
-        asm.emit(Opcode.AD, POINTER, WORD, STOP)
-        self.within(STOP, 0)
-        asm.emit(Opcode.AD, POINTER, asm.constant(4), PAYLOAD)
+        asm.branch(Opcode.BLT, T.WORD, asm.constant(4), Fault.TUPLE_SHORT.name)
+        asm.emit(Opcode.AD, T.POINTER, T.WORD, T.STOP)
+        self.within(T.STOP, 0)
+        asm.emit(Opcode.AD, T.POINTER, asm.constant(4), T.PAYLOAD)
         asm.label(body)
         if use is not None:
             self._array(attribute, use)
-        self.copy(STOP, POINTER)
+        self.copy(T.STOP, T.POINTER)
         asm.label(done)
 
     def _skip_external(self, done: str) -> None:
         asm = self.asm
         inline = asm.fresh("inline")
-        asm.branch(Opcode.BNE, FIRST, asm.constant(layout.VARLENA_EXTERNAL), inline)
-        asm.emit(Opcode.AD, POINTER, asm.constant(layout.VARSIZE_EXTERNAL_ONDISK), POINTER)
-        self.within(POINTER, 0)
+        asm.branch(Opcode.BNE, T.FIRST, asm.constant(layout.VARLENA_EXTERNAL), inline)
+        asm.emit(Opcode.AD, T.POINTER, asm.constant(layout.VARSIZE_EXTERNAL_ONDISK), T.POINTER)
+        self.within(T.POINTER, 0)
         asm.jump(done)
         asm.label(inline)
 
@@ -328,21 +312,21 @@ class _Writer(PageWriter):
         """Check the array header at %PAYLOAD and hand its elements over."""
         asm = self.asm
         array = ARRAYS[attribute.type_oid]
-        self.within(PAYLOAD, layout.ARRAY_DATA, STOP)
+        self.within(T.PAYLOAD, layout.ARRAY_DATA, T.STOP)
         for offset, expected, fault in (
             (layout.ARRAY_NDIM, 1, Fault.ARRAY_SHAPE),
             (layout.ARRAY_DATAOFFSET, 0, Fault.ARRAY_NULLS),
             (layout.ARRAY_ELEMTYPE, array.oid, Fault.ARRAY_SHAPE),
             (layout.ARRAY_DIM, use.count, Fault.ARRAY_SHAPE),
         ):
-            address = PAYLOAD
+            address = T.PAYLOAD
             if offset:
-                asm.emit(Opcode.AD, PAYLOAD, asm.constant(offset), ADDRESS)
-                address = ADDRESS
-            asm.emit(Opcode.READB, address, 4, WORD)
-            asm.branch(Opcode.BNE, WORD, asm.constant(expected), fault.name)
-        self.within(PAYLOAD, layout.ARRAY_DATA + use.count * array.length, STOP)
-        self.hand_over(PAYLOAD, Run(layout.ARRAY_DATA, array.column, use.input, use.element, use.count))
+                asm.emit(Opcode.AD, T.PAYLOAD, asm.constant(offset), T.ADDRESS)
+                address = T.ADDRESS
+            asm.emit(Opcode.READB, address, 4, T.WORD)
+            asm.branch(Opcode.BNE, T.WORD, asm.constant(expected), fault.name)
+        self.within(T.PAYLOAD, layout.ARRAY_DATA + use.count * array.length, T.STOP)
+        self.hand_over(T.PAYLOAD, Run(layout.ARRAY_DATA, array.column, use.input, use.element, use.count))
 
 
 def _spans(positions: Sequence[int]) -> list[tuple[int, int]]:
