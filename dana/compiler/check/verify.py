@@ -37,16 +37,6 @@ DATAFLOW = (Section.INIT, *ROUNDS, Section.PUSH, Section.MERGE, Section.BATCH, S
 """Sections in an order in which each runs after those whose results it reads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What the checks need to know of the machine and the Bundle."""
-
-    config: MachineConfig
-    half_rows: int
-    level_stride: int
-    levels: int
-
-
 def check(program: Program, memory: MemoryMap, inputs: InputPlaces, target: Target, config: MachineConfig) -> None:
     """Raise InternalError, listing what is wrong, if the program breaks the machine's contract."""
     problems = list(
@@ -78,12 +68,6 @@ def find_problems(
     image_rows: int,
 ) -> Iterator[str]:
     """Everything in which a program breaks the machine's contract, a line for each."""
-    machine = Machine(
-        config=config,
-        half_rows=group * tuple_rows,
-        level_stride=level_stride,
-        levels=levels,
-    )
     if len(program) > config.program_depth:
         yield f"{len(program)} instructions exceed the program memory of {config.program_depth}"
     yield from legal.settings(config, group=group, tuple_rows=tuple_rows, levels=levels)
@@ -100,20 +84,21 @@ def find_problems(
             yield f"{section} has no END"
             continue
         for k in range(start, stop):
-            yield from (f"{section}, instruction {k}: {text}" for text in _fields(program[k], section, machine))
+            yield from (f"{section}, instruction {k}: {text}" for text in _fields(program[k], section, levels))
         yield from (
             f"{section}, instruction {k}: {rule}"
             for k, rule in legal.broken(program[start : stop + 1], section, config, start)
         )
         if any(program[k].rows < 1 for k in range(start, stop)):
             continue
-        checker = _Timing(machine, section, defined)
+        stacked = max(1, levels) if section in (Section.MERGE, Section.PUSH) else 1
+        checker = _Timing(config, defined, half_rows=group * tuple_rows, level_stride=level_stride, levels=stacked)
         for k in range(start, stop):
             yield from (f"{section}, instruction {k}: {text}" for text in checker.run(program[k]))
         yield from (f"{section}, instruction {stop}: {text}" for text in checker.end(program[stop]))
 
 
-def _fields(instruction: Instruction, section: Section, machine: Machine) -> Iterator[str]:
+def _fields(instruction: Instruction, section: Section, levels: int) -> Iterator[str]:
     """What an instruction must not be, wherever it stands in its section."""
     try:
         instruction.encode()
@@ -122,7 +107,7 @@ def _fields(instruction: Instruction, section: Section, machine: Machine) -> Ite
     if instruction.scalar and not instruction.op.special:
         yield "scalar is for special functions"
     # without levels every batch is one round, whose tuples are still the thread's when it ends
-    masking = (*ROUNDS, Section.BATCH) if not machine.levels else ROUNDS
+    masking = (*ROUNDS, Section.BATCH) if not levels else ROUNDS
     if instruction.mask is not Mask.NONE and section not in masking:
         yield "masks tuples"
 
@@ -130,19 +115,21 @@ def _fields(instruction: Instruction, section: Section, machine: Machine) -> Ite
 class _Timing:
     """Follows the cycles of one section."""
 
-    def __init__(self, machine: Machine, section: Section, defined: npt.NDArray[np.bool_]) -> None:
-        self.machine = machine
+    def __init__(
+        self, config: MachineConfig, defined: npt.NDArray[np.bool_], *, half_rows: int, level_stride: int, levels: int
+    ) -> None:
+        self.config = config
+        self.half_rows, self.level_stride, self.levels = half_rows, level_stride, levels
         self.now = 0
         self.defined = defined
-        self.ready = np.full(machine.config.scratch_depth, -1, dtype=np.int32)
+        self.ready = np.full(config.scratch_depth, -1, dtype=np.int32)
         self.writes: list[Integers] = []
-        self.levels = max(1, machine.levels) if section in (Section.MERGE, Section.PUSH) else 1
         self.setter: Instruction | None = None
 
     def run(self, instruction: Instruction) -> Iterator[str]:
         """One instruction's turn."""
         rows, special = instruction.rows, instruction.op.special
-        interval = self.machine.config.row_interval(instruction)
+        interval = self.config.row_interval(instruction)
         lanes = LANES_PER_CLUSTER if special and not instruction.scalar else 1
         step = interval // lanes
         # from a row's issue until its result in the first and in the last lane can be read
@@ -160,12 +147,12 @@ class _Timing:
             return
         dst = self._operand(instruction, "dst")
         if instruction.op is Opcode.PUT:
-            if dst.high >= self.machine.half_rows:
-                yield f"puts row {dst.high} of {self.machine.half_rows}"
+            if dst.high >= self.half_rows:
+                yield f"puts row {dst.high} of {self.half_rows}"
             yield from self._reads(instruction, issue, None, last)
             return
-        if dst.high >= self.machine.config.scratch_depth:
-            yield f"writes row {dst.high} of {self.machine.config.scratch_depth}"
+        if dst.high >= self.config.scratch_depth:
+            yield f"writes row {dst.high} of {self.config.scratch_depth}"
             return
         yield from self._reads(instruction, issue, dst, last)
         # nothing interlocks: of two results for a row the one that comes out last would stay
@@ -200,7 +187,7 @@ class _Timing:
         for name in ("a", "b") if instruction.op.reads_b else ("a",):
             operand = self._operand(instruction, name)
             in_tuples = getattr(instruction, f"{name}_tuple")
-            depth = self.machine.half_rows if in_tuples else self.machine.config.scratch_depth
+            depth = self.half_rows if in_tuples else self.config.scratch_depth
             if operand.high >= depth:
                 yield f"reads row {operand.high} of {depth} ({name})"
                 continue
@@ -241,7 +228,7 @@ class _Timing:
         if getattr(instruction, f"{name}_index", 0) and self.setter is not None:
             loops.append((max(1, self.setter.dst), self.setter.dst_outer))
         elif getattr(instruction, f"{name}_level", 0):
-            loops.append((self.levels, self.machine.level_stride))
+            loops.append((self.levels, self.level_stride))
         if len(loops) > 2:
             rows = rows + _some(loops[2][0])[:, None] * loops[2][1]
         return _Operand(rows, base, base + sum((extent - 1) * step for extent, step in loops))

@@ -83,8 +83,8 @@ def reduce_axis(
         if not packing:
             _reduce_lanes(nest, emitter.lanes, here, (*outer, 1), last, tail)
         else:
-            room = None if in_place or here is not source else partial(emitter.room, name, per_tuple=outer[0] > 1)
-            _reduce_crossed(nest, emitter.lanes, here, outer, last, tail, room)
+            fresh = None if in_place or here is not source else partial(emitter.room, name, per_tuple=outer[0] > 1)
+            _reduce_crossed(nest, emitter.lanes, here, outer, last, tail, fresh)
     return result
 
 
