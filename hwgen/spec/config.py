@@ -289,16 +289,15 @@ class MachineConfig:
             )
         if self.page_size not in PAGE_SIZES:
             problems.append(f"page_size must be one of {PAGE_SIZES}, not {self.page_size!r}")
-        if not READER_LATENCY < self.link_latency <= 65535:
-            problems.append(
-                f"link_latency must be from {READER_LATENCY + 1} to 65535 cycles, not {self.link_latency!r}: "
-                f"the page reader takes {READER_LATENCY} of them"
-            )
-        if not MASTER_LATENCY < self.record_latency <= 65535:
-            problems.append(
-                f"record_latency must be from {MASTER_LATENCY + 1} to 65535 cycles, not {self.record_latency!r}: "
-                f"the record master takes {MASTER_LATENCY} of them"
-            )
+        for name, part, taken in (
+            ("link_latency", "page reader", READER_LATENCY),
+            ("record_latency", "record master", MASTER_LATENCY),
+        ):
+            value = getattr(self, name)
+            if not taken < value <= 65535:
+                problems.append(
+                    f"{name} must be from {taken + 1} to 65535 cycles, not {value!r}: the {part} takes {taken} of them"
+                )
         if self.record_depth and (self.threads > 1 or 4 * self.lanes > WIDEST_LINK or not self.watch_depth):
             problems.append(
                 f"a machine with record_depth must have one thread of at most {WIDEST_LINK // 4} lanes, and "

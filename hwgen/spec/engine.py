@@ -85,14 +85,7 @@ class Section(StrEnum):
     """Likewise for rounds of up to 32."""
 
 
-SHORT = {
-    Section.TUPLE_1: 1,
-    Section.TUPLE_2: 2,
-    Section.TUPLE_4: 4,
-    Section.TUPLE_8: 8,
-    Section.TUPLE_16: 16,
-    Section.TUPLE_32: 32,
-}
+SHORT = {Section[f"TUPLE_{tuples}"]: tuples for tuples in (1, 2, 4, 8, 16, 32)}
 """Sections for short rounds, shortest first, and tuples that such rounds have at most."""
 
 ROUNDS = (Section.TUPLE, *SHORT)

@@ -8,6 +8,7 @@ in its own way. It trusts nobody: a Bundle may be damaged, or made by somebody e
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from hwgen.spec.bundle import RECORD_BOUNDARY, WHOLE_EPOCH, Bundle, BundleError, Symbol
@@ -22,17 +23,11 @@ MAX_LEVELS = 32
 """Levels that a round's number, of 32 bits, can name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """Where an instruction stands."""
 
     section: Section
     config: MachineConfig
-
-    @property
-    def levels(self) -> bool:
-        """Whether there are levels of the merge stack."""
-        return self.section in (Section.MERGE, Section.PUSH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +48,10 @@ def _in_tuples(i: Instruction) -> bool:
     return bool(i.a_tuple or (i.b_tuple and i.op.reads_b))
 
 
+def _is_bare(i: Instruction) -> bool:
+    return not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed)
+
+
 EVERY = (
     Rule("operation", "the machine has the operation", lambda i, at: at.config.has(i.op)),
     Rule("loops", "loops run at least once", lambda i, _: i.inner >= 1 and i.outer >= 1),
@@ -65,7 +64,7 @@ EVERY = (
     Rule(
         "level",
         "levels of the merge stack are for sections `merge` and `push`",
-        lambda i, at: at.levels or not (i.a_level or i.dst_level),
+        lambda i, at: at.section in (Section.MERGE, Section.PUSH) or not (i.a_level or i.dst_level),
     ),
     Rule("choice", "LOW and HIGH need an exchange", lambda i, _: i.source is not Source.MEMORY or not i.op.chooses),
 )
@@ -120,7 +119,7 @@ SETTERS = (
     Rule(
         "setx_fields",
         "SETX has no tails, levels, flags of indices",
-        lambda i, _: not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed),
+        lambda i, _: _is_bare(i),
     ),
 )
 PUTTERS = (
@@ -128,11 +127,7 @@ PUTTERS = (
     Rule(
         "put_fields",
         "PUT has the source MEMORY, a mask that is NONE or SINGLE, and no tails, levels, flags of indices",
-        lambda i, _: (
-            i.source is Source.MEMORY
-            and i.mask is not Mask.PAIR
-            and not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed)
-        ),
+        lambda i, _: i.source is Source.MEMORY and i.mask is not Mask.PAIR and _is_bare(i),
     ),
 )
 RULES = (*EVERY, *EXCHANGES, *INDICES, *SETTERS, *PUTTERS)
@@ -148,7 +143,7 @@ def broken(
     section: Sequence[Instruction], name: Section, config: MachineConfig, start: int = 0
 ) -> Iterator[tuple[int, str]]:
     """Instructions of a section, counted from `start`, and rules that they break."""
-    at = Place(section=name, config=config)
+    at = Place(name, config)
     body = [instruction for instruction in section if instruction.op is not Opcode.END]
     for k, instruction in enumerate(body, start):
         for rule in _rules(instruction):
