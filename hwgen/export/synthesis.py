@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
 from hwgen.export import MANIFEST
 
 TAIL = 3000

@@ -22,18 +22,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.access import layouts
 from hwgen.rtl.access.buffers import PageWords
-from hwgen.rtl.access.layouts import (
-    POINTER_BITS,
-    UNSHARED,
-    Kind,
-    bits_for,
-    entry_layout,
-    exceeds,
-    line_bits,
-    number_bits,
-    page_bits,
-)
+from hwgen.rtl.access.layouts import Kind
 from hwgen.rtl.access.registers import Registers
 from hwgen.rtl.access.translate import INSTRUCTION, MAX_ALIGNMENT, Action
 from hwgen.spec.config import MachineConfig
@@ -47,7 +38,7 @@ def image_write(config: MachineConfig) -> wiring.Signature:
         {
             "program": Out(1),
             "constant": Out(1),
-            "address": Out(max(bits_for(config.strider_depth), bits_for(CONFIGURATION))),
+            "address": Out(max(layouts.bits_for(config.strider_depth), layouts.bits_for(CONFIGURATION))),
             "instruction": Out(INSTRUCTION),
             "data": Out(32),
         }
@@ -68,11 +59,11 @@ def control_layout(config: MachineConfig) -> data.StructLayout:
     return data.StructLayout(
         dict.fromkeys(bits, 1)
         | {
-            "target": bits_for(config.strider_depth),
+            "target": layouts.bits_for(config.strider_depth),
             "shift": 5,
             "extra": 2,
             "result": (TEMPORARIES - 1).bit_length(),
-            "number": number_bits(config),
+            "number": layouts.number_bits(config),
         }
     )
 
@@ -102,11 +93,11 @@ class Strider(wiring.Component):
             {
                 "image": In(image_write(config)),
                 "write": In(1),
-                "line": In(line_bits(config)),
+                "line": In(layouts.line_bits(config)),
                 "data": In(unsigned(8 * config.link_bytes)),
                 "loaded": In(1),
                 "stop": In(1),
-                "entry": Out(entry_layout(config)),
+                "entry": Out(layouts.entry_layout(config)),
                 "push": Out(1),
                 "room": In(1),
                 "skip": Out(1),
@@ -126,7 +117,7 @@ class Strider(wiring.Component):
         instruction = Signal(INSTRUCTION)
         control = Signal(control_layout(config), reset_less=True)
         a, b, mask = (Signal(32, name=name, reset_less=True) for name in ("operand_a", "operand_b", "mask"))
-        pointer = Signal(POINTER_BITS)
+        pointer = Signal(layouts.POINTER_BITS)
         executed = Signal(range(STRIDER_BOUND * config.page_size + 1))
 
         m.submodules.registers = registers = Registers()
@@ -177,7 +168,7 @@ class Strider(wiring.Component):
             m.d.sync += pointer.eq(registers.result)
 
         # --- the queue
-        size = page_bits(config)
+        size = layouts.page_bits(config)
         beyond = Signal()
         """Operand a is no address in the page."""
         outside = Signal(reset_less=True)
@@ -194,7 +185,7 @@ class Strider(wiring.Component):
             self.entry.pointer.eq(pointer),
             self.skip.eq(finish & control.skip),
         ]
-        m.d.sync += outside.eq(beyond | (a[2:size].all() & exceeds(a[:2] + control.extra, 3)))
+        m.d.sync += outside.eq(beyond | (a[2:size].all() & layouts.exceeds(a[:2] + control.extra, 3)))
 
         # --- what comes next
         waits = pushes & ~self.room
@@ -230,14 +221,14 @@ class Strider(wiring.Component):
     ) -> Value:
         """Program memory, instruction register, loop head; where the instruction may branch to."""
         depth = self._config.strider_depth
-        m.submodules.program = program = Memory(shape=INSTRUCTION, depth=depth, init=[], attrs=UNSHARED)
+        m.submodules.program = program = Memory(shape=INSTRUCTION, depth=depth, init=[], attrs=layouts.UNSHARED)
         writer, straight, branching = program.write_port(), program.read_port(), program.read_port()
         m.d.comb += [
             writer.en.eq(self.image.program),
             writer.addr.eq(self.image.address),
             writer.data.eq(self.image.instruction),
         ]
-        bits = bits_for(depth)
+        bits = layouts.bits_for(depth)
         # of the instruction, of the one behind it, of the loop's first
         address, after, head = (Signal(bits, name=name) for name in ("address", "after", "head"))
         absolute = Cat(instruction.third, instruction.second, instruction.first)[:bits]

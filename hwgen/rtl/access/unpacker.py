@@ -14,19 +14,11 @@ from amaranth.hdl import C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.access import layouts
 from hwgen.rtl.access.buffers import WINDOW_LATENCY
 from hwgen.rtl.access.convert import CANONICAL_LATENCY, CONVERT_LATENCY, Converter, canonical
 from hwgen.rtl.access.descriptors import watched
 from hwgen.rtl.access.intake import job_layout
-from hwgen.rtl.access.layouts import (
-    exceeds,
-    lane_bits,
-    page_bits,
-    row_bytes,
-    strider_bits,
-    target_layout,
-    window_layout,
-)
 from hwgen.rtl.access.places import Places
 from hwgen.rtl.access.records import VERDICT_LATENCY, record_link
 from hwgen.rtl.access.watch import WATCH_STAGES, Watch
@@ -82,8 +74,8 @@ class Unpacker(wiring.Component):
                 "valid": In(1),
                 "ready": Out(1),
                 "takes": Out(1),
-                "window": Out(window_layout(config)),
-                "row": In(unsigned(8 * row_bytes(config))),
+                "window": Out(layouts.window_layout(config)),
+                "row": In(unsigned(8 * layouts.row_bytes(config))),
                 "tuples": Out(tuple_write(config)),
                 "rounds": Out(hand_over(config)),
                 "half_release": In(1),
@@ -283,7 +275,7 @@ class Unpacker(wiring.Component):
         """The bytes that this beat needs, and the next one's address."""
         config = self._config
         window = self.window
-        size = row_bytes(config)
+        size = layouts.row_bytes(config)
         step = Signal(range(size + 1))
         with m.If(~job.element):
             m.d.comb += step.eq(size)
@@ -291,8 +283,8 @@ class Unpacker(wiring.Component):
             for kind in ColumnType:
                 with m.Case(kind):
                     m.d.comb += step.eq(kind.bytes)
-        at, ahead = (Signal(page_bits(config), name=name, reset_less=True) for name in ("at", "ahead"))
-        strider = Signal(strider_bits(config), reset_less=True)
+        at, ahead = (Signal(layouts.page_bits(config), name=name, reset_less=True) for name in ("at", "ahead"))
+        strider = Signal(layouts.strider_bits(config), reset_less=True)
         m.d.comb += [window.at.eq(at), window.ahead.eq(ahead), window.strider.eq(strider)]
         with m.If(self.ready):
             m.d.sync += [at.eq(self.job.at), ahead.eq(self.job.ahead), strider.eq(self.job.strider)]
@@ -366,14 +358,14 @@ class Unpacker(wiring.Component):
         """Where the beat goes, in the cycle after it."""
         config = self._config
         row = Signal(tuple_address_bits(config), reset_less=True)
-        low = Signal(lane_bits(config), reset_less=True)
+        low = Signal(layouts.lane_bits(config), reset_less=True)
         with m.If(self.ready):
             m.d.sync += [row.eq(self.job.row), low.eq(self.job.low)]
         with m.Elif(beat):
             m.d.sync += low.eq(low + job.element)
             with m.If(~job.element | low.all()):
                 m.d.sync += row.eq(row + 1)
-        target = Signal(target_layout(config), reset_less=True)
+        target = Signal(layouts.target_layout(config), reset_less=True)
         m.d.sync += [
             target.valid.eq(beat),
             target.half.eq(places.half),
@@ -413,8 +405,8 @@ class Unpacker(wiring.Component):
         enable = Signal(lanes, reset_less=True)
         m.d.sync += [out[k].eq(Mux(late.element, element, clean[k])) for k in range(lanes)]
         for k in range(lanes):
-            behind = ~late.first | ~exceeds(late.low, k)
-            before = ~late.last | exceeds(late.high, k) | ~late.high.any()
+            behind = ~late.first | ~layouts.exceeds(late.low, k)
+            before = ~late.last | layouts.exceeds(late.high, k) | ~late.high.any()
             one = late.spread | (late.low == k)
             m.d.sync += enable[k].eq(Mux(late.element, one, behind & before))
         where = ("valid", "half", "thread", "row")

@@ -12,17 +12,7 @@ from hwgen.rtl.arith.add import FloatAdd
 from hwgen.rtl.arith.mul import FloatMul
 from hwgen.rtl.arith.select import OPERATION_BITS, FloatSelect
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.engine.control import (
-    ADJACENT_CHOICE_BITS,
-    IDENTITY_BITS,
-    LANE_BITS,
-    Result,
-    choose,
-    distant_choice_bits,
-    row_address_bits,
-    scratch_address_bits,
-    slots,
-)
+from hwgen.rtl.engine import control
 from hwgen.rtl.interfaces import tuple_address_bits, ultra_style
 from hwgen.rtl.library import Library
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig, Ultra
@@ -68,27 +58,27 @@ class Lane(wiring.Component):
         self._library = library
         super().__init__(
             {
-                "a_address": In(row_address_bits(config)),
-                "b_address": In(row_address_bits(config)),
+                "a_address": In(control.row_address_bits(config)),
+                "b_address": In(control.row_address_bits(config)),
                 **({"swap": In(1)} if config.crossed else {}),
                 "a_tuple": In(1),
                 "b_tuple": In(1),
                 "a_absent": In(1),
                 "b_absent": In(1),
-                "identity": In(IDENTITY_BITS),
+                "identity": In(control.IDENTITY_BITS),
                 "a": Out(32),
                 "b": Out(32),
-                "adjacent_choice": In(ADJACENT_CHOICE_BITS),
-                "distant_choice": In(distant_choice_bits(config)),
-                "adjacent": In(data.ArrayLayout(32, LANE_BITS)),
-                "distant": In(data.ArrayLayout(32, slots(config))),
+                "adjacent_choice": In(control.ADJACENT_CHOICE_BITS),
+                "distant_choice": In(control.distant_choice_bits(config)),
+                "adjacent": In(data.ArrayLayout(32, control.LANE_BITS)),
+                "distant": In(data.ArrayLayout(32, control.slots(config))),
                 "subtract": In(1),
                 "select": In(OPERATION_BITS),
                 "side": In(1),
                 "side_word": In(32),
                 "write_enable": In(1),
-                "write_address": In(scratch_address_bits(config)),
-                "unit": In(Result.BITS),
+                "write_address": In(control.scratch_address_bits(config)),
+                "unit": In(control.Result.BITS),
                 "conditional": In(1),
                 "tuples": In(tuple_word(config)),
             }
@@ -139,7 +129,7 @@ class Lane(wiring.Component):
         word = Mux(getattr(self, f"{name}_tuple"), tuples, scratch)
         masked = Signal(32, name=f"{name}_masked", reset_less=True)
         m.d.sync += masked.eq(
-            Mux(getattr(self, f"{name}_absent"), Cat(Const(0, 32 - IDENTITY_BITS), self.identity), word)
+            Mux(getattr(self, f"{name}_absent"), Cat(Const(0, 32 - control.IDENTITY_BITS), self.identity), word)
         )
         m.d.comb += getattr(self, name).eq(masked)
 
@@ -147,10 +137,10 @@ class Lane(wiring.Component):
         """Stages 3, 4 and the last."""
         a = Signal(32, reset_less=True)
         b = Signal(32, reset_less=True)
-        arriving = choose([self.b, *(self.adjacent[d] for d in range(LANE_BITS))], self.adjacent_choice)
+        arriving = control.choose([self.b, *(self.adjacent[d] for d in range(control.LANE_BITS))], self.adjacent_choice)
         if self._config.units > LANES_PER_CLUSTER:
-            arriving = choose(
-                [arriving, *(self.distant[slot] for slot in range(slots(self._config)))], self.distant_choice
+            arriving = control.choose(
+                [arriving, *(self.distant[slot] for slot in range(control.slots(self._config)))], self.distant_choice
             )
         m.d.sync += [a.eq(self.a), b.eq(arriving)]
 
@@ -174,9 +164,9 @@ class Lane(wiring.Component):
             enable.eq(self.write_enable & (~self.conditional | holds)),
         ]
         with m.Switch(self.unit):
-            with m.Case(Result.ADD):
+            with m.Case(control.Result.ADD):
                 m.d.comb += result.eq(add.result)
-            with m.Case(Result.MULTIPLY):
+            with m.Case(control.Result.MULTIPLY):
                 m.d.comb += result.eq(multiply.result)
             with m.Default():
                 m.d.comb += result.eq(other | self.side_word)  # one of the two is 0

@@ -12,23 +12,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.arith.function import FUNCTION_BITS
 from hwgen.rtl.arith.select import OPERATION_BITS, Operation
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.engine.control import (
-    ADJACENT_CHOICE_BITS,
-    IDENTITY_BITS,
-    LANE_BITS,
-    Result,
-    Side,
-    cluster_slots,
-    distant_bits,
-    distant_choice_bits,
-    entry_bits,
-    index_layout,
-    row_address_bits,
-    scratch_address_bits,
-    thread_layout,
-    thread_slots,
-    write_layout,
-)
+from hwgen.rtl.engine import control
 from hwgen.rtl.engine.issue import Issue, program_write
 from hwgen.rtl.engine.sections import ADDRESS_BITS, RESULTS, SectionControl, epoch_ports
 from hwgen.rtl.interfaces import count_bits, tuple_address_bits
@@ -85,7 +69,7 @@ class Sequencer(wiring.Component):
                 **epoch_ports(config),
                 "program": In(program_write()),
                 "scratch": In(scratch_access()),
-                "control": Out(thread_layout(config)),
+                "control": Out(control.thread_layout(config)),
                 "half_base": Out(ADDRESS_BITS),
                 "count": Out(count_bits(config)),
                 "tag": Out(ADDRESS_BITS),
@@ -130,7 +114,7 @@ class Sequencer(wiring.Component):
     def _operands(self, m: Module, row: data.View, half: Value) -> None:
         """Stage 0, which is one cycle after the row issued, less the tree."""
         out = self.control.cluster
-        address_bits = row_address_bits(self._config)
+        address_bits = control.row_address_bits(self._config)
         for operand, here in (("a", row.a), ("b", row.b)):
             second = half & row.instruction[f"{operand}_tuple"]
             m.d.sync += out[f"{operand}_address"].eq((here + Mux(second, self.half_base, 0))[:address_bits])
@@ -151,10 +135,10 @@ class Sequencer(wiring.Component):
         identities = [0] * 16
         for opcode in Opcode:
             if opcode.identity is not None:
-                identities[opcode] = opcode.identity >> 32 - IDENTITY_BITS
+                identities[opcode] = opcode.identity >> 32 - control.IDENTITY_BITS
         # special functions have +0.0, and so has PUT
         without = instruction.op[4:].any() if self._config.record_depth else instruction.op[-1]
-        identity = Mux(without, 0, Array(Const(bits, IDENTITY_BITS) for bits in identities)[instruction.op[:4]])
+        identity = Mux(without, 0, Array(Const(bits, control.IDENTITY_BITS) for bits in identities)[instruction.op[:4]])
         chosen = {
             "a_tuple": row.valid & instruction.a_tuple,
             "b_tuple": row.valid & instruction.b_tuple,
@@ -184,22 +168,22 @@ class Sequencer(wiring.Component):
         """Stage 3: of whom operand b is, and which lane a special function or the host takes."""
         config = self._config
         instruction = row.instruction
-        adjacent, slot_choice = Signal(ADJACENT_CHOICE_BITS), Signal(distant_choice_bits(config))
-        distant = Signal(distant_bits(config))
+        adjacent, slot_choice = Signal(control.ADJACENT_CHOICE_BITS), Signal(control.distant_choice_bits(config))
+        distant = Signal(control.distant_bits(config))
         with m.If(row.valid & (instruction.source == Source.LANE_XOR)), m.Switch(instruction.distance):
-            for bit in range(LANE_BITS):
+            for bit in range(control.LANE_BITS):
                 with m.Case(bit):
                     m.d.comb += adjacent.eq(bit + 1)
-            for slot, bits in enumerate(cluster_slots(config)):
+            for slot, bits in enumerate(control.cluster_slots(config)):
                 for place, bit in enumerate(bits):
-                    with m.Case(LANE_BITS + bit):
+                    with m.Case(control.LANE_BITS + bit):
                         m.d.comb += [slot_choice.eq(slot + 1), distant.eq(place)]
         with m.If(row.valid & (instruction.source == Source.THREAD_XOR)), m.Switch(instruction.distance):
-            for slot, bits in enumerate(thread_slots(config), start=len(cluster_slots(config))):
+            for slot, bits in enumerate(control.thread_slots(config), start=len(control.cluster_slots(config))):
                 for place, bit in enumerate(bits):
                     with m.Case(bit):
                         m.d.comb += [slot_choice.eq(slot + 1), distant.eq(place)]
-        lane = Mux(self.scratch.read, self.scratch.address[:LANE_BITS], row.lane)
+        lane = Mux(self.scratch.read, self.scratch.address[: control.LANE_BITS], row.lane)
         self._send(m, {"adjacent_choice": adjacent, "distant_choice": slot_choice, "special_lane": lane}, 3)
 
         # the threads' own choice is not registered again in the clusters
@@ -214,8 +198,8 @@ class Sequencer(wiring.Component):
         )
         out = self.control
         m.d.sync += [
-            out.cluster.swap_lanes.eq(lanes[:LANE_BITS]),
-            out.cluster.swap_clusters.eq(lanes[LANE_BITS:]),
+            out.cluster.swap_lanes.eq(lanes[: control.LANE_BITS]),
+            out.cluster.swap_clusters.eq(lanes[control.LANE_BITS :]),
             out.swap_threads.eq(threads),
         ]
         self._send(m, {"choose": (instruction.op == Opcode.LOW) | (instruction.op == Opcode.HIGH)}, 4)
@@ -251,23 +235,23 @@ class Sequencer(wiring.Component):
 
     def _writes(self, m: Module, row: data.View) -> None:
         """Results wait in a line for the cycle in which they are written: nothing else can be in their place."""
-        index = {"index": index_layout(self._config)} if self._config.index_depth else {}
-        layout = data.StructLayout({"write": write_layout(self._config), "side": Side.BITS, **index})
+        index = {"index": control.index_layout(self._config)} if self._config.index_depth else {}
+        layout = data.StructLayout({"write": control.write_layout(self._config), "side": control.Side.BITS, **index})
         op = row.instruction.op
         every_lane = (1 << LANES_PER_CLUSTER) - 1
         entry = Signal(layout)
         m.d.comb += [
             entry.write.address.eq(row.dst),
             entry.write.lanes.eq(every_lane),
-            entry.write.unit.eq(Result.OTHER),
+            entry.write.unit.eq(control.Result.OTHER),
             entry.write.conditional.eq(op == Opcode.MOVC),
         ]
         with m.Switch(op):
             for unit, field, result in (
-                (Unit.ADD, entry.write.unit, Result.ADD),
-                (Unit.MULTIPLY, entry.write.unit, Result.MULTIPLY),
-                (Unit.FUNCTION, entry.side, Side.FUNCTION),
-                (Unit.DIVIDE, entry.side, Side.DIVIDE),
+                (Unit.ADD, entry.write.unit, control.Result.ADD),
+                (Unit.MULTIPLY, entry.write.unit, control.Result.MULTIPLY),
+                (Unit.FUNCTION, entry.side, control.Side.FUNCTION),
+                (Unit.DIVIDE, entry.side, control.Side.DIVIDE),
             ):
                 with m.Case(*(opcode for opcode in Opcode if opcode.unit is unit)):
                     m.d.comb += field.eq(result)
@@ -280,7 +264,7 @@ class Sequencer(wiring.Component):
                 entry.index.set.eq(op == Opcode.SETX),
                 entry.index.add.eq(row.instruction.dst_index),
                 entry.index.present.eq(row.instruction.dst_index & (row.instruction.mask == Mask.SINGLE)),
-                entry.index.entry.eq(row.number[: entry_bits(self._config)]),
+                entry.index.entry.eq(row.number[: control.entry_bits(self._config)]),
             ]
 
         if self._config.record_depth:
@@ -322,13 +306,13 @@ class Sequencer(wiring.Component):
         with m.If(self.scratch.write):
             m.d.comb += [
                 waiting.write.address.eq(self._scratch_row()),
-                waiting.write.lanes.eq(Const(1) << self.scratch.address[:LANE_BITS]),
-                waiting.write.unit.eq(Result.OTHER),
-                waiting.side.eq(Side.HOST),
+                waiting.write.lanes.eq(Const(1) << self.scratch.address[: control.LANE_BITS]),
+                waiting.write.unit.eq(control.Result.OTHER),
+                waiting.side.eq(control.Side.HOST),
             ]
         m.d.sync += [
             for_one.eq(self.scratch.write),
-            cluster.eq(self.scratch.address[LANE_BITS:] & (self._config.clusters - 1)),
+            cluster.eq(self.scratch.address[control.LANE_BITS :] & (self._config.clusters - 1)),
         ]
         # what a lane writes was chosen one cycle before
         out = self.control.cluster
@@ -344,4 +328,4 @@ class Sequencer(wiring.Component):
 
     def _scratch_row(self) -> Value:
         lane_bits = (self._config.lanes - 1).bit_length()
-        return self.scratch.address[lane_bits:][: scratch_address_bits(self._config)]
+        return self.scratch.address[lane_bits:][: control.scratch_address_bits(self._config)]
