@@ -120,7 +120,9 @@ HARDWARE = (
     Mutation("access/buffers.py", "after.eq(number + 1)", "after.eq(number)", "bytes across two words", WORDS),
     Mutation("access/buffers.py", "Mux(behind == odd,", "Mux(behind,", "odd rows in the even bank", STORE),
     Mutation("access/buffers.py", "rotate_right(8 << k)", "rotate_left(8 << k)", "rows turn the wrong way", PLAIN),
-    Mutation("access/strider.py", "exceeds(a[:2] + control.extra, 3)", "0", "readB beyond the page's end", WITHIN),
+    Mutation(
+        "access/strider.py", "layouts.exceeds(a[:2] + control.extra, 3)", "0", "readB beyond the page's end", WITHIN
+    ),
     Mutation("access/strider.py", "executed.eq(executed + 1)", "executed.eq(executed)", "loops without an end", FAULTS),
     Mutation("access/registers.py", "writer.en.eq(self.clear | ", "writer.en.eq(", "registers keep a page's", EPOCHS),
     Mutation("access/translate.py", "_constant(c), b[3:].any()", "_constant(c), b[4:].any()", "cln of 8 bits", FAULTS),
