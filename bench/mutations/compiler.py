@@ -98,7 +98,7 @@ COMPILER = (
         ),
         (
             "check/verify.py",
-            "if not machine.levels else ROUNDS",
+            "if not levels else ROUNDS",
             "if True else ()",
             "masks in batches of several rounds",
         ),
@@ -130,7 +130,7 @@ COMPILER = (
         ),
         (
             "check/verify.py",
-            "loops.append((self.levels, self.machine.level_stride))",
+            "loops.append((self.levels, self.level_stride))",
             "loops.append((1, 0))",
             "levels of the stack",
         ),
@@ -215,7 +215,7 @@ COMPILER = (
         (
             "select/sharding.py",
             "here.moved(2, (both - one) * chunk)",
-            "here.moved(2, one * unit)",
+            "here.moved(2, one * chunk)",
             "the upper half begins late",
         ),
         (
