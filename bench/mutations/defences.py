@@ -263,7 +263,7 @@ CONTENT = (
         "tests/compiler/test_strider.py -k 'contradiction or reference_reader'",
         (
             "pages.py",
-            "        asm.branch(Opcode.BLT, SPECIAL, END, Fault.LINE_POINTER.name)\n",
+            "        asm.branch(Opcode.BLT, T.SPECIAL, T.END, Fault.LINE_POINTER.name)\n",
             "",
             "tuples that end behind the page",
         ),
