@@ -101,6 +101,7 @@ def digest() -> int:
 
 
 def _parts() -> Iterator[str]:
+    types = " ".join(f"X({kind.name}, {kind.c_type}, dn_{kind.convert.__name__})" for kind in columns.ColumnType)
     parts = [f"#define SIM_{name} {value}" for name, value in LIMITS.items()]
     parts += [
         "",
@@ -115,7 +116,7 @@ def _parts() -> Iterator[str]:
         _enum("column_type", {kind.name: int(kind) for kind in columns.ColumnType}),
         _enum("problem_kind", {kind.name: int(kind) for kind in ProblemKind}),
         "/* Column types: X(NAME, C's type, conversion) */",
-        f"#define SIM_COLUMN_TYPES(X) {' '.join(_column_type(kind) for kind in columns.ColumnType)}",
+        f"#define SIM_COLUMN_TYPES(X) {types}",
         "",
         "/* Operations of a property: bit SIM_X of a word */",
     ]
@@ -151,10 +152,6 @@ def _declared(kind: type) -> tuple[str, str, str]:
     if issubclass(kind, ctypes.Array):
         return TYPES[kind._type_], "", f"[{kind._length_}]"
     return TYPES[kind], "", ""
-
-
-def _column_type(kind: columns.ColumnType) -> str:
-    return f"X({kind.name}, {kind.c_type}, dn_{kind.convert.__name__})"
 
 
 def _prefixed(prefix: str, members: Iterable[Enum]) -> dict[str, int]:

@@ -116,7 +116,7 @@ class _Chooser:
         self.plan = plan
         self.graph = graph = plan.graph
         self.target = target
-        self.nodes = [node for node in graph.nodes if node.id in plan.section or self._leaf(node)]
+        self.nodes = [node for node in graph.nodes if node.id in plan.section or node.op in LEAVES]
         self.by_row = plan.chosen
         self.shape = {node.id: graph.concrete_shape(node.id) for node in self.nodes}
         self.operands = {k: plan.operands(k) for k in plan.section}
@@ -180,9 +180,6 @@ class _Chooser:
         return Forms(self.plan, of, rows, self.demands, self.stores)
 
     # --- starting points ------------------------------------------------------------------------------------------
-
-    def _leaf(self, node: Node) -> bool:
-        return node.op in LEAVES
 
     def _fixed(self, node: Node) -> Form | None:
         shape = self.shape[node.id]
@@ -264,7 +261,7 @@ class _Chooser:
     def _weight(self, k: int) -> float:
         if k in self.plan.per_tuple:
             return self.target.group
-        if self._leaf(self.graph.nodes[k]) or self.plan.section[k] in (Section.INIT, Section.EPOCH):
+        if self.graph.nodes[k].op in LEAVES or self.plan.section[k] in (Section.INIT, Section.EPOCH):
             return ONCE_AN_EPOCH
         return 1
 

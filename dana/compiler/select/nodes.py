@@ -146,11 +146,11 @@ class _Selector:
         elif node.op in REDUCTIONS:
             value = self._reduced(k, node, section)
         elif node.op is Op.EXPAND:
-            value = replace(self._operand(k, 0, section), shape=self.graph.concrete_shape(k))
+            value = replace(self.store.operand(k, 0, section), shape=self.graph.concrete_shape(k))
             value = replace(value, owned=value.owned and self._last_use(k, 0))
         elif node.op is Op.GATHER and self.plan.fixed_row(k):
             index = self.plan.operands(k)[1]
-            value = self._row(self._operand(k, 0, section), int(self.graph.nodes[index].value or 0))
+            value = self._row(self.store.operand(k, 0, section), int(self.graph.nodes[index].value or 0))
         elif node.op is Op.GATHER and node.inputs[0] in self.store.recorded:
             value = self.records.gathered(k)
         elif node.op is Op.GATHER:
@@ -159,14 +159,11 @@ class _Selector:
             value = self._where(k, section, target)
         elif node.op in UNARY or node.op in BINARY:
             value = target or self._room(k, self.shards.of.get(k))
-            operands = [self._operand(k, position, section) for position in range(len(node.inputs))]
+            operands = [self.store.operand(k, position, section) for position in range(len(node.inputs))]
             self.emitter.elementwise(section, OPCODES[node.op], value, *operands)
         else:
             raise InternalError(f"no operation for node {k} ({node.op.value}) of rule {self.graph.name!r}")
         self.store.put(k, value)
-
-    def _operand(self, k: int, position: int, section: Section) -> Value:
-        return self.store.operand(k, position, section)
 
     def _last_use(self, k: int, position: int) -> bool:
         wanted = self.forms.wanted(k, position), self.shards.wanted(k, position)
@@ -186,7 +183,9 @@ class _Selector:
         """Gather a row for each tuple, and with it every other row that the entries of the index file choose."""
         model, number = self.plan.operands(k)
         value = self._room(k)
-        self.index.gather((number, self._operand(k, 1, section)), (model, self._operand(k, 0, section)), value)
+        self.index.gather(
+            (number, self.store.operand(k, 1, section)), (model, self.store.operand(k, 0, section)), value
+        )
         self.store.put(k, value)
         # a SETX and its wait are dear: what the same entries choose is gathered while they are set
         for other in self.plan.of(section):
@@ -194,13 +193,13 @@ class _Selector:
                 continue
             if self.graph.nodes[other].inputs[0] in self.store.recorded:
                 continue
-            if self.index.holds(self.plan.operands(other)[1], self._operand(other, 0, section)):
+            if self.index.holds(self.plan.operands(other)[1], self.store.operand(other, 0, section)):
                 self._node(other, section)
         return value
 
     def _reduced(self, k: int, node: Node, section: Section) -> Value:
         assert node.axis is not None, "a reduction has an axis"
-        operand, form = self._operand(k, 0, section), self.forms.of[k]
+        operand, form = self.store.operand(k, 0, section), self.forms.of[k]
         in_place, name, op = self._last_use(k, 0), self.store.name(k), OPCODES[node.op]
         value = reduce_axis(self.emitter, section, op, operand, node.axis, form=form, in_place=in_place, name=name)
         if value.form is form:
@@ -212,7 +211,7 @@ class _Selector:
 
     def _where(self, k: int, section: Section, target: Value | None) -> Value:
         """otherwise first, then the lanes in which the condition holds."""
-        condition, then, base = (self._operand(k, position, section) for position in range(3))
+        condition, then, base = (self.store.operand(k, position, section) for position in range(3))
         result = target or self._room(k, self.shards.of.get(k))
         # MOVC writes the lanes in which the condition holds; the others have to hold `otherwise` before
         alike = all(getattr(base, name) == getattr(result, name) for name in ("shape", "form", "stride", "grain"))

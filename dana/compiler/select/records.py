@@ -64,14 +64,10 @@ class Records:
                     rows[other] = self._where_same(model, column, other, value, rows[other])
         for column, value in rows.items():
             if column.writes:
-                self._put(self.store.outbox(model, column), value)
-
-    def _put(self, outbox: Value, value: Value) -> None:
-        rows = self.emitter.row_shape(outbox)
-        extents = (self.emitter.group, *rows)
-        self.emitter.nest(
-            Section.TUPLE, Opcode.PUT, extents, self.emitter.view(outbox, rows), self.emitter.view(value, rows)
-        )
+                outbox = self.store.outbox(model, column)
+                shape = self.emitter.row_shape(outbox)
+                views = (self.emitter.view(one, shape) for one in (outbox, value))
+                self.emitter.nest(Section.TUPLE, Opcode.PUT, (self.emitter.group, *shape), *views)
 
     def _where_same(self, model: int, column: Watched, other: Watched, value: Value, row: Value) -> Value:
         """A row, or the value where both columns name one record."""

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 from dana.compiler.place.forms import Forms
-from dana.compiler.place.rows import Form, InputPlaces, Record
+from dana.compiler.place.rows import Form, InputPlaces
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.shards import Grain, Shards
 from dana.compiler.place.watch import Watched
@@ -118,20 +118,19 @@ class Store:
 
     def record(self, model: int, column: Watched) -> Value:
         """The row of a model in the record that a watched column names."""
-        record = next(one for one in self.inputs.records if one.column == column)
-        return self._in_record(model, record, self._tuples)
+        return self._in_record(model, column, self._tuples)
 
     def outbox(self, model: int, column: Watched) -> Value:
         """Where a new row of the model is put."""
-        record = next(one for one in self.inputs.records if one.column == column)
         # a buffer of its own: no two results go to one place
-        return self._in_record(model, record, Buffer(name="outbox", rows=self._tuples.rows, home=Home.OUTBOX))
+        return self._in_record(model, column, Buffer(name="outbox", rows=self._tuples.rows, home=Home.OUTBOX))
 
     def columns(self, model: int) -> list[Watched]:
         """The watched columns that name records of a model."""
         return [one.column for one in self.inputs.records if model in one.column.models]
 
-    def _in_record(self, model: int, record: Record, buffer: Buffer) -> Value:
+    def _in_record(self, model: int, column: Watched, buffer: Buffer) -> Value:
+        record = next(one for one in self.inputs.records if one.column == column)
         stride = self.inputs.rows if self.emitter.group > 1 else 0
         shape, row = self.graph.concrete_shape(model)[1:], record.row + self.recorded[model][1]
         return Value(buffer=buffer, base=row, shape=shape, form=self.forms.of[model], stride=stride)

@@ -6,15 +6,9 @@
  */
 #include "row.h"
 
-/* What leaves the other operand of the operation as it is; +0 where nothing does */
-uint32_t
-sim_identity(int op)
-{
 #define IDENTITY(NAME, bits) [SIM_##NAME] = (bits),
-	static const uint32_t identities[SIM_ENGINE_CODES] = {SIM_IDENTITIES(IDENTITY)};
-
-	return identities[op];
-}
+/* What leaves the other operand of an operation as it is; +0 where nothing does */
+static const uint32_t identities[SIM_ENGINE_CODES] = {SIM_IDENTITIES(IDENTITY)};
 
 /* A row of which each thread's lanes come from where its entry says; `from`: with entries of 0 */
 void
@@ -66,7 +60,7 @@ sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, i
 	const struct sim_instruction *in = &op->i;
 	const ptrdiff_t unit = sim->unit;
 	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * unit;
-	const uint32_t identity = sim_identity(in->op);
+	const uint32_t identity = identities[in->op];
 	const bool exchange = in->source != SIM_MEMORY, tail_a = i == in->inner - 1 && in->tail_a,
 			   tail_b = i == in->inner - 1 && in->tail_b;
 	const int32_t first_tuple = in->mask == SIM_MASK_PAIR ? 2 * o : o;

@@ -29,7 +29,6 @@ sim_result_memory(const struct sim *sim, const struct sim_op *op)
 	return op->i.op == SIM_PUT ? sim->outbox : sim->scratch;
 }
 
-uint32_t sim_identity(int op);
 int32_t sim_present(const struct sim *sim, int32_t m, int32_t t);
 void sim_row_gather(const struct sim *sim, int32_t o, float *to, const float *from);
 void sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t o,

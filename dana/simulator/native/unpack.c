@@ -51,12 +51,6 @@ hand_over(struct sim *sim, bool epoch_last)
 	return sim_round(sim, epoch_last || sim_phase_last(sim, &sim->e.phase), epoch_last);
 }
 
-static inline bool
-make_room(struct sim *sim)
-{
-	return sim->e.phase.room > 0 || hand_over(sim, false);
-}
-
 /* Asks for the pages that come, up to there: in the order in which they lie, so that the processor foresees the rest, and
  * little by little, as more than its buffers for misses would have it wait */
 void
@@ -83,7 +77,7 @@ begin(struct sim *sim)
 {
 	if (sim->watches)
 		sim_watch_begin(&sim->e.watch, sim->e.phase.room == 0);
-	if (!make_room(sim))
+	if (sim->e.phase.room <= 0 && !hand_over(sim, false))
 		return false;
 	if (sim->named_columns > 0 && !sim->fast)
 		sim_records_begin(sim);
