@@ -75,10 +75,6 @@ class ConfigError(ValueError):
     """A machine configuration that cannot be built."""
 
 
-def _is_power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineConfig:
     """One machine.
@@ -273,7 +269,7 @@ class MachineConfig:
         for name, (low, high) in powers.items():
             value = getattr(self, name)
             none = "0 or " if name in MAY_BE_NONE else ""
-            if not (_is_power_of_two(value) and low <= value <= high) and not (none and value == 0):
+            if not (low <= value <= high and value & (value - 1) == 0) and not (none and value == 0):
                 problems.append(f"{name} must be {none}a power of two from {low} to {high}, not {value!r}")
         for name, (low, high) in ranges.items():
             value = getattr(self, name)

@@ -44,10 +44,6 @@ def _partners(i: Instruction, at: Place) -> int:
     return at.config.lanes if i.source is Source.LANE_XOR else at.config.threads
 
 
-def _in_tuples(i: Instruction) -> bool:
-    return bool(i.a_tuple or (i.b_tuple and i.op.reads_b))
-
-
 def _is_bare(i: Instruction) -> bool:
     return not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed)
 
@@ -59,7 +55,7 @@ EVERY = (
     Rule(
         "half",
         "tuple memory is read in section `tuple` alone, and in those for short rounds",
-        lambda i, at: at.section in ROUNDS or not _in_tuples(i),
+        lambda i, at: at.section in ROUNDS or not (i.a_tuple or (i.b_tuple and i.op.reads_b)),
     ),
     Rule(
         "level",

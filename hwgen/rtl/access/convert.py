@@ -101,7 +101,8 @@ class Converter(wiring.Component):
 
         # magnitude, but for the one to be added to an inverted number; bit 63 of a double's is its hidden one
         magnitude = Signal(64, reset_less=True)
-        sign, special, nan, plus = _stage(1, "sign", "special", "nan", "plus")
+        flags = ("sign", "special", "nan", "plus")
+        sign, special, nan, plus = (Signal(name=f"{name}_1", reset_less=True) for name in flags)
         exponent = Signal(EXPONENT_BITS, name="exponent_1", reset_less=True)
         m.d.sync += [
             magnitude.eq(Mux(double, Cat(C(0, 11), raw[:52], C(1, 1)), integer ^ negative.replicate(64))),
@@ -147,10 +148,6 @@ class Converter(wiring.Component):
         fraction = Mux(choice[8], Cat(C(0, MANTISSA - 1), nan), rounded[:MANTISSA])
         m.d.comb += self.value.eq(Cat(fraction, choice[:8], sign & ~nan))
         return m
-
-
-def _stage(stage: int, *names: str) -> list[Signal]:
-    return [Signal(name=f"{name}_{stage}", reset_less=True) for name in names]
 
 
 def _later(m: Module, stage: int, *values: Signal) -> list[Signal]:

@@ -124,7 +124,9 @@ class Unpacker(wiring.Component):
         # what happens in this cycle; a fault, which all forget in the next one, is not waited for
         beat = Signal()
         ends = job.last & single
-        watching, watches = Signal(), self._watches(job)
+        watches = job.table.any() if config.watch_depth else C(0)
+        """The column is a watched one."""
+        watching = Signal()
         """A watched column was there so shortly before that nobody knows where the next tuple goes."""
         following = begins & places.full & ~watching
         free = places.free
@@ -206,10 +208,6 @@ class Unpacker(wiring.Component):
                     self.fault.pointer.eq(self.link.pointer),
                 ]
         return m
-
-    def _watches(self, job: data.View) -> Value:
-        """Whether a column is a watched one."""
-        return job.table.any() if self._config.watch_depth else C(0)
 
     def _watch(self, m: Module, job: data.View, beat: Value, watching: Signal, element: Value, places: Places) -> None:
         """What becomes of a watched column: its value is compared, and may end the batch."""

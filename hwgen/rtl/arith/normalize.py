@@ -115,12 +115,9 @@ class Normalize(wiring.Component):
         special, minus = after(self.special), after(self.sign)
         fixed = Signal(32)
         with m.Switch(special):
-            with m.Case(Special.ZERO):
-                m.d.comb += fixed.eq(Cat(Const(0, 31), minus))
-            with m.Case(Special.ONE):
-                m.d.comb += fixed.eq(Cat(Const(0x3F800000, 31), minus))
-            with m.Case(Special.INFINITY):
-                m.d.comb += fixed.eq(Cat(Const(0x7F800000, 31), minus))
+            for kind, bits in ((Special.ZERO, 0), (Special.ONE, 0x3F800000), (Special.INFINITY, 0x7F800000)):
+                with m.Case(kind):
+                    m.d.comb += fixed.eq(Cat(Const(bits, 31), minus))
             with m.Case(Special.NAN):
                 m.d.comb += fixed.eq(QUIET_NAN_BITS)
         is_fixed, fixed, sign = after(special != Special.NONE), after(fixed), after(minus)

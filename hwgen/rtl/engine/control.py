@@ -153,11 +153,6 @@ def cluster_distances(config: MachineConfig) -> int:
     return (config.clusters - 1).bit_length()
 
 
-def thread_distances(config: MachineConfig) -> int:
-    """Number of threads' bits that THREAD_XOR can flip."""
-    return (config.threads - 1).bit_length()
-
-
 def cluster_slots(config: MachineConfig) -> list[list[int]]:
     """For each word that a lane has from other clusters: the bits of the cluster's number that it may be for."""
     return _slots(config)[0]
@@ -170,7 +165,7 @@ def thread_slots(config: MachineConfig) -> list[list[int]]:
 
 def _slots(config: MachineConfig) -> tuple[list[list[int]], list[list[int]]]:
     clusters = [[bit] for bit in range(cluster_distances(config))]
-    threads = [[bit] for bit in range(thread_distances(config))]
+    threads = [[bit] for bit in range((config.threads - 1).bit_length())]
     # too many words for one choice in the lanes: the last two of a kind share one, chosen before (`distant`)
     while len(clusters) + len(threads) > MAX_SLOTS:
         crowded = clusters if len(clusters) > len(threads) else threads

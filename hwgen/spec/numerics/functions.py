@@ -47,15 +47,11 @@ def _at(place: Integers) -> Integers:
     return _polynomial(place >> layout.T_BITS, (place & (2 * _HALF_T - 1)) - _HALF_T)
 
 
-def _round_integer(value: Integers) -> Integers:
-    """Bits of the binary32 nearest to an integer below 2**62 in magnitude, ties to even."""
-    # the conversion of a 64-bit integer to binary32 rounds once, to nearest even
-    return _bits(value.astype(np.float32)).astype(np.int64)
-
-
 def _scaled(value: Integers, fraction_bits: int) -> Integers:
     """Bits of the binary32 nearest to value * 2**-fraction_bits (never tiny, never too large); +0 for 0."""
-    return np.where(value == 0, 0, _round_integer(value) - (fraction_bits << 23))
+    # the conversion of a 64-bit integer to binary32 rounds once, to nearest even
+    whole = _bits(value.astype(np.float32)).astype(np.int64)
+    return np.where(value == 0, 0, whole - (fraction_bits << 23))
 
 
 def _sigmoid_place(exponent: Integers, significand: Integers) -> Integers:

@@ -66,10 +66,6 @@ def _sigmoid(x: Decimal) -> Decimal:
     return 1 / (1 + (-x).exp())
 
 
-def _exp(x: Decimal) -> Decimal:
-    return x.exp()
-
-
 def _log_ratio(m: Decimal) -> Decimal:
     if abs(m) < Decimal("1e-9"):
         return 1 - m / 2 + m * m / 3
@@ -132,7 +128,7 @@ def segments() -> Iterator[Segment]:
     for k in range(-46, 46):
         yield Segment(
             row=EXP_BASE + 64 + k,
-            function=_exp,
+            function=Decimal.exp,
             start=Fraction(k, 128),
             width=Fraction(1, 128),
             # exp(0) and exp(-0), the very end of row -1, must be 1
