@@ -6,6 +6,8 @@ In: a `MachineConfig`, for the widths. Out: Amaranth signatures, each written fr
 All signals belong to the clock domain `sync`; a *pulse* is high for one cycle for each event.
 """
 
+from typing import Any
+
 from amaranth.hdl import unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -20,6 +22,11 @@ RECORD_ROW_BITS = (RECORD_BOUNDARY // (4 * LANES_PER_CLUSTER) - 1).bit_length()
 """Of the rows of a record, less one."""
 
 FAULT_BITS = 8
+
+
+def wires(to: Any, source: Any, *names: str) -> list[Any]:
+    """What drives members of one interface by those of the same names of another."""
+    return [getattr(to, name).eq(getattr(source, name)) for name in names]
 
 
 def thread_bits(config: MachineConfig) -> int:

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.access.engine import AccessEngine
 from hwgen.rtl.engine.engine import Engine
 from hwgen.rtl.host import Host, host_port
-from hwgen.rtl.interfaces import page_port, record_port
+from hwgen.rtl.interfaces import page_port, record_port, wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
@@ -62,17 +62,12 @@ class Machine(wiring.Component):
             wiring.connect(m, access.records, wiring.flipped(self.records))
             wiring.connect(m, engine.outbox, access.outbox)
         m.d.comb += [
-            engine.start.eq(host.start),
-            engine.stop.eq(host.stop),
-            access.start.eq(host.start),
-            access.stop.eq(host.stop),
+            *wires(engine, host, "start", "stop"),
+            *wires(access, host, "start", "stop"),
             access.half_release.eq(engine.half_release),
             host.engine_busy.eq(engine.busy),
+            *wires(host, engine, "scratch_word", "overflow", "index_fault", "tag", "finished"),
+            *wires(host, engine, "cycles", "tuples", "batches", "merging"),
+            *wires(host, access, "skipped", "waiting_for_engine", "waiting_for_pages"),
         ]
-        for part, names in (
-            (engine, ("scratch_word", "overflow", "index_fault", "tag", "finished")),
-            (engine, ("cycles", "tuples", "batches", "merging")),
-            (access, ("skipped", "waiting_for_engine", "waiting_for_pages")),
-        ):
-            m.d.comb += [getattr(host, name).eq(getattr(part, name)) for name in names]
         return m

@@ -17,7 +17,7 @@ from hwgen.rtl.access.strider import Strider, image_write
 from hwgen.rtl.access.translate import Translator
 from hwgen.rtl.access.unpacker import Unpacker
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.interfaces import access_engine
+from hwgen.rtl.interfaces import access_engine, wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
@@ -63,18 +63,14 @@ class AccessEngine(wiring.Component):
             store.window.eq(unpacker.window),
             unpacker.row.eq(store.row),
             unpacker.start.eq(self.start),
-            self.waiting_for_engine.eq(unpacker.waiting_for_engine),
-            self.waiting_for_pages.eq(unpacker.waiting_for_pages),
+            *wires(self, unpacker, "waiting_for_engine", "waiting_for_pages"),
             unpacker.stop.eq(stop),
             unpacker.half_release.eq(self.half_release),
-            unpacker.job.eq(intake.job),
-            unpacker.valid.eq(intake.valid),
-            intake.ready.eq(unpacker.ready),
-            intake.takes.eq(unpacker.takes),
+            *wires(unpacker, intake, "job", "valid"),
+            *wires(intake, unpacker, "ready", "takes"),
             intake.clear.eq(forget),
             intake.write.eq(self.image.column),
-            intake.address.eq(self.image.address),
-            intake.data.eq(self.image.data),
+            *wires(intake, self.image, "address", "data"),
         ]
 
         # the host's writes reach the Striders three cycles later: translation takes two, and many may be far away
@@ -84,9 +80,7 @@ class AccessEngine(wiring.Component):
         m.d.comb += translator.word.eq(arriving.data)
         m.d.sync += [
             arriving.program.eq(self.image.strider),
-            arriving.constant.eq(self.image.constant),
-            arriving.address.eq(self.image.address),
-            arriving.data.eq(self.image.data),
+            *wires(arriving, self.image, "constant", "address", "data"),
             *(
                 getattr(image, name).eq(delayed(m, getattr(arriving, name), 1, name=f"translated_{name}"))
                 for name in ("program", "constant", "address", "data")
@@ -111,16 +105,14 @@ class AccessEngine(wiring.Component):
             m.submodules[f"strider_{s}"] = strider
             m.submodules[f"queue_{s}"] = queue
             m.d.comb += [
-                *(getattr(strider.image, name).eq(getattr(image, name)) for name in image.signature.members),
+                *wires(strider.image, image, *image.signature.members),
                 strider.write.eq(loader.write.valid & (loader.write.strider == s)),
-                strider.line.eq(loader.write.line),
-                strider.data.eq(loader.write.data),
+                *wires(strider, loader.write, "line", "data"),
                 strider.loaded.eq(loader.loaded[s]),
                 strider.stop.eq(forget),
                 strider.room.eq(queue.room),
                 queue.clear.eq(forget),
-                queue.entry.eq(strider.entry),
-                queue.push.eq(strider.push),
+                *wires(queue, strider, "entry", "push"),
                 queue.take.eq(intake.take[s]),
                 intake.oldest[s].eq(queue.oldest),
                 intake.waiting[s].eq(queue.valid),

@@ -25,7 +25,7 @@ from hwgen.rtl.access.layouts import (
     page_bits,
     strider_bits,
 )
-from hwgen.rtl.interfaces import FAULT_BITS
+from hwgen.rtl.interfaces import FAULT_BITS, wires
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import UNPACK_STAGES
 from hwgen.spec.strider import Fault
@@ -128,7 +128,7 @@ class Intake(wiring.Component):
         # --- stages
         m.submodules.descriptors = descriptors = Descriptors(config)
         m.d.comb += [
-            *(getattr(descriptors, name).eq(getattr(self, name)) for name in ("write", "address", "data")),
+            *wires(descriptors, self, "write", "address", "data"),
             descriptors.number.eq(stages[0].entry.number),
             descriptors.step.eq(free[1]),
         ]

@@ -27,6 +27,7 @@ from hwgen.rtl.access.buffers import PageWords
 from hwgen.rtl.access.layouts import Kind
 from hwgen.rtl.access.registers import Registers
 from hwgen.rtl.access.translate import INSTRUCTION, MAX_ALIGNMENT, Action
+from hwgen.rtl.interfaces import wires
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import FACTOR_BITS, STRIDER_CYCLES, STRIDER_START
 from hwgen.spec.strider import CONFIGURATION, STRIDER_BOUND, TEMPORARIES, Fault, Opcode
@@ -123,7 +124,7 @@ class Strider(wiring.Component):
         m.submodules.registers = registers = Registers()
         m.submodules.page = page = PageWords(config)
         m.d.comb += [
-            *(getattr(page, name).eq(getattr(self, name)) for name in ("write", "line", "data")),
+            *wires(page, self, "write", "line", "data"),
             page.address.eq(a),
             registers.clear.eq(idle),
             registers.host_write.eq(self.image.constant),

@@ -23,7 +23,7 @@ from hwgen.rtl.access.places import Places
 from hwgen.rtl.access.records import VERDICT_LATENCY, record_link
 from hwgen.rtl.access.watch import WATCH_STAGES, Watch
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write
+from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write, wires
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE
@@ -97,10 +97,7 @@ class Unpacker(wiring.Component):
         m = Module()
         m.submodules.places = places = Places(config)
         wiring.connect(m, wiring.flipped(self.settings), places.settings)
-        m.d.comb += [
-            places.start.eq(self.start),
-            places.half_release.eq(self.half_release),
-        ]
+        m.d.comb += wires(places, self, "start", "half_release")
 
         self._epoch_end = Signal()
         job = Signal(job_layout(config), reset_less=True)
@@ -231,10 +228,8 @@ class Unpacker(wiring.Component):
             watch.clear.eq(forget),
             watch.valid.eq(valid[-1]),
             watch.number.eq(element[: len(watch.number)]),
-            watch.table.eq(late.table),
-            watch.writes.eq(late.writes),
-            watch.begin.eq(places.begin),
-            watch.following.eq(places.following),
+            *wires(watch, late, "table", "writes"),
+            *wires(watch, places, "begin", "following"),
             places.cut.eq(watch.repeated),
         ]
         if rows:
@@ -242,9 +237,8 @@ class Unpacker(wiring.Component):
             m.d.comb += [
                 link.valid.eq(valid[-1]),
                 link.word.eq(element),
-                *(getattr(link, name).eq(late[name]) for name in ("table", "writes", "row", "base")),
-                link.begin.eq(places.begin),
-                link.following.eq(places.following),
+                *wires(link, late, "table", "writes", "row", "base"),
+                *wires(link, places, "begin", "following"),
             ]
 
     def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:
@@ -366,12 +360,9 @@ class Unpacker(wiring.Component):
         target = Signal(layouts.target_layout(config), reset_less=True)
         m.d.sync += [
             target.valid.eq(beat),
-            target.half.eq(places.half),
-            target.thread.eq(places.thread),
+            *wires(target, places, "half", "thread"),
             target.row.eq(places.base + row),
-            target.element.eq(job.element),
-            target.spread.eq(job.spread),
-            target.type.eq(job.type),
+            *wires(target, job, "element", "spread", "type"),
             target.first.eq(first),
             target.last.eq(single),
             target.low.eq(low),

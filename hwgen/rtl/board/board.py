@@ -17,6 +17,7 @@ from hwgen.rtl.board.lite import LiteSlave
 from hwgen.rtl.board.pages import PageReader
 from hwgen.rtl.board.records import RecordMaster
 from hwgen.rtl.board.training import SHOWN, TrainingLoop
+from hwgen.rtl.interfaces import wires
 from hwgen.rtl.library import Library
 from hwgen.rtl.machine import Machine
 from hwgen.spec import board
@@ -82,18 +83,12 @@ class Board(wiring.Component):
             front.taken.eq(taken),
             front.port.rdata.eq(whole.host.rdata),
             loop.port.rdata.eq(whole.host.rdata),
-            loop.train.eq(front.train),
-            loop.stop.eq(front.stop),
-            loop.idle.eq(reader.idle),
-            loop.failed.eq(reader.failed),
-            reader.begin.eq(loop.begin),
-            reader.drop.eq(loop.drop),
-            reader.base.eq(front.base),
-            reader.slots.eq(front.slots),
-            reader.ready.eq(front.ready),
-            front.arrived.eq(reader.arrived),
-            front.failed_page.eq(reader.failed_page),
-            *(getattr(front, name).eq(getattr(loop, name)) for name in SHOWN),
+            *wires(loop, front, "train", "stop"),
+            *wires(loop, reader, "idle", "failed"),
+            *wires(reader, loop, "begin", "drop"),
+            *wires(reader, front, "base", "slots", "ready"),
+            *wires(front, reader, "arrived", "failed_page"),
+            *wires(front, loop, *SHOWN),
             self.irq.eq(front.irq),
         ]
         if config.record_depth:

@@ -12,7 +12,7 @@ from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import CLUSTER_NUMBER_BITS, LANE_BITS, Side, cluster_layout, slots
 from hwgen.rtl.engine.lane import Lane
 from hwgen.rtl.engine.special import SpecialFunctions
-from hwgen.rtl.interfaces import tuple_address_bits
+from hwgen.rtl.interfaces import tuple_address_bits, wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Opcode
@@ -93,7 +93,7 @@ class Cluster(wiring.Component):
         for k, lane in enumerate(lanes):
             m.submodules[f"lane_{k}"] = lane
             m.d.comb += [
-                *(getattr(lane, name).eq(control[name]) for name in TO_LANES),
+                *wires(lane, control, *TO_LANES),
                 lane.a_absent.eq(absent["a"][k]),
                 lane.b_absent.eq(absent["b"][k]),
                 *(lane.distant[slot].eq(self.distant[slot][k]) for slot in range(slots(self._config))),
@@ -102,8 +102,7 @@ class Cluster(wiring.Component):
                 lane.side_word.eq(side),
                 lane.write_enable.eq(mine[k]),
                 lane.write_address.eq(control.write.address),
-                lane.unit.eq(control.write.unit),
-                lane.conditional.eq(control.write.conditional),
+                *wires(lane, control.write, "unit", "conditional"),
                 lane.tuples.enable.eq(self.tuples.enable[k]),
                 lane.tuples.address.eq(self.tuples.address),
                 lane.tuples.data.eq(self.tuples.data[k]),

@@ -14,7 +14,7 @@ from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import ADDRESS_BITS, COUNTED, epoch_ports
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
 from hwgen.rtl.engine.thread import Thread
-from hwgen.rtl.interfaces import outbox_write, thread_bits, tuple_address_bits, tuple_write
+from hwgen.rtl.interfaces import outbox_write, thread_bits, tuple_address_bits, tuple_write, wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
@@ -62,10 +62,8 @@ class Engine(wiring.Component):
         m.submodules.sequencer = sequencer = self._library.place("sequencer", lambda: Sequencer(config))
         for name in ("rounds", "settings", "program", "scratch"):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sequencer, name))
-        for name in ("start", "stop"):
-            m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
-        for name in ("half_release", *COUNTED):
-            m.d.comb += getattr(self, name).eq(getattr(sequencer, name))
+        m.d.comb += wires(sequencer, self, "start", "stop")
+        m.d.comb += wires(self, sequencer, "half_release", *COUNTED)
 
         threads = [self._library.place("thread", lambda: Thread(config, self._library)) for _ in range(config.threads)]
         address = self._tuple_address(m, sequencer.half_base)
@@ -86,8 +84,7 @@ class Engine(wiring.Component):
             m.submodules[f"thread_{k}"] = thread
             m.d.comb += [
                 thread.number.eq(k),
-                thread.control.eq(sequencer.control),
-                thread.count.eq(sequencer.count),
+                *wires(thread, sequencer, "control", "count"),
                 thread.group_log2.eq(self.settings.group_log2),
                 thread.tuples.valid.eq(valid),
                 thread.tuples.thread.eq(number),

@@ -15,7 +15,7 @@ from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine import control
 from hwgen.rtl.engine.issue import Issue, program_write
 from hwgen.rtl.engine.sections import ADDRESS_BITS, RESULTS, SectionControl, epoch_ports
-from hwgen.rtl.interfaces import count_bits, tuple_address_bits
+from hwgen.rtl.interfaces import count_bits, tuple_address_bits, wires
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Mask, Opcode, Source
@@ -86,18 +86,14 @@ class Sequencer(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sections, name))
         wiring.connect(m, wiring.flipped(self.program), issue.write)
         m.d.comb += [
-            sections.start.eq(self.start),
-            sections.stop.eq(self.stop),
+            *wires(sections, self, "start", "stop"),
             sections.section_end.eq(issue.section_end),
             self.section_end.eq(issue.section_end),
             issue.stop.eq(self.stop),
-            issue.begin.eq(sections.begin),
-            issue.entry.eq(sections.entry),
-            issue.level_offset.eq(sections.level_offset),
+            *wires(issue, sections, "begin", "entry", "level_offset"),
             self.count.eq(sections.count),
+            *wires(self, sections, *RESULTS),
         ]
-        for name in RESULTS:
-            m.d.comb += getattr(self, name).eq(getattr(sections, name))
 
         m.d.sync += self.half_base.eq((self.settings.tuple_rows << self.settings.group_log2)[:ADDRESS_BITS])
         self._operands(m, issue.row, sections.half)

@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.arith.divide import FloatDivide
 from hwgen.rtl.arith.function import FUNCTION_BITS, FUNCTIONS, FloatFunction, code
 from hwgen.rtl.engine.control import Side
+from hwgen.rtl.interfaces import wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Opcode
@@ -53,11 +54,7 @@ class SpecialFunctions(wiring.Component):
         results: list[Value] = []
         if pipelined:
             m.submodules.functions = functions = FloatFunction(pipelined, narrow=not self._library.wide_multipliers)
-            m.d.comb += [
-                functions.a.eq(self.a),
-                functions.start.eq(self.start),
-                functions.function.eq(self.function),
-            ]
+            m.d.comb += wires(functions, self, "a", "start", "function")
             results.append(functions.result)
         if divides or roots:
             m.submodules.divide = divide = FloatDivide(
@@ -66,8 +63,7 @@ class SpecialFunctions(wiring.Component):
             # whatever the other unit computes, its operands mean nothing to this one
             others = Cat(self.function == code(function) for function in pipelined).any()
             m.d.comb += [
-                divide.a.eq(self.a),
-                divide.b.eq(self.b),
+                *wires(divide, self, "a", "b"),
                 divide.start.eq(self.start & ~others),
                 divide.square_root.eq(self.function == code(Opcode.SQRT)),
             ]

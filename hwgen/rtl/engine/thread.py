@@ -21,7 +21,7 @@ from hwgen.rtl.engine.control import (
     thread_slots,
 )
 from hwgen.rtl.engine.index import IndexFile
-from hwgen.rtl.interfaces import count_bits, thread_bits, tuple_address_bits
+from hwgen.rtl.interfaces import count_bits, thread_bits, tuple_address_bits, wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 
@@ -173,10 +173,8 @@ class Thread(wiring.Component):
         m.d.sync += absent.eq(arriving.index.present & (arriving.index.entry > last))
         m.d.comb += [
             index.word.eq(word),
-            index.bound.eq(control.bound),
-            index.stride.eq(control.stride),
-            index.set.eq(arriving.index.set),
-            index.entry.eq(arriving.index.entry),
+            *wires(index, control, "bound", "stride"),
+            *wires(index, arriving.index, "set", "entry"),
             index.a_entry.eq(arriving.tuple_number[: entry_bits(self._config)]),
             self.wrong.eq(index.wrong),
         ]
