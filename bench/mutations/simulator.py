@@ -45,9 +45,7 @@ SIMULATOR = (
         ("clock.c", "return (uint64_t)c->idle;", "return (uint64_t)c->idle + 1;", "a cycle more an epoch"),
         ("clock.c", "c->idle = later(c->idle, hand);", "", "an epoch of pages without a tuple"),
         ("strider.c", "(a & 0xffff) * (b & 0xffff)", "a * b", "factors of 32 bits"),
-        ("strider.c", "in->c >= 32 ? in->c - 64 : in->c", "in->c", "branches backwards"),
         ("strider.c", "memset(r, 0, sizeof(uint32_t) * SIM_TEMPORARIES);", "", "registers keep a page's"),
-        ("strider.c", "address &= sim->machine.strider_depth - 1;", "", "addresses beyond the program memory"),
         (
             "unpack.c",
             "if ((int64_t)address + column->bytes > sim->machine.page_size)",
@@ -135,5 +133,11 @@ SIMULATOR = (
         "hwgen/spec",
         "tests/simulator/test_access.py",
         ("strider_text.py", 'Number("a power of two", 0, 7)', 'Number("a power of two", 0, 8)', "cln of 8 bits"),
+        ("strider_text.py", "if field >> FIELD_BITS - 1 else field", "if False else field", "branches backwards"),
+    ),
+    *faults(
+        "dana/simulator",
+        "tests/simulator/test_access.py",
+        ("native.py", "address % depth", "address", "addresses beyond the program memory"),
     ),
 )

@@ -7,6 +7,7 @@ taken here, and no number of the contract is named: they come from `hwgen.spec`.
 import ctypes
 import importlib.util
 import weakref
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
@@ -19,7 +20,8 @@ from dana.simulator import headers, structures
 from hwgen.spec import columns, cycles, engine, strider
 from hwgen.spec.bundle import SIZES, Bundle
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.strider_text import exists
+from hwgen.spec.strider import Opcode
+from hwgen.spec.strider_text import exists, target
 
 CONTRACT = {name.lower(): number for name, number in vars(cycles).items() if isinstance(number, int)}
 NO_SECTION = -1
@@ -88,8 +90,6 @@ def machine_data(config: MachineConfig) -> structures.Machine:
         page_cycles=config.page_cycles,
         **{name: value for name, value in config.to_json().items() if hasattr(structures.Machine, name)},
     )
-    for strider_op, count in cycles.STRIDER_CYCLES.items():
-        data.strider_cycles[strider_op] = count
     for op, count in cycles.SPECIAL_LATENCY.items():
         data.special_latency[op] = count if config.has(op) else 0
         data.special_interval[op] = cycles.element_interval(op, config.divide_interval)
@@ -97,7 +97,6 @@ def machine_data(config: MachineConfig) -> structures.Machine:
 
 
 _engine_fields = attrgetter(*(field.name for field in engine.FIELDS))
-_strider_fields = attrgetter("op", "a", "b", "c")
 _column_fields = attrgetter(*(field.name for field in columns.FIELDS))
 
 
@@ -107,6 +106,19 @@ def _table(records: list[tuple[int, ...]], structure: type[ctypes.Structure]) ->
     if records:
         table[:, : len(records[0])] = records
     return table
+
+
+def _strider_rows(bundle: Bundle) -> Iterator[tuple[int, ...]]:
+    """The Striders' program; behind it the memory is zero, which is no instruction."""
+    end, depth, descriptors = len(bundle.strider), bundle.config.strider_depth, bundle.config.descriptor_depth
+    for k, i in enumerate(bundle.strider):
+        op = i.op if exists(i, descriptors=descriptors) else structures.NO_OPCODE
+        shift = 8 * i.b if i.op is Opcode.EXTRB else i.b
+        places = (min(address % depth, end) for address in (k + 1, target(i, k) or 0))
+        bits = {Opcode.READB: 8 * i.b, Opcode.EXTRB: 8 * i.c, Opcode.EXTRBI: i.c, Opcode.CLN: i.b}.get(i.op, 0)
+        mask = (1 << bits) - 1 if bits < 32 else -1
+        yield op, i.a, shift, i.c, cycles.STRIDER_CYCLES[i.op], *places, i.b * 64 + i.c, mask
+    yield structures.NO_OPCODE, *[0] * 8
 
 
 def bundle_data(bundle: Bundle) -> structures.BundleData:
@@ -126,10 +138,7 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArra
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
     program = _table([_engine_fields(i) for i in bundle.program], structures.Instruction)
-    depth = bundle.config.descriptor_depth
-    instructions = _table(
-        [(*_strider_fields(i), not exists(i, descriptors=depth)) for i in bundle.strider], structures.StriderInstruction
-    )
+    instructions = _table(list(_strider_rows(bundle)), structures.StriderInstruction)
     lanes = bundle.config.lanes
     descriptors = _table(
         [(*_column_fields(c), c.count * c.type.bytes, c.beats(lanes)) for c in bundle.columns], structures.Column
@@ -143,7 +152,7 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArra
         constants=constants.ctypes.data,
         image=image.ctypes.data,
         n_program=len(bundle.program),
-        n_strider=len(bundle.strider),
+        n_strider=len(instructions),
         n_columns=len(bundle.columns),
         image_rows=image.shape[0],
         tables=tables.ctypes.data,

@@ -12,6 +12,8 @@ BLOCK = 16
 """Tuples that compiled code takes at a time."""
 ENGINE_CODES = 1 << engine.FIELDS[0].width
 """Opcodes that the field of an engine instruction can name."""
+NO_OPCODE = len(strider.Opcode)
+"""In the place of a Strider's."""
 
 Fields = tuple[tuple[str, type], ...]
 
@@ -42,7 +44,6 @@ class Machine(ctypes.Structure):
         *_i32("result_latency section_start min_instruction round_start"),
         *_i32("strider_start strider_bound unpack_stages unpack_latency watch_latency page_release"),
         *_i32("record_start record_store"),
-        ("strider_cycles", ctypes.c_int32 * len(strider.Opcode)),
         ("special_latency", ctypes.c_int32 * ENGINE_CODES),
         ("special_interval", ctypes.c_int32 * ENGINE_CODES),
     )
@@ -55,9 +56,11 @@ class Instruction(ctypes.Structure):
 
 
 class StriderInstruction(ctypes.Structure):
-    """hwgen.spec.strider.Instruction; bad: no machine of this kind has it."""
+    """hwgen.spec.strider.Instruction; of EXTRB b in bits. What follows from it: its cycles, the instruction behind it
+    and the one that it goes to, the number of two fields, the bits that a result keeps. op: not one of the opcodes
+    where there is no such instruction."""
 
-    _fields_ = _i32("op a b c bad")
+    _fields_ = (*_i32("op a b c cost next target value"), ("mask", ctypes.c_uint32))
 
 
 class Column(ctypes.Structure):

@@ -100,9 +100,9 @@ def disassemble(program: Iterable[Instruction]) -> str:
     instructions = list(program)
     valid = [is_valid(i) for i in instructions]
     targets = {
-        target
+        to
         for k, i in enumerate(instructions)
-        if valid[k] and (target := _target(i, k)) is not None and 0 <= target < len(instructions)
+        if valid[k] and (to := target(i, k)) is not None and 0 <= to < len(instructions)
     }
     lines = []
     for k, instruction in enumerate(instructions):
@@ -122,9 +122,9 @@ def instruction_text(instruction: Instruction, *, address: int = 0, labels: Iter
         if isinstance(operand, Register):
             operands.append(f"%t{value}" if value < TEMPORARIES else f"%cr{value - TEMPORARIES}")
         elif isinstance(operand, Target):
-            target = _target(instruction, address)
-            if target in known:
-                operands.append(f"at_{target}")
+            to = target(instruction, address)
+            if to in known:
+                operands.append(f"at_{to}")
             else:
                 operands.append(str(value) if operand.far else f"{_signed(value):+d}")
         elif operand.names is not None and value in set(operand.names):
@@ -168,7 +168,7 @@ def _operands(instruction: Instruction) -> tuple[Operand, ...]:
     return operands
 
 
-def _target(instruction: Instruction, address: int) -> int | None:
+def target(instruction: Instruction, address: int) -> int | None:
     """Where an instruction at `address` goes, if it names that."""
     if instruction.op is Opcode.JMP:
         return instruction.a << 2 * FIELD_BITS | instruction.b << FIELD_BITS | instruction.c

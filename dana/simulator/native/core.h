@@ -79,16 +79,6 @@ struct sim_code
 	int64_t cycles; /* SECTION_START + length; 0: the program has no such section */
 };
 
-/* A Strider instruction, decoded; strider.c */
-struct sim_strider_op
-{
-	uint8_t op, a, b, c;
-	int32_t cost;
-	int32_t next, target;
-	uint32_t value; /* of two fields */
-	uint32_t mask;
-};
-
 #define SIM_BEGINNING 3 /* words of a page's beginning */
 
 /* What a program has come to before its loop, where a page begins with these bits; strider.c */
@@ -342,8 +332,7 @@ struct sim
 	struct sim_pending *pending;
 
 	/* access engine */
-	struct sim_strider_op *strider; /* [n_strider + 1] */
-	int32_t n_strider;
+	struct sim_strider_instruction *strider;
 	uint32_t registers[SIM_REGISTERS + 1]; /* the last one is zero: walk.c */
 	struct sim_column *columns; /* [descriptor_depth] */
 	bool watches;				/* there are watched columns: times depend on values */

@@ -9,72 +9,17 @@
 
 #include "core.h"
 
-#define BAD		   16 /* an operation: no such instruction */
-
-/* --- decoding ---------------------------------------------------------------------------------------------------- */
-
-/* An instruction's place in the program; behind the Bundle's last one the memory is zero, which is no instruction */
-static int32_t
-place_of(const struct sim *sim, int32_t n, int32_t address)
-{
-	address &= sim->machine.strider_depth - 1;
-	return address < n ? address : n;
-}
-
-static uint32_t
-ones(int32_t bits)
-{
-	return bits >= 32 ? UINT32_MAX : (UINT32_C(1) << bits) - 1;
-}
-
+/* Takes the program over from the Bundle */
 bool
 sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle)
 {
-	const int32_t n = bundle->n_strider;
+	const size_t size = sizeof *sim->strider * (size_t)bundle->n_strider;
 
-	sim->strider = calloc((size_t)n + 1, sizeof *sim->strider);
+	sim->strider = malloc(size);
 	if (sim->strider == NULL)
 		return false;
-	sim->n_strider = n;
+	memcpy(sim->strider, bundle->strider, size);
 	memcpy(sim->registers + SIM_TEMPORARIES, bundle->constants, sizeof(uint32_t) * (SIM_REGISTERS - SIM_TEMPORARIES));
-	for (int32_t k = 0; k < n; k++)
-	{
-		const struct sim_strider_instruction *in = &bundle->strider[k];
-		struct sim_strider_op *op = &sim->strider[k];
-
-		op->op = in->bad ? BAD : in->op;
-		op->cost = sim->machine.strider_cycles[in->op];
-		op->a = (uint8_t)in->a;
-		op->b = (uint8_t)in->b;
-		op->c = (uint8_t)in->c;
-		op->next = place_of(sim, n, k + 1);
-		op->value = (uint32_t)(in->b * 64 + in->c);
-		switch (in->op)
-		{
-			case SIM_READB:
-				op->mask = ones(8 * in->b);
-				break;
-			case SIM_EXTRB:
-				op->b = (uint8_t)(8 * in->b);
-				op->mask = ones(8 * in->c);
-				break;
-			case SIM_EXTRBI:
-				op->mask = ones(in->c);
-				break;
-			case SIM_CLN:
-				op->mask = ones(in->b);
-				break;
-			case SIM_BEQ:
-			case SIM_BNE:
-			case SIM_BLT:
-				op->target = place_of(sim, n, k + (in->c >= 32 ? in->c - 64 : in->c));
-				break;
-			case SIM_JMP:
-				op->target = place_of(sim, n, in->a << 12 | in->b << 6 | in->c);
-				break;
-		}
-	}
-	sim->strider[n].op = BAD;
 	return true;
 }
 
@@ -174,7 +119,7 @@ sim_page(struct sim *sim, const uint8_t *page)
 	}
 	for (;;)
 	{
-		const struct sim_strider_op *in = &sim->strider[pc];
+		const struct sim_strider_instruction *in = &sim->strider[pc];
 		const uint32_t a = r[in->a], b = r[in->b];
 
 		if (executed++ == bound)

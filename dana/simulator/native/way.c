@@ -208,7 +208,7 @@ subtract(struct maker *m, struct symbol x, struct symbol y)
 
 /* writeB: its column must lie within the page; only whole tuples are handed over */
 static bool
-hand(struct maker *m, const struct sim_strider_op *in, struct symbol address)
+hand(struct maker *m, const struct sim_strider_instruction *in, struct symbol address)
 {
 	const struct sim_column *column = &m->sim->columns[in->value];
 
@@ -226,7 +226,7 @@ hand(struct maker *m, const struct sim_strider_op *in, struct symbol address)
 
 /* Translates an instruction, which `following` came after; false: such a way cannot be had */
 static bool
-translate(struct maker *m, const struct sim_strider_op *in, int32_t following)
+translate(struct maker *m, const struct sim_strider_instruction *in, int32_t following)
 {
 	struct symbol *r = m->r, x = r[in->a], y = r[in->b];
 	const struct symbol none = constant(m, 0);
@@ -242,7 +242,7 @@ translate(struct maker *m, const struct sim_strider_op *in, int32_t following)
 		case SIM_EXTRB:
 		case SIM_EXTRBI:
 			r[in->a] = is_constant(m, x) ? constant(m, x.offset >> in->b & in->mask)
-										 : add_step(m, BITS, in->b, in->mask, x, none);
+										 : add_step(m, BITS, (uint8_t)in->b, in->mask, x, none);
 			return true;
 		case SIM_WRITEB:
 			return hand(m, in, x);
@@ -344,7 +344,7 @@ struct sim_way *
 sim_way_build(struct sim *sim, const int32_t *path, int32_t n)
 {
 	struct sim_walk *walk = sim->walk;
-	const struct sim_strider_op *last = &sim->strider[path[n - 1]], *end = &sim->strider[last->next];
+	const struct sim_strider_instruction *last = &sim->strider[path[n - 1]], *end = &sim->strider[last->next];
 	struct maker m = {.sim = sim, .way = new_way(walk, path, n)};
 	const int32_t cursor = last->b, limit = last->c;
 	bool fits = m.way != NULL && last->op == SIM_BEXIT && last->a == SIM_COND_GE && cursor < SIM_TEMPORARIES &&
