@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from hwgen.spec import columns, engine, strider
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.fields import joined, split
 
 MAGIC = b"DANABNDL"
 VERSION = 6
@@ -226,17 +227,14 @@ class Bundle:
         raise BundleError(f"section {name} has no END")
 
     def program_words(self) -> Words:
-        return np.array(engine.encode_program(self.program), dtype=np.uint32)
+        words = split((instruction.encode() for instruction in self.program), engine.WORD_U32)
+        return np.array(words, dtype=np.uint32)
 
     def strider_words(self) -> Words:
         return np.array([instruction.encode() for instruction in self.strider], dtype=np.uint32)
 
     def column_words(self) -> Words:
-        words = []
-        for column in self.columns:
-            word = column.encode()
-            words += [word & 0xFFFFFFFF, word >> 32]
-        return np.array(words, dtype=np.uint32)
+        return np.array(split((column.encode() for column in self.columns), columns.WORD_U32), dtype=np.uint32)
 
     def to_bytes(self) -> bytes:
         """The binary form; equal Bundles give equal bytes."""
@@ -294,14 +292,15 @@ class Bundle:
             words[name] = np.frombuffer(data, dtype="<u4", count=count, offset=at).astype(np.uint32)
             at += 4 * count
         config = MachineConfig.from_json(header["config"])
-        pairs = words["columns"].reshape(-1, columns.WORD_U32)
+        program = joined("an engine program", words["program"], engine.WORD_U32)
+        table = joined("a table of column descriptors", words["columns"], columns.WORD_U32)
         return cls(
             config=config,
-            program=tuple(engine.decode_program(words["program"])),
+            program=tuple(engine.Instruction.decode(word) for word in program),
             sections={engine.Section(name): start for name, start in header["sections"].items()},
             strider=tuple(strider.Instruction.decode(int(word)) for word in words["strider"]),
             constants=tuple(int(word) for word in words["constants"]),
-            columns=tuple(columns.Column.decode(int(low) | int(high) << 32) for low, high in pairs),
+            columns=tuple(columns.Column.decode(word) for word in table),
             **{name: header[name] for name in SIZES},
             image=words["image"].reshape(-1, config.lanes),
             symbols=tuple(

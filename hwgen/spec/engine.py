@@ -13,7 +13,6 @@ model are then chosen by data. See `docs/machine.md` for sections, masks, indice
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -191,23 +190,3 @@ class Instruction:
             mask=Mask(values.pop("mask")),
             **values,
         )
-
-
-def encode_program(program: Iterable[Instruction]) -> list[int]:
-    """Instructions as 32-bit words, `WORD_U32` each, least significant first."""
-    words: list[int] = []
-    for instruction in program:
-        word = instruction.encode()
-        words.extend(word >> 32 * k & 0xFFFFFFFF for k in range(WORD_U32))
-    return words
-
-
-def decode_program(words: Iterable[int]) -> list[Instruction]:
-    """The inverse of `encode_program`."""
-    flat = [int(word) for word in words]
-    if len(flat) % WORD_U32:
-        raise ValueError(f"an engine program has a multiple of {WORD_U32} words, not {len(flat)}")
-    return [
-        Instruction.decode(sum(flat[start + k] << 32 * k for k in range(WORD_U32)))
-        for start in range(0, len(flat), WORD_U32)
-    ]

@@ -1,6 +1,6 @@
 """Bit fields of instruction words: one description from which encoders, decoders and documents are made."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -42,3 +42,16 @@ def pack(fields: tuple[Field, ...], values: Mapping[str, int]) -> int:
 def unpack(fields: tuple[Field, ...], word: int) -> dict[str, int]:
     """Decode an integer into its fields."""
     return {field.name: word >> field.offset & (1 << field.width) - 1 for field in fields}
+
+
+def split(words: Iterable[int], parts: int) -> list[int]:
+    """Words as `parts` words of 32 bits each, least significant first."""
+    return [word >> 32 * k & 0xFFFFFFFF for word in words for k in range(parts)]
+
+
+def joined(what: str, words: Iterable[int], parts: int) -> list[int]:
+    """The inverse of `split`; an error says of what the words are."""
+    flat = [int(word) for word in words]
+    if len(flat) % parts:
+        raise ValueError(f"{what} has a multiple of {parts} words, not {len(flat)}")
+    return [sum(flat[at + k] << 32 * k for k in range(parts)) for at in range(0, len(flat), parts)]
