@@ -168,10 +168,8 @@ class PageWriter(ABC):
     def _header(self) -> None:
         asm = self.asm
         asm.branch(Opcode.BLT, T.LENGTH, asm.constant(layout.TUPLE_HEADER_SIZE + 1), Fault.TUPLE_HEADER.name)
-        asm.emit(Opcode.AD, T.START, asm.constant(layout.T_INFOMASK2), T.ADDRESS)
-        asm.emit(Opcode.READB, T.ADDRESS, 4, T.NATTS)  # t_infomask2, t_infomask
-        asm.emit(Opcode.AD, T.START, asm.constant(layout.T_HOFF), T.ADDRESS)
-        asm.emit(Opcode.READB, T.ADDRESS, 1, T.DATA)
+        asm.emit(Opcode.READB, self.behind(T.START, layout.T_INFOMASK2), 4, T.NATTS)  # t_infomask2, t_infomask
+        asm.emit(Opcode.READB, self.behind(T.START, layout.T_HOFF), 1, T.DATA)
         self.copy(T.NATTS, T.MASK)
         asm.emit(Opcode.EXTRBI, T.MASK, 16, 1)
         asm.emit(Opcode.EXTRBI, T.NATTS, 0, layout.HEAP_NATTS_BITS)
@@ -183,12 +181,16 @@ class PageWriter(ABC):
 
     # --- columns --------------------------------------------------------------------------------------------------
 
+    def behind(self, register: int, offset: int) -> int:
+        """A register that holds %register + offset: %ADDRESS, or itself."""
+        if not offset:
+            return register
+        self.asm.emit(Opcode.AD, register, self.asm.constant(offset), T.ADDRESS)
+        return T.ADDRESS
+
     def within(self, register: int, extra: int, end: int = T.END) -> None:
         """Fault unless %register + extra <= %end."""
-        if extra:
-            self.asm.emit(Opcode.AD, register, self.asm.constant(extra), T.ADDRESS)
-            register = T.ADDRESS
-        self.asm.branch(Opcode.BLT, end, register, Fault.TUPLE_SHORT.name)
+        self.asm.branch(Opcode.BLT, end, self.behind(register, extra), Fault.TUPLE_SHORT.name)
 
     def hand_over(self, base: int, run: Run) -> None:
         """Hand a run over, a matrix vector by vector: each of them starts a row of lanes."""
@@ -221,12 +223,8 @@ class PageWriter(ABC):
 
     def hand_column(self, base: int, offset: int, column: Column) -> None:
         """Hand what lies at %base + offset over, as a descriptor says."""
-        asm, address = self.asm, base
         number = self._number(column)
-        if offset:
-            asm.emit(Opcode.AD, base, asm.constant(offset), T.ADDRESS)
-            address = T.ADDRESS
-        asm.emit(Opcode.WRITEB, address, number >> 6, number & 63)
+        self.asm.emit(Opcode.WRITEB, self.behind(base, offset), number >> 6, number & 63)
 
     def _follows(self) -> int:
         """Whether the next column is to come behind the last one of the table, and nowhere else."""

@@ -129,8 +129,7 @@ class _Writer(PageWriter):
         """%WORD <- bits [first, first + count) of the null bitmap; they lie within four bytes."""
         asm = self.asm
         size = (first % 8 + count + 7) // 8
-        asm.emit(Opcode.AD, T.START, asm.constant(layout.T_BITS + first // 8), T.ADDRESS)
-        asm.emit(Opcode.READB, T.ADDRESS, size, T.WORD)
+        asm.emit(Opcode.READB, self.behind(T.START, layout.T_BITS + first // 8), size, T.WORD)
         if first % 8 or count != 8 * size:
             asm.emit(Opcode.EXTRBI, T.WORD, first % 8, count)
 
@@ -319,11 +318,7 @@ class _Writer(PageWriter):
             (layout.ARRAY_ELEMTYPE, array.oid, Fault.ARRAY_SHAPE),
             (layout.ARRAY_DIM, use.count, Fault.ARRAY_SHAPE),
         ):
-            address = T.PAYLOAD
-            if offset:
-                asm.emit(Opcode.AD, T.PAYLOAD, asm.constant(offset), T.ADDRESS)
-                address = T.ADDRESS
-            asm.emit(Opcode.READB, address, 4, T.WORD)
+            asm.emit(Opcode.READB, self.behind(T.PAYLOAD, offset), 4, T.WORD)
             asm.branch(Opcode.BNE, T.WORD, asm.constant(expected), fault.name)
         self.within(T.PAYLOAD, layout.ARRAY_DATA + use.count * array.length, T.STOP)
         self.hand_over(T.PAYLOAD, Run(layout.ARRAY_DATA, array.column, use.input, use.element, use.count))
