@@ -79,8 +79,8 @@ HARDWARE = (
     ),
     Mutation(
         "engine/thread.py",
-        "(control.swap_threads & self.number)",
-        "control.swap_threads",
+        "(held.swap_threads & self.number)",
+        "held.swap_threads",
         "every thread swaps",
         CLUSTERS,
     ),

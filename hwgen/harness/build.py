@@ -25,12 +25,6 @@ SHARED = {
 that goes among its arguments."""
 
 
-def hardware_of(config: MachineConfig) -> MachineConfig:
-    """The configuration without what only the model of the link and of time reads: equal for equal hardware."""
-    plain = MachineConfig()
-    return dataclasses.replace(config, **{name: getattr(plain, name) for name in NOT_HARDWARE})
-
-
 def _sources() -> bytes:
     digest = hashlib.sha256()
     for package in (hwgen.rtl, hwgen.spec):
@@ -42,7 +36,9 @@ def _sources() -> bytes:
 
 def verilog_of(config: MachineConfig) -> str:
     """The Verilog of the machine's board, from the cache where it has been generated before."""
-    hardware = hardware_of(config)
+    # without what only the model of the link and of time reads: equal for equal hardware
+    plain = MachineConfig()
+    hardware = dataclasses.replace(config, **{name: getattr(plain, name) for name in NOT_HARDWARE})
     key = hashlib.sha256(_sources() + version("amaranth").encode() + hardware.fingerprint().encode()).hexdigest()
     cache, name = object_cache(), f"{key}.v"
     cached = cache.read(name)

@@ -18,13 +18,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.descriptors import Descriptors, known_layout, watched
-from hwgen.rtl.access.layouts import (
-    POINTER_BITS,
-    Kind,
-    entry_layout,
-    page_bits,
-    strider_bits,
-)
+from hwgen.rtl.access.layouts import POINTER_BITS, Kind, entry_layout, page_bits, strider_bits
 from hwgen.rtl.interfaces import FAULT_BITS, wires
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import UNPACK_STAGES

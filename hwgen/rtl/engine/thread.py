@@ -8,18 +8,8 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.engine import control
 from hwgen.rtl.engine.cluster import Cluster
-from hwgen.rtl.engine.control import (
-    CLUSTER_NUMBER_BITS,
-    TUPLE_NUMBER_BITS,
-    choose,
-    cluster_layout,
-    cluster_slots,
-    distant_bits,
-    entry_bits,
-    thread_layout,
-    thread_slots,
-)
 from hwgen.rtl.engine.index import IndexFile
 from hwgen.rtl.interfaces import count_bits, thread_bits, tuple_address_bits, wires
 from hwgen.rtl.library import Library
@@ -74,14 +64,14 @@ class Thread(wiring.Component):
         super().__init__(
             {
                 "number": In(thread_bits(config)),
-                "control": In(thread_layout(config)),
+                "control": In(control.thread_layout(config)),
                 "count": In(count_bits(config)),
                 "group_log2": In(4),
                 "tuples": In(addressed_row(config)),
                 "operands": Out(words(config)),
-                "distant": Out(distant_bits(config)),
-                "other": In(data.ArrayLayout(words(config), max(1, len(thread_slots(config))))),
-                "host_cluster": In(CLUSTER_NUMBER_BITS),
+                "distant": Out(control.distant_bits(config)),
+                "other": In(data.ArrayLayout(words(config), max(1, len(control.thread_slots(config))))),
+                "host_cluster": In(control.CLUSTER_NUMBER_BITS),
                 "selected": Out(32),
                 "wrong": Out(1),
                 **({"kept": Out(words(config))} if config.record_depth else {}),
@@ -91,11 +81,11 @@ class Thread(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        control = Signal(thread_layout(config), reset_less=True)
-        m.d.sync += control.eq(self.control)
-        m.d.comb += self.distant.eq(control.distant)
+        held = Signal(control.thread_layout(config), name="control", reset_less=True)
+        m.d.sync += held.eq(self.control)
+        m.d.comb += self.distant.eq(held.distant)
         last = self._last(m)
-        a_absent, b_absent = self._absent(m, control, last)
+        a_absent, b_absent = self._absent(m, held, last)
 
         address = Signal(tuple_address_bits(config), reset_less=True)
         row = Signal(words(config), reset_less=True)
@@ -107,12 +97,12 @@ class Thread(wiring.Component):
         clusters = [
             self._library.place("cluster", lambda: Cluster(config, self._library)) for _ in range(config.clusters)
         ]
-        towards = control.cluster
+        towards = held.cluster
         if config.index_depth:
-            towards = self._index(m, control, last, clusters[0].first)
+            towards = self._index(m, held, last, clusters[0].first)
         if config.crossed:
-            straight, towards = towards, Signal(cluster_layout(config))
-            m.d.comb += [towards.eq(straight), towards.swap_all.eq((control.swap_threads & self.number).any())]
+            straight, towards = towards, Signal(control.cluster_layout(config))
+            m.d.comb += [towards.eq(straight), towards.swap_all.eq((held.swap_threads & self.number).any())]
         for k, cluster in enumerate(clusters):
             m.submodules[f"cluster_{k}"] = cluster
             lanes = range(k * LANES_PER_CLUSTER, (k + 1) * LANES_PER_CLUSTER)
@@ -128,12 +118,12 @@ class Thread(wiring.Component):
             ]
             if config.record_depth:
                 m.d.comb += Cat(self.kept[lane] for lane in lanes).eq(cluster.kept.as_value())
-            for slot, bits in enumerate(cluster_slots(config)):
+            for slot, bits in enumerate(control.cluster_slots(config)):
                 partners: list[Value] = [clusters[k ^ 1 << bit].operands.as_value() for bit in bits]
-                m.d.comb += cluster.distant[slot].eq(choose(partners, control.distant))
-            for slot in range(len(thread_slots(config))):
+                m.d.comb += cluster.distant[slot].eq(control.choose(partners, held.distant))
+            for slot in range(len(control.thread_slots(config))):
                 word = Cat(self.other[slot][lane] for lane in lanes)
-                m.d.comb += cluster.distant[len(cluster_slots(config)) + slot].eq(word)
+                m.d.comb += cluster.distant[len(control.cluster_slots(config)) + slot].eq(word)
         words_read = Array(cluster.selected for cluster in clusters)
         m.d.comb += self.selected.eq(words_read[self.host_cluster] if config.clusters > 1 else words_read[0])
         return m
@@ -149,40 +139,40 @@ class Thread(wiring.Component):
         ]
         return last
 
-    def _absent(self, m: Module, control: data.View, last: Signal) -> tuple[Signal, Signal]:
+    def _absent(self, m: Module, held: data.View, last: Signal) -> tuple[Signal, Signal]:
         """True a cycle before stage 1."""
-        number = Signal(TUPLE_NUMBER_BITS + 1)
+        number = Signal(control.TUPLE_NUMBER_BITS + 1)
         # b's tuple is the next one
         before = Signal(signed(len(last)), reset_less=True)
         m.d.sync += before.eq(last)
         a_absent = Signal(reset_less=True)
         b_absent = Signal(reset_less=True)
-        m.d.comb += number.eq(control.tuple_number)
+        m.d.comb += number.eq(held.tuple_number)
         m.d.sync += [
-            a_absent.eq(control.masked & (number > last)),
-            b_absent.eq(control.masked & ((control.pair & (number >= before)) | (control.both & (number > last)))),
+            a_absent.eq(held.masked & (number > last)),
+            b_absent.eq(held.masked & ((held.pair & (number >= before)) | (held.both & (number > last)))),
         ]
         return a_absent, b_absent
 
-    def _index(self, m: Module, control: data.View, last: Signal, word: Value) -> data.View:
+    def _index(self, m: Module, held: data.View, last: Signal, word: Value) -> data.View:
         """The clusters' control with entries of the index file added to addresses."""
         m.submodules.index = index = IndexFile(self._config)
-        # these come with the register that `control` is
+        # these come with the register that `held` is
         arriving = self.control
         absent = Signal(reset_less=True)
         m.d.sync += absent.eq(arriving.index.present & (arriving.index.entry > last))
         m.d.comb += [
             index.word.eq(word),
-            *wires(index, control, "bound", "stride"),
+            *wires(index, held, "bound", "stride"),
             *wires(index, arriving.index, "set", "entry"),
-            index.a_entry.eq(arriving.tuple_number[: entry_bits(self._config)]),
+            index.a_entry.eq(arriving.tuple_number[: control.entry_bits(self._config)]),
             self.wrong.eq(index.wrong),
         ]
-        towards = Signal(cluster_layout(self._config))
+        towards = Signal(control.cluster_layout(self._config))
         m.d.comb += [
-            towards.eq(control.cluster),
-            towards.a_address.eq(control.cluster.a_address + Mux(control.a_index, index.a, 0)),
-            towards.write.address.eq(control.cluster.write.address + Mux(control.index.add, index.dst, 0)),
-            towards.write.lanes.eq(Mux(absent, 0, control.cluster.write.lanes)),
+            towards.eq(held.cluster),
+            towards.a_address.eq(held.cluster.a_address + Mux(held.a_index, index.a, 0)),
+            towards.write.address.eq(held.cluster.write.address + Mux(held.index.add, index.dst, 0)),
+            towards.write.lanes.eq(Mux(absent, 0, held.cluster.write.lanes)),
         ]
         return towards
