@@ -189,7 +189,7 @@ COMPILER = (
             "first, second = half // lanes, (n - half) // lanes",
             "the tail of a sum",
         ),
-        ("select/reduce.py", "source, tail = result, 0", "source = result", "tails of every step"),
+        ("select/reduce.py", "here, tail = last, 0", "here = last", "tails of every step"),
         (
             "select/merge.py",
             "mask = Mask.PAIR if group > 1 else Mask.SINGLE",

@@ -14,7 +14,7 @@ from dana.compiler.passes import ACCESS, PROGRAM, RULE, Draft, Results, run
 from dana.compiler.schedule.encode import Choice, Program, named
 from dana.storage.schema import TableSchema, Use
 from dsl.hdfg.graph import Graph
-from hwgen.spec.bundle import Bundle, Symbol, Words
+from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 
 
@@ -24,17 +24,12 @@ class EngineProgram:
 
     Attributes
     ----------
-    indices
-        For the tag of each fault INDEX.
     results
         What every pass made, by name.
     """
 
     draft: Draft
     program: Program
-    image: Words
-    symbols: tuple[Symbol, ...]
-    indices: list[Choice]
     results: Results
 
     def fields(self) -> dict[str, Any]:
@@ -48,9 +43,7 @@ class EngineProgram:
             "tuple_rows": draft.inputs.rows,
             "level_stride": draft.memory.block,
             "levels": draft.target.levels,
-            "image": self.image,
-            "symbols": self.symbols,
-            "tables": self.results["tables"],
+            **{name: self.results[name] for name in ("image", "symbols", "tables")},
         }
 
 
@@ -85,14 +78,7 @@ def compile_engine(
     rule = rule or run(RULE, {"graph": graph})
     draft = fit(rule["plan"], config, max_tuples=max_tuples, known=known)
     made = run(PROGRAM, {**draft.results, "config": config})
-    return EngineProgram(
-        draft=draft,
-        program=made["program"],
-        image=made["image"],
-        symbols=made["symbols"],
-        indices=made["indices"],
-        results={**made, **rule},
-    )
+    return EngineProgram(draft=draft, program=made["program"], results={**made, **rule})
 
 
 def rule_for(graph: Graph, schema: TableSchema) -> Results:
@@ -138,14 +124,8 @@ def compile_bundle(
     rule = rule or rule_for(graph, schema)
     engine = compile_engine(graph, config, max_tuples=max_tuples, known=known, rule=rule)
     inputs = engine.draft.inputs
-    given = {
-        "schema": schema,
-        "uses": binding.uses,
-        "inputs": inputs,
-        "watched": engine.draft.watched,
-        "config": config,
-    }
-    access = run(ACCESS, given)["strider"]
+    given = {"schema": schema, "uses": binding.uses, "watched": engine.draft.watched}
+    access = run(ACCESS, {**given, "inputs": inputs, "config": config})["strider"]
     choices = [
         named(engine.draft.plan, inputs, column.row) for column in access.columns if column.table and inputs.records
     ]
@@ -160,10 +140,10 @@ def compile_bundle(
         notes={
             "rule": graph.name,
             "table": schema.relation,
-            "indices": [_choice(choice, schema, binding.uses) for choice in (*choices, *engine.indices)],
+            "indices": [_choice(choice, schema, binding.uses) for choice in (*choices, *engine.results["indices"])],
             "inputs": places,
             "fills": fills,
-            "starts": {s.name: _start(graph, s.name) for s in engine.symbols if s.table},
+            "starts": {s.name: _start(graph, s.name) for s in engine.results["symbols"] if s.table},
             **(notes or {}),
         },
     )

@@ -7,6 +7,7 @@ import ctypes
 from enum import IntEnum
 
 from hwgen.spec import columns, engine, strider
+from hwgen.spec.counters import COUNTERS
 
 BLOCK = 16
 """Tuples that compiled code takes at a time."""
@@ -199,10 +200,7 @@ class Counters(ctypes.Structure):
     """hwgen.spec.counters.EpochCounters."""
 
     _fields_ = (
-        *members(
-            ctypes.c_uint64,
-            "cycles tuples skipped engine_busy merging waiting_for_engine waiting_for_pages batches",
-        ),
+        *members(ctypes.c_uint64, " ".join(COUNTERS)),
         *members(ctypes.c_uint32, "fault fault_page fault_pointer"),
     )
 

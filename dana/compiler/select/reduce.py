@@ -81,18 +81,13 @@ def reduce_axis(
         outer = (emitter.instances(value), *before)
         tail = n if n < lanes else 0
         if not packing:
-            _reduce_lanes(nest, emitter.lanes, here, (*outer, 1), last, tail)
+            for distance in reversed(range((lanes - 1).bit_length())):  # each row with itself
+                _exchange(nest, (*outer, 1), last, here, here, distance, tail)
+                here, tail = last, 0
         else:
             fresh = None if in_place or here is not source else partial(emitter.room, name, per_tuple=outer[0] > 1)
             _reduce_crossed(nest, emitter.lanes, here, outer, last, tail, fresh)
     return result
-
-
-def _reduce_lanes(nest: Nest, lanes: int, source: View, extents: tuple[int, ...], result: View, tail: int) -> None:
-    """Reduce single rows by exchanges with themselves; the last of `extents` runs once."""
-    for distance in reversed(range((lanes - 1).bit_length())):
-        _exchange(nest, extents, result, source, source, distance, tail)
-        source, tail = result, 0
 
 
 def _reduce_crossed(
