@@ -216,10 +216,7 @@ class Host(wiring.Component):
         m.d.sync += self.engine.exists.eq(
             Cat(self.engine.entry[k] != registers.NO_SECTION for k, _ in enumerate(SECTIONS))
         )
-        m.d.comb += [
-            self.engine.group_log2.eq(self.access.group_log2),
-            self.engine.tuple_rows.eq(self.access.tuple_rows),
-        ]
+        m.d.comb += interfaces.wires(self.engine, self.access, "group_log2", "tuple_rows")
 
     def _read(self, m: Module, region: Value, register: Value, status: dict[Register, Value]) -> None:
         values: dict[int, Value] = {Register.ID: Const(registers.IDENTITY, 32)}

@@ -146,9 +146,8 @@ class Cluster(wiring.Component):
         m.d.comb += [
             special.a.eq(chosen["a"]),
             special.b.eq(chosen["b"]),
-            special.function.eq(control.function),
             special.start.eq(control.special),
-            special.side.eq(control.side),
+            *wires(special, control, "function", "side"),
             self.selected.eq(chosen["a"]),
         ]
         word = Signal(32, name="side_word", reset_less=True)
