@@ -239,7 +239,7 @@ sim_walked_rows(const struct sim *sim)
 /* What the host reads and writes: rows of thread 0 in the scratchpad, or the same rows of each record of a table */
 struct place
 {
-	float *first;
+	float *first; /* NULL: there are no such rows */
 	int64_t records, rows; /* rows of each */
 	ptrdiff_t record, row; /* floats from one to the next */
 };
@@ -253,12 +253,12 @@ place_of(const struct sim *sim, int32_t table, int64_t row, int64_t count)
 	{
 		const struct sim_records *found = &sim->tables[table < 0 || table > SIM_MAX_TABLES ? 0 : table];
 
-		place.row = sim->lanes;
-		place.record = found->floats;
-		place.records = found->records;
-		place.rows = found->records > 0 ? count / found->records : 0;
-		if (found->records > 0 && count % found->records == 0)
-			place.first = sim_records_at(sim, table, row, place.rows);
+		if (found->first == NULL || row < 0 || count < 0 || count % found->records != 0)
+			return place;
+		place = (struct place){.records = found->records, .rows = count / found->records,
+							   .record = found->floats, .row = sim->lanes};
+		if ((row + place.rows) * sim->lanes <= found->floats)
+			place.first = found->first + row * sim->lanes;
 	}
 	else if (sim->loaded && row >= 0 && count >= 0 && row + count <= sim->machine.scratch_depth)
 		place.first = sim->scratch + row * sim->unit;

@@ -416,7 +416,6 @@ bool sim_record_named(struct sim *sim, const struct sim_column *column, const ui
 void sim_records_begin(struct sim *sim);
 void sim_records_fetch(struct sim *sim, int32_t half, int32_t m);
 bool sim_records_store(struct sim *sim, int32_t m);
-float *sim_records_at(const struct sim *sim, int32_t table, int64_t row, int64_t count);
 bool sim_journal_open(struct sim *sim, size_t pages);
 void sim_journal_undo(struct sim *sim);
 

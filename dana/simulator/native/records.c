@@ -160,14 +160,3 @@ sim_journal_undo(struct sim *sim)
 	free(journal);
 	sim->journal = NULL;
 }
-
-/* The first of a table's rows that the host reads or writes, `count` of them in each of its records; NULL: outside */
-float *
-sim_records_at(const struct sim *sim, int32_t table, int64_t row, int64_t count)
-{
-	const struct sim_records *found = &sim->tables[table < 0 || table > SIM_MAX_TABLES ? 0 : table];
-
-	if (found->first == NULL || row < 0 || count < 0 || (row + count) * sim->lanes > found->floats)
-		return NULL;
-	return found->first + row * sim->lanes;
-}
