@@ -51,7 +51,9 @@ class TrainResult:
     converged
         Whether the rule's convergence test ended the training.
     loss
-        Mean of the rule's loss over the last epoch; None for a rule without one.
+        Mean of the rule's loss over the rows trained on, in the epoch that was kept; None for a rule without one.
+    test_loss
+        The same over the rows that ``test_size`` left out; None where none were.
     tuples, skipped
         Rows trained on and rows left out for a NULL, in one epoch.
     pages
@@ -70,6 +72,7 @@ class TrainResult:
     epochs: int
     converged: bool
     loss: float | None
+    test_loss: float | None
     tuples: int
     skipped: int
     pages: int

@@ -179,7 +179,7 @@ def train(
         warm_start_whole=False,
     )
     trainer = MachineTrainer()
-    request = replace(request, largest={name: _largest(columns[name]) for name in trainer.categories(request)})
+    request = replace(request, largest={name: _largest(columns[name]) for name in trainer.categories(request).columns})
     training = trainer.open(request, notify)
     try:
         fed = _frames(columns, training.stream) if pages is None else pages

@@ -15,7 +15,7 @@ from dana.runtime.designs import MAX_EXTENT, rule_graph
 from dana.runtime.page_errors import ARRAYS
 from dana.runtime.streams import logical_binding
 from dana.runtime.trainer import SqlState, TrainingError, TrainRequest
-from dsl.hdfg.choice import category_inputs, growing_models
+from dsl.hdfg.choice import category_inputs, element_of, growing_models
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import BindError, Op
 
@@ -41,6 +41,31 @@ def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
         if use.input in dims:
             found.setdefault(dims[use.input], []).append(schema.attributes[use.attribute].name)
     return {dim: tuple(dict.fromkeys(columns)) for dim, columns in found.items()}
+
+
+def choosing_columns(request: TrainRequest) -> dict[str, bool]:
+    """Columns whose numbers choose rows of models; and whether one below 0 is none, as `dana.functions.category` says.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As `dana.compiler.binding.columns.bind`.
+    """
+    graph, request = rule_graph(request), with_classes(request)
+    rows = [node.inputs[1] for node in graph.nodes if node.op is Op.GATHER]
+    rows += [update.index for update in graph.updates if update.index is not None]
+    elements = {(str(graph.nodes[one[0]].name), one[1]) for k in rows if (one := element_of(graph, k)) is not None}
+    categories = {str(node.name) for node in category_inputs(graph)}
+    if not elements and not categories:
+        return {}
+    binding, schema = logical_binding(request)
+    found: dict[str, bool] = {}
+    for use in binding.uses:
+        itself = any((use.input, k) in elements for k in range(use.element, use.element + use.count))
+        if itself or use.input in categories:
+            name = schema.attributes[use.attribute].name
+            found[name] = not itself and found.get(name, True)
+    return found
 
 
 def with_extents(request: TrainRequest) -> TrainRequest:

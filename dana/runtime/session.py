@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -265,8 +265,8 @@ class _Session:
         if message == Message.CATEGORIES:
             request = categories_request(payload, page_size=self.ring.page_size)
             with memory_at_most(request.max_memory, fresh=not self.answered):
-                columns = self.trainer.categories(request)
-            return partial(self.channel.send, Message.COUNTED, {"columns": columns})
+                found = asdict(self.trainer.categories(request))
+            return partial(self.channel.send, Message.COUNTED, found)
         if message == Message.TRAIN:
             request, cpu = train_request(payload, page_size=self.ring.page_size)
             return self._train(request, cpu)

@@ -206,6 +206,25 @@ class TrainRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Categories:
+    """Columns whose numbers choose rows of models.
+
+    Attributes
+    ----------
+    columns
+        Those of which the largest number is to be known before the training (`TrainRequest.largest`).
+    choosing
+        All of them.
+    unknown
+        Those of them in which a number below 0 is no category, and chooses nothing.
+    """
+
+    columns: Sequence[str]
+    choosing: Sequence[str]
+    unknown: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
     """What ``dana_explain`` was called with.
 
@@ -464,8 +483,8 @@ class Trainer(Protocol):
     def held_out(self, request: TrainRequest) -> HeldOut | None:
         """Compile a rule's loss for the rows that are held out; None where it has none."""
 
-    def categories(self, request: TrainRequest) -> Sequence[str]:
-        """Names of columns whose largest number is to be known before the training (`TrainRequest.largest`).
+    def categories(self, request: TrainRequest) -> Categories:
+        """What is to be known of columns before the training.
 
         Raises
         ------

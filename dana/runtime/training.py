@@ -24,7 +24,7 @@ from dana.runtime.compiled import Compiled
 from dana.runtime.constant import constant_loss
 from dana.runtime.designs import Design, DesignStore, check_hyper, rule_graph
 from dana.runtime.explain import explain, lines
-from dana.runtime.extents import category_columns, with_extents
+from dana.runtime.extents import category_columns, choosing_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, by_parts, load_backend
@@ -46,6 +46,7 @@ from dana.runtime.survey import (
 )
 from dana.runtime.surveyed import SurveyObserver
 from dana.runtime.trainer import (
+    Categories,
     EpochReport,
     ExplainRequest,
     HeldOut,
@@ -202,11 +203,16 @@ class MachineTrainer:
         judge = MachineTraining(asked, design, Simulator(design.bundle.config), lambda notice: None, judges=True)
         return HeldOutRows(judge, stream)
 
-    def categories(self, request: TrainRequest) -> Sequence[str]:
+    def categories(self, request: TrainRequest) -> Categories:
         """See `Trainer.categories`."""
         try:
             check_hyper(request, lambda notice: None)
-            return [name for columns in category_columns(request).values() for name in columns]
+            choosing = choosing_columns(request)
+            return Categories(
+                columns=[name for columns in category_columns(request).values() for name in columns],
+                choosing=list(choosing),
+                unknown=[name for name, below in choosing.items() if below],
+            )
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)
 

@@ -89,6 +89,7 @@ CREATE TABLE dana.run (
 	epochs integer NOT NULL,
 	converged boolean NOT NULL,
 	loss double precision,
+	test_loss double precision,
 	tuples bigint NOT NULL,
 	skipped bigint NOT NULL,
 	pages bigint NOT NULL,
@@ -111,6 +112,7 @@ COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machin
 COMMENT ON COLUMN dana.run.epochs IS 'Passes over the table';
 COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it, or its loss no longer improved';
 COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the epoch whose model was kept; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.run.test_loss IS 'Its mean loss over the rows left out by test_size; NULL where none were';
 COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
 COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';
 COMMENT ON COLUMN dana.run.pages IS 'Pages read, over all epochs';
@@ -222,8 +224,8 @@ COMMENT ON FUNCTION dana_revoke_rule IS 'Take back what dana_grant_rule() gave; 
 -- Training
 
 CREATE TYPE dana.training AS (
-	model text, version integer, run bigint, epochs integer, converged boolean, loss double precision, tuples bigint,
-	skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
+	model text, version integer, run bigint, epochs integer, converged boolean, loss double precision,
+	test_loss double precision, tuples bigint, skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
 );
 COMMENT ON TYPE dana.training IS 'What dana_train() returns; the columns are those of dana.run';
 COMMENT ON COLUMN dana.training.version IS 'Its version: how often a model of that name was trained';
@@ -595,9 +597,10 @@ CREATE FUNCTION dana_evaluate(
 ) RETURNS jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default on what it was trained on, or on the part that was left out';
 
--- How far a table has moved from the rows that a model was trained on. A profile has for each number of each feature, or
--- text, the rows in each of its bins: first NULL; then the values, if there are at most 30, and others; or what lies
--- between the tenths. It is part of the version's metadata.
+-- How far a table has moved from the rows that a model was trained on. A profile has for each number of each feature and
+-- label, or text, the rows in each of its bins: first NULL; then its values, if there are at most 30, or of categories the
+-- 30 most frequent; then the others, where they are more and numbers by the tenths of all. It is part of the version's
+-- metadata.
 
 CREATE FUNCTION dana.dana_store_profile(name text, profile jsonb, version integer) RETURNS void
 	LANGUAGE c AS 'MODULE_PATHNAME';
@@ -607,10 +610,17 @@ CREATE FUNCTION dana.dana_bin("values" text[], bounds real[], value text) RETURN
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	AS $$
 	SELECT CASE WHEN value IS NULL THEN 1
-		WHEN "values" IS NOT NULL THEN COALESCE(pg_catalog.array_position("values", value), pg_catalog.cardinality("values") + 1) + 1
-		ELSE pg_catalog.width_bucket(value::real, bounds) + 2 END
+		ELSE COALESCE(pg_catalog.array_position("values", value) + 1, COALESCE(pg_catalog.cardinality("values"), 0) + 2
+			+ CASE WHEN bounds IS NULL THEN 0 ELSE pg_catalog.width_bucket(value::real, bounds) END) END
 	$$;
 COMMENT ON FUNCTION dana.dana_bin IS 'Which of the bins of a profile a value falls into, from 1';
+
+CREATE FUNCTION dana.dana_is_text(category "char", label boolean) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	AS $$
+	SELECT category IN ('S', 'E') OR (label AND category NOT IN ('N', 'B', 'D', 'A'))
+	$$;
+COMMENT ON FUNCTION dana.dana_is_text IS 'Whether a profile takes values of a category of types as texts, of a feature or a label';
 
 CREATE FUNCTION dana.dana_counted(model text, metadata jsonb, source regclass)
 	RETURNS TABLE (feature text, element bigint, value text, number real, "rows" bigint)
@@ -621,17 +631,21 @@ DECLARE
 	texts boolean;
 	needed text := dana.dana_arguments($2, $1, $3);
 BEGIN
-	FOR feature, texts IN SELECT f.value, t.typcategory = 'S' FROM jsonb_array_elements_text($2 -> 'features') AS f
+	-- a label may be missing, as in rows that are to be predicted
+	FOR feature, texts IN SELECT f.value, dana.dana_is_text(t.typcategory, f.label)
+		FROM (SELECT u.value, false FROM jsonb_array_elements_text($2 -> 'features') AS u
+			UNION ALL SELECT l.value, true FROM jsonb_array_elements_text($2 -> 'labels') AS l
+			WHERE NOT $2 -> 'features' ? l.value) AS f (value, label)
 		JOIN pg_attribute AS a ON a.attrelid = $3 AND a.attname = f.value AND NOT a.attisdropped
 		JOIN pg_type AS t ON t.oid = a.atttypid
 	LOOP
 		RETURN QUERY EXECUTE format('SELECT %L, n.k, n.v, CASE WHEN n.k IS NOT NULL THEN n.v::real END, count(*) FROM %s AS r LEFT JOIN LATERAL '
-			|| CASE WHEN texts THEN '(SELECT r.%3$I::text, NULL::bigint)' ELSE 'unnest(dana.dana_numbers(r.%3$I)::text[]) WITH ORDINALITY' END
+			|| CASE WHEN texts THEN '(SELECT dana.dana_text(r.%3$I), NULL::bigint)' ELSE 'unnest(dana.dana_numbers(r.%3$I)::text[]) WITH ORDINALITY' END
 			|| ' AS n (v, k) ON true GROUP BY n.k, n.v', feature, $3, feature);
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dana.dana_counted IS 'How often each value of a model''s features is in a table; an element of an array has its number';
+COMMENT ON FUNCTION dana.dana_counted IS 'How often each value of a model''s features and labels is in a table; an element of an array has its number';
 
 CREATE FUNCTION dana_profile(model text, source regclass DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql
@@ -653,7 +667,7 @@ BEGIN
 		WINDOW w AS (PARTITION BY c.feature, c.element)
 	), cut AS (
 		SELECT c.feature, c.element,
-			CASE WHEN max(c.different) <= 30 OR c.element IS NULL THEN
+			CASE WHEN max(c.different) <= 30 OR c.element IS NULL OR found.metadata -> 'categories' ? c.feature THEN
 				(array_agg(c.value ORDER BY c."rows" DESC, c.value) FILTER (WHERE c.value IS NOT NULL))[:30] END AS "values",
 			CASE WHEN max(c.different) > 30 AND c.element IS NOT NULL THEN ARRAY(SELECT DISTINCT b FROM unnest(ARRAY[
 				min(c.number) FILTER (WHERE c.below >= c."all" * 0.1), min(c.number) FILTER (WHERE c.below >= c."all" * 0.2),
@@ -662,12 +676,16 @@ BEGIN
 				min(c.number) FILTER (WHERE c.below >= c."all" * 0.7), min(c.number) FILTER (WHERE c.below >= c."all" * 0.8),
 				min(c.number) FILTER (WHERE c.below >= c."all" * 0.9)]) AS b ORDER BY b) END AS bounds
 		FROM counted AS c GROUP BY c.feature, c.element
+	), binned AS (
+		SELECT u.feature, u.element, dana.dana_bin(u."values", u.bounds, c.value) AS bin, sum(c."rows") AS "rows"
+		FROM cut AS u JOIN counted AS c ON c.feature = u.feature AND (c.element IS NOT DISTINCT FROM u.element OR c.value IS NULL)
+		GROUP BY u.feature, u.element, bin
 	)
 	SELECT jsonb_agg(jsonb_build_object('feature', u.feature, 'element', u.element, 'values', to_jsonb(u."values"),
 		'bounds', to_jsonb(u.bounds), 'rows', (
-			SELECT jsonb_agg(COALESCE((SELECT sum(c."rows") FROM counted AS c WHERE c.feature = u.feature
-				AND (c.element IS NOT DISTINCT FROM u.element OR c.value IS NULL) AND dana.dana_bin(u."values", u.bounds, c.value) = bin), 0) ORDER BY bin)
-			FROM generate_series(1, COALESCE(cardinality(u."values"), cardinality(u.bounds)) + 2) AS bin)))
+			SELECT jsonb_agg(COALESCE(b."rows", 0) ORDER BY n.bin)
+			FROM generate_series(1, COALESCE(cardinality(u."values"), 0) + COALESCE(cardinality(u.bounds), 0) + 2) AS n (bin)
+			LEFT JOIN binned AS b ON b.feature = u.feature AND b.element IS NOT DISTINCT FROM u.element AND b.bin = n.bin)))
 	INTO profile FROM cut AS u WHERE u."values" IS NOT NULL OR u.bounds IS NOT NULL;
 	IF profile IS NULL THEN
 		RAISE no_data_found USING MESSAGE = 'there are no rows to make a profile of';
@@ -676,7 +694,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dana_profile IS
-	'Keep with a model''s version how the features of its rows are distributed, by default of the table that it was trained on, as it is now';
+	'Keep with a model''s version how the features and labels of its rows are distributed, by default of the table that it was trained on, as it is now';
 
 CREATE FUNCTION dana_drift(model text, source regclass)
 	RETURNS TABLE (feature text, element bigint, psi double precision, trained bigint, found bigint)
@@ -687,6 +705,7 @@ DECLARE
 	kept jsonb;
 	known jsonb;
 	filled boolean;
+	other record;
 BEGIN
 	SELECT m.metadata -> 'profile', m.metadata INTO kept, known FROM dana.dana_find_model($1) AS m;
 	IF kept IS NULL THEN
@@ -697,6 +716,17 @@ BEGIN
 	IF NOT filled THEN
 		RAISE no_data_found USING MESSAGE = format('%s has no rows to compare with those that model "%s" was trained on', $2, $1);
 	END IF;
+	-- a column that holds texts now, and numbers then, or the other way round, has not one value in common
+	SELECT p.value ->> 'feature' AS feature, format_type(a.atttypid, a.atttypmod) AS type, p.value ->> 'element' IS NULL AS texts
+	INTO other FROM jsonb_array_elements(kept) AS p
+	JOIN pg_attribute AS a ON a.attrelid = $2 AND a.attname = p.value ->> 'feature' AND NOT a.attisdropped
+	JOIN pg_type AS t ON t.oid = a.atttypid
+	WHERE (p.value ->> 'element' IS NULL) <> dana.dana_is_text(t.typcategory, NOT known -> 'features' ? (p.value ->> 'feature')) LIMIT 1;
+	IF FOUND THEN
+		RAISE datatype_mismatch USING MESSAGE = format('column "%s" of %s has type %s, and model "%s" was trained on %s: none of its values can be compared',
+				other.feature, $2, other.type, $1, CASE WHEN other.texts THEN 'texts' ELSE 'numbers' END),
+			HINT = 'Compare a table or a view whose columns are those of the training.';
+	END IF;
 	RETURN QUERY
 	WITH bins AS (
 		SELECT p.n, p.value ->> 'feature' AS feature, (p.value ->> 'element')::bigint AS element,
@@ -705,16 +735,22 @@ BEGIN
 			p.value -> 'rows' AS "rows"
 		FROM jsonb_array_elements(kept) WITH ORDINALITY AS p (value, n)
 	), today AS MATERIALIZED (SELECT c.* FROM dana.dana_counted($1, known, $2) AS c
+	), binned AS (
+		SELECT b.n, dana.dana_bin(b."values", b.bounds, t.value) AS bin, sum(t."rows") AS "rows"
+		FROM bins AS b JOIN today AS t ON t.feature = b.feature AND (t.element IS NOT DISTINCT FROM b.element OR t.value IS NULL)
+		GROUP BY b.n, bin
 	), counted AS (
-		SELECT b.n, r.bin, r.value::bigint AS before, COALESCE((SELECT sum(t."rows") FROM today AS t WHERE t.feature = b.feature
-			AND (t.element IS NOT DISTINCT FROM b.element OR t.value IS NULL)
-			AND dana.dana_bin(b."values", b.bounds, t.value) = r.bin), 0)::bigint AS now
-		FROM bins AS b, jsonb_array_elements_text(b."rows") WITH ORDINALITY AS r (value, bin)
+		SELECT b.n, r.bin, r.value::bigint AS before, COALESCE(i."rows", 0)::bigint AS now
+		FROM bins AS b CROSS JOIN LATERAL jsonb_array_elements_text(b."rows") WITH ORDINALITY AS r (value, bin)
+		LEFT JOIN binned AS i ON i.n = b.n AND i.bin = r.bin
+		-- a label may be missing now
+		WHERE EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = $2 AND a.attname = b.feature AND NOT a.attisdropped)
 	), summed AS (
 		SELECT c.n, sum(c.before)::bigint AS before, sum(c.now)::bigint AS now, count(*) AS bins
 		FROM counted AS c WHERE c.before + c.now > 0 GROUP BY c.n
 	)
-	SELECT b.feature, b.element, sum((a.now - a.before) * ln(a.now / a.before))::double precision, s.before, s.now
+	SELECT b.feature, b.element, CASE WHEN s.now = 0 THEN 'Infinity' ELSE sum((a.now - a.before) * ln(a.now / a.before))::double precision END,
+		s.before, s.now
 	FROM bins AS b JOIN summed AS s USING (n) JOIN LATERAL (
 		SELECT (c.now + 0.5) / (s.now + 0.5 * s.bins) AS now, (c.before + 0.5) / (s.before + 0.5 * s.bins) AS before
 		FROM counted AS c WHERE c.n = b.n AND c.before + c.now > 0) AS a ON true
@@ -722,7 +758,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dana_drift IS
-	'How far a table is from the rows that a model was trained on: the population stability index of each feature, the largest first; below 0.1 they are alike, from 0.25 on train again. dana_profile() comes first';
+	'How far a table is from the rows that a model was trained on: the population stability index of each feature and label, the largest first; below 0.1 they are alike, from 0.25 on train again. dana_profile() comes first';
 
 -- Cross-validation and search. They run with the rights of the caller, so operators and functions in them are named
 -- with their schema or take types of PostgreSQL's own; all trials are one statement, so they see the same rows.

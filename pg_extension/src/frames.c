@@ -426,7 +426,7 @@ tell_what_is_left_out(const dana_frames *frames)
 
 		if (column->nulls == frames->rows && !label)
 			empty = column->name;
-		if (column->nulls > 0 && !label)
+		if (column->nulls > 0 && !label && !dana_is_one_of(column->name, &frames->source->choosing))
 			hint = "With nulls => 'mean' a NULL counts as the mean of its column.";
 		if (column->nulls > 0)
 			appendStringInfo(&text, ", \"%s\" is null (" UINT64_FORMAT ")", column->name, column->nulls);

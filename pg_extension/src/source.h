@@ -80,6 +80,7 @@ typedef struct dana_source
 	char		 *class_type;	 /* SQL's name of the label's type, or NULL */
 	dana_assumed *assumed; /* these classes are; NULL: all rows were looked at */
 	Jsonb		 *largest;		 /* by column of categories its largest number, or NULL: nobody looked */
+	dana_texts	  choosing;		 /* columns whose numbers choose rows of models */
 	bool		  rows; /* rows have to be made into frames, whatever the columns */
 	bool		  spi;	/* we are connected to SPI */
 	dana_array_probe *probe; /* what was found of array columns, or NULL: it was not looked for */

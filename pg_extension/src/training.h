@@ -157,8 +157,8 @@ extern void dana_classes_find(const dana_training *training, dana_source *source
 extern bool dana_classes_hold(const dana_training *training, dana_source *source, Jsonb *description);
 
 /*
- * categories.c: the largest numbers of columns whose numbers are categories, where the worker wants to know them; once
- * the source's features are chosen
+ * categories.c: the columns whose numbers choose rows of models, what is to be told of them, and their largest numbers
+ * where the worker wants to know them; once the source's features are chosen
  */
 extern void dana_categories_find(const dana_training *training, dana_source *source, const dana_rule *rule);
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -131,3 +132,80 @@ def test_explain_knows_them(db: Connection) -> None:
         for more in ({}, {"hyper": {"m": USERS, "n": ITEMS}})
     )
     assert found == said != str(db.explain("lrmf", "rated", features=["i", "j"], label="y", hyper={"m": 9, "n": 99}))
+
+
+@pytest.fixture
+def told(db: Connection) -> list[str]:
+    """NOTICEs about columns and rows, each with its hint."""
+    heard: list[str] = []
+
+    def hear(said: psycopg.errors.Diagnostic) -> None:
+        if re.match("column |.* left out", str(said.message_primary)):
+            heard.append(f"{said.message_primary}\n{said.message_hint}")
+
+    db.session.execute("SET client_min_messages = notice")
+    db.session.add_notice_handler(hear)
+    return heard
+
+
+QUICK = "epochs => 1, backend => 'interp'"
+
+
+def test_a_number_far_beyond_the_rows(db: Connection, told: list[str]) -> None:
+    db.session.execute("CREATE TABLE stray AS SELECT i, j, y FROM rated")
+    db.session.execute(f"SELECT dana_train('lrmf', 'stray', {QUICK})".encode())
+    assert told == []
+    db.session.execute("INSERT INTO stray VALUES (150000, 1, 1)")
+    db.session.execute(f"SELECT dana_train('lrmf', 'stray', {QUICK})".encode())
+    (said,) = told
+    assert said.startswith("column i: models get 150001 rows for its numbers, of which the 601 rows of public.stray")
+    assert "choose at most 601\nNumber the values" in said
+
+
+def test_numbers_below_0(db: Connection, told: list[str]) -> None:
+    query = "SELECT nullif(i, 5) AS i, CASE WHEN j = 3 THEN -1 ELSE j END AS j, y FROM rated"
+    (count,) = db.session.execute("SELECT count(*) FROM rated WHERE j = 3").fetchone() or ()
+    db.session.execute(f"SELECT dana_train('fm', query => '{query} WHERE i <> 5', {QUICK})".encode())
+    assert [one for one in told if "below 0" in one] == [
+        f"column j: {count} rows hold numbers below 0, which are taken as unknown\nNone"
+    ]
+    with pytest.raises(psycopg.errors.DataException, match="row -1"):  # where they are no rows of a model
+        db.session.execute(f"SELECT dana_train('lrmf', query => '{query} WHERE i <> 5', {QUICK})".encode())
+
+
+@pytest.fixture
+def gaps(db: Connection) -> int:
+    """A table `gaps` in which nobody has user 5; how many rows that are."""
+    db.session.execute("CREATE TABLE gaps AS SELECT nullif(i % 40, 5) AS i, j, y FROM rated")
+    (count,) = db.session.execute("SELECT count(*) FROM gaps WHERE i IS NULL").fetchone() or ()
+    assert count > 0
+    return int(count)
+
+
+@pytest.mark.parametrize("how", ["mean", "median"])
+@pytest.mark.parametrize(
+    ("rule", "hint"),
+    [("lrmf", "Leave such rows out: preprocess => "), ("fm", "Give -1, which the rule takes as")],
+)
+def test_numbers_of_rows_have_no_mean(db: Connection, gaps: int, rule: str, hint: str, how: str) -> None:
+    for asked in (f"nulls => '{how}'", f"""preprocess => '{{"i": {{"impute": "{how}"}}}}'"""):
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as raised, db.session.transaction():
+            db.session.execute(f"SELECT dana_train('{rule}', 'gaps', {asked}, {QUICK})".encode())
+        said = f'column "i" of public.gaps chooses rows of a model: a {how} of its numbers stands for none of its NULLs'
+        assert raised.value.diag.message_primary == said
+        assert str(raised.value.diag.message_hint).startswith(hint)
+
+
+def test_what_stands_for_a_null_is_told(db: Connection, told: list[str], gaps: int) -> None:
+    db.session.execute(f"SELECT dana_train('lrmf', 'gaps', nulls => '0', {QUICK})".encode())
+    db.session.execute(
+        f"""SELECT dana_train('fm', 'gaps', preprocess => '{{"i": {{"impute": -1}}}}', {QUICK})""".encode()
+    )
+    said = [one.partition("\n")[0] for one in told]
+    assert said == [f"column i: {gaps} rows hold NULL, which becomes 0, as if it were that category"]
+    told.clear()
+    db.session.execute(f"SELECT dana_train('lrmf', query => 'TABLE gaps', {QUICK})".encode())
+    (said_of,) = told
+    assert said_of == f'{gaps} of {ROWS} rows of the query are left out: "i" is null ({gaps})\nNone'
+    db.session.execute("SELECT dana_train('lrmf', 'gaps', nulls => '70', epochs => 1, backend => 'interp')")
+    assert dims(db, "lrmf")["m"] in (40, 71)

@@ -59,9 +59,9 @@ def index(before: list[int], after: list[int]) -> float:
 def test_nothing_has_moved_in_the_table_itself(db: Connection) -> None:
     db.session.execute("SELECT dana_profile('linear')")
     found = drift(db, "before")
-    assert set(found) == {"size", "few", "plan"}
-    assert [row[2] for row in found.values()] == [0, 0, 0]
-    assert [row[3:] for row in found.values()] == [(ROWS, ROWS)] * 3
+    assert set(found) == {"size", "few", "plan", "y"}
+    assert [row[2] for row in found.values()] == [0, 0, 0, 0]
+    assert [row[3:] for row in found.values()] == [(ROWS, ROWS)] * 4
 
 
 def test_the_index_is_numpy_s(db: Connection) -> None:
@@ -112,3 +112,69 @@ def test_what_is_wrong_is_said(db: Connection) -> None:
     db.session.execute("SELECT dana_profile('linear', 'positive')")
     assert drift(db, "positive")["few"][2] == 0
     assert drift(db, "before")["few"][2] > 0.1
+
+
+@pytest.fixture
+def rated(db: Connection) -> Connection:
+    """Ratings of 500 users and 2,000 items, of which few are many people's; `lrmf` has a profile of them."""
+    random = np.random.default_rng(3)
+    users, items = random.integers(0, 500, 8000), np.floor(2000 * random.random(8000) ** 2).astype(int)
+    stars = np.minimum(random.integers(1, 6, 8000) + random.integers(0, 3, 8000), 5)
+    db.create_rules("lrmf")
+    db.session.execute("CREATE TABLE rated (i int, j int, y real)")
+    with db.session.cursor() as cursor, cursor.copy("COPY rated FROM STDIN") as copy:
+        for row in zip(users.tolist(), items.tolist(), stars.tolist(), strict=True):
+            copy.write_row(row)
+    db.session.execute(
+        "SELECT dana_train('lrmf', 'rated', epochs => 1, backend => 'interp'); SELECT dana_profile('lrmf')"
+    )
+    return db
+
+
+def drift_of(db: Connection, query: str) -> dict[str, Any]:
+    db.session.execute(f"CREATE OR REPLACE VIEW now AS {query}")  # type: ignore[arg-type]
+    return drift(db, "now", "lrmf")
+
+
+def test_categories_are_compared_as_such(rated: Connection) -> None:
+    found = rated.session.execute("SELECT metadata -> 'categories' FROM dana.model WHERE name = 'lrmf'").fetchone()
+    assert found == (["i", "j"],)
+    half = drift_of(rated, "SELECT * FROM rated WHERE hashint4(i * 2000 + j) % 2 = 0")
+    assert all(row[2] < 0.1 for row in half.values())
+    permuted = drift_of(rated, "SELECT i, (j * 7 + 13) % 2000 AS j, y FROM rated")
+    assert permuted["j"][2] > 0.25 > 0.1 > permuted["i"][2]
+    assert drift_of(rated, "SELECT i + 500 AS i, j, y FROM rated")["i"][2] > 0.25
+    few = drift_of(rated, "SELECT * FROM rated UNION ALL SELECT i, (SELECT min(j) FROM rated), y FROM rated")
+    assert few["j"][2] > 0.25, "one is everybody's now"
+
+
+def test_the_label_is_compared_where_there_is_one(rated: Connection) -> None:
+    assert drift_of(rated, "SELECT i, j, 6 - y AS y FROM rated")["y"][2] > 0.25
+    rated.session.execute("DROP VIEW now")
+    assert set(drift_of(rated, "SELECT i, j FROM rated")) == {"i", "j"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            "'u' || i AS i, j, y::real",
+            'column "i" of .*now has type text, and model "lrmf" was trained on numbers: none of',
+        ),
+        ("i, j, y::text AS y", 'column "y" of .*now has type text, and model "lrmf" was trained on numbers: none of'),
+    ],
+)
+def test_what_cannot_be_compared_is_not_alike(rated: Connection, columns: str, message: str) -> None:
+    with pytest.raises(psycopg.errors.DatatypeMismatch, match=message):
+        drift_of(rated, f"SELECT {columns} FROM rated")
+
+
+def test_arrays_that_are_shorter_are_not_alike(rated: Connection) -> None:
+    rated.create_rules("fm")
+    rated.session.execute("CREATE TABLE pairs AS SELECT ARRAY[i, j] AS pair, y FROM rated")
+    rated.session.execute(
+        "SELECT dana_train('fm', 'pairs', epochs => 1, backend => 'interp'); SELECT dana_profile('fm')"
+    )
+    rated.session.execute("CREATE VIEW halves AS SELECT ARRAY[i] AS pair, y FROM rated")
+    found = rated.session.execute("SELECT element, psi, found FROM dana_drift('fm', 'halves')").fetchall()
+    assert found[0] == (2, float("inf"), 0)
