@@ -78,8 +78,10 @@ def run_models(options: argparse.Namespace) -> int:
         score = model.metric if options.metric else model.loss
         seconds = "" if model.wall_seconds is None else f"{model.wall_seconds:.3g} s"
         shown = (f"{model.name}@{model.version}", model.rule, model.source, "" if score is None else f"{score:.6g}")
-        rows.append((*shown, seconds, f"{model.created:%Y-%m-%d %H:%M}"))
-    Console().print(_table(("model", "rule", "data", options.metric or "loss", "time", "trained"), rows))
+        part = (model.part or "",) if options.metric else ()
+        rows.append((*shown, *part, seconds, f"{model.created:%Y-%m-%d %H:%M}"))
+    judged = (options.metric, "part") if options.metric else ("loss",)
+    Console().print(_table(("model", "rule", "data", *judged, "time", "trained"), rows))
     return 0
 
 

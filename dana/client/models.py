@@ -57,6 +57,9 @@ class Model:
         Of its training; None where the history does not have that any more, or the model was renamed.
     metric
         What was asked for; None where it cannot be had.
+    part
+        Which rows of its data that is of: ``test`` where the training left some out, else ``all``, those that it was
+        trained on among them.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Model:
     wall_seconds: float | None
     comment: str | None
     metric: float | None = None
+    part: str | None = None
 
 
 def read_models(session: psycopg.Connection[Any], name: str | None = None, metric: str | None = None) -> Rows[Model]:
@@ -79,24 +83,32 @@ def read_models(session: psycopg.Connection[Any], name: str | None = None, metri
         found = cursor.execute(MODELS, {"name": name}).fetchall()
     if metric is None:
         return Rows(found)
-    metrics = [_metrics(session, model) for model in found]
+    judged = [_judged(session, model) for model in found]
+    metrics = [_numbers(each) for each in judged]
     if any(metrics) and not any(metric in each for each in metrics):
         known = sorted({name for each in metrics for name in each})
         raise UsageError(f"no model has the metric {metric}", hint=f"There are {', '.join(known)}.")
-    scored = [replace(model, metric=each.get(metric)) for model, each in zip(found, metrics, strict=True)]
+    scored = [
+        replace(model, metric=each.get(metric), part=of.get("part") if metric in each else None)
+        for model, of, each in zip(found, judged, metrics, strict=True)
+    ]
     sign = 1 if metric in LESS_IS_BETTER else -1
     return Rows(sorted(scored, key=lambda one: (one.metric is None, sign * (one.metric or 0))))
 
 
-def _metrics(session: psycopg.Connection[Any], model: Model) -> dict[str, float]:
-    """Numbers of what `dana_evaluate` takes by default; models without labels and other roles' have none."""
+def _judged(session: psycopg.Connection[Any], model: Model) -> dict[str, Any]:
+    """What `dana_evaluate` says by default; nothing of models without labels and of other roles' models."""
     try:
         with session.transaction():
-            found = value(session, "dana_evaluate", {"model": f"{model.name}@{model.version}"})
+            found: dict[str, Any] = value(session, "dana_evaluate", {"model": f"{model.name}@{model.version}"})
+            return found
     except psycopg.Error as error:
         if error.sqlstate is None or error.sqlstate[:2] in ("57", "08"):  # cancelled, or the session is gone
             raise
         return {}
+
+
+def _numbers(found: dict[str, Any]) -> dict[str, float]:
     numbers = {name: float(each) for name, each in found.items() if isinstance(each, int | float)}
     return {name: each for name, each in numbers.items() if name not in ("version", "rows") and each == each}
 

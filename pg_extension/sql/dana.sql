@@ -295,15 +295,19 @@ COMMENT ON FUNCTION dana_explain IS
 
 CREATE FUNCTION dana_holdout(place tid, part double precision, seed integer DEFAULT 1) RETURNS boolean
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_holdout(tid, double precision, integer) IS 'Whether a row, given its ctid, is in the part that dana_train(test_size => part, seed => seed) leaves out';
+COMMENT ON FUNCTION dana_holdout(tid, double precision, integer) IS 'Whether a row, given its ctid, is in the part that dana_train(test_size => part, seed => seed) leaves out of a table without a primary key';
 
 CREATE FUNCTION dana_holdout(key bigint, part double precision, seed integer DEFAULT 1) RETURNS boolean
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_holdout(bigint, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed';
+COMMENT ON FUNCTION dana_holdout(bigint, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed: of a primary key of one column that which dana_train(test_size => part, seed => seed) leaves out';
 
 CREATE FUNCTION dana_holdout(key text, part double precision, seed integer DEFAULT 1) RETURNS boolean
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_holdout(text, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed';
+
+CREATE FUNCTION dana.dana_holdout_key(part double precision, seed integer, VARIADIC key "any") RETURNS boolean
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_holdout_key IS 'Whether a row, given the columns of its primary key, is in the part that dana_train(test_size => part, seed => seed) leaves out';
 
 CREATE FUNCTION dana_fold(place tid, folds integer, seed integer DEFAULT 1) RETURNS integer
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -616,7 +620,7 @@ CREATE FUNCTION dana.dana_bin("values" text[], bounds real[], value text) RETURN
 COMMENT ON FUNCTION dana.dana_bin IS 'Which of the bins of a profile a value falls into, from 1';
 
 CREATE FUNCTION dana.dana_is_text(category "char", label boolean) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 	AS $$
 	SELECT category IN ('S', 'E') OR (label AND category NOT IN ('N', 'B', 'D', 'A'))
 	$$;
@@ -763,6 +767,24 @@ COMMENT ON FUNCTION dana_drift IS
 -- Cross-validation and search. They run with the rights of the caller, so operators and functions in them are named
 -- with their schema or take types of PostgreSQL's own; all trials are one statement, so they see the same rows.
 
+CREATE FUNCTION dana.dana_check_metrics(rule text, metrics text[]) RETURNS void
+	LANGUAGE plpgsql STABLE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	labelled boolean := (SELECT jsonb_array_length(r.description -> 'outputs') > 0 FROM dana.rule AS r WHERE r.name = $1);
+	other text := (SELECT string_agg(quote_literal(m), ', ') FROM unnest($2) AS m WHERE (m <> 'loss') <> labelled);
+BEGIN
+	IF other IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('there is no metric %s of rule "%s", which has %s', other, $1,
+				CASE WHEN labelled THEN 'a label' ELSE 'no label to compare with' END),
+			HINT = CASE WHEN labelled THEN 'Predictions are compared with the label: rmse, accuracy, auc ...'
+				ELSE 'The metric is ''loss'', the rule''s own on the rows that are left out.' END;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION dana.dana_check_metrics IS 'Raises an error unless these are metrics of rules like this one: loss where it has no label, others where it has one';
+
 CREATE FUNCTION dana.dana_split(
 	source regclass, training jsonb, key text, folds integer, test_size double precision, seed integer
 ) RETURNS text LANGUAGE c STABLE AS 'MODULE_PATHNAME';
@@ -799,11 +821,12 @@ DECLARE
 BEGIN
 	-- before the folds are trained; what is one, but of other rules, is found behind them
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m WHERE m NOT IN ('rmse', 'mae', 'r2',
-		'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'confusion', 'classes', 'outputs', 'not_finite', 'other_labels', 'not_predicted');
+		'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'confusion', 'classes', 'outputs', 'not_finite', 'other_labels', 'not_predicted', 'loss');
 	IF unknown IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric %s', unknown),
 			HINT = 'There are rmse, mae, r2, for classes log_loss, accuracy, precision, recall, f1, confusion, classes, and for two of them auc.';
 	END IF;
+	PERFORM dana.dana_check_metrics($1, $8);
 	WITH trials AS MATERIALIZED (
 		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
 	)
@@ -906,12 +929,13 @@ DECLARE
 	outcomes jsonb[];
 	points dana.search_point[];
 BEGIN
-	IF metric NOT IN ('rmse', 'mae', 'r2', 'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc') THEN
+	IF metric NOT IN ('rmse', 'mae', 'r2', 'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'loss') THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
 			HINT = 'There are rmse, mae, r2, for classes log_loss, accuracy, precision, recall, f1, and for two of them auc.';
 	ELSIF folds IS NOT NULL AND test_size IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "folds" or argument "test_size", not both';
 	END IF;
+	PERFORM dana.dana_check_metrics($1, CASE WHEN metric IS NOT NULL THEN ARRAY[metric] END);
 	training := COALESCE(training, '{}');
 	folds := CASE WHEN test_size IS NULL THEN COALESCE(folds, 5) END;
 	split := dana.dana_split(source, training, key, folds, test_size, seed);
@@ -922,9 +946,10 @@ BEGIN
 		LATERAL (SELECT CASE WHEN training ->> 'hyper'::text IS NULL THEN '{}' ELSE training -> 'hyper'::text END || p.point AS hyper) AS h;
 	-- one that suits the rule: a rule with classes has no rmse, and one whose predictions are scores no log_loss
 	metric := COALESCE(metric, (SELECT CASE WHEN pg_catalog.bool_or(t -> 'scores'::text ? 'rmse'::text) THEN 'rmse'
+			WHEN pg_catalog.bool_or(t -> 'scores'::text ? 'loss'::text) THEN 'loss'
 			WHEN pg_catalog.bool_and(t #>> '{scores,log_loss}'::text[] IS NOT NULL) THEN 'log_loss' ELSE 'accuracy' END
 		FROM pg_catalog.unnest(outcomes) AS t WHERE t ? 'scores'::text), 'rmse');
-	greater := metric NOT IN ('rmse', 'mae', 'log_loss');
+	greater := metric NOT IN ('rmse', 'mae', 'log_loss', 'loss');
 	WITH trials AS (
 		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (

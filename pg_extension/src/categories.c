@@ -136,7 +136,10 @@ statement(const category_look *look, dana_source *source, const char *held_out)
 						 number_of_row(columns, name, "pg_catalog.cardinality(dana.dana_numbers(%s))",
 									   "((%s) IS NOT NULL)::pg_catalog.int4"), i);
 	}
-	if (source->asked.query != NULL)
+	if (source->asked.query != NULL && held_out != NULL)
+		appendStringInfo(&text, " FROM (SELECT * FROM (%s\n) AS a UNION ALL SELECT * FROM (%s\n) AS b) AS r) AS s",
+						 source->asked.query, held_out);
+	else if (source->asked.query != NULL)
 		appendStringInfo(&text, " FROM (%s\n) AS r) AS s", source->asked.query);
 	else if (held_out != NULL)
 		appendStringInfo(&text, " FROM %s WHERE (%s\n) OR (%s\n)) AS s", source->name, filter, held_out);

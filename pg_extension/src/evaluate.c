@@ -4,10 +4,6 @@
  * Rows are read with the caller's rights. What a model's metadata says of them (a table, a query, a filter) is
  * somebody's text: it is used for models of the caller's own only, so that nobody runs what another role wrote.
  *
- * dana_holdout(): whether a row belongs to the part that is kept for a test; dana_fold(): to which of several parts.
- * Both depend on the row's place or key and on a seed, on nothing else, so a training and a test that name the same
- * part and seed never share a row.
- *
  * dana.dana_trial(): trains on some rows, evaluates on others, and leaves nothing behind. Both happen under the
  * snapshot of the statement that calls, so that the trials of one statement see the same rows. The model and its
  * history are written in a subtransaction that is rolled back.
@@ -15,7 +11,6 @@
 #include "postgres.h"
 
 #include "access/relation.h"
-#include "common/hashfn.h"
 #include "utils/json.h"
 
 #include "dana.h"
@@ -75,6 +70,7 @@ typedef struct evaluated_rows
 	char *from;
 	char *condition;
 	char *part;
+	dana_places places; /* of a part */
 } evaluated_rows;
 
 static void
@@ -140,10 +136,10 @@ find_rows(const evaluation *asked, const evaluated_model *model)
 	rows.part = asked->part != NULL ? asked->part : same && !dana_json_is_null(model->metadata, "test_size") ? "test" : "all";
 	check_part(asked, model, rows.part);
 	rows.condition = filter == NULL ? "true" : psprintf("(%s\n)", filter);
+	rows.places = (dana_places){.later = "false", .running = PointerGetDatum(construct_empty_array(XIDOID))};
 	if (strcmp(rows.part, "all") != 0)
 		rows.condition = psprintf("%s AND %s%s", rows.condition, strcmp(rows.part, "train") == 0 ? "NOT " : "",
-								  dana_holdout_expression("ctid", dana_json_double(model->metadata, "test_size"),
-														  dana_json_integer(model->metadata, "seed")));
+								  dana_places_read(model->metadata, rows.table, asked->model, &rows.places));
 	return rows;
 }
 
@@ -272,15 +268,17 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 	dana_texts	needed = {.values = palloc(sizeof(char *) * (Max(features.count, 0) + labels.count))};
 	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
 	char *text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
-						  "OPERATOR(pg_catalog.||) %s FROM (SELECT %s, "
-						  "dana.dana_predict_array($1, %s) AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
-						  judgement_of(predicts), label, arguments_of(model.metadata), rows.from, rows.condition);
-	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID};
+						  "OPERATOR(pg_catalog.||) %s, pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) "
+						  "FROM (SELECT %s, dana.dana_predict_array($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) "
+						  "AS s",
+						  judgement_of(predicts), label, arguments_of(model.metadata), rows.places.later, rows.from,
+						  rows.condition);
+	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID};
 	Datum	   values[] = {CStringGetTextDatum(model.reference),
 						   asked->threshold.isnull ? Float8GetDatum(0) : asked->threshold.value, classes_of(&model),
 						   CStringGetTextDatum(model.name), Int32GetDatum(model.version),
-						   CStringGetTextDatum(rows.part)};
-	char	   nulls[] = {' ', asked->threshold.isnull && !score ? 'n' : ' ', ' ', ' ', ' ', ' ', '\0'};
+						   CStringGetTextDatum(rows.part), rows.places.first, rows.places.running};
+	char	   nulls[] = {' ', asked->threshold.isnull && !score ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ', '\0'};
 	SPIPlanPtr plan;
 	Jsonb	  *metrics;
 	Datum	   found;
@@ -309,6 +307,8 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 						errhint("Rows that have no label, or none of the model's classes, do not count, nor do those that "
 								"\"filter\" or \"part\" leaves out.")));
 	metrics = DatumGetJsonbPCopy(found);
+	dana_places_tell(&rows.places, rows.table, asked->model, rows.part, DatumGetInt64(dana_value(0, 2)),
+					 DatumGetInt64(dana_value(0, 3)));
 	SPI_finish();
 	return metrics;
 }
@@ -329,63 +329,6 @@ DANA_FUNCTION(dana_evaluate)
 
 /* Trials */
 
-/* Casts, so that the types are exactly the declared ones, whatever functions of that name others may have made */
-char *
-dana_holdout_expression(const char *place, double part, int seed)
-{
-	return psprintf("%s(%s, %.17g::pg_catalog.float8, %d)", dana_extension_name("dana_holdout"), place, part, seed);
-}
-
-/* A hash of the first argument, a place or a key, and of the third, the seed: 53 bits of it as a number in [0, 1) */
-static double
-part_number(FunctionCallInfo fcinfo)
-{
-	const uint64 seed = (uint32)PG_GETARG_INT32(2);
-	const Oid	 type = get_fn_expr_argtype(fcinfo->flinfo, 0);
-	const void	*key;
-	Size		 length = sizeof(int64);
-	int64		 number;
-
-	if (type == TEXTOID)
-	{
-		const text *given = PG_GETARG_TEXT_PP(0);
-
-		key = VARDATA_ANY(given);
-		length = VARSIZE_ANY_EXHDR(given);
-	}
-	else if (type == INT8OID || type == TIDOID)
-	{
-		ItemPointer place = (ItemPointer)PG_GETARG_POINTER(0);
-
-		number = type == INT8OID ? PG_GETARG_INT64(0)
-			: (int64)ItemPointerGetOffsetNumberNoCheck(place) << 32 | ItemPointerGetBlockNumberNoCheck(place);
-		key = &number;
-	}
-	else
-		elog(ERROR, "rows cannot be told apart by type %u", type);
-	return (hash_bytes_extended(key, length, seed) >> 11) * 0x1p-53;
-}
-
-/* dana_holdout(place tid, part, seed), and likewise with a key, bigint or text */
-DANA_FUNCTION(dana_holdout)
-{
-	double part = PG_GETARG_FLOAT8(1);
-
-	if (!(part >= 0 && part <= 1))
-		dana_error(INVALID_PARAMETER_VALUE, "the part that is held out must be from 0 to 1, not %g", part);
-	PG_RETURN_BOOL(part_number(fcinfo) < part);
-}
-
-/* dana_fold(place tid, folds, seed), or a key: from 1; folds that divide one another are made of whole smaller ones */
-DANA_FUNCTION(dana_fold)
-{
-	int32 folds = PG_GETARG_INT32(1);
-
-	if (folds < 1)
-		dana_error(INVALID_PARAMETER_VALUE, "there must be at least 1 fold, not %d", folds);
-	PG_RETURN_INT32((int32)(part_number(fcinfo) * folds) + 1);
-}
-
 /*
  * dana.dana_split(source, training, key, folds, test_size, seed): SQL for the number of a row's fold; without folds,
  * for whether the row is left out
@@ -399,6 +342,7 @@ DANA_FUNCTION(dana_split)
 	const char *placeless = dana_placeless(source);
 	int	   seed = PG_ARGISNULL(5) ? 1 : PG_GETARG_INT32(5);
 	char  *place = "ctid";
+	dana_texts key = {.count = 0};
 
 	for (int i = 0; i < lengthof(ours) && training != NULL; i++)
 		if (!dana_json_is_null(training, ours[i]))
@@ -416,7 +360,10 @@ DANA_FUNCTION(dana_split)
 	{
 		if (!(PG_GETARG_FLOAT8(4) > 0 && PG_GETARG_FLOAT8(4) < 1))
 			dana_refuse_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", PG_GETARG_FLOAT8(4));
-		PG_RETURN_TEXT_P(cstring_to_text(dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
+		if (PG_ARGISNULL(2) && OidIsValid(source)) /* as dana_train() with test_size does */
+			key = dana_key_of(source);
+		PG_RETURN_TEXT_P(cstring_to_text(key.count > 0 ? dana_holdout_of_key(&key, PG_GETARG_FLOAT8(4), seed)
+													   : dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
 	}
 	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MOST_FOLDS)
 		dana_refuse_argument("folds", "be from 2 to %d, not %d", MOST_FOLDS, PG_GETARG_INT32(3));
@@ -437,9 +384,25 @@ typedef struct trial
 {
 	dana_training  training;
 	evaluation evaluation;
+	bool		   labelled; /* else the loss on the rows left out is all that there is */
 	Snapshot		snapshot;
 	Jsonb		   *outcome;
 } trial;
+
+/* The loss on the rows that the training left out, as the only score */
+static Jsonb *
+loss_of_training(Datum row)
+{
+	bool		   isnull;
+	Datum		   loss = GetAttributeByName(DatumGetHeapTupleHeader(row), "test_loss", &isnull);
+	StringInfoData scores;
+
+	if (isnull)
+		dana_error(DATA_EXCEPTION, "there is no loss on the rows that are left out: the rule has none, or there is no such row");
+	dana_json_begin(&scores);
+	dana_json_number(&scores, "loss", DatumGetFloat8(loss));
+	return dana_json_end(&scores);
+}
 
 static void
 train_and_evaluate(void *state)
@@ -453,7 +416,7 @@ train_and_evaluate(void *state)
 	of->evaluation.model = psprintf("%s@%d", of->training.model, version);
 	dana_json_begin(&outcome);
 	appendStringInfo(&outcome, "\"training\":%s", TextDatumGetCString(DirectFunctionCall1(row_to_json, row)));
-	dana_json_object(&outcome, "scores", evaluate_model(&of->evaluation, of->snapshot));
+	dana_json_object(&outcome, "scores", of->labelled ? evaluate_model(&of->evaluation, of->snapshot) : loss_of_training(row));
 	of->outcome = dana_json_end(&outcome);
 }
 
@@ -474,6 +437,7 @@ DANA_COMMAND(dana_trial)
 {
 	trial	   one = {.snapshot = GetActiveSnapshot()};
 	char	  *tested;
+	Jsonb	 **outputs;
 	ErrorData *error;
 
 	if (PG_ARGISNULL(3))
@@ -492,6 +456,9 @@ DANA_COMMAND(dana_trial)
 		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.rows.filter);
 	else
 		one.evaluation.filter = tested;
+	one.labelled = dana_json_objects(dana_rule_read(one.training.rule).description, "outputs", &outputs) > 0;
+	if (!one.labelled)
+		one.training.held_out = one.evaluation.query != NULL ? one.evaluation.query : one.evaluation.filter;
 	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));
 	error = dana_attempt(train_and_evaluate, &one, false);
 	if (error != NULL && !is_of_trial(error->sqlerrcode))

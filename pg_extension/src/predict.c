@@ -12,6 +12,7 @@
 
 #include <math.h>
 
+#include "catalog/namespace.h"
 #include "utils/datum.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
@@ -236,9 +237,12 @@ feature_name(const dana_inputs *features, int i, int element)
 	return element < 0 ? name : psprintf("%s[%d]", name, element + 1);
 }
 
-/* Says which column chooses a row that a part of the model does not have */
+/*
+ * Says which column chooses a row that a part of the model does not have. To a statement of ours, which alone calls
+ * functions of schema dana, it says it without a context: what would stand there is that statement.
+ */
 static _Noreturn void
-refuse_row(const loaded_model *model, const predictor_instruction *choice)
+refuse_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_instruction *choice)
 {
 	const float	 number = model->memory[choice->operand[1].start];
 	const uint32 rows = choice->operand[2].start;
@@ -264,6 +268,8 @@ refuse_row(const loaded_model *model, const predictor_instruction *choice)
 	if (number >= rows && number == floorf(number) && number < DANA_PREDICTOR_FLOATS)
 		more = dim == NULL ? psprintf(" Or train with more rows of %s.", part)
 						   : psprintf(" Or train with more of them: hyper => '{\"%s\": %.0f}', or more.", dim, number + 1);
+	if (get_func_namespace(fcinfo->flinfo->fn_oid) == get_namespace_oid("dana", true))
+		error_context_stack = NULL; /* whoever catches the error sets it again */
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 					errmsg("model \"%s\" cannot predict%s: it chooses row %.9g of %s, whose rows are numbered from 0 to %u",
 						   model->name, where, number, part, rows - 1),
@@ -276,7 +282,7 @@ refuse_row(const loaded_model *model, const predictor_instruction *choice)
  * instruction by instruction, with interrupts handled in between, in the processor's usual mode.
  */
 static void
-predict_run(loaded_model *model)
+predict_run(FunctionCallInfo fcinfo, loaded_model *model)
 {
 	const uint32 end = model->program.instructions;
 	const uint32 step = model->program.work <= UNINTERRUPTED_WORK ? end : 1;
@@ -290,7 +296,7 @@ predict_run(loaded_model *model)
 
 		dn_leave(mode);
 		if (wrong != NULL)
-			refuse_row(model, wrong);
+			refuse_row(fcinfo, model, wrong);
 		i += step;
 		if (i >= end)
 			return;
@@ -332,7 +338,7 @@ predict_row(FunctionCallInfo fcinfo, loaded_model **found)
 		return NULL;
 	if (features != model->program.inputs)
 		dana_refuse_count(model->name, model->program.inputs, features);
-	predict_run(model);
+	predict_run(fcinfo, model);
 	result = model->memory + model->program.result;
 	for (uint32 i = 0; i < model->program.width; i++)
 		result[i] = dn_canonical(result[i]);

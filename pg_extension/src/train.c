@@ -172,7 +172,7 @@ train_stream_held_out(const dana_training *training, const dana_source *others, 
 
 	if (!dana_training_held_out(training) || dana_json_is_null(message, "stream"))
 		dana_unexpected(reply);
-	rows.filter = training->held_out;
+	*(rows.query != NULL ? &rows.query : &rows.filter) = training->held_out;
 	rows.cleaning = others->asked.cleaning; /* with the classes that were found */
 	source = dana_source_open(&rows);
 	source->encoding = others->encoding;

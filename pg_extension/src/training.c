@@ -190,7 +190,8 @@ read_filter(dana_training *training, bool held_out)
 				psprintf("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size, training->seed),
 				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
 						 training->test_size, training->seed));
-	part = dana_holdout_expression("ctid", training->test_size, training->seed);
+	training->key = dana_key_of(training->rows.relation);
+	part = dana_holdout_of_key(&training->key, training->test_size, training->seed);
 	training->held_out = filter;
 	restrict_rows(part, &query, &training->held_out);
 	restrict_rows(psprintf("NOT %s", part), &query, &filter);
@@ -372,7 +373,10 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 	if (source->choosing.count > 0)
 		append_texts(to, "categories", &source->choosing);
 	if (training->test_size > 0)
+	{
 		dana_json_number(to, "test_size", training->test_size);
+		dana_places_append(to, training->rows.relation, &training->key, source->snapshot);
+	}
 	if (training->rows.shuffled)
 		dana_json_truth(to, "shuffle", true);
 	if (training->test_size > 0 || training->rows.shuffled)

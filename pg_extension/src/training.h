@@ -123,7 +123,8 @@ struct dana_training
 	dana_texts classes;
 	char	  *weight; /* column of the rows' weights */
 	double	   test_size; /* 0: no rows are left out */
-	char	  *held_out; /* filter of those that are, or NULL */
+	char	  *held_out; /* filter of those that are, or of a query a query; or NULL */
+	dana_texts key; /* of the table, by which they are chosen; count 0: by their place */
 	int		   seed;
 	int		   epochs; /* 0: as many as the rule says */
 	char	  *warm_start_from;

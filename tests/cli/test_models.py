@@ -53,10 +53,11 @@ def db(pg_uri: str) -> Iterator[Connection]:
 def test_a_leaderboard(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--dsn", pg_uri, "--metric", "auc"]) == OK
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["model", "rule", "data", "auc", "time", "trained"]
-    mine = [line.split()[:4] for line in lines if " ranked " in line]
+    assert lines[0].split() == ["model", "rule", "data", "auc", "part", "time", "trained"]
+    mine = [line.split()[:5] for line in lines if " ranked " in line]
     assert mine == [
-        [f"[{name}]@1", "ranked", "ranked.rows", f"{db.evaluate(f'[{name}]')['auc']:.6g}"] for name in ("good", "bad")
+        [f"[{name}]@1", "ranked", "ranked.rows", f"{db.evaluate(f'[{name}]')['auc']:.6g}", "all"]
+        for name in ("good", "bad")
     ]
     assert main(["models", "[bad]", "--dsn", pg_uri]) == OK
     lines = capsys.readouterr().out.splitlines()

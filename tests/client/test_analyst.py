@@ -141,6 +141,7 @@ def test_models(db: Connection, tmp_path: Path) -> None:
     ranked = db.models(metric="auc")
     scores = [one.metric for one in ranked if one.metric is not None]
     assert scores == sorted(scores, reverse=True)
+    assert all(one.part == db.evaluate(f"{one.name}@{one.version}")["part"] for one in ranked if one.rule == "analysed")
     assert (
         next(one for one in ranked if one.name == "first" and one.version == 1).metric == db.evaluate("first@1")["auc"]
     )

@@ -209,3 +209,17 @@ def test_what_stands_for_a_null_is_told(db: Connection, told: list[str], gaps: i
     assert said_of == f'{gaps} of {ROWS} rows of the query are left out: "i" is null ({gaps})\nNone'
     db.session.execute("SELECT dana_train('lrmf', 'gaps', nulls => '70', epochs => 1, backend => 'interp')")
     assert dims(db, "lrmf")["m"] in (40, 71)
+
+
+def test_a_number_without_a_row_is_told_alone(db: Connection) -> None:
+    """No statement of ours stands below it, where somebody else's statements still do."""
+    db.session.execute(f"SELECT dana_train('lrmf', 'rated', features => '{{i,j}}', label => 'y', {QUICK})".encode())
+    db.session.execute("CREATE TABLE new AS SELECT i + 2000 AS i, j, y FROM rated")
+    for call in ("dana_evaluate('lrmf', 'new')", "dana_predict_table('lrmf', 'new')"):
+        with pytest.raises(psycopg.errors.DataException, match="where i is ") as raised, db.session.transaction():
+            db.session.execute(f"SELECT {call}".encode())
+        assert raised.value.diag.context is None
+    call = "dana_evaluate('lrmf', 'rated', filter => '1 / (i - i) > 0')"
+    with pytest.raises(psycopg.errors.DivisionByZero) as of_filter, db.session.transaction():
+        db.session.execute(f"SELECT {call}".encode())
+    assert "1 / (i - i) > 0" in str(of_filter.value.diag.context)

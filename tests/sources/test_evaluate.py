@@ -203,3 +203,100 @@ def test_numbers_are_those_of_a_training(session: Session) -> None:
         with pytest.raises(errors.DatatypeMismatch) as raised:
             session.execute(f"SELECT dana.dana_number({value})")
         assert str(raised.value.diag.message_primary) == f"a value of type {kind} is not one number"
+
+
+@pytest.fixture
+def warned(session: Session) -> list[str]:
+    """WARNINGs."""
+    heard: list[str] = []
+    session.add_notice_handler(lambda said: heard.append(str(said.message_primary)))
+    return heard
+
+
+MOVES = {
+    "written in its place": "UPDATE t SET a = a",
+    "sorted": "CREATE INDEX by_y ON t (y DESC); CLUSTER t USING by_y",
+    "packed": "DELETE FROM t WHERE a < 20; VACUUM FULL t",
+    "of another type": "ALTER TABLE t ALTER a TYPE bigint, ALTER k TYPE varchar(9)",
+}
+KEYS = {
+    "a": "dana_holdout(a, 0.25, 3)",
+    "k": "dana_holdout(k, 0.25, 3)",
+    "a, b": "dana.dana_holdout_key(0.25, 3, a, b)",
+    "b, d, n, u, at": "dana.dana_holdout_key(0.25, 3, b, d, n, u, at)",
+}
+TABLE = """
+CREATE TABLE t AS SELECT i AS a, (i * 37 % 1000)::smallint AS b, chr(65 + i % 26) || i AS k, i / 4::numeric AS n,
+    date '2020-01-01' + i AS d, md5(i::text)::uuid AS u, timestamptz '2020-01-01' + i * interval '1 minute' AS at,
+    i::real AS x, sin(i)::real AS y
+FROM generate_series(1, 400) AS i
+"""
+TRAIN = "SELECT tuples FROM dana_train('sums', 't', 'm', '{x}', 'y', test_size => 0.25, seed => 3)"
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_primary_key_keeps_a_part_what_it_is(session: Session, warned: list[str], key: str) -> None:
+    session.execute(TABLE)
+    session.execute(f"ALTER TABLE t ADD PRIMARY KEY ({key})")  # type: ignore[arg-type]
+    trained = session.execute(TRAIN).fetchone()
+    assert trained == session.execute(f"SELECT count(*) FROM t WHERE NOT {KEYS[key]}").fetchone()  # type: ignore[arg-type]
+    assert session.execute("SELECT run.pages FROM dana.run").fetchall()[-1][0] > 0, "as pages"
+    before = session.execute(f"SELECT a FROM t WHERE {KEYS[key]} ORDER BY a").fetchall()  # type: ignore[arg-type]
+    for how, move in MOVES.items():
+        for statement in move.split(";"):
+            session.execute(statement)  # type: ignore[arg-type]
+        found = evaluated(session, "'m'")
+        least = 20 if list(MOVES).index(how) >= 2 else 0
+        assert (found["part"], found["rows"]) == ("test", len([a for (a,) in before if a >= least])), how
+    assert warned == []
+    session.execute(f"ALTER TABLE t RENAME {key.split(',', 1)[0]} TO other")  # type: ignore[arg-type]
+    with pytest.raises(errors.UndefinedColumn, match="by which test_size chose the rows of model"):
+        evaluated(session, "'m'")
+
+
+def test_rows_that_moved_without_a_key_are_told(session: Session, warned: list[str]) -> None:
+    session.execute(TABLE)
+    with psycopg.connect(session.info.dsn) as other:
+        other.execute("UPDATE test.t SET x = -1 WHERE a BETWEEN 100 AND 140")
+        session.execute(TRAIN)
+        expected = session.execute("SELECT count(*) FROM t WHERE dana_holdout(ctid, 0.25, 3)").fetchone()
+        assert (evaluated(session, "'m'")["rows"],) == expected
+        assert warned == []
+        other.commit()
+    changed = {"x = -1": "SELECT", "x = -1 OR x < 20": "UPDATE t SET x = x + 0 WHERE a < 20"}
+    for condition, statement in changed.items():
+        session.execute(statement)  # type: ignore[arg-type]
+        found = evaluated(session, "'m'")
+        (said,) = warned
+        written = session.execute(
+            f"SELECT count(*) FROM t WHERE dana_holdout(ctid, 0.25, 3) AND ({condition})"  # type: ignore[arg-type]
+        ).fetchone()
+        assert written is not None
+        assert 0 < written[0] < found["rows"]
+        assert said.startswith(
+            f"{written[0]} of {found['rows']} rows in part 'test' of test.t were written after model"
+        )
+        warned.clear()
+    evaluated(session, "'m', part => 'all'")
+    assert warned == []
+    session.execute("VACUUM FULL t")
+    evaluated(session, "'m', part => 'train'")
+    assert warned == [
+        "rows of test.t have moved since model \"m\" was trained, or may have: part 'train' is no longer those that "
+        "test_size chose"
+    ]
+
+
+def test_partitions_without_a_key(session: Session, warned: list[str]) -> None:
+    session.execute("CREATE TABLE t (a int, x real, y real) PARTITION BY RANGE (a)")
+    session.execute("CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (200)")
+    session.execute("CREATE TABLE high PARTITION OF t FOR VALUES FROM (200) TO (1000)")
+    session.execute("INSERT INTO t SELECT i, i, sin(i) FROM generate_series(0, 399) AS i")
+    session.execute(TRAIN)
+    evaluated(session, "'m'")
+    session.execute("CREATE TABLE more PARTITION OF t FOR VALUES FROM (1000) TO (2000)")
+    evaluated(session, "'m'")
+    assert warned == []
+    session.execute("VACUUM FULL high")
+    evaluated(session, "'m'")
+    assert len(warned) == 1

@@ -187,16 +187,16 @@ def test_filter_runs_with_the_rights_of_the_caller(session: Session, table: str)
 
 def test_holdout(session: Session, table: str) -> None:
     call = "'t', test_size => 0.3, seed => 5"
-    same(session, call, "SELECT x, y FROM t WHERE NOT dana_holdout(ctid, 0.3, 5) ORDER BY ctid")
-    row = session.execute("SELECT count(*) FROM t WHERE dana_holdout(ctid, 0.3, 5)").fetchone()
+    same(session, call, "SELECT x, y FROM t WHERE NOT dana_holdout(k, 0.3, 5) ORDER BY ctid")
+    row = session.execute("SELECT count(*) FROM t WHERE dana_holdout(k, 0.3, 5)").fetchone()
     assert row is not None
     assert 650 < row[0] < 890
     other = session.execute(
-        "SELECT count(*) FROM t WHERE dana_holdout(ctid, 0.3, 5) AND dana_holdout(ctid, 0.3, 6)"
+        "SELECT count(*) FROM t WHERE dana_holdout(k, 0.3, 5) AND dana_holdout(k, 0.3, 6)"
     ).fetchone()
     assert other is not None
     assert 150 < other[0] < 320
-    both = "SELECT x, y FROM t WHERE NOT dana_holdout(ctid, 0.3, 5) AND (k > 9 OR k < 3) ORDER BY ctid"
+    both = "SELECT x, y FROM t WHERE NOT dana_holdout(k, 0.3, 5) AND (k > 9 OR k < 3) ORDER BY ctid"
     same(session, call + ", filter => 'k > 9 OR k < 3'", both)
     keys = session.execute(
         "SELECT count(*) FROM t WHERE dana_holdout(k, 0.5) AND dana_holdout(name || k, 0.5)"

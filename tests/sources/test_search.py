@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from dana import rules
 from tests.sources.conftest import Session
 
 errors = psycopg.errors
@@ -241,3 +242,52 @@ def test_cancelled_and_without_rights(session: Session, table: str) -> None:
     finally:
         session.execute("RESET ROLE")
         session.execute("DROP OWNED BY searcher; DROP ROLE searcher")
+
+
+PAIRS = f"""
+CREATE TABLE pairs AS SELECT DISTINCT i % 20 AS i, i * i % 30 AS j FROM generate_series(1, 400) AS i;
+SELECT dana_create_udf('pairs', {sql.Literal(rules.text("bpr")).as_string()})
+"""
+OF_PAIRS = {"features": ["i", "j"], "epochs": 2}
+
+
+@pytest.mark.parametrize("source", ["'pairs', ", "key => 'i', "])
+def test_a_rule_without_a_label_has_its_loss(session: Session, source: str) -> None:
+    session.execute(PAIRS)  # type: ignore[arg-type]
+    query = {"query": "SELECT * FROM pairs"} if "key" in source else {}
+    found = rows(session, f"dana_cross_validate('pairs', {source} folds => 3, {given(OF_PAIRS, **query)})")
+    assert [set(row[5]) for row in found] == [{"loss"}] * 5
+    assert all(0 < row[5]["loss"] < 2 for row in found[:4])
+    if not query:
+        held_out = session.execute(
+            "SELECT test_loss FROM dana_train('pairs', 'pairs', 'm', '{i,j}', epochs => 2, test_size => 0.25)"
+        ).fetchone()
+        alone = rows(session, f"dana_search('pairs', 'pairs', '[{{}}]', test_size => 0.25, {given(OF_PAIRS)})")
+        assert held_out == (alone[0][2],)
+    grid = '{"lr": [1e-6, 0.3]}'
+    ranked = rows(session, f"dana_search('pairs', {source} grid => '{grid}', folds => 3, {given(OF_PAIRS, **query)})")
+    assert [row[0] for row in ranked] == [1, 2]
+    assert ranked[0][2] < ranked[1][2]
+
+
+@pytest.mark.parametrize(
+    ("rule", "metric", "message"),
+    [
+        ("pairs", "auc", "there is no metric 'auc' of rule \"pairs\", which has no label to compare with"),
+        ("fit", "loss", "there is no metric 'loss' of rule \"fit\", which has a label"),
+    ],
+)
+def test_metrics_of_another_rule_are_refused_at_once(
+    session: Session, table: str, rule: str, metric: str, message: str
+) -> None:
+    session.execute(PAIRS)  # type: ignore[arg-type]
+    last = session.execute("SELECT last_value FROM dana.run_id_seq").fetchone()
+    calls = (
+        f"search('{rule}', 't', '[{{}}]', '{metric}')",
+        f"cross_validate('{rule}', 't', metrics => '{{{metric}}}')",
+    )
+    for call in calls:
+        with pytest.raises(Invalid) as raised:
+            rows(session, f"dana_{call}")
+        assert raised.value.diag.message_primary == message
+    assert session.execute("SELECT last_value FROM dana.run_id_seq").fetchone() == last, "nothing was trained"
