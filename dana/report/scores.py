@@ -185,13 +185,10 @@ def _rows(session: psycopg.Connection[Any], what: str, model: StoredModel, part:
         rows = _literally(session.execute("SELECT %s::regclass::text", (kept["source"],)).fetchall()[0][0])
     condition = sql.SQL("({}\n)").format(_literally(kept.get("filter") or "true"))
     if part == "test":
-        schema = session.execute(
-            "SELECT n.nspname FROM pg_catalog.pg_extension AS e JOIN pg_catalog.pg_namespace AS n"
-            " ON n.oid = e.extnamespace WHERE e.extname = 'dana'::name"
-        ).fetchall()[0][0]
-        condition += sql.SQL(" AND {}(ctid, %(part)s::pg_catalog.float8, %(seed)s::pg_catalog.int4)").format(
-            _literally(sql.Identifier(schema, "dana_holdout").as_string(session))
-        )
+        key = [one["column"] for one in kept.get("test_key", [{"column": "ctid"}])]
+        condition += sql.SQL(
+            " AND dana.dana_holdout_key(%(part)s::pg_catalog.float8, %(seed)s::pg_catalog.int4, {})"
+        ).format(_literally(sql.SQL(", ").join(map(sql.Identifier, key)).as_string(session)))
     statement = sql.SQL(SCORED + what).format(label=number.format(label), rows=rows, condition=condition)
     values = {"model": model.reference, "points": MAX_POINTS, "classes": kept.get("classes")}
     # with parameters, so that the server takes one statement and no more
