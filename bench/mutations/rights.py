@@ -226,7 +226,7 @@ RIGHTS: tuple[Mutation, ...] = (
     *faults(
         SRC,
         in_sources("operators.py::test_no_function_of_somebody_else_is_called"),
-        ("evaluate.c", "%.17g::pg_catalog.float8, %d)", "%.17g, %d)", "a number of another type"),
+        ("places.c", "%.17g::pg_catalog.float8, %d)", "%.17g, %d)", "a number of another type"),
         (
             "extension.c",
             "getExtensionOfObject(ProcedureRelationId, function->oid) == extension.id",

@@ -207,16 +207,9 @@ class TrainRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Categories:
-    """Columns whose numbers choose rows of models.
+    """Columns whose numbers choose rows of models; of ``columns`` the largest one is to be known before the training.
 
-    Attributes
-    ----------
-    columns
-        Those of which the largest number is to be known before the training (`TrainRequest.largest`).
-    choosing
-        All of them.
-    unknown
-        Those of them in which a number below 0 is no category, and chooses nothing.
+    In those of ``unknown`` a number below 0 is no category, and chooses nothing.
     """
 
     columns: Sequence[str]

@@ -768,21 +768,7 @@ COMMENT ON FUNCTION dana_drift IS
 -- with their schema or take types of PostgreSQL's own; all trials are one statement, so they see the same rows.
 
 CREATE FUNCTION dana.dana_check_metrics(rule text, metrics text[]) RETURNS void
-	LANGUAGE plpgsql STABLE
-	SET search_path = pg_catalog, pg_temp
-	AS $$
-DECLARE
-	labelled boolean := (SELECT jsonb_array_length(r.description -> 'outputs') > 0 FROM dana.rule AS r WHERE r.name = $1);
-	other text := (SELECT string_agg(quote_literal(m), ', ') FROM unnest($2) AS m WHERE (m <> 'loss') <> labelled);
-BEGIN
-	IF other IS NOT NULL THEN
-		RAISE invalid_parameter_value USING MESSAGE = format('there is no metric %s of rule "%s", which has %s', other, $1,
-				CASE WHEN labelled THEN 'a label' ELSE 'no label to compare with' END),
-			HINT = CASE WHEN labelled THEN 'Predictions are compared with the label: rmse, accuracy, auc ...'
-				ELSE 'The metric is ''loss'', the rule''s own on the rows that are left out.' END;
-	END IF;
-END
-$$;
+	LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_check_metrics IS 'Raises an error unless these are metrics of rules like this one: loss where it has no label, others where it has one';
 
 CREATE FUNCTION dana.dana_split(

@@ -371,6 +371,31 @@ DANA_FUNCTION(dana_split)
 											  PG_GETARG_INT32(3), seed)));
 }
 
+static bool
+has_label(const char *rule)
+{
+	Jsonb **outputs;
+
+	return dana_json_objects(dana_rule_read(rule).description, "outputs", &outputs) > 0;
+}
+
+/* dana.dana_check_metrics(rule, metrics): refuses those that a rule without a label has not, or one with a label */
+DANA_FUNCTION(dana_check_metrics)
+{
+	const char		*rule = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	const dana_texts metrics = dana_argument_texts("metrics", PG_GETARG_DATUM(1), false);
+	const bool		 labelled = has_label(rule);
+
+	for (int i = 0; i < metrics.count; i++)
+		if ((strcmp(metrics.values[i], "loss") == 0) == labelled)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("there is no metric \"%s\" of rule \"%s\", which has %s", metrics.values[i], rule,
+								   labelled ? "a label" : "no label to compare with"),
+							errhint("%s", labelled ? "Predictions are compared with the label: rmse, accuracy, auc ..."
+												   : "The metric is \"loss\", the rule's own on the rows that are left out.")));
+	PG_RETURN_VOID();
+}
+
 /* An error that other data or other arguments may not have: the next trial is worth its time */
 static bool
 is_of_trial(int sqlstate)
@@ -437,7 +462,6 @@ DANA_COMMAND(dana_trial)
 {
 	trial	   one = {.snapshot = GetActiveSnapshot()};
 	char	  *tested;
-	Jsonb	 **outputs;
 	ErrorData *error;
 
 	if (PG_ARGISNULL(3))
@@ -456,7 +480,7 @@ DANA_COMMAND(dana_trial)
 		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.rows.filter);
 	else
 		one.evaluation.filter = tested;
-	one.labelled = dana_json_objects(dana_rule_read(one.training.rule).description, "outputs", &outputs) > 0;
+	one.labelled = has_label(one.training.rule);
 	if (!one.labelled)
 		one.training.held_out = one.evaluation.query != NULL ? one.evaluation.query : one.evaluation.filter;
 	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));

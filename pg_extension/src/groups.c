@@ -205,6 +205,8 @@ train_group(void *state)
 static void
 end_group(grouping *grouping)
 {
+	/* columns 2 to 8, from 0, of dana.group_training */
+	static const char *const same[] = {"version", "run", "epochs", "converged", "loss", "tuples", "skipped"};
 	MemoryContext caller;
 	Datum		  values[COLUMNS] = {0};
 	bool		  nulls[COLUMNS] = {false};
@@ -227,8 +229,8 @@ end_group(grouping *grouping)
 	{
 		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&grouping->model));
 
-		for (int i = 2; i <= 8; i++) /* version to skipped: the columns' numbers in both types, from 0 and from 1 */
-			values[i] = GetAttributeByNum(row, i, &nulls[i]);
+		for (int i = 0; i < lengthof(same); i++)
+			values[2 + i] = GetAttributeByName(row, same[i], &nulls[2 + i]);
 		nulls[10] = nulls[11] = true;
 		values[9] = Float8GetDatum(grouping->model.wall_seconds);
 	}

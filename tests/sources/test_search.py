@@ -273,8 +273,8 @@ def test_a_rule_without_a_label_has_its_loss(session: Session, source: str) -> N
 @pytest.mark.parametrize(
     ("rule", "metric", "message"),
     [
-        ("pairs", "auc", "there is no metric 'auc' of rule \"pairs\", which has no label to compare with"),
-        ("fit", "loss", "there is no metric 'loss' of rule \"fit\", which has a label"),
+        ("pairs", "auc", 'there is no metric "auc" of rule "pairs", which has no label to compare with'),
+        ("fit", "loss", 'there is no metric "loss" of rule "fit", which has a label'),
     ],
 )
 def test_metrics_of_another_rule_are_refused_at_once(
