@@ -15,7 +15,6 @@ from dana.runtime.trainer import (
     Notice,
     Notify,
     Parameter,
-    Relation,
     SqlState,
     TrainingError,
     TrainRequest,
@@ -33,14 +32,17 @@ ROWS_TO_CHOOSE = 64
 TUPLES_TO_JUDGE = 1000
 
 
-def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
-    """That rows are left out."""
-    rows = report.tuples + report.skipped
+def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
+    """That rows are left out, and what helps but where numbers choose rows: no mean is one of them."""
+    relation, rows = request.relation, report.tuples + report.skipped
+    hint = "With nulls => 'mean' a NULL counts as the mean of its column."
     return Notice(
         level=Level.NOTICE,
         message=f"{report.skipped:,} of {rows:,} rows of {relation.name} are left out: "
         "a column in use is null, NaN or infinite",
-        hint="With nulls => 'mean' a NULL counts as the mean of its column.",
+        hint=""
+        if request.metadata.get("categories")
+        else "With nulls => 'mean' a NULL counts as the mean of its column.",
     )
 
 

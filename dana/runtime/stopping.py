@@ -159,7 +159,7 @@ def run(
         if epoch == 1 and held_out is not None and report.loss is not None and report.test_loss is None:
             notify(NONE_LEFT_OUT)
         if epoch == 1 and report.skipped and training.stream is None:  # of frames the backend says more
-            notify(skipped_notice(request.relation, report))
+            notify(skipped_notice(request, report))
         reports.append(report)
         tell(epoch, report, time.perf_counter() - started)
         loss, margin = (report.loss, MARGIN) if report.test_loss is None else (report.test_loss, 0.0)

@@ -371,7 +371,7 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 	if (source->class_type != NULL)
 		dana_json_text(to, "class_type", source->class_type);
 	if (source->choosing.count > 0)
-		append_texts(to, "categories", &source->choosing);
+		dana_json_list(to, "categories", &source->choosing);
 	if (training->test_size > 0)
 	{
 		dana_json_number(to, "test_size", training->test_size);
