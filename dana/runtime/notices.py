@@ -40,9 +40,7 @@ def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
         level=Level.NOTICE,
         message=f"{report.skipped:,} of {rows:,} rows of {relation.name} are left out: "
         "a column in use is null, NaN or infinite",
-        hint=""
-        if request.metadata.get("categories")
-        else "With nulls => 'mean' a NULL counts as the mean of its column.",
+        hint="" if request.metadata.get("categories") else hint,
     )
 
 
