@@ -26,6 +26,7 @@ NAMES = (
     "cost",
     "text",
     "side_by_side",
+    "rows",
     "utilisation",
     "verilator",
     "accuracy",
