@@ -295,10 +295,11 @@ LANGUAGE = (
         ("start.py", "(init.seed ^ hash_name(name))", "init.seed", "models of a seed start alike"),
         (
             "start.py",
-            "np.arange(first + 1, first + count + 1,",
-            "np.arange(first, first + count,",
+            "np.arange(1, count + 1,",
+            "np.arange(count,",
             "draws begin one too early",
         ),
+        ("start.py", "_exact(init, start, first + at,", "_exact(init, start, at,", "every block begins with the first"),
     ),
     *faults(
         "dsl",

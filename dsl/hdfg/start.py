@@ -41,20 +41,25 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
         draws / 2**16 - 6). Both computed in binary64 and rounded once; subnormal results are zero. What the table
         decides is `first`, until somebody has looked at the table.
     """
-    values = np.empty(int(np.prod(shape, dtype=np.int64)), dtype=np.float32)
+    return start_block(init, name, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
+
+
+def start_block(init: Init, name: str, first: int, count: int) -> npt.NDArray[np.float32]:
+    """Return `count` of the values of a model from element `first` on: what `start_values` has there."""
+    values = np.empty(count, dtype=np.float32)
     if init.kind is InitKind.CONSTANT or init.kind in OF_TABLE:
         values[:] = init.first
-        return values.reshape(shape)
+        return values
     start = mix((init.seed ^ hash_name(name)) & MASK)
     last = np.nextafter(np.float32(init.second), np.float32(init.first))
-    for first in range(0, len(values), BLOCK):
-        block = values[first : first + BLOCK]
+    for at in range(0, count, BLOCK):
+        block = values[at : at + BLOCK]
         with np.errstate(over="ignore", under="ignore"):
-            block[:] = _exact(init, start, first, len(block))
+            block[:] = _exact(init, start, first + at, len(block))
         if init.kind is InitKind.UNIFORM:  # rounding may reach the excluded upper bound
             np.minimum(block, last, out=block)
         block[np.abs(block) < np.float32(2.0**-126)] = 0.0
-    return values.reshape(shape)
+    return values
 
 
 def _exact(init: Init, start: int, first: int, count: int) -> npt.NDArray[np.float64]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dsl.hdfg.init import Init, InitKind
-from dsl.hdfg.start import start_values
+from dsl.hdfg.start import BLOCK, start_block, start_values
 
 UNIFORM = Init(kind=InitKind.UNIFORM, first=-0.5, second=0.5, seed=1)
 NORMAL = Init(kind=InitKind.NORMAL, first=2.0, second=0.5, seed=1)
@@ -48,6 +48,13 @@ def test_bits_never_change() -> None:
 
 PINNED_UNIFORM = [3197307172, 3199049052, 1045728996]
 PINNED_NORMAL = [1074830080, 1074965536, 1074635488]
+
+
+def test_a_block_is_of_the_same_values() -> None:
+    for init in (UNIFORM, NORMAL, Init(first=3.0)):
+        whole = start_values(init, "w", (3 * BLOCK,))
+        for first, count in ((0, 5), (7, BLOCK), (BLOCK + 1, 2 * BLOCK - 1), (9, 0)):
+            np.testing.assert_array_equal(start_block(init, "w", first, count), whole[first : first + count])
 
 
 def test_moments_are_right() -> None:
