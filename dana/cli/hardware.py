@@ -12,6 +12,10 @@ from dana.cli.rules import override
 
 if TYPE_CHECKING:
     from hwgen.devices import Device
+    from hwgen.spec.bundle import Bundle
+
+DEFAULT_SIZE = 1 << 24
+"""Bytes of a board's memory for pages."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,16 +45,20 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     pages = board.add_mutually_exclusive_group()
     pages.add_argument("--pages", metavar="FILE[@OFFSET]", help="what maps the memory for pages: /dev/udmabuf0")
     pages.add_argument("--write-pages", metavar="FILE", help="what is written at the bus's addresses: /dev/xdma0_h2c_0")
-    board.add_argument(
-        "--base", type=_number, default=0x4000_0000, metavar="N", help="the memory's address on the bus (0x40000000)"
-    )
-    board.add_argument("--size", type=_number, default=1 << 24, metavar="N", help="bytes of the memory (0x1000000)")
+    board.add_argument("--base", type=_number, metavar="N", help="the memory's address on the bus (0x40000000)")
+    board.add_argument("--size", type=_number, metavar="N", help="bytes of the memory (0x1000000)")
     board.add_argument("--records", metavar="FILE[@OFFSET]", help="what maps the memory for records, if it has one")
     board.add_argument(
-        "--records-base", type=_number, default=0, metavar="N", help="that memory's address on its bus (0)"
+        "--records-base", type=_number, metavar="N", help="that memory's address on its bus (0x80000000)"
     )
     board.add_argument(
-        "--records-size", type=_number, default=1 << 24, metavar="N", help="bytes of that memory (0x1000000)"
+        "--records-size", type=_number, metavar="N", help="bytes of that memory (what the package's tables take)"
+    )
+    board.add_argument(
+        "--write-records",
+        type=Path,
+        metavar="FILE",
+        help="train nothing: write what the memory for records holds before the first training",
     )
     board.add_argument("--seconds", type=float, metavar="N", help="that the training may take (any)")
     board.set_defaults(run=run_board)
@@ -126,7 +134,8 @@ def run_board(options: argparse.Namespace) -> int:
     """Train on the board, and say what it took."""
     from dana.errors import SetupError, UsageError
     from hwgen.driver import BoardError, MappedPages, MappedRecords, MappedRegisters, PageMemory, WrittenPages
-    from hwgen.export.check import CheckError, check
+    from hwgen.export import BASE, RECORD_BASE
+    from hwgen.export.check import CheckError, bundle_of, check
 
     pages = options.pages or options.write_pages
     if (options.registers is None) != (pages is None):
@@ -134,27 +143,63 @@ def run_board(options: argparse.Namespace) -> int:
             "--registers needs --pages or --write-pages, and they need it",
             hint="Leave all of them out to simulate the package's Verilog.",
         )
+    of_board = ("base", "size", "records", "records_base", "records_size")
+    unused = [f"--{name.replace('_', '-')}" for name in of_board if getattr(options, name) is not None]
+    if options.registers is None and unused:
+        raise UsageError(
+            f"{' and '.join(unused)} must come with --registers, the board that has this memory",
+            hint="Leave all of them out to simulate the package's Verilog.",
+        )
+    base = BASE if options.base is None else options.base
+    size = DEFAULT_SIZE if options.size is None else options.size
     try:
+        if options.write_records is not None:
+            return _write_records(bundle_of(options.folder), options.write_records)
         sides = None
         if options.registers is not None:
             file, offset = _place(options.registers)
             registers = MappedRegisters(file, offset=offset)
             memory: PageMemory
             if options.write_pages is not None:
-                memory = WrittenPages(options.write_pages, base=options.base, size=options.size)
+                memory = WrittenPages(options.write_pages, base=base, size=size)
             else:
                 file, offset = _place(options.pages)
-                memory = MappedPages(file, base=options.base, size=options.size, offset=offset)
+                memory = MappedPages(file, base=base, size=size, offset=offset)
             records = None
             if options.records is not None:
                 file, offset = _place(options.records)
-                records = MappedRecords(file, base=options.records_base, size=options.records_size, offset=offset)
+                records = MappedRecords(
+                    file,
+                    base=RECORD_BASE if options.records_base is None else options.records_base,
+                    size=options.records_size or bundle_of(options.folder).table_offsets[-1],
+                    offset=offset,
+                )
             sides = registers, memory, records
         run = check(options.folder, sides, seconds=options.seconds)
     except (BoardError, CheckError) as error:
         raise SetupError(str(error)) from None
     rows = run.counters.tuples
-    print(f"PASS: {run.epochs} epochs of {rows} rows in {run.cycles:,} cycles; every word is as expected")
+    print(
+        f"PASS: {run.epochs} epochs of {rows} rows in {run.cycles:,} cycles, the last one in {run.counters.cycles:,}; "
+        "every word is as expected"
+    )
+    return 0
+
+
+def _write_records(bundle: Bundle, path: Path) -> int:
+    """Write the image of the package's record memory, a piece after another."""
+    from dana.codesign.records import record_image
+    from dana.errors import SetupError, UsageError
+
+    if not bundle.tables:
+        raise UsageError("--write-records needs a package whose models lie in a record memory; this one has none")
+    try:
+        with path.open("wb") as file:
+            for piece in record_image(bundle):
+                file.write(piece)
+    except OSError as error:
+        raise SetupError(f"cannot write the records to {path}: {error}") from None
+    print(f"{path}: {bundle.table_offsets[-1]:,} bytes, from the first table's beginning on")
     return 0
 
 

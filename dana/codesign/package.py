@@ -9,12 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.codesign.records import record_image, start_rows
 from dana.codesign.search import RESOURCES, Candidate, explore
 from dana.compiler import Binding
 from dana.errors import InternalError, SetupError
@@ -28,9 +30,13 @@ from dsl import Rule
 from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine_text import disassemble as engine_text
 from hwgen.spec.strider import Fault
 from hwgen.spec.strider_text import disassemble as strider_text
+
+if TYPE_CHECKING:
+    from hwgen.export.package import Check
 
 PAGES = 3
 """Pages of the testbench's table; more where a row takes more."""
@@ -38,8 +44,21 @@ PAGES = 3
 EPOCHS = 2
 """Epochs that the testbench trains at most."""
 
+CHOSEN = 256
+"""Records of a table that the testbench's rows choose from, at most."""
+
+LARGEST_IMAGE = 64 << 20
+"""Bytes of a record memory's image that is written with a package; a larger one is made when it is asked for."""
+
+AGAIN = (
+    "Up to {batch} tuples are trained side by side. A batch ends where a tuple chooses a row of a model again that one "
+    "before it in the batch writes. That is not in these figures: a table whose rows are chosen again soon takes more "
+    'cycles, up to those of batches of one tuple. For what the testbench\'s table takes see "Check it".'
+)
 SEED = 1
 FRACTIONAL = ("real", "double precision")
+LARGEST_NUMBER = {"boolean": 1, "smallint": (1 << 15) - 1}
+"""Of columns that hold no number of every record."""
 
 
 def export(
@@ -76,19 +95,17 @@ def export(
         Amaranth, which generates the hardware, is not installed.
     """
     with needs_amaranth():
-        from hwgen.export.package import Check, package
+        from hwgen.export.package import package
     max_tuples = table_pages * page_size // 28
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
     bundle = found.bundle
     supply = supply_of(bundle.config, device)
     if supply is not None:
         warnings.warn(supply, stacklevel=2)
-    pages = _pages(schema, binding.labels, bundle.config.page_size)
-    scratchpad, losses, converged, records = _train(bundle, pages)
     return package(
         bundle,
         device,
-        Check(pages=pages, epochs=EPOCHS, scratchpad=scratchpad, losses=losses, converged=converged, records=records),
+        _check(bundle, binding, schema),
         title=f"rule {rule.name} on {device.name}",
         notes=_notes(found),
         texts={
@@ -96,6 +113,7 @@ def export(
             "rule/program.txt": engine_text(bundle.program, bundle.sections),
             "rule/strider.txt": strider_text(bundle.strider),
         },
+        records=b"".join(record_image(bundle)) if bundle.table_offsets[-1] <= LARGEST_IMAGE else None,
     )
 
 
@@ -120,37 +138,134 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
         raise SetupError(f"cannot write the package to {folder}: {error}") from error
 
 
-def _pages(schema: TableSchema, labels: Sequence[str], page_size: int) -> bytes:
-    """Pages of rows at random: labels and whole numbers 0 or 1, so that they may be row numbers, others about 0."""
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A column that chooses records: where it is in the schema, which element of it, of which table."""
+
+    attribute: int
+    element: int | None
+    table: int
+
+
+def _check(bundle: Bundle, binding: Binding, schema: TableSchema) -> Check:
+    """What the testbench trains on, and what must come of it.
+
+    The simulator trains with the records alone that the rows choose from, numbered anew: neither values nor cycles
+    depend on where a record lies, and a table may have millions.
+    """
+    from hwgen.export.package import Check, Records
+
     draw = np.random.default_rng(SEED)
-    pages = b""
+    choices = _choices(bundle, schema)
+    numbers = [_numbers(draw, table.records, t, choices, schema) for t, table in enumerate(bundle.tables, 1)]
+    rows, pages = _pages(draw, schema, binding, choices, numbers, bundle.config.page_size)
+    sizes = [len(own) for own in numbers]
+    few = replace(
+        bundle,
+        tables=tuple(replace(table, records=size) for table, size in zip(bundle.tables, sizes, strict=True)),
+        symbols=tuple(
+            replace(one, shape=(sizes[one.table - 1], *one.shape[1:])) if one.table else one for one in bundle.symbols
+        ),
+    )
+    before = [
+        np.concatenate([start_rows(bundle, t, int(number), 1) for number in own]) for t, own in enumerate(numbers, 1)
+    ]
+    scratchpad, losses, converged, counters, after = _train(few, rows, before)
+    return Check(
+        pages=pages,
+        epochs=EPOCHS,
+        scratchpad=scratchpad,
+        losses=losses,
+        converged=converged,
+        counters=counters,
+        records=[Records(*one) for one in zip(numbers, before, after, strict=True)],
+    )
+
+
+def _choices(bundle: Bundle, schema: TableSchema) -> list[_Choice]:
+    names = [attribute.name for attribute in schema.attributes]
+    watched = [column.table for column in bundle.columns if column.table] if bundle.tables else []
+    return [
+        _Choice(names.index(name), None if number is None else number - 1, table)
+        for table, chosen in zip(watched, bundle.notes["indices"], strict=False)
+        for name, number in chosen["columns"]
+    ]
+
+
+def _numbers(
+    draw: np.random.Generator, records: int, table: int, choices: Sequence[_Choice], schema: TableSchema
+) -> NDArray[np.int64]:
+    """Records of a table that rows choose from, ascending: the first, the last, and others all over it."""
+    columns = [schema.attributes[one.attribute].type_name for one in choices if one.table == table]
+    last = min([records - 1, *(LARGEST_NUMBER[name] for name in columns if name in LARGEST_NUMBER)])
+    return np.unique([0, last, *draw.integers(last + 1, size=CHOSEN - 2)])
+
+
+def _pages(
+    draw: np.random.Generator,
+    schema: TableSchema,
+    binding: Binding,
+    choices: Sequence[_Choice],
+    numbers: Sequence[NDArray[np.int64]],
+    page_size: int,
+) -> tuple[bytes, bytes]:
+    """Pages of rows at random, twice: with places in `numbers` where a column chooses a record, and with the records.
+
+    Labels are classes where the rule has some. Other whole numbers are 0 or 1, so that they may be row numbers.
+    """
+    build = build_part_pages if schema.part else build_pages
+    placed: list[list[Any]] = []
     rows: list[list[Any]] = []
+    pages = b""
     more = 2 if schema.part else 8
     while len(pages) < PAGES * page_size:
-        rows += [
-            [_value(draw, attribute, attribute.name in labels) for attribute in schema.attributes] for _ in range(more)
-        ]
-        pages = (build_part_pages if schema.part else build_pages)(schema, rows, page_size=page_size)
-    return pages if schema.part else pages[: PAGES * page_size]  # a row ends with its last part
+        for _ in range(more):
+            row = [_value(draw, attribute, binding) for attribute in schema.attributes]
+            # the first row chooses a table's first record, the second its last one
+            own = [len(numbers[one.table - 1]) for one in choices]
+            at = [(0, size - 1)[len(rows)] if len(rows) < 2 else int(draw.integers(size)) for size in own]
+            found = [int(numbers[one.table - 1][k]) for one, k in zip(choices, at, strict=True)]
+            placed.append(_choosing(row, choices, at))
+            rows.append(_choosing(row, choices, found))
+        pages = build(schema, rows, page_size=page_size)
+    end = len(pages) if schema.part else PAGES * page_size  # a row ends with its last part
+    return build(schema, placed, page_size=page_size)[:end], pages[:end]
 
 
-def _value(draw: np.random.Generator, attribute: Attribute, is_label: bool) -> Any:
+def _choosing(row: Sequence[Any], choices: Sequence[_Choice], numbers: Sequence[int]) -> list[Any]:
+    """The row with these numbers where it chooses."""
+    own = list(row)
+    for choice, number in zip(choices, numbers, strict=True):
+        if choice.element is None:
+            own[choice.attribute] = number
+        else:
+            own[choice.attribute] = np.array(own[choice.attribute])
+            own[choice.attribute][choice.element] = number
+    return own
+
+
+def _value(draw: np.random.Generator, attribute: Attribute, binding: Binding) -> Any:
     if attribute.type_oid in ARRAYS:
         return draw.normal(size=attribute.array_length or 1)
     if attribute.type_oid in SCALARS:
-        fractional = attribute.type_name in FRACTIONAL and not is_label
+        counted = binding.graph.classes is not None and attribute.name in binding.labels
+        fractional = attribute.type_name in FRACTIONAL and not counted
         return draw.normal() if fractional else int(draw.integers(2))
     return b"text"
 
 
-def _train(bundle: Bundle, pages: bytes) -> tuple[NDArray[np.uint32], list[int], bool, list[NDArray[np.uint32]]]:
-    """Scratchpad, loss of each epoch, whether the convergence test held, and records, as the board has them."""
+def _train(
+    bundle: Bundle, pages: bytes, records: Sequence[NDArray[np.uint32]]
+) -> tuple[NDArray[np.uint32], list[int], bool, EpochCounters, list[NDArray[np.uint32]]]:
+    """Scratchpad, loss of each epoch, whether the convergence test held, the last epoch's counters, and records."""
     simulator = Simulator(bundle.config)
     loss, convergence = bundle.symbol("loss"), bundle.symbol("convergence")
     losses: list[int] = []
     converged = False
     try:
         simulator.load(bundle)
+        for t, rows in enumerate(records, 1):
+            simulator.write_rows(0, rows.reshape(-1, bundle.config.lanes), table=t)
         while len(losses) < EPOCHS and not converged:
             counters = simulator.run_epoch(pages)
             if counters.fault is not Fault.NONE:
@@ -158,11 +273,11 @@ def _train(bundle: Bundle, pages: bytes) -> tuple[NDArray[np.uint32], list[int],
             losses.append(0 if loss is None else int(simulator.read_rows(loss.row, 1)[0, 0]))
             if convergence is not None:
                 converged = bool(simulator.read_rows(convergence.row, 1).view(np.float32)[0, 0] != 0)
-        records = [
+        after = [
             simulator.read_rows(0, one.records * one.rows, table=t).reshape(one.records, one.rows, -1)
             for t, one in enumerate(bundle.tables, 1)
         ]
-        return simulator.read_rows(0, bundle.config.scratch_depth), losses, converged, records
+        return simulator.read_rows(0, bundle.config.scratch_depth), losses, converged, counters, after
     finally:
         simulator.close()
 
@@ -196,6 +311,7 @@ def _notes(found: Candidate) -> str:
         f"the units compute in {cycles.unit_use:.0%} of the time. Counted by the simulator, "
         "which is exact in cycles for a link of the latency, width and rate below.",
         *([] if supply is None else ["", f"{supply[0].upper()}{supply[1:]}."]),
+        *(["", AGAIN.format(batch=found.bundle.batch)] if found.bundle.cut else []),
         "",
         "| resource | estimate | of the device |",
         "|---|--:|--:|",

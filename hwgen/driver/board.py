@@ -5,7 +5,7 @@ order of accesses is that of `docs/registers.md`. It knows no bus, no file and n
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -142,11 +142,20 @@ class Board:
         self._held = Held() if blank else None
         self.config = self._identified()
 
-    def load(self, bundle: Bundle) -> None:
-        """Reset the machine and fill its memories; what it did before is stopped. All records are zero then.
+    def load(self, bundle: Bundle, records: Iterable[bytes] | None = None) -> None:
+        """Reset the machine and fill its memories; what it did before is stopped.
+
+        Parameters
+        ----------
+        records
+            What the Bundle's tables hold before the first training, a piece after another, from the first one's
+            beginning to the last one's end. The rule's start values are a package's `images/records.bin` and
+            `dana.codesign.records.record_image(bundle)`.
 
         Raises
         ------
+        ValueError
+            The Bundle has tables and there is no such image, or one of another size.
         BoardError
             The Bundle is for another machine, or the record memory is too small for its tables.
         hwgen.spec.bundle.BundleError
@@ -154,6 +163,12 @@ class Board:
         """
         self._fits(bundle)
         tables = Tables(self._records, bundle)
+        if bundle.tables and records is None:
+            raise ValueError(
+                "a Bundle with tables must be loaded with what they hold before the first training, for factors of "
+                "zeros may never move: load(bundle, record_image(bundle)) of dana.codesign.records puts the rule's "
+                "start values"
+            )
         blocks = load.bundle_blocks(bundle, before=self._held, records=tables.base)
         afterwards = load.held(bundle)
         self._bundle = None  # an access that fails half-way leaves no program to train with
@@ -162,7 +177,7 @@ class Board:
         self.stop()
         for address, words in blocks:
             self._registers.write(address, words)
-        tables.clear()
+        tables.fill(() if records is None else records)
         self._bundle, self._tables = bundle, tables
         if self._held is not None:
             self._held = afterwards

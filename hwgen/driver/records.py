@@ -4,7 +4,8 @@ In: a memory that the board's second AXI4 master reads and writes; a Bundle; row
 records lie is in `docs/machine.md`, "Records". It knows no register.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -40,6 +41,25 @@ class RecordMemory(Protocol):
         ...
 
 
+def sparse_image(bundle: Bundle, rows: Mapping[int, bytes] | None = None) -> Iterator[bytes]:
+    """An image of a Bundle's tables, a piece after another: zeros but for some rows of lanes.
+
+    Parameters
+    ----------
+    rows
+        By their numbers, counted from the first table's beginning.
+    """
+    size, width = bundle.table_offsets[-1], 4 * bundle.config.lanes
+    numbers = sorted(rows or {})
+    for at in range(0, size, AT_ONCE):
+        piece = bytearray(min(AT_ONCE, size - at))
+        within = range(bisect_left(numbers, at // width), bisect_left(numbers, (at + len(piece)) // width))
+        for number in (numbers[k] for k in within):
+            start = number * width - at
+            piece[start : start + width] = (rows or {})[number]
+        yield bytes(piece)
+
+
 class Tables:
     """A Bundle's tables.
 
@@ -72,10 +92,18 @@ class Tables:
         """Address of the first table on the board's bus."""
         return 0 if self._memory is None else self._memory.base
 
-    def clear(self) -> None:
-        """All records are zero."""
-        for at in range(0, self._size, AT_ONCE):
-            self._reached.write(at, memoryview(bytes(min(AT_ONCE, self._size - at))))
+    def fill(self, image: Iterable[bytes]) -> None:
+        """Put an image there, a piece after another, from the first table's beginning to the last one's end.
+
+        ValueError where it has another size; what fits is written then.
+        """
+        at = 0
+        for piece in image:
+            if at + len(piece) <= self._size:
+                self._reached.write(at, memoryview(piece))
+            at += len(piece)
+        if at != self._size:
+            raise ValueError(f"an image of the Bundle's tables must have {self._size} bytes, not {at}")
 
     def write_rows(self, table: int, row: int, rows: npt.NDArray[np.uint32]) -> None:
         """Rows of all records, see `Board.write_rows`."""

@@ -5,6 +5,18 @@ from pathlib import Path
 MANIFEST = "manifest.json"
 """File by which a folder is known as a package."""
 
+RECORD_IMAGE = "images/records.bin"
+"""What the record memory holds before the first training, from the first table's beginning to the last one's end."""
+
+STARTS, RECORDS = "sim/starts.hex", "sim/records.hex"
+"""Rows of the record memory before the testbench's training, and after it; all others are 0."""
+
+BASE = 0x4000_0000
+"""Address of a package's pages on the board's bus."""
+
+RECORD_BASE = 0x8000_0000
+"""Address of a package's first table on the bus of the record memory."""
+
 
 def beside(name: str) -> str:
     """The text of a file of this folder: scripts and Verilog that packages get."""

@@ -1,16 +1,18 @@
-"""Trains an exported package's own pages on a board, and compares: steps 4 to 6 of its report, done by a driver.
+"""Trains an exported package's own pages on a board, and compares what must come of it, as its testbench does.
 
 In: a package's folder, and the two sides of a board, or none for its own Verilog under Verilator. Out: the training's
 figures. It writes nothing.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hwgen.driver import Board, BoardError, BoardRun, PageMemory, RecordMemory, Registers
-from hwgen.export import MANIFEST
+from hwgen.driver.records import sparse_image
+from hwgen.export import MANIFEST, RECORDS, STARTS
 from hwgen.rtl.verilate import BuildError
 from hwgen.spec import board, load
 from hwgen.spec.board import BoardRegion, BoardRegister
@@ -21,6 +23,7 @@ from hwgen.spec.strider import Fault
 Pairs = npt.NDArray[np.uint64]
 """Byte addresses and words, shape [k, 2]."""
 
+PAIRS = ("writes", "expected", "counters")
 SHOWN = 3
 
 
@@ -35,6 +38,8 @@ Sides = tuple[Registers, PageMemory, RecordMemory | None]
 def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = None) -> BoardRun:
     """Load the package's Bundle, train on its pages, compare every word of ``sim/expected.hex`` and every record.
 
+    Of simulated Verilog the counters are compared, too; a board's memory is as late as it is.
+
     Parameters
     ----------
     sides
@@ -47,11 +52,11 @@ def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = N
     CheckError
         See there.
     """
-    bundle, pages, epochs, expected = _package(folder)
+    bundle, pages, epochs, expected, counted = _package(folder)
     try:
         registers, memory, records = sides or _simulated(folder, bundle.config)
         driver = Board(registers, memory, records)
-        driver.load(bundle)
+        driver.load(bundle, sparse_image(bundle, _rows(folder / STARTS)))
         run = driver.train(pages, epochs=epochs, seconds=seconds)
         counters = run.counters
         if counters.fault != Fault.NONE:
@@ -59,10 +64,13 @@ def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = N
                 f"the board stopped with fault {counters.fault.name} at page {counters.fault_page}, pointer "
                 f"{counters.fault_pointer:#x}; the package's pages have none: are they where the board reads them?"
             )
+        if sides is None:
+            expected = np.concatenate([expected, counted])
         found = [int(registers.read(int(address) // 4, 1)[0]) for address, _ in expected]
+        after = _rows(folder / RECORDS) if bundle.tables else {}
         for t, table in enumerate(bundle.tables, 1):
             rows = driver.read_rows(0, table.records * table.rows, table=t).reshape(table.records, table.rows, -1)
-            _compare(folder, bundle, t, rows)
+            _compare(after, bundle, t, rows)
     except (BoardError, BuildError) as error:
         raise CheckError(str(error)) from None
     wrong = [
@@ -76,16 +84,20 @@ def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = N
     return run
 
 
-def _compare(folder: Path, bundle: Bundle, number: int, found: npt.NDArray[np.uint32]) -> None:
-    """Records of a table with ``sim/records.hex``, which has the rows that are not 0."""
+def bundle_of(folder: Path) -> Bundle:
+    """The package's Bundle; CheckError where there is none."""
+    return _package(folder)[0]
+
+
+def _compare(after: Mapping[int, bytes], bundle: Bundle, number: int, found: npt.NDArray[np.uint32]) -> None:
+    """Records of a table with the rows that must be there; all others must be 0."""
     lanes, table, offset = bundle.config.lanes, bundle.tables[number - 1], bundle.table_offsets[number - 1]
     wanted = np.zeros_like(found)
     each = (1 << table.shift(lanes)) // (4 * lanes)
-    for line in (folder / "sim" / "records.hex").read_text().splitlines():
-        row, words = line.split()
-        n, k = divmod(int(row[1:], 16) - offset // (4 * lanes), each)
+    for row, words in after.items():
+        n, k = divmod(row - offset // (4 * lanes), each)
         if 0 <= n < table.records:
-            wanted[n, k] = np.frombuffer(bytes.fromhex(words)[::-1], dtype="<u4")
+            wanted[n, k] = np.frombuffer(words, dtype="<u4")
     wrong = np.unique(np.nonzero(found != wanted)[0])
     if wrong.size:
         raise CheckError(
@@ -94,14 +106,20 @@ def _compare(folder: Path, bundle: Bundle, number: int, found: npt.NDArray[np.ui
         )
 
 
-def _package(folder: Path) -> tuple[Bundle, bytes, int, Pairs]:
-    """What is to be loaded, trained on, for how many epochs, and what must then be read."""
+def _rows(path: Path) -> dict[int, bytes]:
+    """Rows of records by their numbers."""
+    lines = (line.split() for line in path.read_text().splitlines()) if path.exists() else ()
+    return {int(number[1:], 16): bytes.fromhex(words)[::-1] for number, words in lines}
+
+
+def _package(folder: Path) -> tuple[Bundle, bytes, int, Pairs, Pairs]:
+    """What is to be loaded, trained on, for how many epochs, what must then be read, and be counted."""
     try:
         if not (folder / MANIFEST).is_file():
             raise ValueError(f"it has no {MANIFEST}")
         bundle = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
         pages = b"".join(bytes.fromhex(line)[::-1] for line in (folder / "sim" / "pages.hex").read_text().split())
-        writes, expected = (_pairs(folder / "sim" / name) for name in ("writes.hex", "expected.hex"))
+        writes, expected, counted = (_pairs(folder / "sim" / f"{name}.hex") for name in PAIRS)
         at = 4 * load.address(BoardRegion.BOARD, BoardRegister.EPOCHS)
         epochs = [int(word) for address, word in writes if address == at]
         if len(epochs) != 1:
@@ -110,7 +128,7 @@ def _package(folder: Path) -> tuple[Bundle, bytes, int, Pairs]:
         raise CheckError(
             f"{folder} must be a folder that dana hdl of this version wrote, but {error}: export it again"
         ) from None
-    return bundle, pages, epochs[0], expected
+    return bundle, pages, epochs[0], expected, counted
 
 
 def _pairs(path: Path) -> Pairs:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.devices import Device
-from hwgen.export import MANIFEST, beside
+from hwgen.export import BASE, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, beside
 from hwgen.export.lint import waivers
 from hwgen.export.manual import manual
 from hwgen.export.registers import header, register_map
@@ -26,24 +26,37 @@ from hwgen.rtl.board.board import generate
 from hwgen.spec import board, bundle, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.counters import COUNTERS, EpochCounters
+from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY
 from hwgen.spec.load import Block, address, bundle_blocks, training_blocks
 from hwgen.spec.registers import Region
 
-FORMAT = 2
+FORMAT = 3
 """Version of the package's layout."""
 
 FOLDERS = ("images", "rtl", "rule", "sim", "synth")
 LOAD = "images/load.hex"
 """What loads the machine: byte addresses and words, in the order of writing."""
 
-BASE = 0x4000_0000
-"""Address of the testbench's pages."""
-
-RECORD_BASE = 0x8000_0000
-"""Address of the testbench's records, on their own bus."""
-
 PATIENCE = 100_000_000
 """Cycles that the testbench waits for the interrupt."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of a table that the testbench's pages choose from.
+
+    Attributes
+    ----------
+    numbers
+        Ascending.
+    before, after
+        The training: bit patterns, shape [records, rows, lanes]. All other records are 0, before and after.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    before: npt.NDArray[np.uint32]
+    after: npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +75,10 @@ class Check:
         Of each epoch that was run, bit patterns; zeros where the rule has none.
     converged
         Whether the convergence test ended the training.
+    counters
+        Of the last epoch.
     records
-        Of each table in the record memory afterwards, bit patterns, shape [records, rows, lanes]; all are 0 before.
+        Of each table in the record memory.
     """
 
     pages: bytes
@@ -71,11 +86,19 @@ class Check:
     scratchpad: npt.NDArray[np.uint32]
     losses: Sequence[int]
     converged: bool
-    records: Sequence[npt.NDArray[np.uint32]] = ()
+    counters: EpochCounters
+    records: Sequence[Records] = ()
 
 
 def package(
-    made: Bundle, device: Device, check: Check, *, title: str, notes: str, texts: Mapping[str, str]
+    made: Bundle,
+    device: Device,
+    check: Check,
+    *,
+    title: str,
+    notes: str,
+    texts: Mapping[str, str],
+    records: bytes | None = None,
 ) -> dict[str, bytes]:
     """All files by their paths in the package.
 
@@ -85,6 +108,8 @@ def package(
         For the report: a line, and paragraphs of Markdown about design and estimates.
     texts
         More files: the rule, listings.
+    records
+        What the record memory holds before the first training; None: the package goes without.
     """
     config = made.config
     text = generate(config, wide_multipliers=device.wide_multipliers)
@@ -103,16 +128,25 @@ def package(
         "sim/writes.hex": _pairs(writes),
         "sim/expected.hex": _pairs(_expected(made, check)),
         "sim/pages.hex": _beats(check.pages, config.link_bytes),
-        **({"sim/records.hex": _records(made, check)} if config.record_depth else {}),
+        "sim/counters.hex": _pairs(_counters(check.counters)),
+        **(_records(made, check) if config.record_depth else {}),
         "sim/verilator.sh": beside("verilator.sh"),
         "sim/icarus.sh": beside("icarus.sh"),
         **{f"synth/{name}": text for name, text in scripts(config, device).items()},
         **texts,
     }
+    images = {RECORD_IMAGE: records} if records else {}
     files["REPORT.md"] = report(
-        made, device, title=title, notes=notes, files=sorted(files), pages=count, epochs=len(check.losses)
+        made,
+        device,
+        title=title,
+        notes=notes,
+        files=sorted({*files, *images}),
+        pages=count,
+        epochs=len(check.losses),
+        counters=check.counters,
     )
-    done = {name: text.encode() for name, text in files.items()}
+    done = {name: text.encode() for name, text in files.items()} | images
     done["bundle.bin"] = made.to_bytes()
     manifest = {
         "format": FORMAT,
@@ -174,15 +208,27 @@ def _beats(pages: bytes, width: int) -> str:
     return "".join(f"{pages[k : k + width][::-1].hex()}\n" for k in range(0, len(pages), width))
 
 
-def _records(made: Bundle, check: Check) -> str:
-    """Rows that are not 0, a line each, lane 0 last, behind the row's number."""
+def _records(made: Bundle, check: Check) -> dict[str, str]:
+    """What records hold before and after the training: a row a line, lane 0 last, behind the row's number."""
     size = 4 * made.config.lanes
-    lines = [] if made.tables else [f"@0 {bytes(size).hex()}\n"]
-    for table, offset, records in zip(made.tables, made.table_offsets, check.records, strict=False):
-        for n, k in zip(*np.nonzero(records.any(axis=2)), strict=True):
-            row = (offset + (int(n) << table.shift(made.config.lanes))) // size + int(k)
-            lines.append(f"@{row:x} {records[n, k].astype('<u4').tobytes()[::-1].hex()}\n")
-    return "".join(lines)
+    lines: dict[str, list[str]] = {STARTS: [], RECORDS: []}
+    for table, offset, own in zip(made.tables, made.table_offsets[:-1], check.records, strict=True):
+        for name, records in ((STARTS, own.before), (RECORDS, own.after)):
+            for number, record in zip(own.numbers, records, strict=True):
+                first = (offset + (int(number) << table.shift(made.config.lanes))) // size
+                lines[name] += [
+                    f"@{first + k:x} {row.astype('<u4').tobytes()[::-1].hex()}\n" for k, row in enumerate(record)
+                ]
+    return {name: "".join(own) or f"@0 {bytes(size).hex()}\n" for name, own in lines.items()}
+
+
+def _counters(counters: EpochCounters) -> list[Block]:
+    """Registers of the last epoch's counters, which depend on the memory behind the page bus."""
+    return [
+        (address(Region.CONTROL, register), np.array([value & 0xFFFFFFFF, value >> 32], dtype=np.uint32))
+        for name, register in COUNTERS.items()
+        for value in [getattr(counters, name)]
+    ]
 
 
 def _expected(made: Bundle, check: Check) -> list[Block]:
@@ -218,14 +264,21 @@ def _testbench(made: Bundle, check: Check, load: Sequence[Block], writes: Sequen
         "WRITES": _count(writes),
         "EXPECTED": _count(_expected(made, check)),
         "PATIENCE": PATIENCE,
-        "LATENCY": config.link_latency,
+        "COUNTERS": 2 * len(COUNTERS),
+        "LATENCY": config.link_latency - READER_LATENCY,
+        "PAGE_BEATS": config.page_beats,
+        "PAGE_CYCLES": config.page_cycles,
+        "QUEUE": max(config.striders * -(-config.page_beats // board.burst_beats(config)), 2 * config.record_depth),
         "BASE": f"{BASE:016x}",
         "DEFINES": "`define RECORDS" if config.record_depth else "",
         "ROW_BITS": 32 * config.lanes,
         "ROWS": max(1, made.table_offsets[-1] // (4 * config.lanes)),
-        "RECORD_LATENCY": config.record_latency,
+        "RECORD_LATENCY": max(1, config.record_latency - MASTER_LATENCY),
         "RECORD_BASE": f"{RECORD_BASE:016x}",
-        "INTERRUPT": f"{board.byte_address(BoardRegion.BOARD, BoardRegister.INTERRUPT):07x}",
+        **{
+            name: f"{board.byte_address(BoardRegion.BOARD, BoardRegister[name]):07x}"
+            for name in ("INTERRUPT", "CYCLES")
+        },
     }
     text = beside("testbench.v")
     for name, value in values.items():

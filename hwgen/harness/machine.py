@@ -4,13 +4,16 @@ In: a configuration, Bundles, pages. Out: scratchpad rows and counters, as the s
 no register itself.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from hwgen.driver import Board
+from hwgen.driver.records import sparse_image
 from hwgen.harness.board import RtlBoard
 from hwgen.harness.build import verilog_of
+from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 
@@ -47,6 +50,10 @@ class RtlMachine(Board):
         self._stalls = None if stall_seed is None else np.random.default_rng(stall_seed)
         self.rtl = RtlBoard(verilog_of(config), config)
         super().__init__(self.rtl, self.rtl.pages, self.rtl.records, blank=True)
+
+    def load(self, bundle: Bundle, records: Iterable[bytes] | None = None) -> None:
+        """See `hwgen.driver.Board.load`; None: all records are zero, as the simulator has them."""
+        super().load(bundle, sparse_image(bundle) if records is None else records)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
         """Run one epoch over pages that follow one another in a buffer of bytes, from the model that is there.

@@ -256,8 +256,14 @@ def test_a_driver_trains_what_the_testbench_trains(
     lines[-1] = f"{int(lines[-1], 16) ^ 1:016x}"
     (changed / "sim" / "expected.hex").write_text("\n".join(lines))
     assert main(["board", str(changed)]) == SETUP
-    wrong = f"1 of {len(lines)} words differ\n{int(lines[-1][:8], 16):#x} must hold 0x{lines[-1][8:]}, but 0x"
+    counters = (folder / "sim" / "counters.hex").read_text().splitlines()
+    count = len(lines) + len(counters)
+    wrong = f"1 of {count} words differ\n{int(lines[-1][:8], 16):#x} must hold 0x{lines[-1][8:]}, but 0x"
     assert wrong in capsys.readouterr().err
+    shutil.copy(folder / "sim" / "expected.hex", changed / "sim")
+    (changed / "sim" / "counters.hex").write_text(f"{int(counters[0], 16) ^ 1:016x}")
+    assert main(["board", str(changed)]) == SETUP
+    assert f"{int(counters[0][:8], 16):#x} must hold" in capsys.readouterr().err
     assert main(["board", str(tmp_path)]) == SETUP
     assert f"it has no {MANIFEST}" in capsys.readouterr().err
     (changed / "bundle.bin").write_bytes(b"DANA of another age")

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
+import struct
 import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dana.cli.entry import SETUP, main
+from dana import rules
+from dana.cli.entry import OK, SETUP, USAGE, main
+from dana.codesign.records import record_image
 from dana.server.places import CHECKOUT
 from dana.simulator import Simulator
+from dana.storage import layout
+from dsl.hdfg.init import Init, InitKind
+from dsl.hdfg.start import start_values
 from hwgen.devices import load_device
-from hwgen.export.package import Check, package, write
+from hwgen.driver import Board
+from hwgen.export.package import Check, Records, package, write
+from hwgen.harness import RtlBoard
 from hwgen.spec import board
-from hwgen.spec.bundle import Table
+from hwgen.spec.bundle import Bundle, Table
 from hwgen.spec.config import MachineConfig
-from tests.hwgen.export.test_package import verilator
+from hwgen.spec.registers import Register
+from tests.hwgen.export.test_package import run, verilator
 from tests.simulator.test_records import Watch, made
 
 CONFIG = MachineConfig(
@@ -37,16 +49,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundle, pages = one.bundle, b"".join(one.pages)
     simulator = Simulator(CONFIG)
     simulator.load(bundle)
-    for _ in range(2):
-        simulator.run_epoch(pages)
-    records = [
-        simulator.read_rows(0, table.records * table.rows, table=t).reshape(table.records, table.rows, -1)
-        for t, table in enumerate(bundle.tables, 1)
+    words = np.random.default_rng(3)
+    before = [
+        words.normal(size=(one.records, one.rows, CONFIG.lanes)).astype(np.float32).view(np.uint32)
+        for one in bundle.tables
     ]
-    assert all(some.any() for some in records)
+    for t, rows in enumerate(before, 1):
+        simulator.write_rows(0, rows.reshape(-1, CONFIG.lanes), table=t)
+    counters = [simulator.run_epoch(pages) for _ in range(2)][-1]
+    records = [
+        Records(
+            np.arange(one.records),
+            before[t - 1],
+            simulator.read_rows(0, one.records * one.rows, table=t).reshape(one.records, one.rows, -1),
+        )
+        for t, one in enumerate(bundle.tables, 1)
+    ]
     check = Check(
-        pages=pages, epochs=2, scratchpad=simulator.read_rows(0, 64), losses=[0, 0], converged=False, records=records
-    )
+        pages=pages, epochs=2, scratchpad=simulator.read_rows(0, 64), losses=[0, 0], converged=False,
+        counters=counters, records=records,
+    )  # fmt: skip
     path = tmp_path_factory.mktemp("records")
     write(path, package(bundle, load_device("lfe5um5g-85"), check, title="records", notes="", texts={}))
     return path
@@ -94,3 +116,127 @@ def test_a_driver_trains_what_the_testbench_trains(folder: Path, capsys: pytest.
     assert main(["board", str(folder)]) == SETUP
     path.write_text(text)
     assert "1 of 2 records of table 2 differ, the first is 1" in capsys.readouterr().err
+
+
+RECORDS = 100_000, 20_000
+"""Of the two tables of a rule that is exported: too many for any chip."""
+
+MUTATIONS = {
+    "records[put_row[put_head]] = row": 'if (!$test$plusargs("dropped") || put_row[put_head][1]) {}',
+    "(put_address - RECORD_BASE)": "{} % ($test$plusargs(\"near\") ? 64'd4096 : ~64'd0)",
+    "now + LATENCY": '{} + ($test$plusargs("late") != 0)',
+}
+"""What is put in the place of a piece of the testbench: it goes wrong when it is told to."""
+
+
+@pytest.fixture(scope="module")
+def factors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package of `lrmf`, whose factors begin with drawn numbers."""
+    path = tmp_path_factory.mktemp("factors")
+    rule = path / "lrmf.py"
+    text = (rules.FOLDER / "lrmf.py").read_text()
+    for name, size in zip(("rows", "columns"), RECORDS, strict=True):
+        text = text.replace(f"dim(1000)  # {name}", f"dim({size})")
+    rule.write_text(text)
+    design = [f"--design={name}" for name in ("clusters=1", "record_depth=16", "tuple_depth=512")]
+    command = ["hdl", str(rule), "--schema", "i int4, j int4, y float4", "--label", "y", "--device", "lfe5um5g-85"]
+    assert main([*command, *design, "-o", str(path)]) == OK
+    return path
+
+
+def test_the_testbench_sees_stores_that_are_lost_and_memories_that_are_late(
+    factors: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is it passes; without every other row, with some bits of the address, or a cycle late it does not."""
+    monkeypatch.setenv("PYTHON", sys.executable)
+    path = factors / "sim" / "testbench.v"
+    text = path.read_text()
+    for piece, mutated in MUTATIONS.items():
+        assert text.count(piece) == 1
+        text = text.replace(piece, mutated.format(piece))
+    path.write_text(text)
+    assert "PASS" in run(["sh", "sim/verilator.sh"], factors)
+    said = {wrong: run(["verilated/testbench", f"+{wrong}"], factors / "sim") for wrong in ("dropped", "near", "late")}
+    assert all(re.search(r"^FAIL \d+ errors", one, re.MULTILINE) for one in said.values()), said
+    assert "of the records is" in said["dropped"]
+    assert "of the records is" in said["near"]
+    assert said["late"].endswith("\n")
+
+
+def ratings(folder: Path) -> list[tuple[int, int, float]]:
+    """Rows of the testbench's pages."""
+    pages = b"".join(bytes.fromhex(line)[::-1] for line in (folder / "sim" / "pages.hex").read_text().split())
+    found = []
+    for at in range(0, len(pages), 8192):
+        (lower,) = struct.unpack_from("<H", pages, at + layout.PD_LOWER)
+        for item in struct.iter_unpack("<I", pages[at + layout.PAGE_HEADER_SIZE : at + lower]):
+            start = at + (item[0] & 0x7FFF)
+            found.append(struct.unpack_from("<iif", pages, start + pages[start + layout.T_HOFF]))
+    return found
+
+
+def test_rows_choose_records_everywhere_and_again(factors: Path) -> None:
+    """Numbers over the whole tables, in batches that are full and cut; ratings of every kind; every choice changes."""
+    rows = ratings(factors)
+    assert len({round(rating, 3) for *_, rating in rows}) > 300
+    bundle = Bundle.from_bytes((factors / "bundle.bin").read_bytes())
+    before, after = (
+        dict(line.split() for line in (factors / "sim" / name).read_text().splitlines())
+        for name in ("starts.hex", "records.hex")
+    )
+    assert before.keys() == after.keys()
+    changed = {int(number[1:], 16) for number in after if after[number] != before[number]}
+    for table, records in enumerate(RECORDS):
+        numbers = [row[table] for row in rows]
+        assert {0, records - 1} < set(numbers)
+        assert min(np.histogram(numbers, bins=16, range=(0, records))[0]) > 9
+        first = bundle.table_offsets[table] // (4 * bundle.config.lanes)
+        assert {first + 4 * number for number in numbers} < changed
+    counters = {int(line[:8], 16): int(line[8:], 16) for line in (factors / "sim" / "counters.hex").read_text().split()}
+    tuples, batches = (counters[4 * Register[name]] for name in ("TUPLES", "BATCHES"))
+    assert tuples == len(rows)
+    assert tuples / bundle.batch + 1 < batches < tuples / 2
+
+
+def test_the_image_has_the_start_values_of_the_rule(factors: Path, tmp_path: Path) -> None:
+    """In the package, as a driver gets them, as a command writes them; and the testbench's rows are of it."""
+    bundle = Bundle.from_bytes((factors / "bundle.bin").read_bytes())
+    image = (factors / "images" / "records.bin").read_bytes()
+    assert image == b"".join(record_image(bundle))
+    assert main(["board", str(factors), "--write-records", str(tmp_path / "image")]) == OK
+    assert (tmp_path / "image").read_bytes() == image
+    lanes = bundle.config.lanes
+    words = np.frombuffer(image, "<f4").reshape(-1, lanes)
+    for name, offset, records in zip("UV", bundle.table_offsets, RECORDS, strict=False):
+        start = Init(kind=InitKind.NORMAL, second=float(np.float32(0.1)))
+        (symbol,) = (one for one in bundle.symbols if one.name == name)
+        own = words[offset // (4 * lanes) :][: 4 * records].reshape(records, 4, lanes)[:, symbol.row : symbol.row + 2]
+        expected = start_values(start, name, (records, 10))
+        np.testing.assert_array_equal(symbol.collect(own.reshape(-1, lanes)), expected)
+    for line in (factors / "sim" / "starts.hex").read_text().splitlines():
+        number, row = line.split()
+        at = 4 * lanes * int(number[1:], 16)
+        assert image[at : at + 4 * lanes] == bytes.fromhex(row)[::-1]
+
+
+def test_a_board_is_loaded_with_what_its_records_hold(factors: Path) -> None:
+    """By a driver, with the package's image or the function that makes it; never with zeros that nobody asked for."""
+    bundle = Bundle.from_bytes((factors / "bundle.bin").read_bytes())
+    rtl = RtlBoard((factors / "rtl" / f"{board.TOP}.v").read_text(), bundle.config)
+    driver = Board(rtl, rtl.pages, rtl.records)
+    with pytest.raises(ValueError, match=r"load\(bundle, record_image\(bundle\)\) of dana.codesign.records puts"):
+        driver.load(bundle)
+    with pytest.raises(ValueError, match=f"must have {bundle.table_offsets[-1]} bytes, not 3"):
+        driver.load(bundle, [b"one"])
+    driver.load(bundle, record_image(bundle))
+    for name in ("U", "b"):
+        (symbol,) = (one for one in bundle.symbols if one.name == name)
+        rows = driver.read_rows(symbol.row, symbol.rows(bundle.config.lanes), table=symbol.table)
+        init = Init(**{**bundle.notes["starts"][name], "kind": InitKind(bundle.notes["starts"][name]["kind"])})
+        np.testing.assert_array_equal(symbol.collect(rows.view(np.float32)), start_values(init, name, symbol.shape))
+
+
+@pytest.mark.parametrize("option", [["--records", "/dev/zero"], ["--records-base", "0"], ["--base", "0"]])
+def test_memory_without_a_board_is_refused(folder: Path, option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["board", str(folder), *option]) == USAGE
+    assert f"{option[0]} must come with --registers" in capsys.readouterr().err
