@@ -86,6 +86,7 @@ def test_the_testbench_passes_in_icarus_and_sees_a_wrong_record(folder: Path, mo
         done = icarus(*stall)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "PASS" in done.stdout
+    assert "FAIL: STALL must be 0 to 255, not 256" in icarus("256").stdout
     path = folder / "sim" / "records.hex"
     text = path.read_text()
     first, *rest = text.splitlines()
@@ -193,9 +194,22 @@ def test_rows_choose_records_everywhere_and_again(factors: Path) -> None:
         first = bundle.table_offsets[table] // (4 * bundle.config.lanes)
         assert {first + 4 * number for number in numbers} < changed
     counters = {int(line[:8], 16): int(line[8:], 16) for line in (factors / "sim" / "counters.hex").read_text().split()}
-    tuples, batches = (counters[4 * Register[name]] for name in ("TUPLES", "BATCHES"))
+    tuples, batches, cycles = (counters[4 * Register[name]] for name in ("TUPLES", "BATCHES", "CYCLES"))
     assert tuples == len(rows)
     assert tuples / bundle.batch + 1 < batches < tuples / 2
+    report = (factors / "REPORT.md").read_text()
+    assert f"{tuples} tuples in {batches} batches, the simulator counts {cycles:,} cycles" in report
+    assert "A batch ends where a tuple chooses a row of a model again" in report
+
+
+def test_the_report_says_where_the_tables_lie(factors: Path) -> None:
+    """At the addresses that are written to load the machine."""
+    written = {line[:8]: line[8:] for line in (factors / "images" / "load.hex").read_text().split()}
+    report = (factors / "REPORT.md").read_text()
+    rows = re.findall(r"^\| \d \| (\d+) \| \d+ \| 0x(\w+) \| 0x(\w+), 0x(\w+) \|$", report, re.MULTILINE)
+    assert tuple(int(records) for records, *_ in rows) == RECORDS
+    assert [written[f"{int(low, 16):08x}"] for _, _, low, _ in rows] == [begins for _, begins, _, _ in rows]
+    assert "`images/records.bin` has the rule's start values,\n15360000 bytes" in report
 
 
 def test_the_image_has_the_start_values_of_the_rule(factors: Path, tmp_path: Path) -> None:
