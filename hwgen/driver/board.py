@@ -149,8 +149,8 @@ class Board:
         ----------
         records
             What the Bundle's tables hold before the first training, a piece after another, from the first one's
-            beginning to the last one's end. The rule's start values are a package's `images/records.bin` and
-            `dana.codesign.records.record_image(bundle)`.
+            beginning to the last one's end. The rule's start values are those of
+            `dana.codesign.records.record_image(bundle)`, and the bytes of a package's `images/records.bin`.
 
         Raises
         ------
