@@ -223,7 +223,8 @@ def test_the_image_has_the_start_values_of_the_rule(factors: Path, tmp_path: Pat
     words = np.frombuffer(image, "<f4").reshape(-1, lanes)
     for name, offset, records in zip("UV", bundle.table_offsets, RECORDS, strict=False):
         start = Init(kind=InitKind.NORMAL, second=float(np.float32(0.1)))
-        (symbol,) = (one for one in bundle.symbols if one.name == name)
+        symbol = bundle.symbol("model", name)
+        assert symbol is not None
         own = words[offset // (4 * lanes) :][: 4 * records].reshape(records, 4, lanes)[:, symbol.row : symbol.row + 2]
         expected = start_values(start, name, (records, 10))
         np.testing.assert_array_equal(symbol.collect(own.reshape(-1, lanes)), expected)
@@ -244,7 +245,8 @@ def test_a_board_is_loaded_with_what_its_records_hold(factors: Path) -> None:
         driver.load(bundle, [b"one"])
     driver.load(bundle, record_image(bundle))
     for name in ("U", "b"):
-        (symbol,) = (one for one in bundle.symbols if one.name == name)
+        symbol = bundle.symbol("model", name)
+        assert symbol is not None
         rows = driver.read_rows(symbol.row, symbol.rows(bundle.config.lanes), table=symbol.table)
         init = Init(**{**bundle.notes["starts"][name], "kind": InitKind(bundle.notes["starts"][name]["kind"])})
         np.testing.assert_array_equal(symbol.collect(rows.view(np.float32)), start_values(init, name, symbol.shape))
