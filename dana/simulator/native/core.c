@@ -299,6 +299,33 @@ sim_read_rows(const struct sim *sim, int32_t table, int64_t row, int64_t count, 
 	return true;
 }
 
+/*
+ * A symbol's floats, vector by vector, from or to where code has them; false: it has none that are newer than those of the
+ * scratchpad or the record memory, where the symbol's first row is `row`.
+ */
+SIM_EXPORT int32_t
+sim_code_values(struct sim *sim, int32_t table, int64_t row, float *values, int32_t write)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	int32_t k = 0;
+
+	while (k < code->n_symbols && (code->symbols[k].table != table || code->symbols[k].row != row))
+		k++;
+	if (!sim->ahead_of_scratch || k == code->n_symbols || !code->symbols[k].out || code->symbols[k].first < 0)
+		return false;
+	for (int32_t v = 0; v < code->symbols[k].leading; v++)
+	{
+		float *own = code->state + code->symbols[k].first + v * code->symbols[k].stride;
+
+		for (int32_t e = 0; e < code->symbols[k].last; e++, values++)
+			if (write)
+				own[e] = dn_flush(*values);
+			else
+				*values = dn_canonical(own[e]);
+	}
+	return true;
+}
+
 /* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is looked at, or both */
 SIM_EXPORT void
 sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains)
