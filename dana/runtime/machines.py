@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import EllipsisType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 
 Words = npt.NDArray[np.uint32]
+Floats = npt.NDArray[np.float32]
 
 ROWS_AT_ONCE = 1 << 14
 """Rows of the scratchpad that are read or written at a time: a copy of them is in the processor's cache."""
@@ -43,6 +44,17 @@ class Machine(Protocol):
 
     def read_rows(self, row: int, count: int, *, table: int = 0) -> Words:
         """Read rows of thread 0's scratchpad, or of a table likewise."""
+
+
+@runtime_checkable
+class Values(Protocol):
+    """A machine that may have a value elsewhere than in rows; each tells whether it has."""
+
+    def write_values(self, row: int, values: Floats, *, table: int = 0) -> bool:
+        """Write the value whose first row is `row`."""
+
+    def read_values(self, row: int, values: Floats, *, table: int = 0) -> bool:
+        """Fill `values` with it."""
 
 
 class StreamingMachine(Machine, Protocol):
@@ -221,7 +233,26 @@ MACHINES: dict[str, Callable[[MachineConfig], StreamingMachine]] = {"sim": _simu
 """Backends that run a Bundle, by their names in SQL."""
 
 
-def by_parts(symbol: Symbol, lanes: int) -> Iterator[tuple[int, Symbol, EllipsisType | slice]]:
+def write_symbol(machine: Machine, symbol: Symbol, values: Floats, lanes: int) -> None:
+    """Give a machine a value: where the simulator's code has it, or else as rows."""
+    if isinstance(machine, Values) and machine.write_values(symbol.row, values, table=symbol.table):
+        return
+    for row, part, at in _by_parts(symbol, lanes):
+        machine.write_rows(row, part.place(values[at], lanes).view(np.uint32), table=symbol.table)
+
+
+def read_symbol(machine: Machine, symbol: Symbol, lanes: int) -> Floats:
+    """A value, likewise."""
+    values = np.empty(symbol.shape, np.float32)
+    if isinstance(machine, Values) and machine.read_values(symbol.row, values, table=symbol.table):
+        return values
+    for row, part, at in _by_parts(symbol, lanes):
+        rows = machine.read_rows(row, part.rows(lanes), table=symbol.table)
+        values[at] = part.collect(rows.view(np.float32))
+    return values
+
+
+def _by_parts(symbol: Symbol, lanes: int) -> Iterator[tuple[int, Symbol, EllipsisType | slice]]:
     """A symbol by some rows of the scratchpad at a time: the first, the part, and where in the value it lies."""
     rows = symbol.rows(lanes)
     if symbol.table or rows <= ROWS_AT_ONCE or not (symbol.broadcast or len(symbol.shape) > 1):

@@ -447,7 +447,7 @@ class Trainer(Protocol):
         Returns
         -------
         Json
-            Description of the rule, stored in dana.udf (its models, inputs, outputs, metas …).
+            Description of the rule, stored in dana.rule (its models, inputs, outputs, metas …).
 
         Raises
         ------
@@ -484,7 +484,6 @@ class Trainer(Protocol):
         TrainingError
             As `open`.
         """
-        ...
 
     def explain(self, request: ExplainRequest) -> Json:
         """Say what a training would run on, without training.

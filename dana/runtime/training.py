@@ -27,7 +27,7 @@ from dana.runtime.explain import explain, lines
 from dana.runtime.extents import category_columns, choosing_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
-from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, by_parts, load_backend
+from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend, read_symbol, write_symbol
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_chosen_again, tell_crossed, tell_simulated
 from dana.runtime.page_errors import dim_of, no_rows_error, page_error, row_error
@@ -474,14 +474,8 @@ class MachineTraining:
 
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
         for symbol in self._bundle.of_kind("model"):
-            if symbol.name not in values or (
-                isinstance(self._machine, Simulator)
-                and self._machine.write_values(symbol.row, values[symbol.name], table=symbol.table)
-            ):
-                continue
-            for row, part, at in by_parts(symbol, self._bundle.config.lanes):
-                rows = part.place(values[symbol.name][at], self._bundle.config.lanes)
-                self._machine.write_rows(row, rows.view(np.uint32), table=symbol.table)
+            if symbol.name in values:
+                write_symbol(self._machine, symbol, values[symbol.name], self._bundle.config.lanes)
 
     def _begin(self) -> None:
         if not self._begun:
@@ -494,13 +488,7 @@ class MachineTraining:
             self._begun = True
 
     def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        values = np.empty(symbol.shape, np.float32)
-        if isinstance(self._machine, Simulator) and self._machine.read_values(symbol.row, values, table=symbol.table):
-            return values
-        for row, part, at in by_parts(symbol, self._bundle.config.lanes):
-            rows = self._machine.read_rows(row, part.rows(self._bundle.config.lanes), table=symbol.table)
-            values[at] = part.collect(rows.view(np.float32))
-        return values
+        return read_symbol(self._machine, symbol, self._bundle.config.lanes)
 
     def _scalar(self, kind: str) -> float | None:
         symbol = self._bundle.symbol(kind)

@@ -52,7 +52,15 @@ class RtlMachine(Board):
         super().__init__(self.rtl, self.rtl.pages, self.rtl.records, blank=True)
 
     def load(self, bundle: Bundle, records: Iterable[bytes] | None = None) -> None:
-        """See `hwgen.driver.Board.load`; None: all records are zero, as the simulator has them."""
+        """As any board is loaded; without `records` all are zero, as the simulator has them.
+
+        Raises
+        ------
+        hwgen.driver.BoardError
+            The Bundle is for another machine.
+        hwgen.spec.bundle.BundleError
+            It breaks a rule of the machine.
+        """
         super().load(bundle, sparse_image(bundle) if records is None else records)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
