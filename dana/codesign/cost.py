@@ -22,6 +22,7 @@ from hwgen.spec import cycles
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.engine import Instruction, Opcode, Section, Source
 
+RECORDS = "records"
 KINDS = ("rows", "sums over lanes", "lanes to new places", "exchanges of threads", "special functions")
 
 
@@ -55,7 +56,7 @@ class Cost:
     rounds
         Rounds of a batch; of a batch without end, one.
     per_tuple
-        Cycles of the engine for a tuple.
+        Cycles of the engine for a tuple, and of its records to be fetched and stored.
     operations, special
         Arithmetic operations for a tuple, and of them cycles of special function units.
     bound
@@ -123,6 +124,11 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
     taken = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
     times = {Section.TUPLE: rounds, Section.PUSH: rounds - 1, Section.MERGE: rounds - 1, Section.BATCH: 1}
     kinds = {kind: sum(times.get(name, 0) * _busy(bundle, name, kind) for name in sections) / batch for kind in KINDS}
+    if bundle.tables:
+        fetched, stored = record_cycles(bundle)
+        # the next batch's are fetched when this one's are stored, while the engine may still work on its section batch
+        waited = max(0, fetched + stored + 1 - length(Section.BATCH))
+        kinds[RECORDS], taken = waited / batch, taken + waited
     kinds["waits"] = taken / batch - sum(kinds.values())
     operations = special = 0.0
     work: list[tuple[Span | None, float]] = []
@@ -153,6 +159,17 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         chain_lines=_by_line(chain),
         work_lines=_by_line(work),
     )
+
+
+def record_cycles(bundle: Bundle) -> tuple[int, int]:
+    """Cycles in which the records of a batch are fetched, and stored."""
+    if not bundle.tables:
+        return 0, 0
+    fetched = sum(bundle.tables[column.table - 1].rows for column in bundle.columns if column.table)
+    stored = sum(bundle.tables[column.table - 1].rows for column in bundle.columns if column.writes)
+    latency = bundle.config.record_latency
+    waits = cycles.RECORD_STORE + latency if stored else 0
+    return cycles.RECORD_START + latency + bundle.batch * fetched, waits + bundle.batch * stored
 
 
 def _by_line(parts: Iterable[tuple[Span | None, float]]) -> dict[int, float]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dana.codesign.cost import record_cycles
 from dana.codesign.sample import Sample
 from dana.errors import InternalError
 from dana.simulator import Simulator
-from hwgen.spec import cycles as timing
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
@@ -115,7 +115,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     sample
         Of `sample_pages`, for the Bundle's table and page size.
     """
-    fetched, stored = _records(bundle)
+    fetched, stored = record_cycles(bundle)
     # rows of a sample are all alike: each would end a batch
     bundle = replace(bundle, columns=tuple(replace(column, writes=0) for column in bundle.columns))
     config = bundle.config
@@ -140,11 +140,11 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         simulator.close()
     tuples = sample.rows / sample.pages
     batches = tuples / batch
-    slope = (second.cycles - first.cycles) / pages + batches * stored
+    slope = (second.cycles - first.cycles) / pages
     return Cycles(
         config=config,
         tuples=tuples,
-        page=slope,
+        page=slope + batches * stored,
         fixed=second.cycles - slope * long * sample.pages,
         link=config.page_cycles,
         unpacker=tuples * sum(column.beats(config.lanes) for column in bundle.columns) + 1,
@@ -152,17 +152,6 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         rows=batches * _rows_of_batch(bundle),
         records=batches * (fetched + stored),
     )
-
-
-def _records(bundle: Bundle) -> tuple[int, int]:
-    """Cycles in which the records of a batch are fetched, and stored."""
-    if not bundle.tables:
-        return 0, 0
-    fetched = sum(bundle.tables[column.table - 1].rows for column in bundle.columns if column.table)
-    stored = sum(bundle.tables[column.table - 1].rows for column in bundle.columns if column.writes)
-    latency = bundle.config.record_latency
-    waits = timing.RECORD_STORE + latency if stored else 0
-    return timing.RECORD_START + latency + bundle.batch * fetched, waits + bundle.batch * stored
 
 
 def _run(simulator: Simulator, sample: Sample, times: int) -> EpochCounters:

@@ -148,4 +148,5 @@ def test_records_are_waited_for(design: dict[str, int]) -> None:
     simulator.load(bundle)
     counted = simulator.run_epoch(build_pages(schema, [(k, k, 1.0) for k in range(20_000)]))
     assert found.per_tuple == pytest.approx(counted.cycles / counted.tuples, rel=0.03)
+    assert 0 <= found.fixed < 10 * found.page
     assert (found.bottleneck == "records") == bool(design)

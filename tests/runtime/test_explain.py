@@ -12,12 +12,16 @@ import pytest
 
 import dana
 from dana import rules
+from dana.codesign.cost import count_cost
 from dana.codesign.sample import sample_pages
-from dana.runtime.designs import DesignStore
+from dana.compiler.passes import plan_of
+from dana.runtime.designs import DesignStore, bound_graph
 from dana.runtime.explain import explain, lines
 from dana.runtime.streams import declared_request
 from dana.runtime.trainer import ExplainRequest, Json, Relation, TrainRequest
 from dana.server.places import CHECKOUT
+from dana.simulator import Simulator
+from dana.storage.builder import build_pages
 from dana.storage.columns import column_schema
 from dana.storage.declared import declared
 from dsl import compile_rule
@@ -185,6 +189,34 @@ def test_rows_that_run_side_by_side_are_told() -> None:
     assert explained["why"]["text"].endswith("ends a batch, and fewer are taken at a time")
     assert (explained["batch"], explained["side_by_side"]) == (1, 16)
     assert any("up to 16 tuples side by side: a batch ends where" in line for line in lines(explained))
+
+
+@pytest.mark.parametrize("design", [{}, {"clusters": 2, "record_depth": 32}, {"clusters": 1, "record_depth": 4}])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_an_epoch_is_what_a_training_of_rows_at_random_takes(design: dict[str, int], statistics: bool) -> None:
+    """Of models on the chip and beside it: the tuple's cycles are those of the rows' number, on both."""
+    rows, schema = 3000, declared("i int4, j int4, y float4")
+    draw = np.random.default_rng(1)
+    numbers = draw.integers((50_000, 10_000), size=(rows, 2))
+    stored = build_pages(schema, [(int(i), int(j), 1.0) for i, j in numbers])
+    training = declared_request(dana.load(rules.FOLDER / "lrmf.py"), schema, label="y", pages=len(stored) // 8192)
+    training = replace(training, hyper={"m": 50_000, "n": 10_000}, design=design)
+    designs = DesignStore()
+    question = ExplainRequest(
+        training=training, device=None, search=False, rows=rows if statistics else None, last=None
+    )
+    explained = explain(question, designs)
+    bundle = designs.get(training).bundle
+    assert bool(bundle.tables) == bool(design)
+    simulator = Simulator(bundle.config)
+    simulator.load(bundle)
+    counted = simulator.run_epoch(stored)
+    # without statistics the last page is taken for a full one
+    assert explained["epoch"]["cycles"] == pytest.approx(counted.cycles, rel=0.04 if statistics else 0.06)
+    assert counted.tuples == rows
+    cost = count_cost(plan_of(bound_graph(training, designs.get(training))), bundle)
+    assert cost.per_tuple == pytest.approx(explained["cycles"]["tuple"], rel=0.01)
+    assert sum(cost.kinds.values()) == pytest.approx(cost.per_tuple)
 
 
 def test_columns_that_an_array_would_replace_are_why() -> None:
