@@ -3,13 +3,14 @@
 In: a plan and what the user fixes of the machine. Out: numbers. It compiles nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dana.codesign.size import MAX_CONFIG, MAX_LANES, MAX_WORDS, model_words
 from dana.compiler.fit import power_of_two, together_for
 from dana.compiler.place.records import tuple_rows
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import rows_written
+from dana.errors import UsageError
 from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK
 
 TOGETHER = 16
@@ -37,6 +38,51 @@ def rows_of_tuple(plan: Plan, lanes: int, given: Mapping[str, int]) -> int:
 def record_depth(plan: Plan) -> int:
     """Records of a batch, of a machine whose models of chosen rows lie beside it."""
     return power_of_two(len(plan.watched) * TOGETHER)
+
+
+def may_have_records(plan: Plan, given: Mapping[str, int]) -> bool:
+    """Whether models of chosen rows may lie beside the machine, where the user does not say."""
+    return bool(plan.watched) and "record_depth" not in given and not against_records(plan, given)
+
+
+def against_records(plan: Plan, given: Mapping[str, int]) -> list[str]:
+    """Overrides with which no machine has the models of this rule's chosen rows beside it."""
+    least = {"record_depth": 2 * len(plan.watched), "watch_depth": 2 * rows_written(plan.watched)}
+    against = [name for name, value in least.items() if given.get(name, value) < value]
+    against += ["threads"] if given.get("threads", 1) != 1 else []
+    return against + ([] if to_records(given.get("clusters", 1)) else ["clusters"])
+
+
+def check_records(plan: Plan, given: Mapping[str, int]) -> None:
+    """Raise UsageError where the user wants records that the rule or the rest of the machine does not go with."""
+    if not given.get("record_depth") or (not plan.watched and given.get("watch_depth")):
+        return
+    if not plan.watched:
+        why = "updates rows otherwise" if plan.indexed else "chooses no rows"
+        raise UsageError(
+            f"record_depth must be 0 for rule {plan.graph.name!r}: records hold rows of models that a table's columns "
+            f"choose, where nothing is merged and nothing else is updated; this rule {why}",
+            hint="Leave record_depth out of the design.",
+        )
+    against = against_records(plan, given)
+    if against:
+        raise UsageError(
+            f"a machine with record_depth must have {needed_for_records(plan)}; not {overrides_text(given, against)}",
+            hint=f"Leave {' and '.join(against)} out of the design: what is right follows from the rule.",
+        )
+
+
+def overrides_text(given: Mapping[str, int], names: Iterable[str]) -> str:
+    """Some overrides, as they are typed."""
+    return ", ".join(f"{name}={given[name]}" for name in names)
+
+
+def needed_for_records(plan: Plan) -> str:
+    """What a machine of this rule has besides its record memory, in words."""
+    return (
+        f"threads=1, clusters=1, 2 or {WIDEST_LINK // 4 // LANES_PER_CLUSTER}, and for this rule a record_depth of "
+        f"at least {2 * len(plan.watched)} and a watch_depth of at least {2 * rows_written(plan.watched)}"
+    )
 
 
 def needs_records(plan: Plan, given: Mapping[str, int], ways: Sequence[tuple[int, int]]) -> bool:

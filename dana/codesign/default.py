@@ -13,7 +13,7 @@ from functools import partial
 from math import ceil, inf
 from typing import Any
 
-from dana.codesign.chosen import needs_records, record_depth, rows_of_tuple, to_records, together
+from dana.codesign.chosen import check_records, needs_records, record_depth, rows_of_tuple, to_records, together
 from dana.codesign.size import MAX_CONFIG, MAX_WORDS, check_size, model_words
 from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
@@ -140,6 +140,7 @@ def _default(
     rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
     check_size(graph, plan)
+    check_records(plan, given)
     if needs_records(plan, given, _ways(plan, given)):
         bounded["record_depth"] = record_depth(plan)
     try:
@@ -242,6 +243,8 @@ def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
         try:
             return _divide(plan, max_tuples, given)
         except DoesNotFit:
+            if given.get("record_depth"):
+                raise
             plan = replace(plan, watched=())
     return _divide(plan, max_tuples, given)
 

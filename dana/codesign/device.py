@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from dana.codesign.area import area_of
-from dana.codesign.chosen import record_depth
+from dana.codesign.chosen import may_have_records, record_depth
 from dana.codesign.default import default_bundle
-from dana.codesign.search import at_rate, explore, smaller_memory, uses, widest_link, with_ultra
+from dana.codesign.search import CLUSTERS, at_rate, explore, holds_models, smaller_memory, uses, widest_link, with_ultra
 from dana.compiler.binding.columns import Binding
 from dana.compiler.compile import rule_for
 from dana.errors import UsageError
@@ -61,11 +61,13 @@ def bundle_for(
     if holds(device, bundle.config):
         return bundle
     plan = rule_for(binding.graph, schema)["plan"]
-    if plan.watched and not design.keys() & {"threads", "clusters", "record_depth", *DEPTHS}:
-        # models that it has no memory for may lie beside it
-        other = with_ultra(made(design={**asked, "record_depth": record_depth(plan)}), device, design)
-        if holds(device, other.config):
-            return other
+    if not bundle.tables and may_have_records(plan, design):
+        ways = [design["clusters"]] if "clusters" in design else CLUSTERS
+        if not any(holds_models(plan, device, clusters) for clusters in ways):
+            # the search would come to the same, and takes longer
+            other = with_ultra(made(design={**asked, "record_depth": record_depth(plan)}), device, design)
+            if holds(device, other.config):
+                return other
     units, threads = bundle.config.units, bundle.config.threads
     # fewer threads hold fewer copies of the models, and smaller memories mean shorter rounds
     while threads > 1 and not design.keys() & {"threads", "clusters", *DEPTHS}:

@@ -13,23 +13,40 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil, inf, prod
 
 from dana.codesign.area import SHORT, SHORT_LANES, Area, area_of
+from dana.codesign.chosen import (
+    against_records,
+    may_have_records,
+    needed_for_records,
+    overrides_text,
+    record_depth,
+    to_records,
+)
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.default import default_bundle, on_pages
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler.binding.columns import Binding
+from dana.compiler.compile import rule_for
 from dana.compiler.fit import BLOCK_ROWS, power_of_two
-from dana.compiler.passes import plan_of
+from dana.compiler.place.sections import Plan
 from dana.compiler.target import DoesNotFit
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, RATE_CYCLES, WIDEST_LINK, Ultra, functions_mask
+from hwgen.spec.config import (
+    LANES_PER_CLUSTER,
+    MAX_DEPTHS,
+    RATE_CYCLES,
+    WIDEST_LINK,
+    MachineConfig,
+    Ultra,
+    functions_mask,
+)
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
@@ -49,7 +66,7 @@ OVERRIDES = (
     "functions",
     "crossed",
 )
-OF_AREA = tuple(name for name in OVERRIDES if name not in ("link_bytes", "link_rate", "clock_hz"))
+OF_AREA = (*(name for name in OVERRIDES if name not in ("link_bytes", "link_rate", "clock_hz")), "record_depth")
 """Overrides without which a machine may be smaller."""
 
 MEMORIES = ("block_rams", "ultra_rams")
@@ -83,7 +100,7 @@ class _Job:
         return measure_cycles(bundle, self.sample)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
     """A machine, measured and estimated."""
 
@@ -181,42 +198,59 @@ def explore(
     fixed = at_rate(device, on_pages(given, page_size))
     links = (given["link_bytes"],) if "link_bytes" in given else _links(device)
     job = _Job(binding, schema, device, max_tuples, sample, links)
-    found: list[Candidate] = []
-    refused: UsageError | None = None
-    # where one thread does all the work, more of them would only repeat it
-    useful = THREADS[:1] if plan_of(binding.graph).alone else THREADS
-    for threads in _choices(given, "threads", useful):
-        for clusters in _choices(given, "clusters", CLUSTERS):
-            overrides = {**fixed, "threads": threads, "clusters": clusters}
-            # a beat must not be wider than what the machine stores in a cycle
-            overrides["link_bytes"] = min(links[-1], 8 * clusters * LANES_PER_CLUSTER)
-            try:
-                candidate = _fastest(job, overrides)
-            except DoesNotFit as error:
-                refused = error
-                continue
-            found.append(_shrunk_to_fit(job, candidate, overrides, given))
-    if not found:
+    plan: Plan = rule_for(binding.graph, schema)["plan"]
+    tried, refused = _tried(job, plan, given, fixed)
+    on_chip = not any(one.bundle.tables for one in tried)
+    if on_chip and not any(one.fits for one in tried.values()) and may_have_records(plan, given):
+        records = {"record_depth": record_depth(plan)}
+        tried |= _tried(job, plan, {**given, **records}, {**fixed, **records})[0]
+    if not tried:
         assert refused is not None
         raise refused
+    found = [*tried.values()]
     fitting = [candidate for candidate in found if candidate.fits]
     if not fitting:
-        raise _nothing_fits(job, found, given, {name: given[name] for name in given if name not in OF_AREA})
+        raise _nothing_fits(job, plan, found, given)
     fastest = min(candidate.cycles.page for candidate in fitting)
     best = min(
         (candidate for candidate in fitting if candidate.cycles.page <= AS_FAST * fastest),
         key=lambda candidate: (candidate.use, candidate.cycles.page),
     )
-    steps = min(candidate.cycles.engine for candidate in found)
+    shown = [smaller if smaller.fits else one for one, smaller in tried.items()]
+    steps = min(candidate.cycles.engine for candidate in (*found, *shown))
     return Exploration(
-        candidates=tuple(sorted(found, key=lambda candidate: candidate.cycles.page)),
+        candidates=tuple(sorted(shown, key=lambda candidate: candidate.cycles.page)),
         best=best,
         bound=max(steps, _bound(found, device, given)),
         steps=steps,
     )
 
 
-def _choices(given: Mapping[str, int], name: str, all_of_them: tuple[int, ...]) -> tuple[int, ...]:
+def _tried(
+    job: _Job, plan: Plan, given: Mapping[str, int], fixed: Mapping[str, int]
+) -> tuple[dict[Candidate, Candidate], DoesNotFit | None]:
+    """The fastest machine of each division of units, with what it comes to where it is shrunk until the device holds
+    it; and why the last division that no machine has does not hold the rule."""
+    found: dict[Candidate, Candidate] = {}
+    refused: DoesNotFit | None = None
+    # where one thread does all the work, more of them would only repeat it
+    useful = THREADS[:1] if plan.alone else THREADS
+    wide = [count for count in CLUSTERS if not given.get("record_depth") or to_records(count)]
+    for threads in _choices(given, "threads", useful):
+        for clusters in _choices(given, "clusters", wide):
+            overrides = {**fixed, "threads": threads, "clusters": clusters}
+            # a beat must not be wider than what the machine stores in a cycle
+            overrides["link_bytes"] = min(job.links[-1], 8 * clusters * LANES_PER_CLUSTER)
+            try:
+                candidate = _fastest(job, overrides)
+            except DoesNotFit as error:
+                refused = error
+                continue
+            found[candidate] = _shrunk_to_fit(job, plan, candidate, overrides, given)
+    return found, refused
+
+
+def _choices(given: Mapping[str, int], name: str, all_of_them: Sequence[int]) -> Sequence[int]:
     return (given[name],) if name in given else all_of_them
 
 
@@ -310,11 +344,13 @@ def _candidate(job: _Job, bundle: Bundle) -> Candidate:
 
 
 def _shrunk_to_fit(
-    job: _Job, candidate: Candidate, overrides: Mapping[str, int], given: Mapping[str, int]
+    job: _Job, plan: Plan, candidate: Candidate, overrides: Mapping[str, int], given: Mapping[str, int]
 ) -> Candidate:
     """Where logic is what the device lacks: smaller division units, and exchanges that do not cross, if the rule can do
     without; where it is block RAM: smaller memories; then fewer Striders, until it is enough. Nothing is tried with
-    more units than the device holds."""
+    more units than the device holds, or with models that it does not."""
+    if not (candidate.bundle.tables or holds_models(plan, job.device, candidate.bundle.config.clusters)):
+        return candidate
     if candidate.bundle.config.units > LANES_PER_CLUSTER:
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
         config = replace(candidate.bundle.config, **fields)
@@ -351,6 +387,21 @@ def _shrunk_to_fit(
     return candidate
 
 
+def holds_models(plan: Plan, device: Device, clusters: int) -> bool:
+    """Whether the device has memory for the rule's models on the chip, were there nothing else and one thread."""
+    numbers = sum(prod(plan.graph.concrete_shape(k)) for k in plan.graph.models)
+    rows = -(-numbers // (clusters * LANES_PER_CLUSTER))
+    least = MachineConfig(
+        clusters=clusters,
+        striders=1,
+        tuple_depth=16,
+        scratch_depth=16 * min(-(-rows // 16), MAX_DEPTHS["scratch_depth"] // 16),
+    )
+    kinds = range(sum(Ultra) + 1) if device.ultra_rams else (0,)
+    areas = (area_of(replace(least, ultra=kind), device.family) for kind in kinds)
+    return any(max(uses(area, device)[name] for name in MEMORIES) <= 1 for area in areas)
+
+
 def _lacks_memory(candidate: Candidate) -> bool:
     return any(candidate.uses[name] > 1 for name in MEMORIES)
 
@@ -368,33 +419,26 @@ def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> 
     return max(config.page_size / sends, work / max(candidate.bundle.config.units for candidate in logic))
 
 
-def _nothing_fits(job: _Job, found: list[Candidate], given: Mapping[str, int], retry: Mapping[str, int]) -> UsageError:
+def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[str, int]) -> UsageError:
     """What the smallest machine lacks, and what was tried and would do: another device, no overrides, less memory."""
     smallest = min(found, key=lambda candidate: candidate.use)
     device, area, config = smallest.device, smallest.area, smallest.bundle.config
     over = [
-        f"{getattr(area, name):,} {name.replace('_', ' ')} of {int(getattr(device, name) * device.usable):,} "
-        f"({use:.2f} times as many)"
+        _lack(name, getattr(area, name), getattr(device, name), device)
         for name, use in smallest.uses.items()
         if use > 1
     ]
     striders = f"{config.striders} Strider{'s' if config.striders > 1 else ''}"
     hints = [_device_that_fits(found)]
-    if len(retry) < len(given):
-        dropped = ", ".join(f"{name}={value}" for name, value in given.items() if name not in retry)
-        try:
-            other = explore(
-                job.binding,
-                job.schema,
-                device,
-                max_tuples=job.max_tuples,
-                page_size=job.sample.page_size,
-                tuples=job.sample.rows,
-                design=retry,
-            ).best
-            hints.append(f"Without {dropped}, a machine of {other.bundle.config.units} units fits {device.name}.")
-        except UsageError:
-            hints.append(f"Without {dropped}, nothing fits either.")
+    against = against_records(plan, given) if plan.watched and not smallest.bundle.tables else []
+    if against:
+        hints.append(
+            "Models whose rows are chosen may lie in a memory beside the machine, which then must have "
+            f"{needed_for_records(plan)}; not {overrides_text(given, against)}."
+        )
+    dropped = against or [name for name in given if name in OF_AREA]
+    if dropped:
+        hints.append(_without(job, given, dropped))
     if _lacks_memory(smallest):
         hints.append(_memory_that_fits(smallest))
     return UsageError(
@@ -402,6 +446,35 @@ def _nothing_fits(job: _Job, found: list[Candidate], given: Mapping[str, int], r
         f"{', '.join(over)}",
         hint=" ".join(hints),
     )
+
+
+def _lack(name: str, takes: int, has: int, device: Device) -> str:
+    """How much of a resource is too much, in words."""
+    said, usable = f"{takes:,} {name.replace('_', ' ')}", int(has * device.usable)
+    return (
+        f"{said} of {usable:,} ({takes / (has * device.usable):.2f} times as many)"
+        if has
+        else f"{said}, of which {device.name} has none"
+    )
+
+
+def _without(job: _Job, given: Mapping[str, int], dropped: Sequence[str]) -> str:
+    """What a search finds without some overrides, in words."""
+    said = overrides_text(given, dropped)
+    try:
+        config = explore(
+            job.binding,
+            job.schema,
+            job.device,
+            max_tuples=job.max_tuples,
+            page_size=job.sample.page_size,
+            tuples=job.sample.rows,
+            design={name: value for name, value in given.items() if name not in dropped},
+        ).best.bundle.config
+    except UsageError:
+        return f"Without {said}, nothing fits either."
+    beside = f", with models beside it (record_depth={config.record_depth})" if config.record_depth else ""
+    return f"Without {said}, a machine of {config.units} units fits {job.device.name}{beside}."
 
 
 def _device_that_fits(found: list[Candidate]) -> str:

@@ -14,6 +14,8 @@ from dana.compiler.binding.columns import bind
 from dana.compiler.fit import fit
 from dana.compiler.passes import Draft, plan_of
 from dana.compiler.target import DoesNotFit
+from dana.errors import UsageError
+from dana.storage.declared import declared
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.spec.config import MAX_DEPTHS, MachineConfig
@@ -138,3 +140,29 @@ def test_a_wide_tuple_gets_lanes_enough_to_hold_two() -> None:
     assert 2 * draft.inputs.rows <= MAX_DEPTHS["tuple_depth"] < 2 * 400_000 // 8
     with pytest.raises(DoesNotFit, match="a tuple of rule 'linear' is more than half the largest tuple memory of 8 l"):
         default._divide(plan, 10_000, {"threads": 1, "clusters": 1})
+
+
+@pytest.mark.parametrize(
+    ("rule", "design", "message"),
+    [
+        ("linear", {}, r"record_depth must be 0 for rule 'linear': .*; this rule chooses no rows$"),
+        ("softmax", {"clusters": 2}, "this rule chooses no rows$"),
+        ("bpr", {}, "this rule updates rows otherwise$"),
+        ("lrmf", {"clusters": 8}, r"must have threads=1, clusters=1, 2 or 4, .* at least 4; not clusters=8$"),
+        ("lrmf", {"threads": 2, "watch_depth": 2}, r"; not watch_depth=2, threads=2$"),
+        ("lrmf", {"record_depth": 2}, r"; not record_depth=2$"),
+    ],
+)
+def test_records_that_cannot_be_say_why(rule: str, design: dict[str, int], message: str) -> None:
+    """Of the rule first, then of the machine; not of its lanes where the rule chooses no rows."""
+    graph = compile_rule(rules.text(rule)).hdfg
+    columns = {
+        "linear": "x float4[8], y float4",
+        "softmax": "x float4[8], y float4",
+        "lrmf": "i int4, j int4, y float4",
+    }
+    schema = declared(columns.get(rule, "i int4, j int4"))
+    graph = graph.bind({**dict.fromkeys(graph.dims, 8), **dict(graph.extents)})
+    with pytest.raises(UsageError) as caught:
+        default.default_config(bind(graph, schema), schema, max_tuples=1000, design={"record_depth": 32, **design})
+    assert re.search(message, str(caught.value).split("\n")[0])

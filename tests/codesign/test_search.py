@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+import dana
+from dana import rules
 from dana.codesign.sample import sample_pages
 from dana.codesign.search import AS_FAST, Exploration, explore, smaller_memory
 from dana.compiler import bind
 from dana.errors import UsageError
+from dana.storage.declared import declared
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.devices import Device, load_device
@@ -190,3 +193,57 @@ def test_what_does_not_fit_says_what_would() -> None:
         UsageError, match=r"block rams of 119 .*\n.*Its block RAMs would do for 2,048 words of .* 512 .*: fewer"
     ):
         explored(array(1900), scarce, threads=1, clusters=1)
+
+
+RATINGS = "i int4, j int4, y float4"
+
+
+def factorised(device: str, m: int, n: int, **design: int) -> Exploration:
+    """The rule on ratings of so many rows and columns."""
+    graph = dana.load(rules.FOLDER / "lrmf.py").hdfg.bind({"m": m, "n": n, "k": 10})
+    schema = declared(RATINGS)
+    return explore(bind(graph, schema, label="y"), schema, load_device(device), max_tuples=1 << 20, design=design)
+
+
+def test_models_lie_beside_the_machine_where_none_that_fits_holds_them() -> None:
+    """Too large for the chip's memory, not for a host's addresses; also where a part of the machine is as asked for."""
+    for design in ({"link_bytes": 16}, {"clusters": 1, "scratch_depth": 1024}):
+        best = factorised("lfe5um5g-85", 10_000, 5_000, **design).best
+        assert best.fits
+        assert best.bundle.tables
+        assert best.bundle.config.record_depth == 32
+        assert best.bundle.config.clusters == design.get("clusters", 2)
+    held = factorised("xczu7ev", 1_000, 1_000, clusters=2)
+    assert not any(candidate.bundle.tables for candidate in held.candidates)
+
+
+def test_who_asks_for_records_gets_clusters_that_go_with_them() -> None:
+    found = factorised("lfe5um5g-85", 1_000, 1_000, record_depth=32)
+    assert {candidate.bundle.config.clusters for candidate in found.candidates} == {1, 2, 4}
+    assert all(candidate.bundle.tables for candidate in found.candidates)
+
+
+@pytest.mark.parametrize("design", [{"clusters": 8}, {"record_depth": 0}])
+def test_what_keeps_models_from_lying_beside_the_machine_is_named(design: dict[str, int]) -> None:
+    ((name, value),) = design.items()
+    with pytest.raises(UsageError) as caught:
+        factorised("lfe5um5g-85", 10_000, 5_000, **design)
+    assert (
+        "must have threads=1, clusters=1, 2 or 4, and for this rule a record_depth of at least 4" in caught.value.hint
+    )
+    tried = f"Without {name}={value}, a machine of 16 units fits lfe5um5g-85, with models beside it (record_depth=32)."
+    assert f"; not {name}={value}. {tried}" in caught.value.hint
+
+
+def test_a_machine_that_is_too_big_is_shown_as_fast_as_it_would_be() -> None:
+    """And not as what it was shrunk to, in vain."""
+    found = explored(columns(54), load_device("lfe5um5g-85"))
+    large = [candidate for candidate in found.candidates if not candidate.fits]
+    assert large
+    assert all(candidate.cycles.bottleneck != "striders" for candidate in large)
+
+
+def test_a_device_without_a_resource_is_said_to_have_none() -> None:
+    """Not to be exceeded endless times."""
+    with pytest.raises(UsageError, match=r"takes 16 ultra rams, of which lfe5um5g-85 has none\n"):
+        explored(columns(54), load_device("lfe5um5g-85"), ultra=2, threads=1, clusters=1)
