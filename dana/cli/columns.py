@@ -1,23 +1,35 @@
-"""The options of a command that describe a table which need not exist."""
+"""The options of a command that say what a machine is for: a table which need not exist, and dims of the rule."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
+from dana.cli.options import assignment
 from dana.errors import UsageError
 from hwgen.spec.config import PAGE_SIZES
 
 if TYPE_CHECKING:
+    from dana.runtime.trainer import Json, Notice, TrainRequest
     from dana.storage.schema import TableSchema
+    from dsl import Rule
 
 
 def add_table(command: argparse.ArgumentParser) -> None:
-    """The options that describe a table: `declared_table` reads them, but for `label` and `page_size`."""
+    """The options that describe a table, and the rule's dims: `asked` reads them."""
     table = command.add_mutually_exclusive_group()
     table.add_argument("--features", type=_count, metavar="N", help="for N float4 columns and a float4 label")
     table.add_argument("--schema", metavar="COLUMNS", help="for a table of these: 'x float4[54], y float4'")
     command.add_argument("--label", metavar="COLUMN", help="label column in --schema")
+    command.add_argument(
+        "--hyper",
+        action="append",
+        default=[],
+        type=assignment,
+        metavar="NAME=VALUE",
+        help="a dim, the batch or another meta of the rule, as hyper in SQL: m=100000; once for each",
+    )
     command.add_argument("--page-size", type=int, default=8192, choices=PAGE_SIZES, help="BLCKSZ (8192)")
 
 
@@ -27,14 +39,35 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def declared_table(options: argparse.Namespace) -> TableSchema:
-    """The table that the options of `add_table` describe.
+def asked(rule: Rule, options: argparse.Namespace, design: Json | None = None) -> TrainRequest:
+    """What a training of the rule would ask for, on the table that the options of `add_table` describe.
 
     Raises
     ------
-    UsageError
-        They describe none.
+    RuleError, UsageError
+        They describe none, or the rule does not go with it, or has no such hyperparameter.
     """
+    from dana.runtime.designs import check_hyper
+    from dana.runtime.streams import declared_request
+
+    request = declared_request(
+        rule,
+        _table(options),
+        label=options.label,
+        page_size=options.page_size,
+        design=design,
+        hyper=dict(options.hyper),
+    )
+    check_hyper(request, said)
+    return request
+
+
+def said(notice: Notice) -> None:
+    """Show what a compilation has to say, beside what it makes."""
+    print(notice.message, file=sys.stderr, flush=True)
+
+
+def _table(options: argparse.Namespace) -> TableSchema:
     from dana.storage.declared import declared, within_a_table
 
     if options.schema is not None:

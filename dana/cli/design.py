@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dana.cli.columns import add_table, declared_table
+from dana.cli.columns import add_table, asked
 from hwgen.spec.config import LANES_PER_CLUSTER
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """Machines in the table besides the best."""
+
+WIDE = 1000
+"""Columns that no table of machines has."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,23 +40,21 @@ def run_design(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from dana.codesign.search import explore
-    from dana.compiler import bind
     from dana.errors import UsageError
     from dana.rulefile import load
-    from dana.runtime.streams import declared_request
+    from dana.runtime.designs import chosen_binding
     from hwgen.devices import DeviceError, load_device
 
     rule = load(options.file)
-    schema = declared_table(options)
+    request = asked(rule, options)
     try:
         device = load_device(options.device)
     except DeviceError as error:
         raise UsageError(str(error)) from None
-    request = declared_request(rule, schema, label=options.label, page_size=options.page_size)
     schema, page_size = request.relation.schema, request.relation.page_size
-    binding = bind(rule.hdfg, schema, request.features, request.label)
+    binding, _ = chosen_binding(request)
     found = explore(binding, schema, device, max_tuples=options.pages * page_size // 28, page_size=page_size)
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())  # a pipe has no width to fit
     console.print(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes")
     _print_machines(console, found)
     _print_best(console, found, options.pages)
@@ -83,6 +85,7 @@ def _draw(title: str, best: Candidate, folder: Path) -> list[Path]:
 
 def _print_machines(console: Console, found: Exploration) -> None:
     from rich import box
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
@@ -96,7 +99,7 @@ def _print_machines(console: Console, found: Exploration) -> None:
     for candidate in [found.best, *others[:SHOWN]]:
         said = "best" if candidate is found.best else "" if candidate.fits else "too big"
         table.add_row(*_cells(candidate, resources), said)
-    console.print(table)
+    Console(highlight=False, width=WIDE).print(table)  # no number is cut, however narrow the terminal
     fitting = sum(candidate.fits for candidate in found.candidates)
     console.print(
         f"units: threads × clusters × {LANES_PER_CLUSTER}; cycles: of a tuple; LUT to RAM: of what a design may "
@@ -118,7 +121,13 @@ def _cells(candidate: Candidate, resources: Iterable[str]) -> list[str]:
 
 
 def _print_best(console: Console, found: Exploration, pages: int) -> None:
-    config, cycles = found.best.bundle.config, found.best.cycles
+    from dana.runtime.explain import records_text
+
+    bundle, cycles = found.best.bundle, found.best.cycles
+    config = bundle.config
+    if bundle.tables:
+        said = records_text(bundle.table_offsets[-1])
+        console.print(f"Of the machines that fit, none holds the models itself: {said}.")
     seconds = cycles.seconds(pages)
     rate = pages * config.page_size / seconds / 1e9
     console.print(

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dana.cli.columns import add_table, declared_table
+from dana.cli.columns import add_table, asked
 from dana.cli.rules import override
 
 if TYPE_CHECKING:
@@ -81,16 +81,15 @@ def _add_machine(command: argparse.ArgumentParser) -> None:
 def run_export(options: argparse.Namespace) -> int:
     """Write the package, and say what is in it."""
     from dana.codesign.package import export, write
-    from dana.compiler import bind
     from dana.rulefile import load
-    from dana.runtime.streams import declared_request
+    from dana.runtime.designs import chosen_binding
 
     rule = load(options.file)
-    request = declared_request(rule, declared_table(options), label=options.label, page_size=options.page_size)
+    request = asked(rule, options)
     schema, page_size = request.relation.schema, request.relation.page_size
-    binding = bind(rule.hdfg, schema, label=request.label)
+    binding, metas = chosen_binding(request)
     device, design = _device(options.device), dict(options.design)
-    files = export(rule, binding, schema, device, page_size=page_size, design=design)
+    files = export(rule, binding, schema, device, page_size=page_size, design=design, metas=metas)
     write(options.output, files)
     print(f"{options.output}: rule {rule.name}, {len(files)} files; read {options.output / 'REPORT.md'}")
     return 0

@@ -41,7 +41,7 @@ def names(text: str) -> list[str]:
 
 def _reader(name: str, kind: Any) -> Callable[[str], Any]:
     if name == "hyper":
-        return _assignment
+        return assignment
     if name in ("design", "preprocess"):
         return _object
     if kind is bool:
@@ -54,7 +54,8 @@ def _reader(name: str, kind: Any) -> Callable[[str], Any]:
     return names if "Sequence" in str(kind) else str
 
 
-def _assignment(text: str) -> tuple[str, float]:
+def assignment(text: str) -> tuple[str, float]:
+    """A hyperparameter's value, as an argument."""
     name, _, value = text.partition("=")
     try:
         return name.strip(), float(value)

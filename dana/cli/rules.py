@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dana.cli.columns import add_table, declared_table
+from dana.cli.columns import add_table, asked
 from dana.errors import UsageError
 from dana.session.terminal import printable
 
@@ -158,6 +158,7 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.codesign.sample import sample_pages
     from dana.compiler.passes import plan_of
     from dana.runtime.designs import DesignStore, bound_graph
+    from dana.runtime.explain import counted
     from dana.runtime.why import why
 
     request, designs = _request(rule, options), DesignStore()
@@ -166,7 +167,10 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     sample = sample_pages(request.relation.schema, page_size=config.page_size)
     cost = count_cost(plan_of(bound_graph(request, design)), bundle)
     reason = why(request, design, sample, measure_cycles(bundle, sample), designs)["text"]
-    machine = f"{config.threads} threads of {config.clusters} clusters, {bundle.group} tuples of a thread in a round"
+    machine = (
+        f"{counted(config.threads, 'thread')} of {counted(config.clusters, 'cluster')}, "
+        f"{counted(bundle.group, 'tuple')} of a thread in a round"
+    )
     taken = config.page_cycles * sample.pages / sample.rows
     link = f"time on the page link  {taken:.2f} cycles of a tuple, {config.page_rate:.4g} bytes each"
     return f"{machine}\n{cost.text()}{link}\nwhy: {reason}\n".encode()
@@ -192,21 +196,15 @@ def _stages() -> dict[str, tuple[str, Callable[[Rule, argparse.Namespace], bytes
 
 
 def _request(rule: Rule, options: argparse.Namespace) -> TrainRequest:
-    from dana.runtime.streams import declared_request
-
-    return declared_request(
-        rule,
-        declared_table(options),
-        label=options.label,
-        page_size=options.page_size,
-        design=dict(options.design),
-    )
+    return asked(rule, options, design=dict(options.design))
 
 
 def _compiled(rule: Rule, options: argparse.Namespace) -> Bundle:
-    from dana.runtime.designs import compile_design
+    from dana.codesign.package import with_metas
+    from dana.runtime.designs import DesignStore, chosen_binding
 
-    return compile_design(_request(rule, options), notify=_said).bundle
+    request = _request(rule, options)
+    return with_metas(DesignStore().get(request, notify=_said).bundle, chosen_binding(request)[1])
 
 
 def _said(notice: Notice) -> None:

@@ -70,6 +70,7 @@ def export(
     design: Mapping[str, int] | None = None,
     table_pages: int = 10_000,
     page_size: int = 8192,
+    metas: Mapping[str, float] | None = None,
 ) -> dict[str, bytes]:
     """Make the package's files.
 
@@ -81,6 +82,8 @@ def export(
         Fields of the machine that are as the user says.
     table_pages
         Pages of the table that is to be trained on; for rules whose batch is the whole table.
+    metas
+        Values of the rule's metas that are not its own.
 
     Warns
     -----
@@ -98,7 +101,7 @@ def export(
         from hwgen.export.package import package
     max_tuples = table_pages * page_size // 28
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
-    bundle = found.bundle
+    bundle = with_metas(found.bundle, metas or {})
     supply = supply_of(bundle.config, device)
     if supply is not None:
         warnings.warn(supply, stacklevel=2)
@@ -115,6 +118,16 @@ def export(
         },
         records=b"".join(record_image(bundle)) if bundle.table_offsets[-1] <= LARGEST_IMAGE else None,
     )
+
+
+def with_metas(bundle: Bundle, values: Mapping[str, float]) -> Bundle:
+    """The Bundle with such values of metas, as a training writes them."""
+    image, lanes = bundle.image.copy(), bundle.config.lanes
+    for symbol in bundle.of_kind("meta"):
+        if symbol.name in values:
+            rows = symbol.place(np.float32(values[symbol.name]), lanes).view(np.uint32)
+            image[symbol.row : symbol.row + len(rows)] = rows
+    return replace(bundle, image=image)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from dana.codesign.default import default_bundle, default_results, on_pages
 from dana.codesign.device import bundle_for
+from dana.compiler.binding.columns import Binding
 from dana.compiler.binding.weights import class_weights_name
 from dana.compiler.passes import Results
 from dana.errors import UsageError
@@ -375,7 +376,7 @@ def pass_results(request: TrainRequest, notify: Notify) -> Results:
     RuleError, UsageError
         As `compile_design`.
     """
-    binding = bind_request(rule_graph(request), request)
+    binding, _ = chosen_binding(request)
     _tell_size(request, binding.graph, notify)
     return default_results(
         binding,
@@ -437,6 +438,27 @@ def chosen_extents(defaults: Mapping[str, int], hyper: Json) -> dict[str, int]:
         An extent is no whole number, or too large.
     """
     return {name: _whole(f"{name!r} is an extent of the rule", hyper[name]) for name in defaults if name in hyper}
+
+
+def chosen_binding(request: TrainRequest) -> tuple[Binding, dict[str, float]]:
+    """The rule on the request's table, in the dims and the batch that `hyper` chooses; and the value of each meta.
+
+    Raises
+    ------
+    RuleError
+        The text is no rule.
+    UsageError
+        Rule and table do not go together, or `hyper` names what the rule does not have.
+    """
+    graph = rule_graph(request)
+    binding = bind_request(graph, request, chosen_extents(dict(graph.extents), request.hyper))
+    metas = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0) for k in graph.metas}
+    metas = meta_values(metas, request.hyper, binding.extents)
+    name = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
+    if name is not None and name in request.hyper:
+        batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
+        binding = replace(binding, graph=replace(binding.graph, batch=batch))
+    return binding, metas
 
 
 def tuple_bound(request: TrainRequest) -> int:

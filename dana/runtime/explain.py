@@ -210,10 +210,10 @@ def lines(explained: Json) -> list[str]:
     busy = cycles["busy"]
     made = [
         f"Rule {explained['rule']} on {explained['source']}",
-        f"  {_count(len(explained['features']), 'column')} as features{labels}; {batch}, "
-        f"{_count(explained['epochs'], 'epoch')}",
-        f"Machine: {_count(machine['threads'], 'thread')} × {_count(machine['clusters'], 'cluster')} × "
-        f"{LANES_PER_CLUSTER} = {machine['units']} units, {_count(machine['striders'], 'Strider')}, "
+        f"  {counted(len(explained['features']), 'column')} as features{labels}; {batch}, "
+        f"{counted(explained['epochs'], 'epoch')}",
+        f"Machine: {counted(machine['threads'], 'thread')} × {counted(machine['clusters'], 'cluster')} × "
+        f"{LANES_PER_CLUSTER} = {machine['units']} units, {counted(machine['striders'], 'Strider')}, "
         f"{machine['clock_hz'] / 1e6:.0f} MHz, made for {explained['made_for'] or 'no device'}",
         f"  page store {machine['striders']} × {machine['page_size']} bytes, page link of {machine['link_bytes']} "
         f"bytes{_supply(machine)}",
@@ -224,7 +224,7 @@ def lines(explained: Json) -> list[str]:
         f"{machine['strider_depth']}, {program['descriptors']} columns of {machine['descriptor_depth']}",
         f"  {program['tuples_of_a_round']} tuples of a round",
         *([_together(explained["side_by_side"])] if explained["side_by_side"] else []),
-        *([_records(explained["record_bytes"])] if explained["record_bytes"] else []),
+        *([f"  {records_text(explained['record_bytes'])}"] if explained["record_bytes"] else []),
         f"Reads: {_reads(reads)}",
         f"Cycles: {cycles['tuple']:.2f} of a tuple, waits for {cycles['waits_for']}",
         f"  busy: link {busy['link']:.0%}, unpacker {busy['unpacker']:.0%}, engine {busy['engine']:.0%}, "
@@ -255,11 +255,13 @@ def _together(tuples: int) -> str:
     )
 
 
-def _records(size: int) -> str:
-    return f"  models of {size / 1e6:,.1f} MB in a memory beside the machine, whose rows come as tuples choose them"
+def records_text(size: int) -> str:
+    """Where the models of a machine with records lie, which take so many bytes."""
+    return f"models of {size / 1e6:,.1f} MB in a memory beside the machine, whose rows come as tuples choose them"
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """So many of what is named, in the plural where they are not one."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
@@ -272,7 +274,7 @@ def _supply(machine: Json) -> str:
 def _functions(mask: int, interval: int) -> str:
     present = [op for bit, op in enumerate(FUNCTIONS) if mask >> bit & 1]
     divides = (
-        f", {_count(interval, 'cycle')} between two quotients or roots"
+        f", {counted(interval, 'cycle')} between two quotients or roots"
         if {Opcode.DIV, Opcode.SQRT} & {*present}
         else ""
     )
@@ -281,11 +283,11 @@ def _functions(mask: int, interval: int) -> str:
 
 
 def _reads(reads: Json) -> str:
-    pages = "pages" if reads["pages"] is None else _count(reads["pages"], "page")
+    pages = "pages" if reads["pages"] is None else counted(reads["pages"], "page")
     made = "rows, made into " if reads["frames"] else ""
     if reads["pages_of_a_tuple"] > 1:
         return f"{made}{pages} of {reads['page_bytes']} bytes, {reads['pages_of_a_tuple']} to a tuple"
-    return f"{made}{pages} of {reads['page_bytes']} bytes, {_count(reads['tuples'], 'tuple')} each"
+    return f"{made}{pages} of {reads['page_bytes']} bytes, {counted(reads['tuples'], 'tuple')} each"
 
 
 def _part(part: Json, written: str) -> str:
@@ -294,7 +296,7 @@ def _part(part: Json, written: str) -> str:
 
 def _search_lines(search: Json) -> list[str]:
     return [
-        f"Best of {_count(search['machines'], 'machine')}, of which {search['fitting']} fit; "
+        f"Best of {counted(search['machines'], 'machine')}, of which {search['fitting']} fit; "
         f"{search['above_bound']:.1%} above the bound of link, units and a batch's steps",
         f"  design => '{json.dumps(search['design'])}'",
     ]
@@ -305,7 +307,7 @@ def _last_lines(run: Json | None) -> list[str]:
         return ["Last run: none of this rule on this source that you may see"]
     made = [
         f"Last run: {run['id']} of {run['started']} on {run['backend']}, "
-        f"{_count(run['epochs'], 'epoch')} of {_count(run['tuples'], 'tuple')}, {1e3 * run['wall_seconds']:,.1f} ms"
+        f"{counted(run['epochs'], 'epoch')} of {counted(run['tuples'], 'tuple')}, {1e3 * run['wall_seconds']:,.1f} ms"
     ]
     if run["cycles"] is None:
         made.append("  without a machine, so without cycles")

@@ -129,6 +129,7 @@ def declared_request(
     pages: int = 1,
     page_size: int = 8192,
     design: Json | None = None,
+    hyper: Json | None = None,
 ) -> TrainRequest:
     """What a training on a table would ask for that nobody has: columns alone are known.
 
@@ -140,6 +141,8 @@ def declared_request(
         Of the table: how many, bytes of each (BLCKSZ).
     design
         Overrides for the machine.
+    hyper
+        Dims, and values of metas.
 
     Raises
     ------
@@ -154,7 +157,7 @@ def declared_request(
         features=None,
         label=label,
         epochs=None,
-        hyper={},
+        hyper={} if hyper is None else hyper,
         backend="sim",
         design={} if design is None else design,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dana import rules
 from dana.cli import main
 from dana.server.places import PAPER
 from hwgen.spec.config import MachineConfig
@@ -57,3 +58,49 @@ def test_a_rule_that_fits_no_machine_says_by_how_much(tmp_path: Path, capsys: py
     )
     assert main(["design", RULE, "--features", "54", "--device", str(device)]) == 2
     assert re.search(r"no machine for this rule fits tiny: .* luts of 10,000", capsys.readouterr().err)
+
+
+LRMF = str(rules.FOLDER / "lrmf.py")
+RATINGS = ["--schema", "i int4, j int4, y float4", "--label", "y"]
+LARGE = ["--hyper", "m=10000", "--hyper", "n=5000"]
+
+
+def test_no_number_is_cut_however_narrow_what_shows_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["design", RULE, "--features", "54", "--device", "lfe5um5g-85"]) == 0
+    shown = capsys.readouterr().out
+    assert "…" not in shown.partition("In SQL")[0]
+    heads = "units Striders cycles waits for link% busy% LUT% DSP% RAM%"
+    assert any(" ".join(line.split()) == heads for line in shown.splitlines())
+    # no line is broken in a pipe
+    assert re.search(r"^An epoch over 10,000 pages: .* batch's steps\.$", shown, re.M)
+
+
+def test_models_that_no_machine_of_the_device_holds_lie_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """With dims that are given; a record of U is 10 numbers and a bias in 2 rows of 16."""
+    assert main(["design", LRMF, *RATINGS, *LARGE, "--device", "lfe5um5g-85"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r" 1×2×8=16 .* records .* best *$", shown, re.M)
+    assert "none holds the models itself: models of 1.9 MB in a memory beside the machine, whose rows" in shown
+    override = re.search(r"design => '(.*)'\)", shown)
+    assert override is not None
+    assert json.loads(override[1])["record_depth"] == 32
+
+
+@pytest.mark.parametrize(
+    ("hyper", "message"),
+    [
+        ("m=1.5", r"'m' is an extent of the rule and must be a whole number from 1 to [\d,]+, not 1.5"),
+        ("rat=5", r"the rule has no hyperparameter 'rat'; it has: k, lr, m, n, penalty"),
+        ("penalty=-1", r"penalty >= 0.*, but hyper makes it"),
+        ("lr=nan", r"hyperparameter 'lr' must be a finite number, not nan"),
+    ],
+)
+@pytest.mark.parametrize("command", [["design"], ["hdl", "-o", "nowhere"], ["compile", "--emit", "cost"]])
+def test_dims_and_metas_are_refused_as_in_sql(
+    command: list[str], hyper: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command[0], LRMF, *command[1:], *RATINGS, "--hyper", hyper]) == 2
+    assert re.search(message, capsys.readouterr().err)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dana
@@ -35,6 +36,8 @@ from tests.dsl.rules import RULES as PROGRAMS
 
 LOGISTIC = str(PAPER / "logistic.py")
 RULES = [*sorted(PAPER.glob("*.py")), *(rules.FOLDER / f"{name}.py" for name in rules.NAMES)]
+
+CYCLES = re.compile(r"^cycles of a tuple +([0-9.]+)$", re.MULTILINE)
 
 FIVE_ERRORS = """\
 import dana
@@ -133,11 +136,11 @@ def test_a_file_that_cannot_be_read(
     assert re.search(message, capsys.readouterr().err)
 
 
-def compiled(*arguments: str) -> bytes:
+def compiled(*arguments: str, rule: str = LOGISTIC) -> bytes:
     """What ``dana compile`` writes."""
     written = io.BytesIO()
     with redirect_stdout(io.TextIOWrapper(written)) as text:
-        assert main(["compile", LOGISTIC, *arguments]) == OK
+        assert main(["compile", rule, *arguments]) == OK
     text.flush()
     return written.getvalue()
 
@@ -219,6 +222,28 @@ def test_rows_that_no_page_holds_are_read_from_frames() -> None:
     assert (counters.fault, counters.tuples, sample.pages) == (Fault.NONE, 1, 5)
     cycles = sample.pages * bundle.config.page_beats
     assert f"time on the page link  {cycles:.2f} cycles of a tuple" in compiled("--emit", "cost", *WIDE).decode()
+
+
+def test_dims_batch_and_metas_are_as_the_command_says(tmp_path: Path) -> None:
+    """In the Bundle, in what passes made, and in cycles of a tuple."""
+    ratings = ("--schema", "i int4, j int4, y float4", "--label", "y")
+    lrmf = str(rules.FOLDER / "lrmf.py")
+    chosen = ("--hyper", "m=77", "--hyper", "lr=0.5")
+    bundle = Bundle.from_bytes(compiled("--emit", "bundle", *ratings, *chosen, rule=lrmf))
+    u, lr = bundle.symbol("model", "U"), bundle.symbol("meta", "lr")
+    assert u is not None
+    assert lr is not None
+    assert u.shape == (77, 10)
+    assert bundle.image[lr.row].view(np.float32)[0] == 0.5
+    rows = [compiled("--emit", "memory", *ratings, "--hyper", f"m={m}", rule=lrmf) for m in (77, 1000)]
+    assert rows[0] != rows[1] == compiled("--emit", "memory", *ratings, rule=lrmf)
+    file = tmp_path / "sized.py"
+    file.write_text(PROGRAMS["functions"])
+    of = ("--schema", "x float4[8], y float4", "--emit", "cost", "--hyper")
+    small, large = (compiled(*of, f"size={size}", rule=str(file)).decode() for size in (1, 64))
+    assert float(CYCLES.findall(small)[0]) > 2 * float(CYCLES.findall(large)[0])
+    cost = compiled("--emit", "cost", *ratings, "--design", "clusters=1", rule=lrmf).decode()
+    assert cost.startswith("1 thread of 1 cluster, 16 tuples of a thread in a round\n")
 
 
 def test_a_stage_that_depends_on_the_table_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
