@@ -121,7 +121,7 @@ def _cells(candidate: Candidate, resources: Iterable[str]) -> list[str]:
 
 
 def _print_best(console: Console, found: Exploration, pages: int) -> None:
-    from dana.runtime.explain import records_text
+    from dana.codesign.chosen import records_text
 
     bundle, cycles = found.best.bundle, found.best.cycles
     config = bundle.config

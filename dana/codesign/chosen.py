@@ -103,3 +103,8 @@ def needs_records(plan: Plan, given: Mapping[str, int], ways: Sequence[tuple[int
 def to_records(clusters: int) -> bool:
     """Whether a record memory takes a thread's row of lanes."""
     return clusters * LANES_PER_CLUSTER * 4 <= WIDEST_LINK
+
+
+def records_text(size: int) -> str:
+    """Where the models of a machine with records lie, which take so many bytes."""
+    return f"models of {size / 1e6:,.1f} MB in a memory beside the machine, whose rows come as tuples choose them"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.codesign.chosen import records_text
 from dana.codesign.records import record_image, start_rows
 from dana.codesign.search import RESOURCES, Candidate, explore
 from dana.compiler import Binding
@@ -314,7 +315,7 @@ def supply_of(config: MachineConfig, device: Device) -> str | None:
 
 def _notes(found: Candidate) -> str:
     """What is expected of the design, in Markdown."""
-    cycles, device = found.cycles, found.device
+    cycles, device, tables = found.cycles, found.device, found.bundle.table_offsets
     supply = supply_of(found.bundle.config, device)
     lines = [
         "## What to expect",
@@ -323,6 +324,7 @@ def _notes(found: Candidate) -> str:
         f"waits for: {cycles.bottleneck}. The machine takes {found.link_use:.0%} of what the device's memory sends; "
         f"the units compute in {cycles.unit_use:.0%} of the time. Counted by the simulator, "
         "which is exact in cycles for a link of the latency, width and rate below.",
+        *(["", f"There are {records_text(tables[-1])}."] if found.bundle.tables else []),
         *([] if supply is None else ["", f"{supply[0].upper()}{supply[1:]}."]),
         *(["", AGAIN.format(batch=found.bundle.batch)] if found.bundle.cut else []),
         "",

@@ -36,7 +36,7 @@ from dana.compiler.place.sections import Plan
 from dana.compiler.target import DoesNotFit
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
-from hwgen.devices import Device, device_names, load_device
+from hwgen.devices import Device, DeviceError, device_names, load_device
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import (
     LANES_PER_CLUSTER,
@@ -68,6 +68,9 @@ OVERRIDES = (
 )
 OF_AREA = (*(name for name in OVERRIDES if name not in ("link_bytes", "link_rate", "clock_hz")), "record_depth")
 """Overrides without which a machine may be smaller."""
+
+ALWAYS = ("page_size", "link_bytes", "link_rate", "clock_hz", "record_depth", "divide_interval", "striders")
+"""What a machine that is shrunk keeps."""
 
 MEMORIES = ("block_rams", "ultra_rams")
 RESOURCES = ("luts", "flipflops", "dsps", *MEMORIES)
@@ -257,8 +260,13 @@ def _choices(given: Mapping[str, int], name: str, all_of_them: Sequence[int]) ->
 def at_rate(device: Device, design: Mapping[str, int]) -> dict[str, int]:
     """Overrides for a machine at the device's clock, whose pages come as fast as the device's memory sends them."""
     clock = design.get("clock_hz", device.clock_hz)
-    # a clock that no machine has is refused when the machine is made
-    return {"clock_hz": clock, "link_rate": device.link_rate(max(1, clock)), **design}
+    if "link_rate" in design:
+        return {"clock_hz": clock, **design}
+    try:
+        # a clock that no machine has is refused when the machine is made
+        return {"clock_hz": clock, "link_rate": device.link_rate(max(1, clock)), **design}
+    except DeviceError as error:
+        raise UsageError(str(error), hint="Choose a slower clock, or say what arrives: link_rate.") from None
 
 
 def widest_link(device: Device) -> int:
@@ -357,13 +365,30 @@ def _shrunk_to_fit(
         least = replace(candidate, area=area_of(config, job.device.family)).uses
         if max(use for name, use in least.items() if name not in MEMORIES) > 1:
             return candidate
-    at_most: dict[str, int] = {}
     for interval in reversed(DIVIDE_INTERVALS):
         if candidate.uses["luts"] <= 1 or "divide_interval" in given:
             break
         if interval > candidate.bundle.config.divide_interval:
             overrides = {**overrides, "divide_interval": interval}
             candidate = _fastest(job, overrides)
+    candidate, at_most = _with_less_memory(job, candidate, overrides, given)
+    # after the memories: in smaller ones, rounds are shorter, and threads share more of a batch's work
+    if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
+        with contextlib.suppress(DoesNotFit):
+            candidate = _fastest(job, {**overrides, "crossed": 0}, at_most)
+    while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
+        bundle = candidate.bundle
+        fewer = max(count for count in STRIDERS if count < bundle.config.striders)
+        less = replace(bundle, config=replace(bundle.config, striders=fewer))
+        candidate = _candidate(job, with_ultra(less, job.device, given))
+    return candidate
+
+
+def _with_less_memory(
+    job: _Job, candidate: Candidate, overrides: Mapping[str, int], given: Mapping[str, int]
+) -> tuple[Candidate, dict[str, int]]:
+    """With memories halved until the device has enough block RAM, or the rule lets them; and what they are then."""
+    at_most: dict[str, int] = {}
     for name in ("scratch_depth", "tuple_depth"):
         while name not in given and _lacks_memory(candidate):
             depth = getattr(candidate.bundle.config, name)
@@ -375,16 +400,7 @@ def _shrunk_to_fit(
             except DoesNotFit:
                 break
             at_most = smaller
-    # after the memories: in smaller ones, rounds are shorter, and threads share more of a batch's work
-    if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
-        with contextlib.suppress(DoesNotFit):
-            candidate = _fastest(job, {**overrides, "crossed": 0}, at_most)
-    while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
-        bundle = candidate.bundle
-        fewer = max(count for count in STRIDERS if count < bundle.config.striders)
-        less = replace(bundle, config=replace(bundle.config, striders=fewer))
-        candidate = _candidate(job, with_ultra(less, job.device, given))
-    return candidate
+    return candidate, at_most
 
 
 def holds_models(plan: Plan, device: Device, clusters: int) -> bool:
@@ -422,6 +438,10 @@ def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> 
 def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[str, int]) -> UsageError:
     """What the smallest machine lacks, and what was tried and would do: another device, no overrides, less memory."""
     smallest = min(found, key=lambda candidate: candidate.use)
+    if smallest.bundle.tables or holds_models(plan, job.device, smallest.bundle.config.clusters):
+        # the search spares it a machine whose logic is too large
+        asked = {name: getattr(smallest.bundle.config, name) for name in ("threads", "clusters", *given, *ALWAYS)}
+        smallest, _ = _with_less_memory(job, smallest, asked, given)
     device, area, config = smallest.device, smallest.area, smallest.bundle.config
     over = [
         _lack(name, getattr(area, name), getattr(device, name), device)

@@ -11,6 +11,7 @@ import json
 from dataclasses import replace
 
 from dana.codesign.area import area_of
+from dana.codesign.chosen import records_text
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_pages
 from dana.codesign.search import Exploration, explore
@@ -253,11 +254,6 @@ def _together(tuples: int) -> str:
         f"  up to {tuples} tuples side by side: a batch ends where one chooses a row of a model again, which is not in "
         "the estimate"
     )
-
-
-def records_text(size: int) -> str:
-    """Where the models of a machine with records lie, which take so many bytes."""
-    return f"models of {size / 1e6:,.1f} MB in a memory beside the machine, whose rows come as tuples choose them"
 
 
 def counted(number: int, what: str) -> str:

@@ -18,6 +18,9 @@ WIDE_MULTIPLIERS = {"xcup": True, "ecp5": False, "nexus": False}
 FAMILIES = tuple(WIDE_MULTIPLIERS)
 """Families that areas were measured for: UltraScale+, Lattice ECP5, and Lattice Nexus."""
 
+ULTRA_FAMILIES = ("xcup",)
+"""Those that have UltraRAM."""
+
 
 class DeviceError(ValueError):
     """No such device, or a file that describes none; says what was expected."""
@@ -65,8 +68,20 @@ class Device:
         return self.page_bandwidth / self.clock_hz
 
     def link_rate(self, clock_hz: int) -> int:
-        """`MachineConfig.link_rate` of a machine that runs at such a clock, whatever its link's width."""
-        return max(1, min(MAX_LINK_RATE, RATE_CYCLES * self.page_bandwidth // clock_hz))
+        """`MachineConfig.link_rate` of a machine that runs at such a clock, whatever its link's width.
+
+        Raises
+        ------
+        DeviceError
+            A link cannot be so slow: the clock is too fast for the device's memory.
+        """
+        rate = RATE_CYCLES * self.page_bandwidth // clock_hz
+        if not rate:
+            raise DeviceError(
+                f"clock_hz with {self.name} must be at most {RATE_CYCLES * self.page_bandwidth:,}, at which its memory "
+                f"sends a byte in {RATE_CYCLES:,} cycles, not {clock_hz:,}"
+            )
+        return min(MAX_LINK_RATE, rate)
 
 
 def device_names() -> tuple[str, ...]:
@@ -118,6 +133,17 @@ def _parse(text: str, name: str) -> Device:
         raise DeviceError(f"family of the device {name} must be one of {', '.join(FAMILIES)}, not {values['family']!r}")
     if not 0 < values["usable"] <= 1:
         raise DeviceError(f"usable of the device {name} must be above 0 and at most 1, not {values['usable']!r}")
+    if "ultra_rams" in values and values["family"] not in ULTRA_FAMILIES:
+        raise DeviceError(
+            f"ultra_rams of the device {name} must be left out: {values['family']} has no UltraRAM, "
+            f"{', '.join(ULTRA_FAMILIES)} has"
+        )
+    least = -(-values["clock_hz"] // RATE_CYCLES)
+    if values["page_bandwidth"] < least:
+        raise DeviceError(
+            f"page_bandwidth of the device {name} must be at least {least:,} at {values['clock_hz'] / 1e6:g} MHz, one "
+            f"byte in {RATE_CYCLES:,} cycles, not {values['page_bandwidth']:,}"
+        )
     if values["family"] == "ecp5":
         try:
             lattice_part(values["part"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -247,3 +248,31 @@ def test_a_device_without_a_resource_is_said_to_have_none() -> None:
     """Not to be exceeded endless times."""
     with pytest.raises(UsageError, match=r"takes 16 ultra rams, of which lfe5um5g-85 has none\n"):
         explored(columns(54), load_device("lfe5um5g-85"), ultra=2, threads=1, clusters=1)
+
+
+def test_the_smallest_machine_has_the_memory_that_it_must_whatever_else_lacks() -> None:
+    """Also where its logic is too large, so that the search spares itself the rest: of 16 units on two devices."""
+    large = factorised("lfe5um5g-85", 10_000, 5_000, record_depth=32, clusters=2).best
+    graph = dana.load(rules.FOLDER / "lrmf.py").hdfg.bind({"m": 10_000, "n": 5_000, "k": 10})
+    schema = declared(RATINGS)
+    small = replace(load_device("lfe5um5g-85"), luts=40_000, block_rams=100)
+    with pytest.raises(UsageError) as caught:
+        explore(
+            bind(graph, schema, label="y"),
+            schema,
+            small,
+            max_tuples=1 << 20,
+            design={"record_depth": 32, "clusters": 2, "striders": large.bundle.config.striders},
+        )
+    said = re.search(r"takes .*?(\d+) block rams of 85 ", str(caught.value))
+    assert said is not None
+    assert int(said[1]) <= large.area.block_rams
+
+
+def test_a_clock_that_a_device_s_memory_is_too_slow_for_is_refused() -> None:
+    slow = replace(DEVICE, page_bandwidth=200_000)
+    assert explored(columns(5), slow, threads=1, clusters=1).best.bundle.config.link_rate == 1
+    with pytest.raises(UsageError, match=r"clock_hz with xczu7ev must be at most 200,000,000, .*, not 250,000,000\n"):
+        explored(columns(5), slow, clock_hz=250_000_000)
+    told = explored(columns(5), slow, clock_hz=250_000_000, link_rate=0, threads=1, clusters=1).best
+    assert told.bundle.config.page_cycles == 8192 // told.bundle.config.link_bytes

@@ -51,6 +51,15 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     assert (device.name, device.luts, device.link_bytes) == ("mine", 24_288, 8)
 
 
+def test_a_link_is_as_slow_as_it_can_be_told_and_no_slower(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(GOOD.replace("400_000_000", "50_000"))
+    device = load_device(str(file))
+    assert device.link_rate(device.clock_hz) == 1
+    with pytest.raises(DeviceError, match=r"clock_hz with mine must be at most 50,000,000, .* not 50,000,001$"):
+        device.link_rate(50_000_001)
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -80,6 +89,8 @@ def test_order_codes_of_lattice(code: str, expected: tuple[str, str, str]) -> No
         (GOOD.replace("LFE5U-25F", "LFE5UM-12F"), r"a size \(12F of LFE5U only, .*; not 'LFE5UM-12F-6BG381C'$"),
         (GOOD.replace("-6BG", "-5BG"), r"a grade \(6, 7, 8\)"),
         ("luts = = 3", r"the device mine is no TOML: "),
+        (GOOD.replace("400_000_000", "49_999"), r"must be at least 50,000 at 50 MHz, one byte in .*, not 49,999$"),
+        (GOOD + "ultra_rams = 40\n", r"ultra_rams of the device mine must be left out: ecp5 has no .*, xcup has$"),
     ],
 )
 def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
