@@ -79,6 +79,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
             "page_bytes": bundle.config.page_size,
             "pages": pages,
             "tuples": sample.rows,
+            "counted": stream is not None or request.rows is not None,
             "pages_of_a_tuple": sample.pages,
         },
         "made_for": training.device if found is None else device.name,
@@ -283,7 +284,8 @@ def _reads(reads: Json) -> str:
     made = "rows, made into " if reads["frames"] else ""
     if reads["pages_of_a_tuple"] > 1:
         return f"{made}{pages} of {reads['page_bytes']} bytes, {reads['pages_of_a_tuple']} to a tuple"
-    return f"{made}{pages} of {reads['page_bytes']} bytes, {counted(reads['tuples'], 'tuple')} each"
+    full = "" if reads["counted"] else ", as many as fit: no ANALYZE has counted them"
+    return f"{made}{pages} of {reads['page_bytes']} bytes, {counted(reads['tuples'], 'tuple')} each{full}"
 
 
 def _part(part: Json, written: str) -> str:

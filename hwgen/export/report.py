@@ -195,7 +195,8 @@ def _value(symbol: Symbol, lanes: int) -> str:
     shape = " × ".join(map(str, symbol.shape)) or "scalar"
     if symbol.table:
         rows = symbol.record_rows(lanes)
-        return f"| {symbol.name} | {symbol.kind} | {shape} | table {symbol.table}, row {symbol.row} | {rows} rows |"
+        length = f"{rows} row{'' if rows == 1 else 's'}"
+        return f"| {symbol.name} | {symbol.kind} | {shape} | table {symbol.table}, row {symbol.row} | {length} |"
     first = board.byte_address(Region.SCRATCH, symbol.row * lanes)
     last = first + 4 * (symbol.rows(lanes) * lanes - 1)
     return f"| {symbol.name} | {symbol.kind} | {shape} | {first:#09x} | {last:#09x} |"
