@@ -55,7 +55,10 @@ def override(text: str) -> tuple[str, int | str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"NAME=VALUE is expected, not {text!r}")
-    return name.strip(), int(value) if value.strip().isdecimal() else value.strip()
+    try:
+        return name.strip(), int(value)
+    except ValueError:
+        return name.strip(), value.strip()  # which no machine has, and says so
 
 
 def run_check(options: argparse.Namespace) -> int:

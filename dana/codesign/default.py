@@ -136,7 +136,7 @@ def _default(
     given = dict(design or {})
     bounded = {**given, **(at_most or {})}
     graph = binding.graph
-    _check(bounded)
+    check_overrides(bounded)
     rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
     check_size(graph, plan)
@@ -194,7 +194,8 @@ def on_pages(design: Mapping[str, int], page_size: int) -> dict[str, int]:
     return {**design, "page_size": page_size}
 
 
-def _check(given: Mapping[str, int]) -> None:
+def check_overrides(given: Mapping[str, Any]) -> None:
+    """Raise UsageError where `given` names no fields of a machine, or gives one no whole number."""
     known = [field.name for field in fields(MachineConfig)]
     for name, value in given.items():
         if name not in known:

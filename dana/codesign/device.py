@@ -14,7 +14,7 @@ from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.chosen import may_have_records, record_depth
-from dana.codesign.default import default_bundle
+from dana.codesign.default import check_overrides, default_bundle
 from dana.codesign.search import CLUSTERS, at_rate, explore, holds_models, smaller_memory, uses, widest_link, with_ultra
 from dana.compiler.binding.columns import Binding
 from dana.compiler.compile import rule_for
@@ -55,6 +55,7 @@ def bundle_for(
     UsageError
         No machine for this rule fits the device; says by how much, and what would.
     """
+    check_overrides(design)
     made = partial(default_bundle, binding, schema, max_tuples=max_tuples, widest_link=widest_link(device), notes=notes)
     asked = at_rate(device, design)
     bundle = with_ultra(made(design=asked), device, design)

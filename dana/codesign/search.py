@@ -27,7 +27,7 @@ from dana.codesign.chosen import (
     to_records,
 )
 from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.default import default_bundle, on_pages
+from dana.codesign.default import check_overrides, default_bundle, on_pages
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler.binding.columns import Binding
 from dana.compiler.compile import rule_for
@@ -196,8 +196,9 @@ def explore(
     UsageError
         No machine for this rule fits the device; says by how much, and what would. Or `design` wants other pages.
     """
-    sample = sample_pages(schema, page_size=page_size, tuples=tuples)
     given = dict(design or {})
+    check_overrides(given)
+    sample = sample_pages(schema, page_size=page_size, tuples=tuples)
     fixed = at_rate(device, on_pages(given, page_size))
     links = (given["link_bytes"],) if "link_bytes" in given else _links(device)
     job = _Job(binding, schema, device, max_tuples, sample, links)

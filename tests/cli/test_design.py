@@ -104,3 +104,19 @@ def test_dims_and_metas_are_refused_as_in_sql(
 ) -> None:
     assert main([command[0], LRMF, *command[1:], *RATINGS, "--hyper", hyper]) == 2
     assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("clusters=two", "clusters of a machine is a whole number, not 'two'"),
+        ("clock_hz=fast", "clock_hz of a machine is a whole number, not 'fast'"),
+        ("clusters=-1", "clusters must be a power of two from 1 to 16, not -1"),
+        ("link_bytes=-8", "link_bytes must be a power of two from 8 to"),
+        ("cores=2", "a machine has no 'cores'; it has threads, clusters, "),
+    ],
+)
+def test_what_is_no_machine_is_said(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--features", "3", "--device", "lfe5um5g-85", "--design", override, "-o", "nowhere"]
+    assert main(["hdl", RULE, *arguments]) == 2
+    assert message in capsys.readouterr().err
