@@ -8,6 +8,7 @@ from dana.codesign.search import explore
 from dana.paper.evidence import DataSet, evidence
 from dana.paper.measured import _extended
 from dana.paper.model import LINKS, PAGE_SIZE, THREADS, Machine, bound, model
+from dana.server.places import CHECKOUT
 from hwgen.devices import load_device
 from hwgen.spec.config import PAGE_SIZES
 
@@ -73,3 +74,19 @@ def test_what_is_measured_on_a_part_is_extended_by_what_grows_with_the_rows() ->
     lost = _extended(0.6, 0.5, rows=10_000, some=400, few=100)
     assert lost == "measured on 400 rows, which take no longer than 100: too few to tell of 10,000"
     assert _extended("broken", 0.5, rows=10_000, some=400, few=100) == "broken"
+
+
+@pytest.mark.parametrize("name", ["S/E Logistic", "S/E SVM"])
+def test_the_table_of_the_documents_is_what_the_search_finds(name: str) -> None:
+    """Of docs/design.md, which `python -m bench utilisation` prints as a whole."""
+    text = (CHECKOUT / "docs/design.md").read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
+    data = dataset(name)
+    table = bound(data, PAGE_SIZE)
+    best = explore(
+        table.binding, table.schema, DEVICE, max_tuples=int(data.rows.value), page_size=table.sample.page_size
+    ).best
+    config, cycles = best.bundle.config, best.cycles
+    machine = f"{config.threads}×{config.clusters}×8 | {config.striders}"
+    used = f"{100 * best.link_use:.0f} % | {100 * cycles.unit_use:.0f} %"
+    assert f" | {machine} | {used} | {cycles.bottleneck} | " in row
