@@ -230,6 +230,8 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
 
     Nexus has the same LUTs, carries, multipliers and block RAMs. yosys 0.70, ``synth_nexus``, made as many of them, two
     LUTs to a carry cell, and fewer flip-flops: its rows of functions and index files are ECP5's.
+
+    It is the board between registers, which stand for an interconnect, that is packed: pins of the second master, too.
     """
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     store_rows = config.striders * config.page_size // (8 * lanes)
@@ -259,7 +261,7 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
                 4 * _block_rams(config.page_beats, 4 * config.link_bytes) + 4 * _block_rams(config.strider_depth, 36),
             ),
         ),
-        "queues": _times(config.striders, (60 + 2.5 * config.queue_depth, 20, 0, 0)),
+        "queues": _times(config.striders, _lattice_queue(config)),
         "page store": (
             32 * lanes * (2 + math.ceil(math.log2(4 * lanes) - 1)),
             _window(config),
@@ -272,7 +274,17 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
         "access": (450 + 17 * config.striders, 8 * config.link_bytes + 650, 0, 2),
         "host": (430, 210, 0, 0),
         "board": (2050, 1000 + 38 * config.link_bytes, 0, 2),
+        "records' pins": _times(bool(config.record_depth), (180 + 36 * lanes, 190 + 68 * lanes, 0, 0)),
     }
+
+
+def _lattice_queue(config: MachineConfig) -> Row:
+    """Of pieces of 16 entries by 4 bits, and above one piece the choice of one: synthesised of 4 to 1,024 entries."""
+    # how many bits an entry has: the address and the pointer, a descriptor's number, a kind, and whether it is beyond
+    width = (config.page_size - 1).bit_length() + 16 + max(8, (config.descriptor_depth - 1).bit_length()) + 3
+    pieces = math.ceil(config.queue_depth / 16)
+    choice = 0.055 * width * config.queue_depth if pieces > 1 else 0
+    return 6 * pieces * math.ceil(width / 4) + choice + 20, 1 + 3 * math.log2(config.queue_depth), 0, 0
 
 
 def _window(config: MachineConfig) -> int:

@@ -30,12 +30,24 @@ ULTRASCALE_PLUS: list[Case] = [
 ]
 
 
+RATINGS = {"functions": 0, "program_depth": 512, "queue_depth": 1024, "link_bytes": 16, "watch_depth": 32}
+"""Of machines for ratings."""
+
+BESIDE = {**RATINGS, "record_depth": 32}
+ULTRASCALE_PLUS += [
+    (BESIDE, (15_217, 21_745, 16, 54)),
+    ({**BESIDE, "clusters": 4}, (38_318, 60_583, 64, 152.5)),
+]
+
 SMALL = {"striders": 2, "scratch_depth": 512, "tuple_depth": 512, "link_bytes": 16}
 ECP5: list[Case] = [
     ({}, (23_890, 22_401, 32, 111)),
     ({"threads": 4, "functions": 1, **SMALL}, (53_814, 52_780, 104, 173)),
     ({"clusters": 2, "index_depth": 128, "functions": 33, **SMALL}, (35_955, 34_968, 53, 122)),
     ({"threads": 2, "clusters": 2, "page_size": 16384, "functions": 9, **SMALL}, (59_461, 57_641, 116, 197)),
+    (BESIDE, (36_980, 24_340, 24, 111)),
+    ({**BESIDE, "clusters": 2, "scratch_depth": 512}, (49_896, 38_573, 48, 166)),
+    ({**BESIDE, "clusters": 4, "scratch_depth": 512}, (76_875, 67_544, 96, 308)),
 ]
 
 NEXUS: list[Case] = [
@@ -89,6 +101,15 @@ def test_the_parts_are_the_whole(family: str) -> None:
 
 RECORDS = {"xcup": (1129, 3268, 7.5), "ecp5": (1423, 3414, 20)}
 """LUTs, flip-flops, block RAMs of the record unit and its master, synthesised alone for the machine below."""
+
+
+@pytest.mark.parametrize(
+    ("depth", "luts"), [(4, 71), (16, 80), (64, 392), (128, 761), (256, 1536), (512, 3076), (1024, 6128)]
+)
+def test_a_queue_of_an_ecp5(depth: int, luts: int) -> None:
+    """Of one Strider, synthesised alone: it is of LUTs, however long."""
+    queues = area_of(MachineConfig(striders=1, queue_depth=depth), "ecp5").parts["queues"]
+    assert queues[0] == pytest.approx(luts, rel=0.05, abs=10)
 
 
 @pytest.mark.parametrize("family", RECORDS)
