@@ -132,7 +132,7 @@ def _print_best(console: Console, found: Exploration, pages: int) -> None:
     rate = pages * config.page_size / seconds / 1e9
     console.print(
         f"An epoch over {pages:,} pages: {cycles.epoch(pages):,.0f} cycles, {1e3 * seconds:.2f} ms at "
-        f"{config.clock_hz / 1e6:.0f} MHz, {rate:.1f} GB/s; {found.gap:.1%} above the bound of link, units and a "
+        f"{config.clock_hz / 1e6:.0f} MHz, {rate:.3g} GB/s; {found.gap:.1%} above the bound of link, units and a "
         f"batch's steps."
     )
     console.print(f"In SQL: dana_train(…, design => '{json.dumps(found.overrides)}')", soft_wrap=True)

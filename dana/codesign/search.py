@@ -80,6 +80,9 @@ STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
 """Machines whose cycles differ by less are taken as equally fast; the smaller one is better."""
 
+SHORT_QUEUE = 16
+"""Entries of a Strider's queue at the least; they are LUTs."""
+
 NARROWEST_LINK = 8
 """Bytes of a link at the least."""
 
@@ -355,13 +358,14 @@ def _candidate(job: _Job, bundle: Bundle) -> Candidate:
 def _shrunk_to_fit(
     job: _Job, plan: Plan, candidate: Candidate, overrides: Mapping[str, int], given: Mapping[str, int]
 ) -> Candidate:
-    """Where logic is what the device lacks: smaller division units, and exchanges that do not cross, if the rule can do
-    without; where it is block RAM: smaller memories; then fewer Striders, until it is enough. Nothing is tried with
-    more units than the device holds, or with models that it does not."""
+    """Where logic is what the device lacks: smaller division units, exchanges that do not cross, if the rule can do
+    without, and shorter queues; where it is block RAM: smaller memories; then fewer Striders, until it is enough.
+    Nothing is tried with more units than the device holds, or with models that it does not."""
     if not (candidate.bundle.tables or holds_models(plan, job.device, candidate.bundle.config.clusters)):
         return candidate
     if candidate.bundle.config.units > LANES_PER_CLUSTER:
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
+        fields["queue_depth"] = given.get("queue_depth", SHORT_QUEUE)
         config = replace(candidate.bundle.config, **fields)
         least = replace(candidate, area=area_of(config, job.device.family)).uses
         if max(use for name, use in least.items() if name not in MEMORIES) > 1:
@@ -377,6 +381,11 @@ def _shrunk_to_fit(
     if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
         with contextlib.suppress(DoesNotFit):
             candidate = _fastest(job, {**overrides, "crossed": 0}, at_most)
+    queue = candidate.bundle.config.queue_depth
+    while "queue_depth" not in given and candidate.uses["luts"] > 1 and queue > SHORT_QUEUE:
+        queue //= 2
+        shorter = replace(candidate.bundle, config=replace(candidate.bundle.config, queue_depth=queue))
+        candidate = _candidate(job, with_ultra(shorter, job.device, given))
     while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)

@@ -276,3 +276,23 @@ def test_a_clock_that_a_device_s_memory_is_too_slow_for_is_refused() -> None:
         explored(columns(5), slow, clock_hz=250_000_000)
     told = explored(columns(5), slow, clock_hz=250_000_000, link_rate=0, threads=1, clusters=1).best
     assert told.bundle.config.page_cycles == 8192 // told.bundle.config.link_bytes
+
+
+def test_a_queue_is_shorter_where_its_luts_are_what_lacks() -> None:
+    """Of ratings, of which each page has hundreds of entries."""
+    long = factorised("lfe5um5g-85", 1_000, 1_000, record_depth=32, clusters=2).best
+    assert long.bundle.config.queue_depth == 1024
+    graph = dana.load(rules.FOLDER / "lrmf.py").hdfg.bind({"m": 1_000, "n": 1_000, "k": 10})
+    schema = declared(RATINGS)
+    scarce = replace(load_device("lfe5um5g-85"), luts=long.area.luts - 8_000, usable=1.0)
+    design = {"record_depth": 32, "clusters": 2}
+    found = explore(bind(graph, schema, label="y"), schema, scarce, max_tuples=1 << 20, design=design).best
+    assert found.bundle.config.queue_depth == 256
+    assert found.bundle.config.striders == long.bundle.config.striders
+    # a Strider less would cost more than that
+    assert found.cycles.page < 1.2 * long.cycles.page
+    with pytest.raises(UsageError, match=r"luts of"):
+        explore(
+            bind(graph, schema, label="y"), schema, scarce, max_tuples=1 << 20,
+            design={**design, "queue_depth": 1024, "striders": 2},
+        )  # fmt: skip
