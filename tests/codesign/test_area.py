@@ -56,6 +56,7 @@ NEXUS: list[Case] = [
     ({"clusters": 2, "index_depth": 128, "functions": 33, **SMALL}, (35_455, 33_329, 53, 122)),
     ({"threads": 2, "clusters": 2, "page_size": 16384, "functions": 9, **SMALL}, (58_502, 54_153, 116, 197)),
     ({"threads": 2}, (35_802, 32_670, 64, 177)),
+    (BESIDE, (37_072, 23_552, 24, 113)),
 ]
 
 MEASURED = {"xcup": ULTRASCALE_PLUS, "ecp5": ECP5, "nexus": NEXUS}
