@@ -34,6 +34,9 @@ RATINGS = {"functions": 0, "program_depth": 512, "queue_depth": 1024, "link_byte
 """Of machines for ratings."""
 
 BESIDE = {**RATINGS, "record_depth": 32}
+SHORT = {"striders": 1, "watch_depth": 4, "record_depth": 4}
+"""And with queues of 16 entries."""
+
 ULTRASCALE_PLUS += [
     (BESIDE, (15_217, 21_745, 16, 54)),
     ({**BESIDE, "clusters": 4}, (38_318, 60_583, 64, 152.5)),
@@ -46,6 +49,7 @@ ECP5: list[Case] = [
     ({"clusters": 2, "index_depth": 128, "functions": 33, **SMALL}, (35_955, 34_968, 53, 122)),
     ({"threads": 2, "clusters": 2, "page_size": 16384, "functions": 9, **SMALL}, (59_461, 57_641, 116, 197)),
     (BESIDE, (36_980, 24_340, 24, 111)),
+    ({**SHORT, "link_bytes": 16, "functions": 0}, (21_123, 22_674, 24, 105)),
     ({**BESIDE, "clusters": 2, "scratch_depth": 512}, (49_896, 38_573, 48, 166)),
     ({**BESIDE, "clusters": 4, "scratch_depth": 512}, (76_875, 67_544, 96, 308)),
 ]
