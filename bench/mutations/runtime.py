@@ -65,8 +65,8 @@ RUNTIME = (
             "min(uses(area_of(config",
             "one resource is enough",
         ),
-        ("search.py", "* device.usable for name", "* 9 for name", "more than there is"),
-        ("search.py", '"clock_hz": clock, "link_rate": device', '"link_rate": device', "the default's clock"),
+        ("fitting.py", "* device.usable for name", "* 9 for name", "more than there is"),
+        ("fitting.py", '"clock_hz": clock, "link_rate": device', '"link_rate": device', "the default's clock"),
         (
             "device.py",
             "while threads > 1 and not design.keys() &",

@@ -15,7 +15,8 @@ from typing import Any
 from dana.codesign.area import area_of
 from dana.codesign.chosen import may_have_records, record_depth
 from dana.codesign.default import check_overrides, default_bundle
-from dana.codesign.search import CLUSTERS, at_rate, explore, holds_models, smaller_memory, uses, widest_link, with_ultra
+from dana.codesign.fitting import at_rate, holds_models, smaller_memory, uses, widest_link, with_ultra
+from dana.codesign.search import CLUSTERS, explore
 from dana.compiler.binding.columns import Binding
 from dana.compiler.compile import rule_for
 from dana.errors import UsageError

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.codesign.chosen import records_text
+from dana.codesign.fitting import RESOURCES
 from dana.codesign.records import record_image, start_rows
-from dana.codesign.search import RESOURCES, Candidate, explore
+from dana.codesign.search import Candidate, explore
 from dana.compiler import Binding
 from dana.errors import InternalError, SetupError
 from dana.extras import install_command

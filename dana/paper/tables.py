@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
-from dana.codesign.search import AS_FAST, RESOURCES
+from dana.codesign.fitting import RESOURCES
+from dana.codesign.search import AS_FAST
 from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, missing, mixed, quoted, words, written
 from dana.paper.evidence import CHOSEN, DataSet, Evidence, Figure, Statement
 from dana.paper.measured import PASSES, Measured

@@ -1,8 +1,7 @@
 """Compiled designs and their cache: rule text and table in, Bundle with its plan out.
 
-A design is found again, by everything that went into it, in this process or in the user's cache folder; so a rule is
-parsed and compiled once for a table, not once for a session. Nothing in the cache is executed: it holds Bundles, whose
-checksums are verified, and JSON. The folder has a byte limit; the least recently used design goes first.
+A design is found again, by everything that went into it, in this process or in the user's cache folder, of which the
+least recently used goes first. Nothing there is executed: Bundles, whose checksums are verified, and JSON.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Past:
     seconds
         That epochs without machine code took.
     code
-        Machine code, while no training uses it.
+        While no training uses it.
     """
 
     seconds: float = 0.0

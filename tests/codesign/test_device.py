@@ -10,7 +10,7 @@ import dana
 from dana import rules
 from dana.codesign.default import default_bundle
 from dana.codesign.device import bundle_for, holds
-from dana.codesign.search import widest_link
+from dana.codesign.fitting import widest_link
 from dana.compiler import Binding, bind
 from dana.errors import UsageError
 from dana.paper.evidence import evidence

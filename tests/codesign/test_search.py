@@ -9,8 +9,9 @@ import pytest
 
 import dana
 from dana import rules
+from dana.codesign.fitting import smaller_memory
 from dana.codesign.sample import sample_pages
-from dana.codesign.search import AS_FAST, Exploration, explore, smaller_memory
+from dana.codesign.search import AS_FAST, Exploration, explore
 from dana.compiler import bind
 from dana.errors import UsageError
 from dana.storage.declared import declared
