@@ -38,6 +38,9 @@ MARGIN = 0.01
 """A training's loss is measured while the models change, and may be lowest long before they settle: the last model is
 kept unless its loss is worse than the best by this much. A loss on other rows is the model's: the lowest counts."""
 
+WORSE = 1.1
+"""Times a constant's loss on the rows trained on is more than chance on rows left out, of which there may be few."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Stopping:
@@ -174,8 +177,8 @@ def run(
     if constant is not None:
         if kept.loss is not None and kept.loss >= constant * (1 - TOLERANCE):
             notify(_no_better(kept.loss, constant))
-        elif kept.test_loss is not None and kept.test_loss >= constant:
-            notify(_no_better_elsewhere(kept.test_loss, constant))
+        elif kept.test_loss is not None and kept.test_loss > WORSE * constant:
+            notify(_worse_elsewhere(kept.test_loss, constant))
     return Outcome(
         result=replace(result, metadata={**result.metadata, "epoch": epoch}),
         kept=kept,
@@ -192,10 +195,10 @@ NONE_LEFT_OUT = Notice(
 )
 
 
-def _no_better_elsewhere(loss: float, constant: float) -> Notice:
+def _worse_elsewhere(loss: float, constant: float) -> Notice:
     return Notice(
         level=Level.WARNING,
-        message="on the rows left out the model is no better than a constant prediction: its loss there is "
+        message="on the rows left out the model is worse than a constant prediction: its loss there is "
         f"{loss:.6g}, that of a constant on the rows trained on is {constant:.6g}",
         hint="It knows its rows by heart, or they lie in an order that misleads it (shuffle => true): train for fewer "
         "epochs, with a stronger penalty, or on more rows.",
