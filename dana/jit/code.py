@@ -6,7 +6,7 @@ or written to a disk.
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from math import inf
 from typing import Any
@@ -50,7 +50,7 @@ class Code:
     kept: tuple[Any, ...]
     floats: int
     ones: int
-    _state: NDArray[np.float32] | None = None
+    _state: NDArray[np.float32] | None = field(default=None, init=False)
 
     @property
     def data(self) -> structures.CompiledData:

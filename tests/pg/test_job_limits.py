@@ -44,10 +44,9 @@ def test_no_worker_is_free(session: Session, table: str, rule: Callable[..., str
         session.execute("SELECT count(dana_start('dana_train', %s)) FROM generate_series(1, 50)", (given,))
     assert "max_worker_processes" in str(raised.value.diag.message_hint)
     until_no_process(session)
-    jobs = [start_when_free(session, name)]
+    jobs = [start_when_free(session, name) for _ in range(4)]  # the server gives its slots back one by one
     with pytest.raises(errors.ConfigurationLimitExceeded):
         jobs.extend(start(session, name) for _ in range(50))
-    assert len(jobs) > 3
     assert session.execute("SELECT count(*) FROM dana.job WHERE pid IS NOT NULL").fetchone() == (len(jobs),)
     assert session.execute("SELECT bool_and(dana_cancel(id)) FROM dana.job").fetchone() == (True,)
     assert {wait(session, job) for job in jobs} == {"cancelled"}
