@@ -252,6 +252,7 @@ def test_the_demonstration(pg_uri: str) -> None:
             assert one.said == other.said
             for words in ("customer_id: no feature", "email: no feature", "city: one-hot", "signed_up: year", "128 of"):
                 assert any(words in notice for notice in one.said), words
+            assert not any("constant prediction" in notice for notice in one.said), "the first epoch is the best"
             assert demo.evaluate(db)["auc"] > 0.75
             for line in demo.PASTE:
                 assert len(db.session.execute(line.encode()).fetchall()) >= 5
