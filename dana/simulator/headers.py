@@ -14,7 +14,7 @@ from itertools import groupby
 from textwrap import fill
 from typing import Any
 
-from dana.simulator.structures import BLOCK, ENGINE_CODES, STRUCTURES, ProblemKind
+from dana.simulator.structures import BLOCK, ENGINE_CODES, NO_OPCODE, STRUCTURES, ProblemKind
 from hwgen.spec import columns, engine, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import LANES_PER_CLUSTER, MAX_WATCHED
@@ -33,6 +33,7 @@ LIMITS = {
     "MAX_TABLES": str(columns.MAX_TABLES),
     "SECTIONS": str(len(engine.Section)),
     "BLOCK": str(BLOCK),
+    "NO_OPCODE": str(NO_OPCODE),
 }
 STRIDER_NAMES = {"SUB": "SUBTRACT", "MUL": "MULTIPLY"}
 """Of the Strider's operations that the engine has, too."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dana.errors import UsageError
-from dana.simulator import KERNELS, Simulator
+from dana.simulator import KERNELS, Simulator, native, structures
 from dana.simulator.native import machine_data
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import Bundle
@@ -275,6 +275,38 @@ def test_descriptors_and_instructions_behind_the_bundle_are_zero() -> None:
     ):
         case = Case(config=config, program=program, pages=(bytes(8192),))
         assert check(case, random.Random(0)).fault is fault
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["walked", "interpreted"])
+@pytest.mark.parametrize(
+    ("instruction", "field", "value"),
+    [
+        (Instruction(Opcode.JMP, 0, 1, 0), "target", 1 << 30),
+        (Instruction(Opcode.AD, 0, 1, 0), "next", -1),
+        (Instruction(Opcode.AD, 0, 1, 0), "a", 1 << 20),
+        (Instruction(Opcode.AD, 0, 1, 0), "c", -(1 << 20)),
+        (Instruction(Opcode.EXTRBI, 0, 1, 1), "b", 32),
+        (Instruction(Opcode.WRITEB, 0, 0, 0), "value", 1 << 28),
+    ],
+    ids=["target", "next", "operand", "result", "shift", "column"],
+)
+def test_the_core_keeps_its_bounds_itself(
+    instruction: Instruction, field: str, value: int, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in how instructions are decoded is a fault, and reaches no other memory."""
+    fields = [name for name, *_ in structures.StriderInstruction._fields_]
+
+    def decoded(bundle: Bundle) -> Iterator[tuple[int, ...]]:
+        first, *rest = rows(bundle)
+        return iter((tuple(value if name == field else own for name, own in zip(fields, first, strict=True)), *rest))
+
+    rows = native._strider_rows
+    monkeypatch.setattr(native, "_strider_rows", decoded)
+    config = MACHINES["one lane group"]
+    program = (instruction, Instruction(Opcode.CTL, Control.END))
+    simulator = Simulator(config, plain=plain)
+    simulator.load(keeping(Case(config=config, program=program, pages=()), work=dict.fromkeys(Section, 1)))
+    assert simulator.run_epoch(bytes(config.page_size)).fault is Fault.BAD_INSTRUCTION
 
 
 def told(*instructions: Instruction) -> tuple[Instruction, ...]:

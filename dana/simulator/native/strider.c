@@ -9,7 +9,18 @@
 
 #include "core.h"
 
-/* Takes the program over from the Bundle */
+/* Whether whatever an instruction names is there: it comes decoded, and a mistake in that must reach nothing else */
+static bool
+is_within(const struct sim *sim, const struct sim_strider_instruction *in, int32_t n)
+{
+	const bool shifts = in->op == SIM_EXTRB || in->op == SIM_EXTRBI;
+
+	return (uint32_t)in->a < SIM_REGISTERS && (uint32_t)in->b < SIM_REGISTERS && (uint32_t)in->c < SIM_REGISTERS &&
+		(uint32_t)in->next < (uint32_t)n && (uint32_t)in->target < (uint32_t)n && (!shifts || in->b < 32) &&
+		(in->op != SIM_WRITEB || (uint32_t)in->value < (uint32_t)sim->machine.descriptor_depth);
+}
+
+/* Takes the program over from the Bundle, what is not within it as no instruction */
 bool
 sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle)
 {
@@ -19,6 +30,9 @@ sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle)
 	if (sim->strider == NULL)
 		return false;
 	memcpy(sim->strider, bundle->strider, size);
+	for (int32_t k = 0; k < bundle->n_strider; k++)
+		if (!is_within(sim, &sim->strider[k], bundle->n_strider))
+			sim->strider[k] = (struct sim_strider_instruction){.op = SIM_NO_OPCODE};
 	memcpy(sim->registers + SIM_TEMPORARIES, bundle->constants, sizeof(uint32_t) * (SIM_REGISTERS - SIM_TEMPORARIES));
 	return true;
 }
