@@ -24,8 +24,9 @@ def record_image(bundle: Bundle) -> Iterator[bytes]:
     lanes = bundle.config.lanes
     for number, table in enumerate(bundle.tables, 1):
         shift = table.shift(lanes)
-        for first in range(0, table.records, AT_ONCE >> shift):
-            some = start_rows(bundle, number, first, min(AT_ONCE >> shift, table.records - first))
+        count = max(1, AT_ONCE >> shift)
+        for first in range(0, table.records, count):
+            some = start_rows(bundle, number, first, min(count, table.records - first))
             gap = (1 << shift) // (4 * lanes) - table.rows
             yield np.pad(some, ((0, 0), (0, gap), (0, 0))).astype("<u4").tobytes()
         yield bytes(table.size(lanes) - (table.records << shift))

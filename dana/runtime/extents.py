@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from dana.compiler.binding.columns import choosing_columns
 from dana.runtime.classes import with_classes
 from dana.runtime.designs import MAX_EXTENT, rule_graph
 from dana.runtime.page_errors import ARRAYS
 from dana.runtime.streams import logical_binding
 from dana.runtime.trainer import SqlState, TrainingError, TrainRequest
-from dsl.hdfg.choice import category_inputs, element_of, growing_models
+from dsl.hdfg.choice import category_inputs, choosing_inputs, growing_models
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import BindError, Op
 
@@ -43,7 +44,7 @@ def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
     return {dim: tuple(dict.fromkeys(columns)) for dim, columns in found.items()}
 
 
-def choosing_columns(request: TrainRequest) -> dict[str, bool]:
+def row_columns(request: TrainRequest) -> dict[str, bool]:
     """Columns whose numbers choose rows of models; and whether one below 0 is none, as `dana.functions.category` says.
 
     Raises
@@ -52,20 +53,11 @@ def choosing_columns(request: TrainRequest) -> dict[str, bool]:
         As `dana.compiler.binding.columns.bind`.
     """
     graph, request = rule_graph(request), with_classes(request)
-    rows = [node.inputs[1] for node in graph.nodes if node.op is Op.GATHER]
-    rows += [update.index for update in graph.updates if update.index is not None]
-    elements = {(str(graph.nodes[one[0]].name), one[1]) for k in rows if (one := element_of(graph, k)) is not None}
-    categories = {str(node.name) for node in category_inputs(graph)}
-    if not elements and not categories:
+    if not choosing_inputs(graph):
         return {}
     binding, schema = logical_binding(request)
-    found: dict[str, bool] = {}
-    for use in binding.uses:
-        itself = any((use.input, k) in elements for k in range(use.element, use.element + use.count))
-        if itself or use.input in categories:
-            name = schema.attributes[use.attribute].name
-            found[name] = not itself and found.get(name, True)
-    return found
+    chosen = choosing_columns(graph, binding.uses)
+    return {schema.attributes[position].name: not itself for position, itself in chosen.items()}
 
 
 def with_extents(request: TrainRequest) -> TrainRequest:

@@ -6,7 +6,6 @@ release: they compare when they meet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
 
 FRAME_HEADER = 5
@@ -21,48 +20,37 @@ _NUMBERS = {
 
 
 class Message(IntEnum):
-    """Type byte of a message."""
+    """Type byte of a message, and what it says."""
 
-    HELLO = ord("H")
-    CHECK = ord("C")
-    CATEGORIES = ord("K")
-    TRAIN = ord("T")
-    EXPLAIN = ord("P")
-    WELCOME = ord("h")
-    CHECKED = ord("c")
-    COUNTED = ord("k")
-    EXPLAINED = ord("p")
-    DESIGN = ord("d")
-    HELD_OUT = ord("o")
-    AGAIN = ord("a")
-    EPOCH = ord("e")
-    NOTICE = ord("n")
-    RESULT = ord("r")
-    ERROR = ord("x")
-    BYE = ord("z")
-    BELL = ord("b")
+    says: str
+
+    def __new__(cls, code: int | str, says: str = "") -> Message:
+        """A row of the table."""
+        number = code if isinstance(code, int) else ord(code)
+        member = int.__new__(cls, number)
+        member._value_, member.says = number, says
+        return member
+
+    HELLO = "H", "to the worker: release, block_size, server_version, pid, encoding; carries the ring's memfd"
+    CHECK = "C", "to the worker: rule source to be checked"
+    CATEGORIES = "K", "to the worker: what TRAIN has but for weights; of which columns are the numbers to be looked at?"
+    TRAIN = "T", "to the worker: a training: its rule, relation, arguments; raw: weights that it starts from"
+    EXPLAIN = "P", "to the worker: a training that is not to be, in `training`, and device, search, rows, last"
+    WELCOME = "h", "answer to HELLO: release, pid"
+    CHECKED = "c", "answer to CHECK"
+    COUNTED = "k", "answer to CATEGORIES: columns to find the largest number of, choosing rows, and those also below 0"
+    EXPLAINED = "p", "answer to EXPLAIN: numbers, and lines for people"
+    DESIGN = "d", "the rule compiled: stream the first epoch's pages, or frames; once more: begin anew"
+    HELD_OUT = "o", "before DESIGN: stream the rows that are left out for a test, as frames"
+    AGAIN = "a", "stream the pages once more, under the same snapshot"
+    EPOCH = "e", "an epoch ended"
+    NOTICE = "n", "something that the user should see"
+    RESULT = "r", "the trained model; raw: its weights, and its predictor"
+    ERROR = "x", "the request failed; ends it"
+    BYE = "z", "the session idled and ends; whatever comes now is not read"
+    BELL = "b", "both ways, empty: look at the ring"
 
 
-_SAYS: Mapping[Message, str] = {
-    Message.HELLO: "to the worker: release, block_size, server_version, pid, encoding; carries the ring's memfd",
-    Message.CHECK: "to the worker: rule source to be checked",
-    Message.CATEGORIES: "to the worker: what TRAIN has; of which columns is the largest number to be known?",
-    Message.TRAIN: "to the worker: a training: its rule, relation, arguments; raw: weights that it starts from",
-    Message.EXPLAIN: "to the worker: a training that is not to be, in `training`, and device, search, rows, last",
-    Message.WELCOME: "answer to HELLO: release, pid",
-    Message.CHECKED: "answer to CHECK",
-    Message.COUNTED: "answer to CATEGORIES: their names",
-    Message.EXPLAINED: "answer to EXPLAIN: numbers, and lines for people",
-    Message.DESIGN: "the rule compiled: stream the first epoch's pages, or frames; once more: begin anew",
-    Message.HELD_OUT: "before DESIGN: stream the rows that are left out for a test, as frames",
-    Message.AGAIN: "stream the pages once more, under the same snapshot",
-    Message.EPOCH: "an epoch ended",
-    Message.NOTICE: "something that the user should see",
-    Message.RESULT: "the trained model; raw: its weights, and its predictor",
-    Message.ERROR: "the request failed; ends it",
-    Message.BYE: "the session idled and ends; whatever comes now is not read",
-    Message.BELL: "both ways, empty: look at the ring",
-}
 WITH_RAW = frozenset({Message.TRAIN, Message.RESULT})
 
 
@@ -74,7 +62,7 @@ def aligned(length: int) -> int:
 def header() -> str:
     """The text of `native/messages.h`."""
     raw = " and ".join(f"DANA_MSG_{one.name}" for one in Message if one in WITH_RAW)
-    members = "".join(f"\tDANA_MSG_{one.name} = '{chr(one)}', /* {_SAYS[one]} */\n" for one in Message)
+    members = "".join(f"\tDANA_MSG_{one.name} = '{chr(one)}', /* {one.says} */\n" for one in Message)
     numbers = "".join(f"#define DANA_{name} {value}u /* {says} */\n" for name, (value, says) in _NUMBERS.items())
     return f"""\
 /* What dana/runtime/messages.py says, in C. Written by python -m dana.generated. */

@@ -287,9 +287,9 @@ def train_request(payload: bytes | bytearray, *, page_size: int) -> tuple[TrainR
     try:
         (length,) = _LENGTH.unpack_from(payload)
         weights = np.frombuffer(payload, np.float32, offset=aligned(_LENGTH.size + length))
-        return _training(decode(payload[_LENGTH.size : _LENGTH.size + length]), page_size, weights)
     except (struct.error, ValueError) as error:
-        raise ProtocolError(f"the training's request does not have the weights that it starts from: {error}") from None
+        raise _no_weights(str(error)) from None
+    return _training(decode(payload[_LENGTH.size : _LENGTH.size + length]), page_size, weights)
 
 
 def categories_request(payload: bytes | bytearray, *, page_size: int) -> TrainRequest:
@@ -362,9 +362,14 @@ def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None 
 
 def _models(parameters: Sequence[Json], weights: NDArray[np.float32] | None) -> dict[str, NDArray[np.float32]]:
     """Parameters of a stored model by name, as `Channel.send_result` described them; without weights, their shapes."""
-    return {
-        one["name"]: np.broadcast_to(np.float32(0), one["shape"])
-        if weights is None
-        else weights[one["offset"] : one["offset"] + one["size"]].reshape(one["shape"])
-        for one in parameters
-    }
+    if weights is None:
+        return {one["name"]: np.broadcast_to(np.float32(0), one["shape"]) for one in parameters}
+    models = {one["name"]: weights[one["offset"] : one["offset"] + one["size"]] for one in parameters}
+    for one in parameters:
+        if not models[one["name"]].size == one["size"] == math.prod(one["shape"]):
+            raise _no_weights(f"{one['name']} of shape {one['shape']} has {models[one['name']].size} numbers")
+    return {one["name"]: models[one["name"]].reshape(one["shape"]) for one in parameters}
+
+
+def _no_weights(why: str) -> ProtocolError:
+    return ProtocolError(f"the training's request does not have the weights that it starts from: {why}")

@@ -175,7 +175,7 @@ def run(
     result, kept = training.finish(parameters), reports[epoch - 1]
     constant = training.constant_loss
     if constant is not None:
-        # of a first epoch, which rows left out may choose, the loss is half that of the start values
+        # rows left out may choose an early epoch, whose loss is mostly that of the start values: the lowest counts
         losses = [one.loss for one in (reports if kept.test_loss is not None else [kept]) if one.loss is not None]
         if losses and min(losses) >= constant * (1 - TOLERANCE):
             notify(_no_better(min(losses), constant))

@@ -24,7 +24,7 @@ from dana.runtime.compiled import Compiled
 from dana.runtime.constant import constant_loss
 from dana.runtime.designs import Design, DesignStore, check_hyper, rule_graph
 from dana.runtime.explain import explain, lines
-from dana.runtime.extents import category_columns, choosing_columns, with_extents
+from dana.runtime.extents import category_columns, row_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend, read_symbol, write_symbol
@@ -207,7 +207,7 @@ class MachineTrainer:
         """See `Trainer.categories`."""
         try:
             check_hyper(request, lambda notice: None)
-            choosing = choosing_columns(request)
+            choosing = row_columns(request)
             return Categories(
                 columns=[name for columns in category_columns(request).values() for name in columns],
                 choosing=list(choosing),

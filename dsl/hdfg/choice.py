@@ -8,7 +8,15 @@ from __future__ import annotations
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Node, Op
 
-__all__ = ["category_inputs", "choosing_inputs", "computed_from", "element_of", "growing_models", "takes_categories"]
+__all__ = [
+    "category_inputs",
+    "choosing_elements",
+    "choosing_inputs",
+    "computed_from",
+    "element_of",
+    "growing_models",
+    "takes_categories",
+]
 
 
 def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
@@ -48,13 +56,18 @@ def category_inputs(graph: Graph) -> tuple[Node, ...]:
     return tuple(node for node in inputs if node.op is Op.INPUT and node.classes is not None)
 
 
-def choosing_inputs(graph: Graph) -> set[str]:
-    """Names of inputs whose numbers are categories, or choose rows of a model as they are."""
+def choosing_elements(graph: Graph) -> set[tuple[str, int]]:
+    """Input and position in it of the numbers that choose rows of a model as they are."""
     indices = [update.index for update in graph.updates if update.index is not None]
     indices += [node.inputs[1] for node in graph.nodes if node.op is Op.GATHER]
     elements = (element_of(graph, k) for k in indices)
-    found = [*category_inputs(graph), *(graph.nodes[of[0]] for of in elements if of is not None)]
-    return {str(node.name) for node in found}
+    return {(str(graph.nodes[of[0]].name), of[1]) for of in elements if of is not None}
+
+
+def choosing_inputs(graph: Graph) -> set[str]:
+    """Names of inputs whose numbers are categories, or choose rows of a model as they are."""
+    categories = {str(node.name) for node in category_inputs(graph)}
+    return categories | {name for name, _ in choosing_elements(graph)}
 
 
 def growing_models(graph: Graph) -> dict[str, tuple[str, ...]]:

@@ -6,6 +6,7 @@ records lie is in `docs/machine.md`, "Records". It knows no register.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -41,7 +42,7 @@ class RecordMemory(Protocol):
         ...
 
 
-def sparse_image(bundle: Bundle, rows: Mapping[int, bytes] | None = None) -> Iterator[bytes]:
+def sparse_image(bundle: Bundle, rows: Mapping[int, bytes] = MappingProxyType({})) -> Iterator[bytes]:
     """An image of a Bundle's tables, a piece after another: zeros but for some rows of lanes.
 
     Parameters
@@ -50,13 +51,13 @@ def sparse_image(bundle: Bundle, rows: Mapping[int, bytes] | None = None) -> Ite
         By their numbers, counted from the first table's beginning.
     """
     size, width = bundle.table_offsets[-1], 4 * bundle.config.lanes
-    numbers = sorted(rows or {})
+    numbers = sorted(rows)
     for at in range(0, size, AT_ONCE):
         piece = bytearray(min(AT_ONCE, size - at))
         within = range(bisect_left(numbers, at // width), bisect_left(numbers, (at + len(piece)) // width))
         for number in (numbers[k] for k in within):
             start = number * width - at
-            piece[start : start + width] = (rows or {})[number]
+            piece[start : start + width] = rows[number]
         yield bytes(piece)
 
 
@@ -137,7 +138,7 @@ class Tables:
         table, start = self._bundle.tables[number - 1], self._bundle.table_offsets[number - 1]
         lanes = self._bundle.config.lanes
         shift = table.shift(lanes)
-        some = AT_ONCE >> shift
+        some = max(1, AT_ONCE >> shift)
         for first in range(0, table.records, some):
             at, count = start + (first << shift), min(some, table.records - first)
             words = np.frombuffer(self._reached.read(at, count << shift), dtype="<u4")

@@ -59,6 +59,7 @@ hash_of(Oid type, Datum value, uint64 seed)
 {
 	ItemPointer place;
 	int64		number;
+	struct varlena *text;
 	const char *bytes;
 	Size		length;
 
@@ -67,8 +68,9 @@ hash_of(Oid type, Datum value, uint64 seed)
 		case TEXTOID:
 		case VARCHAROID:
 		case BPCHAROID:
-			bytes = VARDATA_ANY(PG_DETOAST_DATUM_PACKED(value));
-			length = VARSIZE_ANY_EXHDR(PG_DETOAST_DATUM_PACKED(value));
+			text = PG_DETOAST_DATUM_PACKED(value);
+			bytes = VARDATA_ANY(text);
+			length = VARSIZE_ANY_EXHDR(text);
 			if (type == BPCHAROID)
 				length = bpchartruelen((char *)bytes, (int)length);
 			return hash_bytes_extended((const unsigned char *)bytes, (int)length, seed);
@@ -227,7 +229,8 @@ file_of(Oid table)
 
 /*
  * Appends from which transaction on those that write a row did not before the snapshot was taken, and which of the
- * others were running then, by how far they are from that one. With too many of them all since the oldest count, so that too much is told, not too little.
+ * others were running then, by how far they are from that one. With too many of them all since the oldest count, so
+ * that too much is told, not too little.
  */
 static void
 append_transactions(StringInfo to, Snapshot snapshot)

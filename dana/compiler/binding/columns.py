@@ -19,7 +19,7 @@ from dana.compiler.binding.weights import weighted
 from dana.errors import UsageError
 from dana.storage.schema import SchemaError, TableSchema, Use
 from dana.storage.types import ARRAYS, NUMBERS
-from dsl.hdfg.choice import choosing_inputs
+from dsl.hdfg.choice import category_inputs, choosing_elements
 from dsl.hdfg.dims import Shape
 from dsl.hdfg.graph import BindError, Graph, Node, Op
 
@@ -188,13 +188,19 @@ def _choosing(
         uses, _ = _assign(graph, schema, inputs, chosen, own)
     except BindingError:
         return set()
-    return choosing_columns(graph, uses)
+    return set(choosing_columns(graph, uses))
 
 
-def choosing_columns(graph: Graph, uses: Iterable[Use]) -> set[int]:
-    """Positions of the columns whose numbers choose rows of models."""
-    names = choosing_inputs(graph)
-    return {use.attribute for use in uses if use.input in names}
+def choosing_columns(graph: Graph, uses: Iterable[Use]) -> dict[int, bool]:
+    """Positions of the columns whose numbers choose rows of models; and whether any of them does as it is, which a
+    category need not do: below 0 it is none, as `dana.functions.category` says."""
+    elements, categories = choosing_elements(graph), {str(node.name) for node in category_inputs(graph)}
+    found: dict[int, bool] = {}
+    for use in uses:
+        itself = any((use.input, k) in elements for k in range(use.element, use.element + use.count))
+        if itself or use.input in categories:
+            found[use.attribute] = itself or found.get(use.attribute, False)
+    return found
 
 
 def _unique(schema: TableSchema, positions: Sequence[int]) -> None:

@@ -20,12 +20,12 @@ enum dana_message
 {
 	DANA_MSG_HELLO = 'H', /* to the worker: release, block_size, server_version, pid, encoding; carries the ring's memfd */
 	DANA_MSG_CHECK = 'C', /* to the worker: rule source to be checked */
-	DANA_MSG_CATEGORIES = 'K', /* to the worker: what TRAIN has; of which columns is the largest number to be known? */
+	DANA_MSG_CATEGORIES = 'K', /* to the worker: what TRAIN has but for weights; of which columns are the numbers to be looked at? */
 	DANA_MSG_TRAIN = 'T', /* to the worker: a training: its rule, relation, arguments; raw: weights that it starts from */
 	DANA_MSG_EXPLAIN = 'P', /* to the worker: a training that is not to be, in `training`, and device, search, rows, last */
 	DANA_MSG_WELCOME = 'h', /* answer to HELLO: release, pid */
 	DANA_MSG_CHECKED = 'c', /* answer to CHECK */
-	DANA_MSG_COUNTED = 'k', /* answer to CATEGORIES: their names */
+	DANA_MSG_COUNTED = 'k', /* answer to CATEGORIES: columns to find the largest number of, choosing rows, and those also below 0 */
 	DANA_MSG_EXPLAINED = 'p', /* answer to EXPLAIN: numbers, and lines for people */
 	DANA_MSG_DESIGN = 'd', /* the rule compiled: stream the first epoch's pages, or frames; once more: begin anew */
 	DANA_MSG_HELD_OUT = 'o', /* before DESIGN: stream the rows that are left out for a test, as frames */
