@@ -82,7 +82,7 @@ class Past:
     seconds
         That epochs without machine code took.
     code
-        While no training uses it.
+        Machine code, while no training uses it.
     """
 
     seconds: float = 0.0
