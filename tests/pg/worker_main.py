@@ -120,11 +120,20 @@ def _hoard() -> None:
     del held
 
 
+HANGS = "hangs"
+"""Name of a process that does, by which tests see that it has begun."""
+
+
 def _hoard_for_good() -> None:
     # as native code that looks at nothing; blocked in this thread, a signal would come by way of another one
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_IGN)
     _hoard()
+
+
+def _hang() -> None:
+    Path("/proc/self/comm").write_text(HANGS)
+    time.sleep(3600)
 
 
 LEAKED: list[object] = []
@@ -144,7 +153,7 @@ MISHAPS: dict[str, Callable[[], object]] = {
     "spawn": lambda: subprocess.Popen(["sleep", "3600"]),
     "hoard": _hoard,
     "hoard for good": _hoard_for_good,
-    "hang": lambda: time.sleep(3600),
+    "hang": _hang,
     "abort": os.abort,
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
 }

@@ -22,6 +22,7 @@ from dana.runtime.memory import machine_bytes
 from dana.runtime.messages import Message
 from dana.runtime.protocol import RELEASE
 from dana.runtime.worker import WorkerOptions
+from tests.pg.worker_main import HANGS
 from tests.runtime.producer import Producer
 
 ROOT = Path(__file__).parents[2]
@@ -390,7 +391,7 @@ def test_sessions_have_a_number(start: Start, tmp_path: Path) -> None:
     until(lambda: not alive(first[2]))
     for client, _, _ in (second, third):
         ask(client, on_check="hang")
-    time.sleep(0.2)
+    until(lambda: all(Path(f"/proc/{pid}/comm").read_text() == f"{HANGS}\n" for _, _, pid in (second, third)))
     refused = connected(path)
     hello = frame(Message.HELLO, HELLO)
     socket.send_fds(refused, [hello[:5]], [third[1].memfd])
