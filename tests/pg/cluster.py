@@ -224,8 +224,11 @@ class Cluster:
 
 
 def alive(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
+    """Whether a thread of a process has not ended: each holds its sockets open, though the first is a zombie."""
+    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):
+            if status.read_text().rsplit(") ", 1)[1][0] not in "ZX":
+                return True
     return False
 
 

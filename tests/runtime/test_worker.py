@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from dana.runtime.memory import machine_bytes
 from dana.runtime.messages import Message
 from dana.runtime.protocol import RELEASE
 from dana.runtime.worker import WorkerOptions
+from tests.pg.cluster import alive
 from tests.pg.worker_main import HANGS
 from tests.runtime.producer import Producer
 
@@ -124,12 +124,6 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def alive(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
-    return False
-
-
 def check(client: socket.socket, **rule: Any) -> tuple[int, Any]:
     client.sendall(frame(Message.CHECK, {"text": json.dumps(rule)}))
     return read(client)
@@ -201,7 +195,7 @@ def test_one_session_takes_no_other_down(start: Start, tmp_path: Path) -> None:
     assert pid != other_pid
     assert check(first, on_check="abort") == (0, None)
     assert check(other)[0] == Message.CHECKED
-    assert not alive(pid)
+    until(lambda: not alive(pid))
     for each in (first, other, ring, other_ring):
         each.close()
     until(lambda: not alive(other_pid))
