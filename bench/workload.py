@@ -83,9 +83,12 @@ def with_code(request: TrainRequest, design: Design) -> Simulator:
 
 
 def pages_of(schema: TableSchema, rows: Sequence[Sequence[object]]) -> NDArray[np.uint8]:
-    """Full pages of these rows, shape (pages, PAGE_SIZE)."""
+    """Full pages of these rows, shape (pages, PAGE_SIZE).
+
+    NumPy asks for huge pages, as the worker does for what it keeps of a table.
+    """
     built = build_pages(schema, rows, page_size=PAGE_SIZE)
-    return np.frombuffer(built, dtype=np.uint8).reshape(-1, PAGE_SIZE)
+    return np.frombuffer(built, dtype=np.uint8).reshape(-1, PAGE_SIZE).copy()
 
 
 def filled_pages(schema: TableSchema, features: int, *, pages: int) -> NDArray[np.uint8]:

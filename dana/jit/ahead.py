@@ -12,7 +12,7 @@ from math import prod
 
 from llvmlite import ir
 
-from dana.jit.arithmetic import FLOAT, I32, I64, POINTER
+from dana.jit.arithmetic import FLOAT, I32, I64
 from dana.jit.folds import Folds
 from dana.jit.memory import padded, strides
 from dana.jit.values import ZERO, Index, Var
@@ -42,11 +42,6 @@ class Ahead(Folds):
                 scalar = not self.plan.shape(column[0])
                 found[node.inputs[0], column[0], None if scalar else Index(const=column[1])] = None
         return list(found)
-
-    @cached_property
-    def _bring(self) -> ir.Function:
-        kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
-        return ir.Function(self.module, kind, "llvm.prefetch.p0")
 
     def _ask_first(self, count: ir.Value) -> None:
         """Before the first of so many tuples: for the rows of those that no turn of another asks for."""

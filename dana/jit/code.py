@@ -28,6 +28,9 @@ from hwgen.spec.engine import Opcode
 FUNCTIONS = frozenset({"begin", "before", "block", "one", "after", "last", "rows", "last_row"})
 MOST_TEXT = 4 << 20
 """Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
+AHEAD = 40 << 10
+"""Bytes from what is read of a page to what is asked for, at least. 16 KB were too few for rows of 1.5 KB, 80 KB no
+better."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,8 +99,10 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         inputs.append(_input(bundle, one))
         spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else 1 if inputs[-1].floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
+    page, indexed = bundle.config.page_size, bundle.notes["indices"]
     indices = _indices(bundle, {graph.nodes[k].name: place.number for k, place in places.items()})
-    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, indices=bundle.notes["indices"])
+    ahead = -(-AHEAD // page) * page
+    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, ahead=ahead, indices=indexed)
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory
@@ -136,7 +141,8 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         indices=ctypes.addressof(indices),
         inputs=ctypes.addressof(filled),
         wrong=emitter.wrong,
-        n_indices=len(bundle.notes["indices"]),
+        ahead=ahead if emitter.asks else 0,
+        n_indices=len(indexed),
         n_inputs=len(inputs),
         n_merges=len(plan.merges),
         n_passes=len(plan.passes) - 1,

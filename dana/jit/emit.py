@@ -261,13 +261,17 @@ class Emitter(Ahead):
     # --- nests ------------------------------------------------------------------------------------------------------
 
     def _nests(self, phase: int, *, wanted: frozenset[int] | None = None) -> None:
-        for nest in self.plan.nests:
-            if nest.phase != phase or (wanted is not None and not wanted.intersection(nest.nodes)):
-                continue
+        beside = self.plan.beside if self._run == BLOCK else {}
+        made = {k for folds in beside.values() for k in folds}
+        for number, nest in enumerate(self.plan.nests):
             k = nest.nodes[0]
+            if nest.phase != phase or k in made or (wanted is not None and not wanted.intersection(nest.nodes)):
+                continue
             op = self.plan.nodes[k].op
             if op in REDUCTIONS:
                 self._reduction(k)
+            elif beside.get(number):
+                self._with_folds(nest, beside[number])
             elif op in FUNCTIONS:
                 self._special(k)
             else:
@@ -281,6 +285,14 @@ class Emitter(Ahead):
         self._counted += len(closed)
         if self._written > self._most:
             raise Unsupported(f"its code would be longer than the {self._most >> 20} MB that LLVM is given")
+
+    def _with_folds(self, nest: Nest, folds: Sequence[int]) -> None:
+        """Vectors of a block's tuples, and folds of what is in registers by then."""
+
+        def vectors(place: Index, t: Index) -> None:
+            self._compute(nest, (place,), t, vector=lanes_of(nest.shape))
+
+        self._block_folds(folds, vectors)
 
     def _elementwise(self, nest: Nest) -> None:
         if not nest.shape and of_tuples(nest.phase) and self._run > 1:
@@ -296,17 +308,21 @@ class Emitter(Ahead):
         with self._loop(tuples, together) as group, self._axes(nest.shape, vector=vector) as idx:
             group = group if tuples > 1 or not of_tuples(nest.phase) else self._turn
             for t in map(group.plus, range(together)):  # what they share is loaded once
-                done = []
-                for k in nest.nodes:
-                    found = self._computed(k, idx, t, vector=vector)
-                    self._caches[found.level][self._key(k, idx, t, vector=vector)] = found
-                    done.append(found.value)
-                for k, value in zip(nest.nodes, done, strict=True):
-                    if k in self.plan.stores:
-                        self._store_own(value, k, idx, t)
-                for update in nest.updates:
-                    value = done[nest.nodes.index(update.value)]
-                    self._store(value, self._own(update.model, idx, ZERO))
+                self._compute(nest, idx, t, vector=vector)
+
+    def _compute(self, nest: Nest, idx: Indices, t: Index, *, vector: int) -> None:
+        """A nest's values in a turn of its loops."""
+        done = []
+        for k in nest.nodes:
+            found = self._computed(k, idx, t, vector=vector)
+            self._caches[found.level][self._key(k, idx, t, vector=vector)] = found
+            done.append(found.value)
+        for k, value in zip(nest.nodes, done, strict=True):
+            if k in self.plan.stores:
+                self._store_own(value, k, idx, t)
+        for update in nest.updates:
+            value = done[nest.nodes.index(update.value)]
+            self._store(value, self._own(update.model, idx, ZERO))
 
     def _special(self, k: int) -> None:
         """A function over an array: its operands first, side by side."""

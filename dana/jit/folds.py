@@ -11,8 +11,8 @@ from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask, operation
 from dana.jit.memory import lanes_of
-from dana.jit.plan import BATCH, of_tuples
-from dana.jit.values import ZERO, Found, Index, Indices, Values, Var
+from dana.jit.plan import BATCH, LANES, SHORT, of_tuples
+from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Values, Var
 from dsl.hdfg.graph import ELEMENTWISE
 from dsl.hdfg.ops import FROM_ROW
 from hwgen.spec.numerics import IDENTITIES
@@ -25,8 +25,8 @@ NEAR = 8
 """Tuples that are near to the processor while rows of weights pass."""
 TOGETHER, BESIDE = 4, 2
 """Tuples, and rows of weights, whose folds run side by side: each is loaded once for all of the other."""
-FEW, SIDE = 4, 4
-"""Vectors of a short row; the short rows whose folds end in each other's lanes."""
+SIDE = 4
+"""Short rows whose folds end in each other's lanes."""
 
 
 class Folds(Values):
@@ -65,8 +65,10 @@ class Folds(Values):
         """A fold over the last axis: of several results at once, so that what they share is loaded once."""
         plan, shape = self.plan, self.plan.shape(k)
         tuples = self._run if of_tuples(plan.phase[k]) else 1
-        rows = -(-extent // lanes_of((extent,)))
-        if rows <= FEW and (shape or tuples > 1):  # side by side along what lies side by side in memory
+        if not shape and tuples == BLOCK:
+            self._block_folds([k])
+            return
+        if extent <= SHORT and (shape or tuples > 1):  # side by side along what lies side by side in memory
             count = shape[-1] if shape else tuples
             phase = plan.phase[k] if shape else BATCH
             with self._over_tuples(phase) as t, self._axes(shape[:-1], vector=0) as idx:
@@ -77,7 +79,7 @@ class Folds(Values):
                     with self._loop(stop, SIDE, first) as group:
                         places = [group.plus(i) for i in range(min(SIDE, stop - first))]
                         each = [((*idx, place), t) if shape else ((), place) for place in places]
-                        parts = [self._folded_row(operand, [one], extent, op)[0] for one in each]
+                        parts = [self._folded_rows([operand], [one], extent, op)[0] for one in each]
                         value = self._shuffled(self._in_lanes(op, parts, extent), range(len(parts)))
                         self._store_own(value, k, (*idx, group) if shape else (), t if shape else group)
             return
@@ -93,19 +95,66 @@ class Folds(Values):
             self._many = True
             t = self._sum(near, few) if tuples > 1 else self._turn
             each = [((*idx, last.plus(j)) if shape else (), t.plus(i)) for i in range(together) for j in range(beside)]
-            lanes = self._in_lanes(op, self._folded_row(operand, each, extent, op), extent)
+            lanes = self._in_lanes(op, self._folded_rows([operand], each, extent, op), extent)
             for i, (place, t) in enumerate(each):
                 self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=0)
             self._many = False
 
-    def _folded_row(self, operand: int, wanted: Sequence[tuple[Indices, Index]], extent: int, op: str) -> Vectors:
-        """Folds over the last axis, down to a vector each."""
+    def _block_folds(self, folds: Sequence[int], vectors: Callable[[Index, Index], None] | None = None) -> None:
+        """Folds of a block's tuples by one operation, with what makes a vector of their operands first.
+
+        Some tuples' end in each other's lanes, and then those of all: each step there waits for the one before.
+        """
+        plan = self.plan
+        operands = [plan.nodes[k].inputs[0] for k in folds]
+        ((extent,),) = {plan.shape(operand) for operand in operands}
+        (op,) = {FOLDS[plan.nodes[k].op] for k in folds}
+        lanes, width = lanes_of((extent,)), 0
+        rests = [self._rest_of(number) for number in range(len(folds))]
+        with self._loop(BLOCK, SIDE) as group:
+            some = [((), group.plus(i)) for i in range(SIDE)]
+            self._many = extent > SHORT
+            parts: list[list[ir.Value]] = [[] for _ in folds]
+            for few in [some] if self._many else [[one] for one in some]:  # more share what is no tuple's
+                values = self._folded_rows(operands, few, extent, op, vectors)
+                for number, own in enumerate(parts):
+                    own += values[number * len(few) : (number + 1) * len(few)]
+            self._many = False
+            for rest, own in zip(rests, parts, strict=True):
+                ((value,), width) = self._pairs(op, own, lanes, extent)
+                self._store(value, self._address(self._state, rest, [(group, LANES // SIDE)]))
+        for k, rest in zip(folds, rests, strict=True):
+            places = [self._address(self._state, rest + n * LANES, []) for n in range(BLOCK // SIDE)]
+            ends, _ = self._pairs(op, [self._load(at, vector=lanes).value for at in places], width, extent)
+            size = BLOCK // len(ends)
+            for n, value in enumerate(ends):
+                self._store_own(self._shuffled(value, range(size)), k, (), Index(const=n * size))
+
+    def _rest_of(self, number: int) -> int:
+        """Memory for a vector of each few tuples."""
+        while len(self._rests) <= number:
+            self._rests.append(self.memory.room(LANES * BLOCK // SIDE))
+        return self._rests[number]
+
+    def _folded_rows(
+        self,
+        operands: Sequence[int],
+        wanted: Sequence[tuple[Indices, Index]],
+        extent: int,
+        op: str,
+        vectors: Callable[[Index, Index], None] | None = None,
+    ) -> Vectors:
+        """Folds over the last axis, down to a vector each: of each operand, those that are wanted."""
         lanes = lanes_of((extent,))
         rest = extent % lanes
 
         def leaf(row: Index) -> Vectors:
             place = Index(row.var, row.const * lanes)
-            return tuple(self._value(operand, (*idx, place), t, vector=lanes).value for idx, t in wanted)
+            if vectors is not None:
+                for _, t in wanted:
+                    vectors(place, t)
+            both = ((operand, idx, t) for operand in operands for idx, t in wanted)
+            return tuple(self._value(operand, (*idx, place), t, vector=lanes).value for operand, idx, t in both)
 
         def masked(values: Vectors) -> Vectors:
             typ = ir.VectorType(FLOAT, lanes)
@@ -118,24 +167,32 @@ class Folds(Values):
     def _in_lanes(self, op: str, folds: Sequence[ir.Value], extent: int) -> ir.Value:
         """The rest of folds, which are a vector each: lane i of the result is fold i."""
         groups = 1 << (len(folds) - 1).bit_length()
-        parts = [*folds, *[folds[-1]] * (groups - len(folds))]
-        lanes = width = lanes_of((extent,))
+        parts, width = self._pairs(op, [*folds, *[folds[-1]] * (groups - len(folds))], lanes_of((extent,)), extent)
+        assert len(parts) == 1
         while width > 1:
-            half = width // 2
-            low = [lane for first in range(0, lanes, width) for lane in range(first, first + half)]
-            high = [lane + half for lane in low]
-            if len(parts) > 1:
-                parts = [
-                    self._halves(op, a, b, low, high, folds=extent > half)
-                    for a, b in zip(parts[::2], parts[1::2], strict=True)
-                ]
-            else:
-                left = self._shuffled(parts[0], low + low)
-                if extent > half:
-                    left = combine(self._builder, op, left, self._shuffled(parts[0], high + high))
-                parts = [left]
-            width = half
+            low, high = self._halves_of(parts[0], width)
+            left = self._shuffled(parts[0], low + low)
+            if extent > width // 2:
+                left = combine(self._builder, op, left, self._shuffled(parts[0], high + high))
+            parts, width = [left], width // 2
         return parts[0]
+
+    def _pairs(self, op: str, parts: Sequence[ir.Value], width: int, extent: int) -> tuple[Sequence[ir.Value], int]:
+        """Vectors with the rest of folds, `width` lanes each, two in one, until one is left or each rest is a lane."""
+        while width > 1 and len(parts) > 1:
+            low, high = self._halves_of(parts[0], width)
+            parts = [
+                self._halves(op, a, b, low, high, folds=extent > width // 2)
+                for a, b in zip(parts[::2], parts[1::2], strict=True)
+            ]
+            width //= 2
+        return parts, width
+
+    @staticmethod
+    def _halves_of(value: ir.Value, width: int) -> tuple[list[int], list[int]]:
+        """The lanes of the first halves of what is `width` lanes wide, and of the second."""
+        low = [lane for first in range(0, value.type.count, width) for lane in range(first, first + width // 2)]
+        return low, [lane + width // 2 for lane in low]
 
     def _halves(
         self, op: str, a: ir.Value, b: ir.Value, low: Sequence[int], high: Sequence[int], *, folds: bool

@@ -19,6 +19,8 @@ CHEAP = 3
 """Operations that are rather computed again than kept for each pair of a row and an element."""
 LANES = 16
 """Floats of a vector; the last axis of what is kept is filled up to a multiple."""
+SHORT = 4 * LANES
+"""Floats of a row that is folded without a loop over its vectors."""
 
 
 class Unsupported(Exception):
@@ -98,6 +100,8 @@ class Plan:
         later = [u for u in later if u.model not in self.parts.counters]
         self.copied = [u for u in later if not self._stored_in_place(u)]
         self.stores = {k for k in self.kept if self._is_stored(k)}
+        self.beside = self._folds_beside()
+        """By the number of a nest: folds of a tuple's vectors, by one operation, that are made in its loops."""
         lasts = graph.has_merge
         self.lasting = {k for k in self.stores if lasts and of_tuples(self.phase[k]) and self._read_later(k)}
         """Values of tuples that a later pass reads: of the whole batch."""
@@ -309,6 +313,19 @@ class Plan:
                     return
         self.nests.append(Nest(phase=phase, shape=shape, nodes=[k], elementwise=elementwise))
         self.nest_of[k] = len(self.nests) - 1
+
+    def _folds_beside(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for k in sorted(self.nest_of):
+            operand = self.shape(self.nodes[k].inputs[0]) if self.nodes[k].op in REDUCTIONS else ()
+            if len(operand) != 1 or operand[0] == 1 or not of_tuples(self.phase[k]):
+                continue
+            own = [i for i, _ in self.sources(k) if i in self.nest_of and self.phase[i] == self.phase[k]]
+            last = max((self.nest_of[i] for i in own), default=-1)
+            alike = all(self.nodes[one].op is self.nodes[k].op for one in found[last])
+            if last >= 0 and self.nests[last].elementwise and self.nests[last].shape == operand and alike:
+                found[last].append(k)
+        return found
 
     def _stored_in_place(self, update: Update) -> bool:
         """Have a nest store new values where the old ones lie, if nothing reads those afterwards."""

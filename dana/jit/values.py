@@ -78,6 +78,8 @@ class Values:
         Tuples of a batch, or `WHOLE_EPOCH`.
     most
         Bytes of text, about.
+    ahead
+        Bytes from what a block reads of a page to what it asks for meanwhile.
     indices
         The Bundle's notes of what chooses rows.
     """
@@ -89,6 +91,7 @@ class Values:
         *,
         batch: int,
         most: int,
+        ahead: int,
         indices: Sequence[Mapping[str, Any]],
     ) -> None:
         self.plan = plan
@@ -108,6 +111,11 @@ class Values:
         self.module = ir.Module(name="rule")  # no name that a user chose is in the text
         kind = ir.FunctionType(ir.VoidType(), [I32, I64, POINTER, POINTER, POINTER])
         self._special_function = ir.Function(self.module, kind, SPECIAL)
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
+        self._bring = ir.Function(self.module, kind, "llvm.prefetch.p0")
+        """Of a place: whether to write, how near (3: nearest), whether data."""
+        self.ahead, self.asks = ahead, False
+        """Asks: a block reads something where it lies on a page."""
         self._place_values(batch)
         self._place_rows(batch)
         self._stored: list[tuple[int, ir.Block, ir.Instruction]] = []
@@ -138,6 +146,7 @@ class Values:
         most = max((prod(padded(plan.shape(k))) for k in plan.kept), default=1)
         self._operands = memory.room(most * self.block)
         self._left: dict[tuple[int, int], int] = {}
+        self._rests: list[int] = []
         self._new = {
             id(u): memory.room(prod(padded(plan.shape(u.value))))
             for u in (*plan.copied, *plan.at_once)
@@ -363,7 +372,12 @@ class Values:
         terms = list(zip(idx, steps, strict=True))
         if place.spacing:  # all of them, one after the other
             terms += [(self._tuple, place.spacing), (t, place.spacing)]
-        found = self._load(self._address(base, 0, terms), vector=vector)
+        at = self._address(base, 0, terms)
+        if vector and self._run == BLOCK and not place.spacing:
+            self.asks = True  # rows lie on all pages alike: so much of one that comes later
+            later = self._address(at, self.ahead // 4, [])
+            self._at(at.level, lambda builder: builder.call(self._bring, [later.value, I32(0), I32(2), I32(1)]))
+        found = self._load(at, vector=vector)
         if place.spacing or k in self.plan.flushed:
             return found
         ones = self._load(self._address(self._state, self.ones, []), vector=vector)

@@ -179,7 +179,7 @@ class CompiledData(ctypes.Structure):
     NULL; one: a tuple. rows, last_row: in the place of all but `begin` where batches are of one tuple; the epoch's
     last. slots: of each merge, where in its stack a batch's result lies. indices: in the order of the faults' tags.
     loss: which of the merges; -1: none. wrong: where in `state` code notes the first number that is no row's; -1: it
-    does not look."""
+    does not look. ahead: bytes from what a block reads of a page to what it asks for; 0: it reads none."""
 
     _fields_ = (
         *pointers("sim_compiled_function", "begin before block one after last"),
@@ -192,7 +192,7 @@ class CompiledData(ctypes.Structure):
         *pointers("const struct sim_compiled_index", "indices"),
         *pointers("const struct sim_compiled_input", "inputs"),
         *members(ctypes.c_int64, "wrong"),
-        *_i32("n_merges n_passes n_symbols n_indices n_inputs loss"),
+        *_i32("n_merges n_passes n_symbols n_indices n_inputs loss ahead"),
     )
 
 

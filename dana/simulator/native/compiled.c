@@ -453,7 +453,6 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 	if (sim->named_columns > 0 && !sim_journal_open(sim, n_pages))
 		return; /* no memory: the next epoch is asked again */
 	memcpy(sim->unproved, sim->scratch, size);
-	sim->ahead = 0;
 	sim->counts = true;
 	memset(&sim->observer, 0, sizeof sim->observer);
 	ran = run_pages(sim, true, pages, n_pages, &cycles);

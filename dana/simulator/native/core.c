@@ -349,8 +349,6 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 
 	if (!sim->loaded)
 		return UNLOADED;
-	/* tuples lie downwards, and the processor foresees what lies upwards; there may be no such page */
-	sim->ahead = 2 * (ptrdiff_t)page_size;
 	sim->until = pages + n_pages * page_size;
 	mode = dn_enter();
 	if (sim->fast && sim->unproved != NULL && !sim->begun)

@@ -347,8 +347,6 @@ struct sim
 	struct sim_clock clock;
 	struct sim_memo *memo;		/* memo.c */
 
-	const uint8_t *fetched; /* pages that come were asked for up to here */
-	ptrdiff_t ahead; /* bytes to the page that comes next; 0: unknown */
 
 	struct sim_observer observer;	 /* what looks at the epoch, or zeros */
 	bool trains;					 /* the epoch does */
@@ -420,13 +418,12 @@ bool sim_journal_open(struct sim *sim, size_t pages);
 void sim_journal_undo(struct sim *sim);
 
 /* unpack.c */
-void sim_fetch(struct sim *sim, const uint8_t *until);
 bool sim_fault(struct sim *sim, uint32_t code, uint32_t pointer);
 bool sim_engine_fault(struct sim *sim, uint32_t code, uint32_t pointer);
 bool sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap,
 				uint32_t pointer);
 bool sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
-				int32_t count, int32_t rows);
+				int32_t count);
 void sim_page_end(struct sim *sim, uint32_t pointer);
 uint64_t sim_epoch_end(struct sim *sim);
 

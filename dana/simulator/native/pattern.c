@@ -224,10 +224,25 @@ sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t 
 	pattern->known = fits;
 }
 
+/*
+ * Asks for what a page that comes later has in the place of a page's first bytes, and how far on that is. There may be no
+ * such page. Code asks for tuples as it reads these, so that neither waits for the other (dana/jit/values.py).
+ */
+static ptrdiff_t
+ask(const struct sim *sim, const uint8_t *page, uint64_t bytes)
+{
+	const ptrdiff_t page_size = sim->machine.page_size;
+	const ptrdiff_t ahead = sim->fast && sim->compiled.ahead > 0 ? sim->compiled.ahead : 2 * page_size;
+
+	for (uint64_t k = 0; k < bytes; k += CACHE_LINE)
+		__builtin_prefetch(page + ahead + k, 0, 2);
+	return ahead;
+}
+
 /* Where the tuples lie, if all rows have the pattern's bits; `pieces` is a constant, so that they stay in registers */
 static inline __attribute__((always_inline)) bool
 compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, int32_t rows, uint32_t least, uint32_t span,
-		int32_t pieces)
+		ptrdiff_t ahead, uint32_t asked, int32_t pieces)
 {
 	const struct sim_pattern *pattern = &walk->pattern;
 	const uint32_t wanted = pattern->bits, line_mask = pattern->line_mask, shift = pattern->shift, mask = pattern->mask;
@@ -247,6 +262,8 @@ compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, i
 		if (((bits ^ wanted) & line_mask) != 0 || tuple - least > span)
 			return false;
 		tuples[k] = tuple;
+		for (uint32_t n = 0; n < asked; n += CACHE_LINE)
+			__builtin_prefetch(page + tuple + ahead + n, 0, 2);
 		for (int32_t piece = 0; piece < pieces; piece++)
 			differ |= (((const bytes_of *)(page + tuple))[piece] ^ bytes[piece]) & masks[piece];
 	}
@@ -261,6 +278,8 @@ sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 	const struct sim_pattern *pattern = &walk->pattern;
 	const uint64_t line = (uint64_t)sim->registers[walk->cursor] + pattern->line;
 	int64_t least = 0, most = sim->machine.page_size;
+	ptrdiff_t ahead;
+	uint32_t asked; /* bytes of each tuple: its first, where code asks for the others */
 
 	if (!pattern->known || line + (uint64_t)(rows - 1) * walk->step + 4 > (uint64_t)sim->machine.page_size)
 		return false;
@@ -278,7 +297,10 @@ sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 	}
 	if (least > most)
 		return false;
-#define COMPARE(pieces) compare(walk, page, page + line, rows, (uint32_t)least, (uint32_t)(most - least), pieces)
+	ahead = ask(sim, page, line + (uint64_t)rows * walk->step);
+	asked = ahead == sim->compiled.ahead ? 1 : (uint32_t)(sim->machine.page_size / rows);
+#define COMPARE(pieces) \
+	compare(walk, page, page + line, rows, (uint32_t)least, (uint32_t)(most - least), ahead, asked, pieces)
 	switch (pattern->pieces)
 	{
 		case 1:

@@ -115,10 +115,8 @@ sim_page(struct sim *sim, const uint8_t *page)
 	const bool alike = !sim->plain && begins_alike(known, page);
 	bool noted = !alike; /* nothing but bits of the page's first bytes has been looked at, and nothing done */
 
-	if (sim->fetched > page + sim->ahead - page_size && sim->ahead > 0)
-		sim_fetch(sim, page + sim->ahead);
-	sim->fetched = page + sim->ahead;
-	touch(page, page_size);
+	if (!sim->walk->pattern.known) /* else it was asked for while others were read: pattern.c */
+		touch(page, page_size);
 	if (alike)
 	{
 		memcpy(r, known->registers, sizeof known->registers);

@@ -51,15 +51,6 @@ hand_over(struct sim *sim, bool epoch_last)
 	return sim_round(sim, epoch_last || sim_phase_last(sim, &sim->e.phase), epoch_last);
 }
 
-/* Asks for the pages that come, up to there: in the order in which they lie, so that the processor foresees the rest, and
- * little by little, as more than its buffers for misses would have it wait */
-void
-sim_fetch(struct sim *sim, const uint8_t *until)
-{
-	for (; sim->fetched < until; sim->fetched += CACHE_LINE)
-		__builtin_prefetch(sim->fetched, 0, 2);
-}
-
 /* A watched column's value; false: a fault. Code looks at numbers itself. */
 static inline bool
 watch(struct sim *sim, const struct sim_column *column, const uint8_t *from)
@@ -113,10 +104,10 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 	return true;
 }
 
-/* Rows of a walk that are tuples and alike, of the page's `rows`, as many as the round takes at a time; false: a fault */
+/* Rows of a walk that are tuples and alike, as many as the round takes at a time; false: a fault */
 bool
 sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
-		   int32_t count, int32_t rows)
+		   int32_t count)
 {
 	const struct sim_handed *watched = handed;
 
@@ -140,7 +131,6 @@ sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 			sim_copy(sim, handed[k].column, page, handed[k].address + row, handed[k].offset, some);
 		pass_tuples(sim, some);
 		row += some;
-		sim_fetch(sim, page + sim->ahead + sim->machine.page_size / rows * row);
 		count -= some;
 	}
 	return true;

@@ -168,7 +168,7 @@ hand_over(struct sim *sim, const uint8_t *page, const struct sim_shape *shape, b
 		while (row + alike < shape->rows && walk->which[row + alike] == walk->which[row])
 			alike++;
 		sim->e.skipped += (uint64_t)(alike * way->skipped);
-		if (way->tuples > 0 && !sim_tuples(sim, page, handed, way->n_handed, row, alike, shape->rows))
+		if (way->tuples > 0 && !sim_tuples(sim, page, handed, way->n_handed, row, alike))
 			return false;
 	}
 	return true;
