@@ -25,9 +25,10 @@ LESS_IS_BETTER = ("rmse", "mae", "log_loss")
 MODELS = """
 SELECT CASE WHEN m.owner::oid OPERATOR(pg_catalog.=) c.oid THEN m.name
         ELSE pg_catalog.concat(m.owner::text, '.', m.name) END AS name,
-    m.version, m.version OPERATOR(pg_catalog.=) (SELECT a.version FROM dana.model AS a
-        WHERE a.owner::oid OPERATOR(pg_catalog.=) m.owner::oid AND a.name = m.name
-        ORDER BY a.active DESC, a.version DESC LIMIT 1) AS active,
+    m.version, m.version OPERATOR(pg_catalog.=) COALESCE((SELECT a.version FROM dana.model AS a
+        WHERE a.owner::oid OPERATOR(pg_catalog.=) m.owner::oid AND a.name = m.name AND a.active),
+        (SELECT pg_catalog.max(a.version) FROM dana.model AS a
+        WHERE a.owner::oid OPERATOR(pg_catalog.=) m.owner::oid AND a.name = m.name)) AS active,
     m.rule, COALESCE(m.metadata ->> 'source'::text, 'a query') AS source, m.created,
     r.id AS run, r.epochs, r.loss, r.wall_seconds, m.comment
 FROM dana.model AS m

@@ -81,13 +81,18 @@ owner_of_namesake(const char *name, Oid caller)
 	return dana_read(&find, values, NULL) == 0 ? NULL : TextDatumGetCString(dana_value(0, 1));
 }
 
+/* The version that the name $2 of $1's stands for: the active one, else the last; a look at an index for each */
+#define MEANT_VERSION \
+	"coalesce((SELECT version FROM dana.model WHERE owner = $1 AND name = $2 AND active), " \
+	"(SELECT max(version) FROM dana.model WHERE owner = $1 AND name = $2))"
+
 /* Finds a version among one role's models, and whether the caller may use it */
 static bool
 find_of_owner(Oid owner, const char *name, int version, Oid caller, bool read_only)
 {
 	static dana_statement find = DANA_STATEMENT(
-		"SELECT * FROM dana.model WHERE owner = $1 AND name = $2 AND ($3 = 0 OR version = $3) "
-		"ORDER BY active DESC, version DESC LIMIT 1", OIDOID, TEXTOID, INT4OID);
+		"SELECT * FROM dana.model WHERE owner = $1 AND name = $2 "
+		"AND version = CASE WHEN $3 = 0 THEN " MEANT_VERSION " ELSE $3 END", OIDOID, TEXTOID, INT4OID);
 	Datum values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(name), Int32GetDatum(version)};
 
 	return OidIsValid(owner) && dana_execute(&find, values, NULL, InvalidSnapshot, read_only) > 0 &&
@@ -293,7 +298,7 @@ tell_of_replaced(const dana_new_model *model, Datum owner, Datum name, int versi
 {
 	static dana_statement find = DANA_STATEMENT(
 		"SELECT version, coalesce(metadata ->> 'query', metadata ->> 'source'), metadata ? 'query' FROM dana.model "
-		"WHERE owner = $1 AND name = $2 ORDER BY active DESC, version DESC LIMIT 1", OIDOID, TEXTOID);
+		"WHERE owner = $1 AND name = $2 AND version = " MEANT_VERSION, OIDOID, TEXTOID);
 	const dana_training *training = model->training;
 	const char *query = training->whole_query;
 	char	   *before;

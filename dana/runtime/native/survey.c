@@ -31,8 +31,9 @@
 
 /* As many as a register of AVX2 has; wider ones are taken apart through memory */
 #define VECTOR 4
-typedef float floats __attribute__((vector_size(VECTOR * sizeof(float))));
 typedef double doubles __attribute__((vector_size(VECTOR * sizeof(double))));
+/* Vectors whose sums stay in registers */
+#define SIDE 3
 #define WORDS 8
 typedef uint32_t words __attribute__((vector_size(WORDS * sizeof(uint32_t))));
 
@@ -77,33 +78,42 @@ is_finite(const float *tuple, size_t elements)
 	return finite;
 }
 
-/* Adds what is at `count` places, each with the weights, to the block's sums of the elements from `element` on; false:
- * squares of binary32 are finite in binary64, and these are not */
-static inline __attribute__((always_inline)) bool
-add_vector(const struct dana_survey *survey, ptrdiff_t element, const uint8_t *const *at, ptrdiff_t offset, int32_t count,
-		   const doubles *weight)
+/* Adds what is at `count` places to the block's sums of the elements from `element` on, of some vectors side by side: each
+ * addition waits for the one of the tuple before. `weight`: NULL for 1. To `squares`: what is finite in binary64 where the
+ * numbers are in binary32; nothing makes a NaN or an infinity finite again, nor a sum of squares less. */
+static inline __attribute__((always_inline)) void
+add_vectors(const struct dana_survey *survey, ptrdiff_t element, const uint8_t *const *at, ptrdiff_t offset, int32_t count,
+			int32_t vectors, const doubles *weight, doubles *squares)
 {
-	doubles centre, sum, square;
+	doubles centre[SIDE], sum[SIDE], square[SIDE];
 
-	memcpy(&centre, survey->mean + element, sizeof centre);
-	memcpy(&sum, survey->sums + element, sizeof sum);
-	memcpy(&square, survey->sums_of_squares + element, sizeof square);
-	for (int32_t t = 0; t < count; t++)
+#pragma GCC unroll 4 /* one by one, they are registers */
+	for (int32_t v = 0; v < vectors; v++)
 	{
-		floats value;
-		doubles away, weighed;
-
-		memcpy(&value, at[t] + offset * (ptrdiff_t)sizeof(float), sizeof value);
-		away = __builtin_convertvector(value, doubles) - centre;
-		weighed = *weight * away;
-		sum += weighed;
-		square += weighed * away;
+		memcpy(&centre[v], survey->mean + element + v * VECTOR, sizeof centre[v]);
+		memcpy(&sum[v], survey->sums + element + v * VECTOR, sizeof sum[v]);
+		memcpy(&square[v], survey->sums_of_squares + element + v * VECTOR, sizeof square[v]);
 	}
-	memcpy(survey->sums + element, &sum, sizeof sum);
-	memcpy(survey->sums_of_squares + element, &square, sizeof square);
-	for (int32_t k = 1; k < VECTOR; k++) /* nothing makes a NaN or an infinity finite again, nor a sum of squares less */
-		square[0] += square[k];
-	return square[0] < INFINITY;
+	for (int32_t t = 0; t < count; t++)
+#pragma GCC unroll 4
+		for (int32_t v = 0; v < vectors; v++)
+		{
+			float value[VECTOR];
+			doubles away, weighed;
+
+			memcpy(&value, at[t] + (offset + v * VECTOR) * (ptrdiff_t)sizeof(float), sizeof value);
+			away = (doubles){value[0], value[1], value[2], value[3]} - centre[v]; /* GCC 12: one instruction */
+			weighed = weight == NULL ? away : *weight * away;
+			sum[v] += weighed;
+			square[v] += weighed * away;
+		}
+#pragma GCC unroll 4
+	for (int32_t v = 0; v < vectors; v++)
+	{
+		memcpy(survey->sums + element + v * VECTOR, &sum[v], sizeof sum[v]);
+		memcpy(survey->sums_of_squares + element + v * VECTOR, &square[v], sizeof square[v]);
+		*squares += square[v];
+	}
 }
 
 /* Adds a column to the block's sums; false: one of it is NaN or infinite */
@@ -112,20 +122,25 @@ add(const struct dana_survey *survey, const struct taken *column, int32_t count,
 {
 	const int32_t n = column->count;
 	const doubles whole = {weight, weight, weight, weight};
-	doubles rest = whole;
-	bool finite = true;
+	doubles rest = whole, squares = {0};
+	bool finite;
+	int32_t k = 0;
 
-	for (int32_t k = 0; k + VECTOR <= n; k += VECTOR)
-		finite &= add_vector(survey, column->element + k, column->at, k, count, &whole);
-	if (n % VECTOR == 0)
-		return finite;
-	if (n > VECTOR)
+	for (; weight == 1 && k + SIDE * VECTOR <= n; k += SIDE * VECTOR)
+		add_vectors(survey, column->element + k, column->at, k, count, SIDE, NULL, &squares);
+	for (; k + VECTOR <= n; k += VECTOR)
+		add_vectors(survey, column->element + k, column->at, k, count, 1, &whole, &squares);
+	if (n > VECTOR && n % VECTOR > 0)
 	{ /* once more the last ones, those that are in the sums with weight 0, which changes no finite sum */
-		for (int32_t k = 0; k < VECTOR - n % VECTOR; k++)
-			rest[k] = 0;
-		return finite & add_vector(survey, column->element + n - VECTOR, column->at, n - VECTOR, count, &rest);
+		for (int32_t v = 0; v < VECTOR - n % VECTOR; v++)
+			rest[v] = 0;
+		add_vectors(survey, column->element + n - VECTOR, column->at, n - VECTOR, count, 1, &rest, &squares);
+		k = n;
 	}
-	for (int32_t k = 0; k < n; k++)
+	for (int32_t v = 1; v < VECTOR; v++)
+		squares[0] += squares[v];
+	finite = squares[0] < INFINITY;
+	for (; k < n; k++)
 	{
 		const double centre = survey->mean[column->element + k];
 		double sum = survey->sums[column->element + k], square = survey->sums_of_squares[column->element + k];
