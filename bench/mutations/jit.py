@@ -40,7 +40,15 @@ JIT = (
         ),
         ("plan.py", "reads > self.phase[k] and any(", "False and any(", "a later pass reads the last block's values"),
         ("emit.py", "if plan.phase[k] == phase + 1:", "if True:", "merges in every pass"),
-        ("values.py", "if place.spacing or k in self.plan.flushed:", "if True:", "a page's subnormals in a model"),
+        (
+            "values.py",
+            "if self.places[k].spacing or k in self.plan.flushed:",
+            "if True:",
+            "a page's subnormals in a model",
+        ),
+        ("folds.py", "k, (), Index(const=n * size))", "k, (), ZERO)", "folds of a block over each other"),
+        ("folds.py", "[(group, LANES // SIDE)]", "[(group, 1)]", "folds of some tuples over each other"),
+        ("plan.py", "is self.nodes[k].op for one in", "in REDUCTIONS for one in", "a maximum as a sum, beside one"),
         (
             "memory.py",
             "return (*shape[:-1], -(-shape[-1] // lanes) * lanes)",

@@ -14,8 +14,8 @@ from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, I32, I64
 from dana.jit.folds import Folds
+from dana.jit.loops import ZERO, Index, Var
 from dana.jit.memory import padded, strides
-from dana.jit.values import ZERO, Index, Var
 from dsl.hdfg.choice import element_of
 from dsl.hdfg.graph import Op
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.jit.emit import Emitter
+from dana.jit.loops import SPECIAL
 from dana.jit.memory import Place, strides
 from dana.jit.plan import AFTER, LANES, Plan, Unsupported
-from dana.jit.values import SPECIAL
 from dana.simulator import native, structures
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import Bundle, Symbol
@@ -28,9 +28,8 @@ from hwgen.spec.engine import Opcode
 FUNCTIONS = frozenset({"begin", "before", "block", "one", "after", "last", "rows", "last_row"})
 MOST_TEXT = 4 << 20
 """Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
-AHEAD = 40 << 10
-"""Bytes from what is read of a page to what is asked for, at least. 16 KB were too few for rows of 1.5 KB, 80 KB no
-better."""
+AHEAD = 96 << 10
+"""Bytes from what is read of a page to what is asked for, at least: more than a block of wide tuples takes."""
 
 
 @dataclass(slots=True, kw_only=True)

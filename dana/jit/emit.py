@@ -13,9 +13,9 @@ from llvmlite import ir
 from dana.jit.ahead import Ahead
 from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
 from dana.jit.folds import TOGETHER
+from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
 from dana.jit.memory import Merged, lanes_of, padded, strides
 from dana.jit.plan import BATCH, EARLY, EPOCH, FUNCTIONS, LATE, SERIAL, TUPLE, Nest, Unsupported, of_tuples
-from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
 from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
 from dsl.hdfg.ops import ROW_NUMBERS
 
@@ -371,11 +371,16 @@ class Emitter(Ahead):
         vector = lanes_of(shape)
         together = min(count, IN_STEP)
         low = together.bit_length() - 1
+        elsewhere = [
+            i for i in self.graph.inputs if self.plan.shape(i) == shape and i not in self.plan.inputs_of(operand)
+        ]
         for group in range(count // together):
             with self._axes(shape, vector=vector, last_first=True) as idx:
                 terms = list(zip(idx, strides(shape), strict=True))
 
                 def leaf(t: int, idx: Indices = idx) -> ir.Value:
+                    for i in elsewhere:
+                        self._ask_ahead(i, self._input_at(i, idx, Index(const=t)), vector=vector)
                     if kept is None:
                         return self._value(operand, idx, Index(const=t), vector=vector).value
                     at = [*zip(idx, strides(shape), strict=True), (Index(const=t), prod(padded(shape)))]

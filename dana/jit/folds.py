@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask, operation
+from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
 from dana.jit.memory import lanes_of
 from dana.jit.plan import BATCH, LANES, SHORT, of_tuples
-from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Values, Var
+from dana.jit.values import Values
 from dsl.hdfg.graph import ELEMENTWISE
 from dsl.hdfg.ops import FROM_ROW
 from hwgen.spec.numerics import IDENTITIES

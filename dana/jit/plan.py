@@ -353,6 +353,12 @@ class Plan:
             return {k}
         return {found for i in self.nodes[k].inputs for found in self._reads(i)}
 
+    def inputs_of(self, k: int) -> set[int]:
+        """The inputs that computing a value reads where they lie."""
+        if k in self.kept or k in self.graph.inputs:
+            return {k}.intersection(self.graph.inputs)
+        return {found for i in self.nodes[k].inputs for found in self.inputs_of(i)}
+
     def _is_stored(self, k: int) -> bool:
         """Whether anything outside of its nest reads a value."""
         if k in self.merges or not self.nests[self.nest_of[k]].elementwise or k in self.roots:
