@@ -32,8 +32,8 @@ from dana.storage.schema import TableSchema
 THRESHOLDS = {"lasso": 1e-5, "elastic_net": 1e-5}
 """What a step takes off each weight."""
 PASSES = 5
-"""Of each in its turn, as a training has several: for its first millisecond, after other code, a pass with vectors of 512
-bits takes 1.4 times as long (an AMD EPYC of the fourth generation)."""
+"""Of each in its turn, as a training has several: for its first millisecond, after other code, a pass with vectors of
+512 bits takes 1.4 times as long (an AMD EPYC of the fourth generation)."""
 
 
 def run() -> list[Figure]:

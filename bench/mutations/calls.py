@@ -345,7 +345,7 @@ CALLS: tuple[Mutation, ...] = (
         "dana/jit",
         "tests/runtime/test_compiled.py::test_no_name_of_a_rule_reaches_llvm",
         (
-            "values.py",
+            "loops.py",
             'ir.Module(name="rule")',
             "ir.Module(name=self.graph.nodes[self.graph.metas[0]].name)",
             "a name of the rule in LLVM's text",
