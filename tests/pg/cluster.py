@@ -225,9 +225,12 @@ class Cluster:
 
 def alive(pid: int) -> bool:
     """Whether a thread of a process has not ended: each holds its sockets open, though the first is a zombie."""
-    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+    threads: list[str] = []
+    with suppress(OSError):
+        threads = os.listdir(f"/proc/{pid}/task")
+    for thread in threads:
         with suppress(OSError):
-            if status.read_text().rsplit(") ", 1)[1][0] not in "ZX":
+            if Path(f"/proc/{pid}/task/{thread}/stat").read_text().rsplit(") ", 1)[1][0] not in "ZX":
                 return True
     return False
 
