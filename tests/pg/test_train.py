@@ -70,6 +70,28 @@ def test_papers_form_and_versions(session: Session, rule: Callable[..., str]) ->
     assert one(session, "SELECT dana_drop_model(%s) AS n", (name,))["n"] == 3
 
 
+def test_a_version_is_found_without_looking_at_the_others(session: Session, rule: Callable[..., str]) -> None:
+    """Where a table is trained on each night there are some hundred."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    name = rule()
+    session.execute("SELECT dana_train(%s, 't')", (name,))
+    session.execute(
+        "INSERT INTO dana.model (owner, name, version, rule, parameters, weights, predictor, metadata) "
+        "SELECT owner, name, g, rule, parameters, weights, predictor, metadata "
+        "FROM dana.model, generate_series(2, 300) AS g"
+    )
+    session.execute("ANALYZE dana.model")
+    for call in ("dana_train(%s, 't')", "dana_parameters(%s)"):
+        with session.transaction():
+            session.execute(f"SELECT {call}", (name,))
+            looked_at = one(
+                session,
+                "SELECT pg_stat_get_xact_tuples_returned(c) + pg_stat_get_xact_tuples_returned(i) AS n "
+                "FROM (VALUES ('dana.model'::regclass, 'dana.model_pkey'::regclass)) AS v (c, i)",
+            )
+        assert looked_at["n"] < 30
+
+
 def test_arguments_reach_the_trainer(session: Session, rule: Callable[..., str]) -> None:
     session.execute('CREATE TABLE "T ""1""" ("a b" real, "q\'" real[] NOT NULL, "ü☃" boolean, d date)')
     session.execute('ALTER TABLE "T ""1""" DROP COLUMN d, ADD COLUMN e int8 DEFAULT 5')
