@@ -157,7 +157,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
 def _run(simulator: Simulator, sample: Sample, times: int) -> EpochCounters:
     each = max(1, 64 // sample.pages)
     run = memoryview(sample.data * min(times, each))
-    simulator.begin_epoch(times * sample.pages)
+    simulator.begin_epoch(times * sample.pages, trains=False, counts=True)
     for start in range(0, times, each):
         simulator.consume(run[: len(sample.data) * min(each, times - start)])
     counters = simulator.end_epoch()

@@ -190,7 +190,14 @@ class Simulator:
         self.consume(pages)
         return self.end_epoch()
 
-    def begin_epoch(self, n_pages: int | None = None, *, observer: Observer | None = None, trains: bool = True) -> None:
+    def begin_epoch(
+        self,
+        n_pages: int | None = None,
+        *,
+        observer: Observer | None = None,
+        trains: bool = True,
+        counts: bool | None = None,
+    ) -> None:
         """Start an epoch; one that was not ended is forgotten.
 
         Parameters
@@ -199,10 +206,13 @@ class Simulator:
             What other machines want to know beforehand; here the epoch has as many pages as come.
         observer
             What looks at the values as well, or where the epoch does not train, instead.
+        counts
+            Whether cycles are worked out, where not just as the epoch trains: they do not depend on what it computes.
         """
         del n_pages
         self._observer = observer  # kept as long as it may be called
-        self._core.sim_begin(self._usable(), None if observer is None else ctypes.byref(observer.data), trains)
+        looks = None if observer is None else ctypes.byref(observer.data)
+        self._core.sim_begin(self._usable(), looks, trains, trains if counts is None else counts)
 
     def consume(self, pages: Pages) -> bool:
         """Take the epoch's next pages; whether more are welcome (not after a fault)."""

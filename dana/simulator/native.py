@@ -69,7 +69,7 @@ def library() -> ctypes.CDLL:
         ("sim_write_rows", ctypes.c_int32, rows),
         ("sim_read_rows", ctypes.c_int32, rows),
         ("sim_code_values", ctypes.c_int32, (pointer, ctypes.c_int32, ctypes.c_int64, pointer, ctypes.c_int32)),
-        ("sim_begin", None, (pointer, ctypes.POINTER(structures.ObserverData), ctypes.c_int32)),
+        ("sim_begin", None, (pointer, ctypes.POINTER(structures.ObserverData), ctypes.c_int32, ctypes.c_int32)),
         ("sim_consume", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
         ("sim_consume_again", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
         ("sim_end", ctypes.c_int32, (pointer, ctypes.POINTER(structures.Counters))),

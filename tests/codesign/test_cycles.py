@@ -55,6 +55,22 @@ def counted(bundle: Bundle, page: bytes, pages: int) -> int:
     return simulator.run_epoch(page * pages).cycles
 
 
+@pytest.mark.parametrize("batch", ["1", "48", "dana.all"])
+def test_an_epoch_that_only_counts_has_the_cycles_of_one_that_trains(batch: str) -> None:
+    """And leaves the model as it is."""
+    bundle, sample = compiled(columns(5), batch)
+    pages = sample.data * 20
+    simulator = Simulator(bundle.config)
+    simulator.load(bundle)
+    trained = simulator.run_epoch(pages)
+    row = next(symbol.row for symbol in bundle.symbols if symbol.kind == "model")
+    model = simulator.read_rows(row, 1)
+    simulator.begin_epoch(trains=False, counts=True)
+    simulator.consume(pages)
+    assert simulator.end_epoch() == trained
+    assert (simulator.read_rows(row, 1) == model).all()
+
+
 @pytest.mark.parametrize("batch", ["1", "48", "64", "1000", "dana.all"])
 @pytest.mark.parametrize(
     ("schema", "design"),

@@ -326,16 +326,18 @@ sim_code_values(struct sim *sim, int32_t table, int64_t row, float *values, int3
 	return true;
 }
 
-/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is looked at, or both */
+/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is looked at, or both, and
+ * whose cycles are worked out or not */
 SIM_EXPORT void
-sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains)
+sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains, int32_t counts)
 {
 	sim->counted = sim->counted && !sim->begun;
 	sim->begun = false;
 	memset(&sim->observer, 0, sizeof sim->observer);
 	if (observer != NULL)
 		sim->observer = *observer;
-	sim->trains = sim->counts = trains;
+	sim->trains = trains;
+	sim->counts = counts;
 	sim_choose_road(sim, sim->trains && sim->compiled.state != NULL);
 }
 
