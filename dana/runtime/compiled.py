@@ -34,8 +34,8 @@ KEPT = 1 << 22
 """Bytes of code's memory, up to which it is kept with the code for the design's next training."""
 VARIABLE = "DANA_COMPILED"
 """Environment variable of the worker: ``always`` or ``never`` in the place of judging by the time."""
-WORTH_SECONDS = 0.3
-"""Without code, from this time on, trainings of a design are worth the tenths of a second that LLVM takes."""
+WORTH_SECONDS = 0.15
+"""Without code, from this time on, trainings of a design are worth what LLVM takes: about as long, the first time."""
 WAIT_SECONDS = 0.3
 """Without code, from this time on, an epoch takes longer than waiting for the code and running that."""
 SHORT = 300
