@@ -336,10 +336,8 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tup
 	}
 }
 
-/*
- * Has the next buffer come near while this one's page is copied: what its lock is in, and where its page begins and goes
- * on, as processors foresee nothing beyond 4 KB. The next block is there, most likely (dana_read_block()).
- */
+/* Has the next buffer come near while this one's page is copied: what its lock is in, and where its page begins and goes
+ * on, as processors foresee nothing beyond 4 KB. The next block is there, most likely (dana_read_block()). */
 static inline void
 ask_for_next(Buffer buffer, Page page)
 {
