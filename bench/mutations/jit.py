@@ -26,7 +26,7 @@ JIT = (
         ("arithmetic.py", 'builder.fcmp_unordered("!="', 'builder.fcmp_ordered("!="', "a NaN is false"),
         (
             "plan.py",
-            "if any(model in self._reads(other.value) for other in self.graph.updates):",
+            "if any(model in self.reads(other.value) for other in self.graph.updates):",
             "if False:",
             "a model is changed too soon",
         ),
@@ -47,7 +47,7 @@ JIT = (
             "a page's subnormals in a model",
         ),
         ("folds.py", "k, (), Index(const=n * size))", "k, (), ZERO)", "folds of a block over each other"),
-        ("folds.py", "[(group, LANES // SIDE)]", "[(group, 1)]", "folds of some tuples over each other"),
+        ("folds.py", "[(group, rest // SIDE)]", "[(group, 1)]", "folds of some tuples over each other"),
         ("plan.py", "is self.nodes[k].op for one in", "in REDUCTIONS for one in", "a maximum as a sum, beside one"),
         (
             "memory.py",

@@ -98,10 +98,10 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         inputs.append(_input(bundle, one))
         spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else 1 if inputs[-1].floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
-    page, indexed = bundle.config.page_size, bundle.notes["indices"]
+    page_size, noted = bundle.config.page_size, bundle.notes["indices"]
     indices = _indices(bundle, {graph.nodes[k].name: place.number for k, place in places.items()})
-    ahead = -(-AHEAD // page) * page
-    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, ahead=ahead, indices=indexed)
+    ahead = -(-AHEAD // page_size) * page_size
+    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, ahead=ahead, indices=noted)
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory
@@ -141,7 +141,7 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         inputs=ctypes.addressof(filled),
         wrong=emitter.wrong,
         ahead=ahead if emitter.asks else 0,
-        n_indices=len(indexed),
+        n_indices=len(noted),
         n_inputs=len(inputs),
         n_merges=len(plan.merges),
         n_passes=len(plan.passes) - 1,

@@ -371,9 +371,7 @@ class Emitter(Ahead):
         vector = lanes_of(shape)
         together = min(count, IN_STEP)
         low = together.bit_length() - 1
-        elsewhere = [
-            i for i in self.graph.inputs if self.plan.shape(i) == shape and i not in self.plan.inputs_of(operand)
-        ]
+        elsewhere = [i for i in self.graph.inputs if self.plan.shape(i) == shape and i not in self.plan.reads(operand)]
         for group in range(count // together):
             with self._axes(shape, vector=vector, last_first=True) as idx:
                 terms = list(zip(idx, strides(shape), strict=True))

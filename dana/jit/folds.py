@@ -12,7 +12,7 @@ from llvmlite import ir
 from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask, operation
 from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
 from dana.jit.memory import lanes_of
-from dana.jit.plan import BATCH, LANES, SHORT, of_tuples
+from dana.jit.plan import LANES, of_tuples
 from dana.jit.values import Values
 from dsl.hdfg.graph import ELEMENTWISE
 from dsl.hdfg.ops import FROM_ROW
@@ -26,8 +26,8 @@ NEAR = 8
 """Tuples that are near to the processor while rows of weights pass."""
 TOGETHER, BESIDE = 4, 2
 """Tuples, and rows of weights, whose folds run side by side: each is loaded once for all of the other."""
-SIDE = 4
-"""Short rows whose folds end in each other's lanes."""
+SHORT, SIDE = 4 * LANES, 4
+"""Floats of a short row; the rows whose folds end in each other's lanes."""
 
 
 class Folds(Values):
@@ -69,20 +69,17 @@ class Folds(Values):
         if not shape and tuples == BLOCK:
             self._block_folds([k])
             return
-        if extent <= SHORT and (shape or tuples > 1):  # side by side along what lies side by side in memory
-            count = shape[-1] if shape else tuples
-            phase = plan.phase[k] if shape else BATCH
-            with self._over_tuples(phase) as t, self._axes(shape[:-1], vector=0) as idx:
-                whole = count - count % SIDE
-                for first, stop in ((0, whole), (whole, count)):
+        if extent <= SHORT and shape:  # side by side along what lies side by side in memory
+            with self._over_tuples(plan.phase[k]) as t, self._axes(shape[:-1], vector=0) as idx:
+                whole = shape[-1] - shape[-1] % SIDE
+                for first, stop in ((0, whole), (whole, shape[-1])):
                     if first == stop:
                         continue
                     with self._loop(stop, SIDE, first) as group:
-                        places = [group.plus(i) for i in range(min(SIDE, stop - first))]
-                        each = [((*idx, place), t) if shape else ((), place) for place in places]
+                        each = [((*idx, group.plus(i)), t) for i in range(min(SIDE, stop - first))]
                         parts = [self._folded_rows([operand], [one], extent, op)[0] for one in each]
                         value = self._shuffled(self._in_lanes(op, parts, extent), range(len(parts)))
-                        self._store_own(value, k, (*idx, group) if shape else (), t if shape else group)
+                        self._store_own(value, k, (*idx, group), t)
             return
         together = TOGETHER if tuples % TOGETHER == 0 else 1
         passed = NEAR if tuples % NEAR == 0 else tuples
@@ -111,7 +108,8 @@ class Folds(Values):
         ((extent,),) = {plan.shape(operand) for operand in operands}
         (op,) = {FOLDS[plan.nodes[k].op] for k in folds}
         lanes, width = lanes_of((extent,)), 0
-        rests = [self._rest_of(number) for number in range(len(folds))]
+        rest = LANES * len(folds)
+        left = self._rows_of(rest, BLOCK // SIDE)
         with self._loop(BLOCK, SIDE) as group:
             some = [((), group.plus(i)) for i in range(SIDE)]
             self._many = extent > SHORT
@@ -121,21 +119,16 @@ class Folds(Values):
                 for number, own in enumerate(parts):
                     own += values[number * len(few) : (number + 1) * len(few)]
             self._many = False
-            for rest, own in zip(rests, parts, strict=True):
+            for number, own in enumerate(parts):
                 ((value,), width) = self._pairs(op, own, lanes, extent)
-                self._store(value, self._address(self._state, rest, [(group, LANES // SIDE)]))
-        for k, rest in zip(folds, rests, strict=True):
-            places = [self._address(self._state, rest + n * LANES, []) for n in range(BLOCK // SIDE)]
+                self._store(value, self._address(self._state, left + number * LANES, [(group, rest // SIDE)]))
+        for number, k in enumerate(folds):
+            first = left + number * LANES
+            places = [self._address(self._state, first + n * rest, []) for n in range(BLOCK // SIDE)]
             ends, _ = self._pairs(op, [self._load(at, vector=lanes).value for at in places], width, extent)
             size = BLOCK // len(ends)
             for n, value in enumerate(ends):
                 self._store_own(self._shuffled(value, range(size)), k, (), Index(const=n * size))
-
-    def _rest_of(self, number: int) -> int:
-        """Memory for a vector of each few tuples."""
-        while len(self._rests) <= number:
-            self._rests.append(self.memory.room(LANES * BLOCK // SIDE))
-        return self._rests[number]
 
     def _folded_rows(
         self,

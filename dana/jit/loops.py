@@ -143,7 +143,6 @@ class Loops:
         most = max((prod(padded(plan.shape(k))) for k in plan.kept), default=1)
         self._operands = memory.room(most * self.block)
         self._left: dict[tuple[int, int], int] = {}
-        self._rests: list[int] = []
         self._new = {
             id(u): memory.room(prod(padded(plan.shape(u.value))))
             for u in (*plan.copied, *plan.at_once)

@@ -19,8 +19,6 @@ CHEAP = 3
 """Operations that are rather computed again than kept for each pair of a row and an element."""
 LANES = 16
 """Floats of a vector; the last axis of what is kept is filled up to a multiple."""
-SHORT = 4 * LANES
-"""Floats of a row that is folded without a loop over its vectors."""
 
 
 class Unsupported(Exception):
@@ -176,7 +174,7 @@ class Plan:
 
     def _read_later(self, k: int) -> bool:
         """Whether a value of tuples is read in a pass after its own."""
-        if self.phase[k] < self.passes[-1] and any(k in self._reads(value) for value in self._of_rows()):
+        if self.phase[k] < self.passes[-1] and any(k in self.reads(value) for value in self._of_rows()):
             return True
         for other in self.kept:
             reads = self.phase[other] - (self.nodes[other].op is Op.MERGE)
@@ -338,7 +336,7 @@ class Plan:
         nest = self.nests[number]
         if not nest.elementwise or nest.phase != self.last:
             return False
-        if any(model in self._reads(other.value) for other in self.graph.updates):
+        if any(model in self.reads(other.value) for other in self.graph.updates):
             return False
         for k in self.kept:
             for i, pointwise in self.sources(k):
@@ -347,17 +345,11 @@ class Plan:
         nest.updates.append(update)
         return True
 
-    def _reads(self, k: int) -> set[int]:
-        """The kept values and the models that a value is computed from."""
-        if k in self.kept or self.nodes[k].op is Op.MODEL:
+    def reads(self, k: int) -> set[int]:
+        """The kept values, models and inputs that a value is computed from."""
+        if k in self.kept or k in self.graph.inputs or self.nodes[k].op is Op.MODEL:
             return {k}
-        return {found for i in self.nodes[k].inputs for found in self._reads(i)}
-
-    def inputs_of(self, k: int) -> set[int]:
-        """The inputs that computing a value reads where they lie."""
-        if k in self.kept or k in self.graph.inputs:
-            return {k}.intersection(self.graph.inputs)
-        return {found for i in self.nodes[k].inputs for found in self.inputs_of(i)}
+        return {found for i in self.nodes[k].inputs for found in self.reads(i)}
 
     def _is_stored(self, k: int) -> bool:
         """Whether anything outside of its nest reads a value."""
@@ -366,7 +358,7 @@ class Plan:
         if any(update.index == k for update in self.graph.updates):
             return True
         read = [*self._of_rows(), *(update.value for update in (*self.copied, *self.at_once))]
-        if any(k in self._reads(value) for value in read):
+        if any(k in self.reads(value) for value in read):
             return True
         return any(
             i == k and not (pointwise and self.nest_of[other] == self.nest_of[k])

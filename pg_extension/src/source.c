@@ -10,7 +10,6 @@
 #include "access/tableam.h"
 #include "catalog/catalog.h"
 #include "catalog/pg_inherits.h"
-#include "storage/buf_internals.h"
 #include "storage/bufpage.h"
 #include "storage/predicate.h"
 #include "utils/rls.h"
@@ -336,19 +335,6 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tup
 	}
 }
 
-/* Has the next buffer come near while this one's page is copied: what its lock is in, and where its page begins and goes
- * on, as processors foresee nothing beyond 4 KB. The next block is there, most likely (dana_read_block()). */
-static inline void
-ask_for_next(Buffer buffer, Page page)
-{
-	if (BufferIsLocal(buffer) || buffer >= NBuffers)
-		return;
-	__builtin_prefetch(GetBufferDescriptor(buffer), 1);
-	for (int at = 0; at < BLCKSZ; at += 4096)
-		for (int line = 0; line < 8; line++)
-			__builtin_prefetch((char *)page + BLCKSZ + at + line * PG_CACHE_LINE_SIZE / 2);
-}
-
 static void
 stream_pages(dana_source *source)
 {
@@ -380,7 +366,6 @@ stream_pages(dana_source *source)
 		heap_page_prune_opt(relation, buffer);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		page = BufferGetPage(buffer);
-		ask_for_next(buffer, page);
 		dana_test_for_old_snapshot(snapshot, relation, page);
 		/* the rule of heapgetpage() (heapam.c): on a standby the flag can be ahead of the snapshot */
 		all_visible = PageIsAllVisible(page) && !snapshot->takenDuringRecovery && !serializable;

@@ -347,7 +347,6 @@ struct sim
 	struct sim_clock clock;
 	struct sim_memo *memo;		/* memo.c */
 
-
 	struct sim_observer observer;	 /* what looks at the epoch, or zeros */
 	bool trains;					 /* the epoch does */
 	bool counts;					 /* and works its cycles out */

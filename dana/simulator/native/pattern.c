@@ -224,19 +224,12 @@ sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t 
 	pattern->known = fits;
 }
 
-/*
- * Asks for what a page that comes later has in the place of a page's first bytes, and how far on that is. There may be no
- * such page. Code asks for tuples as it reads these, so that neither waits for the other (dana/jit/values.py).
- */
-static ptrdiff_t
-ask(const struct sim *sim, const uint8_t *page, uint64_t bytes)
+/* Has bytes come near that are read later, into the second-level cache: there may be no such page */
+static inline void
+ask(const uint8_t *at, uint32_t bytes)
 {
-	const ptrdiff_t page_size = sim->machine.page_size;
-	const ptrdiff_t ahead = sim->fast && sim->compiled.ahead > 0 ? sim->compiled.ahead : 2 * page_size;
-
-	for (uint64_t k = 0; k < bytes; k += CACHE_LINE)
-		__builtin_prefetch(page + ahead + k, 0, 2);
-	return ahead;
+	for (uint32_t k = 0; k < bytes; k += CACHE_LINE)
+		__builtin_prefetch(at + k, 0, 2);
 }
 
 /* Where the tuples lie, if all rows have the pattern's bits; `pieces` is a constant, so that they stay in registers */
@@ -262,8 +255,7 @@ compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, i
 		if (((bits ^ wanted) & line_mask) != 0 || tuple - least > span)
 			return false;
 		tuples[k] = tuple;
-		for (uint32_t n = 0; n < asked; n += CACHE_LINE)
-			__builtin_prefetch(page + tuple + ahead + n, 0, 2);
+		ask(page + tuple + ahead, asked);
 		for (int32_t piece = 0; piece < pieces; piece++)
 			differ |= (((const bytes_of *)(page + tuple))[piece] ^ bytes[piece]) & masks[piece];
 	}
@@ -277,11 +269,14 @@ sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 	const struct sim_walk *walk = sim->walk;
 	const struct sim_pattern *pattern = &walk->pattern;
 	const uint64_t line = (uint64_t)sim->registers[walk->cursor] + pattern->line;
-	int64_t least = 0, most = sim->machine.page_size;
-	ptrdiff_t ahead;
-	uint32_t asked; /* bytes of each tuple: its first, where code asks for the others */
+	const int32_t page_size = sim->machine.page_size;
+	/* code asks for the tuples of a page that comes later as it reads these, so the line of a header is left */
+	const bool code_asks = sim->fast && sim->compiled.ahead > 0;
+	const ptrdiff_t ahead = code_asks ? sim->compiled.ahead : 2 * page_size;
+	const uint32_t asked = (uint32_t)(code_asks ? 1 : page_size / rows);
+	int64_t least = 0, most = page_size;
 
-	if (!pattern->known || line + (uint64_t)(rows - 1) * walk->step + 4 > (uint64_t)sim->machine.page_size)
+	if (!pattern->known || line + (uint64_t)(rows - 1) * walk->step + 4 > (uint64_t)page_size)
 		return false;
 	for (int32_t k = 0; k < pattern->n_bounds; k++)
 	{
@@ -297,8 +292,7 @@ sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 	}
 	if (least > most)
 		return false;
-	ahead = ask(sim, page, line + (uint64_t)rows * walk->step);
-	asked = ahead == sim->compiled.ahead ? 1 : (uint32_t)(sim->machine.page_size / rows);
+	ask(page + ahead, (uint32_t)line + (uint32_t)rows * walk->step);
 #define COMPARE(pieces) \
 	compare(walk, page, page + line, rows, (uint32_t)least, (uint32_t)(most - least), ahead, asked, pieces)
 	switch (pattern->pieces)
