@@ -97,6 +97,19 @@ class Folds(Values):
             for i, (place, t) in enumerate(each):
                 self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=0)
             self._many = False
+            if shape:
+                self._ask_beside(operand, [t for place, t in each if place == each[0][0]], last, beside)
+
+    def _ask_beside(self, operand: int, tuples: Sequence[Index], last: Index, beside: int) -> None:
+        """Ask for a part of what lies behind some tuples' rows in each turn over the weights that they pass by."""
+        *_, weights, extent = self.plan.shape(operand)
+        part = -(-extent * beside // (weights * LANES)) * LANES
+        for i in self.graph.inputs:
+            if self.plan.shape(i) == (extent,) and not self.places[i].spacing and i not in self.plan.reads(operand):
+                with self._loop(part, LANES) as line:
+                    for t in tuples:
+                        at = self._address(self._place(i, t), 0, [(last, part // beside), (line, 1)])
+                        self._ask_ahead(i, at, vector=LANES)
 
     def _block_folds(self, folds: Sequence[int], vectors: Callable[[Index, Index], None] | None = None) -> None:
         """Folds of a block's tuples by one operation, with what makes a vector of their operands first.

@@ -152,7 +152,7 @@ send_frame(dana_frames *frames)
 	header->pd_upper = frames->upper;
 	header->pd_special = frames->source->layout.page_size;
 	PageSetPageSizeAndVersion((Page)frames->page, frames->source->layout.page_size, PG_PAGE_LAYOUT_VERSION);
-	dana_ring_fill(slot, frames->page);
+	dana_ring_fill(slot, frames->page, frames->page);
 	dana_ring_commit();
 	dana_progress(DANA_PROGRESS_PAGE, ++frames->pages);
 	start_frame(frames);

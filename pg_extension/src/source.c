@@ -344,7 +344,7 @@ stream_pages(dana_source *source)
 	/* like initscan() (heapam.c): a table that would fill the buffer pool goes through a small ring of buffers */
 	BufferAccessStrategy strategy = source->pages > NBuffers / 4 ? GetAccessStrategy(BAS_BULKREAD) : NULL;
 	PGAlignedBlock		 copy;
-	Buffer				 buffer = InvalidBuffer;
+	Buffer				 buffer = InvalidBuffer, next = InvalidBuffer;
 	bool				 look = source->compiled != NULL;
 	dana_tuple_shape	*shape = dana_tuple_shape_of(RelationGetDescr(relation));
 	bool				 as_assumed = true;
@@ -355,23 +355,28 @@ stream_pages(dana_source *source)
 	for (BlockNumber block = 0; block < source->pages && as_assumed; block++)
 	{
 		uint8 *slot;
-		Page   page;
+		Buffer before, expected;
+		Page   page, later;
 		bool   all_visible;
 
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
 		/* may wait, so before any pin or lock */
 		slot = dana_ring_reserve();
-		buffer = dana_read_block(relation, block, buffer > 0 ? buffer + 1 : InvalidBuffer, strategy);
+		before = buffer, expected = next;
+		buffer = dana_read_block(relation, block, expected, strategy);
+		/* of the buffers that a dropped table gave back, the last one is taken first */
+		next = buffer < before ? buffer - 1 : buffer + 1;
 		heap_page_prune_opt(relation, buffer);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		page = BufferGetPage(buffer);
+		later = buffer == expected ? page + (next - buffer) * BLCKSZ : page;
 		dana_test_for_old_snapshot(snapshot, relation, page);
 		/* the rule of heapgetpage() (heapam.c): on a standby the flag can be ahead of the snapshot */
 		all_visible = PageIsAllVisible(page) && !snapshot->takenDuringRecovery && !serializable;
 		if (all_visible && !look)
 		{
-			dana_ring_fill(slot, page);
+			dana_ring_fill(slot, page, later);
 			if (source->assumed != NULL)
 				as_assumed = dana_assumed_look(source, block, page, shape);
 			UnlockReleaseBuffer(buffer);
@@ -387,7 +392,7 @@ stream_pages(dana_source *source)
 				look_at_tuples(source, block, copy.data, shape);
 			if (source->assumed != NULL)
 				as_assumed = dana_assumed_look(source, block, copy.data, shape);
-			dana_ring_fill(slot, copy.data);
+			dana_ring_fill(slot, copy.data, later);
 		}
 		dana_ring_commit();
 		if (block % PROGRESS_EVERY == 0)

@@ -86,6 +86,6 @@ extern void dana_ring_destroy(void);
 /* A stream of pages of one size: begin once the worker asked for it; reserve, fill, commit each; finish at the end */
 extern void	  dana_ring_begin(uint32 page_size);
 extern uint8 *dana_ring_reserve(void);
-extern void	  dana_ring_fill(uint8 *slot, const void *page);
+extern void	  dana_ring_fill(uint8 *slot, const void *page, const void *later);
 extern void	  dana_ring_commit(void);
 extern void	  dana_ring_finish(void);
