@@ -183,9 +183,11 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         for depth, kind in zip(depths, kinds, strict=True)
         if depth > SHORT and not config.ultra & kind
     )
+    # a lane chooses between its own results and those of the functions, if there are any
+    lane_luts = (632 if units > LANES_PER_CLUSTER else 600) - (0 if config.functions else 30)
     short = sum(depth <= SHORT and not config.ultra & kind for depth, kind in zip(depths, kinds, strict=True))
     return {
-        "lanes": _times(units, ((632 if units > LANES_PER_CLUSTER else 600) + 80 * short, 1008, 2, lane_memory)),
+        "lanes": _times(units, (lane_luts + 80 * short, 1008, 2, lane_memory)),
         "functions": _times(clusters, _functions(config, "xcup")),
         "clusters": _times(clusters, (171 + chosen, 362 + chosen / 3, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE["xcup"], _index_memory(config))),
@@ -270,11 +272,13 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
         ),
         "unpacker": (87 * lanes + 1450, 232 * lanes + 1460, 0, 0),
         "watched rows": _times(config.watch_depth, (49, 38, 0, 0)),
-        "records": _times(bool(config.record_depth), (560 + 54 * lanes, 854 + 160 * lanes, 0, 2 * _outbox(config) + 5)),
+        "records": _times(
+            bool(config.record_depth), (560 + 54 * lanes, 854 + 160 * lanes, 0, 2 * _outbox(config) + 1 + lanes // 4)
+        ),
         "access": (450 + 17 * config.striders, 8 * config.link_bytes + 650, 0, 2),
         "host": (430, 210, 0, 0),
         "board": (2050, 1000 + 38 * config.link_bytes, 0, 2),
-        "records' pins": _times(bool(config.record_depth), (180 + 36 * lanes, 190 + 68 * lanes, 0, 0)),
+        "records' pins": _times(bool(config.record_depth), (700 + 20 * lanes, 190 + 68 * lanes, 0, 0)),
     }
 
 

@@ -97,7 +97,7 @@ class Folds(Values):
             for i, (place, t) in enumerate(each):
                 self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=0)
             self._many = False
-            if shape:
+            if shape and self._run == BLOCK:
                 self._ask_beside(operand, [t for place, t in each if place == each[0][0]], last, beside)
 
     def _ask_beside(self, operand: int, tuples: Sequence[Index], last: Index, beside: int) -> None:

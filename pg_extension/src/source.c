@@ -363,9 +363,10 @@ stream_pages(dana_source *source)
 		dana_bounds_check();
 		/* may wait, so before any pin or lock */
 		slot = dana_ring_reserve();
-		before = buffer, expected = next;
+		before = buffer;
+		expected = next;
 		buffer = dana_read_block(relation, block, expected, strategy);
-		/* of the buffers that a dropped table gave back, the last one is taken first */
+		/* pages that were loaded in order lie so, or the other way round: a dropped table's last buffer is reused first */
 		next = buffer < before ? buffer - 1 : buffer + 1;
 		heap_page_prune_opt(relation, buffer);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
