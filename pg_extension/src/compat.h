@@ -37,6 +37,12 @@
 #define dana_backend_status(i) pgstat_fetch_stat_local_beentry(i)
 #endif
 
+#if PG_VERSION_NUM >= 160000
+#define dana_all_settings(count) get_guc_variables(count)
+#else
+#define dana_all_settings(count) (*(count) = GetNumConfigOptions(), get_guc_variables())
+#endif
+
 /* 18 keeps it itself */
 static inline Snapshot
 dana_toast_snapshot(SnapshotData *space)

@@ -71,6 +71,7 @@ typedef struct evaluated_rows
 	char *condition;
 	char *part;
 	dana_places places; /* of a part */
+	bool		as_trained; /* in words of the metadata, which mean what they meant in the training */
 } evaluated_rows;
 
 static void
@@ -119,7 +120,10 @@ find_rows(const evaluation *asked, const evaluated_model *model)
 	else if (given)
 		rows.table = asked->source;
 	else if (!dana_json_is_null(model->metadata, "query"))
+	{
 		rows.from = psprintf("(%s\n)", of_metadata(model, "query"));
+		rows.as_trained = true;
+	}
 	else /* as the server wrote it, and an error where there is none any more */
 		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
 	if (OidIsValid(rows.table))
@@ -130,6 +134,7 @@ find_rows(const evaluation *asked, const evaluated_model *model)
 		if (!model->own)
 			refuse_text_of_other(asked, "filter");
 		filter = of_metadata(model, "filter");
+		rows.as_trained = true;
 	}
 	if (filter != NULL)
 		dana_filter_check(filter);
@@ -279,11 +284,19 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 						   CStringGetTextDatum(model.name), Int32GetDatum(model.version),
 						   CStringGetTextDatum(rows.part), rows.places.first, rows.places.running};
 	char	   nulls[] = {' ', asked->threshold.isnull && !score ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ', '\0'};
+	int		   level = NewGUCNestLevel();
 	SPIPlanPtr plan;
 	Jsonb	  *metrics;
 	Datum	   found;
 	int		   code;
 
+	if (rows.as_trained)
+	{
+		Jsonb *settings = dana_json_member(model.metadata, "settings");
+
+		for (int i = 0; dana_text_settings[i] != NULL; i++)
+			dana_set_for_now(dana_text_settings[i], dana_json_string(settings, dana_text_settings[i]));
+	}
 	for (; needed.count < features.count; needed.count++)
 		needed.values[needed.count] = features.values[needed.count];
 	for (int i = 0; i < labels.count; i++)
@@ -310,6 +323,7 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 	dana_places_tell(&rows.places, rows.table, asked->model, rows.part, DatumGetInt64(dana_value(0, 2)),
 					 DatumGetInt64(dana_value(0, 3)));
 	SPI_finish();
+	AtEOXact_GUC(true, level);
 	return metrics;
 }
 

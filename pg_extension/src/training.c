@@ -341,6 +341,8 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 	}
 }
 
+const char *const dana_text_settings[] = {"search_path", "TimeZone", "DateStyle", "IntervalStyle", NULL};
+
 /* What is kept with the model beside what the worker knows of it: what dana_evaluate() needs, and how it was trained */
 static void
 append_metadata(StringInfo to, const dana_training *training, const dana_source *source)
@@ -359,6 +361,13 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 		dana_json_text(to, "query", query);
 	if (filter != NULL)
 		dana_json_text(to, "filter", filter);
+	if (query != NULL || filter != NULL)
+	{
+		dana_json_open(to, "settings", '{');
+		for (int i = 0; dana_text_settings[i] != NULL; i++)
+			dana_json_text(to, dana_text_settings[i], GetConfigOption(dana_text_settings[i], false, false));
+		dana_json_close(to, '}');
+	}
 	if (group != NULL)
 	{
 		dana_json_open(to, "group", '{');

@@ -311,9 +311,22 @@ def test_limits_are_not_the_users(cluster: Cluster, session: Session) -> None:
             settings = user.execute(
                 "SELECT name FROM pg_settings WHERE name ~ '^dana' AND name NOT IN ('dana.device', 'dana.notices')"
             )
-            for (setting,) in settings.fetchall():
+            names = [name for (name,) in settings.fetchall()]
+            for setting in names:
                 with pytest.raises((errors.InsufficientPrivilege, errors.CantChangeRuntimeParam)):
                     user.execute(f"SET {setting} TO DEFAULT")
-            assert settings.rowcount == 9
+            assert len(names) == 9
+        for setting in names:  # until the library is loaded, PostgreSQL takes anything
+            with cluster.connect("limited", options=f"-c {setting}=1") as user:
+                with pytest.raises(errors.InsufficientPrivilege, match=setting):
+                    user.execute("SELECT dana_holdout(1, 0.5)")
+                assert user.closed
+        with cluster.connect("limited", options="-c dana.notices=none") as user:
+            assert user.execute("SELECT dana_holdout(1, 0.5), current_setting('dana.notices')").fetchone() == (
+                True, "none",
+            )  # fmt: skip
+        with cluster.connect(options="-c dana.max_epochs=7") as superuser:
+            superuser.execute("LOAD 'dana'")
+            assert superuser.execute("SHOW dana.max_epochs").fetchone() == ("7",)
     finally:
         session.execute("DROP ROLE limited")

@@ -163,6 +163,23 @@ LABELS = {"boolean": "i % 3 = 0", "date": "date '2000-01-01' + i", "time": "time
 LABELS |= {kind: f"{kind} '2000-01-01 00:00:00' + i * interval '1 second'" for kind in ("timestamp", "timestamptz")}
 
 
+@pytest.mark.parametrize("read", ["'hours', filter => $$%s$$", "query => $$SELECT x, y FROM hours WHERE %s$$"])
+def test_words_of_a_training_mean_what_they_meant(session: Session, read: str) -> None:
+    session.execute(
+        "CREATE TABLE hours AS SELECT '2024-01-01 00:00+00'::timestamptz + g * interval '1 hour' AS t,"
+        " (g % 10)::real AS x, (g % 10)::real AS y FROM generate_series(0, 99) g;"
+        " CREATE SCHEMA other; CREATE TABLE other.hours AS TABLE hours LIMIT 1;"
+        " SET timezone = 'UTC'"
+    )
+    rows = read % "t < '2024-01-02'"
+    session.execute(f"SELECT dana_train('sums', {rows}, model => 'm', features => '{{x}}', label => 'y')")
+    session.execute("SET timezone = 'Asia/Tokyo'; SET search_path = other, public")
+    assert evaluated(session, "'m'")["rows"] == 24
+    shown = session.execute("SELECT current_setting('timezone'), current_setting('search_path')")
+    assert shown.fetchone() == ("Asia/Tokyo", "other, public")
+    session.execute("DROP SCHEMA other CASCADE")
+
+
 @pytest.mark.parametrize("kind", LABELS)
 def test_labels_of_types_that_no_cast_makes_a_number(session: Session, kind: str) -> None:
     session.execute("SET TimeZone = 'UTC'")
