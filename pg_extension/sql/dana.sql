@@ -6,16 +6,34 @@ CREATE SCHEMA dana;
 COMMENT ON SCHEMA dana IS 'Rules, trained models and their history; one function per rule, named after it';
 GRANT USAGE ON SCHEMA dana TO PUBLIC;
 
+-- Roles in tables: as regrole, but a number in a dump, which was a role's that is gone, is nobody's where it is restored
+
+CREATE TYPE dana.role;
+CREATE FUNCTION dana.dana_role_in(cstring) RETURNS dana.role STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana.dana_role_out(dana.role) RETURNS cstring STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME';
+CREATE TYPE dana.role (INPUT = dana.dana_role_in, OUTPUT = dana.dana_role_out, LIKE = oid, CATEGORY = 'N');
+COMMENT ON TYPE dana.role IS 'A role, or one that was dropped';
+COMMENT ON FUNCTION dana.dana_role_in IS 'Of dana.role';
+COMMENT ON FUNCTION dana.dana_role_out IS 'Of dana.role';
+CREATE CAST (dana.role AS oid) WITHOUT FUNCTION AS IMPLICIT;
+COMMENT ON CAST (dana.role AS oid) IS 'The same number';
+CREATE CAST (dana.role AS regrole) WITHOUT FUNCTION AS IMPLICIT;
+COMMENT ON CAST (dana.role AS regrole) IS 'The same number';
+CREATE CAST (oid AS dana.role) WITHOUT FUNCTION AS ASSIGNMENT;
+COMMENT ON CAST (oid AS dana.role) IS 'The same number';
+CREATE CAST (regrole AS dana.role) WITHOUT FUNCTION AS ASSIGNMENT;
+COMMENT ON CAST (regrole AS dana.role) IS 'The same number';
+
 -- Tables
 
 CREATE TABLE dana.rule (
 	name text PRIMARY KEY CHECK (name <> '' AND octet_length(name) < 64),
 	source text NOT NULL,
 	description jsonb NOT NULL,
-	owner regrole NOT NULL,
+	owner dana.role NOT NULL,
 	created timestamptz NOT NULL DEFAULT now(),
 	everybody boolean NOT NULL DEFAULT true,
-	users regrole[] NOT NULL DEFAULT '{}'
+	users dana.role[] NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE dana.rule IS 'Rules: written by dana_create_udf() and dana_drop_rule()';
 COMMENT ON COLUMN dana.rule.name IS 'Name of the rule, and of its function in schema dana';
@@ -27,14 +45,14 @@ COMMENT ON COLUMN dana.rule.everybody IS 'Whether every role may read and train 
 COMMENT ON COLUMN dana.rule.users IS 'Roles besides the owner that may read and train it where not everybody may';
 
 CREATE TABLE dana.model (
-	owner regrole,
+	owner dana.role,
 	name text CHECK (name <> '' AND octet_length(name) < 256 AND strpos(name, '@') = 0),
 	version integer CHECK (version > 0),
 	active boolean NOT NULL DEFAULT false,
 	rule text NOT NULL,
 	created timestamptz NOT NULL DEFAULT now(),
 	comment text,
-	users regrole[] NOT NULL DEFAULT '{}',
+	users dana.role[] NOT NULL DEFAULT '{}',
 	parameters jsonb NOT NULL,
 	weights real[] NOT NULL,
 	predictor bytea,
@@ -59,7 +77,7 @@ COMMENT ON COLUMN dana.model.metadata IS 'Source, features, label, metas and opt
 
 -- A field of a gigabyte of text could not be dumped, and 80 million numbers are as much
 CREATE TABLE dana.weights (
-	owner regrole,
+	owner dana.role,
 	name text,
 	version integer,
 	part integer CHECK (part > 0),
@@ -77,7 +95,7 @@ COMMENT ON COLUMN dana.weights."values" IS 'Values of the part';
 
 CREATE TABLE dana.run (
 	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	owner regrole NOT NULL,
+	owner dana.role NOT NULL,
 	model text NOT NULL,
 	model_version integer NOT NULL,
 	rule text NOT NULL,
@@ -149,7 +167,7 @@ CREATE TABLE dana.job_log (
 	arguments jsonb NOT NULL,
 	settings jsonb NOT NULL,
 	limits jsonb NOT NULL,
-	owner regrole NOT NULL,
+	owner dana.role NOT NULL,
 	state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
 	pid integer,
 	created timestamptz NOT NULL DEFAULT now(),

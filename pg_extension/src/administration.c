@@ -70,8 +70,15 @@ MODEL_COMMAND(dana_store_profile, 2,
 			  JSONBOID, INT4OID)
 
 /* dana_grant_model(name, role): all versions; the ones trained later take over what the highest has */
-MODEL_COMMAND(dana_grant_model, 0,
-			  "UPDATE dana.model SET users = array_append(array_remove(users, $3), $3)" OF_MODEL, REGROLEOID)
+DANA_COMMAND(dana_grant_model)
+{
+	static dana_statement grant = DANA_STATEMENT(
+		"UPDATE dana.model SET users = array_append(array_remove(users, $3), $3)" OF_MODEL, OIDOID, TEXTOID, REGROLEOID);
+
+	if (!PG_ARGISNULL(1))
+		dana_require_role(PG_GETARG_OID(1));
+	PG_RETURN_INT64((int64)change_model(fcinfo, 0, &grant, 1));
+}
 
 /* dana_revoke_model(name, role) */
 MODEL_COMMAND(dana_revoke_model, 0, "UPDATE dana.model SET users = array_remove(users, $3)" OF_MODEL, REGROLEOID)

@@ -134,6 +134,9 @@ extern void dana_peek(void (*read)(void *state), void *state);
 /* Whether a role may use what belongs to `owner`, or may be used by the roles of the array `users`, too */
 extern bool dana_may_use(Oid caller, Oid owner, Datum users);
 
+/* role.c: an error where there is no such role */
+extern void dana_require_role(Oid role);
+
 extern Oid dana_catalog_table(const char *name); /* of schema dana */
 
 /* arguments.c: the arguments of a call, by the names that its function declares; and results */

@@ -273,6 +273,8 @@ DANA_COMMAND(dana_grant_rule)
 		"users = CASE WHEN $2 IS NULL THEN users ELSE array_append(array_remove(users, $2), $2) END WHERE name = $1",
 		TEXTOID, REGROLEOID);
 
+	if (!PG_ARGISNULL(1))
+		dana_require_role(PG_GETARG_OID(1));
 	return change_rule_users(fcinfo, &grant);
 }
 

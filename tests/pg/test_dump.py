@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.pg.cluster import Cluster
@@ -27,14 +28,8 @@ def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
-def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[..., str], restored_dsn: str) -> None:
-    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 100) g")
-    name = rule(epochs=3, weights=[0.1, 1e-45, 3.4028235e38, float("inf"), -0.0])
-    for _ in range(2):
-        session.execute(f"SELECT * FROM dana.{name}('t')")
-    session.execute("SELECT dana_train(%s, 't', 'large')", (rule(random_weights=(1 << 22) + 5),))  # of two parts
-    session.execute('SELECT dana.dana_store_profile(%s, \'[{"feature": "id"}]\', 2)', (name,))
-    before = contents(session)
+def through_dump(cluster: Cluster, restored_dsn: str) -> None:
+    """Everything of the database into the empty one."""
     environment = {"LD_LIBRARY_PATH": ""}
     dump = subprocess.run(
         [str(cluster.installation.program("pg_dump")), cluster.dsn()], capture_output=True, check=True, env=environment
@@ -47,6 +42,17 @@ def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[...
         env=environment,
     )
     assert restore.returncode == 0, restore.stderr.decode()
+
+
+def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[..., str], restored_dsn: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 100) g")
+    name = rule(epochs=3, weights=[0.1, 1e-45, 3.4028235e38, float("inf"), -0.0])
+    for _ in range(2):
+        session.execute(f"SELECT * FROM dana.{name}('t')")
+    session.execute("SELECT dana_train(%s, 't', 'large')", (rule(random_weights=(1 << 22) + 5),))  # of two parts
+    session.execute('SELECT dana.dana_store_profile(%s, \'[{"feature": "id"}]\', 2)', (name,))
+    before = contents(session)
+    through_dump(cluster, restored_dsn)
     with cluster.connect(dbname="restored") as other:
         restored = contents(other)
         assert {table: restored[table] == rows for table, rows in before.items()} == dict.fromkeys(before, True)
@@ -64,3 +70,31 @@ def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[...
 
 def last_run(before: dict[str, list[tuple[Any, ...]]]) -> int:
     return max(int(row[0].split(",")[0].lstrip("(")) for row in before["run"])
+
+
+def test_a_role_that_is_gone_is_nobody_elsewhere(
+    cluster: Cluster, session: Session, rule: Callable[..., str], restored_dsn: str
+) -> None:
+    """Its number may be somebody's there, who then had its models, and what was granted it."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS id; CREATE ROLE gone; CREATE ROLE stays")
+    try:
+        name = rule()
+        for model in ("its", "ours"):
+            session.execute("SELECT dana_train(%s, 't', %s)", (name, model))
+        session.execute("SELECT dana_grant_model('ours', role) FROM unnest('{gone,stays}'::regrole[]) AS r (role)")
+        session.execute("UPDATE dana.model SET owner = 'gone' WHERE name = 'its'")
+        (number,) = session.execute("SELECT 'gone'::regrole::oid::bigint").fetchall()[0]
+        session.execute("DROP ROLE gone")
+        through_dump(cluster, restored_dsn)
+        with cluster.connect(dbname="restored") as other:
+            rows = other.execute("SELECT owner::text, users::text, owner::oid::bigint FROM dana.model ORDER BY name")
+            nobody = number + (1 << 31)
+            (postgres,) = session.execute("SELECT 'postgres'::regrole::oid::bigint").fetchall()[0]
+            assert rows.fetchall() == [(str(nobody), "{}", nobody), ("postgres", f"{{{nobody},stays}}", postgres)]
+        with pytest.raises(psycopg.errors.UndefinedObject):
+            session.execute("SELECT dana_grant_model('ours', %s::oid::regrole)", (number,))
+        with pytest.raises(psycopg.errors.UndefinedObject):
+            session.execute("SELECT dana_grant_rule(%s, %s::oid::regrole)", (name, number))
+    finally:
+        session.execute("DROP ROLE IF EXISTS gone; DROP ROLE stays")
+    cluster.until_sessions(1)

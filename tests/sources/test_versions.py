@@ -39,6 +39,7 @@ def entry_points(session: Session) -> list[tuple[str, list[str]]]:
         WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND d.classid = 'pg_proc'::regclass
             AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'dana')
             AND (l.lanname = 'c' OR p.prokind = 'a') AND p.proargtypes[0] IS DISTINCT FROM 'internal'::regtype
+            AND NOT EXISTS (SELECT FROM pg_type WHERE p.oid IN (typinput, typoutput))
         ORDER BY (p.proname <> 'dana_predict'), 1
         """
     ).fetchall()
