@@ -1048,12 +1048,16 @@ COMMENT ON FUNCTION dana.dana_job_lost IS 'Whether nobody works on a job of your
 -- ended since the statement's snapshot is shown as it was then.
 CREATE VIEW dana.job WITH (security_barrier) AS
 	SELECT j.id, j.function, j.arguments, j.owner,
-		CASE WHEN j.state IN ('queued', 'running') AND l.pid IS NULL AND dana.dana_job_lost(j.id) THEN 'lost' ELSE j.state END AS state,
-		l.pid, j.created, j.started, j.ended, j.result, j.sqlstate, j.message, j.detail, j.hint, j.notices
+		CASE WHEN f.lost THEN 'lost' ELSE j.state END AS state,
+		l.pid, j.created, j.started, j.ended, j.result, j.sqlstate,
+		CASE WHEN f.lost THEN 'the process of the job ended without a word' ELSE j.message END AS message, j.detail,
+		CASE WHEN f.lost THEN 'The server''s log may say why. dana_start(function, arguments) calls it again.' ELSE j.hint END AS hint,
+		j.notices
 	FROM dana.job_log AS j LEFT JOIN pg_catalog.pg_locks AS l ON j.state IN ('queued', 'running') AND l.locktype = 'object'
 		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
 		AND l.classid = 'dana.job_log'::pg_catalog.regclass AND l.objid = (j.id & 4294967295)::pg_catalog.oid
 		AND l.mode = 'ExclusiveLock' AND l.granted
+	CROSS JOIN LATERAL (SELECT j.state IN ('queued', 'running') AND l.pid IS NULL AND dana.dana_job_lost(j.id)) AS f (lost)
 	WHERE pg_catalog.pg_has_role(j.owner, 'USAGE');
 COMMENT ON VIEW dana.job IS 'Calls in the background, of your roles';
 COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; lost: its process ended without a word';

@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/relation.h"
 #include "utils/json.h"
 
@@ -333,6 +335,8 @@ DANA_FUNCTION(dana_evaluate)
 	evaluation asked = {.threshold = fcinfo->args[5]};
 
 	dana_require_arguments(fcinfo, 1);
+	if (!asked.threshold.isnull && isnan(DatumGetFloat8(asked.threshold.value)))
+		dana_refuse_argument("threshold", "be a number, not NaN");
 	asked.model = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	asked.source = PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1);
 	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));

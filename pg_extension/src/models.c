@@ -6,6 +6,7 @@
 #include "access/detoast.h"
 #include "catalog/namespace.h"
 #include "common/hashfn.h"
+#include "mb/pg_wchar.h"
 #include "storage/lmgr.h"
 #include "utils/datum.h"
 #include "utils/typcache.h"
@@ -288,7 +289,8 @@ dana_model_check_name(const char *name)
 	if (name[0] == '\0' || strlen(name) > DANA_NAME_LIMIT || strchr(name, '@') != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("\"%s\" cannot be a model's name", name),
+				 errmsg("\"%s\" cannot be a model's name",
+						pnstrdup(name, pg_mbcliplen(name, strlen(name), DANA_NAME_LIMIT))),
 				 errdetail("A name has 1 to %d bytes and no \"@\", which stands before a version.", DANA_NAME_LIMIT)));
 }
 

@@ -226,6 +226,8 @@ def test_a_process_that_ends_without_a_word(session: Session, table: str, rule: 
     assert wait(session, job) == "lost"
     found = seen(session, job)
     assert (found["state"], found["pid"]) == ("lost", None)
+    assert "without a word" in found["message"]
+    assert "log" in found["hint"]
     assert session.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (False,)
     assert wait(session, start(session, rule())) == "done"
 

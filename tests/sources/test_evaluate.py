@@ -107,6 +107,7 @@ def test_regression(session: Session) -> None:
         ("'m', query => 'TABLE t', part => 'train'", errors.InvalidParameterValue, "which those of a query are not"),
         ("'m', query => 'TABLE t; TABLE t'", errors.SyntaxError, ""),
         ("'m', query => 'TABLE t) AS r; DROP TABLE t; --'", errors.SyntaxError, ""),
+        ("'m', threshold => 'nan'", errors.InvalidParameterValue, "not NaN"),
         ("'m', filter => 'false'", errors.DataException, "no row to evaluate"),
         ("'m', query => 'SELECT a, b, NULL AS ill FROM t'", errors.DataException, "no row to evaluate"),
         ("'m', filter => 'true) OR (true'", errors.SyntaxError, ""),
