@@ -237,6 +237,9 @@ feature_name(const dana_inputs *features, int i, int element)
 	return element < 0 ? name : psprintf("%s[%d]", name, element + 1);
 }
 
+/* That a model has: binary32 counts no further */
+#define MOST_ROWS (1 << 24)
+
 /*
  * Says which column chooses a row that a part of the model does not have. To a statement of ours, which alone calls
  * functions of schema dana, it says it without a context: what would stand there is that statement.
@@ -265,7 +268,7 @@ refuse_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_i
 	if (itself)
 		out = psprintf(": WHERE %s BETWEEN 0 AND %u%s, or that text as the argument filter.", from, rows - 1,
 					   number >= 0 && number < rows ? psprintf(" AND %s = trunc(%s)", from, from) : "");
-	if (number >= rows && number == floorf(number) && number < DANA_PREDICTOR_FLOATS)
+	if (number >= rows && number == floorf(number) && number < MOST_ROWS)
 		more = dim == NULL ? psprintf(" Or train with more rows of %s.", part)
 						   : psprintf(" Or train with more of them: hyper => '{\"%s\": %.0f}', or more.", dim, number + 1);
 	if (get_func_namespace(fcinfo->flinfo->fn_oid) == get_namespace_oid("dana", true))
