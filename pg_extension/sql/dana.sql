@@ -637,6 +637,10 @@ CREATE FUNCTION dana.dana_bin("values" text[], bounds real[], value text) RETURN
 	$$;
 COMMENT ON FUNCTION dana.dana_bin IS 'Which of the bins of a profile a value falls into, from 1';
 
+CREATE FUNCTION dana.dana_as_trained(metadata jsonb, "column" text, type oid) RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_as_trained IS 'SQL for a column of a type, cast where a date or a time had another one in the training of these metadata';
+
 CREATE FUNCTION dana.dana_is_text(category "char", label boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 	AS $$
@@ -651,10 +655,11 @@ CREATE FUNCTION dana.dana_counted(model text, metadata jsonb, source regclass)
 	AS $$
 DECLARE
 	texts boolean;
+	expression text;
 	needed text := dana.dana_arguments($2, $1, $3);
 BEGIN
 	-- a label may be missing, as in rows that are to be predicted
-	FOR feature, texts IN SELECT f.value, dana.dana_is_text(t.typcategory, f.label)
+	FOR feature, texts, expression IN SELECT f.value, dana.dana_is_text(t.typcategory, f.label), dana.dana_as_trained($2, f.value, a.atttypid)
 		FROM (SELECT u.value, false FROM jsonb_array_elements_text($2 -> 'features') AS u
 			UNION ALL SELECT l.value, true FROM jsonb_array_elements_text($2 -> 'labels') AS l
 			WHERE NOT $2 -> 'features' ? l.value) AS f (value, label)
@@ -662,8 +667,8 @@ BEGIN
 		JOIN pg_type AS t ON t.oid = a.atttypid
 	LOOP
 		RETURN QUERY EXECUTE format('SELECT %L, n.k, n.v, CASE WHEN n.k IS NOT NULL THEN n.v::real END, count(*) FROM %s AS r LEFT JOIN LATERAL '
-			|| CASE WHEN texts THEN '(SELECT dana.dana_text(r.%3$I), NULL::bigint)' ELSE 'unnest(dana.dana_numbers(r.%3$I)::text[]) WITH ORDINALITY' END
-			|| ' AS n (v, k) ON true GROUP BY n.k, n.v', feature, $3, feature);
+			|| CASE WHEN texts THEN '(SELECT dana.dana_text(r.%3$s), NULL::bigint)' ELSE 'unnest(dana.dana_numbers(r.%3$s)::text[]) WITH ORDINALITY' END
+			|| ' AS n (v, k) ON true GROUP BY n.k, n.v', feature, $3, expression);
 	END LOOP;
 END
 $$;

@@ -168,8 +168,8 @@ arguments_of(Jsonb *metadata)
 	return list.data;
 }
 
-/* Refuses rows that lack columns which a model needs: else PostgreSQL would show a statement of ours */
-static void
+/* Refuses rows that lack columns which a model needs: else PostgreSQL would show a statement of ours; returns the columns */
+static TupleDesc
 require_columns(const char *model, const dana_texts *needed, TupleDesc rows, const char *from)
 {
 	dana_texts there = {.values = palloc(sizeof(char *) * Max(rows->natts, 1))};
@@ -182,15 +182,17 @@ require_columns(const char *model, const dana_texts *needed, TupleDesc rows, con
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 							errmsg("column \"%s\" of model \"%s\" is not in %s", needed->values[i], model, from),
 							errhint("%s", dana_hint_of(needed->values[i], &there))));
+	return CreateTupleDescCopy(rows);
 }
 
-static void
+static TupleDesc
 require_columns_of(const char *model, const dana_texts *needed, Oid source)
 {
-	Relation relation = relation_open(source, AccessShareLock);
+	Relation  relation = relation_open(source, AccessShareLock);
+	TupleDesc columns = require_columns(model, needed, RelationGetDescr(relation), dana_relation_name(source));
 
-	require_columns(model, needed, RelationGetDescr(relation), dana_relation_name(source));
 	relation_close(relation, NoLock);
+	return columns;
 }
 
 /* dana.dana_arguments(metadata, model, source): of a model that the source has the columns of */
@@ -199,7 +201,7 @@ DANA_FUNCTION(dana_feature_list)
 	Jsonb			*metadata = PG_GETARG_JSONB_P(0);
 	const dana_texts features = dana_json_texts(metadata, "features");
 
-	require_columns_of(text_to_cstring(PG_GETARG_TEXT_PP(1)), &features, PG_GETARG_OID(2));
+	(void)require_columns_of(text_to_cstring(PG_GETARG_TEXT_PP(1)), &features, PG_GETARG_OID(2));
 	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(metadata)));
 }
 
@@ -227,25 +229,19 @@ judgement_of(const char *predicts)
 
 /* The label's number y, or its labels' numbers, and whether it is given */
 static char *
-label_of(const evaluation *asked, const evaluated_model *model, bool several)
+label_of(const evaluated_model *model, const dana_texts *labels, TupleDesc columns, bool several)
 {
-	dana_texts	labels = dana_json_texts(model->metadata, "labels");
-	const char *label;
+	StringInfoData list;
 
-	if (labels.count < 1 || (labels.count > 1 && !several))
-		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
+	initStringInfo(&list);
+	for (int i = 0; i < labels->count; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "",
+						 dana_moment_expression(model->metadata, labels->values[i],
+												SPI_gettypeid(columns, SPI_fnumber(columns, labels->values[i]))));
 	if (several)
-	{
-		StringInfoData list;
-
-		initStringInfo(&list);
-		for (int i = 0; i < labels.count; i++)
-			appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(labels.values[i]));
 		return psprintf("dana.dana_numbers(%s) AS y", list.data);
-	}
-	label = quote_identifier(labels.values[0]);
 	return psprintf(dana_json_is_null(model->metadata, "classes") ? "dana.dana_number(%s) AS y, (%s) IS NOT NULL AS given"
-					: "dana.dana_class(%s, $3) AS y, (%s) IS NOT NULL AS given", label, label);
+					: "dana.dana_class(%s, $3) AS y, (%s) IS NOT NULL AS given", list.data, list.data);
 }
 
 /* Classes of the label as a text[]; empty where it is a number */
@@ -269,17 +265,12 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 	MemoryContext		  caller = CurrentMemoryContext;
 	const char *predicts = dana_json_string(model.metadata, "predicts");
 	const bool	score = strcmp(predicts, "score") == 0; /* from 0 on it is the second class, a probability from 0.5 on */
-	const char *label = label_of(asked, &model, strcmp(predicts, "numbers") == 0);
+	const bool	several = strcmp(predicts, "numbers") == 0;
 	dana_texts	labels = dana_json_texts(model.metadata, "labels");
 	dana_texts	features = dana_json_texts(model.metadata, "features");
-	dana_texts	needed = {.values = palloc(sizeof(char *) * (Max(features.count, 0) + labels.count))};
-	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
-	char *text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
-						  "OPERATOR(pg_catalog.||) %s, pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) "
-						  "FROM (SELECT %s, dana.dana_predict_array($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) "
-						  "AS s",
-						  judgement_of(predicts), label, arguments_of(model.metadata), rows.places.later, rows.from,
-						  rows.condition);
+	dana_texts	needed = {.values = palloc(sizeof(char *) * (Max(features.count, 0) + Max(labels.count, 0)))};
+	TupleDesc	columns;
+	char	   *text;
 	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID};
 	Datum	   values[] = {CStringGetTextDatum(model.reference),
 						   asked->threshold.isnull ? Float8GetDatum(0) : asked->threshold.value, classes_of(&model),
@@ -292,6 +283,8 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 	Datum	   found;
 	int		   code;
 
+	if (labels.count < 1 || (labels.count > 1 && !several))
+		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
 	if (rows.as_trained)
 	{
 		Jsonb *settings = dana_json_member(model.metadata, "settings");
@@ -305,10 +298,17 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 		needed.values[needed.count++] = labels.values[i];
 	dana_connect();
 	if (OidIsValid(rows.table))
-		require_columns_of(asked->model, &needed, rows.table);
+		columns = require_columns_of(asked->model, &needed, rows.table);
 	else
-		require_columns(asked->model, &needed, dana_rows_descriptor(dana_rows_plan(
+		columns = require_columns(asked->model, &needed, dana_rows_descriptor(dana_rows_plan(
 			psprintf("SELECT * FROM %s AS r", rows.from), "the query", false)), "the query");
+	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
+	text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
+					"OPERATOR(pg_catalog.||) %s, pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) "
+					"FROM (SELECT %s, dana.dana_predict_array($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) "
+					"AS s",
+					judgement_of(predicts), label_of(&model, &labels, columns, several), arguments_of(model.metadata),
+					rows.places.later, rows.from, rows.condition);
 	plan = SPI_prepare(text, lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));

@@ -383,10 +383,41 @@ adopt_list_of_model(dana_look *look)
 							errmsg("model \"%s\", to start from, has feature \"%s\", which the training does not have",
 								   reference, encoding->encoders[i].column)));
 		add_feature(look, column);
+		look->features[i].encoder.kind = encoding->encoders[i].kind;
 		encoding->encoders[i].nulls = look->source->asked.cleaning.nulls;
 	}
 	adopt_encoding(look, encoding);
 	return true;
+}
+
+/*
+ * Keeps of which types the first features and the labels are that are dates or times: each counts its own units. Where
+ * these are read as numbers, those of a model to start from must have been of the same.
+ */
+static void
+keep_moments(dana_look *look, int count)
+{
+	const dana_training *training = look->training;
+	Jsonb		  *started = training->warm_start_from == NULL ? NULL : dana_model_metadata(training->warm_start_from);
+	StringInfoData kept;
+
+	dana_json_begin(&kept);
+	for (int i = 0; i < count + look->labels.count; i++)
+	{
+		const int column = i < count ? look->features[i].column : SPI_fnumber(look->columns, look->labels.values[i - count]);
+		Form_pg_attribute attribute = TupleDescAttr(look->columns, column - 1);
+
+		dana_moments_append(&kept, attribute);
+		if (started != NULL && (i >= count || look->features[i].encoder.kind == DANA_ENCODE_NONE) &&
+			strcmp(dana_moment_expression(started, NameStr(attribute->attname), attribute->atttypid),
+				   quote_identifier(NameStr(attribute->attname))) != 0)
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+							errmsg("column \"%s\" of %s has type %s, another than when model \"%s\", to start from, was trained", NameStr(attribute->attname), look->source->name,
+								   format_type_be(attribute->atttypid), training->warm_start_from),
+							errhint("Give it in a query or a view: %s.", dana_moment_expression(
+								started, NameStr(attribute->attname), attribute->atttypid))));
+	}
+	look->source->moments = dana_json_end(&kept);
 }
 
 /* Refuses wishes for columns that are no features */
@@ -424,8 +455,10 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	bool		   plain = true;
 	int			   kept = 0;
 
-	if (!choose_columns(&look, description) || (training->warm_start_from != NULL && adopt_list_of_model(&look)))
+	if (!choose_columns(&look, description))
 		return;
+	if (training->warm_start_from != NULL && adopt_list_of_model(&look))
+		return keep_moments(&look, look.count);
 	if (training->preprocess != NULL)
 		check_wishes(&look);
 	for (int i = 0; i < look.count; i++)
@@ -456,6 +489,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		look.features[kept++] = *feature;
 	}
 	encoding->count = kept;
+	keep_moments(&look, kept);
 	if (!plain)
 	{
 		look.count = kept;

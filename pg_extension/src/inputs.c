@@ -23,26 +23,55 @@ all_reals(const dana_inputs *features)
 	return features->encoders == NULL;
 }
 
+/* The date or the time that a value of such a type stands for, or InvalidOid; an array may be of several columns */
+static Oid
+inputs_moment(const dana_inputs *features, int i, Oid type)
+{
+	const bool each = features->count == features->names.count;
+
+	if (features->trained == NULL || (features->encoders != NULL && features->encoders[i].kind != DANA_ENCODE_NONE))
+		return InvalidOid;
+	return dana_moment_meant(&features->trained[each ? i : 0], each ? 1 : features->names.count, type);
+}
+
 /* What a feature holds; false where the model cannot take it */
 static bool
 inputs_type(dana_inputs *features, int i, Oid type)
 {
-	return features->encoders != NULL ? dana_encoder_type(&features->encoders[i], type, &features->types[i])
-									  : dana_type_of(type, &features->types[i]);
+	Oid cast;
+
+	if (!(features->encoders != NULL ? dana_encoder_type(&features->encoders[i], type, &features->types[i])
+									 : dana_type_of(type, &features->types[i])) ||
+		!dana_moment_cast(type, inputs_moment(features, i, type), &cast))
+		return false;
+	features->casts[i].fn_oid = InvalidOid;
+	if (OidIsValid(cast))
+	{
+		dana_type_of(get_func_rettype(cast), &features->types[i]);
+		fmgr_info_cxt(cast, &features->casts[i], GetMemoryChunkContext(features->casts));
+	}
+	return true;
 }
 
 static const char *
-inputs_wanted(const dana_inputs *features, int i)
+inputs_wanted(const dana_inputs *features, int i, Oid type)
 {
+	const Oid moment = inputs_moment(features, i, type);
+
+	if (OidIsValid(moment))
+		return psprintf("%s as in the training", format_type_be(moment));
 	return features->encoders != NULL ? dana_encoder_wants(&features->encoders[i]) : "a number";
 }
 
-/* What a literal is to be read as: text for a category, a moment for its parts, else numbers or a truth */
+/* What a literal is to be read as: what the column is; text for a category, else numbers or a truth */
 static Oid
-type_of_literal(const dana_encoder *encoder, const char *literal)
+type_of_literal(const dana_inputs *features, int i, const char *literal)
 {
+	const dana_encoder *encoder = features->encoders == NULL ? NULL : &features->encoders[i];
 	bool truth;
 
+	if (features->trained != NULL && features->count == features->names.count && OidIsValid(features->trained[i]))
+		return literal[0] == '{' ? get_array_type(features->trained[i]) : features->trained[i];
 	if (encoder != NULL && encoder->kind != DANA_ENCODE_NONE)
 		return encoder->kind == DANA_ENCODE_ONE_HOT ? TEXTOID : TIMESTAMPOID;
 	if (isalpha((unsigned char)literal[0]) && parse_bool(literal, &truth))
@@ -71,7 +100,7 @@ dana_refuse_count(const char *model, uint32 wanted, int64 given)
 
 void
 dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *reference, const dana_texts *names,
-			   dana_encoder *encoders)
+			   dana_encoder *encoders, Jsonb *metadata)
 {
 	*features = (dana_inputs){.encoders = encoders};
 	features->row = PG_NARGS() == 2 && type_is_rowtype(get_fn_expr_argtype(fcinfo->flinfo, 1));
@@ -82,6 +111,8 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 	features->nulls = palloc0(sizeof(bool) * Max(features->count, 1));
 	features->literals = palloc0(sizeof(Oid) * Max(features->count, 1));
 	features->columns = palloc0(sizeof(int) * Max(features->count, 1));
+	features->casts = palloc0(sizeof(FmgrInfo) * Max(features->count, 1));
+	features->trained = dana_moments_read(metadata, names);
 	if (features->row)
 		return; /* a row says itself what it is */
 	if (encoders != NULL && features->count != names->count)
@@ -91,14 +122,14 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 		Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
 
 		if (type == UNKNOWNOID && !PG_ARGISNULL(i + 1))
-			type = features->literals[i] = type_of_literal(encoders == NULL ? NULL : &encoders[i],
-														   DatumGetCString(PG_GETARG_DATUM(i + 1)));
+			type = features->literals[i] = type_of_literal(features, i, DatumGetCString(PG_GETARG_DATUM(i + 1)));
 		if (type != UNKNOWNOID && !inputs_type(features, i, type))
 			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
 							errmsg("feature %d of dana_predict() has type %s, which is not %s%s", i + 1,
-								   format_type_be(type), inputs_wanted(features, i),
-								   encoders == NULL ? "" : psprintf(" (column \"%s\")", names->values[i])),
-							encoders == NULL ? errhint("Cast it to real, or to real[].") : 0));
+								   format_type_be(type), inputs_wanted(features, i, type),
+								   features->count != names->count ? "" : psprintf(" (column \"%s\")", names->values[i])),
+							encoders == NULL && !dana_type_of(type, &features->types[i])
+								? errhint("Cast it to real, or to real[].") : 0));
 	}
 	features->reals = all_reals(features);
 }
@@ -144,7 +175,7 @@ adopt_row_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
 
 		if (!inputs_type(features, i, column_type))
 			dana_error(DATATYPE_MISMATCH, "column \"%s\" has type %s, which is not %s", features->names.values[i],
-					   format_type_be(column_type), inputs_wanted(features, i));
+					   format_type_be(column_type), inputs_wanted(features, i, column_type));
 		features->columns[i] = column;
 	}
 	features->reals = all_reals(features);
@@ -173,13 +204,10 @@ read_feature_row(dana_inputs *features, HeapTupleHeader row, const char *model)
 	return true;
 }
 
-bool
-dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model)
+/* Those of the call's arguments; false where one is NULL that may not be */
+static bool
+read_feature_arguments(dana_inputs *features, const NullableDatum *given)
 {
-	const NullableDatum *given = &fcinfo->args[1];
-
-	if (features->row)
-		return !given->isnull && read_feature_row(features, PG_GETARG_HEAPTUPLEHEADER(1), model);
 	for (int i = 0; i < features->count; i++)
 	{
 		features->values[i] = given[i].value;
@@ -189,6 +217,20 @@ dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *mod
 		if (OidIsValid(features->literals[i]) && !given[i].isnull)
 			features->values[i] = read_literal(features->literals[i], DatumGetCString(given[i].value));
 	}
+	return true;
+}
+
+bool
+dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model)
+{
+	const NullableDatum *given = &fcinfo->args[1];
+
+	if (!(features->row ? !given->isnull && read_feature_row(features, PG_GETARG_HEAPTUPLEHEADER(1), model)
+						: read_feature_arguments(features, given)))
+		return false;
+	for (int i = 0; i < features->count && features->trained != NULL; i++)
+		if (OidIsValid(features->casts[i].fn_oid) && !features->nulls[i])
+			features->values[i] = FunctionCall1(&features->casts[i], features->values[i]);
 	return true;
 }
 

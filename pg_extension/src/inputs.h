@@ -14,6 +14,8 @@ typedef struct dana_inputs
 	Datum	  *values; /* of the current call */
 	bool	  *nulls;	/* likewise, where there are encoders */
 	Oid		  *literals; /* the type that a literal without one is read as, or InvalidOid */
+	Oid		  *trained; /* dates and times in the training, by the names of columns; or NULL */
+	FmgrInfo  *casts;	/* to these, where fn_oid says so */
 	bool	   reals;  /* each is one real */
 	dana_encoder *encoders; /* or NULL: features are numbers */
 	/* of a row: */
@@ -34,7 +36,7 @@ extern _Noreturn void dana_refuse_count(const char *model, uint32 wanted, int64 
  * that is kept lives in the current memory context.
  */
 extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *reference,
-								const dana_texts *names, dana_encoder *encoders);
+								const dana_texts *names, dana_encoder *encoders, Jsonb *metadata);
 
 /* Reads the features of this call; false where one is NULL that may not be */
 extern bool dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model);

@@ -31,6 +31,14 @@
 	CONVERTED(TIMESTAMPOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestamp(value))) \
 	CONVERTED(TIMESTAMPTZOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestampTz(value)))
 
+/* Those that count days or seconds, and their names in pg_type */
+#define DANA_MOMENTS(MOMENT) \
+	MOMENT(DATEOID, "date") \
+	MOMENT(TIMEOID, "time") \
+	MOMENT(TIMETZOID, "timetz") \
+	MOMENT(TIMESTAMPOID, "timestamp") \
+	MOMENT(TIMESTAMPTZOID, "timestamptz")
+
 /* Those that have a year: type, microseconds of its unit, and of the Datum `value` whether it is infinite, and its units */
 #define DANA_DATES(DATE) \
 	DATE(DATEOID, USECS_PER_DAY, DATE_NOT_FINITE(DatumGetDateADT(value)), DatumGetDateADT(value)) \

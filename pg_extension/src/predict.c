@@ -136,7 +136,6 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	model->classes = dana_json_texts(metadata, "classes");
 	if (!model->probable && strcmp(predicts, "score") != 0)
 		model->classes.count = -1;
-	pfree(metadata);
 	words = palloc(Max(VARSIZE_ANY_EXHDR(predictor), 1)); /* aligned, which a bytea's data need not be */
 	memcpy(words, VARDATA_ANY(predictor), VARSIZE_ANY_EXHDR(predictor));
 	wrong = dana_predictor_load(words, VARSIZE_ANY_EXHDR(predictor), &model->program);
@@ -147,7 +146,8 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	model->weights = palloc0(sizeof(dana_weights));
 	model->memory = dana_weights_prepare(model->weights, &model->program, reference, weights, parts);
 	pfree(predictor);
-	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders);
+	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders, metadata);
+	pfree(metadata);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
 	strlcpy(model->name, reference, NAME_ROOM);
 }

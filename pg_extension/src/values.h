@@ -58,6 +58,23 @@ extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *nu
 /* Writes a value's numbers, `fill` for NULLs in it; call between dn_enter() and dn_leave() */
 extern void dana_numbers_write(const dana_numbers *numbers, float fill, float *to);
 
+/* moments.c: dates and times as numbers, which a training keeps the types of, in the metadata's member "moments" */
+
+/* Appends the member of a column, if it is one */
+extern void dana_moments_append(StringInfo to, Form_pg_attribute column);
+
+/* The types of columns in the training, InvalidOid of others; NULL: it kept none */
+extern Oid *dana_moments_read(Jsonb *metadata, const dana_texts *columns);
+
+/* Of some columns' types the one that a given type is taken for: itself, else another one, or InvalidOid */
+extern Oid dana_moment_meant(const Oid *trained, int count, Oid given);
+
+/* Whether a type can be read as one of the training, and by which cast, InvalidOid where it needs none */
+extern bool dana_moment_cast(Oid given, Oid trained, Oid *cast);
+
+/* SQL for a column of a type as the training read it; an error where it cannot be */
+extern char *dana_moment_expression(Jsonb *metadata, const char *column, Oid given);
+
 /* encode.c: columns that are no numbers, or that have NULLs, as numbers */
 
 /* What to do with a row that has a NULL in a used column */
