@@ -75,6 +75,21 @@ number_in(const dana_label_type *type, const char *text)
 	return end == text || *end != '\0' ? NAN : number;
 }
 
+static Datum
+numeric_of(const char *text)
+{
+	return DirectFunctionCall3(numeric_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+}
+
+/* Order of two numbers of a label's type: double precision does not tell all of them apart */
+static int
+compare_numbers(const dana_label_type *type, double a, const char *text, double b, const char *other)
+{
+	if (a != b || (type->base != INT8OID && type->base != NUMERICOID) || strcmp(text, other) == 0)
+		return (a > b) - (a < b);
+	return DatumGetInt32(DirectFunctionCall2(numeric_cmp, numeric_of(text), numeric_of(other)));
+}
+
 /* Number of the class whose text this is; a number may be written in several ways. -1: none */
 static int
 class_of_text(const dana_label_type *type, const char *text, const dana_texts *classes)
@@ -87,7 +102,8 @@ class_of_text(const dana_label_type *type, const char *text, const dana_texts *c
 			memcmp(classes->values[i], text, length) == 0)
 			return i;
 	for (int i = 0; i < classes->count && !isnan(number); i++)
-		if (classes->values[i] != NULL && number_in(type, classes->values[i]) == number)
+		if (classes->values[i] != NULL && number_in(type, classes->values[i]) == number &&
+			compare_numbers(type, number, text, number, classes->values[i]) == 0)
 			return i;
 	return -1;
 }
@@ -97,39 +113,6 @@ dana_class_of(dana_label_type *type, Datum value, const dana_texts *classes, cha
 {
 	*text = label_text(type, value);
 	return class_of_text(type, *text, classes);
-}
-
-typedef struct class_call
-{
-	dana_label_type type;
-	dana_texts		classes;
-	bool			constant; /* these are */
-} class_call;
-
-/* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
-DANA_FUNCTION(dana_class)
-{
-	class_call *call = fcinfo->flinfo->fn_extra;
-	char	   *text;
-	int			number;
-
-	if (call == NULL)
-	{
-		MemoryContext caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-
-		call = fcinfo->flinfo->fn_extra = palloc0(sizeof *call);
-		dana_label_type_of(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->type, fcinfo->flinfo->fn_mcxt);
-		call->constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
-		if (call->constant)
-			call->classes = dana_texts_of(PG_GETARG_DATUM(1));
-		MemoryContextSwitchTo(caller);
-	}
-	if (!call->constant)
-		call->classes = dana_texts_of(PG_GETARG_DATUM(1));
-	number = dana_class_of(&call->type, PG_GETARG_DATUM(0), &call->classes, &text);
-	if (number < 0)
-		PG_RETURN_NULL();
-	PG_RETURN_FLOAT8(number);
 }
 
 /* The look at a label's values */
@@ -163,11 +146,9 @@ typedef struct label_look
 
 /* Whether text `a` comes after, or before, `b`: as numbers where they are some, else byte by byte */
 static int
-compare_labels(double a, const char *text, const label_value *b)
+compare_labels(const dana_label_type *type, double a, const char *text, const label_value *b)
 {
-	if (!isnan(a))
-		return (a > b->number) - (a < b->number);
-	return strcmp(text, b->text);
+	return isnan(a) ? strcmp(text, b->text) : compare_numbers(type, a, text, b->number, b->text);
 }
 
 /* Takes the label of one row; the slot's tts_tid is its place, if it has one */
@@ -198,7 +179,7 @@ look_at_label(TupleTableSlot *row, void *context)
 	while (first < last)
 	{
 		int middle = (first + last) / 2;
-		int order = compare_labels(number, text, &look->values[middle]);
+		int order = compare_labels(&look->type, number, text, &look->values[middle]);
 
 		if (order == 0)
 			break;
@@ -280,6 +261,13 @@ list_values(const label_look *look)
 	return list.data;
 }
 
+/* Whether a value is, in double precision, the one before it */
+static bool
+is_almost(const label_look *look, int i)
+{
+	return i > 0 && look->values[i].number == look->values[i - 1].number;
+}
+
 /* Refuses values of which there are more than the rule's classes: names the first row that has none of the first ones */
 static void
 refuse_more_values(const label_look *look, int classes)
@@ -295,7 +283,7 @@ refuse_more_values(const label_look *look, int classes)
 		int				   before = 0;
 
 		if (classes == 2 && (usual & 1) != 0 && usual != 1)
-			before = value->number == 1 || value->number == ((usual & 2) != 0 ? 0 : -1) ? 0 : classes;
+			before = (value->number == 1 || value->number == ((usual & 2) != 0 ? 0 : -1)) && !is_almost(look, i) ? 0 : classes;
 		else
 			for (int k = 0; k < look->count; k++)
 				before += look->values[k].row < value->row;
@@ -347,7 +335,7 @@ number_labels(const label_look *look, Jsonb *description)
 	for (int i = 0; i < look->count; i++)
 	{
 		names.values[i] = look->values[i].text;
-		whole &= look->values[i].number >= 0 && look->values[i].number < said &&
+		whole &= look->values[i].number >= 0 && look->values[i].number < said && !is_almost(look, i) &&
 			look->values[i].number == floor(look->values[i].number);
 	}
 	if (!whole || look->count == 0)

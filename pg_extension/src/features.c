@@ -408,14 +408,8 @@ keep_moments(dana_look *look, int count)
 		Form_pg_attribute attribute = TupleDescAttr(look->columns, column - 1);
 
 		dana_moments_append(&kept, attribute);
-		if (started != NULL && (i >= count || look->features[i].encoder.kind == DANA_ENCODE_NONE) &&
-			strcmp(dana_moment_expression(started, NameStr(attribute->attname), attribute->atttypid),
-				   quote_identifier(NameStr(attribute->attname))) != 0)
-			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-							errmsg("column \"%s\" of %s has type %s, another than when model \"%s\", to start from, was trained", NameStr(attribute->attname), look->source->name,
-								   format_type_be(attribute->atttypid), training->warm_start_from),
-							errhint("Give it in a query or a view: %s.", dana_moment_expression(
-								started, NameStr(attribute->attname), attribute->atttypid))));
+		if (started != NULL && (i >= count || look->features[i].encoder.kind == DANA_ENCODE_NONE))
+			dana_moment_require(started, training->warm_start_from, attribute, look->source->name);
 	}
 	look->source->moments = dana_json_end(&kept);
 }

@@ -84,7 +84,8 @@ dana_moment_cast(Oid given, Oid trained, Oid *cast)
 	if (!OidIsValid(trained) || !OidIsValid(moment) || moment == trained)
 		return true;
 	/* of a timestamp PostgreSQL would take the time, but none of a date; values of arrays are as they are */
-	return getBaseType(given) == moment && (dana_find_date_type(moment) == NULL) == (dana_find_date_type(trained) == NULL) &&
+	return getBaseType(given) == moment &&
+		(dana_find_date_type(moment) == NULL) == (dana_find_date_type(trained) == NULL) &&
 		find_coercion_pathway(trained, moment, COERCION_ASSIGNMENT, cast) == COERCION_PATH_FUNC;
 }
 
@@ -102,6 +103,19 @@ dana_moment_expression(Jsonb *metadata, const char *column, Oid given)
 		dana_error(DATATYPE_MISMATCH, "column \"%s\" has type %s, which is not %s as in the training", column,
 				   format_type_be(given), moment_name(*trained));
 	return OidIsValid(cast) ? psprintf("%s::pg_catalog.%s", quoted, moment_name(*trained)) : pstrdup(quoted);
+}
+
+void
+dana_moment_require(Jsonb *metadata, const char *model, Form_pg_attribute column, const char *source)
+{
+	const char *name = NameStr(column->attname);
+	const char *wanted = dana_moment_expression(metadata, name, column->atttypid);
+
+	if (strcmp(wanted, quote_identifier(name)) != 0)
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("column \"%s\" of %s has type %s, another than when model \"%s\", to start from, was trained",
+							   name, source, format_type_be(column->atttypid), model),
+						errhint("Give it in a query or a view: %s.", wanted)));
 }
 
 /* dana.dana_as_trained(metadata, column, type): SQL for a column of that type */

@@ -75,6 +75,9 @@ extern bool dana_moment_cast(Oid given, Oid trained, Oid *cast);
 /* SQL for a column of a type as the training read it; an error where it cannot be */
 extern char *dana_moment_expression(Jsonb *metadata, const char *column, Oid given);
 
+/* Refuses a column of a source that has another type than in the training of a model to start from */
+extern void dana_moment_require(Jsonb *metadata, const char *model, Form_pg_attribute column, const char *source);
+
 /* encode.c: columns that are no numbers, or that have NULLs, as numbers */
 
 /* What to do with a row that has a NULL in a used column */

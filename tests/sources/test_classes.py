@@ -119,6 +119,42 @@ def test_every_type_of_label(table: Session) -> None:
     assert trained(table, "'u', classes => '{red,green,blue,grey}'") == 1000
 
 
+EXACT = {
+    "bigint": ["9007199254740992", "9007199254740993", "9007199254740996"],
+    "numeric": ["0.1", "0.10000000000000000001", "0.2"],
+    "numeric(30, 20)": ["0.00000000000000000000", "1.00000000000000000000", "1.00000000000000000001"],
+}
+
+
+@pytest.mark.parametrize("kind", EXACT)
+@pytest.mark.parametrize("source", ["'u'", "query => 'SELECT * FROM u'", "'parts'", "'u', filter => 'b >= 0'"])
+def test_labels_that_double_precision_does_not_tell_apart(table: Session, kind: str, source: str) -> None:
+    table.execute(f"CREATE TABLE u (a real, b real, y {kind}); CREATE TABLE parts (LIKE u) PARTITION BY RANGE (b)")
+    table.execute("CREATE TABLE part PARTITION OF parts DEFAULT")
+    table.execute(f"INSERT INTO u SELECT a, b, (%s::{kind}[])[1 + b::int %% 3] FROM t", (EXACT[kind],))
+    table.execute("INSERT INTO parts SELECT * FROM u")
+    for more in ("", ", hyper => '{\"k\": 3}'"):
+        assert trained(table, source + more) == 1000
+        assert table.execute(
+            "SELECT metadata -> 'classes' FROM dana.model ORDER BY version DESC LIMIT 1"
+        ).fetchone() == (EXACT[kind],)
+    found = table.execute("SELECT dana_evaluate('soft') -> 'classes'").fetchall()[0][0]
+    assert [(one["class"], one["rows"]) for one in found] == list(zip(EXACT[kind], (334, 333, 333), strict=True))
+    with pytest.raises(errors.DataException, match=f'holds "{EXACT[kind][1]}", which is none of the classes'):
+        trained(table, f"{source}, classes => '{{{EXACT[kind][0]},{EXACT[kind][2]},7}}'")
+    table.execute("SELECT dana_create_udf('pair', %s)", (SOFT.replace("k = dana.dim(3)", "k = 2"),))
+    with pytest.raises(errors.DataException, match="has 3 different labels"):
+        table.execute(f"SELECT dana_train('pair', {source})")
+
+
+def test_numbers_that_are_written_in_several_ways(table: Session) -> None:
+    table.execute(
+        "CREATE TABLE u AS SELECT a, b, CASE WHEN b < 500 THEN 2.50 + y::int ELSE 2.5 + y::int END AS y FROM t"
+    )
+    assert trained(table, "'u'") == 1000
+    assert classes(table) == 3
+
+
 def test_labels_behind_what_is_not_used(table: Session) -> None:
     """The label's place in a tuple depends on what stands before it: lengths, alignment, NULLs, dropped columns."""
     table.execute(
