@@ -208,7 +208,7 @@ def _largest(values: NDArray[Any]) -> float | None:
 
 
 def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
-    return tuple(str(one) if isinstance(one, str) else f"{one:g}" for one in labels.tolist())
+    return tuple(str(one) if isinstance(one, str) else str(one).removesuffix(".0") for one in labels)
 
 
 def _numbered(
@@ -224,7 +224,9 @@ def _numbered(
     if np.asarray(columns[name]).dtype.kind == "U":
         texts, places = np.unique(columns[name], return_inverse=True)  # code points: the order of UTF-8's bytes
         return {**columns, name: places.astype(np.float32)}, texts
-    values = np.asarray(columns[name], dtype=np.float32)
+    values = np.asarray(columns[name])
+    if values.dtype.kind not in "iuf":
+        values = values.astype(np.float32)
     found = np.unique(values[np.isfinite(values)])
     classes = graph.symbolic_classes
     wanted = classes if isinstance(classes, int) else hyper.get(str(classes), len(found))

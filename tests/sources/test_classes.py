@@ -223,6 +223,8 @@ def test_arrays() -> None:
         found = train(SOFT, columns | {"y": np.array(names)[np.arange(9) % 4]}, label="y")
         assert found.classes == tuple(f"{name:g}" for name in names)
         assert found.models["W"].tobytes() == plain.models["W"].tobytes()
+    exact = 2**53 + np.array((0, 1, 4, 5))
+    assert train(SOFT, columns | {"y": exact[np.arange(9) % 4]}, label="y").classes == tuple(map(str, exact))
     wide = train(SOFT, columns | {"y": 2.0 * (np.arange(9) % 3)}, label="y", hyper={"k": 5})
     assert wide.models["W"].shape == (5, 2), "they are numbers of classes, of which there are five"
     with pytest.raises(TrainingError, match="the labels have 3 classes, more than hyper gives to 'k': 2"):
