@@ -863,7 +863,7 @@ BEGIN
 			SELECT m.key AS name, pg_catalog.avg(v.number) AS mean, pg_catalog.stddev_samp(v.number) AS deviation
 			FROM pg_catalog.unnest(results) AS r, pg_catalog.jsonb_each(r.metrics) AS m,
 				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') THEN (m.value #>> '{}'::text[])::float8 END AS number) AS v
-			WHERE pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') AND ($8 IS NULL OR m.key = ANY ($8)) GROUP BY m.key
+			WHERE m.key <> 'positive' AND pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') AND ($8 IS NULL OR m.key = ANY ($8)) GROUP BY m.key
 		)
 		SELECT k.kind, NULL::bigint, NULL::bigint,
 			CASE k.kind WHEN 'mean' THEN pg_catalog.avg(r.epochs) ELSE pg_catalog.stddev_samp(r.epochs) END,
@@ -963,7 +963,7 @@ BEGIN
 		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (
 		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::text[])::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::text[])::float8) AS deviation
-		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'confusion', 'classes', 'outputs']) AS m
+		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'positive', 'confusion', 'classes', 'outputs']) AS m
 		GROUP BY t.n, m.key
 	), scored AS (
 		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::text))[1] AS error,

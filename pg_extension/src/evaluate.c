@@ -207,7 +207,7 @@ DANA_FUNCTION(dana_feature_list)
 
 /*
  * What is chosen FROM the rows: metrics of labels s.y and predictions s.p. Rules with classes are judged by them, others
- * as numbers, and as classes where they look like some.
+ * as numbers, and as two classes where their labels are those of two.
  */
 static char *
 judgement_of(const char *predicts)
@@ -219,7 +219,7 @@ judgement_of(const char *predicts)
 	if (strcmp(predicts, "numbers") == 0)
 		return psprintf("%s(s.y, s.p)", dana_extension_name("dana_regression_metrics"));
 	if (strcmp(predicts, "number") == 0)
-		return psprintf("COALESCE(%s(s.y, s.p[1]::pg_catalog.float8, $2), '{}') OPERATOR(pg_catalog.||) "
+		return psprintf("COALESCE(%s(s.y, s.p, $3, $2), '{}') OPERATOR(pg_catalog.||) "
 						"%s(s.y, s.p[1]::pg_catalog.float8)", classified, dana_extension_name("dana_regression_metrics"));
 	return psprintf("CASE WHEN %s = 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('other_labels', %s) END "
 					"OPERATOR(pg_catalog.||) "

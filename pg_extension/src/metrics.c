@@ -29,15 +29,15 @@ typedef struct classification
 	Size	room;
 	bool	zero_one; /* labels so far are 0 and 1 */
 	bool	signs;	  /* labels so far are -1 and 1 */
-	bool	whole;	  /* labels and predictions so far are numbers of classes; neither: there is nothing more to keep */
+	bool	whole;	  /* both so far are numbers of classes, not scores; none of the three: there is nothing more to keep */
 	bool	probable; /* predictions so far lie in 0 to 1 */
 	bool	has_threshold;
 	float8	threshold;
 	int64	not_finite; /* predictions, which have no metrics */
-	/* of predictions that are a number for each of more than two classes: */
-	int			width;
-	int64	   *confusion; /* rows by their label, and by what was chosen */
+	int			width;	   /* of predictions that are arrays; 0: they are numbers */
 	dana_texts	names;
+	/* of more than two classes: */
+	int64	   *confusion; /* rows by their label, and by what was chosen */
 	double		loss; /* not long double: what is allocated is aligned to 8 bytes */
 } classification;
 
@@ -115,7 +115,8 @@ keep_pair(classification *state, scored row, MemoryContext context)
 	}
 	if (state->room == 0)
 	{
-		state->zero_one = state->signs = state->whole = state->probable = true;
+		state->zero_one = state->signs = state->probable = true;
+		state->whole = state->width == 0;
 		state->room = 16;
 		state->pairs = MemoryContextAlloc(context, sizeof(scored) * state->room);
 	}
@@ -345,6 +346,8 @@ DANA_FUNCTION(dana_classification_final)
 	}
 	dana_json_begin(&made);
 	dana_json_number(&made, "rows", state->count);
+	if (state->names.count == 2)
+		dana_json_text(&made, "positive", state->names.values[1]);
 	dana_append_ratio(&made, "accuracy", tp + tn, state->count);
 	dana_append_ratio(&made, "precision", tp, tp + fp);
 	dana_append_ratio(&made, "recall", tp, tp + fn);

@@ -96,6 +96,34 @@ def test_regression(session: Session) -> None:
     assert "accuracy" not in found
 
 
+NUMBER = LOGISTIC.replace("setPrediction(p)", "setPrediction(dana.sigma(w * x, 1) * 0 + 2)")
+
+
+@pytest.mark.parametrize(("labels", "two"), [("3", False), ("i % 3", False), ("i % 2", True), ("i % 2 * 2 - 1", True)])
+def test_a_number_is_no_class(session: Session, labels: str, two: bool) -> None:
+    session.execute("SELECT dana_create_udf('fit', %s)", (NUMBER,))
+    session.execute(f"CREATE TABLE t AS SELECT i::real AS x, ({labels})::real AS y FROM generate_series(1, 30) i")
+    session.execute("SELECT dana_train('fit', 't')")
+    found = evaluated(session, "'fit'")
+    both = {"precision", "recall", "f1", "auc", "log_loss", "confusion"} if two else set()
+    assert found.keys() - {"accuracy"} == {"model", "version", "part", "rows", "rmse", "mae", "r2", "not_finite"} | both
+    assert found.get("accuracy") == (0.5 if two else None)
+
+
+def test_the_positive_class_has_a_name(trained: Session) -> None:
+    assert evaluated(trained, "'m'")["positive"] == "yes"
+    folds = trained.execute(
+        "SELECT fold, metrics ->> 'positive', metrics ->> 'f1' IS NOT NULL FROM dana_cross_validate('fit', 't', 2,"
+        ' \'{"features": ["a", "b"], "label": "ill", "classes": ["yes", "no"]}\')'
+    ).fetchall()
+    assert folds == [("1", "no", True), ("2", "no", True), ("mean", None, True), ("deviation", None, True)]
+    searched = trained.execute(
+        "SELECT metrics ? 'positive', metrics ? 'f1' FROM dana_search('fit', 't', '[{}]', 'f1',"
+        ' training => \'{"features": ["a", "b"], "label": "ill", "classes": ["yes", "no"]}\')'
+    ).fetchall()
+    assert searched == [(False, True)]
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
