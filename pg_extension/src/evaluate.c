@@ -285,7 +285,7 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 
 	if (labels.count < 1 || (labels.count > 1 && !several))
 		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
-	if (rows.as_trained)
+	if (rows.as_trained && !dana_json_is_null(model.metadata, "settings"))
 	{
 		Jsonb *settings = dana_json_member(model.metadata, "settings");
 
