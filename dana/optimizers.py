@@ -143,6 +143,7 @@ def steady_rate(rate: dana.Number, curvature: dana.Value) -> dana.Value:
     small table's noise is averaged away, and four times slower from there on, so that a large table is learnt to its
     end.
     """
+    dana.require(rate > 0)
     batches = dana.state(rate, [])
     usual = dana.state(curvature)
     dana.setState(batches, batches + 1)

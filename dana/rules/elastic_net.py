@@ -16,6 +16,8 @@ l1_ratio = dana.meta(0.5)
 
 elastic_net = dana.algo(w, b, x, y, weight)
 
+dana.require(l1_ratio >= 0)
+dana.require(l1_ratio <= 1)
 z = standardized(x)
 p = dana.sigma(w * z, 1) + b
 error = weight * (p - y)

@@ -16,6 +16,7 @@ epsilon = dana.meta(1.35)
 
 huber = dana.algo(w, b, spread, x, y, weight)
 
+dana.require(epsilon > 0)
 z = standardized(x)
 p = dana.sigma(w * z, 1) + b
 bound = dana.where(spread > 0, epsilon * spread, 1e30)  # no bound before the first batch

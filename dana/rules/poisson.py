@@ -15,6 +15,7 @@ penalty = dana.meta(0.0001)
 
 poisson = dana.algo(w, b, x, y, weight)
 
+dana.require(y >= 0)
 z = standardized(x)
 score = dana.sigma(w * z, 1) + b
 bounded = dana.min(score, 40)  # beyond any count, and exp of it is a number yet

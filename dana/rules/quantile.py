@@ -15,6 +15,8 @@ q = dana.meta(0.5)
 
 quantile = dana.algo(w, b, x, y, weight)
 
+dana.require(q > 0)
+dana.require(q < 1)
 z = standardized(x)
 p = dana.sigma(w * z, 1) + b
 below = (y < p) - q

@@ -328,7 +328,7 @@ def rule_graph(request: TrainRequest) -> Graph:
 
 def graph_of(source: str, name: str) -> Graph:
     """The graph of a text (`RuleError` if it is no rule); the same object while nobody asks for many others."""
-    return _rule(source, name).hdfg
+    return rule_of(source, name).hdfg
 
 
 def check_hyper(request: TrainRequest, notify: Notify) -> None:
@@ -346,7 +346,7 @@ def check_hyper(request: TrainRequest, notify: Notify) -> None:
     """
     if not request.hyper:
         return  # the defaults were checked with the text
-    rule = _rule(request.source, request.rule)
+    rule = rule_of(request.source, request.rule)
     graph = rule.hdfg
     defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
     refuse_unmet(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
@@ -363,7 +363,7 @@ def check_hyper(request: TrainRequest, notify: Notify) -> None:
 
 
 @lru_cache(maxsize=8)  # a training and a question ask several times
-def _rule(source: str, name: str) -> Rule:
+def rule_of(source: str, name: str) -> Rule:
     return compile_rule(source, filename=name)
 
 

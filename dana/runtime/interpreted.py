@@ -15,13 +15,13 @@ from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
 from dana.runtime.coefficients import coefficients
 from dana.runtime.constant import constant_loss, loss_graph
-from dana.runtime.designs import chosen_extents, rule_graph
+from dana.runtime.designs import chosen_extents, rule_graph, rule_of
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_crossed
 from dana.runtime.page_errors import no_rows_error, page_error, row_dims
 from dana.runtime.provenance import provenance
-from dana.runtime.survey import Place, judge, started, statistics_of, survey_columns, wanted
+from dana.runtime.survey import Place, judge, refuse_labels, started, statistics_of, survey_columns
 from dana.runtime.trainer import (
     EpochReport,
     Json,
@@ -155,7 +155,7 @@ class InterpretedTraining:
 
     @property
     def survey(self) -> Sink | None:
-        return self._collector.sink if wanted(self._request, statistics_of(self._binding.graph)) else None
+        return self._collector.sink
 
     def end_survey(self) -> None:
         inputs: dict[str | None, str] = {column: input for column, input, _, _ in self._fills}
@@ -167,12 +167,17 @@ class InterpretedTraining:
             classes=self._classes,
         )
         self.not_finite = judge(self._request, survey, self._fills, self._binding.labels, self._notify)
-        loss = loss_graph(self._binding.graph)
-        if loss is not None:
-            label = next(name for column, name, _, _ in self._fills if column in self._binding.labels)
-            good = np.isfinite(np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1))
-            values, counts = np.unique(columns[label][good.all(axis=1)], return_counts=True)
-            self.constant_loss = constant_loss(loss, values, counts.astype(float), self._metas)
+        label = next((name for column, name, _, _ in self._fills if column in self._binding.labels), None)
+        if label is not None:
+            good = np.isfinite(np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)).all(axis=1)
+            if self._request.weight is not None:
+                good &= columns[inputs[self._request.weight]] > 0
+            values, counts = np.unique(columns[label][good], return_counts=True)
+            rule = rule_of(self._request.source, self._request.rule)
+            refuse_labels(rule, self._request, self._metas, self._binding.labels, values)
+            loss = loss_graph(self._binding.graph)
+            if loss is not None:
+                self.constant_loss = constant_loss(loss, values, counts.astype(float), self._metas)
         starts = started(self._request, statistics_of(self._binding.graph))
         self._models = {**self._models, **{one.model: survey.start(one) for one in starts}}
         if self._request.class_weight == BALANCED and self._class_weights is not None:

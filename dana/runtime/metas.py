@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from dana.runtime.trainer import Json, TrainingError
+from dana.runtime.trainer import Json, SqlState, TrainingError
 from dsl import Rule
 from dsl.diagnostics import did_you_mean
 from dsl.render import render
@@ -40,13 +40,16 @@ def meta_values(
     return values
 
 
-def refuse_unmet(rule: Rule, metas: Mapping[str, float]) -> None:
-    """Raise TrainingError where metas break what a rule asks for by `dana.require`, with the place in its text."""
-    for one in rule.unmet(metas):
+def refuse_unmet(rule: Rule, named: Mapping[str, float], given_by: str = "hyper") -> None:
+    """Raise TrainingError where metas, or a label, break what a rule asks for by `dana.require`, with the place in its
+    text; `given_by` has them so."""
+    for one in rule.unmet(named):
+        by_hyper = given_by == "hyper"
         raise TrainingError(
-            f"{one.title}, but hyper makes it {one.found}",
+            f"{one.title}, but {given_by} makes it {one.found}",
+            sqlstate=SqlState.INVALID_PARAMETER if by_hyper else SqlState.DATA_EXCEPTION,
             detail=render((one,), rule.source),
-            hint="Choose another value.",
+            hint="Choose another value." if by_hyper else "Leave such rows out, as in a query, or change them.",
         )
 
 

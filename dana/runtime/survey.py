@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.runtime.metas import refuse_unmet
 from dana.runtime.notices import another_order
 from dana.runtime.page_errors import ARRAYS
 from dana.runtime.surveyed import SURVEY_BLOCK, Surveyed
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
 from dana.storage.types import SCALARS
-from dsl.hdfg.graph import Graph
+from dsl import Rule
+from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.init import OF_TABLE, InitKind
 from hwgen.spec.bundle import Bundle
 
@@ -51,13 +53,6 @@ def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[S
     known = request.warm_start_from or {}
     columns = request.standardize is not False
     return tuple(one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known))
-
-
-def wanted(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
-    """Whether the rows are looked at: for what models begin with, or because a page may hold a NaN."""
-    # frames hold numbers only, unless the caller keeps others
-    looks = request.nonfinite == "keep" or (skips_non_finite(request) and request.relation.pages is not None)
-    return looks or starts_models(request, statistics)
 
 
 def starts_models(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
@@ -150,13 +145,11 @@ def nothing_surveyed(
     weight: str | None,
     label: str | None,
     classes: int,
-    tallied: bool,
     summed: Container[str] | None,
 ) -> Surveyed:
     """What a survey is to fill, for a Bundle of `compile_bundle`, columns of it, and so many classes to count.
 
-    With `tallied` it counts how often each value of the label is there. `summed`: columns whose means and deviations
-    are wanted, and so those of all that fill the same input; None: of all.
+    `summed`: columns whose means and deviations are wanted, and so those of all that fill the same input; None: of all.
     """
     rows = {one["name"]: one["row"] for one in bundle.notes["inputs"]}
     row = {column: rows[input] for column, input, _, _ in bundle.notes["fills"]}
@@ -165,7 +158,6 @@ def nothing_surveyed(
         weight=row.get(weight, -1),
         label=row.get(label, -1),
         classes=classes,
-        tallied=tallied,
         summed=None if summed is None else _rows_of(bundle, summed),
     )
 
@@ -354,6 +346,17 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
             )
         )
     return bad
+
+
+def refuse_labels(
+    rule: Rule, request: TrainRequest, metas: Mapping[str, float], labels: Sequence[str], values: Doubles | Floats
+) -> None:
+    """Raise TrainingError where the label's least or largest value breaks what the rule asks for by `dana.require`."""
+    graph = rule.hdfg
+    outputs = [str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
+    if len(outputs) == 1 and len(values):
+        for value in (values.min(), values.max()):
+            refuse_unmet(rule, {**metas, outputs[0]: float(value)}, _named(request, labels[0]))
 
 
 def _named(request: TrainRequest, *columns: str) -> str:

@@ -120,7 +120,7 @@ class Surveyed:
     weight, label
         Rows of a tuple that they lie in; -1: none, and each weight is 1.
     tally
-        How often each value of the label is there, roughly where there are thousands; None: not asked.
+        How often each value of the label is there, roughly where there are thousands; None: there is no label.
     """
 
     tuples: Doubles
@@ -147,13 +147,12 @@ class Surveyed:
         weight: int = -1,
         label: int = -1,
         classes: int = 0,
-        tallied: bool = False,
         summed: Container[int] | None = None,
     ) -> Surveyed:
         """Of no tuples yet; `summed`: rows (None: all)."""
         numbers = {name: np.zeros(()) for name in ("tuples", "weights", "negative")}
         arrays = {name: np.zeros(shape) for name in ("mean", "squares", "bad", "early", "earlier")}
-        tally = Tally() if tallied and label >= 0 else None
+        tally = Tally() if label >= 0 else None
         return cls(
             **numbers,
             **arrays,

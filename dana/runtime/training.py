@@ -22,7 +22,7 @@ from dana.predictor.program import with_metas
 from dana.runtime.coefficients import coefficients
 from dana.runtime.compiled import Compiled
 from dana.runtime.constant import constant_loss
-from dana.runtime.designs import Design, DesignStore, check_hyper, rule_graph
+from dana.runtime.designs import Design, DesignStore, check_hyper, rule_graph, rule_of
 from dana.runtime.explain import explain, lines
 from dana.runtime.extents import category_columns, row_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
@@ -38,11 +38,11 @@ from dana.runtime.survey import (
     judge,
     judged_by_sums,
     nothing_surveyed,
+    refuse_labels,
     refuse_values,
     started,
     starts_models,
     survey_of,
-    wanted,
 )
 from dana.runtime.surveyed import SurveyObserver
 from dana.runtime.trainer import (
@@ -312,14 +312,12 @@ class MachineTraining:
             weight=request.weight,
             label=label,
             classes=classes,
-            tallied=design.loss_text is not None,
             summed=judged_by_sums(request, fills, design.labels) if beside else None,
         )
-        looks = not judges and wanted(request, design.statistics)
-        self._surveys_beside = looks and beside
+        self._surveys_beside = beside and not judges
         """The first epoch is to survey its pages: nothing of it waits for what is found."""
         self._surveyor: Simulator | None = None
-        if looks and not beside:
+        if not beside and not judges:
             self._surveyor = machine if isinstance(machine, Simulator) else _loaded(self._bundle)
 
     @property
@@ -365,8 +363,12 @@ class MachineTraining:
         survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
         fills = self._bundle.notes["fills"]
         self.not_finite = judge(self._request, survey, fills, self._design.labels, self._notify)
-        if self._design.loss_text is not None:
-            self.constant_loss = constant_loss(_parsed(self._design.loss_text), *self._surveyed.values, self._metas)
+        if self._surveyed.tally is not None:
+            values, counts = self._surveyed.values
+            rule = rule_of(self._request.source, self._request.rule)
+            refuse_labels(rule, self._request, self._metas, self._design.labels, values)
+            if self._design.loss_text is not None:
+                self.constant_loss = constant_loss(_parsed(self._design.loss_text), values, counts, self._metas)
         starts = started(self._request, self._design.statistics)
         self._write_models({one.model: survey.start(one) for one in starts})
         if self._request.class_weight == BALANCED and self._design.class_weights is not None:

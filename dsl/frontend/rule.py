@@ -130,12 +130,12 @@ class Rule:
             self._traced[key] = lower(checked, self._trace)
         return self._traced[key]
 
-    def unmet(self, metas: Mapping[str, float]) -> tuple[Diagnostic, ...]:
-        """What the rule and its functions ask of numbers and these metas break, the others at their defaults.
+    def unmet(self, named: Mapping[str, float]) -> tuple[Diagnostic, ...]:
+        """What the rule and its functions ask of numbers and these metas and labels break, other metas at their defaults.
 
         Of the defaults alone nothing is left: it would be among the errors of the text.
         """
-        return tuple(unmet(self.checked.requirements, metas))
+        return tuple(unmet(self.checked.requirements, named))
 
     @property
     def name(self) -> str:

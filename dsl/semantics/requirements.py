@@ -1,8 +1,8 @@
-"""`dana.require(condition)`: what numbers and metas must be for a function to make sense.
+"""`dana.require(condition)`: what numbers, metas and labels must be for a rule to make sense.
 
-Comes in: the condition of a call, when the rule is compiled, and then metas that a training chooses. Goes out: an error
-where it does not hold. Of what only a row, a batch or a table decides nothing is said. Must not: cost a machine
-anything: what a condition computes is no part of the program.
+Comes in: the condition of a call, when the rule is compiled, then metas that a training chooses, and labels that it
+finds. Goes out: an error where it does not hold. Of what else a row, a batch or a table decides nothing is said. Must
+not: cost a machine anything: what a condition computes is no part of the program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
 from dsl.semantics.objects import Constant, Object, Poison, Scope
-from dsl.semantics.program import Operation, Requirement
+from dsl.semantics.program import Operation, Requirement, reachable
 from dsl.semantics.values import OPERATORS
 from dsl.source import Span
 from dsl.syntax import ast
@@ -31,11 +31,12 @@ def require(context: Context, condition: Argument, written: ast.Expression, scop
     value = None if isinstance(condition.value, Poison) else to_value(context, condition.value, condition.span)
     if value is None:
         return
-    known = _numbers([value], {})[value]
+    labels = {str(one.name): 0.0 for one in reachable([value]) if one.op is Op.OUTPUT and not one.shape}
+    known = _numbers([value], labels)[value]
     if known is None and not context.calls:
         context.report(
             "E319",
-            "dana.require takes a condition of numbers and metas",
+            "dana.require takes a condition of numbers, metas and labels",
             condition.span,
             label="known only while training, or when the rule meets a table",
             expected="a condition that is known before",
@@ -57,10 +58,10 @@ def require(context: Context, condition: Argument, written: ast.Expression, scop
         )
 
 
-def unmet(requirements: Iterable[Requirement], metas: Mapping[str, float]) -> Iterator[Diagnostic]:
-    """The requirements that do not hold with these metas, the others at their defaults."""
+def unmet(requirements: Iterable[Requirement], named: Mapping[str, float]) -> Iterator[Diagnostic]:
+    """The requirements that do not hold with these metas, the others at their defaults, and these labels."""
     for one in requirements:
-        known = _numbers([one.condition, *(value for _, value in one.terms)], metas)
+        known = _numbers([one.condition, *(value for _, value in one.terms)], named)
         if known[one.condition] == 0:
             found = [
                 f"{name} = {known[value]:g}"
@@ -93,8 +94,8 @@ def _terms(context: Context, written: ast.Node, scope: Scope) -> Iterator[tuple[
                 yield from _terms(context, child, scope)
 
 
-def _numbers(roots: Iterable[Operation], metas: Mapping[str, float]) -> dict[Operation, float | None]:
-    """The numbers of operations; None where one depends on more than numbers and metas."""
+def _numbers(roots: Iterable[Operation], named: Mapping[str, float]) -> dict[Operation, float | None]:
+    """The numbers of operations; None where one depends on more than numbers, metas and labels that are `named`."""
     known: dict[Operation, float | None] = {}
     waiting = list(roots)
     while waiting:
@@ -106,8 +107,8 @@ def _numbers(roots: Iterable[Operation], metas: Mapping[str, float]) -> dict[Ope
             continue
         waiting.pop()
         numbers = [number for one in operation.operands if (number := known.get(one)) is not None]
-        if operation.op is Op.META:
-            known[operation] = metas.get(str(operation.name), operation.value)
+        if operation.op in (Op.META, Op.OUTPUT):
+            known[operation] = named.get(str(operation.name), operation.value)
         elif operation.op is Op.CONST:
             known[operation] = operation.value
         elif not settled or len(numbers) < len(operation.operands):

@@ -14,7 +14,7 @@ from dana.errors import UsageError
 from dana.runtime.designs import check_hyper, chosen_extents
 from dana.runtime.metas import meta_values
 from dana.runtime.streams import declared_request
-from dana.runtime.trainer import Level, Notice, TrainingError
+from dana.runtime.trainer import Level, Notice, SqlState, TrainingError
 from dana.runtime.weights import given_class_weights
 from dana.storage.declared import declared
 from dana.trainable import TrainableRule
@@ -79,6 +79,7 @@ REQUIRED = {
     "adam(w, 2 * w, epsilon={})": (-1e-8, 0),
     "inverse_decay(0.1, {}) * w": (-1, 0),
     "exponential_decay(0.1, {}) * w": (0, 1.01, 1),
+    "steady_rate({}, w * w)": (0, -1, 0.5),
     "running_mean(w, {})": (1, -1, 0),
     "clip(x, {})": (-1, 0),
     "clip_norm(x, {})": (-1, 0),
@@ -162,3 +163,30 @@ def test_metas_that_a_training_cannot_have(backend: str, hyper: dict[str, float]
         assert re.search(message, raised.value.message)
         assert DROPPED.splitlines()[10 if "size" in hyper else 7] in raised.value.detail
     assert rule.fit(x, y, epochs=1, hyper={"rate": 0.7, "size": 2}, backend=backend).losses
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize(
+    ("name", "hyper"),
+    [("quantile", {"q": 0}), ("quantile", {"q": 1}), ("huber", {"epsilon": 0}), ("elastic_net", {"l1_ratio": 2})],
+)
+def test_the_library_s_metas_have_a_range(backend: str, name: str, hyper: dict[str, float]) -> None:
+    ((meta, number),) = hyper.items()
+    with pytest.raises(TrainingError, match=f"the rule needs {meta} .* but hyper makes it {meta} = {number}"):
+        getattr(rules, name).fit(np.eye(3), np.arange(3.0), hyper=hyper, backend=backend)
+
+
+@pytest.mark.parametrize("standardize", [None, False])
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_labels_that_a_rule_cannot_have(backend: str, standardize: bool | None) -> None:
+    """The least label and the largest one are known of any table; a row of weight 0 is as if it were not there."""
+    x, y = np.random.default_rng(1).normal(size=(40, 3)), np.arange(40.0) - 1
+    asked = {"backend": backend, "standardize": standardize, "epochs": 1}
+    with pytest.raises(TrainingError, match="the rule needs y >= 0, but array y makes it y = -1") as raised:
+        rules.poisson.fit(x, y, **asked)
+    assert raised.value.sqlstate == SqlState.DATA_EXCEPTION
+    assert rules.poisson.fit(x, y, weight=(y >= 0).astype(float), **asked).losses
+    below = TrainableRule(rules.text("linear") + "dana.require(2 * y <= 38 + lr)\n")
+    with pytest.raises(TrainingError, match=r"needs 2 \* y <= 38 \+ lr, but array y makes it y = 38; lr = 0\.5"):
+        below.fit(x, y, **asked)
+    assert below.fit(x[:-19], y[:-19], **asked).losses

@@ -341,6 +341,14 @@ def test_what_a_server_would_tell_is_a_warning() -> None:
     assert told[0].filename == __file__
 
 
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_a_rule_without_statistics_is_compared_with_a_constant(backend: str) -> None:
+    rule = TrainableRule(STEPWISE.replace("dana.output()", "dana.output(classes=2)"), filename="line.py")
+    noise = np.random.default_rng(3).normal(size=(50, 1))
+    with pytest.warns(UserWarning, match="no better than a constant prediction, whose loss is 0.2"):
+        rule.fit(noise, np.arange(50) % 2, epochs=2, backend=backend)
+
+
 def test_warnings_speak_of_arrays() -> None:
     with pytest.warns(UserWarning, match="^array y, the label, has a single value in all rows"):
         line().fit(X, np.ones(50))
