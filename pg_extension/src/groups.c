@@ -75,6 +75,7 @@ typedef struct grouping
 	ReturnSetInfo	*result;
 	uint64			 groups;
 	uint64			 failed;
+	uint64			 taken;		/* rows of the current group that train, not held out for a test */
 	uint64			 keyless;	/* rows with a null in a column that groups */
 } grouping;
 
@@ -119,7 +120,8 @@ find_columns(grouping *grouping, TupleDesc descriptor)
 static dana_rows *
 open_rows(grouping *grouping)
 {
-	dana_source_request request = grouping->training->rows;
+	const dana_training *training = grouping->training;
+	dana_source_request	 request = training->rows;
 	char			   *table = NULL;
 	char			   *from;
 	char			   *list;
@@ -149,18 +151,23 @@ open_rows(grouping *grouping)
 	initStringInfo(&sorted);
 	appendStringInfo(&sorted, "SELECT %s%s%s(%s, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
 					 dana_extension_name("dana_group"),
-					 quote_literal_cstr(grouping->training->model));
+					 quote_literal_cstr(training->model));
 	for (int i = 0; i < grouping->by.count; i++)
 		appendStringInfo(&sorted, "%s%s", i > 0 ? ", " : "", grouping->text[i]);
 	appendStringInfoString(&sorted, "]) COLLATE pg_catalog.\"C\", pg_catalog.row_number() OVER ()");
 	for (int i = 0; i < grouping->by.count; i++)
 		appendStringInfo(&sorted, ", %s", grouping->text[i]);
-	appendStringInfo(&sorted, " FROM %s ORDER BY %d, %d", from, grouping->columns + 1, grouping->columns + 2);
+	/* rows held out for a test come, too, so that a group of no others has its row of the result */
+	if (training->test_size > 0)
+		from = psprintf("%s WHERE (%s\n)", table, training->filter == NULL ? "true" : training->filter);
+	appendStringInfo(&sorted, ", %s FROM %s ORDER BY %d, %d",
+					 training->test_size > 0 ? dana_holdout_of_key(&training->key, training->test_size, training->seed) : "false",
+					 from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
 	source->stored_type = dana_rows_descriptor(rows);
 	/* here, for all groups */
 	dana_source_probe(source);
-	dana_source_encode(source, grouping->training, grouping->rule.description);
+	dana_source_encode(source, training, grouping->rule.description);
 	return rows;
 }
 
@@ -198,6 +205,9 @@ train_group(void *state)
 {
 	grouping *grouping = state;
 
+	if (grouping->taken == 0)
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("the group has no row to train on: test_size leaves all of them out")));
 	(void)dana_train_model(&grouping->current, grouping->source, &grouping->rule, &grouping->model);
 }
 
@@ -259,6 +269,7 @@ begin_group(grouping *grouping, text *name, TupleTableSlot *row)
 	grouping->current = *grouping->training;
 	grouping->current.model = text_to_cstring(name);
 	grouping->model = (dana_new_model){0};
+	grouping->taken = 0;
 	grouping->key = palloc(sizeof(char *) * grouping->by.count);
 	for (int i = 0; i < grouping->by.count; i++)
 		grouping->key[i] = TextDatumGetCString(slot_getattr(row, grouping->columns + 3 + i, &isnull));
@@ -271,6 +282,7 @@ take_grouped_row(TupleTableSlot *row, void *context)
 {
 	grouping *grouping = context;
 	bool	  isnull;
+	const bool held_out = DatumGetBool(slot_getattr(row, grouping->columns + 3 + grouping->by.count, &isnull));
 	Datum	  datum = slot_getattr(row, grouping->columns + 1, &isnull);
 	text	 *name;
 	char	 *current;
@@ -278,7 +290,7 @@ take_grouped_row(TupleTableSlot *row, void *context)
 	CHECK_FOR_INTERRUPTS();
 	if (isnull)
 	{
-		grouping->keyless++;
+		grouping->keyless += !held_out;
 		return true;
 	}
 	name = DatumGetTextPP(datum);
@@ -289,7 +301,9 @@ take_grouped_row(TupleTableSlot *row, void *context)
 		end_group(grouping);
 		begin_group(grouping, name, row);
 	}
-	tuplestore_puttupleslot(grouping->source->stored, row);
+	if (!held_out)
+		tuplestore_puttupleslot(grouping->source->stored, row);
+	grouping->taken += !held_out;
 	return true;
 }
 

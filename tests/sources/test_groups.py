@@ -76,6 +76,10 @@ def test_two_columns_a_filter_and_a_part_for_tests(session: Session, table: str)
     assert session.execute("SELECT (dana_evaluate('m[b,2001]') ->> 'rows')::int").fetchone() == test
     again = trained(session, "t", ["region", "year"], **training)
     assert [row[2] for row in again] == [2] * 12
+    session.execute("DELETE FROM t WHERE k <= 100 OR region = 'b' AND NOT dana_holdout(ctid, 0.3)")
+    left = {row[0]["region"]: row[4] for row in trained(session, "t", ["region"], **training)}
+    assert left.pop("b") == "the group has no row to train on: test_size leaves all of them out"
+    assert left == dict.fromkeys("acdef")
 
 
 def test_a_group_that_fails_leaves_the_others(session: Session) -> None:
