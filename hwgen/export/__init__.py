@@ -11,6 +11,9 @@ RECORD_IMAGE = "images/records.bin"
 STARTS, RECORDS = "sim/starts.hex", "sim/records.hex"
 """Rows of the record memory before the testbench's training, and after it; all others are 0."""
 
+HELD = "sim/held.hex"
+"""Bits of those rows after the training that elements take: others hold anything."""
+
 BASE = 0x4000_0000
 """Address of a package's pages on the board's bus."""
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.devices import Device
-from hwgen.export import BASE, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, beside
+from hwgen.export import BASE, HELD, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, beside
 from hwgen.export.lint import waivers
 from hwgen.export.manual import manual
 from hwgen.export.registers import header, register_map
@@ -211,9 +211,11 @@ def _beats(pages: bytes, width: int) -> str:
 def _records(made: Bundle, check: Check) -> dict[str, str]:
     """What records hold before and after the training: a row a line, lane 0 last, behind the row's number."""
     size = 4 * made.config.lanes
-    lines: dict[str, list[str]] = {STARTS: [], RECORDS: []}
-    for table, offset, own in zip(made.tables, made.table_offsets[:-1], check.records, strict=True):
-        for name, records in ((STARTS, own.before), (RECORDS, own.after)):
+    lines: dict[str, list[str]] = {STARTS: [], RECORDS: [], HELD: []}
+    for t, (table, offset, own) in enumerate(zip(made.tables, made.table_offsets[:-1], check.records, strict=True), 1):
+        held = np.where(made.record_held(t), np.uint32(0xFFFFFFFF), np.uint32(0))
+        bits = np.broadcast_to(held, own.after.shape)
+        for name, records in ((STARTS, own.before), (RECORDS, own.after & held), (HELD, bits)):
             for number, record in zip(own.numbers, records, strict=True):
                 first = (offset + (int(number) << table.shift(made.config.lanes))) // size
                 lines[name] += [
@@ -250,8 +252,8 @@ def _expected(made: Bundle, check: Check) -> list[Block]:
     for symbol in made.of_kind("model"):
         if symbol.table:
             continue
-        rows = check.scratchpad[symbol.row : symbol.row + symbol.rows(config.lanes)]
-        blocks.append(block(Region.SCRATCH, symbol.row * config.lanes, rows))
+        for row, held in enumerate(symbol.held(config.lanes), symbol.row):
+            blocks.append(block(Region.SCRATCH, row * config.lanes, check.scratchpad[row][held]))
     return blocks
 
 

@@ -39,6 +39,7 @@ SIZES = ("batch", "group", "tuple_rows", "level_stride", "levels")
 
 Words = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float32]
+Held = npt.NDArray[np.bool_]
 
 
 class BundleError(ValueError):
@@ -83,6 +84,10 @@ class Symbol:
     def place(self, value: npt.ArrayLike, lanes: int) -> Floats:
         """The value's rows, shape [rows, lanes]."""
         return place(value, lanes, broadcast=self.broadcast)
+
+    def held(self, lanes: int) -> Held:
+        """Which words of the value's rows, or of a record's, are its elements; others hold anything."""
+        return place(np.ones(self.shape[bool(self.table) :]), lanes, broadcast=self.broadcast) != 0
 
     def collect(self, rows: npt.ArrayLike) -> Floats:
         """The value that lies in rows of shape [rows, lanes]."""
@@ -217,6 +222,15 @@ class Bundle:
 
     def of_kind(self, kind: str) -> tuple[Symbol, ...]:
         return tuple(symbol for symbol in self.symbols if symbol.kind == kind)
+
+    def record_held(self, table: int) -> Held:
+        """Which words of a table's record hold elements, shape [rows, lanes]."""
+        held = np.zeros((self.tables[table - 1].rows, self.config.lanes), dtype=bool)
+        for symbol in self.symbols:
+            if symbol.table == table:
+                own = symbol.held(self.config.lanes)
+                held[symbol.row : symbol.row + len(own)] = own
+        return held
 
     def section(self, name: engine.Section) -> tuple[engine.Instruction, ...]:
         """The instructions of a section, END included."""

@@ -164,6 +164,43 @@ def test_the_testbench_sees_stores_that_are_lost_and_memories_that_are_late(
     assert said["late"].endswith("\n")
 
 
+PADDED = """
+import dana
+
+U, c = dana.table([50, 5], init=dana.normal(0, 0.3)), dana.table([50])
+i, y = dana.input(), dana.output()
+padded = dana.algo(U, c, i, y)
+p = c[i] + dana.sigma(U[i], 1)
+padded.addRows(U[i], 0.01 * (y - p) * U[i])
+padded.addRows(c[i], 0.01 * (y - p))
+padded.setPrediction(p)
+"""
+"""A rule whose records end within a row of lanes."""
+
+
+def test_what_lies_beyond_a_record_s_end_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records begin with other numbers there than the simulator's, and so end with others; a scalar fills its row."""
+    monkeypatch.setenv("PATH", f"{CHECKOUT / '.icarus'}{os.pathsep}{os.environ['PATH']}")
+    rule, made = tmp_path / "padded.py", tmp_path / "made"
+    rule.write_text(PADDED)
+    schema = "i int4, unwanted float4[100], y float4"
+    design = ("threads=1", "clusters=1", "striders=1", "scratch_depth=128", "tuple_depth=128", "record_depth=8")
+    command = ["hdl", str(rule), "--schema", schema, "--label", "y", "--device", "xcvu9p", "-o", str(made)]
+    assert main([*command, *(f"--design={one}" for one in design)]) == OK
+    starts, held = (
+        dict(line.split() for line in (made / "sim" / f"{name}.hex").read_text().splitlines())
+        for name in ("starts", "held")
+    )
+    assert set(held.values()) == {"f" * 64, "0" * 24 + "f" * 40}
+    bits = {row: int(held[row], 16) for row in held}
+    other = {row: int(starts[row], 16) & bits[row] | int("9" * 64, 16) & ~bits[row] for row in starts}
+    (made / "sim" / "starts.hex").write_text("".join(f"{row} {other[row]:064x}\n" for row in other))
+    assert "PASS" in run(["sh", "icarus.sh"], made / "sim")
+    assert main(["board", str(made)]) == OK, capsys.readouterr().err
+
+
 def ratings(folder: Path) -> list[tuple[int, int, float]]:
     """Rows of the testbench's pages."""
     pages = b"".join(bytes.fromhex(line)[::-1] for line in (folder / "sim" / "pages.hex").read_text().split())
