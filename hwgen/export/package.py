@@ -38,8 +38,8 @@ FOLDERS = ("images", "rtl", "rule", "sim", "synth")
 LOAD = "images/load.hex"
 """What loads the machine: byte addresses and words, in the order of writing."""
 
-PATIENCE = 100_000_000
-"""Cycles that the testbench waits for the interrupt."""
+PATIENCE, BETWEEN = 4, 1000
+"""The testbench waits for the interrupt so many times as long as its training takes, with such cycles between epochs."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _testbench(made: Bundle, check: Check, load: Sequence[Block], writes: Sequen
         "LOADS": _count(load),
         "WRITES": _count(writes),
         "EXPECTED": _count(_expected(made, check)),
-        "PATIENCE": PATIENCE,
+        "PATIENCE": PATIENCE * len(check.losses) * (check.counters.cycles + BETWEEN),
         "COUNTERS": 2 * len(COUNTERS),
         "LATENCY": config.link_latency - READER_LATENCY,
         "PAGE_BEATS": config.page_beats,

@@ -14,7 +14,7 @@ module testbench;
   localparam LOADS = @LOADS@;
   localparam WRITES = @WRITES@;
   localparam EXPECTED = @EXPECTED@;
-  localparam PATIENCE = @PATIENCE@;      // cycles
+  localparam [63:0] PATIENCE = 64'd@PATIENCE@;  // cycles to wait for the interrupt, where no bus pauses
   localparam COUNTERS = @COUNTERS@;
   localparam LATENCY = @LATENCY@;        // cycles from an address to its first beat
   localparam PAGE_BEATS = @PAGE_BEATS@;
@@ -244,7 +244,7 @@ module testbench;
 
   // ---- driver
   integer k;
-  integer cycles = 0;
+  reg [63:0] cycles = 0, patience;
   reg [31:0] word;
   reg [63:0] trained;
 
@@ -326,7 +326,8 @@ module testbench;
     @(negedge clk);
     for (k = 0; k < LOADS; k = k + 1) write(loads[k][57:32], loads[k][31:0]);
     for (k = 0; k < WRITES; k = k + 1) write(writes[k][57:32], writes[k][31:0]);
-    while (!interrupt && cycles < PATIENCE) begin
+    patience = PATIENCE * 256 / (256 - STALL);
+    while (!interrupt && cycles < patience) begin
       @(negedge clk);
       cycles = cycles + 1;
     end

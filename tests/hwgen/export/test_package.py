@@ -34,6 +34,7 @@ from hwgen.export.report import BUILD
 from hwgen.export.scripts import FIT, SCRIPTS
 from hwgen.export.synthesis import PLACED_BY, WEIGHTS
 from hwgen.spec import board
+from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import WORD_U32
@@ -221,6 +222,27 @@ def test_the_script_for_verilator_passes_and_its_testbench_notices_a_wrong_bit(
         assert "FAIL 1 errors" in run([str(testbench)], sim)
     finally:
         (sim / "expected.hex").write_text(expected)
+
+
+def test_a_training_that_does_not_end_is_given_up_soon(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After four times its own cycles; and buses that hardly ever move are waited for."""
+    monkeypatch.setenv("PYTHON", sys.executable)
+    writes, sim = folder / "sim" / "writes.hex", folder / "sim"
+    text = writes.read_text()
+    at = f"{4 * address(BoardRegion.BOARD, BoardRegister.EPOCHS):08x}"
+    assert text.count(at) == 1
+    passed = run(["sh", "verilator.sh"], sim)
+    writes.write_text(re.sub(f"{at}.*", f"{at}ffffffff", text))
+    try:
+        said = run(["verilated/testbench"], sim)
+    finally:
+        writes.write_text(text)
+    given_up, takes = re.search(r"no interrupt in (\d+) cycles", said), re.search(r"(\d+) cycles of training", passed)
+    assert given_up is not None
+    assert takes is not None
+    assert 3.9 < int(given_up[1]) / int(takes[1]) < 5
+    assert "FAIL" in said
+    assert "PASS" in run(["sh", "verilator.sh", "255"], sim)
 
 
 def test_the_script_says_where_it_looked_for_verilator(folder: Path, tmp_path: Path) -> None:
