@@ -71,8 +71,8 @@ def _table(options: argparse.Namespace) -> TableSchema:
     from dana.storage.declared import declared, within_a_table
 
     if options.schema is not None:
-        return declared(options.schema)
+        return declared(options.schema, options.label)
     if options.features is None:
         raise UsageError("what is made depends on the table; give --features N or --schema 'x float4[54], …'")
-    within_a_table(options.features + 1)
+    within_a_table(options.features + 1, options.label)
     return declared(", ".join([*(f"x{index + 1} float4" for index in range(options.features)), "y float4"]))

@@ -22,17 +22,18 @@ TEXT_TYPES = {"text": 25, "varchar": 1043}
 COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>[a-z0-9 ]*[a-z0-9])\s*(?:\[\s*(?P<length>\d+)\s*\])?\s*")
 
 
-def within_a_table(columns: int) -> None:
+def within_a_table(columns: int, label: str | None = None) -> None:
     """Raise UsageError if a table of PostgreSQL has fewer columns."""
     if columns > MAX_COLUMNS:
         raise UsageError(
             f"a table of PostgreSQL has at most {MAX_COLUMNS} columns, not {columns}",
-            hint="Put the features into one column: --schema 'x float4[N], y float4' --label y.",
+            hint=f"Put the features into one column: --schema 'x float4[{columns - 1}], {label or 'y'} float4' "
+            f"--label {label or 'y'}.",
         )
 
 
-def declared(text: str) -> TableSchema:
-    """Schema of a table with the columns that ``text`` lists.
+def declared(text: str, label: str | None = None) -> TableSchema:
+    """Schema of a table with the columns that ``text`` lists, one of which may be known as the label.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def declared(text: str) -> TableSchema:
         More columns than a table has; or a part of the text is no column, or names a type that is not known here.
     """
     parts = text.split(",")
-    within_a_table(len(parts))
+    within_a_table(len(parts), label)
     attributes = tuple(_column(part) for part in parts)
     names: set[str] = set()
     for attribute in attributes:

@@ -3,6 +3,7 @@
 In: a name or a file. Out: a `Device`. It knows no machine and runs no tool.
 """
 
+import re
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,6 +21,13 @@ FAMILIES = tuple(WIDE_MULTIPLIERS)
 
 ULTRA_FAMILIES = ("xcup",)
 """Those that have UltraRAM."""
+
+
+VIVADO_PART = re.compile(r"x[acq](au|ku|vu|zu|[ku])\d+[a-z]*-[a-z]{4}\d{3,4}-[1-3](lv|l)?(-[a-z]\w*)+", re.IGNORECASE)
+"""UltraScale+: device, package, speed grade, temperatures."""
+
+MIN_CLOCK = 1_000_000
+"""Hertz: a smaller number is one of megahertz."""
 
 
 class DeviceError(ValueError):
@@ -138,6 +146,10 @@ def _parse(text: str, name: str) -> Device:
             f"ultra_rams of the device {name} must be left out: {values['family']} has no UltraRAM, "
             f"{', '.join(ULTRA_FAMILIES)} has"
         )
+    if values["clock_hz"] < MIN_CLOCK:
+        raise DeviceError(
+            f"clock_hz of the device {name} must be in hertz, {MIN_CLOCK:,} at least, not {values['clock_hz']:,}"
+        )
     least = -(-values["clock_hz"] // RATE_CYCLES)
     if values["page_bandwidth"] < least:
         raise DeviceError(
@@ -149,6 +161,11 @@ def _parse(text: str, name: str) -> Device:
             lattice_part(values["part"])
         except ValueError as error:
             raise DeviceError(f"part of the device {name} {error}") from None
+    if values["family"] == "xcup" and not VIVADO_PART.fullmatch(values["part"]):
+        raise DeviceError(
+            f"part of the device {name} must be a whole part of an UltraScale+ as Vivado names it, such as "
+            f"xcvu9p-flga2104-2-i: device, package, speed grade, temperatures; not {values['part']!r}"
+        )
     return Device(name=name, **values)
 
 

@@ -12,6 +12,7 @@ import pytest
 from dana import rules
 from dana.cli import main
 from dana.server.places import PAPER
+from hwgen.devices import device_names
 from hwgen.spec.config import MachineConfig
 
 RULE = str(PAPER / "logistic.py")
@@ -40,7 +41,7 @@ def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--features", "54", "--device", "vu9p"], r"no device 'vu9p'; there are lfcpnx-100, lfe5um5g-85, xcvu9p"),
+        (["--features", "54", "--device", "vu9p"], rf"no device 'vu9p'; there are {', '.join(device_names())}, or the"),
         (["--schema", "x float4[9000000], y float4"], r"have 9,000,000 numbers, a machine holds at most 8,388,608"),
         ([], r"what is made depends on the table; give --features N or --schema"),
     ],

@@ -287,6 +287,16 @@ def test_what_is_no_schema_is_refused(text: str, message: str) -> None:
         declared(text)
 
 
+@pytest.mark.parametrize("columns", [["--features", "1600"], ["--schema", "f int4, " * 1600 + "y int4"]])
+@pytest.mark.parametrize("label", ["y", "price"])
+def test_features_that_no_table_has_are_put_into_one_column(
+    columns: list[str], label: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In words that can be typed as they are."""
+    assert main(["compile", str(rules.FOLDER / "linear.py"), *columns, "--label", label]) == USAGE
+    assert f"--schema 'x float4[1600], {label} float4' --label {label}." in capsys.readouterr().err
+
+
 def test_a_label_of_classes_may_be_text(capsys: pytest.CaptureFixture[str]) -> None:
     classes = str(rules.FOLDER / "logistic.py")
     assert main(["compile", classes, "--schema", "a int, b float4, y text", "--label", "y", "--emit", "cost"]) == 0

@@ -171,7 +171,8 @@ def test_steps_of_a_batch_are_a_bound_that_larger_batches_lower(found: Explorati
     assert larger.steps < found.steps
 
 
-def test_a_device_that_is_too_small_says_by_how_much() -> None:
+def test_a_device_that_is_too_small_says_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dana.codesign.search.device_names", lambda: ("xcvu9p", "lfcpnx-100"))
     small = Device(
         name="small", family="xcup", part="none", luts=6_000, flipflops=5_000, dsps=500, block_rams=300,
         usable=1.0, clock_hz=100_000_000, page_bandwidth=800_000_000,

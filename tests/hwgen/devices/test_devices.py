@@ -21,6 +21,16 @@ usable = 0.8
 clock_hz = 50_000_000
 page_bandwidth = 400_000_000
 """
+XCUP = GOOD.replace("ecp5", "xcup").replace("LFE5U-25F-6BG381C", "xcvu9p-flga2104-2-i")
+
+
+@pytest.mark.parametrize(
+    "part", ["xczu7ev-ffvc1156-2-e", "xcu250-figd2104-2L-e", "xck26-sfvc784-2LV-c", "XCKU5P-FFVB676-3-E"]
+)
+def test_parts_of_ultrascale(tmp_path: Path, part: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(XCUP.replace("xcvu9p-flga2104-2-i", part))
+    assert load_device(str(file)).part == part
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -90,6 +100,12 @@ def test_order_codes_of_lattice(code: str, expected: tuple[str, str, str]) -> No
         (GOOD.replace("-6BG", "-5BG"), r"a grade \(6, 7, 8\)"),
         ("luts = = 3", r"the device mine is no TOML: "),
         (GOOD.replace("400_000_000", "49_999"), r"must be at least 50,000 at 50 MHz, one byte in .*, not 49,999$"),
+        (
+            GOOD.replace("50_000_000", "50"),
+            r"clock_hz of the device mine must be in hertz, 1,000,000 at least, not 50$",
+        ),
+        (XCUP.replace("-flga2104-2-i", ""), r"part of the device mine must be .* as Vivado names it, .* not 'xcvu9p'$"),
+        (XCUP.replace("xcvu9p", "xc7k325t"), r"such as xcvu9p-flga2104-2-i: .*; not 'xc7k325t-flga2104-2-i'$"),
         (GOOD + "ultra_rams = 40\n", r"ultra_rams of the device mine must be left out: ecp5 has no .*, xcup has$"),
     ],
 )
