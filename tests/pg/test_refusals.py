@@ -124,7 +124,7 @@ CALLS = {
     ),
     "empty model": BadCall(arguments="'r', 't', ''", error=errors.InvalidName, message="cannot be a model's name"),
     "long model": BadCall(
-        arguments="'r', 't', repeat('m', 1000000)", error=errors.InvalidName, message=f"\"{'m' * 255}\" cannot be a"
+        arguments="'r', 't', repeat('m', 1000000)", error=errors.InvalidName, message=f'"{"m" * 255}" cannot be a'
     ),
 }
 
