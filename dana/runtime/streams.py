@@ -20,6 +20,7 @@ from dana.storage.columns import column_attribute
 from dana.storage.declared import TEXT_TYPES
 from dana.storage.frames import framed, readable, rewritten, unique_names
 from dana.storage.schema import SchemaError, TableSchema
+from dana.storage.types import FEATURE_HINT, HINTS
 from dsl import Rule
 from dsl.hdfg.choice import category_inputs
 from dsl.hdfg.dims import names_of
@@ -226,5 +227,5 @@ def _check_classes(schema: TableSchema, binding: Binding, weight: str | None) ->
                 raise schema.no_category(schema.index(name))
             raise SchemaError(
                 f"column {name!r} of {schema.relation} has type {attribute.type_name}, which is no number",
-                hint="Name the columns with features => ARRAY[…]; classes number the label only.",
+                hint=HINTS.get(attribute.type_oid, FEATURE_HINT),
             )

@@ -77,9 +77,12 @@ CONVERTED_ARRAYS = frozenset(one.array_oid for one in TYPES) - ARRAYS.keys()
 NUMBERS = SCALARS.keys() | ARRAYS.keys() | CONVERTED_SCALARS | CONVERTED_ARRAYS
 """OIDs of all of these."""
 
+FEATURE_HINT = (
+    "A feature is a number, a boolean, a date, a time or an array of them, in a rule of one vector also a text or an "
+    "enum: leave the column out with features => ARRAY['a', 'b'], or make a number of it in a query."
+)
 HINT = (
-    "As a label: choose a rule that tells classes apart, such as logistic for two of them, or softmax. "
-    "As a feature: leave it out with features => ARRAY['a', 'b'], or make a number of it in a query."
+    "As a label: choose a rule that tells classes apart, such as logistic for two of them, or softmax. " + FEATURE_HINT
 )
 """What a user can do about a column of a type that is none of those."""
 

@@ -682,6 +682,10 @@ DECLARE
 	found dana.model := dana.dana_find_model($1);
 	profile jsonb;
 BEGIN
+	IF position('@' IN $1) > 0 THEN
+		RAISE invalid_name USING MESSAGE = format('dana_profile() takes the name of a model, not "%s"', $1),
+			HINT = 'The profile is of the version in use: dana_activate_model(name, version) chooses another one.';
+	END IF;
 	IF $2 IS NULL AND (found.metadata ? 'query' OR found.metadata ? 'filter') THEN
 		RAISE invalid_parameter_value USING MESSAGE = format('model "%s" was trained on a query, or on some rows of a table', $1),
 			HINT = 'Make a view of these rows, and name it: dana_profile(model, view).';

@@ -102,6 +102,8 @@ def test_a_profile_is_of_a_version(db: Connection) -> None:
 
 def test_what_is_wrong_is_said(db: Connection) -> None:
     db.session.execute("SELECT dana_profile('linear')")
+    with pytest.raises(psycopg.errors.InvalidName, match="takes the name of a model, not"), db.session.transaction():
+        db.session.execute("SELECT dana_profile('linear@1')")
     db.session.execute("CREATE TABLE other AS SELECT few, plan FROM before")
     with pytest.raises(psycopg.Error, match='column "size" of model "linear" is not in'), db.session.transaction():
         drift(db, "other")

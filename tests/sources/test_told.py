@@ -127,6 +127,14 @@ def test_more_labels_than_classes(session: Session, told: Told) -> None:
     assert hint.startswith("As a label: choose a rule that tells classes apart, such as logistic")
 
 
+@pytest.mark.parametrize("rule", ["logistic", "ridge"])
+def test_a_feature_of_a_type_that_is_none(session: Session, told: Told, rule: str) -> None:
+    session.execute("CREATE TABLE u AS SELECT a, md5(a::text)::uuid AS u, a * interval '1 day' AS i, a > 0 AS y FROM t")
+    for kind, words in {"u": "A feature is a number, a boolean, a date", "i": "Make a number of it in a query"}.items():
+        error = refused(session, f"SELECT dana_train('{rule}', 'u', features => '{{a,{kind}}}', label => 'y')")
+        assert words in (described(error)[1] or "")
+
+
 def test_a_label_of_one_value(session: Session, told: Told) -> None:
     session.execute("SELECT dana_train('quantile', query => 'SELECT a, b, 3 AS y FROM t', model => 'm')")
     (said,) = told
@@ -285,7 +293,7 @@ def test_literals_are_read_as_what_the_columns_are(session: Session, told: Told)
     assert same("'m', '0.5', 'xtrue', '2020-02-03 00:00'") == typed
     assert same("'n', '0.5', '1e-1'") == same("'n', 0.5, 0.1")
     message, _ = described(refused(session, "SELECT dana_predict('m', 0.5, 'xtrue', 'someday')"))
-    assert message == 'invalid input syntax for type timestamp: "someday"'
+    assert message == 'invalid input syntax for type date: "someday"'
     message, _ = described(refused(session, "SELECT dana_predict('m', 'half', 'xtrue', '2020-02-03')"))
     assert message == 'invalid input syntax for type double precision: "half"'
     message, _ = described(refused(session, "SELECT dana_predict('m', 0.5, 7, '2020-02-03')"))
