@@ -283,7 +283,8 @@ refuse_more_values(const label_look *look, int classes)
 		int				   before = 0;
 
 		if (classes == 2 && (usual & 1) != 0 && usual != 1)
-			before = (value->number == 1 || value->number == ((usual & 2) != 0 ? 0 : -1)) && !is_almost(look, i) ? 0 : classes;
+			before = !is_almost(look, i) &&
+				(value->number == 1 || value->number == ((usual & 2) != 0 ? 0 : -1)) ? 0 : classes;
 		else
 			for (int k = 0; k < look->count; k++)
 				before += look->values[k].row < value->row;

@@ -168,7 +168,7 @@ arguments_of(Jsonb *metadata)
 	return list.data;
 }
 
-/* Refuses rows that lack columns which a model needs: else PostgreSQL would show a statement of ours; returns the columns */
+/* The columns of rows, which must have those that a model needs: else PostgreSQL would show a statement of ours */
 static TupleDesc
 require_columns(const char *model, const dana_texts *needed, TupleDesc rows, const char *from)
 {
