@@ -101,15 +101,15 @@ def tell_categories(request: TrainRequest, notify: Notify) -> None:
     if not categories or not numbers or (request.features is not None and said <= request.hyper.keys()):
         return
     binding, schema = logical_binding(request)
-    filled = [(schema.attributes[use.attribute].name, use.input) for use in binding.uses]
+    every = [(schema.attributes[use.attribute].name, use.input) for use in binding.uses]
+    filled = [one for one in every if one[0] in binding.features]
 
     def listed(nodes: Iterable[Node], what: str) -> str:
         names = [str(node.name) for node in nodes]
         columns = ", ".join(column for column, name in filled if name in names)
         return f"{columns} {'hold' if ',' in columns else 'holds'} {what} (input {', '.join(names)})"
 
-    inputs = {str(graph.nodes[k].name) for k in graph.inputs}
-    if crossed(filled) or all(column == name for column, name in filled if name in inputs - {*binding.labels}):
+    if crossed(filled) or all(column == name for column, name in filled):
         return
     notify(
         Notice(

@@ -184,6 +184,7 @@ factors.setModel(U[c[0]], r)
 
 
 @pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("label", ["y", "c"])
 @pytest.mark.parametrize(
     ("names", "features", "hyper", "said"),
     [
@@ -198,11 +199,13 @@ factors.setModel(U[c[0]], r)
     ],
 )
 def test_which_columns_are_categories(
-    backend: str, names: str, features: tuple[str, ...] | None, hyper: dict[str, int], said: str | None
+    backend: str, label: str, names: str, features: tuple[str, ...] | None, hyper: dict[str, int], said: str | None
 ) -> None:
-    table = relation([*((name, "real") for name in names.split()), ("y", "real")])
+    table = relation([*((name, "real") for name in names.split()), (label, "real")])
     pages = build_pages(table.schema, [(k % 9, k % 4, k % 7, k % 2) for k in range(40)], page_size=8192)
-    asked = request(table, rule="dlrm", source=rules.text("dlrm"), backend=backend, epochs=1, features=features)
+    asked = request(
+        table, rule="dlrm", source=rules.text("dlrm"), backend=backend, epochs=1, features=features, label=label
+    )
     told: list[Notice] = []
     train(replace(asked, hyper={"n": 9, **hyper}), pages, told.append)
     found = [one.message for one in told if "categories" in one.message]
