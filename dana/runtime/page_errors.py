@@ -47,7 +47,9 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
     where = relation.name if page == UNKNOWN_PAGE else f"page {page} of {relation.name}"
     if pointer:
         where += f", line pointer {(pointer - PAGE_HEADER_SIZE) // ITEM_ID_SIZE + 1}"
-    if fault in (Fault.TOASTED, Fault.COMPRESSED):
+    arrays = relation.pages is not None and any(one.array_length is not None for one in relation.attributes)
+    # a row that is read finds an empty array where one of elements was to be, and names it, or the damage
+    if fault in (Fault.TOASTED, Fault.COMPRESSED) or (fault is Fault.TUPLE_SHORT and arrays):
         return OutOfLine(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION)
     if fault in DATA_FAULTS:
         return TrainingError(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION, hint=hint)

@@ -118,3 +118,12 @@ def test_rows_that_no_machine_holds(session: Session) -> None:
     session.execute("CREATE TABLE t AS SELECT array_fill(1::real, '{8400000}') AS x, 1::real AS y")
     with pytest.raises(psycopg.errors.ProgramLimitExceeded, match=r"8,400,000 numbers, a machine holds at most"):
         weights(session, "'t'")
+
+
+def test_an_empty_array_is_no_damage(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t AS SELECT CASE WHEN g % 5 = 0 THEN '{}'::real[] ELSE ARRAY[g::real, 1] END AS x, g::real AS y "
+        "FROM generate_series(1, 100) AS g"
+    )
+    with pytest.raises(psycopg.errors.DataException, match=r"row 5 of .* array of 0 elements in column .x., not of 2"):
+        weights(session, "'t', features => '{x}', label => 'y'")
