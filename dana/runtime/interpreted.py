@@ -169,8 +169,9 @@ class InterpretedTraining:
         self.not_finite = judge(self._request, survey, self._fills, self._binding.labels, self._notify)
         label = next((name for column, name, _, _ in self._fills if column in self._binding.labels), None)
         if label is not None:
-            side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
-            good = np.isfinite(side_by_side).all(axis=1)
+            good = np.isfinite(np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)).all(
+                axis=1
+            )
             if self._request.weight is not None:
                 good &= columns[inputs[self._request.weight]] > 0
             values, counts = np.unique(columns[label][good], return_counts=True)

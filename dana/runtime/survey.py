@@ -22,7 +22,8 @@ from dana.runtime.page_errors import ARRAYS
 from dana.runtime.surveyed import SURVEY_BLOCK, Surveyed
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
 from dana.storage.types import SCALARS
-from dsl import Rule
+from dsl import Rule, compile_rule
+from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.init import OF_TABLE, InitKind
 from hwgen.spec.bundle import Bundle
@@ -335,6 +336,9 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
         for column, input, element, count in fills
         if column not in (*labels, request.weight) and not any(varies[input][element : element + count])
     ]
+    if constant and survey.tuples > 1:
+        chooses = choosing_inputs(compile_rule(request.source, filename=request.rule).hdfg)
+        constant = [column for column, input, _, _ in fills if column in constant and input not in chooses]
     if constant and survey.tuples > 1:
         have = "have" if len(constant) > 1 else "has"
         notify(

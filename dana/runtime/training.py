@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
+from numbers import Integral
 from pathlib import Path
 from typing import NoReturn
 
@@ -169,8 +170,8 @@ class MachineTrainer:
         """See `Trainer.open`."""
         if request.backend not in BACKENDS:
             raise TrainingError(f"backend must be one of {', '.join(BACKENDS)}, not {request.backend!r}")
-        if request.epochs is not None and request.epochs < 1:
-            raise TrainingError(f"epochs must be at least 1, not {request.epochs}")
+        if request.epochs is not None and not (isinstance(request.epochs, Integral) and request.epochs >= 1):
+            raise TrainingError(f"epochs must be a whole number of at least 1, not {request.epochs!r}")
         check_stopping(request)
         try:
             check_hyper(request, notify)

@@ -131,7 +131,7 @@ class Rule:
         return self._traced[key]
 
     def unmet(self, named: Mapping[str, float]) -> tuple[Diagnostic, ...]:
-        """What the rule and its functions ask that numbers, these metas and labels, and others' defaults break.
+        """What the rule and its functions ask of numbers and these metas and labels break, other metas by default.
 
         Of the defaults alone nothing is left: it would be among the errors of the text.
         """

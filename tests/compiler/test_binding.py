@@ -81,7 +81,12 @@ def test_dropped_columns_are_not_features() -> None:
             None,
             "type text, which cannot be trained on\nHint: As a label: choose a rule that tells classes",
         ),
-        ((attribute("x", "real[]"), attribute("y", "real")), None, None, "has no array of one dimension with an element yet"),
+        (
+            (attribute("x", "real[]"), attribute("y", "real")),
+            None,
+            None,
+            "has no array of one dimension",
+        ),
         ((attribute("a", "real[]", array_length=3), *REALS), None, None, "columns of public.t are left over"),
         ((attribute("a", "real[]", array_length=3), *REALS[-2:]), None, None, "1 column of public.t is left over ("),
         ((attribute("y", "real"),), None, None, "no column of public.t is left for x"),

@@ -352,3 +352,14 @@ def test_a_rule_without_statistics_is_compared_with_a_constant(backend: str) -> 
 def test_warnings_speak_of_arrays() -> None:
     with pytest.warns(UserWarning, match="^array y, the label, has a single value in all rows"):
         line().fit(X, np.ones(50))
+
+
+@pytest.mark.parametrize("epochs", ["3", 1.5, 0])
+def test_epochs_are_a_whole_number(epochs: Any) -> None:
+    hint_of(lambda: line().fit(X, Y, epochs=epochs), f"epochs must be a whole number of at least 1, not {epochs!r}")
+
+
+def test_a_column_that_chooses_rows_may_have_a_single_value(recwarn: pytest.WarningsRecorder) -> None:
+    rows = np.zeros(20), np.arange(20) % 7
+    dana.rules.lrmf.fit({"i": rows[0], "j": rows[1]}, np.arange(20) % 3, epochs=1)
+    assert not [one for one in recwarn if "single value" in str(one.message)]

@@ -272,7 +272,7 @@ def test_a_warm_start_with_another_optimiser(backend: str) -> None:
     ("changes", "words"),
     [
         ({"backend": "gpu"}, "backend must be one of sim, rtl, interp, not 'gpu'"),
-        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1"),
         ({"hyper": {"rate": 1}}, "no hyperparameter 'rate'; it has: lr, size"),
         ({"hyper": {"lr": "big"}}, "must be a finite number, not 'big'"),
         ({"hyper": {"size": 2.5}}, "whole number from 1 to 16,777,216, not 2.5"),

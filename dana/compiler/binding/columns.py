@@ -272,8 +272,8 @@ def _array_length(schema: TableSchema, column: int, node: Node, extents: Sequenc
         if len(known) == len(extents):
             return prod(known)
         raise BindingError(
-            f"column {attribute.name!r} of {schema.relation} has no array of one dimension with an element yet, so their "
-            "length is unknown"
+            f"column {attribute.name!r} of {schema.relation} has no array of one dimension yet that has elements, so "
+            "their length is unknown"
         )
     return length
 
