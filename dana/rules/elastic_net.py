@@ -23,7 +23,6 @@ p = dana.sigma(w * z, 1) + b
 error = weight * (p - y)
 rate = steady_rate(lr, elastic_net.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64 + penalty)
 gradient = l2(w, elastic_net.merge(error * z, 64, "+") / 64, penalty * (1 - l1_ratio))
-
 # momentum makes a gradient count 1 / (1 - keep) times, so the threshold has to
 amount = rate * penalty * l1_ratio / (1 - 0.9)
 elastic_net.setModel(w, soft_threshold(nesterov(w, gradient, rate, keep=0.9), amount))
