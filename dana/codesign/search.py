@@ -74,6 +74,9 @@ OVERRIDES = (
 OF_AREA = (*(name for name in OVERRIDES if name not in ("link_bytes", "link_rate", "clock_hz")), "record_depth")
 """Overrides without which a machine may be smaller."""
 
+NEAREST = ("threads", "clusters", "queue_depth")
+"""Fields of the machine that comes nearest a device, with which smaller memories are tried."""
+
 ALWAYS = ("page_size", "link_bytes", "link_rate", "clock_hz", "record_depth", "divide_interval", "striders")
 """What a machine that is shrunk keeps."""
 
@@ -369,12 +372,13 @@ def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> 
 
 
 def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[str, int]) -> UsageError:
-    """What the smallest machine lacks, and what was tried and would do: another device, no overrides, less memory."""
-    smallest = min(found, key=lambda candidate: candidate.use)
+    """What the machine that comes nearest lacks, and what would do: another device, no overrides, less memory."""
+    least = {name: few for name, few in (("striders", 1), ("queue_depth", SHORT_QUEUE)) if name not in given}
+    smallest = min((_resized(candidate, least) for candidate in found), key=lambda candidate: candidate.use)
     if smallest.bundle.tables or holds_models(plan, job.device, smallest.bundle.config.clusters):
         # the search spares it a machine whose logic is too large
-        asked = {name: getattr(smallest.bundle.config, name) for name in ("threads", "clusters", *given, *ALWAYS)}
-        smallest, _ = _with_less_memory(job, smallest, asked, given)
+        asked = {name: getattr(smallest.bundle.config, name) for name in (*NEAREST, *given, *ALWAYS)}
+        smallest = min(smallest, _with_less_memory(job, smallest, asked, given)[0], key=lambda one: one.use)
     device, area, config = smallest.device, smallest.area, smallest.bundle.config
     over = [
         _lack(name, getattr(area, name), getattr(device, name), device)
@@ -395,10 +399,17 @@ def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[
     if _lacks_memory(smallest):
         hints.append(_memory_that_fits(smallest))
     return UsageError(
-        f"no machine for this rule fits {device.name}: the smallest, {config.units} units and {striders}, takes "
-        f"{', '.join(over)}",
+        f"no machine for this rule fits {device.name}: what comes nearest, {config.units} units and {striders}, "
+        f"takes {', '.join(over)}",
         hint=" ".join(hints),
     )
+
+
+def _resized(candidate: Candidate, fields: Mapping[str, int]) -> Candidate:
+    """The same program on a machine of other Striders or queues; its cycles are the other's."""
+    config = replace(candidate.bundle.config, **fields)
+    area = area_of(config, candidate.device.family)
+    return replace(candidate, bundle=replace(candidate.bundle, config=config), area=area)
 
 
 def _lack(name: str, takes: int, has: int, device: Device) -> str:
