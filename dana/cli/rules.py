@@ -152,7 +152,10 @@ def _pass(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.compiler.passes import text_of
     from dana.runtime.designs import pass_results
 
-    return text_of(pass_results(_request(rule, options), _said)[options.emit]).encode()
+    made = pass_results(_request(rule, options), _said)
+    if options.emit == "records" and not made["records"].records:
+        return b"records: -\n"
+    return text_of(made[options.emit]).encode()
 
 
 def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
@@ -174,8 +177,11 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
         f"{counted(config.threads, 'thread')} of {counted(config.clusters, 'cluster')}, "
         f"{counted(bundle.group, 'tuple')} of a thread in a round"
     )
+    empty = cost.rounds * bundle.round_tuples - bundle.batch
+    if empty > 0:
+        machine += f"; a batch of {bundle.batch} takes as long as one of {bundle.batch + empty}"
     taken = config.page_cycles * sample.pages / sample.rows
-    link = f"time on the page link  {taken:.2f} cycles of a tuple, {config.page_rate:.4g} bytes each"
+    link = f"time on the page link  {taken:.2f} cycles of a tuple, {config.page_rate:.4g} bytes a cycle"
     return f"{machine}\n{cost.text()}{link}\nwhy: {reason}\n".encode()
 
 

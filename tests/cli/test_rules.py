@@ -193,6 +193,22 @@ def test_pages_are_those_of_the_table(capsys: pytest.CaptureFixture[str]) -> Non
     assert "page_size of a machine must be that of its table's pages, 8192, not 32768" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("batch", "told"), [(9, "; a batch of 9 takes as long as one of 16\n"), (16, "round\n")])
+def test_the_cost_tells_of_tuples_that_no_batch_has(batch: int, told: str, tmp_path: Path) -> None:
+    rule = tmp_path / "rule.py"
+    rule.write_text(Path(LOGISTIC).read_text().replace("64", str(batch)))
+    shown = compiled("--features", "10", "--emit", "cost", rule=str(rule)).decode()
+    assert shown.partition("section")[0].endswith(told)
+    assert "bytes a cycle\n" in shown
+
+
+def test_records_are_shown_where_there_are_some() -> None:
+    rule = str(rules.FOLDER / "lrmf.py")
+    arguments = ("--schema", "i int4, j int4, y float4", "--label", "y", "--emit", "records")
+    assert compiled(*arguments, rule=rule) == b"records: -\n"
+    assert b"records: -" not in compiled(*arguments, "--design", "record_depth=32", rule=rule)
+
+
 WIDE = ("--schema", "x float4[9000], y float4", "--design", "scratch_depth=2048")
 
 
