@@ -9,6 +9,7 @@ from functools import cache
 
 from llvmlite import ir
 
+from dana.jit.plan import Unsupported
 from dsl.hdfg.graph import Op
 
 FLOAT, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -16,6 +17,7 @@ POINTER = ir.PointerType()
 Vectors = tuple[ir.Value, ...]
 FOLDS = {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}
 COMPARED = {Op.LT: "<", Op.GT: ">", Op.LE: "<=", Op.GE: ">=", Op.EQ: "=="}
+ARITHMETIC = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
 INTRINSICS = {Op.MAX: "maximum", Op.MIN: "minimum", Op.SQRT: "sqrt", Op.ABS: "fabs"}
 
 
@@ -51,7 +53,13 @@ def combine(builder: ir.IRBuilder, op: str, a: ir.Value, b: ir.Value) -> ir.Valu
 
 
 def operation(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.Value:
-    """One elementwise operation, of numbers or vectors."""
+    """One elementwise operation, of numbers or vectors.
+
+    Raises
+    ------
+    Unsupported
+        It is none of those.
+    """
     typ = values[0].type
     if op in COMPARED:
         holds = builder.fcmp_ordered(COMPARED[op], *values)
@@ -67,7 +75,9 @@ def operation(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.V
         if function is None:
             function = ir.Function(builder.module, ir.FunctionType(typ, [typ] * len(values)), name)
         return builder.call(function, values)
-    return {Op.ADD: builder.fadd, Op.SUB: builder.fsub, Op.MUL: builder.fmul, Op.DIV: builder.fdiv}[op](*values)
+    if op not in ARITHMETIC:
+        raise Unsupported(f"it has the operation {op.value}, for which no instruction is known")
+    return getattr(builder, ARITHMETIC[op])(*values)
 
 
 @cache

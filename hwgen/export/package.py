@@ -39,7 +39,7 @@ LOAD = "images/load.hex"
 """What loads the machine: byte addresses and words, in the order of writing."""
 
 PATIENCE, BETWEEN = 4, 1000
-"""The testbench waits for its interrupt so many times as long as the training takes, so many cycles between epochs."""
+"""How many times as long as its training takes the testbench waits for the interrupt, and cycles between epochs."""
 
 
 @dataclass(frozen=True)

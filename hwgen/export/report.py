@@ -42,8 +42,9 @@ Fill the memory before the first training: {image},
 
 `sim/starts.hex` has the same start values of those rows alone that the testbench's tuples choose from; in the
 testbench all others are zeros. `sim/records.hex` has what these rows must hold after its training, in the bits that
-`sim/held.hex` has set: lanes beyond a vector's end hold anything. No other row may change. A line is `@` and the number
-of a row of {width} bytes, counted from the first table's beginning, in hexadecimal, and its bytes, the last one first.
+`sim/held.hex` has set: lanes beyond a vector's end hold anything. No other row may change. A line is `@` and the
+number of a row of {width} bytes, counted from the first table's beginning, in hexadecimal, and its bytes, the last one
+first.
 
 """
 

@@ -87,7 +87,8 @@ class Symbol:
 
     def held(self, lanes: int) -> Held:
         """Which words of the value's rows, or of a record's, are its elements; others hold anything."""
-        return place(np.ones(self.shape[bool(self.table) :]), lanes, broadcast=self.broadcast).astype(np.bool_)
+        ones = place(np.ones(self.shape[bool(self.table) :]), lanes, broadcast=self.broadcast)
+        return ones.astype(np.bool_)
 
     def collect(self, rows: npt.ArrayLike) -> Floats:
         """The value that lies in rows of shape [rows, lanes]."""

@@ -179,8 +179,8 @@ def test_a_device_that_is_too_small_says_by_how_much(monkeypatch: pytest.MonkeyP
     )  # fmt: skip
     with pytest.raises(
         UsageError,
-        match=r"no machine for this rule fits small: what comes nearest, 8 units and 1 Strider, takes [\d,]+ luts of 6,000 "
-        r"\([\d.]+ times as many\), [\d,]+ flipflops of 5,000 \([\d.]+ times as many\)\n",
+        match=r"no machine for this rule fits small: what comes nearest, 8 units and 1 Strider, takes "
+        r"[\d,]+ luts of 6,000 \([\d.]+ times as many\), [\d,]+ flipflops of 5,000 \([\d.]+ times as many\)\n",
     ) as caught:
         explored(columns(5), small)
     assert "lfcpnx-100 holds a machine for it, of up to 8 units." in str(caught.value)
@@ -192,9 +192,7 @@ def test_what_comes_nearest_lacks_no_more_than_it_must() -> None:
         name="small", family="ecp5", part="none", luts=24_288, flipflops=24_288, dsps=28, block_rams=40,
         usable=0.83, clock_hz=61_350_000, page_bandwidth=377_123_457,
     )  # fmt: skip
-    with pytest.raises(
-        UsageError, match=r"nearest, 8 units and 1 Strider, takes 24 dsps of 23 .*, \d+ block rams of 33"
-    ):
+    with pytest.raises(UsageError, match=r"8 units and 1 Strider, takes 24 dsps of 23 .*, \d+ block rams of 33"):
         explored(columns(10), small)
     with pytest.raises(UsageError, match=r"nearest, 8 units and 4 Striders, takes [\d,]+ luts of 20,159"):
         explored(columns(10), small, striders=4)

@@ -8,7 +8,6 @@ instruction is over, so a program must keep the waits of docs/machine.md to mean
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,29 +17,12 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, Symbol
 from hwgen.spec.config import LANES_PER_CLUSTER
 from hwgen.spec.engine import SHORT, Instruction, Mask, Opcode, Section, Source
-from hwgen.spec.operations import Unit
+from tests.oracles.operations import OPERATIONS
 
 Floats = npt.NDArray[np.float32]
 
-BINARY: Mapping[Opcode, Callable[[Floats, Floats], Floats]] = {
-    Opcode.ADD: numerics.add,
-    Opcode.SUB: numerics.sub,
-    Opcode.MUL: numerics.mul,
-    Opcode.MAX: numerics.maximum,
-    Opcode.MIN: numerics.minimum,
-    Opcode.LT: numerics.lt,
-    Opcode.GT: numerics.gt,
-    Opcode.LE: numerics.le,
-    Opcode.GE: numerics.ge,
-    Opcode.EQ: numerics.eq,
-    Opcode.DIV: numerics.div,
-}
-UNARY: Mapping[Opcode, Callable[[Floats], Floats]] = {
-    Opcode.NEG: numerics.neg,
-    Opcode.ABS: numerics.absolute,
-    **{op: getattr(numerics, op.name.lower()) for op in Opcode if op.unit is Unit.FUNCTION},
-    Opcode.SQRT: numerics.sqrt,
-}
+BINARY = {op: meaning for op, meaning in OPERATIONS.items() if op.operands == 2}
+UNARY = {op: meaning for op, meaning in OPERATIONS.items() if op.operands == 1}
 EXCHANGED = frozenset(BINARY) - {Opcode.DIV} | {Opcode.LOW, Opcode.HIGH}
 """Operations that an exchange may have."""
 

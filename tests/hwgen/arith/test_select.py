@@ -7,21 +7,19 @@ import pytest
 
 from hwgen.rtl.arith.select import FloatSelect, Operation
 from hwgen.spec import numerics, timing
+from hwgen.spec.operations import Unit as OpUnit
 from tests.hwgen import vectors
 from tests.hwgen.arith.harness import Unit
+from tests.oracles.operations import OPERATIONS
 
 MEANING: dict[Operation, Callable[[vectors.Floats, vectors.Floats], vectors.Floats]] = {
     Operation.MOV: lambda a, b: numerics.flush(a),
     Operation.SECOND: lambda a, b: numerics.flush(b),
-    Operation.NEG: lambda a, b: numerics.neg(a),
-    Operation.ABS: lambda a, b: numerics.absolute(a),
-    Operation.MAX: numerics.maximum,
-    Operation.MIN: numerics.minimum,
-    Operation.LT: numerics.lt,
-    Operation.GT: numerics.gt,
-    Operation.LE: numerics.le,
-    Operation.GE: numerics.ge,
-    Operation.EQ: numerics.eq,
+    **{
+        Operation[op.name]: meaning if op.operands == 2 else lambda a, b, of_one=meaning: of_one(a)
+        for op, meaning in OPERATIONS.items()
+        if op.unit is OpUnit.SELECT
+    },
 }
 
 

@@ -30,22 +30,7 @@
         dn_leave(before);                                                                    \
     }
 
-UNARY(flush)
-UNARY(canonical)
-UNARY(neg)
-UNARY(abs)
-UNARY(sqrt)
-BINARY(add)
-BINARY(sub)
-BINARY(mul)
-BINARY(div)
-BINARY(lt)
-BINARY(gt)
-BINARY(le)
-BINARY(ge)
-BINARY(eq)
-BINARY(max)
-BINARY(min)
+OPERATIONS /* a line of UNARY or BINARY for each of tests/oracles/operations.py */
 CONVERSIONS /* a line of CONVERSION for each of hwgen/spec/columns.py */
 
 void map_where(const float *a, const float *b, const float *c, float *out, size_t n)

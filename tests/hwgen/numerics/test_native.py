@@ -14,6 +14,7 @@ from hwgen.spec.columns import ColumnType
 from hwgen.spec.operations import Opcode, Unit
 from tests.hwgen import vectors
 from tests.oracles.functions import FUNCTIONS
+from tests.oracles.operations import OPERATIONS
 
 HEADERS = Path(numerics.__file__).parent / "native"
 FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
@@ -24,13 +25,10 @@ VARIANTS = {
     "avx2": ["-O3", "-mavx2", "-mfma"],
     "avx512": ["-O3", "-mavx512f", "-mavx512dq", "-mavx512vl", "-mfma"],
 }
-UNARY = {name: getattr(numerics, name) for name in ("flush", "neg", "sqrt", *FUNCTIONS)} | {
-    "abs": numerics.absolute,
+BINARY = {op.name.lower(): meaning for op, meaning in OPERATIONS.items() if op.operands == 2}
+UNARY = {op.name.lower(): meaning for op, meaning in OPERATIONS.items() if op.operands == 1} | {
+    "flush": numerics.flush,
     "canonical": numerics.flush,
-}
-BINARY = {name: getattr(numerics, name) for name in ("add", "sub", "mul", "div", "lt", "gt", "le", "ge", "eq")} | {
-    "max": numerics.maximum,
-    "min": numerics.minimum,
 }
 Pointer = ctypes.c_void_p
 
@@ -52,12 +50,17 @@ def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     source = Path(__file__).with_name("kernels.c")
     conversions = " ".join(f"CONVERSION({kind.convert.__name__}, {kind.c_type})" for kind in ColumnType)
     functions = " ".join(f"FUNCTION({name}, {f.meaning}, {f.absolute:d})" for name, f in FUNCTIONS.items())
+    unary, binary = (
+        (f"UNARY({name})" for name in UNARY if name not in FUNCTIONS),
+        (f"BINARY({name})" for name in BINARY),
+    )
     flags = [
         *FLAGS,
         *VARIANTS[request.param],
         f"-I{HEADERS}",
         f"-DCONVERSIONS={conversions}",
         f"-DFUNCTIONS={functions}",
+        f"-DOPERATIONS={' '.join((*unary, *binary))}",
     ]
     command = [compiler, *flags, source, "-o", library, "-lm"]
     subprocess.run(command, check=True)
