@@ -3,7 +3,8 @@
 // In: what a driver writes to load the machine (../images/load.hex) and to train (writes.hex), pages (pages.hex), rows of
 // records at first (starts.hex; all others are 0), words that the board must then hold (expected.hex), what records must
 // then be (records.hex) in which bits (held.hex; in all where it has no row), and what the last epoch must have taken
-// (counters.hex). Out: a line that starts with PASS or FAIL. STALL, 0 to 255: buses of memories pause in so many of 256 cycles, at random, and counters are not compared.
+// (counters.hex). Out: a line that starts with PASS or FAIL. STALL, 0 to 255: buses of memories pause in so many of 256
+// cycles, at random, and counters are not compared.
 `timescale 1ns / 1ps
 @DEFINES@
 

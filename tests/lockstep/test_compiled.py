@@ -13,17 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llvmlite import ir
 
 from dana.compiler.passes import simplify
 from dana.compiler.target import DoesNotFit
 from dana.jit import Unsupported, compile_graph, emit
-from dana.jit.arithmetic import operation
-from dana.jit.plan import FUNCTIONS
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
-from dsl.hdfg.ops import ELEMENTWISE, Op, operand_count
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import Fault
 from tests.dsl.programs import rules
@@ -301,16 +297,6 @@ def vector_case(source: str, x: list[float]) -> Case:
     schema = TableSchema(relation="t", attributes=columns)
     pages = build_pages(schema, [[np.array(x), 1.0]] * 6)
     return finished(MachineConfig(), source, schema, pages)
-
-
-@pytest.mark.parametrize("op", sorted(ELEMENTWISE - set(FUNCTIONS)))
-def test_every_operation_is_an_instruction(op: Op) -> None:
-    """But for functions, which the core evaluates; another is not tried."""
-    number = ir.FloatType()
-    builder = ir.IRBuilder(ir.Function(ir.Module(), ir.FunctionType(number, []), "f").append_basic_block())
-    assert operation(builder, op, [number(2.0)] * operand_count(op)).type == number
-    with pytest.raises(Unsupported, match="the operation sigmoid, for which no instruction is known"):
-        operation(builder, Op.SIGMOID, [number(2.0)])
 
 
 @pytest.mark.parametrize("update", ["dana.sigma(x, 1)", 'rule.merge(dana.sigma(x, 1), 4, "+")'])
