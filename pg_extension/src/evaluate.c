@@ -122,10 +122,7 @@ find_rows(const evaluation *asked, const evaluated_model *model)
 	else if (given)
 		rows.table = asked->source;
 	else if (!dana_json_is_null(model->metadata, "query"))
-	{
 		rows.from = psprintf("(%s\n)", of_metadata(model, "query"));
-		rows.as_trained = true;
-	}
 	else /* as the server wrote it, and an error where there is none any more */
 		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
 	if (OidIsValid(rows.table))
@@ -136,8 +133,8 @@ find_rows(const evaluation *asked, const evaluated_model *model)
 		if (!model->own)
 			refuse_text_of_other(asked, "filter");
 		filter = of_metadata(model, "filter");
-		rows.as_trained = true;
 	}
+	rows.as_trained = (asked->query == NULL && !OidIsValid(rows.table)) || filter != asked->filter;
 	if (filter != NULL)
 		dana_filter_check(filter);
 	rows.part = asked->part != NULL ? asked->part : same && !dana_json_is_null(model->metadata, "test_size") ? "test" : "all";
@@ -285,13 +282,8 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 
 	if (labels.count < 1 || (labels.count > 1 && !several))
 		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
-	if (rows.as_trained && !dana_json_is_null(model.metadata, "settings"))
-	{
-		Jsonb *settings = dana_json_member(model.metadata, "settings");
-
-		for (int i = 0; dana_text_settings[i] != NULL; i++)
-			dana_set_for_now(dana_text_settings[i], dana_json_string(settings, dana_text_settings[i]));
-	}
+	if (rows.as_trained)
+		dana_training_settings(model.metadata);
 	for (; needed.count < features.count; needed.count++)
 		needed.values[needed.count] = features.values[needed.count];
 	for (int i = 0; i < labels.count; i++)

@@ -341,7 +341,16 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 	}
 }
 
-const char *const dana_text_settings[] = {"search_path", "TimeZone", "DateStyle", "IntervalStyle", NULL};
+static const char *const text_settings[] = {"search_path", "TimeZone", "DateStyle", "IntervalStyle"};
+
+void
+dana_training_settings(Jsonb *metadata)
+{
+	Jsonb *settings = dana_json_member(metadata, "settings");
+
+	for (int i = 0; i < lengthof(text_settings) && !dana_json_is_null(metadata, "settings"); i++)
+		dana_set_for_now(text_settings[i], dana_json_string(settings, text_settings[i]));
+}
 
 /* What is kept with the model beside what the worker knows of it: what dana_evaluate() needs, and how it was trained */
 static void
@@ -364,8 +373,8 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 	if (query != NULL || filter != NULL)
 	{
 		dana_json_open(to, "settings", '{');
-		for (int i = 0; dana_text_settings[i] != NULL; i++)
-			dana_json_text(to, dana_text_settings[i], GetConfigOption(dana_text_settings[i], false, false));
+		for (int i = 0; i < lengthof(text_settings); i++)
+			dana_json_text(to, text_settings[i], GetConfigOption(text_settings[i], false, false));
 		dana_json_close(to, '}');
 	}
 	if (group != NULL)

@@ -172,8 +172,8 @@ dana_training_held_out(const dana_training *training)
 
 extern void dana_training_define(void);
 
-/* Settings that the words of a query or a filter depend on, NULL behind the last: kept with the model that has some */
-extern const char *const dana_text_settings[];
+/* Sets for now what the words of its query or filter depended on when a model with these metadata was trained */
+extern void dana_training_settings(Jsonb *metadata);
 
 /* dana.device: the FPGA that machines are made for, or NULL */
 extern const char *dana_device(void);
