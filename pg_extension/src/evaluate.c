@@ -13,7 +13,6 @@
 #include <math.h>
 
 #include "access/relation.h"
-#include "utils/json.h"
 
 #include "dana.h"
 #include "training.h"
