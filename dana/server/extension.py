@@ -53,8 +53,8 @@ def _make_anew(connection: psycopg.Connection[Any]) -> None:
         kept = _tables(connection)
         for table in kept:
             connection.execute(
-                sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT * FROM dana.{}").format(
-                    sql.Identifier(f"kept_{table}"), sql.Identifier(table)
+                sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM dana.{}").format(
+                    sql.Identifier(f"kept_{table}"), _without_our_types(connection, table), sql.Identifier(table)
                 )
             )
         rights = _rights(connection)
@@ -116,6 +116,18 @@ def _grant_again(connection: psycopg.Connection[Any], rights: dict[str, set[tupl
         for role, grantable in callers:
             option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
             connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}{}").format(function, sql.SQL(role), option))
+
+
+def _without_our_types(connection: psycopg.Connection[Any], table: str) -> sql.Composable:
+    """A table's columns: roles as regrole, for dana.role goes with the extension."""
+    columns = connection.execute(
+        "SELECT attname, replace(format_type(atttypid, atttypmod), 'dana.role', 'regrole') FROM pg_attribute"
+        " WHERE attrelid = %s::regclass::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+        (f"dana.{table}",),
+    )
+    return sql.SQL(", ").join(
+        sql.SQL("{0}::{1} AS {0}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in columns.fetchall()
+    )
 
 
 def _carry_over(connection: psycopg.Connection[Any], table: str) -> None:

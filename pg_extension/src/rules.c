@@ -144,6 +144,19 @@ create_rule_function(const char *name)
 						   function, quote_literal_cstr(body), function, quote_literal_cstr(comment)));
 }
 
+/* Whether schema dana has a function of the extension's own by this name; called as the tables' owner */
+static bool
+is_our_own(const char *name)
+{
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass "
+		"AND d.objid = p.oid AND d.deptype = 'e' WHERE p.proname = $1 AND p.pronamespace = 'dana'::pg_catalog.regnamespace",
+		TEXTOID);
+	Datum values[] = {CStringGetTextDatum(name)};
+
+	return dana_run(&find, values, NULL) > 0;
+}
+
 /* Asks the worker whether a text is a rule; returns its description */
 static Jsonb *
 check_rule_text(const char *text)
@@ -165,11 +178,11 @@ check_claim(const char *name, Oid caller)
 	if (claim == RULE_OTHERS || claim == RULE_HIDDEN)
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
 						errhint("Rules of all roles have one space of names. Choose another one.")));
-	if (strncmp(name, "dana_", 5) == 0)
+	if (is_our_own(name))
 		ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME),
 						errmsg("\"%s\" cannot be a rule's name", name),
-						errdetail("A rule gives its name to a function of schema dana, where those of the extension, of "
-								  "this release or a later one, begin with \"dana_\".")));
+						errdetail("A rule gives its name to a function of schema dana, where the extension has one "
+								  "that is called so.")));
 	return claim;
 }
 

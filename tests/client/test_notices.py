@@ -24,13 +24,13 @@ BEGIN
     RAISE {} 'a value was looked at' USING DETAIL = 'It is a number.', HINT = 'Look away.';
     RETURN x;
 END $$;
-CREATE VIEW heard.watched AS SELECT k, heard.noisy(x) AS x, y FROM heard.points
+CREATE VIEW heard.watched AS SELECT k, g, heard.noisy(x) AS x, y FROM heard.points
 """
 SAID = "a value was looked at\nDetail: It is a number.\nHint: Look away."
-OPTIONS: Any = {"features": ["x"], "label": "y", "epochs": 1}
+OPTIONS: Any = {"features": ["x"], "label": "y", "epochs": 3}
 CALLS: dict[str, Callable[[Connection], object]] = {
     "train": lambda db: db.train("heard", "heard.watched", **OPTIONS),
-    "train_groups": lambda db: db.train_groups("heard", "heard.watched", group_by=["y"], **OPTIONS),
+    "train_groups": lambda db: db.train_groups("heard", "heard.watched", group_by=["g"], **OPTIONS),
     "cross_validate": lambda db: db.cross_validate("heard", "heard.watched", key="k", folds=2, **OPTIONS),
     "search": lambda db: db.search("heard", "heard.watched", grid={"lr": [0.1]}, key="k", folds=2, **OPTIONS),
     "evaluate": lambda db: db.evaluate("heard_model", "heard.watched"),
@@ -43,7 +43,8 @@ def db(pg_uri: str) -> Iterator[Connection]:
     with psycopg.connect(pg_uri, autocommit=True) as session:
         session.execute("DROP SCHEMA IF EXISTS heard CASCADE; CREATE SCHEMA heard")
         numbers = np.arange(40, dtype=np.float64)
-        create_table(session, ["heard", "points"], {"k": numbers, "x": numbers / 40, "y": (numbers > 20) * 1.0})
+        columns = {"k": numbers, "g": numbers % 2, "x": numbers - 20, "y": (numbers > 20) * 1.0}
+        create_table(session, ["heard", "points"], columns)
         client = Connection(session)
         client.create_rule("heard", dana.load(PAPER / "logistic.py"))
         client.train("heard", "heard.points", model="heard_model", **OPTIONS)
@@ -98,7 +99,7 @@ def test_epochs_that_somebody_asked_for_are_no_warnings(db: Connection) -> None:
 
 def test_the_command_prints_them(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     db.session.execute(NOISY.format("NOTICE").encode())
-    arguments = ["heard", "heard.watched", "--features", "x", "--label", "y", "--epochs", "1", "--dsn", pg_uri]
+    arguments = ["heard", "heard.watched", "--features", "x", "--label", "y", "--epochs", "3", "--dsn", pg_uri]
     assert main(["train", *arguments]) == OK
     assert capsys.readouterr().err == f"notice: {SAID}\n"
     db.session.execute("DROP VIEW heard.watched; DROP FUNCTION heard.noisy")

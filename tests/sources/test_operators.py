@@ -200,7 +200,7 @@ def test_no_function_of_somebody_else_is_called(hostile: Session) -> None:
 
 
 def test_a_rule_takes_no_name_of_the_extension_s(session: Session) -> None:
-    for name in ("dana_predict", "dana_train"):
+    for name in ("dana_predict", "dana_number"):
         with pytest.raises(psycopg.errors.ReservedName, match="cannot be a rule's name"):
             session.execute("SELECT dana_create_udf(%s, %s)", (name, LOGISTIC))
 

@@ -56,6 +56,7 @@ GIVEN = {
     "bigint": "2::bigint",
     "double precision": "0.5::float8",
     "regrole": "'postgres'::regrole",
+    "oid": "'date'::regtype::oid",
     "interval": "'1 day'::interval",
     "boolean": "true",
     "real[]": "'{1}'::real[]",
