@@ -183,7 +183,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         for depth, kind in zip(depths, kinds, strict=True)
         if depth > SHORT and not config.ultra & kind
     )
-    # a lane chooses between its own results and those of the functions, if there are any
+    # fitted: machines without functions took less
     lane_luts = (632 if units > LANES_PER_CLUSTER else 600) - (0 if config.functions else 30)
     short = sum(depth <= SHORT and not config.ultra & kind for depth, kind in zip(depths, kinds, strict=True))
     return {

@@ -166,16 +166,15 @@ class InterpretedTraining:
             label=inputs[self._binding.labels[0]] if self._classes else None,
             classes=self._classes,
         )
-        self.not_finite = judge(self._request, survey, self._fills, self._binding.labels, self._notify)
+        rule = rule_of(self._request.source, self._request.rule)
+        self.not_finite = judge(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
         label = next((name for column, name, _, _ in self._fills if column in self._binding.labels), None)
         if label is not None:
-            good = np.isfinite(np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)).all(
-                axis=1
-            )
+            side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
+            good = np.isfinite(side_by_side).all(axis=1)
             if self._request.weight is not None:
                 good &= columns[inputs[self._request.weight]] > 0
             values, counts = np.unique(columns[label][good], return_counts=True)
-            rule = rule_of(self._request.source, self._request.rule)
             refuse_labels(rule, self._request, self._metas, self._binding.labels, values)
             loss = loss_graph(self._binding.graph)
             if loss is not None:

@@ -22,7 +22,7 @@ from dana.runtime.page_errors import ARRAYS
 from dana.runtime.surveyed import SURVEY_BLOCK, Surveyed
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
 from dana.storage.types import SCALARS
-from dsl import Rule, compile_rule
+from dsl import Rule
 from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.init import OF_TABLE, InitKind
@@ -277,7 +277,9 @@ def refuse_values(request: TrainRequest, survey: Survey) -> None:
         raise NotFinite(f"a value in use of {request.relation.name} is NaN or infinite")
 
 
-def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify) -> str:
+def judge(
+    rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
+) -> str:
     """Say what a user should know: of features that they tell nothing, of labels that the rows lie in their order.
 
     Returns the columns whose values are not all finite, and how many of each are not; empty where all are.
@@ -337,7 +339,7 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
         if column not in (*labels, request.weight) and not any(varies[input][element : element + count])
     ]
     if constant and survey.tuples > 1:
-        chooses = choosing_inputs(compile_rule(request.source, filename=request.rule).hdfg)
+        chooses = choosing_inputs(rule.hdfg)
         constant = [column for column, input, _, _ in fills if column in constant and input not in chooses]
     if constant and survey.tuples > 1:
         have = "have" if len(constant) > 1 else "has"

@@ -363,10 +363,10 @@ class MachineTraining:
         """Judge what a survey found, and have models begin with it."""
         survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
         fills = self._bundle.notes["fills"]
-        self.not_finite = judge(self._request, survey, fills, self._design.labels, self._notify)
+        rule = rule_of(self._request.source, self._request.rule)
+        self.not_finite = judge(rule, self._request, survey, fills, self._design.labels, self._notify)
         if self._surveyed.tally is not None:
             values, counts = self._surveyed.values
-            rule = rule_of(self._request.source, self._request.rule)
             refuse_labels(rule, self._request, self._metas, self._design.labels, values)
             if self._design.loss_text is not None:
                 self.constant_loss = constant_loss(_parsed(self._design.loss_text), values, counts, self._metas)

@@ -232,7 +232,7 @@ label_of(const evaluated_model *model, const dana_texts *labels, TupleDesc colum
 	initStringInfo(&list);
 	for (int i = 0; i < labels->count; i++)
 		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "",
-						 dana_moment_expression(model->metadata, labels->values[i],
+						 dana_datetime_expression(model->metadata, labels->values[i],
 												SPI_gettypeid(columns, SPI_fnumber(columns, labels->values[i]))));
 	if (several)
 		return psprintf("dana.dana_numbers(%s) AS y", list.data);

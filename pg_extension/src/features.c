@@ -395,7 +395,7 @@ adopt_list_of_model(dana_look *look)
  * these are read as numbers, those of a model to start from must have been of the same.
  */
 static void
-keep_moments(dana_look *look, int count)
+keep_datetimes(dana_look *look, int count)
 {
 	const dana_training *training = look->training;
 	Jsonb		  *started = training->warm_start_from == NULL ? NULL : dana_model_metadata(training->warm_start_from);
@@ -407,11 +407,11 @@ keep_moments(dana_look *look, int count)
 		const int column = i < count ? look->features[i].column : SPI_fnumber(look->columns, look->labels.values[i - count]);
 		Form_pg_attribute attribute = TupleDescAttr(look->columns, column - 1);
 
-		dana_moments_append(&kept, attribute);
+		dana_datetimes_append(&kept, attribute);
 		if (started != NULL && (i >= count || look->features[i].encoder.kind == DANA_ENCODE_NONE))
-			dana_moment_require(started, training->warm_start_from, attribute, look->source->name);
+			dana_datetime_require(started, training->warm_start_from, attribute, look->source->name);
 	}
-	look->source->moments = dana_json_end(&kept);
+	look->source->datetimes = dana_json_end(&kept);
 }
 
 /* Refuses wishes for columns that are no features */
@@ -452,7 +452,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	if (!choose_columns(&look, description))
 		return;
 	if (training->warm_start_from != NULL && adopt_list_of_model(&look))
-		return keep_moments(&look, look.count);
+		return keep_datetimes(&look, look.count);
 	if (training->preprocess != NULL)
 		check_wishes(&look);
 	for (int i = 0; i < look.count; i++)
@@ -483,7 +483,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		look.features[kept++] = *feature;
 	}
 	encoding->count = kept;
-	keep_moments(&look, kept);
+	keep_datetimes(&look, kept);
 	if (!plain)
 	{
 		look.count = kept;

@@ -25,13 +25,13 @@ all_reals(const dana_inputs *features)
 
 /* The date or the time that a value of such a type stands for, or InvalidOid; an array may be of several columns */
 static Oid
-inputs_moment(const dana_inputs *features, int i, Oid type)
+inputs_datetime(const dana_inputs *features, int i, Oid type)
 {
 	const bool each = features->count == features->names.count;
 
 	if (features->trained == NULL || (features->encoders != NULL && features->encoders[i].kind != DANA_ENCODE_NONE))
 		return InvalidOid;
-	return dana_moment_meant(&features->trained[each ? i : 0], each ? 1 : features->names.count, type);
+	return dana_datetime_meant(&features->trained[each ? i : 0], each ? 1 : features->names.count, type);
 }
 
 /* What a feature holds; false where the model cannot take it */
@@ -42,7 +42,7 @@ inputs_type(dana_inputs *features, int i, Oid type)
 
 	if (!(features->encoders != NULL ? dana_encoder_type(&features->encoders[i], type, &features->types[i])
 									 : dana_type_of(type, &features->types[i])) ||
-		!dana_moment_cast(type, inputs_moment(features, i, type), &cast))
+		!dana_datetime_cast(type, inputs_datetime(features, i, type), &cast))
 		return false;
 	features->casts[i].fn_oid = InvalidOid;
 	if (OidIsValid(cast))
@@ -56,10 +56,10 @@ inputs_type(dana_inputs *features, int i, Oid type)
 static const char *
 inputs_wanted(const dana_inputs *features, int i, Oid type)
 {
-	const Oid moment = inputs_moment(features, i, type);
+	const Oid datetime = inputs_datetime(features, i, type);
 
-	if (OidIsValid(moment))
-		return psprintf("%s as in the training", format_type_be(moment));
+	if (OidIsValid(datetime))
+		return psprintf("%s as in the training", format_type_be(datetime));
 	return features->encoders != NULL ? dana_encoder_wants(&features->encoders[i]) : "a number";
 }
 
@@ -112,7 +112,7 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 	features->literals = palloc0(sizeof(Oid) * Max(features->count, 1));
 	features->columns = palloc0(sizeof(int) * Max(features->count, 1));
 	features->casts = palloc0(sizeof(FmgrInfo) * Max(features->count, 1));
-	features->trained = dana_moments_read(metadata, names);
+	features->trained = dana_datetimes_read(metadata, names);
 	if (features->row)
 		return; /* a row says itself what it is */
 	if (encoders != NULL && features->count != names->count)

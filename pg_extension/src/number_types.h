@@ -32,12 +32,12 @@
 	CONVERTED(TIMESTAMPTZOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestampTz(value)))
 
 /* Those that count days or seconds, and their names in pg_type */
-#define DANA_MOMENTS(MOMENT) \
-	MOMENT(DATEOID, "date") \
-	MOMENT(TIMEOID, "time") \
-	MOMENT(TIMETZOID, "timetz") \
-	MOMENT(TIMESTAMPOID, "timestamp") \
-	MOMENT(TIMESTAMPTZOID, "timestamptz")
+#define DANA_DATETIMES(DATETIME) \
+	DATETIME(DATEOID, "date") \
+	DATETIME(TIMEOID, "time") \
+	DATETIME(TIMETZOID, "timetz") \
+	DATETIME(TIMESTAMPOID, "timestamp") \
+	DATETIME(TIMESTAMPTZOID, "timestamptz")
 
 /* Those that have a year: type, microseconds of its unit, and of the Datum `value` whether it is infinite, and its units */
 #define DANA_DATES(DATE) \

@@ -78,7 +78,7 @@ typedef struct dana_source
 	bool		  heap; /* the relation's pages are its own, and heapam's */
 	dana_texts	  classes_found; /* of the label, in the order of their numbers; count -1: there are none */
 	char		 *class_type;	 /* SQL's name of the label's type, or NULL */
-	Jsonb		 *moments;		 /* by column in use the type of what is a date or a time, or NULL */
+	Jsonb		 *datetimes;		 /* by column in use the type of what is a date or a time, or NULL */
 	dana_assumed *assumed; /* these classes are; NULL: all rows were looked at */
 	Jsonb		 *largest;		 /* by column of categories its largest number, or NULL: nobody looked */
 	dana_texts	  choosing;		 /* columns whose numbers choose rows of models */

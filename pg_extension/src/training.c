@@ -388,8 +388,8 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 		dana_json_list(to, "classes", &source->classes_found);
 	if (source->class_type != NULL)
 		dana_json_text(to, "class_type", source->class_type);
-	if (source->moments != NULL && JB_ROOT_COUNT(source->moments) > 0)
-		dana_json_object(to, "moments", source->moments);
+	if (source->datetimes != NULL && JB_ROOT_COUNT(source->datetimes) > 0)
+		dana_json_object(to, "datetimes", source->datetimes);
 	if (source->choosing.count > 0)
 		dana_json_list(to, "categories", &source->choosing);
 	if (training->test_size > 0)

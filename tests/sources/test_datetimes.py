@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.sources.conftest import Session
+from tests.sources.test_classes import SOFT
 
 errors = psycopg.errors
 
@@ -33,22 +34,6 @@ day = dana.algo(w, x, y)
 day.setModel(w + day.merge(w * 0, 16, "+"))
 day.setPrediction(dana.sigma(x, 1))
 day.setEpochs(1)
-"""
-
-
-SOFT = """
-import dana
-from dana.functions import one_hot
-n = dana.dim()
-k = dana.dim(3)
-W = dana.model([k, n])
-x = dana.input([n])
-y = dana.output(classes=k)
-fit = dana.algo(W, x, y)
-error = dana.sigmoid(dana.sigma(W * x, 2)) - one_hot(y, k)
-fit.setModel(W, W - fit.merge(dana.expand(error, 2) * x, 8, "+") / 8)
-fit.setPrediction(dana.sigma(W * x, 2))
-fit.setEpochs(2)
 """
 
 
@@ -83,7 +68,7 @@ def test_a_prediction(table: Session, given: str) -> None:
     trained(table, "two", "{d,t}", "y")
     assert one(table, f"SELECT dana_predict('day', {given})") == 10
     assert one(table, f"SELECT dana_predict('two', {given}, '00:00:05')") == 10_000_005
-    assert one(table, "SELECT metadata -> 'moments' FROM dana.model WHERE name = 'two'") == {"d": "date", "t": "time"}
+    assert one(table, "SELECT metadata -> 'datetimes' FROM dana.model WHERE name = 'two'") == {"d": "date", "t": "time"}
 
 
 def test_a_row(table: Session) -> None:
