@@ -9,9 +9,13 @@ CORE = "dana/simulator/native"
 SIMULATOR = (
     *faults(
         CORE,
+        "tests/simulator/test_ready.py",
+        ("clock.c", "seen.earlier += seen.own;", "", "rows of tuples at once that are forgotten"),
+    ),
+    *faults(
+        CORE,
         "tests/simulator/test_access.py -k comes_again",
         ("watch.h", "n->earlier += n->own;", "", "rows that are forgotten"),
-        ("clock.c", "seen.earlier += seen.own;", "", "rows of tuples at once that are forgotten"),
         ("clock.c", "return phase->cut || ", "return ", "a batch goes on where a row is chosen again"),
         ("clock.c", "at = known;", "", "a tuple that does not wait"),
         ("rounds.c", "if (m <= room &&", "if (m < room &&", "rounds too long for their section"),

@@ -72,7 +72,7 @@ def _network(x: Numbers, models: Mapping[str, Numbers]) -> Numbers:
 def _rating(x: Numbers, models: Mapping[str, Numbers]) -> Numbers:
     i, j = x.astype(int).T
     biases = models["a"][i] + models["b"][j] if "a" in models else 0
-    return np.asarray(models["mean"] + biases + (models["U"][i] * models["V"][j]).sum(axis=1))
+    return np.asarray(models["mean"] + models["deviation"] * (biases + (models["U"][i] * models["V"][j]).sum(axis=1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dana.errors import UsageError
 from dana.peers.cases import CENTRES, Case
+from dana.peers.factors import standardised
 from dana.peers.learners import Floats, Learner, first_factors, first_layers, nearest
 from dana.peers.peer import NotHere
 from dana.storage.columns import column_pages
@@ -160,13 +161,14 @@ def _learner(library: ctypes.CDLL, case: Case, x: Floats, table: _Table) -> Lear
         return Learner(lambda: library.means_pass(of, len(centres), _at(centres)), lambda rows: nearest(rows, centres))
     u, v = first_factors(x.max(axis=0).astype(int) + 1)
     a, b = (np.zeros(len(one), np.float32) for one in (u, v))
-    mean = float(case.y.mean(dtype=np.float64))
+    _, mean, deviation = standardised(case.y)
 
     def ratings(rows: NDArray[Any]) -> NDArray[Any]:
         i, j = rows.astype(int).T
-        return np.asarray(np.float32(mean) + a[i] + b[j] + (u[i] * v[j]).sum(axis=1))
+        return np.asarray(mean + deviation * (a[i] + b[j] + (u[i] * v[j]).sum(axis=1)))
 
-    return Learner(lambda: library.factors_pass(of, *map(_at, (u, v, a, b)), ctypes.c_float(mean)), ratings)
+    units = ctypes.c_float(mean), ctypes.c_float(1 / (deviation or 1))
+    return Learner(lambda: library.factors_pass(of, *map(_at, (u, v, a, b)), *units), ratings)
 
 
 def _views(model: Floats, shapes: Sequence[tuple[int, ...]]) -> list[Floats]:

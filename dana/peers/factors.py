@@ -32,13 +32,19 @@ def _fix_draws() -> None:
     begin(1)
 
 
+def standardised(y: Floats) -> tuple[Floats, np.float32, np.float32]:
+    """Labels with mean 0 and deviation 1, and what mean and deviation were."""
+    mean, deviation = np.float32(y.mean(dtype=np.float64)), np.float32(y.std(dtype=np.float64))
+    return np.asarray((y - mean) / (deviation or np.float32(1)), np.float32), mean, deviation
+
+
 def factors(pairs: Numbers, y: Floats, m: int, n: int) -> Learner:
     """Matrix factorisation of rank 10 with biases, as rule `lrmf`."""
     import numba
 
     u, v = first_factors((m, n))
     a, b = np.zeros(m, np.float32), np.zeros(n, np.float32)
-    mean = np.float32(y.mean(dtype=np.float64))
+    of_size_1, mean, deviation = standardised(y)
     rate, penalty = np.float32(0.02), np.float32(0.05)
 
     @numba.njit(fastmath=True)
@@ -46,7 +52,7 @@ def factors(pairs: Numbers, y: Floats, m: int, n: int) -> Learner:
         total = np.float32(0)
         for row in range(len(y)):
             i, j = pairs[row, 0], pairs[row, 1]
-            error = mean + a[i] + b[j] - y[row]
+            error = a[i] + b[j] - y[row]
             for k in range(10):
                 error += u[i, k] * v[j, k]
             total += error * error
@@ -60,9 +66,9 @@ def factors(pairs: Numbers, y: Floats, m: int, n: int) -> Learner:
 
     def score(rows: NDArray[Any]) -> NDArray[Any]:
         i, j = rows.astype(int).T
-        return np.asarray(mean + a[i] + b[j] + (u[i] * v[j]).sum(axis=1))
+        return np.asarray(mean + deviation * (a[i] + b[j] + (u[i] * v[j]).sum(axis=1)))
 
-    return Learner(lambda: epoch(u, v, a, b, pairs, y), score)
+    return Learner(lambda: epoch(u, v, a, b, pairs, of_size_1), score)
 
 
 def ranking(pairs: Numbers, m: int, n: int, *, lr: float = 0.05, penalty: float = 0.02, rank: int = 10) -> Learner:
@@ -140,12 +146,13 @@ def words(
     return Learner(lambda: epoch(u, v, pairs), score)
 
 
-def machine(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, penalty: float = 0.1, rank: int = 10) -> Learner:
+def machine(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, penalty: float = 0.07, rank: int = 10) -> Learner:
     """Factorisation machine over columns of categories, as rule `fm`; numbers below 0 are unknown."""
     import numba
 
     f = c.shape[1]
-    w, v, mean = np.zeros((f, n), np.float32), _normal(f, n, rank), np.float32(y.mean(dtype=np.float64))
+    w, v = np.zeros((f, n), np.float32), _normal(f, n, rank)
+    of_size_1, mean, deviation = standardised(y)
     lr_, penalty_, half = np.float32(lr), np.float32(penalty), np.float32(0.5)
 
     @numba.njit(fastmath=True)
@@ -153,7 +160,7 @@ def machine(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, penalty: float =
         total = np.float32(0)
         sums = np.empty(rank, np.float32)
         for row in range(len(y)):
-            error, squares = mean - y[row], np.float32(0)
+            error, squares = -y[row], np.float32(0)
             sums[:] = 0
             for t in range(f):
                 if c[row, t] >= 0:
@@ -179,9 +186,9 @@ def machine(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, penalty: float =
         known = (numbers >= 0)[:, :, None]
         each = v[np.arange(f), numbers] * known
         pairs = (each.sum(axis=1) ** 2 - (each**2).sum(axis=1)).sum(axis=1) / 2
-        return np.asarray(mean + (w[np.arange(f), numbers] * known[:, :, 0]).sum(axis=1) + pairs)
+        return np.asarray(mean + deviation * ((w[np.arange(f), numbers] * known[:, :, 0]).sum(axis=1) + pairs))
 
-    return Learner(lambda: epoch(w, v, c, y), score)
+    return Learner(lambda: epoch(w, v, c, of_size_1), score)
 
 
 def recommender(c: Numbers, x: Floats, y: Floats, n: int, *, lr: float = 0.01, k: int = 8, h: int = 16) -> Learner:

@@ -8,25 +8,25 @@ n = dana.dim(1000)  # categories of the column that has most
 k = dana.dim(10)  # factors
 w = dana.model([f * n])
 V = dana.model([f * n, k], init=dana.normal(0, 0.1))
-c = dana.input([f], categories=n)
-y = dana.output()
+c, y = dana.input([f], categories=n), dana.output()
 weight = dana.weight()
-b = dana.model(init=dana.column_mean(y))
-lr = dana.meta(0.01)
-penalty = dana.meta(0.1)
-fm = dana.algo(w, V, b, c, y, weight)
+mean, deviation = dana.model(init=dana.column_mean(y)), dana.model(init=dana.column_deviation(y))
+scale = dana.model(init=dana.column_scale(y))  # 1 / deviation; 1 of a constant label
+lr, penalty = dana.meta(0.01), dana.meta(0.07)
+fm = dana.algo(w, V, mean, deviation, scale, c, y, weight)
 
 dana.require(penalty >= 0)
-p, sums, squares, size = b, 0, 0, 0
+score, sums, squares, size = 0, 0, 0, 0
 for t in range(f):
     row, known = category(c[t], t, n, w)
-    p = p + known * w[row]
+    score = score + known * w[row]
     sums = sums + known * V[row]
     squares = squares + known * V[row] * V[row]
     size = size + known * w[row] * w[row]
-p = p + dana.sigma(sums * sums - squares) / 2
+score = score + dana.sigma(sums * sums - squares) / 2
+error = score - scale * (y - mean)  # in deviations, so that lr and penalty suit labels of any size
 
-fm.setLoss(weight * ((p - y) * (p - y) + penalty * (size + dana.sigma(squares))) / 2)
+fm.setLoss(weight * (error * error + penalty * (size + dana.sigma(squares))) / 2)
 fm.minimize(dana.optimizers.sgd, models=[w, V], rate=lr)
-fm.setPrediction(p)
+fm.setPrediction(mean + deviation * score)
 fm.setEpochs(30)

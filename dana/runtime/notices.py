@@ -22,6 +22,7 @@ from dana.runtime.trainer import (
 from dsl import compile_rule
 from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.init import InitKind
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
@@ -128,8 +129,13 @@ def _steadier(request: TrainRequest) -> str:
             f"{rate}, standardise the rule's inputs with dana.functions.standardized, or look for very large values in "
             "the columns in use"
         )
-    if graph.classes is None and any(graph.nodes[k].op is Op.OUTPUT for k in graph.inputs):
-        return f"{rate}, or scale the label so that its values are of size 1 or so: divide it in a query or a view"
+    labels = {str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT}
+    scaled = {graph.nodes[k].init.of for k in graph.models if graph.nodes[k].init.kind is InitKind.SCALE}
+    if graph.classes is None and labels - scaled:
+        return (
+            f"{rate}, or scale the label so that its values are of size 1 or so: in the rule with "
+            "init=dana.column_scale, or by a division in a query or a view"
+        )
     return rate
 
 

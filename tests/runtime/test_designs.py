@@ -48,7 +48,7 @@ def test_models_that_take_seconds_are_said(monkeypatch: pytest.MonkeyPatch) -> N
     request = replace(
         declared_request(rule, declared("i int4, j int4, y float4"), label="y"), hyper={"m": 20, "n": 10, "k": 3}
     )
-    numbers = 20 * 3 + 10 * 3 + 20 + 10 + 1
+    numbers = 20 * 3 + 10 * 3 + 20 + 10 + 3
     for most, said in ((numbers, []), (numbers - 1, [f"rule 'lrmf' has models of {numbers} numbers"])):
         monkeypatch.setattr(designs, "MANY_NUMBERS", most)
         notices: list[Notice] = []

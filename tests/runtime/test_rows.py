@@ -215,18 +215,27 @@ def test_which_columns_are_categories(
 @pytest.mark.parametrize(
     ("rule", "features", "found", "absent"),
     [
-        ("lrmf", ("x0", "x1"), "label so that its values are of size 1 or so", "standardise"),
-        ("fm", ("x0", "x1"), "label so that its values are of size 1 or so", "standardise"),
+        ("lrmf", ("x0", "x1"), """as in hyper => '{"lr": 1e+36}'.""", "label"),
         ("bpr", ("x0", "x1"), """as in hyper => '{"lr": 1e+36}'.""", "label"),
         ("dlrm", ("x0", "x1", "x2"), "standardise the rule's inputs", "size 1"),
     ],
 )
 def test_categories_are_not_standardised(rule: str, features: tuple[str, ...], found: str, absent: str) -> None:
-    asked = request(relation(REALS), source=rules.text(rule), rule=rule, features=features, hyper={"lr": 1e37})
+    hint = _hint_of_divergence(rules.text(rule), rule, features)
+    assert found in hint
+    assert absent not in hint
+
+
+def test_a_label_that_the_rule_takes_as_it_is_may_be_scaled() -> None:
+    text = rules.text("fm").replace("init=dana.column_scale(y)", "init=1")
+    assert "or scale the label so that its values are of size 1" in _hint_of_divergence(text, "fm", ("x0", "x1"))
+
+
+def _hint_of_divergence(text: str, rule: str, features: tuple[str, ...]) -> str:
+    asked = request(relation(REALS), source=text, rule=rule, features=features, hyper={"lr": 1e37})
     with pytest.raises(TrainingError, match="the training diverged") as raised:
         refuse_non_finite([Parameter(name="U", values=np.array([np.nan], np.float32))], asked, "")
-    assert found in raised.value.hint
-    assert absent not in raised.value.hint
+    return str(raised.value.hint)
 
 
 @pytest.mark.parametrize("name", ["fm", "dlrm", "autoint", "lrmf"])

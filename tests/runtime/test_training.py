@@ -304,7 +304,7 @@ def test_requests_that_cannot_be_met(changes: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize("backend", ["sim", "interp"])
 def test_a_start_of_other_row_counts_names_the_dims(backend: str) -> None:
     table = relation([("i", "integer"), ("j", "integer"), ("y", "real")])
-    shapes = {"U": (40, 3), "V": (10, 3), "a": (40,), "b": (10,), "mean": ()}
+    shapes = {"U": (40, 3), "V": (10, 3), "a": (40,), "b": (10,), "mean": (), "deviation": (), "scale": ()}
     start = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     asked = request(
         table,

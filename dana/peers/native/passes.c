@@ -333,10 +333,10 @@ means_pass(const table *t, int k, float *restrict centres)
 	free(counts);
 }
 
-/* Matrix factorisation, a rating at a time: rows i, j, rating; u and v of shape (…, RANK), their biases, the mean */
+/* Matrix factorisation, a rating at a time: rows i, j, rating; u and v of shape (…, RANK), their biases; ratings' mean, 1 / deviation */
 void
 factors_pass(const table *t, float *restrict u, float *restrict v, float *restrict u_bias, float *restrict v_bias,
-			 float mean)
+			 float mean, float scale)
 {
 	walk		   at = {t, 0, 0};
 	const uint8_t *row;
@@ -346,7 +346,7 @@ factors_pass(const table *t, float *restrict u, float *restrict v, float *restri
 		const float *x = (const float *)(row + t->x);
 		uint64_t	 i = (uint64_t)x[0], j = (uint64_t)x[1];
 		float		*a = u + i * RANK, *b = v + j * RANK;
-		float		 error = mean + u_bias[i] + v_bias[j] - *(const float *)(row + t->y);
+		float		 error = u_bias[i] + v_bias[j] - (*(const float *)(row + t->y) - mean) * scale;
 
 		for (int k = 0; k < RANK; k++)
 			error += a[k] * b[k];
