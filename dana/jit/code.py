@@ -147,6 +147,7 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         n_passes=len(plan.passes) - 1,
         n_symbols=len(symbols),
         loss=len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
+        batch=bundle.rule_batch,
     )
     kept = (engine, slots, merges, passes, symbols, indices, filled)
     return Code(functions=functions, kept=kept, floats=memory.size + LANES, ones=emitter.ones)

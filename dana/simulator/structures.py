@@ -179,7 +179,9 @@ class CompiledData(ctypes.Structure):
     NULL; one: a tuple. rows, last_row: in the place of all but `begin` where batches are of one tuple; the epoch's
     last. slots: of each merge, where in its stack a batch's result lies. indices: in the order of the faults' tags.
     loss: which of the merges; -1: none. wrong: where in `state` code notes the first number that is no row's; -1: it
-    does not look. ahead: bytes from what a block reads of a page to what it asks for; 0: it reads none."""
+    does not look. ahead: bytes from what a block reads of a page to what it asks for; 0: it reads none. batch: tuples
+    of a batch as the rule has it, or the whole epoch: the Bundle's is larger where those that share no row run side by
+    side."""
 
     _fields_ = (
         *pointers("sim_compiled_function", "begin before block one after last"),
@@ -193,6 +195,7 @@ class CompiledData(ctypes.Structure):
         *pointers("const struct sim_compiled_input", "inputs"),
         *members(ctypes.c_int64, "wrong"),
         *_i32("n_merges n_passes n_symbols n_indices n_inputs loss ahead"),
+        ("batch", ctypes.c_uint32),
     )
 
 

@@ -130,6 +130,7 @@ def chosen(rng: random.Random) -> Case:
 
 def tables(rng: random.Random) -> Case:
     config = replace(random_config(rng), program_depth=2048, scratch_depth=4096, index_depth=rng.choice([2, 8]))
+    config = replace(config, watch_depth=rng.choice([0, 64]))
     return tables_case(rng, replace(config, threads=1 if rng.random() < 0.6 else config.threads))
 
 
@@ -200,6 +201,35 @@ r.setEpochs(3)
     columns = (attribute("i", "integer"), attribute("y", "real"))
     config = MachineConfig(index_depth=8, program_depth=2048, scratch_depth=4096, clusters=rng.choice([1, 2]))
     case = case_of(rng, config, source, TableSchema(relation="t", attributes=columns), numbers={"i": 6})
+    assert assert_compiled(case)
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        'r.addRows(A[i], y * D[i], 1, "mean"); r.addRows(T[i], r.merge(y, 1, "+"), 1, "+")',
+        'r.addRows(D[j], A[i], 1, "+")',
+        "r.setModel(A[i], 0.5 * D[j]); r.addRows(A[i], y); r.setModel(T[i], y)",
+        "r.setModel(D[[i, j]], [D[j], y * D[i]]); r.addRows(D[i], D[j])",
+    ],
+)
+def test_ways_to_write_tables_side_by_side(writes: str) -> None:
+    """The machine's batches are others than the rule's, which are of one row."""
+    source = f"""import dana
+T = dana.table([6], init=0.5)
+A = dana.table([6, 20], init=dana.normal(0, 1))
+D = dana.table([6, 20], init=dana.normal(0, 1))
+i, j, y = dana.input(), dana.input(), dana.output()
+r = dana.algo(T, A, D, i, j, y)
+{writes}
+r.setLoss(T[i] * y + dana.sigma(D[j] * A[i], 1))
+r.setEpochs(3)
+""".replace("; ", "\n")
+    columns = (attribute("i", "integer"), attribute("j", "integer"), attribute("y", "real"))
+    config = MachineConfig(index_depth=16, watch_depth=64, program_depth=2048, scratch_depth=4096)
+    schema = TableSchema(relation="t", attributes=columns)
+    case = case_of(random.Random(writes), config, source, schema, numbers={"i": 6, "j": 6})
+    assert case.bundle.cut
     assert assert_compiled(case)
 
 

@@ -187,7 +187,8 @@ UPDATES = (
 
 
 @pytest.mark.parametrize("seed", range(12 * SCALE))
-def test_two_columns_that_name_one_record(seed: int) -> None:
+@pytest.mark.parametrize("records", [True, False], ids=["beside", "on the chip"])
+def test_two_columns_that_name_one_row(seed: int, records: bool) -> None:
     """Each of its rows is what the last update in the text made, whichever column's record is stored last."""
     rng = random.Random(f"same row {seed}")
     columns = [attribute("i", "integer"), attribute("j", "smallint")]
@@ -195,10 +196,41 @@ def test_two_columns_that_name_one_record(seed: int) -> None:
     numbers = [{"i": rng.randrange(4), "j": rng.randrange(4), "y": rng.gauss(0, 1)} for _ in range(40)]
     pages = build_pages(schema, [[row[a.name] for a in schema.attributes] for row in numbers])
     config = MachineConfig(clusters=rng.choice([1, 2]), index_depth=8, watch_depth=16, record_depth=rng.choice([8, 16]))
+    config = config if records else replace(config, record_depth=0)
     chosen = "\n".join(rng.sample(UPDATES, rng.randint(1, len(UPDATES))))
     case = finished(config, SAME_ROW.format(chosen), schema, pages)
     assert any(row["i"] == row["j"] for row in numbers)
-    assert case.bundle.tables
+    assert bool(case.bundle.tables) is records
+    assert case.bundle.cut
+    assert_same(run(case, Simulator(config)), interpret(case), case.source)
+
+
+LAZY = """
+import dana
+T = dana.table([6, 3], init=dana.uniform(-0.5, 0.5))
+b = dana.table([6], init=dana.uniform(-0.5, 0.5))
+i = dana.input()
+{}
+y = dana.output()
+r = dana.algo(T, b, i, j, y)
+r.setLoss((dana.sigma(dana.sigma(T[j], 1) * T[i], 1) + b[i] - y) * (b[i] - y))
+r.minimize(dana.optimizers.{}, rate=0.01)
+r.setEpochs(2)
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam"])
+@pytest.mark.parametrize("vector", [False, True], ids=["a number", "several"])
+def test_optimizers_of_rows(optimizer: str, vector: bool) -> None:
+    """Steps of the rows that a tuple chooses, side by side where the machine sees that they are others."""
+    rng = random.Random(f"lazy {optimizer} {vector}")
+    columns = [attribute("i", "integer"), attribute("j", "real[]", array_length=2 if vector else 1)]
+    schema = TableSchema(relation="t", attributes=(*columns, attribute("y", "real")))
+    rows = [[rng.randrange(6), [rng.randrange(6) for _ in range(1 + vector)], rng.gauss(0, 1)] for _ in range(60)]
+    config = MachineConfig(index_depth=8, watch_depth=128, program_depth=2048, scratch_depth=4096)
+    source = LAZY.format("j = dana.input([2])" if vector else "j = dana.input([1])", optimizer)
+    case = finished(config, source, schema, build_pages(schema, rows))
+    assert case.bundle.cut
     assert_same(run(case, Simulator(config)), interpret(case), case.source)
 
 

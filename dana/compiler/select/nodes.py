@@ -6,6 +6,7 @@ order in which they may run; nothing has an address, and no cycle is counted.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from math import prod
 
 from dana.compiler.place.forms import Forms
@@ -309,11 +310,13 @@ class _Selector:
             numbers = [number for number, update in enumerate(self.graph.updates) if update.model == model]
             if self.cut:  # of the image for rounds of every size, so that models lie where they do
                 self.store.literal(-0.0)
-            if self.emitter.group == 1:
-                for number in numbers:
+            # of one tuple, or one that no other of the round shares a row with, the text's order is all that counts
+            for adds, found in groupby(numbers, key=lambda number: self.graph.updates[number].adds):
+                if adds and self.emitter.group > 1:
+                    self._add_rows([*found], target, section)
+                    continue
+                for number in found:
                     self._write_row(number, section)
-            else:
-                self._add_rows(numbers, target, section)
             return
         for number, update in enumerate(self.graph.updates):
             if update.model == model and update.index is not None:
@@ -353,27 +356,25 @@ class _Selector:
     def _add_rows(self, numbers: list[int], table: Value, section: Section) -> None:
         """Add what the tuples of a round add to rows of a table: tuple by tuple, of each in the order of the text."""
         least = self.store.literal(-0.0)
-        ready: list[tuple[int, Value | None, Value]] = []
+        ready: list[tuple[int, Node, Value | None, Value]] = []
         for number in numbers:
             update = self.graph.updates[number]
             assert update.index is not None, "a table is written by rows"
             self.emitter.node = self.plan.resolve(update.value)
-            new = self._new(number, section)
-            index = None
-            if self.graph.nodes[update.index].op is not Op.CONST:
-                index = self.index.present(self.store.value(update.index, section), ())
-            ready.append((number, index, self.index.present(new, new.shape, least=least)))
+            new, index, row = self._new(number, section), None, self.graph.nodes[update.index]
+            if row.op is not Op.CONST:
+                index = self.index.present(self.store.value(row.id, section), ())
+            ready.append((number, row, index, self.index.present(new, new.shape, least=least)))
         for t in range(self.emitter.group):
-            for number, index, new in ready:
+            for number, row, index, new in ready:
                 update = self.graph.updates[number]
-                assert update.index is not None
                 self.emitter.node = self.plan.resolve(update.value)
                 if index is not None:
-                    self.index.add(t, (update.index, index), (update.model, table), new)
+                    self.index.add(t, (row.id, index), (update.model, table), new)
                     continue
-                row = self._row(table, int(self.graph.nodes[update.index].value or 0))
+                fixed = self._row(table, int(row.value or 0))
                 each = replace(new, base=new.base + t * new.stride, stride=0)
-                self.emitter.elementwise(section, Opcode.ADD, row, row, each)
+                self.emitter.elementwise(section, Opcode.ADD, fixed, fixed, each)
 
     def _sum_losses(self, section: Section) -> None:
         """The epoch's loss: the sum of the batches', and beside it that of the errors, which `epoch` adds.

@@ -126,13 +126,14 @@ sim_compiled_settle(struct sim *sim)
 static void
 make_room(struct sim *sim)
 {
+	const uint32_t batch = sim->compiled.batch;
 	struct sim_epoch *e = &sim->e;
 
 	e->slot = sim->batched;
 	e->in_slot = e->phase.in_round = 0;
 	e->phase.room = sim->most;
-	if (sim->compiled.rows == NULL && sim->batch != SIM_WHOLE_EPOCH && sim->batch - e->joined < (uint64_t)sim->most)
-		e->phase.room = (int32_t)(sim->batch - e->joined);
+	if (sim->compiled.rows == NULL && batch != SIM_WHOLE_EPOCH && batch - e->joined < (uint64_t)sim->most)
+		e->phase.room = (int32_t)(batch - e->joined);
 }
 
 /* An epoch begins: the models are as the scratchpad has them, or as the epoch before left them */
@@ -327,7 +328,7 @@ run_blocks(struct sim *sim, int32_t count, bool epoch_last)
 		e->joined = 0;
 		run_pass(sim, code->passes[k].block, code->passes[k].one, count);
 	}
-	if (epoch_last || e->joined == sim->batch)
+	if (epoch_last || e->joined == code->batch)
 		end_batch(sim, sim->places + (ptrdiff_t)(count - 1) * code->n_inputs, epoch_last);
 }
 
