@@ -14,6 +14,9 @@ from dsl.semantics.library import NAMES
 from dsl.semantics.modules import MODULES
 from dsl.source import Source
 
+NAMED = ("dana.language", "dana.elementwise")
+"""Modules in which the names of the language stand for editors."""
+
 
 def function_source(function: Callable[[], object]) -> Source:
     """Return the text of the rule that a function's body is.
@@ -47,7 +50,7 @@ def _preamble(function: Callable[[], object]) -> list[str]:
         elif getattr(value, "__module__", None) in MODULES and name in wanted:
             word = getattr(value, "__name__", name)
             lines.append(f"from {value.__module__} import {word}" + ("" if word == name else f" as {name}"))
-        elif getattr(value, "__module__", None) == "dana.language" and _language_name(value) in NAMES:
+        elif getattr(value, "__module__", None) in NAMED and _language_name(value) in NAMES:
             word = _language_name(value)
             lines.append(f"from dana import {word}" if word == name else f"from dana import {word} as {name}")
         elif name in wanted and isinstance(value, int | float) and not isinstance(value, bool):

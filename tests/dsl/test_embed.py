@@ -9,6 +9,8 @@ import pytest
 import dana
 import dana as d
 import dana.optimizers as steps
+from dana import floor, sigmoid
+from dana import max as larger
 from dana import sigma as total
 from dana.errors import UsageError
 from dana.optimizers import clip
@@ -39,6 +41,21 @@ def test_a_function_is_a_rule() -> None:
     lines = [line.strip() for line in linear.source.text.splitlines()]
     for line in ("import dana", "import dana as d", "from dana import sigma as total", "RATE = 0.25", "WIDTH = 3"):
         assert line in lines
+
+
+def test_every_function_may_have_a_name_of_its_own() -> None:
+    """Also those of `dana.elementwise`, where functions of the machine stand for editors."""
+
+    @dana.rule
+    def steps() -> None:
+        w = dana.model([WIDTH])
+        x = dana.input([WIDTH])
+        rule = dana.algo(w, x)
+        rule.setModel(larger(sigmoid(w * x), floor(x)))
+
+    lines = map(str.strip, steps.source.text.splitlines())
+    assert {"from dana import floor", "from dana import sigmoid", "from dana import max as larger"} <= set(lines)
+    assert steps.hdfg
 
 
 def test_the_body_is_never_run() -> None:
