@@ -152,7 +152,6 @@ COMPILER = (
         ),
         ("constants.py", "(op is Op.DIV and position == 1)", "op is Op.DIV", "1 / x is x"),
         ("reciprocal.py", "not -126 <= exponent - 1 <= 126", "False", "reciprocals that are tiny"),
-        ("share.py", "frozenset({Op.ADD,", "frozenset({Op.ADD, Op.SUB,", "a - b is b - a"),
         ("share.py", "node.axis, node.merge_op)", "node.merge_op)", "sums over any axis"),
         ("prune.py", "live |= graph.reachable(merges[:1])", "pass", "batches without a merge"),
     ),

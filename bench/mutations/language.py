@@ -312,6 +312,7 @@ LANGUAGE = (
         ),
         ("binary32.py", "rounded = math.ldexp(round(", "rounded = math.ldexp(math.floor(0.5 + ", "ties go up"),
         ("binary32.py", "else math.copysign(0.0, number)", "else 0.0", "-0.0 loses its sign"),
+        ("hdfg/ops.py", "COMMUTATIVE = frozenset({", "COMMUTATIVE = frozenset({Op.SUB, ", "a - b is b - a"),
     ),
     *faults(
         "dsl/semantics",

@@ -15,7 +15,6 @@ from dsl.hdfg.graph import Op
 FLOAT, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 POINTER = ir.PointerType()
 Vectors = tuple[ir.Value, ...]
-FOLDS = {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}
 COMPARED = {Op.LT: "<", Op.GT: ">", Op.LE: "<=", Op.GE: ">=", Op.EQ: "=="}
 ARITHMETIC = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
 INTRINSICS = {Op.MAX: "maximum", Op.MIN: "minimum", Op.SQRT: "sqrt", Op.ABS: "fabs"}

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask, operation
+from dana.jit.arithmetic import FLOAT, I32, Vectors, combine, folded, mask, operation
 from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
 from dana.jit.memory import lanes_of
 from dana.jit.plan import LANES, of_tuples
 from dana.jit.values import Values
 from dsl.hdfg.graph import ELEMENTWISE
-from dsl.hdfg.ops import FROM_ROW
+from dsl.hdfg.ops import FROM_ROW, REDUCTIONS
 from hwgen.spec.numerics import IDENTITIES
 
 UNROLLED = 16
@@ -49,7 +49,7 @@ class Folds(Values):
         operand, shape, axis = node.inputs[0], plan.shape(k), node.axis
         assert axis is not None
         extents = plan.shape(operand)
-        op, last = FOLDS[node.op], axis == len(extents) - 1
+        op, last = REDUCTIONS[node.op], axis == len(extents) - 1
         if last and extents[-1] > 1:
             self._fold_last(k, operand, extents[-1], op)
             return
@@ -119,7 +119,7 @@ class Folds(Values):
         plan = self.plan
         operands = [plan.nodes[k].inputs[0] for k in folds]
         ((extent,),) = {plan.shape(operand) for operand in operands}
-        (op,) = {FOLDS[plan.nodes[k].op] for k in folds}
+        (op,) = {REDUCTIONS[plan.nodes[k].op] for k in folds}
         lanes, width = lanes_of((extent,)), 0
         rest = LANES * len(folds)
         left = self._rows_of(rest, BLOCK // SIDE)

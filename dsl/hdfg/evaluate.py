@@ -14,9 +14,7 @@ import numpy.typing as npt
 
 from dsl.hdfg.arithmetic import Arithmetic, Floats, function
 from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, LEAVES, Graph, Node, Op, Region
-from dsl.hdfg.ops import ROW_NUMBERS
-
-REDUCTION_OPS = {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}
+from dsl.hdfg.ops import REDUCTIONS, ROW_NUMBERS
 
 
 class DataError(ValueError):
@@ -150,7 +148,7 @@ class Evaluator:
         batched = operand.ndim - len(self._graph.nodes[node.inputs[0]].shape)
         if node.op is Op.EXPAND:
             return np.expand_dims(operand, node.axis + batched)
-        return self._arithmetic.fold(operand, node.axis + batched, REDUCTION_OPS[node.op])
+        return self._arithmetic.fold(operand, node.axis + batched, REDUCTIONS[node.op])
 
     def _aligned(self, operand: int, node: Node, values: Mapping[int, Floats]) -> Floats:
         """Return an operand with axes of 1 between the tuples' axis and its own, so that NumPy aligns them."""

@@ -76,8 +76,11 @@ FUNCTIONS = {
 UNARY = frozenset({Op.NEG, *FUNCTIONS})
 COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
 BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
+COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.EQ})
+"""Bit for bit."""
 ELEMENTWISE = UNARY | BINARY | {Op.WHERE}
-REDUCTIONS = frozenset({Op.SIGMA, Op.PI, Op.AMAX})
+REDUCTIONS = {Op.SIGMA: Op.ADD, Op.PI: Op.MUL, Op.AMAX: Op.MAX}
+"""And what joins two elements of each."""
 ROW_NUMBERS = 1 << 23
 """Tuples are counted modulo this, so that the number of a batch's first one and one of the batch have an exact sum."""
 MERGE_OPS = ("add", "mul", "max", "min")

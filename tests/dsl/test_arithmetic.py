@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsl.binary32 import bits_of, round32
+from dsl.hdfg import ops
+from dsl.hdfg.arithmetic import function
 from dsl.limits import MAX_INTEGER
 from dsl.semantics.arithmetic import StaticError, compute, negate
 from hwgen.spec import numerics
 from tests.dsl.scale import randomised
+from tests.hwgen import vectors
 
 WHOLE = st.one_of(st.integers(-20, 20), st.integers(-MAX_INTEGER, MAX_INTEGER))
 FLOATS = st.one_of(
@@ -61,6 +64,12 @@ def test_other_numbers_are_the_machine_s(operator: str, left: float, right: floa
     with np.errstate(all="ignore"):
         expected = (BINARY | COMPARED)[operator](np.float32(left), np.float32(right))
     assert bits_of(found) == int(np.asarray(expected).view(np.uint32))
+
+
+def test_what_commutes_does_so_bit_for_bit_and_nothing_else_does() -> None:
+    left, right = np.meshgrid(*2 * [vectors.floats(vectors.EDGES)])
+    both = {op: [function(numerics, op)(*pair) for pair in ((left, right), (right, left))] for op in ops.BINARY}
+    assert {op for op, (one, other) in both.items() if one.tobytes() == other.tobytes()} == ops.COMMUTATIVE
 
 
 @pytest.mark.parametrize("left", [1.0, -1.0, 0.0, math.nan])

@@ -30,7 +30,7 @@ from dsl.hdfg.graph import BINARY, ELEMENTWISE, REDUCTIONS, UNARY, EachEpoch, No
 from hwgen.spec.engine import Mask, Opcode, Section
 
 OPCODES = {op: Opcode[op.name] for op in ELEMENTWISE - {Op.WHERE}}
-OPCODES |= {Op.SIGMA: Opcode.ADD, Op.PI: Opcode.MUL, Op.AMAX: Opcode.MAX}
+OPCODES |= {op: OPCODES[join] for op, join in REDUCTIONS.items()}
 
 
 def select(

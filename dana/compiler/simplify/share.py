@@ -3,14 +3,13 @@
     before  %3 = sub %1 %2   %4 = sub %1 %2   %5 = mul %3 %4
     after   %3 = sub %1 %2                    %4 = mul %3 %3
 
-Operands of commuting operations (they commute bit for bit) may stand in either order.
+Operands of commutative operations may stand in either order.
 """
 
 from dana.compiler.simplify.rewrite import Rewriter, rewrite
 from dsl.binary32 import bits_of
-from dsl.hdfg.graph import LEAVES, NAMELESS, Graph, Node, Op
-
-COMMUTING = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.EQ})
+from dsl.hdfg.graph import LEAVES, NAMELESS, Graph, Node
+from dsl.hdfg.ops import COMMUTATIVE
 
 
 def share_subexpressions(graph: Graph) -> Graph:
@@ -22,7 +21,7 @@ def share_subexpressions(graph: Graph) -> Graph:
         if node.op in LEAVES - NAMELESS:
             return None
         inputs = tuple(operand.id for operand in rewriter.operands(node))
-        if node.op in COMMUTING:
+        if node.op in COMMUTATIVE:
             inputs = tuple(sorted(inputs))
         # by bits, as -0.0 == 0.0 and NaN != NaN
         value = None if node.value is None else bits_of(node.value)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.drawing.words import MERGE_SIGNS, SIGNS, Words, line_of
-from dsl.hdfg.ops import FROM_ROW, LEAVES, Op, Region
+from dsl.hdfg.ops import COMMUTATIVE, FROM_ROW, LEAVES, Op, Region
 
 if TYPE_CHECKING:
     from dsl.hdfg.graph import Graph, Node
@@ -161,7 +161,7 @@ class _Composer:
                 shape=shape_text(node.shape) if node.shape else "",
                 axes=len(node.shape),
                 line=line_of(node),
-                symmetric=node.op in (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.EQ),
+                symmetric=node.op in COMMUTATIVE,
             ),
             tuple(operands),
         )

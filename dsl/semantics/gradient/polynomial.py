@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from dsl.binary32 import bits_of
 from dsl.hdfg.dims import Shape
-from dsl.hdfg.ops import LEAVES, Op
+from dsl.hdfg.ops import COMMUTATIVE, LEAVES, Op
 from dsl.hdfg.shapes import broadcast, result_shape
 from dsl.semantics.program import Operation, Program
 from dsl.source import Span
 
-COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.EQ})
 MOST_TERMS = 8
 """A sum of more is computed before it is multiplied further."""
 
