@@ -17,13 +17,12 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, Symbol
 from hwgen.spec.config import LANES_PER_CLUSTER
 from hwgen.spec.engine import SHORT, Instruction, Mask, Opcode, Section, Source
-from tests.oracles.operations import OPERATIONS
+from hwgen.spec.operations import Exchange
+from tests.oracles.operations import BINARY, UNARY
 
 Floats = npt.NDArray[np.float32]
 
-BINARY = {op: meaning for op, meaning in OPERATIONS.items() if op.operands == 2}
-UNARY = {op: meaning for op, meaning in OPERATIONS.items() if op.operands == 1}
-EXCHANGED = frozenset(BINARY) - {Opcode.DIV} | {Opcode.LOW, Opcode.HIGH}
+EXCHANGED = frozenset(op for op in Opcode if op.exchange is not Exchange.NEVER)
 """Operations that an exchange may have."""
 
 

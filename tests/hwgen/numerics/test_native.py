@@ -13,8 +13,8 @@ from hwgen.spec import numerics
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.operations import Opcode, Unit
 from tests.hwgen import vectors
+from tests.oracles import operations
 from tests.oracles.functions import FUNCTIONS
-from tests.oracles.operations import OPERATIONS
 
 HEADERS = Path(numerics.__file__).parent / "native"
 FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
@@ -25,8 +25,8 @@ VARIANTS = {
     "avx2": ["-O3", "-mavx2", "-mfma"],
     "avx512": ["-O3", "-mavx512f", "-mavx512dq", "-mavx512vl", "-mfma"],
 }
-BINARY = {op.name.lower(): meaning for op, meaning in OPERATIONS.items() if op.operands == 2}
-UNARY = {op.name.lower(): meaning for op, meaning in OPERATIONS.items() if op.operands == 1} | {
+BINARY = {op.name.lower(): meaning for op, meaning in operations.BINARY.items()}
+UNARY = {op.name.lower(): meaning for op, meaning in operations.UNARY.items()} | {
     "flush": numerics.flush,
     "canonical": numerics.flush,
 }

@@ -10,8 +10,10 @@ import pytest
 from hwgen.spec import numerics
 from hwgen.spec.numerics import coefficients, layout
 from hwgen.spec.numerics.binary32 import QUIET_NAN_BITS
+from hwgen.spec.operations import Opcode
 from tests.hwgen import vectors
 from tests.oracles.functions import FUNCTIONS
+from tests.oracles.operations import BINARY, UNARY
 
 NAN = np.float32(np.nan)
 INF = np.float32(np.inf)
@@ -87,10 +89,9 @@ def test_tiny_is_judged_after_rounding() -> None:
     assert numerics.from_float64(2.0**-126 * (1 - 2.0**-25)) == np.float32(2.0**-126)
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "maximum", "minimum", "lt", "ge", "eq"])
-def test_alone_as_among_others(name: str) -> None:
+@pytest.mark.parametrize("operation", BINARY.values(), ids=[op.name for op in BINARY])
+def test_alone_as_among_others(operation: Callable[..., vectors.Floats]) -> None:
     """Arrays without a number that must be flushed go another way, and those of one pair are the most that do."""
-    operation = getattr(numerics, name)
     a, b = (found.ravel() for found in np.meshgrid(ALL, ALL))
     near = [0x1F7FFFFF, 0x20000000, 0x3F7FFFFF]  # products next to 2**-126
     near += [0x0D800000, 0x0D7FFFFF, 0x0D000000, 0x0C800000, 0x007FFFFF, 0x807FFFFF]  # sums next to 2**-100
@@ -107,9 +108,8 @@ def test_what_is_converted_is_no_part_of_its_page() -> None:
 
 def test_no_result_is_subnormal_and_every_nan_is_canonical() -> None:
     a, b = vectors.pairs(vectors.scaled(20_000))
-    binary = ("add", "sub", "mul", "div", "lt", "gt", "le", "ge", "eq", "maximum", "minimum")
-    results = [getattr(numerics, name)(a, b) for name in binary] + [numerics.where(a, a, b)]
-    results += [getattr(numerics, name)(a) for name in ("neg", "absolute", "sqrt", *FUNCTIONS)]
+    results = [operation(a, b) for operation in BINARY.values()] + [numerics.where(a, a, b)]
+    results += [operation(a) for operation in UNARY.values()]
     for result in results:
         assert result.dtype == np.float32
         bits = result.view(np.uint32)
@@ -119,10 +119,9 @@ def test_no_result_is_subnormal_and_every_nan_is_canonical() -> None:
 
 @pytest.mark.parametrize("op", sorted(numerics.IDENTITIES))
 def test_identities_leave_every_value_as_it_is(op: str) -> None:
-    name = {"max": "maximum", "min": "minimum"}.get(op, op)
-    identity = np.float32(numerics.IDENTITIES[op])
+    operation, identity = BINARY[Opcode[op.upper()]], np.float32(numerics.IDENTITIES[op])
     x = np.concatenate([ALL, vectors.single(10_000)])
-    for result in (getattr(numerics, name)(x, identity), getattr(numerics, name)(identity, x)):
+    for result in (operation(x, identity), operation(identity, x)):
         vectors.same_bits(result, numerics.flush(x), x)
 
 
@@ -240,8 +239,8 @@ def test_conversions() -> None:
 
 def test_broadcasting() -> None:
     a, b = np.ones((3, 1), dtype=np.float32), np.arange(4, dtype=np.float32)
-    for name in ("add", "sub", "mul", "div", "maximum", "minimum", "lt", "eq"):
-        assert getattr(numerics, name)(a, b).shape == (3, 4)
+    for operation in BINARY.values():
+        assert operation(a, b).shape == (3, 4)
     assert numerics.where(a, b, b).shape == (3, 4)
     assert isinstance(numerics.add(np.float32(1), np.float32(2)), np.ndarray)
 
