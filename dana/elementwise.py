@@ -1,4 +1,4 @@
-"""Written by python -m dana.generated: functions of one operand, for editors; see `dana.language`."""
+"""Written by python -m dana.generated: functions of each element, for editors; see `dana.language`."""
 
 from dana.language import Operand, Value, refuse
 
@@ -9,6 +9,8 @@ __all__ = [
     "floor",
     "gaussian",
     "log",
+    "max",
+    "min",
     "round",
     "sigmoid",
     "sinpi",
@@ -70,3 +72,13 @@ def ceil(value: Operand) -> Value:
 def round(value: Operand) -> Value:
     """Of each element a: the nearest whole number, halves to the even one: 2 from 2.5; -0 from -0.3."""
     refuse("round")
+
+
+def max(left: Operand, right: Operand) -> Value:
+    """Of elements a and b: the larger of a and b; NaN if either is."""
+    refuse("max")
+
+
+def min(left: Operand, right: Operand) -> Value:
+    """Of elements a and b: the smaller of a and b; NaN if either is."""
+    refuse("min")

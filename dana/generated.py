@@ -12,7 +12,7 @@ from pathlib import Path
 from dana.predictor import program
 from dana.runtime import messages, surveyed
 from dana.simulator import headers
-from dsl.semantics.library import NAMES, SAID
+from dsl.semantics.library import FUNCTIONS, NAMES, SAID
 from hwgen.export import manual, registers
 from hwgen.spec.numerics import fit
 
@@ -34,11 +34,13 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _elementwise() -> str:
-    functions = "".join(
-        f'\n\ndef {name}(value: Operand) -> Value:\n    """Of each element a: {text}."""\n    refuse("{name}")\n'
-        for name, text in SAID.items()
-    )
-    return f'''"""Written by python -m dana.generated: functions of one operand, for editors; see `dana.language`."""
+    functions = ""
+    for name, text in SAID.items():
+        operands = FUNCTIONS[name].required
+        header = f"def {name}({', '.join(f'{operand}: Operand' for operand in operands)}) -> Value:"
+        of = "each element a" if len(operands) == 1 else "elements a and b"
+        functions += f'\n\n{header}\n    """Of {of}: {text}."""\n    refuse("{name}")\n'
+    return f'''"""Written by python -m dana.generated: functions of each element, for editors; see `dana.language`."""
 
 from dana.language import Operand, Value, refuse
 
@@ -46,8 +48,12 @@ from dana.language import Operand, Value, refuse
 
 
 def _for_readers() -> str:
-    rows = "".join(f"| `dana.{name}(a)` | {text} | `v = dana.{name}(x)` | `[n]` |\n" for name, text in SAID.items())
-    return f"| construct | rule | example | gives |\n|---|---|---|---|\n{rows}"
+    rows = "| construct | rule | example | gives |\n|---|---|---|---|\n"
+    for name, text in SAID.items():
+        count = len(FUNCTIONS[name].required)
+        operands, example = ", ".join("ab"[:count]), ", ".join("xw"[:count])
+        rows += f"| `dana.{name}({operands})` | {text} | `v = dana.{name}({example})` | `[n]` |\n"
+    return rows
 
 
 FILES: Mapping[str, Callable[[], str]] = {

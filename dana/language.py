@@ -308,16 +308,6 @@ def norm(value: Operand, axis: int | None = None) -> Value:
     refuse("norm")
 
 
-def max(left: Operand, right: Operand) -> Value:
-    """The larger of two, elementwise."""
-    refuse("max")
-
-
-def min(left: Operand, right: Operand) -> Value:
-    """The smaller of two, elementwise."""
-    refuse("min")
-
-
 def where(condition: Operand, then: Operand, otherwise: Operand) -> Value:
     """`then` where the condition is other than zero, else `otherwise`; elementwise."""
     refuse("where")
@@ -468,9 +458,7 @@ __all__ = [
     "input",
     "inter",
     "log_softmax",
-    "max",
     "meta",
-    "min",
     "model",
     "norm",
     "normal",

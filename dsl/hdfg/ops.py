@@ -73,9 +73,14 @@ FUNCTIONS = {
     Op.ABS: "magnitude",
 }
 """Those of one operand a that rules call by name, as documents and editors say what they are."""
+FUNCTIONS_OF_TWO = {
+    Op.MAX: "the larger of a and b; NaN if either is",
+    Op.MIN: "the smaller of a and b; NaN if either is",
+}
+"""And those of two, a and b."""
 UNARY = frozenset({Op.NEG, *FUNCTIONS})
 COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
-BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
+BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, *FUNCTIONS_OF_TWO}) | COMPARISONS
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.EQ})
 """Bit for bit."""
 ELEMENTWISE = UNARY | BINARY | {Op.WHERE}

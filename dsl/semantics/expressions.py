@@ -22,7 +22,7 @@ from dsl.semantics.coercion import report_whole, to_value, to_whole
 from dsl.semantics.context import Call, Context
 from dsl.semantics.elements import Part, elements, enough_axes, product, select, transpose
 from dsl.semantics.imports import library_object
-from dsl.semantics.library import BINARY_OPS, DECLARATIONS, FAMILIAR_WORDS, FUNCTIONS, METHODS, NAMES, PYTHON_WORDS
+from dsl.semantics.library import DECLARATIONS, FAMILIAR_WORDS, FUNCTIONS, METHODS, NAMES, NAMESAKES, PYTHON_WORDS
 from dsl.semantics.modules import MODULES, import_of, moved
 from dsl.semantics.objects import (
     POISON,
@@ -319,7 +319,7 @@ class Expressions:
                 bound = bind(self.context, signature, arguments, call.span)
                 if bound is None:
                     return POISON
-                if name in BINARY_OPS:
+                if name in NAMESAKES:
                     self._warn_of_axis(name, bound, call)
                 return builtins.call(self.context, name, bound, call.span)
             case Method(algorithm=owner, name=name):

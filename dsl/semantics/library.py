@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dsl.hdfg import ops
 from dsl.hdfg.init import Init, InitKind
-from dsl.hdfg.ops import Op
 from dsl.semantics.arguments import Signature
 from dsl.semantics.axes import ALONG_AXIS
 from dsl.semantics.composed import COMPOSED
@@ -28,11 +27,19 @@ DECLARATIONS = {
 }
 
 UNARY_OPS = {op.value: op for op in ops.FUNCTIONS}
+BINARY_OPS = {op.value: op for op in ops.FUNCTIONS_OF_TWO}
 SAID = {op.value: text for op, text in ops.FUNCTIONS.items()}
 SAID |= {name: str(made.__doc__)[0].lower() + str(made.__doc__)[1:-1] for name, made in COMPOSED.items()}
-"""What functions of one operand a are, in words."""
+SAID |= {op.value: text for op, text in ops.FUNCTIONS_OF_TWO.items()}
+"""What functions of an operand a, or of a and b, are, in words."""
 
-BINARY_OPS = {op.value: op for op in (Op.MAX, Op.MIN)}
+NAMESAKES = {
+    name: f"dana.a{name}(value, axis) looks along an axis; dana.{name}(a, b) compares element by element"
+    for name in BINARY_OPS
+    if f"a{name}" in ALONG_AXIS
+}
+"""Functions of two operands beside which there is one along an axis, and what those look for who mean that."""
+
 COLUMN_STARTS = {
     "column_mean": Init(kind=InitKind.MEAN),
     "column_deviation": Init(kind=InitKind.DEVIATION, first=1.0),
@@ -43,11 +50,7 @@ COLUMN_STARTS = {
 FUNCTIONS = {
     **{name: Signature(name=f"dana.{name}", required=("value",)) for name in (*UNARY_OPS, *COMPOSED)},
     **{
-        name: Signature(
-            name=f"dana.{name}",
-            required=("left", "right"),
-            instead=f"dana.a{name}(value, axis) looks along an axis; dana.{name}(a, b) compares element by element",
-        )
+        name: Signature(name=f"dana.{name}", required=("left", "right"), instead=NAMESAKES.get(name, ""))
         for name in BINARY_OPS
     },
     "where": Signature(name="dana.where", required=("condition", "then", "otherwise")),

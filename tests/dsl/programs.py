@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from dsl.semantics.composed import COMPOSED
-from dsl.semantics.library import UNARY_OPS
+from dsl.semantics.library import BINARY_OPS, UNARY_OPS
 
 SCALAR = ""
 UNARY = (*UNARY_OPS, *COMPOSED)
@@ -57,7 +57,7 @@ def expressions(draw: st.DrawFn, kinds: Kinds, shape: str, depth: int) -> str:
     pair = [draw(expressions(kinds, part, inner)) for part in (shape, draw(st.sampled_from(_narrower(shape))))]
     left, right = draw(st.permutations(pair))
     if way == "choice":
-        function = draw(st.sampled_from(["max", "min", "where"]))
+        function = draw(st.sampled_from([*BINARY_OPS, "where"]))
         condition = f"{draw(expressions(kinds, SCALAR, 0))} > 0, " if function == "where" else ""
         return f"dana.{function}({condition}{left}, {right})"
     return f"({left}) {draw(st.sampled_from(SIGNS))} ({right})"
