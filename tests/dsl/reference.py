@@ -16,6 +16,7 @@ import numpy.typing as npt
 import hwgen.spec.numerics as numerics
 from dsl.hdfg.graph import Graph, Node, Op, Region
 from tests.oracles import functions as oracles
+from tests.oracles.exact import EXACT
 
 Element = np.float32
 Tensor = dict[tuple[int, ...], Element]
@@ -65,21 +66,19 @@ def scalar(function: Callable[..., npt.NDArray[np.float32]]) -> Callable[[Elemen
     return lambda x: np.float32(function(np.float32([x]))[0])
 
 
+def exactly(meaning: Callable[..., Element]) -> Callable[..., Element]:
+    return lambda *operands: flush(np.float32(meaning(*operands)))
+
+
 FUNCTIONS: dict[Op, Callable[..., Element]] = {
     Op.ADD: add,
     Op.SUB: lambda a, b: add(a, -b),
     Op.MUL: mul,
     Op.DIV: div,
-    Op.NEG: lambda a: flush(-a),
-    Op.LT: lambda a, b: np.float32(a < b),
-    Op.GT: lambda a, b: np.float32(a > b),
-    Op.LE: lambda a, b: np.float32(a <= b),
-    Op.GE: lambda a, b: np.float32(a >= b),
-    Op.EQ: lambda a, b: np.float32(a == b),
+    **{op: exactly(row.meaning) for op, row in EXACT.items()},
     Op.WHERE: lambda c, a, b: a if c != 0 else b,
     Op.SQRT: scalar(numerics.sqrt),
     **{Op(name): scalar(getattr(numerics, name)) for name in oracles.FUNCTIONS},
-    Op.ABS: lambda a: flush(abs(a)),
     Op.MAX: larger,
     Op.MIN: smaller,
 }

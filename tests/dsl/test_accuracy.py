@@ -113,6 +113,6 @@ def test_a_bound_holds_what_it_should() -> None:
         value, error = op(a, b)
         assert value - error <= low < high <= value + error
         assert error < (high - low) / 2 * 1.001
-    assert real.compare(np.less)(a, b) == (1.0, 0.0)
-    assert real.compare(np.less)(a, Bounded(np.float64(1.1), np.float64(0.0))).error == 1.0
+    assert real.OPERATIONS[Op.LT](a, b) == (1.0, 0.0)
+    assert real.OPERATIONS[Op.LT](a, Bounded(np.float64(1.1), np.float64(0.0))).error == 1.0
     assert real.OPERATIONS[Op.LOG](Bounded(np.float64(0.1), np.float64(0.2))).error == np.inf

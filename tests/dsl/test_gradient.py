@@ -5,7 +5,7 @@ The graph is evaluated in binary64 for this, so that what is compared is the for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -21,37 +21,34 @@ from dana.compiler.passes import simplify
 from dsl import RuleError, compile_rule
 from dsl.hdfg.graph import LEAVES, Graph, Op
 from dsl.hdfg.interpreter import Interpreter
+from dsl.semantics.library import BINARY_OPS, UNARY_OPS
 from tests.dsl.programs import Kinds, expressions
 from tests.dsl.scale import randomised
+from tests.oracles.exact import EXACT
 from tests.oracles.functions import FUNCTIONS
 
 Values = Mapping[str, Any]
 
-UNARY = {
-    Op.NEG: lambda a: -a,
-    Op.SQRT: anp.sqrt,
-    Op.ABS: anp.abs,
-    **{Op(name): function.exact for name, function in FUNCTIONS.items()},
-}
-BINARY = {
+OPERATIONS = {
     Op.ADD: lambda a, b: a + b,
     Op.SUB: lambda a, b: a - b,
     Op.MUL: lambda a, b: a * b,
     Op.DIV: lambda a, b: a / b,
-    Op.MAX: anp.maximum,
-    Op.MIN: anp.minimum,
-    Op.LT: lambda a, b: 1.0 * (a < b),
-    Op.GT: lambda a, b: 1.0 * (a > b),
-    Op.LE: lambda a, b: 1.0 * (a <= b),
-    Op.GE: lambda a, b: 1.0 * (a >= b),
-    Op.EQ: lambda a, b: 1.0 * (a == b),
+    Op.SQRT: anp.sqrt,
+    **{op: row.meaning for op, row in EXACT.items()},
+    **{Op(name): function.exact for name, function in FUNCTIONS.items()},
 }
 REDUCED = {Op.SIGMA: anp.sum, Op.PI: anp.prod, Op.AMAX: anp.max}
-BENDS = (Op.ABS, Op.MAX, Op.MIN)
 
 
 class Bent(Exception):
     """A value lies where its derivative is a matter of convention."""
+
+
+def straight(op: Op, operands: Sequence[Any], apart: float) -> None:
+    """Raise `Bent` where the operands are nearer to a bend than that."""
+    if op in EXACT and np.any(np.abs(np.asarray(EXACT[op].bend(*operands))) < apart):
+        raise Bent
 
 
 def evaluate(graph: Graph, wanted: int, values: Values, *, strict: bool = False) -> Any:
@@ -59,10 +56,8 @@ def evaluate(graph: Graph, wanted: int, values: Values, *, strict: bool = False)
     found: dict[int, Any] = {}
     for node in graph.nodes[: wanted + 1]:
         operands = [found[one] for one in node.inputs]
-        if node.op in UNARY:
-            found[node.id] = UNARY[node.op](*operands)
-        elif node.op in BINARY:
-            found[node.id] = BINARY[node.op](*operands)
+        if node.op in OPERATIONS:
+            found[node.id] = OPERATIONS[node.op](*operands)
         elif node.op is Op.WHERE:
             found[node.id] = anp.where(operands[0] != 0, operands[1], operands[2])
         elif node.op in REDUCED:
@@ -77,10 +72,8 @@ def evaluate(graph: Graph, wanted: int, values: Values, *, strict: bool = False)
             found[node.id] = np.arange(float(graph.concrete_shape(node.id)[0]))
         else:
             found[node.id] = values[str(node.name)]
-        if strict and node.op in BENDS:
-            left, right = (operands * 2)[:2] if len(operands) > 1 else (operands[0], 0.0)
-            if np.any(np.abs(np.asarray(left) - np.asarray(right)) < 1e-12):
-                raise Bent
+        if strict:
+            straight(node.op, operands, 1e-12)
         if strict and not np.all(np.isfinite(found[node.id])):
             raise Bent
     return found[wanted]
@@ -144,7 +137,7 @@ rule.setModel(v, gv)
 rule.setModel(M, gM)
 """
 NAMES = {"": ("b", "y", "lr"), "n": ("w", "x"), "k": ("v", "z"), "kn": ("M",)}
-SMOOTH = (*(name for name, function in FUNCTIONS.items() if not function.slope_error), "sqrt", "abs")
+SMOOTH = tuple(name for name in UNARY_OPS if name not in FUNCTIONS or not FUNCTIONS[name].slope_error)
 """Without what binary64 cannot evaluate by binary32's formula: `floor`, `round`, slopes with rounded constants."""
 
 
@@ -194,9 +187,9 @@ VECTORS = [
     "dana.softmax(a)",
     "dana.log_softmax(a)",
 ]
-VECTORS += [f"dana.{name}(a)" for name in (*FUNCTIONS, "sqrt", "abs")]
+VECTORS += [f"dana.{name}(a)" for name in UNARY_OPS]
 VECTORS += [f"{left} {sign} {right}" for sign in "+-*/" for left, right in OPERANDS]
-VECTORS += [f"dana.{name}({left}, {right})" for name in ("max", "min") for left, right in OPERANDS if left != right]
+VECTORS += [f"dana.{name}({left}, {right})" for name in BINARY_OPS for left, right in OPERANDS if left != right]
 SCALARS = [f"dana.sigma({vector})" for vector in VECTORS]
 SCALARS += ["a @ c", *(f"dana.{name}(a)" for name in ("norm", "pi", "amax", "amin"))]
 

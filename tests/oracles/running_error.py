@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsl.hdfg.graph import Graph, Node, Op, Region, Update
+from tests.oracles.exact import EXACT, Exact
 from tests.oracles.functions import FUNCTIONS
 
 Doubles = npt.NDArray[np.float64]
@@ -69,10 +70,6 @@ def neg(a: Bounded) -> Bounded:
     return Bounded(-a.value, a.error)
 
 
-def absolute(a: Bounded) -> Bounded:
-    return Bounded(np.abs(a.value), a.error)
-
-
 def sqrt(a: Bounded) -> Bounded:
     value = np.sqrt(a.value)
     lowest = a.value - a.error
@@ -106,16 +103,6 @@ INHERITED: dict[str, Callable[[Bounded, Doubles], Doubles]] = {
 """Of functions without a largest slope."""
 
 
-def compare(holds: Callable[[Doubles, Doubles], npt.NDArray[np.bool_]]) -> Callable[[Bounded, Bounded], Bounded]:
-    def compared(a: Bounded, b: Bounded) -> Bounded:
-        error = a.error + b.error
-        doubtful = (error > 0) & ~(np.abs(a.value - b.value) > error)
-        doubtful |= ~np.isfinite(a.value) | ~np.isfinite(b.value)
-        return Bounded(holds(a.value, b.value).astype(np.float64), doubtful.astype(np.float64))
-
-    return compared
-
-
 def where(c: Bounded, a: Bounded, b: Bounded) -> Bounded:
     holds = c.value != 0
     value = np.where(holds, a.value, b.value)
@@ -125,11 +112,8 @@ def where(c: Bounded, a: Bounded, b: Bounded) -> Bounded:
     return Bounded(value, np.where(doubtful, np.where(np.isnan(either), np.inf, either), error))
 
 
-def extremum(choose: Callable[[Doubles, Doubles], Doubles]) -> Callable[[Bounded, Bounded], Bounded]:
-    def chosen(a: Bounded, b: Bounded) -> Bounded:
-        return Bounded(np.asarray(choose(a.value, b.value)), np.maximum(a.error, b.error))
-
-    return chosen
+def of_exact(row: Exact) -> Callable[..., Bounded]:
+    return lambda *operands: Bounded(np.asarray(row.meaning(*(one.value for one in operands))), row.error(*operands))
 
 
 OPERATIONS: dict[Op, Callable[..., Bounded]] = {
@@ -137,20 +121,12 @@ OPERATIONS: dict[Op, Callable[..., Bounded]] = {
     Op.SUB: lambda a, b: add(a, neg(b)),
     Op.MUL: mul,
     Op.DIV: div,
-    Op.NEG: neg,
-    Op.ABS: absolute,
     Op.SQRT: sqrt,
     **{Op(name): of_function(name) for name in FUNCTIONS},
-    Op.LT: compare(np.less),
-    Op.GT: compare(np.greater),
-    Op.LE: compare(np.less_equal),
-    Op.GE: compare(np.greater_equal),
-    Op.EQ: compare(np.equal),
+    **{op: of_exact(row) for op, row in EXACT.items()},
     Op.WHERE: where,
-    Op.MAX: extremum(np.maximum),
-    Op.MIN: extremum(np.minimum),
 }
-JOINS = {"add": add, "mul": mul, "max": extremum(np.maximum), "min": extremum(np.minimum)}
+JOINS = {op: OPERATIONS[Op(op)] for op in ("add", "mul", "max", "min")}
 
 
 def take(a: Bounded, index: object, axis: int) -> Bounded:
