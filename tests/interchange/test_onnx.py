@@ -12,7 +12,11 @@ import pytest
 from dana import rules
 from dana.errors import UsageError
 from dana.interchange.onnx_graph import onnx_model
+from dsl.hdfg import ops
+from dsl.hdfg.arithmetic import function
 from dsl.semantics.composed import COMPOSED
+from hwgen.spec import numerics
+from tests.hwgen import vectors
 from tests.interchange.models import Case, library_case, rule_case
 from tests.oracles import rounding
 from tests.oracles.functions import BOUNDED
@@ -161,6 +165,16 @@ def test_what_is_made_of_others_is_numpy_s(name: str) -> None:
     found = run(onnx_model(made.model), values[:, None])
     with np.errstate(invalid="ignore"):  # signalling NaNs
         np.testing.assert_array_equal(found, rounding.MEANING[name](values))
+
+
+@pytest.mark.parametrize("op", ops.FUNCTIONS_OF_TWO)
+def test_functions_of_two_operands_are_the_machine_s(op: ops.Op) -> None:
+    """Of every two edges but subnormals, which onnxruntime does not flush."""
+    names = "x = dana.input(); z = dana.input()"
+    made = rule_case(f"w = dana.model(); {names}", "w, x, z", f"dana.{op}(x, z)", {"x": (), "z": ()})
+    left, right = (x.ravel() for x in np.meshgrid(*2 * [numerics.flush(vectors.floats(vectors.EDGES))]))
+    found = run(onnx_model(made.model), np.stack([left, right], axis=1))
+    np.testing.assert_array_equal(found, function(numerics, op)(left, right))
 
 
 @pytest.mark.parametrize("row", [-1.0, 0.5, 11.5, np.nan, np.inf, -np.inf, 12.0, 1e30])
