@@ -4,7 +4,7 @@ Comes in: an operation. Goes out: one polynomial for each operand, by which what
 Must not: know shapes, or what is asked.
 
 Where an operation bends, the derivative is one that convention has: 0 for `abs` at 0 and for `dana.max(x, 0)` at 0; of
-two equal operands of `max` or `min` the first counts. Comparisons are flat, as are `floor` and `round`.
+two equal operands of `max` or `min` the first counts. Comparisons are flat, as are `floor`, `ceil` and `round`.
 """
 
 from __future__ import annotations

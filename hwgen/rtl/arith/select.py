@@ -20,7 +20,7 @@ OPERATION_BITS = 4
 
 
 class Operation(IntEnum):
-    """What a `FloatSelect` does."""
+    """What a `FloatSelect` does. Those from 8 on give a truth."""
 
     MOV = 0
     SECOND = 1
@@ -37,7 +37,7 @@ class Operation(IntEnum):
 
 
 class FloatSelect(wiring.Component):
-    """mov, neg and abs of a; max, min, <, >, <=, >= and == of a and b; mov of b.
+    """One operation of a, or of a and b.
 
     Parameters
     ----------
