@@ -5,6 +5,7 @@ from dana.language import Operand, Value, refuse
 __all__ = [
     "abs",
     "ceil",
+    "copysign",
     "exp",
     "floor",
     "gaussian",
@@ -82,3 +83,8 @@ def max(left: Operand, right: Operand) -> Value:
 def min(left: Operand, right: Operand) -> Value:
     """Of elements a and b: the smaller of a and b; NaN if either is."""
     refuse("min")
+
+
+def copysign(left: Operand, right: Operand) -> Value:
+    """Of elements a and b: the magnitude of a with the sign of b, of a zero's, too; a NaN's is +."""
+    refuse("copysign")

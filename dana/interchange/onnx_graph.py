@@ -40,7 +40,7 @@ COMPARED = {
     Op.GE: "GreaterOrEqual",
     Op.EQ: "Equal",
 }
-SEVERAL = COMPARISONS | {Op.WHERE, Op.GAUSSIAN, Op.SINPI}
+SEVERAL = COMPARISONS | {Op.WHERE, Op.GAUSSIAN, Op.SINPI, Op.COPYSIGN}
 """Operations that are more than one operator; every other that is elementwise is the one of its name."""
 
 VECTORS = {"probability": "probabilities"}
@@ -172,6 +172,13 @@ class _Graph:
         if code is Op.WHERE:
             zero = self._node("Equal", values[0], self._floats(np.zeros((1, 1, 1, 1), np.float32)))
             return self._node("Where", zero, values[2], values[1])
+        if code is Op.COPYSIGN:
+            # zeros are told apart by their reciprocals
+            zero = self._floats(np.zeros((1, 1, 1, 1), np.float32))
+            at_zero, reciprocal = self._node("Equal", values[1], zero), self._node("Reciprocal", values[1])
+            minus = self._node("Less", self._node("Where", at_zero, reciprocal, values[1]), zero)
+            size = self._node("Abs", values[0])
+            return self._node("Where", minus, self._node("Neg", size), size)
         if code is Op.SINPI:
             two, pi = (self._floats(np.full((1, 1, 1, 1), value, np.float32)) for value in (2, np.pi))
             return self._node("Sin", self._node("Mul", self._node("Mod", values[0], two, fmod=1), pi))

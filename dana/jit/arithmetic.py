@@ -17,7 +17,7 @@ POINTER = ir.PointerType()
 Vectors = tuple[ir.Value, ...]
 COMPARED = {Op.LT: "<", Op.GT: ">", Op.LE: "<=", Op.GE: ">=", Op.EQ: "=="}
 ARITHMETIC = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
-INTRINSICS = {Op.MAX: "maximum", Op.MIN: "minimum", Op.SQRT: "sqrt", Op.ABS: "fabs"}
+INTRINSICS = {Op.MAX: "maximum", Op.MIN: "minimum", Op.SQRT: "sqrt", Op.ABS: "fabs", Op.COPYSIGN: "copysign"}
 
 
 def folded(builder: ir.IRBuilder, op: str, count: int, leaf: Callable[[int], Vectors]) -> Vectors:
@@ -67,6 +67,9 @@ def operation(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.V
         return builder.select(builder.fcmp_unordered("!=", values[0], _all(typ, 0.0)), values[1], values[2])
     if op is Op.NEG:
         return builder.fneg(values[0])
+    if op is Op.COPYSIGN:  # a NaN's sign bit may be either, and counts as clear
+        ordered = builder.fcmp_ordered("==", values[1], values[1])
+        values = [values[0], builder.select(ordered, values[1], _all(typ, 0.0))]
     if op in INTRINSICS:
         kind = f"v{typ.count}f32" if isinstance(typ, ir.VectorType) else "f32"
         name = f"llvm.{INTRINSICS[op]}.{kind}"

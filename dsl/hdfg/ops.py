@@ -43,6 +43,7 @@ class Op(StrEnum):
     ABS = "abs"
     MAX = "max"
     MIN = "min"
+    COPYSIGN = "copysign"
     # reductions along `axis`, by the fold order (docs/arithmetic.md)
     SIGMA = "sigma"
     PI = "pi"
@@ -76,6 +77,7 @@ FUNCTIONS = {
 FUNCTIONS_OF_TWO = {
     Op.MAX: "the larger of a and b; NaN if either is",
     Op.MIN: "the smaller of a and b; NaN if either is",
+    Op.COPYSIGN: "the magnitude of a with the sign of b, of a zero's, too; a NaN's is +",
 }
 """And those of two, a and b."""
 UNARY = frozenset({Op.NEG, *FUNCTIONS})

@@ -93,6 +93,8 @@ class Opcode(IntEnum):
     """B in lanes (threads) whose bit `distance` is clear, A in the others; likewise."""
     PUT = 18, 1, Unit.SEQUENCER
     """A as MOV makes it, to the outbox."""
+    COPYSIGN = 19, 2, Unit.SELECT, ALLOWED
+    """A with the sign of B; a NaN's is +."""
     SIGMOID = 32, 1, Unit.FUNCTION, NEVER, None, 12
     """1 / (1 + exp(-A))"""
     GAUSSIAN = 33, 1, Unit.FUNCTION, NEVER, None, 17

@@ -23,6 +23,7 @@ enum predictor_code
 	PREDICTOR_ABS = 13,
 	PREDICTOR_MAX = 5,
 	PREDICTOR_MIN = 6,
+	PREDICTOR_COPYSIGN = 19,
 	PREDICTOR_SIGMA = 64,
 	PREDICTOR_PI = 65,
 	PREDICTOR_AMAX = 66,
@@ -53,6 +54,7 @@ enum predictor_code
 	CODE(ABS, 1, dn_abs(A)) \
 	CODE(MAX, 2, dn_max(A, B)) \
 	CODE(MIN, 2, dn_min(A, B)) \
+	CODE(COPYSIGN, 2, dn_copysign(A, B)) \
 	CODE(WHERE, 3, dn_where(A, B, C))
 
 /* Operands of the others */

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import autograd.numpy as anp
 import numpy as np
+from autograd.tracer import getval
 
 from dsl.hdfg.ops import Op
 
@@ -39,11 +40,22 @@ def largest(*operands: Bounded) -> Doubles:
     return np.asarray(np.maximum(operands[0].error, operands[-1].error))
 
 
+def sign(b: Any) -> Any:
+    """-1 or 1, of a zero, too; autograd has no derivative of it."""
+    return np.where(np.signbit(getval(b)), -1.0, 1.0)
+
+
+def signed(a: Bounded, b: Bounded) -> Doubles:
+    """The error of a number whose sign is another's: either where that may be a zero."""
+    return np.asarray(a.error + np.where(np.abs(b.value) > b.error, 0.0, 2 * np.abs(a.value)))
+
+
 EXACT = {
     Op.NEG: Exact(lambda a: -a, largest),
     Op.ABS: Exact(anp.abs, largest, lambda a: a),
     Op.MAX: Exact(anp.maximum, largest, lambda a, b: a - b),
     Op.MIN: Exact(anp.minimum, largest, lambda a, b: a - b),
+    Op.COPYSIGN: Exact(lambda a, b: anp.abs(a) * sign(b), signed, lambda a, b: a * b),
     Op.LT: Exact(lambda a, b: 1.0 * (a < b), doubt),
     Op.GT: Exact(lambda a, b: 1.0 * (a > b), doubt),
     Op.LE: Exact(lambda a, b: 1.0 * (a <= b), doubt),

@@ -48,6 +48,7 @@
 #define OP_EQ(x, y, z)	EACH(dn_eq, x, y)
 #define OP_NEG(x, y, z) EACH_OF_ONE(dn_neg, x)
 #define OP_ABS(x, y, z) EACH_OF_ONE(dn_abs, x)
+#define OP_COPYSIGN(x, y, z) EACH(dn_copysign, x, y)
 #define OP_MOVC(x, y, z)                                                                                               \
 	({                                                                                                                 \
 		__typeof__(x) p_ = (x), q_ = (y), r_ = (z);                                                                    \
@@ -65,6 +66,14 @@
 #define OP_MUL(x, y, z) ((x) * (y))
 #define OP_NEG(x, y, z) ((__typeof__(x))((__typeof__((x) == (x)))(x) ^ INT32_MIN))
 #define OP_ABS(x, y, z) ((__typeof__(x))((__typeof__((x) == (x)))(x) & INT32_MAX))
+
+/* A NaN's sign bit may be either, and counts as clear */
+#define OP_COPYSIGN(x, y, z)                                                                                           \
+	({                                                                                                                 \
+		const __typeof__(x) p_ = (x), q_ = (y);                                                                        \
+		typedef __typeof__(p_ == q_) bits_;                                                                            \
+		(__typeof__(x))(((bits_)p_ & INT32_MAX) | ((bits_)q_ & (q_ == q_) & INT32_MIN));                               \
+	})
 
 /* Zeros of both signs: their signs joined by & or |, which leaves equal numbers as they are; a NaN stays one */
 #define OP_EXTREME(x, y, FIRST, JOIN)                                                                                  \

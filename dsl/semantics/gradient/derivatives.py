@@ -3,8 +3,9 @@
 Comes in: an operation. Goes out: one polynomial for each operand, by which what is asked of the result is multiplied.
 Must not: know shapes, or what is asked.
 
-Where an operation bends, the derivative is one that convention has: 0 for `abs` at 0 and for `dana.max(x, 0)` at 0; of
-two equal operands of `max` or `min` the first counts. Comparisons are flat, as are `floor`, `ceil` and `round`.
+Where an operation bends, the derivative is one that convention has: 0 for `abs` and `copysign` at 0, and for
+`dana.max(x, 0)` at 0; of two equal operands of `max` or `min` the first counts. Comparisons are flat, as are `floor`,
+`ceil` and `round`, and `copysign` in its sign.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ def _abs(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
     return (algebra.atom(above) + algebra.atom(below).scaled(-1),)
 
 
+def _copysign(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
+    sign = algebra.atom(algebra.add(Op.COPYSIGN, algebra.number(1.0), operation.operands[1]))
+    return algebra.product(_abs(algebra, operation)[0], sign), FLAT
+
+
 def _largest(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
     left, right = operation.operands
     over, under = (Op.GT, Op.LT) if operation.op is Op.MAX else (Op.LT, Op.GT)
@@ -121,6 +127,7 @@ RULES: dict[Op, Rule] = {
     Op.ABS: _abs,
     Op.MAX: _largest,
     Op.MIN: _largest,
+    Op.COPYSIGN: _copysign,
     Op.WHERE: _where,
     **dict.fromkeys(COMPARISONS, lambda algebra, operation: (FLAT, FLAT)),
 }

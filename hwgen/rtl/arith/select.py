@@ -29,6 +29,7 @@ class Operation(IntEnum):
     ABS = 3
     MAX = 4
     MIN = 5
+    COPYSIGN = 6
     LT = 8
     GT = 9
     LE = 10
@@ -112,6 +113,8 @@ class FloatSelect(wiring.Component):
                 m.d.comb += sign.eq(~a[31])
             with m.Case(Operation.ABS):
                 m.d.comb += sign.eq(0)
+            with m.Case(Operation.COPYSIGN):
+                m.d.comb += sign.eq(b[31] & ~b_nan)
             if self._second:
                 with m.Case(Operation.SECOND):
                     m.d.comb += second.eq(1)

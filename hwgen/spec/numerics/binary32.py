@@ -123,6 +123,11 @@ def absolute(x: npt.ArrayLike) -> Floats:
     return _floats(_bits(flush(x)) & _MAGNITUDE)
 
 
+def copysign(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """|a| with the sign of b, which is + of a NaN; NaN stays the canonical NaN."""
+    return flush(np.copysign(flush(a), flush(b)))
+
+
 def _comparison(holds: np.ufunc) -> Callable[[npt.ArrayLike, npt.ArrayLike], Floats]:
     """1.0 where it holds of a and b, else 0.0 (also where either is NaN); the two zeros are equal."""
     return lambda a, b: np.asarray(holds(flush(a), flush(b)), dtype=np.float32)

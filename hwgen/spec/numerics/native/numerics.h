@@ -119,6 +119,12 @@ static inline float dn_sqrt(float x) { return sqrtf(x); }
 static inline float dn_neg(float x) { return dn_float(dn_bits(dn_flush(x)) ^ DN_SIGN); }
 static inline float dn_abs(float x) { return dn_float(dn_bits(dn_flush(x)) & ~DN_SIGN); }
 
+/* |a| with the sign of b. A NaN has none: between two operations its bit may be either. */
+static inline float dn_copysign(float a, float b)
+{
+    return dn_float(dn_bits(dn_abs(a)) | (b != b ? 0 : dn_bits(b) & DN_SIGN));
+}
+
 static inline float dn_lt(float a, float b) { return DN_OPERAND(a) < DN_OPERAND(b) ? 1.0f : 0.0f; }
 static inline float dn_gt(float a, float b) { return DN_OPERAND(a) > DN_OPERAND(b) ? 1.0f : 0.0f; }
 static inline float dn_le(float a, float b) { return DN_OPERAND(a) <= DN_OPERAND(b) ? 1.0f : 0.0f; }
