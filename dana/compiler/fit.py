@@ -18,9 +18,9 @@ from dana.compiler.target import DoesNotFit, Target
 from dana.errors import InternalError
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import FIELDS, Section
+from hwgen.spec.engine import WIDTHS, Section
 
-MAX_GROUP = 1 << max(field.width for field in FIELDS if field.name == "outer") - 1
+MAX_GROUP = 1 << WIDTHS["outer"] - 1
 """Tuples of a thread in a round: a power of two that the outer loop counts to."""
 
 BLOCK_ROWS = 512

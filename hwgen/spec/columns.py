@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hwgen.spec import numerics
-from hwgen.spec.fields import layout, pack, unpack
+from hwgen.spec.fields import Bits, layout, pack, unpack
 
 WORD_U32 = 2
 """32-bit words of a descriptor in a Bundle and on the host port, least significant first."""
@@ -62,34 +62,25 @@ class ColumnType(IntEnum):
         return {"float32": "float", "float64": "double"}.get(name, f"{name}_t")
 
 
-FIELDS = layout(
-    ("count", 14, "elements, adjacent on the page"),
-    ("row", 16, "row of the first element within the tuple's rows"),
-    ("lane", 7, "lane of the first element; element e goes to lane (lane + e) mod lanes, row + (lane + e) div lanes"),
-    ("type", TYPE_BITS, "ColumnType"),
-    ("scalar", 1, "count is 1 and the element goes to every lane of its row"),
-    ("first", 1, "first column of its tuple"),
-    ("last", 1, "last column of its tuple"),
-    ("follows", 1, "not first: comes right behind the column of the descriptor before this one"),
-    ("table", TABLE_BITS, "0, or the column is watched: number of the table whose row its value chooses"),
-    ("writes", 1, "watched: the tuple writes the row"),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One descriptor; see `FIELDS`."""
+    """One descriptor."""
 
-    count: int
-    row: int
-    lane: int = 0
-    type: ColumnType
-    scalar: int = 0
-    first: int = 0
-    last: int = 0
-    follows: int = 0
-    table: int = 0
-    writes: int = 0
+    count: Annotated[int, Bits(14, "elements, adjacent on the page")]
+    row: Annotated[int, Bits(16, "row of the first element within the tuple's rows")]
+    lane: Annotated[
+        int,
+        Bits(7, "lane of the first element; element e goes to lane (lane + e) mod lanes, row + (lane + e) div lanes"),
+    ] = 0
+    type: Annotated[ColumnType, Bits(TYPE_BITS, "ColumnType")]
+    scalar: Annotated[int, Bits(1, "count is 1 and the element goes to every lane of its row")] = 0
+    first: Annotated[int, Bits(1, "first column of its tuple")] = 0
+    last: Annotated[int, Bits(1, "last column of its tuple")] = 0
+    follows: Annotated[int, Bits(1, "not first: comes right behind the column of the descriptor before this one")] = 0
+    table: Annotated[
+        int, Bits(TABLE_BITS, "0, or the column is watched: number of the table whose row its value chooses")
+    ] = 0
+    writes: Annotated[int, Bits(1, "watched: the tuple writes the row")] = 0
 
     def encode(self) -> int:
         return pack(FIELDS, asdict(self))
@@ -112,3 +103,6 @@ class Column:
         if self.type is ColumnType.FLOAT4 and not self.scalar and not self.table:
             return -(-(self.lane + self.count) // lanes)
         return self.count
+
+
+FIELDS = layout(Column)

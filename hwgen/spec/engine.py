@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Annotated
 
-from hwgen.spec.fields import layout, pack, unpack
+from hwgen.spec.fields import Bits, layout, pack, unpack
 from hwgen.spec.operations import Opcode as Opcode
 
 WORD_BITS = 192
@@ -91,70 +92,41 @@ ROUNDS = (Section.TUPLE, *SHORT)
 """Sections of which each round runs one: the first of `SHORT` that the program has and that has room, else `tuple`."""
 
 
-FIELDS = layout(
-    ("op", 6, "operation"),
-    ("wait", 12, "idle cycles before the first row"),
-    ("inner", 14, "rows of the inner loop, at least 1"),
-    ("outer", 12, "rounds of the outer loop, at least 1"),
-    ("dst", ROW_BITS, "scratchpad address of the result"),
-    ("dst_inner", 1, "step of the result in the inner loop"),
-    ("dst_outer", 14, "step of the result in the outer loop"),
-    ("dst_level", 1, "add level * LEVEL_STRIDE to dst"),
-    ("a", ROW_BITS, "address of operand a"),
-    ("a_tuple", 1, "operand a is in tuple memory, the half being executed"),
-    ("a_inner", 1, "step of a in the inner loop"),
-    ("a_outer", 14, "step of a in the outer loop"),
-    ("a_level", 1, "add level * LEVEL_STRIDE to a"),
-    ("b", ROW_BITS, "address of operand b"),
-    ("b_tuple", 1, "operand b is in tuple memory, the half being executed"),
-    ("b_inner", 1, "step of b in the inner loop"),
-    ("b_outer", 14, "step of b in the outer loop"),
-    ("source", 2, "where b comes from"),
-    (
-        "distance",
-        3,
-        "bit of the lane or thread number that LANE_XOR or THREAD_XOR flips; lanes with it set swap a and b",
-    ),
-    ("mask", 2, "tuple mask"),
-    ("tail_a", 1, "in the last inner row, a is the identity in lanes from `tail` on"),
-    ("tail_b", 1, "in the last inner row, b (before an exchange) is the identity in lanes from `tail` on"),
-    ("tail", 7, "first lane that the tail masks replace"),
-    ("scalar", 1, "special function: take the cluster's lane 0, write all its lanes"),
-    ("a_index", 1, "add entry `o` of the thread's index file to a"),
-    ("dst_index", 1, "add entry `o` of the thread's index file to dst"),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One decoded instruction; see `FIELDS` for what each field means."""
+    """One decoded instruction."""
 
-    op: Opcode
-    wait: int = 0
-    inner: int = 1
-    outer: int = 1
-    dst: int = 0
-    dst_inner: int = 1
-    dst_outer: int = 0
-    dst_level: int = 0
-    a: int = 0
-    a_tuple: int = 0
-    a_inner: int = 1
-    a_outer: int = 0
-    a_level: int = 0
-    b: int = 0
-    b_tuple: int = 0
-    b_inner: int = 1
-    b_outer: int = 0
-    source: Source = Source.MEMORY
-    distance: int = 0
-    mask: Mask = Mask.NONE
-    tail_a: int = 0
-    tail_b: int = 0
-    tail: int = 0
-    scalar: int = 0
-    a_index: int = 0
-    dst_index: int = 0
+    op: Annotated[Opcode, Bits(6, "operation")]
+    wait: Annotated[int, Bits(12, "idle cycles before the first row")] = 0
+    inner: Annotated[int, Bits(14, "rows of the inner loop, at least 1")] = 1
+    outer: Annotated[int, Bits(12, "rounds of the outer loop, at least 1")] = 1
+    dst: Annotated[int, Bits(ROW_BITS, "scratchpad address of the result")] = 0
+    dst_inner: Annotated[int, Bits(1, "step of the result in the inner loop")] = 1
+    dst_outer: Annotated[int, Bits(14, "step of the result in the outer loop")] = 0
+    dst_level: Annotated[int, Bits(1, "add level * LEVEL_STRIDE to dst")] = 0
+    a: Annotated[int, Bits(ROW_BITS, "address of operand a")] = 0
+    a_tuple: Annotated[int, Bits(1, "operand a is in tuple memory, the half being executed")] = 0
+    a_inner: Annotated[int, Bits(1, "step of a in the inner loop")] = 1
+    a_outer: Annotated[int, Bits(14, "step of a in the outer loop")] = 0
+    a_level: Annotated[int, Bits(1, "add level * LEVEL_STRIDE to a")] = 0
+    b: Annotated[int, Bits(ROW_BITS, "address of operand b")] = 0
+    b_tuple: Annotated[int, Bits(1, "operand b is in tuple memory, the half being executed")] = 0
+    b_inner: Annotated[int, Bits(1, "step of b in the inner loop")] = 1
+    b_outer: Annotated[int, Bits(14, "step of b in the outer loop")] = 0
+    source: Annotated[Source, Bits(2, "where b comes from")] = Source.MEMORY
+    distance: Annotated[
+        int,
+        Bits(3, "bit of the lane or thread number that LANE_XOR or THREAD_XOR flips; lanes with it set swap a and b"),
+    ] = 0
+    mask: Annotated[Mask, Bits(2, "tuple mask")] = Mask.NONE
+    tail_a: Annotated[int, Bits(1, "in the last inner row, a is the identity in lanes from `tail` on")] = 0
+    tail_b: Annotated[
+        int, Bits(1, "in the last inner row, b (before an exchange) is the identity in lanes from `tail` on")
+    ] = 0
+    tail: Annotated[int, Bits(7, "first lane that the tail masks replace")] = 0
+    scalar: Annotated[int, Bits(1, "special function: take the cluster's lane 0, write all its lanes")] = 0
+    a_index: Annotated[int, Bits(1, "add entry `o` of the thread's index file to a")] = 0
+    dst_index: Annotated[int, Bits(1, "add entry `o` of the thread's index file to dst")] = 0
 
     @property
     def rows(self) -> int:
@@ -178,7 +150,7 @@ class Instruction:
 
     def encode(self) -> int:
         """The instruction's word."""
-        return pack(FIELDS, {field.name: getattr(self, field.name) for field in FIELDS})
+        return pack(FIELDS, {name: getattr(self, name) for name in WIDTHS})
 
     @classmethod
     def decode(cls, word: int) -> Instruction:
@@ -190,3 +162,7 @@ class Instruction:
             mask=Mask(values.pop("mask")),
             **values,
         )
+
+
+FIELDS = layout(Instruction)
+WIDTHS = {field.name: field.width for field in FIELDS}

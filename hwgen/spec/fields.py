@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, get_type_hints
 
 
 class EncodingError(ValueError):
@@ -18,13 +19,21 @@ class Field:
     what: str
 
 
-def layout(*fields: tuple[str, int, str]) -> tuple[Field, ...]:
-    """Place (name, width, what) one after the other from bit 0 up."""
+class Bits(NamedTuple):
+    """What a class says of a member that is a field of its word: `name: Annotated[int, Bits(width, "what")]`."""
+
+    width: int
+    what: str
+
+
+def layout(kind: type) -> tuple[Field, ...]:
+    """Place the members of a class one after the other from bit 0 up."""
     placed = []
     offset = 0
-    for name, width, what in fields:
-        placed.append(Field(name=name, offset=offset, width=width, what=what))
-        offset += width
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        (bits,) = hint.__metadata__
+        placed.append(Field(name=name, offset=offset, width=bits.width, what=bits.what))
+        offset += bits.width
     return tuple(placed)
 
 

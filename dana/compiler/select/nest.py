@@ -14,12 +14,11 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from hwgen.spec.engine import FIELDS
+from hwgen.spec.engine import WIDTHS
 
-_WIDTH = {field.name: field.width for field in FIELDS}
-MAX_INNER = (1 << _WIDTH["inner"]) - 1
-MAX_OUTER = (1 << _WIDTH["outer"]) - 1
-MAX_STEP = (1 << _WIDTH["a_outer"]) - 1
+MAX_INNER = (1 << WIDTHS["inner"]) - 1
+MAX_OUTER = (1 << WIDTHS["outer"]) - 1
+MAX_STEP = (1 << WIDTHS["a_outer"]) - 1
 
 
 class LoopLimit(Exception):

@@ -108,7 +108,7 @@ Span = tuple[range, range]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOp:
-    """One instruction to be; the fields mean what `hwgen.spec.engine.FIELDS` says. A plain exchange has b = a.
+    """One instruction to be; fields mean what those of `hwgen.spec.engine.Instruction` do. A plain exchange has b = a.
 
     Attributes
     ----------

@@ -25,12 +25,12 @@ from hwgen.rtl.arith.select import OPERATION_BITS
 from hwgen.spec import engine
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 
-INSTRUCTION = data.StructLayout({field.name: field.width for field in engine.FIELDS})
-"""An instruction word; the fields of `hwgen.spec.engine.FIELDS`."""
+INSTRUCTION = data.StructLayout(engine.WIDTHS)
+"""An instruction word."""
 
-TUPLE_NUMBER_BITS = next(field.width for field in engine.FIELDS if field.name == "outer")
-TAIL_BITS = next(field.width for field in engine.FIELDS if field.name == "tail")
-STRIDE_BITS = next(field.width for field in engine.FIELDS if field.name == "dst_outer")
+TUPLE_NUMBER_BITS = engine.WIDTHS["outer"]
+TAIL_BITS = engine.WIDTHS["tail"]
+STRIDE_BITS = engine.WIDTHS["dst_outer"]
 IDENTITY_BITS = 9
 """The identities of all operations differ in sign and exponent only."""
 
