@@ -5,10 +5,10 @@ or written to a disk.
 """
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -96,10 +96,15 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         one = by_name[graph.nodes[k].name]
         rows = -(-(one["shape"] or [1])[-1] // lanes)
         inputs.append(_input(bundle, one))
-        spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else 1 if inputs[-1].floats == 1 else None
+        _, column, floats = inputs[-1]
+        spacing = bundle.tuple_rows * lanes if column < 0 else 1 if floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
     page_size, noted = bundle.config.page_size, bundle.notes["indices"]
-    indices = _indices(bundle, {graph.nodes[k].name: place.number for k, place in places.items()})
+    numbers = {graph.nodes[k].name: place.number for k, place in places.items()}
+    # the elements of inputs that choose rows, by the tag of the fault; of a number that is computed, none
+    indices = [
+        (-1 if one["element"] is None else numbers[one["inputs"][0]], one["element"] or 0, one["rows"]) for one in noted
+    ]
     ahead = -(-AHEAD // page_size) * page_size
     emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, ahead=ahead, indices=noted)
     if emitter.wrong >= 0 and graph.has_merge:
@@ -109,54 +114,44 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         raise Unsupported(f"its code would work on {4 * memory.size >> 20} MB, it may on {int(most_memory) >> 20}")
     text = str(emitter.emit())
     engine = _machine_code(text)
-    if not _executable(engine.get_function_address("begin")):
+    address = engine.get_function_address
+    if not _executable(address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")
     slots = np.zeros(len(memory.merged) + 1, dtype=np.int64)
-    merges = (structures.CompiledMerge * max(1, len(memory.merged)))(
-        *(
-            structures.CompiledMerge(one.first, one.size, Opcode[one.op.upper()], number)
-            for one, number in zip(memory.merged, _merged_in(plan), strict=False)
-        )
-    )
-    passes = (structures.CompiledPass * len(plan.passes))(
-        *(
-            structures.CompiledPass(
-                *(
-                    engine.get_function_address(name) if name in emitter.functions else None
-                    for name in (f"between_{number}", f"block_{number}", f"one_{number}")
-                )
-            )
-            for number in range(len(plan.passes) - 1)
-        )
-    )
+    # the number of the pass at whose end each merge is joined; the loss comes behind the others
+    joined = [*((plan.phase[k] - AFTER) // 2 for k in plan.merges), len(plan.passes) - 1]
+    merges = [(one.first, one.size, Opcode[one.op.upper()], k) for one, k in zip(memory.merged, joined, strict=False)]
+    names = [[f"{part}_{number}" for part in ("between", "block", "one")] for number in range(len(plan.passes) - 1)]
+    passes = [tuple(address(name) if name in emitter.functions else None for name in of) for of in names]
     symbols = _symbols(plan, emitter, bundle)
-    filled = (structures.CompiledInput * max(1, len(inputs)))(*inputs)
+    arrays = {
+        "merges": _array(structures.CompiledMerge, merges),
+        "passes": _array(structures.CompiledPass, passes),
+        "symbols": _array(structures.CompiledSymbol, symbols),
+        "indices": _array(structures.CompiledIndex, indices),
+        "inputs": _array(structures.CompiledInput, inputs),
+    }
     functions = structures.CompiledData(
-        **{key: engine.get_function_address(name) for key, name in emitter.functions.items() if key in FUNCTIONS},
+        **{key: address(name) for key, name in emitter.functions.items() if key in FUNCTIONS},
+        **{name: ctypes.addressof(array) for name, array in arrays.items()},
         slots=slots.ctypes.data,
-        merges=ctypes.addressof(merges),
-        passes=ctypes.addressof(passes),
-        symbols=ctypes.addressof(symbols),
-        indices=ctypes.addressof(indices),
-        inputs=ctypes.addressof(filled),
         wrong=emitter.wrong,
         ahead=ahead if emitter.asks else 0,
-        n_indices=len(noted),
+        n_indices=len(indices),
         n_inputs=len(inputs),
         n_merges=len(plan.merges),
-        n_passes=len(plan.passes) - 1,
+        n_passes=len(passes),
         n_symbols=len(symbols),
         loss=len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
         batch=bundle.rule_batch,
     )
-    kept = (engine, slots, merges, passes, symbols, indices, filled)
+    kept = (engine, slots, *arrays.values())
     return Code(functions=functions, kept=kept, floats=memory.size + LANES, ones=emitter.ones)
 
 
-def _merged_in(plan: Plan) -> list[int]:
-    """The number of the pass at whose end each merge is joined; the loss comes behind the others."""
-    found = [(plan.phase[k] - AFTER) // 2 for k in plan.merges]
-    return [*found, len(plan.passes) - 1]
+def _array(kind: type[ctypes.Structure], rows: Sequence[tuple[Any, ...]]) -> ctypes.Array[Any]:
+    """Structures side by side; one of zeros where there are none, for an address."""
+    return (kind * max(1, len(rows)))(*(kind(*row) for row in rows))
 
 
 def _aligned(floats: int) -> NDArray[np.float32]:
@@ -165,60 +160,44 @@ def _aligned(floats: int) -> NDArray[np.float32]:
     return array[-array.ctypes.data % (4 * LANES) // 4 :]
 
 
-def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> Any:
-    """Where each of the Bundle's symbols lies in the code's memory."""
+def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> list[tuple[Any, ...]]:
+    """Where each of the Bundle's symbols lies in the code's memory: rows of `CompiledSymbol`."""
     graph, found = plan.graph, []
     nodes = {graph.nodes[k].name: k for k in (*graph.models, *graph.metas)}
     for symbol in bundle.symbols:
         if symbol.kind in ("model", "meta"):
             k = nodes[symbol.name]
-            found.append(_symbol(symbol, emitter.memory.at[k], plan, k, into=True, out=symbol.kind == "model"))
+            found.append(_symbol(symbol, emitter.memory.at[k], plan.shape(k)))
         elif symbol.kind == "convergence" and graph.convergence is not None:
-            found.append(structures.CompiledSymbol(symbol.row, 1, 1, emitter.convergence, 1, True, False, True))
+            found.append((symbol.row, 1, 1, emitter.convergence, 1, True, False, True))
         elif symbol.kind == "loss":
-            found.append(structures.CompiledSymbol(symbol.row, 1, 1, -1, 1, True, False, True))
-    return (structures.CompiledSymbol * max(1, len(found)))(*found)
+            found.append((symbol.row, 1, 1, -1, 1, True, False, True))
+    return found
 
 
-def _input(bundle: Bundle, one: Mapping[str, Any]) -> Any:
-    """Where an input of the Bundle's notes is packed to, and the column that is all of it.
+def _symbol(symbol: Symbol, first: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    if not shape or (symbol.table and len(shape) == 1):  # a number; a record for each of them
+        leading, last, stride, broadcast = prod(shape), 1, 1, True
+    else:
+        leading, last, broadcast = prod(shape[:-1]), shape[-1], symbol.broadcast
+        stride = strides(shape)[-2] if len(shape) > 1 else 0
+    return symbol.row, leading, last, first, stride, broadcast, True, symbol.kind == "model", symbol.table
+
+
+def _input(bundle: Bundle, one: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Where an input of the Bundle's notes is packed to, and the column that is all of it: a row of `CompiledInput`.
 
     A number is packed: copying it takes no longer than noting where it lies, and code need not look there.
     """
     shape, lanes = one["shape"], bundle.config.lanes
-    count = int(np.prod(shape, dtype=np.int64))
+    count = prod(shape)
     rows = range(one["row"], one["row"] + -(-count // lanes))
     found = [k for k, column in enumerate(bundle.columns) if column.row in rows and not column.table]
     packed = len(found) != 1 or bundle.columns[found[0]].count != count or (len(shape) > 1 and shape[-1] % lanes)
     if packed or (count > 1 and bundle.columns[found[0]].type != ColumnType.FLOAT4):
         found = [-1]
     floats = 1 if count == 1 and found != [-1] else -(-count // LANES) * LANES
-    return structures.CompiledInput(one["row"] * lanes, found[0], floats)
-
-
-def _indices(bundle: Bundle, inputs: Mapping[str | None, int]) -> Any:
-    """The elements of inputs that choose rows, by the tag of the fault."""
-    found = []
-    for one in bundle.notes["indices"]:
-        computed = one["element"] is None
-        found.append(
-            structures.CompiledIndex(-1, 0, one["rows"])
-            if computed
-            else structures.CompiledIndex(inputs[one["inputs"][0]], one["element"], one["rows"])
-        )
-    return (structures.CompiledIndex * max(1, len(found)))(*found)
-
-
-def _symbol(symbol: Symbol, first: int, plan: Plan, k: int, *, into: bool, out: bool) -> Any:
-    shape = plan.shape(k)
-    if not shape:
-        return structures.CompiledSymbol(symbol.row, 1, 1, first, 1, True, into, out)
-    if symbol.table and len(shape) == 1:  # a record for each number
-        return structures.CompiledSymbol(symbol.row, shape[0], 1, first, 1, True, into, out, symbol.table)
-    leading = int(np.prod(shape[:-1], dtype=np.int64))
-    stride = strides(shape)[-2] if len(shape) > 1 else 0
-    where = (symbol.broadcast, into, out, symbol.table)
-    return structures.CompiledSymbol(symbol.row, leading, shape[-1], first, stride, *where)
+    return one["row"] * lanes, found[0], floats
 
 
 @cache
