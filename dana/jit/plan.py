@@ -63,14 +63,7 @@ class Nest:
 
 
 class Plan:
-    """The nests of a graph.
-
-    Parameters
-    ----------
-    graph
-        Bound and simplified.
-
-    """
+    """The nests of a graph, which is bound and simplified."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

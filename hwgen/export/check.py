@@ -38,7 +38,8 @@ Sides = tuple[Registers, PageMemory, RecordMemory | None]
 def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = None) -> BoardRun:
     """Load the package's Bundle, train on its pages, compare every word of ``sim/expected.hex`` and every record.
 
-    Of simulated Verilog the counters are compared, too; a board's memory is as late as it is.
+    Of simulated Verilog the counters are compared, too; a board's memory is as late as it is. CheckError says what is
+    not as it should be.
 
     Parameters
     ----------
@@ -46,11 +47,6 @@ def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = N
         Of the board; None: the package's Verilog is simulated.
     seconds
         That the training may take.
-
-    Raises
-    ------
-    CheckError
-        See there.
     """
     bundle, pages, epochs, expected, counted = _package(folder)
     try:

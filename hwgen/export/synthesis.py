@@ -73,16 +73,12 @@ def tools(device: str, family: str, *, place: bool) -> tuple[str, str]:
 
 
 def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambda _: None) -> Synthesis:
-    """Synthesise a package, and for an ECP5 place and route it if `place`.
+    """Synthesise a package, and for an ECP5 place and route it if `place`. SynthesisError says why that failed.
 
     Parameters
     ----------
     tell
         Gets a line before each tool runs: it takes minutes, and where it is can be read in its log.
-
-    Raises
-    ------
-    SynthesisError
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))

@@ -34,11 +34,6 @@ class RtlMachine(Board):
     patience
         See `hwgen.driver.Board.train`.
 
-    Attributes
-    ----------
-    rtl
-        What the driver drives.
-
     Raises
     ------
     hwgen.rtl.verilate.BuildError

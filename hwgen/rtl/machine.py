@@ -19,17 +19,7 @@ TOP = "machine"
 
 
 class Machine(wiring.Component):
-    """A whole accelerator.
-
-    Members
-    -------
-    host
-        See `hwgen.rtl.host.host_port`.
-    page
-        See `hwgen.rtl.interfaces.page_port`.
-    records
-        See `hwgen.rtl.interfaces.record_port`.
-    """
+    """A whole accelerator; its ports are a `host_port`, a `page_port`, and a `record_port` where it has records."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         config.require_hardware()

@@ -120,15 +120,7 @@ def _tool(name: str) -> str:
 
 
 def _run(command: Sequence[str], purpose: str, *, folder: Path, lock: int, environment: Mapping[str, str]) -> None:
-    """Run a tool in a folder, whose lock it inherits.
-
-    Raises
-    ------
-    BuildError
-        It failed.
-    MemoryError
-        It failed for lack of memory.
-    """
+    """Run a tool in a folder, whose lock it inherits; BuildError if it fails, MemoryError if for lack of memory."""
     program = Path(command[0]).name
     standard_input, open_while_we_live = os.pipe()
     try:
@@ -171,7 +163,7 @@ def verilate(
     verilator_flags: Sequence[str] = (),
     cxx_flags: Sequence[str] = (),
 ) -> Path:
-    """Compile a design and its driver into a shared object, or find it in the cache.
+    """Compile a design and its driver into a shared object, or find it in the cache; where it is.
 
     Parameters
     ----------
@@ -187,11 +179,6 @@ def verilate(
         g++'s level for driver and model; '-O0' compiles large designs quickly for a few cycles.
     verilator_flags, cxx_flags : sequences of str
         Added to the standard ones.
-
-    Returns
-    -------
-    Path
-        The shared object.
 
     Raises
     ------
@@ -262,22 +249,10 @@ def _build(run: Run, work: Path, root: Path, top: str, *, translate: Sequence[st
 
 
 def two_units(model: Path, *, driver: str = "") -> list[str]:
-    """Have make compile what Verilator wrote into ``model`` as two units, ``fast.o`` and ``slow.o``.
+    """Have make compile what Verilator wrote into ``model`` as two units, ``fast.o`` and ``slow.o``: its variables.
 
     Verilator's headers take longer to read, even to precompile, than most of its files to compile; of a small design
-    all is in the first.
-
-    Parameters
-    ----------
-    model : Path
-        Folder that Verilator filled.
-    driver : str, optional
-        A source that belongs to the fast unit, relative to the folder.
-
-    Returns
-    -------
-    list of str
-        Variables for make's command line.
+    all is in the first. ``driver`` is a source that belongs to the fast unit, relative to the folder.
     """
     sources = sorted(path.name for path in model.glob("*.cpp"))
     slow = [name for name in sources if name.endswith("Slow.cpp")]

@@ -75,13 +75,7 @@ MASTER_LATENCY = 2
 
 
 def element_interval(op: operations.Opcode, divide_interval: int) -> int:
-    """Cycles between two elements of an operation: of a special function in a cluster; 1 for all others.
-
-    Parameters
-    ----------
-    divide_interval
-        Of the machine, `MachineConfig.divide_interval`.
-    """
+    """Cycles between two elements of an operation: of a special function in a cluster; 1 for all others."""
     return divide_interval if op.unit is Unit.DIVIDE else 1
 
 

@@ -126,20 +126,7 @@ def rows_of(shape: tuple[int, ...], lanes: int) -> int:
 
 
 def place_inputs(graph: Graph, lanes: int) -> InputPlaces:
-    """Give the inputs of a rule rows, one after the other.
-
-    Parameters
-    ----------
-    graph
-        A bound graph.
-    lanes
-        Lanes of a thread, `MachineConfig.lanes`.
-
-    Raises
-    ------
-    dsl.hdfg.graph.BindError
-        If a shape still depends on a dim.
-    """
+    """Give the inputs of a bound graph rows, one after the other, on threads of so many lanes."""
     places = []
     row = 0
     for node in graph.inputs:

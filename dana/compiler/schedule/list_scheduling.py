@@ -51,16 +51,9 @@ LEAST_PART = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A section in order.
+    """A section: its operations in order, each with its wait, and END's.
 
-    Attributes
-    ----------
-    issue
-        (operation, wait) in order.
-    end_wait
-        Wait of END.
-    length
-        Cycles of the section, END included, SECTION_START not.
+    `length`: cycles of the section, END included, SECTION_START not.
     """
 
     issue: tuple[tuple[VectorOp, int], ...]

@@ -37,15 +37,7 @@ class Home(Enum):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Buffer:
-    """Adjacent rows of one memory; two buffers are equal only if they are the same object.
-
-    Attributes
-    ----------
-    name
-        For people.
-    rows
-        Its size.
-    """
+    """Adjacent rows of one memory; two buffers are equal only if they are the same object. The name is for people."""
 
     name: str
     rows: int

@@ -23,15 +23,7 @@ from hwgen.spec.config import MachineConfig
 
 
 class AccessEngine(wiring.Component):
-    """See `hwgen.rtl.interfaces.access_engine` for the ports.
-
-    Parameters
-    ----------
-    config
-        The machine.
-    library
-        Where the modules go of which there are several.
-    """
+    """See `hwgen.rtl.interfaces.access_engine` for the ports. Parts of which there are several go to the library."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config

@@ -36,15 +36,7 @@ def word_access() -> wiring.Signature:
 
 
 class LiteSlave(wiring.Component):
-    """AXI4-Lite slave with one access under way at a time.
-
-    Members
-    -------
-    bus
-        The AXI4-Lite slave.
-    access
-        What it asks for.
-    """
+    """AXI4-Lite slave, `bus`, with one `access` under way at a time."""
 
     def __init__(self) -> None:
         super().__init__({"bus": Out(axi.lite_slave()), "access": Out(word_access())})

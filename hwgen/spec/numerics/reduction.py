@@ -32,9 +32,9 @@ def _operator(op: str) -> Callable[[npt.ArrayLike, npt.ArrayLike], Floats]:
     return REDUCTIONS[op]
 
 
-def _not_empty(x: Floats, axis: int) -> None:
-    if x.shape[axis] == 0:
-        raise ValueError(f"a reduction needs at least one element, but axis {axis} of shape {x.shape} has none")
+def _not_empty(x: Floats) -> None:
+    if x.shape[0] == 0:
+        raise ValueError(f"a reduction needs at least one element, but axis 0 of shape {x.shape} has none")
 
 
 def fold(x: npt.ArrayLike, axis: int, op: str) -> Floats:
@@ -42,14 +42,9 @@ def fold(x: npt.ArrayLike, axis: int, op: str) -> Floats:
 
     Parameters
     ----------
-    x : array of float32
     axis : int
         The axis that disappears; at least one element long.
     op : {'add', 'mul', 'max', 'min'}
-
-    Returns
-    -------
-    array of float32, of x's shape without ``axis``
 
     Raises
     ------
@@ -58,7 +53,7 @@ def fold(x: npt.ArrayLike, axis: int, op: str) -> Floats:
     """
     operator = _operator(op)
     lanes = np.moveaxis(flush(x), axis, 0).copy()
-    _not_empty(lanes, 0)
+    _not_empty(lanes)
     n = lanes.shape[0]
     while n > 1:
         half = 1 << ((n - 1).bit_length() - 1)
@@ -70,23 +65,11 @@ def fold(x: npt.ArrayLike, axis: int, op: str) -> Floats:
 def tree(x: npt.ArrayLike, op: str) -> Floats:
     """Reduce axis 0 by adjacent pairs: x[0] with x[1], x[2] with x[3] …, then the pairs; an odd last one waits.
 
-    Parameters
-    ----------
-    x : array of float32, axis 0 at least one element long
-    op : {'add', 'mul', 'max', 'min'}
-
-    Returns
-    -------
-    array of float32, of x's shape without axis 0
-
-    Raises
-    ------
-    ValueError
-        An unknown operator, or an empty axis.
+    Operators and errors are those of `fold`.
     """
     operator = _operator(op)
     level = flush(x)
-    _not_empty(level, 0)
+    _not_empty(level)
     while level.shape[0] > 1:
         pairs = level.shape[0] // 2
         joined = operator(level[0 : 2 * pairs : 2], level[1 : 2 * pairs : 2])
