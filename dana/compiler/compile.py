@@ -20,13 +20,7 @@ from hwgen.spec.config import MachineConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProgram:
-    """The engine's part of a Bundle.
-
-    Attributes
-    ----------
-    results
-        What every pass made, by name.
-    """
+    """The engine's part of a Bundle; `results` is what every pass made, by name."""
 
     draft: Draft
     program: Program

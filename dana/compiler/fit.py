@@ -119,10 +119,7 @@ def together_for(
 def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
     """Tuples of a thread that a round has to have: its share of a batch that has to be one round.
 
-    Raises
-    ------
-    DoesNotFit
-        No round can have so many.
+    DoesNotFit where no round can have so many.
     """
     if plan.serial and threads > 1:
         raise DoesNotFit(

@@ -52,13 +52,7 @@ def combine(builder: ir.IRBuilder, op: str, a: ir.Value, b: ir.Value) -> ir.Valu
 
 
 def operation(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.Value:
-    """One elementwise operation, of numbers or vectors.
-
-    Raises
-    ------
-    Unsupported
-        It is none of those.
-    """
+    """One elementwise operation, of numbers or vectors; Unsupported where it is none of those."""
     typ = values[0].type
     if op in COMPARED:
         holds = builder.fcmp_ordered(COMPARED[op], *values)

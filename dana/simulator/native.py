@@ -34,10 +34,7 @@ OTHER_PAGES = 2
 def load(module: str, contract: str, digest: int) -> ctypes.CDLL:
     """A native part whose function `contract` says of which structures it was built.
 
-    Raises
-    ------
-    SetupError
-        It has not been built, or of others.
+    SetupError where it has not been built, or of others.
     """
     found = importlib.util.find_spec(module)
     if found is None or found.origin is None:

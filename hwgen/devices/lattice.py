@@ -22,13 +22,7 @@ CODE = re.compile(r"(?P<family>LFE5U(?:M|M5G)?)-(?P<size>\d+)F-(?P<grade>[678])(
 
 
 def lattice_part(part: str) -> tuple[str, str, str]:
-    """Option for the size, name of the package, and speed grade.
-
-    Raises
-    ------
-    ValueError
-        It is no such code; says what one is.
-    """
+    """Option for the size, name of the package, and speed grade; ValueError says what a code is."""
     match = CODE.fullmatch(part)
     if match is None or match["size"] not in SIZES[match["family"]] or match["package"] not in PACKAGES:
         raise ValueError(

@@ -45,10 +45,7 @@ class RecordMemory(Protocol):
 def sparse_image(bundle: Bundle, rows: Mapping[int, bytes] = MappingProxyType({})) -> Iterator[bytes]:
     """An image of a Bundle's tables, a piece after another: zeros but for some rows of lanes.
 
-    Parameters
-    ----------
-    rows
-        By their numbers, counted from the first table's beginning.
+    `rows`: by their numbers, counted from the first table's beginning.
     """
     size, width = bundle.table_offsets[-1], 4 * bundle.config.lanes
     numbers = sorted(rows)
@@ -62,13 +59,7 @@ def sparse_image(bundle: Bundle, rows: Mapping[int, bytes] = MappingProxyType({}
 
 
 class Tables:
-    """A Bundle's tables.
-
-    Raises
-    ------
-    BoardError
-        There is no memory for them, or too little.
-    """
+    """A Bundle's tables; BoardError where there is no memory for them, or too little."""
 
     def __init__(self, memory: RecordMemory | None, bundle: Bundle) -> None:
         self._bundle = bundle

@@ -26,13 +26,7 @@ def patience(bundle: Bundle) -> int:
 
 
 class Watch:
-    """Looks at a board that is busy.
-
-    Parameters
-    ----------
-    patience
-        Cycles of the board that may pass while nothing moves.
-    """
+    """Looks at a board that is busy; `patience`: cycles of it that may pass while nothing moves."""
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
@@ -41,7 +35,7 @@ class Watch:
         self._waited = 0
 
     def look(self, now: int, state: tuple[int, ...]) -> None:
-        """Look.
+        """Note what the board says; MachineHang where that has been the same for too long.
 
         Parameters
         ----------
@@ -49,11 +43,6 @@ class Watch:
             Cycles of the training, modulo 2**32, read before `state` was.
         state
             Pages read, epochs ended, pages ready.
-
-        Raises
-        ------
-        MachineHang
-            It has been the same for too long.
         """
         if state != self._state:
             self._state, self._last, self._waited = state, None, 0

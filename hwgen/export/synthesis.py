@@ -61,10 +61,7 @@ class Synthesis:
 def tools(device: str, family: str, *, place: bool) -> tuple[str, str]:
     """Paths of yosys, and of nextpnr if `place`, else nothing; to ask before minutes are spent.
 
-    Raises
-    ------
-    SynthesisError
-        One is not installed, or none of them can place this device.
+    SynthesisError where one is not installed, or none of them can place this device.
     """
     placer = PLACED_BY[family]
     if place and placer != NEXTPNR:

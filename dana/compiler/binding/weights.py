@@ -29,13 +29,7 @@ def is_of_classes(model: str) -> bool:
 
 
 def weighted(graph: Graph, *, column: bool, classes: bool) -> Graph:
-    """The graph of a training with such weights.
-
-    Raises
-    ------
-    WeightError
-        The rule has no weight, or no classes.
-    """
+    """The graph of a training with such weights; WeightError where the rule has no weight, or no classes."""
     weight = graph.weight
     if weight is None:
         if column or classes:

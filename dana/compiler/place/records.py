@@ -20,10 +20,7 @@ from hwgen.spec.bundle import RECORD_BOUNDARY
 def place_records(plan: Plan, inputs: InputPlaces, forms: Forms, target: Target) -> InputPlaces:
     """The places of inputs and records; without `target.records` there are none.
 
-    Raises
-    ------
-    DoesNotFit
-        A record is longer than the machine takes them.
+    DoesNotFit where a record is longer than the machine takes them.
     """
     if not target.records:
         return inputs

@@ -81,13 +81,7 @@ def schedules_text(schedules: Mapping[Section, Schedule]) -> str:
 
 
 def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
-    """Order a section and count its waits.
-
-    Parameters
-    ----------
-    reorder
-        False keeps the given order, which needs fewer rows of scratchpad.
-    """
+    """Order a section and count its waits; without `reorder` the given order stays, which needs fewer rows."""
     found = _in_turn(ops, reorder=reorder)
     if not reorder or found.length <= (1 + WAITING) * found.busy or len(ops) > MAX_OPERATIONS:
         return found

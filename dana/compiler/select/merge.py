@@ -68,10 +68,7 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
 def merge_levels(emitter: Emitter, block: Buffer, stack: Buffer, parts: Sequence[tuple[Opcode, int, int]]) -> None:
     """Sections `merge` and `push`, for batches of several rounds.
 
-    Parameters
-    ----------
-    parts
-        (operation, first row, rows) of the block's parts.
+    `parts`: (operation, first row, rows) of the block's parts.
     """
     for op, first, rows in parts:
         here, there = View(block, first, (0, 1)), View(stack, first, (0, 1), level=True)

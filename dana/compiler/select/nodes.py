@@ -42,13 +42,7 @@ def select(
     order: Order,
     target: Target,
 ) -> Selection:
-    """Make the operations of a rule.
-
-    Raises
-    ------
-    LoopLimit
-        A loop over the tuples of a round steps too far for an instruction.
-    """
+    """Make the operations of a rule; LoopLimit where a loop over the tuples of a round steps too far."""
     emitter = Emitter(target)
     store = Store(plan, inputs, forms, shards, repeats, emitter)
     return _Selector(plan, forms, shards, order, store, emitter).select(target.levels)

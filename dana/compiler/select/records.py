@@ -38,14 +38,9 @@ class Records:
         return room
 
     def put(self, model: int, new: Callable[[int], Value]) -> None:
-        """Put the rows of a model that its updates make.
+        """Put the rows of a model that its updates make; `new`: the value of an update, by its number.
 
         Two columns may name one record: then each puts what the last update of both made, whichever is stored last.
-
-        Parameters
-        ----------
-        new
-            The value of an update, by its number.
         """
         columns = self.store.columns(model)
         rows = {column: self.store.record(model, column) for column in columns}

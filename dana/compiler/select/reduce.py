@@ -101,10 +101,7 @@ def _reduce_crossed(
 ) -> None:
     """Reduce single rows, those of the last of `extents` to one row for each lanes' worth of them.
 
-    Parameters
-    ----------
-    room
-        Makes some; None: the rows may be overwritten.
+    `room` makes some; None: the rows may be overwritten.
     """
     *outer, vectors = extents
     loop = len(outer) + 1

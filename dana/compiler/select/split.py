@@ -12,13 +12,7 @@ Piece = tuple[int, int, View]
 
 
 def split(pieces: list[Piece], count: int, distance: int, loop: int) -> list[tuple[int, int, View, View]]:
-    """Cut rows 0 … count - 1 where the row itself or the one at `distance` changes its place.
-
-    Parameters
-    ----------
-    loop
-        The views' loop that is the axis.
-    """
+    """Cut rows 0 … count - 1, of loop `loop`, where the row itself or the one at `distance` changes its place."""
     cuts = {0, count}
     for start, stop, _ in pieces:
         cuts |= {cut for cut in (start, stop, start - distance, stop - distance) if 0 < cut < count}

@@ -12,13 +12,7 @@ from dsl.hdfg.graph import Graph, Node, Op, Region
 
 
 class Rewriter:
-    """Collects the nodes of a new graph.
-
-    Attributes
-    ----------
-    nodes
-        The new graph's nodes so far.
-    """
+    """Collects the nodes of a new graph: `nodes`, so far."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -54,10 +54,7 @@ def fit_segment(segment: Segment) -> Row:
 def fit() -> tuple[Row, ...]:
     """The whole table; rows that no argument reaches are zero.
 
-    Raises
-    ------
-    ValueError
-        A coefficient does not fit its field: layout.py asks for the impossible.
+    ValueError where a coefficient does not fit its field: layout.py asks for the impossible.
     """
     getcontext().prec = 40
     rows = [(0, 0, 0)] * layout.ROWS
