@@ -23,6 +23,10 @@ RECORD_ROW_BITS = (RECORD_BOUNDARY // (4 * LANES_PER_CLUSTER) - 1).bit_length()
 
 FAULT_BITS = 8
 
+UNSHARED: dict[str, int | str] = {"no_rw_check": 1}
+"""Attribute of a memory of which no word is ever read in the cycle in which it is written. Block RAMs need logic to
+define what that gives; yosys leaves it out then."""
+
 
 def wires(to: Any, source: Any, *names: str) -> list[Any]:
     """What drives members of one interface by those of the same names of another."""

@@ -15,10 +15,10 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.access.layouts import UNSHARED, bits_for, exceeds, line_bits, page_bits, row_bytes, window_layout
+from hwgen.rtl.access.layouts import bits_for, exceeds, line_bits, page_bits, row_bytes, window_layout
 from hwgen.rtl.access.loader import beat_write
 from hwgen.rtl.engine.control import choose
-from hwgen.rtl.interfaces import ultra_style
+from hwgen.rtl.interfaces import UNSHARED, ultra_style
 from hwgen.spec.config import MachineConfig, Ultra
 
 WORD = 4

@@ -10,7 +10,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hwgen.rtl.access.layouts import UNSHARED, bits_for, lane_bits, page_bits, row_bytes
+from hwgen.rtl.access.layouts import bits_for, lane_bits, page_bits, row_bytes
+from hwgen.rtl.interfaces import UNSHARED
 from hwgen.spec import columns
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig

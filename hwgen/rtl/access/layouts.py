@@ -9,10 +9,6 @@ from hwgen.rtl.interfaces import FAULT_BITS, thread_bits, tuple_address_bits
 from hwgen.spec.columns import TYPE_BITS
 from hwgen.spec.config import MachineConfig
 
-UNSHARED: dict[str, int | str] = {"no_rw_check": 1}
-"""Attribute of a memory of which no word is ever read in the cycle in which it is written. Block RAMs need logic to
-define what that gives; yosys leaves it out then."""
-
 POINTER_BITS = 16
 """Bits of %t0 that a fault reports."""
 

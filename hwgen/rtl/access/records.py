@@ -21,12 +21,13 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hwgen.rtl.access.convert import CANONICAL_LATENCY, canonical
-from hwgen.rtl.access.layouts import POINTER_BITS, UNSHARED
+from hwgen.rtl.access.layouts import POINTER_BITS
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.index import WHOLE_LATENCY, whole_number
 from hwgen.rtl.interfaces import (
     RECORD_ADDRESS_BITS,
     RECORD_ROW_BITS,
+    UNSHARED,
     image_write,
     outbox_write,
     record_port,

@@ -27,7 +27,7 @@ from hwgen.rtl.access.buffers import PageWords
 from hwgen.rtl.access.layouts import Kind
 from hwgen.rtl.access.registers import Registers
 from hwgen.rtl.access.translate import INSTRUCTION, MAX_ALIGNMENT, Action
-from hwgen.rtl.interfaces import wires
+from hwgen.rtl.interfaces import UNSHARED, wires
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import FACTOR_BITS, STRIDER_CYCLES, STRIDER_START
 from hwgen.spec.strider import CONFIGURATION, STRIDER_BOUND, TEMPORARIES, Fault, Opcode
@@ -222,7 +222,7 @@ class Strider(wiring.Component):
     ) -> Value:
         """Program memory, instruction register, loop head; where the instruction may branch to."""
         depth = self._config.strider_depth
-        m.submodules.program = program = Memory(shape=INSTRUCTION, depth=depth, init=[], attrs=layouts.UNSHARED)
+        m.submodules.program = program = Memory(shape=INSTRUCTION, depth=depth, init=[], attrs=UNSHARED)
         writer, straight, branching = program.write_port(), program.read_port(), program.read_port()
         m.d.comb += [
             writer.en.eq(self.image.program),

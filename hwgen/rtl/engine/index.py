@@ -5,10 +5,12 @@ whether the number names a row at all. It does not know which memory is addresse
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.engine.control import STRIDE_BITS, bound_bits, entry_bits, scratch_address_bits
+from hwgen.rtl.interfaces import UNSHARED
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import INDEX_LATENCY, RESULT_LATENCY
 
@@ -89,9 +91,7 @@ class IndexFile(wiring.Component):
         m = Module()
         rows = scratch_address_bits(self._config)
         # an entry is not read in the cycle in which it is written: rows wait for INDEX_LATENCY
-        m.submodules.entries = entries = memory.Memory(
-            shape=rows, depth=self._config.index_depth, init=[], attrs={"no_rw_check": 1}
-        )
+        m.submodules.entries = entries = Memory(shape=rows, depth=self._config.index_depth, init=[], attrs=UNSHARED)
         write, for_a, for_dst = entries.write_port(), entries.read_port(), entries.read_port()
         value, bad = self._convert(m, rows)
         m.d.comb += [

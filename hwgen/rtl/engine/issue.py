@@ -5,11 +5,13 @@ interlocks here; what a row does to a lane is decoded in `sequencer.py`.
 """
 
 from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.engine.control import INSTRUCTION, LANE_BITS
 from hwgen.rtl.engine.sections import ADDRESS_BITS
+from hwgen.rtl.interfaces import UNSHARED
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import ROW_BITS, WORD_BITS, WORD_U32, Opcode
@@ -53,13 +55,8 @@ class Program(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.words = words = memory.Memory(
-            # written only while nothing runs
-            shape=WORD_BITS,
-            depth=self._depth,
-            init=[],
-            attrs={"no_rw_check": 1},
-        )
+        # written only while nothing runs
+        m.submodules.words = words = Memory(shape=WORD_BITS, depth=self._depth, init=[], attrs=UNSHARED)
         write = words.write_port(granularity=32)
         read = words.read_port()
         words_written = Signal(WORD_BITS)

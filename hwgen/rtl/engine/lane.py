@@ -13,14 +13,10 @@ from hwgen.rtl.arith.mul import FloatMul
 from hwgen.rtl.arith.select import OPERATION_BITS, FloatSelect
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine import control
-from hwgen.rtl.interfaces import tuple_address_bits, ultra_style
+from hwgen.rtl.interfaces import UNSHARED, tuple_address_bits, ultra_style
 from hwgen.rtl.library import Library
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig, Ultra
 from hwgen.spec.cycles import ALU_LATENCY
-
-UNORDERED: dict[str, int | str] = {"no_rw_check": 1}
-"""No word is read in the cycle in which it is written: the compiler keeps rows apart, the halves keep tuples apart.
-Block RAM that does not promise the old word then needs nothing around it."""
 
 
 def tuple_word(config: MachineConfig) -> wiring.Signature:
@@ -102,10 +98,11 @@ class Lane(wiring.Component):
     def _memory(self, m: Module, name: str, kind: Ultra, address: Value, written: tuple[Value, Value, Value]) -> Value:
         """Its word, in stage 2. In stage 1 it comes late: nothing but a register follows."""
         depth = self._config.scratch_depth if kind is Ultra.SCRATCH else self._config.tuple_depth
-        # a word of UltraRAM holds two of a lane's, of an even and an odd row
+        # the compiler keeps rows apart, the halves keep tuples apart: no word is read in the cycle in which it is
+        # written. A word of UltraRAM holds two of a lane's, of an even and an odd row
         two = int(bool(self._config.ultra & kind))
         m.submodules[name] = one = memory.Memory(
-            shape=32 << two, depth=depth >> two, init=[], attrs=UNORDERED | ultra_style(self._config, kind)
+            shape=32 << two, depth=depth >> two, init=[], attrs=UNSHARED | ultra_style(self._config, kind)
         )
         write, read = one.write_port(granularity=32), one.read_port()
         at, word, enable = written
