@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any
@@ -245,8 +245,7 @@ class MachineConfig:
         """Text that is equal for two machines exactly if their hardware is."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
-    def _problems(self) -> list[str]:
-        problems = []
+    def _problems(self) -> Iterator[str]:
         powers = {
             "threads": (1, 64),
             "clusters": (1, 16),
@@ -270,37 +269,34 @@ class MachineConfig:
             value = getattr(self, name)
             none = "0 or " if name in MAY_BE_NONE else ""
             if not (low <= value <= high and value & (value - 1) == 0) and not (none and value == 0):
-                problems.append(f"{name} must be {none}a power of two from {low} to {high}, not {value!r}")
+                yield f"{name} must be {none}a power of two from {low} to {high}, not {value!r}"
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if not low <= value <= high:
-                problems.append(f"{name} must be from {low} to {high}, not {value!r}")
+                yield f"{name} must be from {low} to {high}, not {value!r}"
         for name, most in MAX_DEPTHS.items():
             value = getattr(self, name)
             if not (16 <= value <= most and value % 16 == 0):
-                problems.append(f"{name} must be a multiple of 16 from 16 to {most}, not {value!r}")
+                yield f"{name} must be a multiple of 16 from 16 to {most}, not {value!r}"
         if self.link_bytes > WIDEST_LINK:
-            problems.append(
-                f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: AXI has no wider data bus"
-            )
+            yield f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: AXI has no wider data bus"
         if self.page_size not in PAGE_SIZES:
-            problems.append(f"page_size must be one of {PAGE_SIZES}, not {self.page_size!r}")
+            yield f"page_size must be one of {PAGE_SIZES}, not {self.page_size!r}"
         for name, part, taken in (
             ("link_latency", "page reader", READER_LATENCY),
             ("record_latency", "record master", MASTER_LATENCY),
         ):
             value = getattr(self, name)
             if not taken < value <= 65535:
-                problems.append(
+                yield (
                     f"{name} must be from {taken + 1} to 65535 cycles, not {value!r}: the {part} takes {taken} of them"
                 )
         if self.record_depth and (self.threads > 1 or 4 * self.lanes > WIDEST_LINK or not self.watch_depth):
-            problems.append(
+            yield (
                 f"a machine with record_depth must have one thread of at most {WIDEST_LINK // 4} lanes, and "
                 f"watch_depth; this has {self.threads} of {self.lanes}, and a watch_depth of {self.watch_depth}"
             )
         if self.divide_interval not in DIVIDE_INTERVALS:
-            problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
+            yield f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}"
         if self.clock_hz <= 0:
-            problems.append(f"clock_hz must be positive, not {self.clock_hz!r}")
-        return problems
+            yield f"clock_hz must be positive, not {self.clock_hz!r}"

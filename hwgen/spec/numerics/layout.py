@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 Real = Callable[[Decimal], Decimal]
@@ -135,16 +136,12 @@ def segments() -> Iterator[Segment]:
             within={0: Fraction(0), -1: Fraction(1)}.get(k, Fraction(1, 2)),
             pinned={0: 0, -1: -1}.get(k),
         )
-    for k in range(-38, 53):
-        yield Segment(
-            row=LOG_BASE + 64 + k,
-            function=_log_ratio,
-            start=Fraction(k, 128),
-            width=Fraction(1, 128),
-            round_at=C0_FRACTION - RATIO_FRACTION,
-        )
+    ratio = partial(Segment, round_at=C0_FRACTION - RATIO_FRACTION)
+    for base, function, reached in ((LOG_BASE + 64, _log_ratio, range(-38, 53)), (SINPI_BASE, _sinpi_ratio, range(64))):
+        for k in reached:
+            yield ratio(row=base + k, function=function, start=Fraction(k, 128), width=Fraction(1, 128))
     for k in range(16 * len(TANH_ROWS)):
-        yield Segment(
+        yield ratio(
             row=TANH_ROWS[k // 16] + k % 16,
             function=_tanh_ratio,
             start=Fraction(k, 64),
@@ -152,13 +149,4 @@ def segments() -> Iterator[Segment]:
             # of a small x the ratio must be 1
             within=Fraction(1, 2) if k > 0 else Fraction(0),
             pinned=0 if k == 0 else None,
-            round_at=C0_FRACTION - RATIO_FRACTION,
-        )
-    for k in range(64):
-        yield Segment(
-            row=SINPI_BASE + k,
-            function=_sinpi_ratio,
-            start=Fraction(k, 128),
-            width=Fraction(1, 128),
-            round_at=C0_FRACTION - RATIO_FRACTION,
         )
