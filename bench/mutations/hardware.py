@@ -146,7 +146,7 @@ HARDWARE = (
     Mutation("access/unpacker.py", "Cat(wrong, waiting)", "wrong.replicate(14)", "faults before a number's", BEHIND),
     Mutation("engine/sections.py", "rounds.count <= tuples", "rounds.count < tuples", "rounds too long", SHORT_ROUNDS),
     Mutation("engine/engine.py", "(number < first)", "(number > first)", "the last wrong number", FIRST_WRONG),
-    Mutation("access/convert.py", "unshifted.eq(magnitude + plus)", "unshifted.eq(magnitude)", "integers < 0", COLUMNS),
+    Mutation("access/convert.py", "(magnitude + plus)[:64]", "magnitude[:64]", "integers < 0", COLUMNS),
     Mutation(
         "host.py",
         "busy.eq(self.start), done.eq(0), code.eq(0)",

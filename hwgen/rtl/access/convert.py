@@ -10,6 +10,7 @@ from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.delay import pipeline
 from hwgen.spec.columns import TYPE_BITS, ColumnType
 
 CONVERT_LATENCY = 4
@@ -89,6 +90,7 @@ class Converter(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        after = pipeline(m)
         raw = self.data
         double = self.type == ColumnType.FLOAT8
 
@@ -100,61 +102,36 @@ class Converter(wiring.Component):
         negative = integer[63]
 
         # magnitude, but for the one to be added to an inverted number; bit 63 of a double's is its hidden one
-        magnitude = Signal(64, reset_less=True)
-        flags = ("sign", "special", "nan", "plus")
-        sign, special, nan, plus = (Signal(name=f"{name}_1", reset_less=True) for name in flags)
-        exponent = Signal(EXPONENT_BITS, name="exponent_1", reset_less=True)
-        m.d.sync += [
-            magnitude.eq(Mux(double, Cat(C(0, 11), raw[:52], C(1, 1)), integer ^ negative.replicate(64))),
-            sign.eq(negative),
-            plus.eq(negative & ~double),
-            special.eq(double & raw[52:63].all()),
-            nan.eq(double & raw[52:63].all() & raw[:52].any()),
-            exponent.eq(Mux(double, raw[52:63] - DOUBLE_TO_SINGLE, BIAS_OF_INTEGERS)),
-        ]
+        magnitude = after(Mux(double, Cat(C(0, 11), raw[:52], C(1, 1)), integer ^ negative.replicate(64)))
+        plus, special = after(negative & ~double), after(double & raw[52:63].all())
+        own = (raw[52:63] - C(DOUBLE_TO_SINGLE, EXPONENT_BITS))[:EXPONENT_BITS]
+        exponent = after(Mux(double, own, BIAS_OF_INTEGERS), 2)
+        sign, nan = after(negative, 4), after(double & raw[52:63].all() & raw[:52].any(), 4)
 
         # leading zeros, at the same time as the one
-        zeros = Signal(6, reset_less=True)
-        unshifted = Signal(64, reset_less=True)
-        m.d.sync += [zeros.eq(leading_zeros(m, magnitude)), unshifted.eq(magnitude + plus)]
-        sign, special, nan, plus, exponent = _later(m, 2, sign, special, nan, plus, exponent)
+        zeros = after(leading_zeros(m, magnitude))
+        unshifted = after((magnitude + plus)[:64])
 
         # normalisation. Without a one at the top the number was zero or, if one was added, that went over the top: it
         # is then the next power of two
-        normal = Signal(64, reset_less=True)
-        lowered = Signal(EXPONENT_BITS, reset_less=True)
-        m.d.sync += [normal.eq(unshifted << zeros), lowered.eq(exponent - zeros)]
-        sign, special, nan, plus = _later(m, 3, sign, special, nan, plus)
+        normal = after((unshifted << zeros)[:64])
+        lowered = after((exponent - zeros)[:EXPONENT_BITS])
+        plus, special = after(plus, 2), after(special, 2)
 
         # rounding: the carry out of 24 bits adds one to the exponent; what is tiny is seen after that
         dropped = 64 - MANTISSA - 1
         up = normal[dropped - 1] & (normal[dropped] | normal[: dropped - 1].any())
-        rounded = Signal(MANTISSA + 2, reset_less=True)
-        power = Signal(reset_less=True)
-        m.d.sync += [rounded.eq(normal[dropped:] + up), power.eq(plus & ~normal[63])]
+        rounded, power = after(normal[dropped:] + up), after(plus & ~normal[63])
         choices = []
         for carry in range(2):
             final = Signal(EXPONENT_BITS, name=f"final_{carry}")
             m.d.comb += final.eq(lowered + carry)
             tiny = (final[-1] | ~final.any() | ~(normal[63] | plus)) & ~special
             large = (~final[-1] & ((final >> 8).any() | final[:8].all())) | special
-            choice = Signal(9, name=f"choice_{carry}", reset_less=True)
-            m.d.sync += choice.eq(Cat(Mux(tiny, 0, final[:8] | large.replicate(8)), tiny | large))
-            choices.append(choice)
-        sign, nan = _later(m, 4, sign, nan)
+            choices.append(after(Cat(Mux(tiny, 0, final[:8] | large.replicate(8)), tiny | large)))
 
         # bits 30 down to 23, and whether those below are 0
         choice = Mux(rounded[MANTISSA + 1] | power, choices[1], choices[0])
         fraction = Mux(choice[8], Cat(C(0, MANTISSA - 1), nan), rounded[:MANTISSA])
         m.d.comb += self.value.eq(Cat(fraction, choice[:8], sign & ~nan))
         return m
-
-
-def _later(m: Module, stage: int, *values: Signal) -> list[Signal]:
-    """The values a cycle later."""
-    late = []
-    for value in values:
-        register = Signal(value.shape(), name=f"{value.name.rsplit('_', 1)[0]}_{stage}", reset_less=True)
-        m.d.sync += register.eq(value)
-        late.append(register)
-    return late
