@@ -17,6 +17,7 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.layouts import bits_for, exceeds, line_bits, page_bits, row_bytes, window_layout
 from hwgen.rtl.access.loader import beat_write
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import choose
 from hwgen.rtl.interfaces import UNSHARED, ultra_style
 from hwgen.spec.config import MachineConfig, Ultra
@@ -59,14 +60,9 @@ class PageStore(wiring.Component):
 
         place = self.window.at[: offset_bits + 1]
         stages = 2 if offset_bits <= 5 else 3
-        for stage in range(WINDOW_LATENCY - 1 - stages):
-            late = Signal(offset_bits + 1, name=f"place_{stage}", reset_less=True)
-            m.d.sync += late.eq(place)
-            place = late
-            if stage:
-                kept = [Signal(8 * size, name=f"kept_{bank}", reset_less=True) for bank in range(2)]
-                m.d.sync += [own.eq(word) for own, word in zip(kept, banks, strict=True)]
-                banks = kept[0], kept[1]
+        waits = WINDOW_LATENCY - 1 - stages
+        place = delayed(m, place, waits, name="place")
+        banks = [delayed(m, word, waits - 1, name=f"kept_{bank}") for bank, word in enumerate(banks)]
         offset, far, odd = place[: offset_bits - 1], place[offset_bits - 1], place[offset_bits]
 
         # byte j of the row lies in row `at` div size if j is at or behind the offset, else in the one after it. If the
@@ -95,7 +91,7 @@ class PageStore(wiring.Component):
         m.d.comb += self.row.eq(value)
         return m
 
-    def _banks(self, m: Module) -> tuple[Value, Value]:
+    def _banks(self, m: Module) -> list[Value]:
         """Write the beats; read both banks in the cycle after the window's."""
         config = self._config
         size = row_bytes(config)
@@ -109,7 +105,7 @@ class PageStore(wiring.Component):
         offset_bits = (size - 1).bit_length()
         attributes = UNSHARED | ultra_style(config, Ultra.PAGES)
         into = Cat(place[step + 1 :], self.write.strider)
-        outputs = []
+        outputs: list[Value] = []
         for bank in range(2):
             address = self.window.at if bank else self.window.ahead
             words = []
@@ -130,7 +126,7 @@ class PageStore(wiring.Component):
                 words.append(reader.data)
             outputs.append(Cat(*words))
         assert row_bits == page_bits(config) - offset_bits - 1
-        return outputs[0], outputs[1]
+        return outputs
 
 
 class PageWords(wiring.Component):

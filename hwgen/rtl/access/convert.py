@@ -29,15 +29,10 @@ EXPONENT_BITS = 13
 def canonical(m: Module, word: Value, name: str) -> Value:
     """A float4 with subnormals flushed and NaN canonical, CANONICAL_LATENCY cycles later."""
     exponent, fraction = word[MANTISSA:31], word[:MANTISSA]
-    plain = Signal(32, name=f"{name}_plain", reset_less=True)
-    bare, nan = (Signal(name=f"{name}_{what}", reset_less=True) for what in ("bare", "nan"))
+    after = pipeline(m)
+    bare, nan = after(~exponent.any() | exponent.all()), after(exponent.all() & fraction.any())
     result = Signal(32, name=name, reset_less=True)
-    m.d.sync += [
-        plain.eq(word),
-        bare.eq(~exponent.any() | exponent.all()),
-        nan.eq(exponent.all() & fraction.any()),
-        result.eq(plain),
-    ]
+    m.d.sync += result.eq(after(word))
     # an infinity has no fraction to lose, a NaN gets one back
     with m.If(bare):
         m.d.sync += result[:MANTISSA].eq(nan << (MANTISSA - 1))

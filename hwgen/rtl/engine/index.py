@@ -9,6 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.delay import pipeline
 from hwgen.rtl.engine.control import STRIDE_BITS, bound_bits, entry_bits, scratch_address_bits
 from hwgen.rtl.interfaces import UNSHARED
 from hwgen.spec.config import MachineConfig
@@ -26,27 +27,16 @@ def whole_number(m: Module, word: Value, bits: int) -> tuple[Signal, Signal]:
 
     The stages: taken apart, shifted, whole?
     """
+    after = pipeline(m)
     exponent = word[MANTISSA:31]
     zero = exponent == 0
-    significand = Signal(MANTISSA + 1, reset_less=True)
-    shift = Signal(range(bits), reset_less=True)
-    bad = [Signal(name=f"bad_{k}", reset_less=True) for k in range(WHOLE_LATENCY)]
-    m.d.sync += [
-        significand.eq(Mux(zero, 0, Cat(word[:MANTISSA], Const(1)))),
-        shift.eq(exponent - BIAS),
-        # -0 is row 0, and so is what is flushed; below 1, negative, beyond all bounds, infinite, NaN are no rows
-        bad[0].eq(~zero & (word[31] | (exponent < BIAS) | (exponent >= BIAS + bits))),
-    ]
-    shifted = Signal(MANTISSA + bits, reset_less=True)
-    number = Signal(bits, reset_less=True)
-    m.d.sync += [
-        shifted.eq(significand << shift),
-        bad[1].eq(bad[0]),
-        number.eq(shifted[MANTISSA:]),
-        # bits below the point: no whole number
-        bad[2].eq(bad[1] | shifted[:MANTISSA].any()),
-    ]
-    return number, bad[2]
+    significand = after(Mux(zero, 0, Cat(word[:MANTISSA], Const(1))))
+    shift = after((exponent - BIAS)[: (bits - 1).bit_length()])
+    # -0 is row 0, and so is what is flushed; below 1, negative, beyond all bounds, infinite, NaN are no rows
+    bad = after(~zero & (word[31] | (exponent < BIAS) | (exponent >= BIAS + bits)), 2)
+    shifted = after((significand << shift)[: MANTISSA + bits])
+    # bits below the point: no whole number
+    return after(shifted[MANTISSA:]), after(bad | shifted[:MANTISSA].any())
 
 
 class IndexFile(wiring.Component):
@@ -108,15 +98,7 @@ class IndexFile(wiring.Component):
 
     def _convert(self, m: Module, rows: int) -> tuple[Signal, Signal]:
         """Five stages: those of `whole_number`, in bounds? and times the stride, a register for the product."""
+        after = pipeline(m)
         number, no_number = whole_number(m, self.word, bound_bits(self._config))
-        bad = [Signal(name=f"bad_{k}", reset_less=True) for k in (3, 4)]
-        product = Signal(rows, reset_less=True)
-        value = Signal(rows, reset_less=True)
-        m.d.sync += [
-            # cut to an address: a number that would pass it is not below the bound, whose reach fits (setx_reach)
-            product.eq(number * self.stride),
-            bad[0].eq(no_number | (number >= self.bound)),
-            value.eq(product),
-            bad[1].eq(bad[0]),
-        ]
-        return value, bad[1]
+        # cut to an address: a number that would pass it is not below the bound, whose reach fits (setx_reach)
+        return after((number * self.stride)[:rows], 2), after(no_number | (number >= self.bound), 2)
