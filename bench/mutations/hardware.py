@@ -70,7 +70,7 @@ HARDWARE = (
     Mutation("arith/normalize.py", "up = rest[-1] & (fraction[0] | ", "up = rest[-1] & (", "ties go down", LOG),
     Mutation("arith/function.py", "(scale == -126) & ~above", "scale == -126", "least exponentials are 0", FUNCTION),
     Mutation("engine/lane.py", "(~self.conditional | holds)", "1", "a conditional move always writes", ENGINE),
-    Mutation("engine/lane.py", "b.eq(arriving)", "b.eq(self.b)", "no exchange", ENGINE),
+    Mutation("engine/lane.py", "delayed(m, arriving, 1", "delayed(m, self.b, 1", "no exchange", ENGINE),
     Mutation("engine/lane.py", "Mux(self.swap, other, own)", "own", "no lane swaps its operands", ENGINE),
     Mutation("engine/cluster.py", "delayed(m, swap, 4", "delayed(m, swap, 3", "LOW by another row's lanes", ENGINE),
     Mutation("engine/cluster.py", "arriving.swap_all | (", "(", "threads do not swap", CLUSTERS),
@@ -101,7 +101,7 @@ HARDWARE = (
     Mutation("engine/cluster.py", "tail[:LANE_BITS] <= k", "tail[:LANE_BITS] < k", "a tail is a lane late", ENGINE),
     Mutation("engine/thread.py", "number >= before", "number > before", "PAIR's b has a's tuple", ENGINE),
     Mutation("engine/thread.py", "both & (number > last", "both & (number >= last", "SINGLE sends one less", ENGINE),
-    Mutation("engine/engine.py", "Mux(self.rows.half, half_base, 0)", "0", "tuples lie in one half", ENGINE),
+    Mutation("engine/engine.py", "Mux(self.rows.half, sequencer.half_base, 0)", "0", "tuples lie in one half", ENGINE),
     Mutation(
         "engine/sequencer.py",
         "row.valid & instruction.tail_b & row.last_inner",

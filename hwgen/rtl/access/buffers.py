@@ -76,17 +76,13 @@ class PageStore(wiring.Component):
             even, other = (Mux(far, bank[there], bank[here]) for bank in banks)
             m.d.sync += value[here].eq(Mux(behind == odd, other, even))
 
-        amount: Value = Signal(offset_bits - 1, name="amount_0", reset_less=True)
-        m.d.sync += amount.eq(offset)
+        amount = delayed(m, offset, 1, name="amount")
         done = 0
         for stage in range(stages):
             bits = (offset_bits - 1 - done + stages - stage - 1) // (stages - stage)
-            rotated = Signal(8 * size, name=f"rotated_{stage}", reset_less=True)
-            following = Signal(offset_bits - 1, name=f"amount_{stage + 1}", reset_less=True)
             for k in range(done, done + bits):
                 value = Mux(amount[k], value.rotate_right(8 << k), value)
-            m.d.sync += [rotated.eq(value), following.eq(amount)]
-            value, amount = rotated, following
+            value, amount = delayed(m, value, 1, name="rotated"), delayed(m, amount, 1, name="amount")
             done += bits
         m.d.comb += self.row.eq(value)
         return m
@@ -177,14 +173,11 @@ class PageWords(wiring.Component):
             line[bank::2] = [reader.data.word_select(k, 8 * WORD) for k in range(words // 2)]
 
         # byte k of a word comes from the word of the address, or from the next one if it lies before the address
-        byte, late_byte = Signal(2, reset_less=True), Signal(2, reset_less=True)
-        m.d.sync += [byte.eq(self.address[:2]), late_byte.eq(byte)]
         chosen = Signal(8 * WORD, reset_less=True)
         for k in range(WORD):
-            choice = Signal(choice_bits, name=f"choice_{k}", reset_less=True)
-            m.d.sync += [
-                choice.eq(Mux(exceeds(self.address[:2], k), after, number)),
-                chosen.word_select(k, 8).eq(choose([word.word_select(k, 8) for word in line], choice)),
-            ]
-        m.d.comb += self.word.eq(choose([chosen.rotate_right(8 * k) for k in range(WORD)], late_byte))
+            place = Mux(exceeds(self.address[:2], k), after, number)
+            choice = delayed(m, place[:choice_bits], 1, name=f"choice_{k}")
+            m.d.sync += chosen.word_select(k, 8).eq(choose([word.word_select(k, 8) for word in line], choice))
+        byte = delayed(m, self.address[:2], 2, name="byte")
+        m.d.comb += self.word.eq(choose([chosen.rotate_right(8 * k) for k in range(WORD)], byte))
         return m

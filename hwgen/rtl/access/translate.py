@@ -12,6 +12,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.layouts import exceeds
+from hwgen.rtl.delay import delayed
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import TEMPORARIES, WORD_BITS, Condition, Control, Fault, Opcode
 
@@ -140,11 +141,8 @@ class Translator(wiring.Component):
                     acts(Action.NOTHING, C(1, 1))
         m.d.comb += out.wrong.eq(fails)
         # whether it is refused is known last
-        plain = Signal(INSTRUCTION, reset_less=True)
-        refused = Signal(reset_less=True)
-        m.d.sync += [plain.eq(out), refused.eq(bad)]
-        m.d.comb += self.instruction.eq(plain)
-        with m.If(refused):
+        m.d.comb += self.instruction.eq(delayed(m, out, 1, name="plain"))
+        with m.If(delayed(m, bad, 1, name="refused")):
             m.d.comb += [
                 self.instruction.wrong.eq(1),
                 Cat(self.instruction.third, self.instruction.second).eq(Fault.BAD_INSTRUCTION),

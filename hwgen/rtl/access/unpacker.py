@@ -385,8 +385,8 @@ class Unpacker(wiring.Component):
         late = delayed(m, found, CONVERT_LATENCY, name="found")
 
         # the element goes to all lanes, which takes a cycle of its own
-        element = Signal(32, reset_less=True)
-        m.d.sync += element.eq(Mux(late.type == ColumnType.FLOAT4, clean[0], converter.value))
+        value = Mux(late.type == ColumnType.FLOAT4, clean[0], converter.value)
+        element = delayed(m, value, 1, name="element")
         clean = delayed(m, clean, 1, name="waiting")
         late = delayed(m, late, 1, name="late")
         bus = self.tuples

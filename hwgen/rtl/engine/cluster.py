@@ -74,8 +74,7 @@ class Cluster(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        control = Signal(cluster_layout(self._config), reset_less=True)
-        m.d.sync += control.eq(self.control)
+        control = delayed(m, self.control, 1, name="control")
         # masks and `mine` are worked out beside the register, of what comes to it: a cycle later is too late
         absent = {name: self._absent(m, name) for name in ("a", "b")}
 
@@ -117,10 +116,10 @@ class Cluster(wiring.Component):
     def _cross(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> None:
         """Stage 0: which lanes swap their addresses. Stage 4: which of them take the other operand."""
         arriving = self.control
-        swap = Signal(LANES_PER_CLUSTER, reset_less=True)
         together = arriving.swap_all | (arriving.swap_clusters & self.number).any()
-        m.d.sync += swap.eq(Cat((arriving.swap_lanes & k).any() | together for k in range(LANES_PER_CLUSTER)))
-        late = delayed(m, swap, 4, name="swap")
+        own = Cat((arriving.swap_lanes & k).any() | together for k in range(LANES_PER_CLUSTER))
+        swap = delayed(m, own, 1, name="swap")
+        late = delayed(m, swap, 4, name="late_swap")
         for k, lane in enumerate(lanes):
             m.d.comb += [lane.swap.eq(swap[k]), lane.select.eq(control.select ^ (control.choose & late[k]))]
 
@@ -129,10 +128,9 @@ class Cluster(wiring.Component):
         tail = self.control.tail
         own = tail[LANE_BITS:]
         beyond = Cat((own < self.number) | ((own == self.number) & (tail[:LANE_BITS] <= k)) for k in range(8))
-        masked = Signal(LANES_PER_CLUSTER, name=f"{name}_masked", reset_less=True)
         by_tail = Mux(self.control[f"tail_{name}"], beyond, 0)
-        m.d.sync += masked.eq(by_tail | getattr(self, f"{name}_absent").replicate(LANES_PER_CLUSTER))
-        return delayed(m, masked, 1, name=f"{name}_masked")
+        masked = by_tail | getattr(self, f"{name}_absent").replicate(LANES_PER_CLUSTER)
+        return delayed(m, masked, 2, name=f"{name}_masked")
 
     def _side(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> Value:
         """The special function unit, and the word that it or the host has for the lanes, in the last stage."""
@@ -141,8 +139,8 @@ class Cluster(wiring.Component):
         )
         chosen: dict[str, Value] = {"b": Const(0, 32)}
         for name in ("a", "b") if self._config.has(Opcode.DIV) else ("a",):
-            chosen[name] = Signal(32, name=f"{name}_chosen", reset_less=True)
-            m.d.sync += chosen[name].eq(Array(getattr(lane, name) for lane in lanes)[control.special_lane])
+            words = Array(getattr(lane, name) for lane in lanes)
+            chosen[name] = delayed(m, words[control.special_lane], 1, name=f"{name}_chosen")
         m.d.comb += [
             special.a.eq(chosen["a"]),
             special.b.eq(chosen["b"]),

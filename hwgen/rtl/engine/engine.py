@@ -14,7 +14,7 @@ from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import ADDRESS_BITS, COUNTED, epoch_ports
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
 from hwgen.rtl.engine.thread import Thread
-from hwgen.rtl.interfaces import outbox_write, thread_bits, tuple_address_bits, tuple_write, wires
+from hwgen.rtl.interfaces import outbox_write, thread_bits, tuple_write, wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
@@ -66,18 +66,13 @@ class Engine(wiring.Component):
         m.d.comb += wires(self, sequencer, "half_release", *COUNTED)
 
         threads = [self._library.place("thread", lambda: Thread(config, self._library)) for _ in range(config.threads)]
-        address = self._tuple_address(m, sequencer.half_base)
-        valid = Signal()
-        lane_enable = Signal.like(self.rows.lane_enable, reset_less=True)
-        number = Signal.like(self.rows.thread, reset_less=True)
-        row = Signal(threads[0].tuples.data.shape(), reset_less=True)
+        # rows are numbered within their half on the bus, within the memory in the threads
+        row = self.rows.row + Mux(self.rows.half, sequencer.half_base, 0)
         # registered once, for the bus comes from one corner and goes to all threads; each of them registers it again
-        m.d.sync += [
-            valid.eq(self.rows.valid),
-            lane_enable.eq(self.rows.lane_enable),
-            number.eq(self.rows.thread),
-            row.eq(self.rows.data),
-        ]
+        valid = delayed(m, self.rows.valid, 1, name="valid", reset_less=False)
+        address = delayed(m, row[: len(self.rows.row)], 1, name="address")
+        others = ("thread", "data", "lane_enable")
+        written = {name: delayed(m, getattr(self.rows, name), 1, name=f"row_{name}") for name in others}
         host_cluster = self.scratch.address[LANE_BITS:] & (config.clusters - 1)
         selected_cluster = delayed(m, host_cluster, SCRATCH_READ_LATENCY - 1, name="host_cluster")
         for k, thread in enumerate(threads):
@@ -87,10 +82,8 @@ class Engine(wiring.Component):
                 *wires(thread, sequencer, "control", "count"),
                 thread.group_log2.eq(self.settings.group_log2),
                 thread.tuples.valid.eq(valid),
-                thread.tuples.thread.eq(number),
                 thread.tuples.address.eq(address),
-                thread.tuples.data.eq(row),
-                thread.tuples.lane_enable.eq(lane_enable),
+                *(getattr(thread.tuples, name).eq(value) for name, value in written.items()),
                 thread.host_cluster.eq(selected_cluster),
             ]
             if config.threads > 1:
@@ -135,9 +128,3 @@ class Engine(wiring.Component):
         m.d.sync += self.index_fault.eq(~self.stop & over & (found | wrong.any()))
         with m.If(self.start | self.stop):
             m.d.sync += found.eq(0)
-
-    def _tuple_address(self, m: Module, half_base: Value) -> Signal:
-        """Rows are numbered within their half on the bus, within the memory in the threads."""
-        address = Signal(tuple_address_bits(self._config), reset_less=True)
-        m.d.sync += address.eq((self.rows.row + Mux(self.rows.half, half_base, 0))[: len(address)])
-        return address

@@ -112,8 +112,7 @@ class Lane(wiring.Component):
             write.en.eq(Cat(enable & ~at[0], enable & at[0]) if two else enable),
             read.addr.eq(address[two:]),
         ]
-        kept = Signal(32 << two, name=f"{name}_word", reset_less=True)
-        m.d.sync += kept.eq(read.data)
+        kept = delayed(m, read.data, 1, name=f"{name}_word")
         return Mux(delayed(m, address[0], 2, name=f"{name}_odd"), kept[32:], kept[:32]) if two else kept
 
     def _address(self, name: str) -> Value:
@@ -124,31 +123,26 @@ class Lane(wiring.Component):
     def _operand(self, m: Module, name: str, scratch: Value, tuples: Value) -> None:
         """Stage 2: the memory, the mask."""
         word = Mux(getattr(self, f"{name}_tuple"), tuples, scratch)
-        masked = Signal(32, name=f"{name}_masked", reset_less=True)
-        m.d.sync += masked.eq(
-            Mux(getattr(self, f"{name}_absent"), Cat(Const(0, 32 - control.IDENTITY_BITS), self.identity), word)
-        )
-        m.d.comb += getattr(self, name).eq(masked)
+        identity = Cat(Const(0, 32 - control.IDENTITY_BITS), self.identity)
+        masked = Mux(getattr(self, f"{name}_absent"), identity, word)
+        m.d.comb += getattr(self, name).eq(delayed(m, masked, 1, name=f"{name}_masked"))
 
     def _arithmetic(self, m: Module, result: Signal, enable: Signal) -> None:
         """Stages 3, 4 and the last."""
-        a = Signal(32, reset_less=True)
-        b = Signal(32, reset_less=True)
         arriving = control.choose([self.b, *(self.adjacent[d] for d in range(control.LANE_BITS))], self.adjacent_choice)
         if self._config.units > LANES_PER_CLUSTER:
             arriving = control.choose(
                 [arriving, *(self.distant[slot] for slot in range(control.slots(self._config)))], self.distant_choice
             )
-        m.d.sync += [a.eq(self.a), b.eq(arriving)]
+        a, b = delayed(m, self.a, 1, name="operand_a"), delayed(m, arriving, 1, name="operand_b")
 
         m.submodules.add = add = FloatAdd(latency=ALU_LATENCY)
         m.submodules.multiply = multiply = FloatMul(latency=ALU_LATENCY, narrow=not self._library.wide_multipliers)
         # the choice below takes a cycle
         m.submodules.select = select = FloatSelect(latency=ALU_LATENCY - 1, second=bool(self._config.crossed))
-        other = Signal(32, reset_less=True)
-        holds = Signal(reset_less=True)
         # a register's reset, and one more input of the choice below, are cheaper than a choice of their own
-        m.d.sync += [other.eq(Mux(self.side, 0, select.result)), holds.eq(select.holds)]
+        other = delayed(m, Mux(self.side, 0, select.result), 1, name="other")
+        holds = delayed(m, select.holds, 1, name="holds")
         m.d.comb += [
             add.a.eq(a),
             add.b.eq(b),

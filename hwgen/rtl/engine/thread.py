@@ -8,6 +8,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine import control
 from hwgen.rtl.engine.cluster import Cluster
 from hwgen.rtl.engine.index import IndexFile
@@ -81,16 +82,14 @@ class Thread(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        held = Signal(control.thread_layout(config), name="control", reset_less=True)
-        m.d.sync += held.eq(self.control)
+        held = delayed(m, self.control, 1, name="control")
         m.d.comb += self.distant.eq(held.distant)
         last = self._last(m)
         a_absent, b_absent = self._absent(m, held, last)
 
-        address = Signal(tuple_address_bits(config), reset_less=True)
-        row = Signal(words(config), reset_less=True)
+        address, row = (delayed(m, getattr(self.tuples, name), 1, name=name) for name in ("address", "data"))
         enable = Signal(config.lanes)
-        m.d.sync += [address.eq(self.tuples.address), row.eq(self.tuples.data), enable.eq(0)]
+        m.d.sync += enable.eq(0)
         with m.If(self.tuples.valid & (self.tuples.thread == self.number)):
             m.d.sync += enable.eq(self.tuples.lane_enable)
 
@@ -141,26 +140,19 @@ class Thread(wiring.Component):
 
     def _absent(self, m: Module, held: data.View, last: Signal) -> tuple[Signal, Signal]:
         """True a cycle before stage 1."""
-        number = Signal(control.TUPLE_NUMBER_BITS + 1)
+        number = held.tuple_number
         # b's tuple is the next one
-        before = Signal(signed(len(last)), reset_less=True)
-        m.d.sync += before.eq(last)
-        a_absent = Signal(reset_less=True)
-        b_absent = Signal(reset_less=True)
-        m.d.comb += number.eq(held.tuple_number)
-        m.d.sync += [
-            a_absent.eq(held.masked & (number > last)),
-            b_absent.eq(held.masked & ((held.pair & (number >= before)) | (held.both & (number > last)))),
-        ]
-        return a_absent, b_absent
+        before = delayed(m, last, 1, name="before")
+        a_absent = held.masked & (number > last)
+        b_absent = held.masked & ((held.pair & (number >= before)) | (held.both & (number > last)))
+        return delayed(m, a_absent, 1, name="a_absent"), delayed(m, b_absent, 1, name="b_absent")
 
     def _index(self, m: Module, held: data.View, last: Signal, word: Value) -> data.View:
         """The clusters' control with entries of the index file added to addresses."""
         m.submodules.index = index = IndexFile(self._config)
         # these come with the register that `held` is
         arriving = self.control
-        absent = Signal(reset_less=True)
-        m.d.sync += absent.eq(arriving.index.present & (arriving.index.entry > last))
+        absent = delayed(m, arriving.index.present & (arriving.index.entry > last), 1, name="absent")
         m.d.comb += [
             index.word.eq(word),
             *wires(index, held, "bound", "stride"),
