@@ -10,7 +10,7 @@ from amaranth.hdl import Module, Signal, Value, ValueLike
 
 
 def delayed(m: Module, value: Any, cycles: int, *, name: str, reset_less: bool = True) -> Any:
-    """`value` as it was `cycles` cycles ago; itself for 0.
+    """`value` as it was `cycles` cycles ago, of those that count in the condition that this stands in; itself for 0.
 
     Parameters
     ----------

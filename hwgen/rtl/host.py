@@ -126,8 +126,7 @@ class Host(wiring.Component):
         status = self._status(m, to_register & (register == Register.CONTROL), word)
         # what is written goes to all corners of the machine: which register it is, is known a cycle before
         self._memories(m, region, offset, delayed(m, word, 1, name="memory_word"), writing)
-        setting = Signal()
-        m.d.sync += setting.eq(to_register)
+        setting = delayed(m, to_register, 1, name="setting", reset_less=False)
         number = delayed(m, register, 1, name="setting_number")
         self._settings(m, setting, number, delayed(m, word, 2, name="setting_word"))
         self._read(m, region, register, status)
@@ -142,8 +141,7 @@ class Host(wiring.Component):
         ]
 
     def _memories(self, m: Module, region: Value, offset: Value, written: Value, writing: Value) -> None:
-        address = Signal(len(offset), name="written_address")
-        m.d.sync += address.eq(offset)
+        address = delayed(m, offset, 1, name="written_address", reset_less=False)
         for valid, number in (
             (self.program.valid, Region.PROGRAM),
             (self.image.strider, Region.STRIDER),

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hwgen.rtl.access.layouts import bits_for, lane_bits, page_bits, row_bytes
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import UNSHARED
 from hwgen.spec import columns
 from hwgen.spec.columns import ColumnType
@@ -90,9 +91,6 @@ class Descriptors(wiring.Component):
         m = Module()
         lower = Signal(32, reset_less=True)
         column = Signal(COLUMN, reset_less=True)
-        place = Signal(len(self.number), reset_less=True)
-        complete = Signal()
-        m.d.sync += [complete.eq(self.write & self.address[0]), place.eq(self.address[1:])]
         m.d.sync += column.eq(Cat(lower, self.data))
         with m.If(self.write & ~self.address[0]):
             m.d.sync += lower.eq(self.data)
@@ -116,11 +114,7 @@ class Descriptors(wiring.Component):
         beats = Mux(row, rows, column.count)
         # registered once more: sums and shifts of a whole descriptor take longer than anything behind the table
         known = Signal(self.known.shape(), reset_less=True)
-        stored = Signal()
-        number = Signal.like(place, reset_less=True)
         m.d.sync += [
-            stored.eq(complete),
-            number.eq(place),
             known.unusable.eq(~exists | ~column.count.any() | column.lane[lanes:].any() | unwatchable),
             # the length may pass the page's, of which the difference would wrap around
             known.never.eq(length > config.page_size),
@@ -141,8 +135,8 @@ class Descriptors(wiring.Component):
         )
         writer, reader = table.write_port(), table.read_port()
         m.d.comb += [
-            writer.en.eq(stored),
-            writer.addr.eq(number),
+            writer.en.eq(delayed(m, self.write & self.address[0], 2, name="stored", reset_less=False)),
+            writer.addr.eq(delayed(m, self.address[1:], 2, name="number")),
             writer.data.eq(known),
             reader.en.eq(self.step),
             reader.addr.eq(self.number),

@@ -19,6 +19,7 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.descriptors import Descriptors, known_layout, watched
 from hwgen.rtl.access.layouts import POINTER_BITS, Kind, entry_layout, page_bits, strider_bits
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import FAULT_BITS, wires
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import UNPACK_STAGES
@@ -133,13 +134,12 @@ class Intake(wiring.Component):
                     m.d.sync += stage.eq(stages[k - 1])
                 else:
                     m.d.sync += [stage.entry.eq(entry), stage.strider.eq(current)]
-        known = Signal(known_layout(config), reset_less=True)
         # a bit more than a number has: what nothing follows, an epoch's start and the last descriptor, is no number
         following = Signal(len(stages[1].entry.number) + 1, init=-1)
-        in_turn = Signal(reset_less=True)
-        """The column's number is the one behind that of the column before it."""
         with m.If(free[2]):
-            m.d.sync += [known.eq(descriptors.known), in_turn.eq(stages[1].entry.number == following)]
+            known = delayed(m, descriptors.known, 1, name="known")
+            in_turn = delayed(m, stages[1].entry.number == following, 1, name="in_turn")
+            """The column's number is the one behind that of the column before it."""
             with m.If(full[1] & (stages[1].entry.kind == Kind.COLUMN)):
                 m.d.sync += following.eq(stages[1].entry.number + 1)
         m.d.comb += self.valid.eq(full[2])

@@ -167,7 +167,7 @@ class Records(wiring.Component):
         image = self.image
         table = Signal(TABLE_BITS)
         m.d.comb += table.eq(image.address[exact_log2(TABLE_WORDS) :] + 1)
-        self._known: dict[str, tuple[Memory, int]] = {}
+        self._known: dict[str, Memory] = {}
         for name, word, bits, written in (
             ("records", TableWord.RECORDS, NUMBER_BITS + 1, image.data),
             ("rows", TableWord.ROWS, RECORD_ROW_BITS, image.data - 1),
@@ -183,7 +183,7 @@ class Records(wiring.Component):
                 port.addr.eq(table),
                 port.data.eq(written[:bits]),
             ]
-            self._known[name] = words, bits
+            self._known[name] = words
             if word == TableWord.RECORDS:
                 there = Signal(1 << TABLE_BITS)
                 with m.If(port.en):
@@ -192,12 +192,10 @@ class Records(wiring.Component):
 
     def _look_up(self, m: Module, name: str, table: Value, step: Value) -> Signal:
         """A field of a table, two steps after its number."""
-        words, bits = self._known[name]
-        port = words.read_port()
-        found = Signal(bits, name=f"known_{name}", reset_less=True)
+        port = self._known[name].read_port()
         m.d.comb += [port.addr.eq(table), port.en.eq(step)]
         with m.If(step):
-            m.d.sync += found.eq(port.data)
+            found: Signal = delayed(m, port.data, 1, name=f"known_{name}")
         return found
 
     def _take(self, m: Module) -> None:
@@ -207,8 +205,7 @@ class Records(wiring.Component):
         bound = self._look_up(m, "records", delayed(m, link.table, WHOLE_LATENCY - 2, name="table"), Value.cast(1))
         valid = Signal(VERDICT_LATENCY, name="taken_after")
         m.d.sync += valid.eq(Mux(self._forget, 0, Cat(link.valid & link.enabled, valid)))
-        beyond = Signal(reset_less=True)
-        m.d.sync += beyond.eq(bad | (number >= bound))
+        beyond = delayed(m, bad | (number >= bound), 1, name="beyond")
         # no queue of a legal Bundle is ever full
         entry = Signal(self._number)
         m.d.comb += [
@@ -259,45 +256,34 @@ class Records(wiring.Component):
         ]
         valid = Signal(4, name="asked_after")
         entry = Signal(self._number, reset_less=True)
-        at_start = Signal(reset_less=True)
-        target = Signal(len(self.link.target), reset_less=True)
-        shifted = Signal(NUMBER_BITS + BOUNDARY_BITS, reset_less=True)
         fresh = Signal()
         """The request is in its first cycle."""
         fields = {name: self._look_up(m, name, entry.table, step) for name in ("rows", "shift", "low", "high")}
         # two steps to the table, one for the product
-        number, target_late, writes = entry.number, target, entry.writes
         with m.If(step):
-            m.d.sync += [
-                valid.eq(Cat(taken, valid)),
-                entry.eq(oldest),
-                at_start.eq(left_first.any()),
-                # a cut makes a tuple its round's first when its numbers are taken
-                target.eq(Mux(at_start, 0, entry.base) + entry.row),
-            ]
-            for k in range(2):
-                number = _following(m, number, f"number_{k}")
-                writes = _following(m, writes, f"writes_{k}")
-            m.d.sync += shifted.eq(number << fields["shift"])
-            for k in range(2):
-                target_late = _following(m, target_late, f"target_{k}")
-            writes = _following(m, writes, "writes_2")
-            rows, low, high = (_following(m, fields[name], f"{name}_late") for name in ("rows", "low", "high"))
-            writing = _following(m, writes, "writing")
+            m.d.sync += [valid.eq(Cat(taken, valid)), entry.eq(oldest)]
+            # a cut makes a tuple its round's first when its numbers are taken
+            at_start = delayed(m, left_first.any(), 1, name="at_start")
+            row = Mux(at_start, 0, entry.base) + entry.row
+            target = delayed(m, row[: len(self.link.target)], 3, name="target")
+            number = delayed(m, entry.number, 2, name="asked_number")
+            shifted = delayed(m, (number << fields["shift"])[: NUMBER_BITS + BOUNDARY_BITS], 1, name="shifted")
+            rows, low, high = (delayed(m, fields[name], 1, name=f"{name}_late") for name in ("rows", "low", "high"))
+            writing = delayed(m, entry.writes, 4, name="writes")
             page = (Cat(low, high) + shifted[BOUNDARY_BITS:])[: RECORD_ADDRESS_BITS - BOUNDARY_BITS]
             place = Signal(self._place, reset_less=True)
             m.d.sync += [
                 ask.valid.eq(valid[-1]),
                 ask.address.eq(Cat(shifted[:BOUNDARY_BITS], page)),
                 ask.rows.eq(rows),
-                place.row.eq(target_late),
+                place.row.eq(target),
                 place.rows.eq(rows),
             ]
         m.d.sync += fresh.eq(valid[-1] & step & ~self._forget)
         m.d.comb += [
             # before the request is made, for its first row may come in the cycle after
             places.w_en.eq(valid[-1] & step),
-            places.w_data.eq(Cat(target_late, rows)),
+            places.w_data.eq(Cat(target, rows)),
             stores.w_en.eq(fresh & writing),
             stores.w_data.eq(Cat(ask.address, place)),
         ]
@@ -403,19 +389,9 @@ class Records(wiring.Component):
                     here.rows.eq(here.rows - 1),
                     last.eq(here.rows == 1),
                 ]
-        read_last, valid = Signal(reset_less=True), Signal()
         with m.If(step):
             m.d.sync += [
-                valid.eq(there),
-                read_last.eq(last),
-                port.word.valid.eq(valid),
+                port.word.valid.eq(delayed(m, there, 1, name="valid", reset_less=False)),
                 port.word.row.eq(read.data),
-                port.word.last.eq(read_last),
+                port.word.last.eq(delayed(m, last, 1, name="read_last")),
             ]
-
-
-def _following(m: Module, value: Value, name: str) -> Signal:
-    """What a value was in the step before, within a condition that is the step."""
-    held = Signal(len(value), name=name, reset_less=True)
-    m.d.sync += held.eq(value)
-    return held

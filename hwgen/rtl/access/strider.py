@@ -27,6 +27,7 @@ from hwgen.rtl.access.buffers import PageWords
 from hwgen.rtl.access.layouts import Kind
 from hwgen.rtl.access.registers import Registers
 from hwgen.rtl.access.translate import INSTRUCTION, MAX_ALIGNMENT, Action
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import UNSHARED, wires
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import FACTOR_BITS, STRIDER_CYCLES, STRIDER_START
@@ -117,7 +118,7 @@ class Strider(wiring.Component):
         """Which of the product's cycles it is, one bit for each."""
         instruction = Signal(INSTRUCTION)
         control = Signal(control_layout(config), reset_less=True)
-        a, b, mask = (Signal(32, name=name, reset_less=True) for name in ("operand_a", "operand_b", "mask"))
+        mask = Signal(32, reset_less=True)
         pointer = Signal(layouts.POINTER_BITS)
         executed = Signal(range(STRIDER_BOUND * config.page_size + 1))
 
@@ -125,7 +126,6 @@ class Strider(wiring.Component):
         m.submodules.page = page = PageWords(config)
         m.d.comb += [
             *wires(page, self, "write", "line", "data"),
-            page.address.eq(a),
             registers.clear.eq(idle),
             registers.host_write.eq(self.image.constant),
             registers.host_number.eq(self.image.address),
@@ -147,21 +147,18 @@ class Strider(wiring.Component):
         self._decode(m, instruction, control, mask, target=target, runaway=executed[-1])
         number = Cat(instruction.third, instruction.second)
         second = registers.value[1] ^ instruction.subtract.replicate(32)
-        m.d.sync += [
-            a.eq(Mux(instruction.zero, 0, registers.value[0])),
-            b.eq(Mux(instruction.immediate, number, second)),
-        ]
+        a = delayed(m, Mux(instruction.zero, 0, registers.value[0]), 1, name="operand_a")
+        b = delayed(m, Mux(instruction.immediate, number, second), 1, name="operand_b")
+        m.d.comb += page.address.eq(a)
 
         # --- results
         wrong = control.wrong
-        early, late_result = (Signal(32, name=name, reset_less=True) for name in ("early", "late"))
-        came_late = Signal(reset_less=True)
         branches, sum_or_bits = self._execute(m, control, a, b, mask)
+        early = delayed(m, sum_or_bits, 1, name="early")
+        late_result = delayed(m, self._finish(m, control, page.word, a, b, mask, begins=execute), 1, name="late")
+        came_late = delayed(m, finish, 1, name="came_late")
         m.d.comb += [taken.eq(branches), registers.result.eq(Mux(came_late, late_result, early))]
         m.d.sync += [
-            early.eq(sum_or_bits),
-            late_result.eq(self._finish(m, control, page.word, a, b, mask, begins=execute)),
-            came_late.eq(finish),
             registers.write.eq((execute & control.writes & ~wrong) | (finish & control.late)),
             registers.target.eq(control.result),
         ]
@@ -172,7 +169,8 @@ class Strider(wiring.Component):
         size = layouts.page_bits(config)
         beyond = Signal()
         """Operand a is no address in the page."""
-        outside = Signal(reset_less=True)
+        at_end = a[2:size].all() & layouts.exceeds(a[:2] + control.extra, 3)
+        outside = delayed(m, beyond | at_end, 1, name="outside")
         """The bytes to be read are not all in the page."""
         pushes = Signal()
         m.d.comb += [
@@ -186,7 +184,6 @@ class Strider(wiring.Component):
             self.entry.pointer.eq(pointer),
             self.skip.eq(finish & control.skip),
         ]
-        m.d.sync += outside.eq(beyond | (a[2:size].all() & layouts.exceeds(a[:2] + control.extra, 3)))
 
         # --- what comes next
         waits = pushes & ~self.room

@@ -253,11 +253,8 @@ class Unpacker(wiring.Component):
         with m.Elif(self.stop | wrong | self._epoch_end):
             m.d.sync += active.eq(0)
         # counted a cycle later: what says that the unpacker waits comes late in a cycle
-        for_engine, for_pages = Signal(), Signal()
-        m.d.sync += [
-            for_engine.eq(active & waits),
-            for_pages.eq(active & ~has_job),
-        ]
+        for_engine = delayed(m, active & waits, 1, name="for_engine", reset_less=False)
+        for_pages = delayed(m, active & ~has_job, 1, name="for_pages", reset_less=False)
         with m.If(for_engine & ~self.start):
             m.d.sync += self.waiting_for_engine.eq(self.waiting_for_engine + 1)
         with m.If(for_pages & ~self.start):
@@ -325,8 +322,7 @@ class Unpacker(wiring.Component):
             valid.eq(Mux(forget, 0, Cat(tell | (epoch_end & some), valid))),
             empty.eq(Mux(forget, 0, Cat(epoch_end & ~some, empty))),
         ]
-        no_pages = Signal()
-        m.d.sync += no_pages.eq(self.start & ~self.settings.pages.any())
+        no_pages = delayed(m, self.start & ~self.settings.pages.any(), 1, name="no_pages", reset_less=False)
         m.d.comb += [rounds.round_valid.eq(decides), rounds.epoch_empty.eq(empty[-1] | no_pages)]
 
         m.d.sync += self.fault.valid.eq(wrong & ~self.stop)

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.board.lite import word_access
 from hwgen.rtl.board.training import EPOCH_BITS, SHOWN, START, loss_write, settings
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.host import host_port, read_register, region_of
 from hwgen.rtl.interfaces import PAGE_NUMBER_BITS
 from hwgen.spec import board, registers
@@ -128,8 +129,7 @@ class Front(wiring.Component):
         beyond = (region == Region.SCRATCH) & (
             self.access.address[: registers.SCRATCH_BITS] >= self._config.scratch_depth * self._config.lanes
         )
-        no_slots = Signal()
-        m.d.sync += no_slots.eq(self.slots == 0)
+        no_slots = delayed(m, self.slots == 0, 1, name="no_slots", reset_less=False)
         nowhere = (region == BoardRegion.BOARD) & (register == BoardRegister.COMMAND) & self._trains & no_slots
         no_write = ~one_of(region, *Region, BoardRegion.BOARD) | starts | beyond | nowhere
         while_busy = (region != BoardRegion.BOARD) | ~one_of(register, *DURING_TRAINING)

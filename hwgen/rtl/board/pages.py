@@ -14,6 +14,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.board import axi
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import PAGE_NUMBER_BITS, page_port
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig
@@ -88,12 +89,9 @@ class PageReader(wiring.Component):
         burst = Signal(max(1, burst_bits))
         under_way = Signal(range(config.striders * bursts + 1))
         whole = Signal()
-        last_slot = Signal(32)
-        waiting = Signal()
-        m.d.sync += [
-            last_slot.eq(self.slots - 1),
-            waiting.eq((self.ready != board.ENDLESS) & (self.ready == taken)),
-        ]
+        last_slot = delayed(m, (self.slots - 1)[:32], 1, name="last_slot", reset_less=False)
+        held_back = (self.ready != board.ENDLESS) & (self.ready == taken)
+        waiting = delayed(m, held_back, 1, name="waiting", reset_less=False)
         accepted = self.bus.arvalid & self.bus.arready
         m.d.comb += [
             self.bus.araddr.eq(
@@ -106,8 +104,7 @@ class PageReader(wiring.Component):
             whole.eq(accepted & (burst == bursts - 1)),
         ]
         # an address stands until it is taken; the cycle after that lets `waiting` see the new count
-        settled = Signal()
-        m.d.sync += settled.eq(~self.bus.arvalid)
+        settled = delayed(m, ~self.bus.arvalid, 1, name="settled", reset_less=False)
         with m.If(accepted):
             m.d.sync += [self.bus.arvalid.eq(0), burst.eq(burst + 1)]
         with m.Elif(settled & ~self.bus.arvalid & wanted.any() & ~waiting & ~dropping & ~self.drop):
@@ -141,8 +138,7 @@ class PageReader(wiring.Component):
         with m.If(whole):
             m.d.sync += [self.arrived.eq(self.arrived + 1), number.eq(number + 1)]
         # the first request of an epoch is for page 0; known a cycle later, long before its beats come
-        first = Signal()
-        m.d.sync += first.eq(self.page.req_valid & (self.page.req_page == 0))
+        first = delayed(m, self.page.req_valid & (self.page.req_page == 0), 1, name="first", reset_less=False)
         with m.If(first):
             m.d.sync += number.eq(0)
         with m.If(comes & (self.bus.rresp != axi.OKAY) & ~self.failed & ~dropping):

@@ -8,6 +8,7 @@ from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.host import host_port
 from hwgen.rtl.interfaces import FAULT_BITS
 from hwgen.spec import board, registers
@@ -88,17 +89,13 @@ class TrainingLoop(wiring.Component):
         m = Module()
         stopping = Signal()
         dropping = Signal()
-        last = Signal()
         with m.If(self.stop & self.busy):
             m.d.sync += stopping.eq(1)
         with m.If(self.busy):
             m.d.sync += self.cycles.eq(self.cycles + 1)
-        no_loss, no_convergence = Signal(), Signal()
-        m.d.sync += [
-            last.eq(self.epochs_run + 1 >= self.settings.epochs),
-            no_loss.eq(self.settings.loss_at == board.NOWHERE),
-            no_convergence.eq(self.settings.convergence_at == board.NOWHERE),
-        ]
+        last = delayed(m, self.epochs_run + 1 >= self.settings.epochs, 1, name="last", reset_less=False)
+        no_loss = delayed(m, self.settings.loss_at == board.NOWHERE, 1, name="no_loss", reset_less=False)
+        no_test = delayed(m, self.settings.convergence_at == board.NOWHERE, 1, name="no_test", reset_less=False)
         self._access = host_port().create(path=("access",))
         m.d.sync += [getattr(self.port, name).eq(getattr(self._access, name)) for name in ASKED]
         word = self.port.rdata
@@ -146,7 +143,7 @@ class TrainingLoop(wiring.Component):
                 m.d.comb += self.loss.valid.eq(1)
                 m.next = "ask convergence"
             with m.State("ask convergence"):
-                with m.If(no_convergence):
+                with m.If(no_test):
                     m.next = "next epoch"
                 with m.Else():
                     self._ask(m, self._scratch(self.settings.convergence_at))

@@ -296,8 +296,6 @@ class Sequencer(wiring.Component):
 
         # the host's word goes in where nothing else is, while no epoch runs
         waiting = Signal(layout)
-        cluster = Signal(range(max(2, self._config.clusters)))
-        for_one = Signal()
         m.d.comb += waiting.eq(line)
         with m.If(self.scratch.write):
             m.d.comb += [
@@ -306,18 +304,15 @@ class Sequencer(wiring.Component):
                 waiting.write.unit.eq(control.Result.OTHER),
                 waiting.side.eq(control.Side.HOST),
             ]
-        m.d.sync += [
-            for_one.eq(self.scratch.write),
-            cluster.eq(self.scratch.address[control.LANE_BITS :] & (self._config.clusters - 1)),
-        ]
+        cluster = self.scratch.address[control.LANE_BITS :] & (self._config.clusters - 1)
         # what a lane writes was chosen one cycle before
         out = self.control.cluster
         m.d.sync += [
             out.side.eq(waiting.side),
             out.host_data.eq(self.scratch.data),
             out.write.eq(delayed(m, waiting.write, 1, name="write", reset_less=False)),
-            out.one_cluster.eq(for_one),
-            out.cluster.eq(cluster),
+            out.one_cluster.eq(delayed(m, self.scratch.write, 1, name="for_one", reset_less=False)),
+            out.cluster.eq(delayed(m, cluster[: len(out.cluster)], 1, name="cluster", reset_less=False)),
         ]
         if self._config.index_depth:
             m.d.sync += self.control.index.eq(delayed(m, waiting.index, 1, name="index", reset_less=False))

@@ -91,7 +91,7 @@ WATCHED = PROBES | {
     "multiplying": "strider.multiplying",
     "instruction": "strider.instruction",
     "control": "strider.control",
-    "address": "strider.operand_a",
+    "address": "strider.operand_a_1",
     "mask": "strider.mask",
 }
 CUT = ("strider.page", "strider.registers", "strider.program")
