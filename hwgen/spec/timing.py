@@ -9,8 +9,7 @@ from typing import Final
 
 ADD_LATENCY: Final = 6
 MUL_LATENCY: Final = 6
-SELECT_LATENCY: Final = 6
-"""Three stages of work; the rest is there so that a lane's three results arrive together."""
+SELECT_LATENCY: Final = 3
 
 DIVIDE_LATENCY: Final = 30
 """Of division and of square root."""

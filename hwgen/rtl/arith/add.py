@@ -22,11 +22,6 @@ from hwgen.spec.timing import ADD_LATENCY
 class FloatAdd(wiring.Component):
     """a + b, or a - b.
 
-    Parameters
-    ----------
-    latency : int
-        Register stages, LATENCY at least; those beyond it delay the result.
-
     Attributes
     ----------
     a, b : Signal(32), in
@@ -34,13 +29,12 @@ class FloatAdd(wiring.Component):
     subtract : Signal(1), in
         Subtract b instead of adding it.
     result : Signal(32), out
-        Of the operands that were there ``latency`` edges ago.
+        Of the operands that were there LATENCY edges ago.
     """
 
     LATENCY = ADD_LATENCY
 
-    def __init__(self, *, latency: int = ADD_LATENCY) -> None:
-        self.latency = latency
+    def __init__(self) -> None:
         super().__init__({"a": In(32), "b": In(32), "subtract": In(1), "result": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
@@ -122,5 +116,5 @@ class FloatAdd(wiring.Component):
             m.d.sync += result[:31].eq(0x7F800000)
         with m.If(nan):
             m.d.sync += result.eq(QUIET_NAN_BITS)
-        m.d.comb += self.result.eq(after(result, self.latency - self.LATENCY))
+        m.d.comb += self.result.eq(result)
         return m

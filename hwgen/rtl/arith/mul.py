@@ -28,8 +28,6 @@ class FloatMul(wiring.Component):
 
     Parameters
     ----------
-    latency : int
-        Register stages, LATENCY at least; those beyond it delay the result.
     narrow : bool
         Build for multipliers of 18 × 18 bits (four MULT18X18D) instead of 27 × 18 (two DSP48E2). Same bits, same
         latency.
@@ -39,13 +37,12 @@ class FloatMul(wiring.Component):
     a, b : Signal(32), in
         Operands, taken in every cycle.
     result : Signal(32), out
-        Of the operands that were there ``latency`` edges ago.
+        Of the operands that were there LATENCY edges ago.
     """
 
     LATENCY = MUL_LATENCY
 
-    def __init__(self, *, latency: int = MUL_LATENCY, narrow: bool = True) -> None:
-        self.latency = latency
+    def __init__(self, *, narrow: bool = True) -> None:
         self._narrow = narrow
         super().__init__({"a": In(32), "b": In(32), "result": Out(32)})
 
@@ -79,8 +76,7 @@ class FloatMul(wiring.Component):
         rounded = after((Cat(significand[1:], exponent) + less_bias + up)[:33])
 
         # 6: what does not fit
-        result = packed(m, rounded, sign, zero=zero, infinite=infinite, nan=nan)
-        m.d.comb += self.result.eq(after(result, self.latency - self.LATENCY))
+        m.d.comb += self.result.eq(packed(m, rounded, sign, zero=zero, infinite=infinite, nan=nan))
         return m
 
 

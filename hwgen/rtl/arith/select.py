@@ -44,9 +44,6 @@ class FloatSelect(wiring.Component):
     ----------
     second : bool
         Whether it has `Operation.SECOND`.
-    latency : int
-        Register stages, NATURAL at least; those beyond it delay the result, so that it arrives with those of the adder
-        and the multiplier.
 
     Attributes
     ----------
@@ -55,16 +52,14 @@ class FloatSelect(wiring.Component):
     operation : Signal(4), in
         An `Operation`.
     result : Signal(32), out
-        Of the operands that were there ``latency`` edges ago; flushed, NaN canonical, a truth as 1.0 or 0.0.
+        Of the operands that were there LATENCY edges ago; flushed, NaN canonical, a truth as 1.0 or 0.0.
     holds : Signal(1), out
         Whether that b was anything but a zero (a NaN is).
     """
 
-    NATURAL = 3
     LATENCY = SELECT_LATENCY
 
-    def __init__(self, *, latency: int = SELECT_LATENCY, second: bool = True) -> None:
-        self.latency = latency
+    def __init__(self, *, second: bool = True) -> None:
         self._second = second
         super().__init__(
             {"a": In(32), "b": In(32), "operation": In(OPERATION_BITS), "result": Out(32), "holds": Out(1)}
@@ -134,5 +129,5 @@ class FloatSelect(wiring.Component):
             m.d.sync += result.eq(QUIET_NAN_BITS)
         with m.If(test):
             m.d.sync += result.eq(Mux(one, ONE, 0))
-        m.d.comb += Cat(self.result, self.holds).eq(after(Cat(result, holds), self.latency - self.NATURAL))
+        m.d.comb += [self.result.eq(result), self.holds.eq(holds)]
         return m

@@ -136,13 +136,17 @@ class Lane(wiring.Component):
             )
         a, b = delayed(m, self.a, 1, name="operand_a"), delayed(m, arriving, 1, name="operand_b")
 
-        m.submodules.add = add = FloatAdd(latency=ALU_LATENCY)
-        m.submodules.multiply = multiply = FloatMul(latency=ALU_LATENCY, narrow=not self._library.wide_multipliers)
-        # the choice below takes a cycle
-        m.submodules.select = select = FloatSelect(latency=ALU_LATENCY - 1, second=bool(self._config.crossed))
+        m.submodules.add = add = FloatAdd()
+        m.submodules.multiply = multiply = FloatMul(narrow=not self._library.wide_multipliers)
+        m.submodules.select = select = FloatSelect(second=bool(self._config.crossed))
+        # what is there earlier waits, so that all results arrive together
+        total = delayed(m, add.result, ALU_LATENCY - add.LATENCY, name="total")
+        product = delayed(m, multiply.result, ALU_LATENCY - multiply.LATENCY, name="product")
+        waits = ALU_LATENCY - 1 - select.LATENCY
+        selected = delayed(m, select.result, waits, name="selected")
         # a register's reset, and one more input of the choice below, are cheaper than a choice of their own
-        other = delayed(m, Mux(self.side, 0, select.result), 1, name="other")
-        holds = delayed(m, select.holds, 1, name="holds")
+        other = delayed(m, Mux(self.side, 0, selected), 1, name="other")
+        holds = delayed(m, select.holds, waits + 1, name="holds")
         m.d.comb += [
             add.a.eq(a),
             add.b.eq(b),
@@ -156,8 +160,8 @@ class Lane(wiring.Component):
         ]
         with m.Switch(self.unit):
             with m.Case(control.Result.ADD):
-                m.d.comb += result.eq(add.result)
+                m.d.comb += result.eq(total)
             with m.Case(control.Result.MULTIPLY):
-                m.d.comb += result.eq(multiply.result)
+                m.d.comb += result.eq(product)
             with m.Default():
                 m.d.comb += result.eq(other | self.side_word)  # one of the two is 0

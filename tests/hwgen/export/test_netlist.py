@@ -81,7 +81,7 @@ def netlist(tmp_path_factory: pytest.TempPathFactory) -> tuple[Units, str]:
 def test_a_product_whose_sum_is_in_its_dsps(netlist: tuple[Units, str]) -> None:
     units, text = netlist
     a, b = vectors.pairs(vectors.scaled(100_000), seed=4)
-    unit = Unit(units, latency=units.multiply.latency, text=text)
+    unit = Unit(units, latency=units.multiply.LATENCY, text=text)
     got = unit(a=a, b=b, x=a, function=code(Opcode.LOG))["product"]
     vectors.same_bits(got.view("f4"), numerics.mul(a, b), a, b)
 
