@@ -12,6 +12,7 @@ from decimal import getcontext
 from fractions import Fraction
 from itertools import product
 from math import lcm
+from textwrap import fill
 from typing import Final
 
 from hwgen.spec.numerics import layout
@@ -79,9 +80,8 @@ def c_source(rows: tuple[Row, ...]) -> str:
         "",
     ]
     for name, values in (("dn_c0", [row[0] for row in rows]), ("dn_c1_c2", packed)):
-        parts += [f"static const int32_t {name}[{layout.ROWS}] = {{"]
-        lines = (values[k : k + 10] for k in range(0, len(values), 10))
-        parts += [*("    " + ", ".join(map(str, line)) + "," for line in lines), "};", ""]
+        numbers = fill(", ".join(map(str, values)) + ",", 120, initial_indent="    ", subsequent_indent="    ")
+        parts += [f"static const int32_t {name}[{layout.ROWS}] = {{", numbers, "};", ""]
     for name, value in vars(layout).items():
         if isinstance(value, int):
             parts.append(f"#define DN_{name} {value}")
