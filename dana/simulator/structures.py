@@ -5,6 +5,7 @@ In: fields of `hwgen.spec`. Out: `ctypes` structures; `headers` writes them in C
 
 import ctypes
 from enum import IntEnum
+from functools import partial
 
 from hwgen.spec import columns, engine, strider
 from hwgen.spec.counters import COUNTERS
@@ -23,12 +24,7 @@ def members(kind: type, names: str) -> Fields:
     return tuple((name, kind) for name in names.split())
 
 
-def _i32(names: str) -> Fields:
-    return members(ctypes.c_int32, names)
-
-
-def _i64(names: str) -> Fields:
-    return members(ctypes.c_int64, names)
+_i32, _i64 = partial(members, ctypes.c_int32), partial(members, ctypes.c_int64)
 
 
 def pointers(kind: str, names: str) -> Fields:
@@ -193,7 +189,7 @@ class CompiledData(ctypes.Structure):
         *pointers("const struct sim_compiled_symbol", "symbols"),
         *pointers("const struct sim_compiled_index", "indices"),
         *pointers("const struct sim_compiled_input", "inputs"),
-        *members(ctypes.c_int64, "wrong"),
+        *_i64("wrong"),
         *_i32("n_merges n_passes n_symbols n_indices n_inputs loss ahead"),
         ("batch", ctypes.c_uint32),
     )
