@@ -148,13 +148,9 @@ class Lane(wiring.Component):
         other = delayed(m, Mux(self.side, 0, selected), 1, name="other")
         holds = delayed(m, select.holds, waits + 1, name="holds")
         m.d.comb += [
-            add.a.eq(a),
-            add.b.eq(b),
+            *(operand.eq(a) for operand in (add.a, multiply.a, select.a)),
+            *(operand.eq(b) for operand in (add.b, multiply.b, select.b)),
             add.subtract.eq(self.subtract),
-            multiply.a.eq(a),
-            multiply.b.eq(b),
-            select.a.eq(a),
-            select.b.eq(b),
             select.operation.eq(self.select),
             enable.eq(self.write_enable & (~self.conditional | holds)),
         ]

@@ -87,8 +87,7 @@ class Sequencer(wiring.Component):
         wiring.connect(m, wiring.flipped(self.program), issue.write)
         m.d.comb += [
             *wires(sections, self, "start", "stop"),
-            sections.section_end.eq(issue.section_end),
-            self.section_end.eq(issue.section_end),
+            *(end.eq(issue.section_end) for end in (sections.section_end, self.section_end)),
             issue.stop.eq(self.stop),
             *wires(issue, sections, "begin", "entry", "level_offset"),
             self.count.eq(sections.count),
