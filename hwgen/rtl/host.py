@@ -72,14 +72,6 @@ class Host(wiring.Component):
         One read or write a cycle; a read's data is there READ_LATENCY cycles later.
     start, stop
         Pulses: cycle 0 of an epoch; forget everything but the memories (the host's reset, or a fault).
-    engine, access
-        Settings.
-    program, image, scratch, scratch_word
-        The memories.
-    fault, overflow, index_fault, tag, finished
-        What ends an epoch.
-    cycles, tuples, skipped, engine_busy, merging, waiting_for_engine, waiting_for_pages, batches
-        Counters, see `hwgen.spec.counters`.
     """
 
     def __init__(self, config: MachineConfig) -> None:

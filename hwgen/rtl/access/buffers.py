@@ -33,8 +33,6 @@ class PageStore(wiring.Component):
 
     Members
     -------
-    write
-        A beat for a page.
     window
         What to read.
     row
@@ -130,8 +128,6 @@ class PageWords(wiring.Component):
 
     Members
     -------
-    write, line, data
-        A beat.
     address
         Of the first byte. The bytes follow in `word` two cycles later, byte 0 at the address.
     """

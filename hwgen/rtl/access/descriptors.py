@@ -66,8 +66,6 @@ class Descriptors(wiring.Component):
 
     Members
     -------
-    write, address, data
-        The host's word.
     number, step, known
         In a cycle with `step`, the descriptor of that number is looked up; it stays until the next such cycle.
     """

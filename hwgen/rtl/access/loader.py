@@ -35,8 +35,6 @@ class Loader(wiring.Component):
         Pulse: begin an epoch of `pages` pages, all buffers free; forget it.
     release
         Pulse: the page that was requested first and not released yet is done with.
-    page
-        The link.
     write
         The beat of the cycle before.
     loaded

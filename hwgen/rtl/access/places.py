@@ -22,8 +22,6 @@ class Places(wiring.Component):
     -------
     start
         Pulse: first tuple of the epoch's first round.
-    settings
-        See `hwgen.rtl.interfaces.settings`.
     following
         The tuple that begins is the first of the next round.
     begin

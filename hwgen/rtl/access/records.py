@@ -106,12 +106,6 @@ class Records(wiring.Component):
         Pulse: the round's section `tuple` is over.
     image
         The host writes a word of the tables.
-    link
-        The unpacker's side.
-    outbox
-        The engine's.
-    port
-        The record memory's.
     """
 
     def __init__(self, config: MachineConfig) -> None:

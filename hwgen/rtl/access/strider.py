@@ -75,10 +75,6 @@ class Strider(wiring.Component):
 
     Members
     -------
-    image
-        Writes of the host.
-    write, line, data
-        A beat for the page.
     loaded
         Pulse, with the page's last beat: begin.
     stop

@@ -41,15 +41,9 @@ class Unpacker(wiring.Component):
     -------
     start, stop
         Pulse: begin an epoch; forget it.
-    settings
-        See `hwgen.rtl.interfaces.settings`.
-    job, valid, ready
-        From the intake.
     takes
         What `ready` is, from registers of its own, for the way through intake and queues: `ready` moves a hundred
         flip-flops, and comes too late for what follows from it.
-    window, row
-        To and from the page store.
     tuples, rounds, half_release, fault
         See `hwgen.rtl.interfaces.access_engine`.
     release

@@ -33,24 +33,14 @@ class Front(wiring.Component):
 
     Members
     -------
-    access
-        Of the control bus.
     taken
         The training loop uses the host port in this cycle.
     port
         The machine's host port; counts while `taken` is low.
     train, stop
         Pulses.
-    settings, base, slots, ready
-        Registers.
-    loss
-        From the training loop.
-    busy, trained, converged, stopped, fault, epochs_run, cycles, arrived, failed_page
-        What the registers show.
     ended
         Pulse: the training has ended.
-    irq
-        The line.
     """
 
     def __init__(self, config: MachineConfig) -> None:

@@ -31,10 +31,6 @@ class PageReader(wiring.Component):
         Pulse: forget the machine's requests, receive what is under way and give it to nobody.
     base, slots, ready
         Registers PAGE_BASE, SLOTS and PAGES_READY.
-    page
-        The machine's side.
-    bus
-        The board's side.
     idle
         Nothing is asked for, nothing under way, nothing left to give.
     failed

@@ -24,10 +24,6 @@ class RecordMaster(wiring.Component):
     -------
     begin
         Pulse: a training begins.
-    records
-        The machine's side.
-    bus
-        The board's side.
     idle
         Nothing is asked for, nothing under way, nothing left to write.
     failed

@@ -55,16 +55,8 @@ class TrainingLoop(wiring.Component):
     -------
     train, stop
         Pulses, the two commands.
-    settings
-        Of the training.
     port
         The machine's host port. An access of this loop is always taken.
-    begin, drop, idle, failed
-        The page reader's.
-    loss
-        To the memory of losses.
-    busy, trained, converged, stopped, fault, epochs_run, cycles
-        What the registers show.
     ended
         Pulse: `busy` falls.
     """
