@@ -20,17 +20,7 @@ from hwgen.spec.timing import ADD_LATENCY
 
 
 class FloatAdd(wiring.Component):
-    """a + b, or a - b.
-
-    Attributes
-    ----------
-    a, b : Signal(32), in
-        Operands, taken in every cycle.
-    subtract : Signal(1), in
-        Subtract b instead of adding it.
-    result : Signal(32), out
-        Of the operands that were there LATENCY edges ago.
-    """
+    """a + b, or a - b with ``subtract``; operands are taken in every cycle."""
 
     LATENCY = ADD_LATENCY
 

@@ -24,20 +24,13 @@ NARROW_BITS = 18
 
 
 class FloatMul(wiring.Component):
-    """a * b.
+    """a * b; operands are taken in every cycle.
 
     Parameters
     ----------
     narrow : bool
         Build for multipliers of 18 × 18 bits (four MULT18X18D) instead of 27 × 18 (two DSP48E2). Same bits, same
         latency.
-
-    Attributes
-    ----------
-    a, b : Signal(32), in
-        Operands, taken in every cycle.
-    result : Signal(32), out
-        Of the operands that were there LATENCY edges ago.
     """
 
     LATENCY = MUL_LATENCY

@@ -47,8 +47,6 @@ class FloatSelect(wiring.Component):
 
     Attributes
     ----------
-    a, b : Signal(32), in
-        Operands, taken in every cycle.
     operation : Signal(4), in
         An `Operation`.
     result : Signal(32), out

@@ -22,13 +22,6 @@ TO_LANES = ("a_address", "b_address", "a_tuple", "b_tuple", "identity", "adjacen
 WORDS = data.ArrayLayout(32, LANES_PER_CLUSTER)
 
 
-def tuple_row(config: MachineConfig) -> wiring.Signature:
-    """A row for the tuple memories of a cluster, each lane with its own enable."""
-    return wiring.Signature(
-        {"enable": Out(LANES_PER_CLUSTER), "address": Out(tuple_address_bits(config)), "data": Out(WORDS)}
-    )
-
-
 class Cluster(wiring.Component):
     """Eight lanes.
 
@@ -41,7 +34,7 @@ class Cluster(wiring.Component):
     a_absent, b_absent
         The operand's tuple is not there; in the cycle before stage 1.
     tuples
-        A row of a tuple.
+        A row of a tuple, each lane with its own enable.
     operands
         Stage 3: operand b of every lane.
     distant
@@ -57,13 +50,14 @@ class Cluster(wiring.Component):
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
         self._library = library
+        row = {"enable": Out(LANES_PER_CLUSTER), "address": Out(tuple_address_bits(config)), "data": Out(WORDS)}
         super().__init__(
             {
                 "number": In(CLUSTER_NUMBER_BITS),
                 "control": In(cluster_layout(config)),
                 "a_absent": In(1),
                 "b_absent": In(1),
-                "tuples": In(tuple_row(config)),
+                "tuples": In(wiring.Signature(row)),
                 "operands": Out(WORDS),
                 "distant": In(data.ArrayLayout(WORDS, slots(config))),
                 "first": Out(32),

@@ -19,11 +19,6 @@ from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig, Ultra
 from hwgen.spec.cycles import ALU_LATENCY
 
 
-def tuple_word(config: MachineConfig) -> wiring.Signature:
-    """A word for the tuple memory of a lane."""
-    return wiring.Signature({"enable": Out(1), "address": Out(tuple_address_bits(config)), "data": Out(32)})
-
-
 class Lane(wiring.Component):
     """One analytic unit.
 
@@ -52,6 +47,7 @@ class Lane(wiring.Component):
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
         self._library = library
+        word = wiring.Signature({"enable": Out(1), "address": Out(tuple_address_bits(config)), "data": Out(32)})
         super().__init__(
             {
                 "a_address": In(control.row_address_bits(config)),
@@ -76,7 +72,7 @@ class Lane(wiring.Component):
                 "write_address": In(control.scratch_address_bits(config)),
                 "unit": In(control.Result.BITS),
                 "conditional": In(1),
-                "tuples": In(tuple_word(config)),
+                "tuples": In(word),
             }
         )
 
