@@ -101,9 +101,25 @@ RIGHTS: tuple[Mutation, ...] = (
         in_sources("administration.py::test_only_the_owner_administers"),
         (
             "administration.c",
-            "if (!has_privs_of_role(before.user, DatumGetObjectId(values[0])))",
+            "if (!has_privs_of_role(before.user, DatumGetObjectId(dana_value(0, DANA_MODEL_OWNER))))",
             "if (false)",
             "who uses a model administers it",
+        ),
+    ),
+    *faults(
+        SQL,
+        in_sources("owners.py::test_nobody_reads_the_stored_table_of_another_role_for_a_profile"),
+        (
+            "dana.sql",
+            "found.owner::oid <> quote_ident(current_user)::regrole::oid",
+            "false",
+            "profiles read sources of others",
+        ),
+        (
+            "dana.sql",
+            "dana.dana_administered($1, 'dana_profile')",
+            "dana.dana_find_model($1)",
+            "who uses a model makes its profile",
         ),
     ),
     *faults(

@@ -341,6 +341,10 @@ CREATE FUNCTION dana.dana_find_model(reference text) RETURNS dana.model
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_find_model IS 'The row of the version that a text stands for, "name", "name@version", "owner.name" ...; an error where there is none that you may use';
 
+CREATE FUNCTION dana.dana_administered(reference text, caller text) RETURNS dana.model
+	LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_administered IS 'The row of the version in use of a model of your roles, for a function that changes something of it; else, and where nothing may be written, an error';
+
 CREATE FUNCTION dana.dana_values(reference text, first integer, count integer) RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_values IS 'Some of a model''s values, from number `first` on, counted from 0';
@@ -402,15 +406,11 @@ CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
 	SET search_path = pg_catalog, pg_temp
 	AS $$
 DECLARE
-	before integer;
-	owned boolean;
+	used dana.model := dana.dana_administered($1, 'dana_rollback_model');
+	before integer := (SELECT max(m.version) FROM dana.model AS m
+		WHERE m.owner = used.owner AND m.name = used.name AND m.version < used.version);
 BEGIN
-	-- not joined: where no row of dana.model is to be seen, a plan may not ask for the model, and no error would come
-	SELECT (SELECT max(m.version) FROM dana.model AS m WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version),
-		pg_has_role(f.owner, 'USAGE') INTO before, owned FROM dana.dana_find_model($1) AS f;
-	IF NOT owned THEN
-		RAISE insufficient_privilege USING MESSAGE = format('must be owner of model "%s"', $1);
-	ELSIF before IS NULL THEN
+	IF before IS NULL THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no version before the one in use', $1);
 	END IF;
 	PERFORM @extschema@.dana_activate_model($1, before);
@@ -679,16 +679,16 @@ CREATE FUNCTION dana_profile(model text, source regclass DEFAULT NULL) RETURNS v
 	SET search_path = pg_catalog, pg_temp
 	AS $$
 DECLARE
-	found dana.model := dana.dana_find_model($1);
+	found dana.model := dana.dana_administered($1, 'dana_profile');
 	profile jsonb;
 BEGIN
-	IF position('@' IN $1) > 0 THEN
-		RAISE invalid_name USING MESSAGE = format('dana_profile() takes the name of a model, not "%s"', $1),
-			HINT = 'The profile is of the version in use: dana_activate_model(name, version) chooses another one.';
-	END IF;
 	IF $2 IS NULL AND (found.metadata ? 'query' OR found.metadata ? 'filter') THEN
 		RAISE invalid_parameter_value USING MESSAGE = format('model "%s" was trained on a query, or on some rows of a table', $1),
 			HINT = 'Make a view of these rows, and name it: dana_profile(model, view).';
+	ELSIF $2 IS NULL AND found.owner::oid <> quote_ident(current_user)::regrole::oid THEN
+		RAISE insufficient_privilege USING
+			MESSAGE = format('model "%s" belongs to another role, whose table would be run as you', $1),
+			HINT = 'Say on which rows: dana_profile(model, source). dana.model.metadata has the owner''s; look at it first.';
 	END IF;
 	WITH counted AS (
 		SELECT c.*, count(c.value) OVER w AS different,

@@ -9,6 +9,43 @@
 
 #define OF_MODEL " WHERE owner = $1 AND name = $2"
 
+/* Becomes the tables' owner for a change of a model, whose row is then the last result; it must be the caller's */
+static dana_identity
+begin_change(const char *reference)
+{
+	dana_identity before = dana_become_owner();
+
+	dana_model_find(reference, before.user, false);
+	if (!has_privs_of_role(before.user, DatumGetObjectId(dana_value(0, DANA_MODEL_OWNER))))
+		dana_error(INSUFFICIENT_PRIVILEGE, "must be owner of model \"%s\"", reference);
+	return before;
+}
+
+/*
+ * dana.dana_administered(name, caller): the row of the version in use of a model that one may administer, for a function
+ * in SQL that changes something of it, before it does anything
+ */
+DANA_FUNCTION(dana_administered)
+{
+	char		 *reference;
+	char		 *function;
+	dana_identity before;
+	Datum		  row;
+
+	dana_require_arguments(fcinfo, 2);
+	reference = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	function = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	PreventCommandIfReadOnly(psprintf("%s()", function));
+	if (dana_model_names_version(reference))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME),
+						errmsg("%s() takes the name of a model, not \"%s\"", function, reference),
+						errhint("It goes by the version in use: dana_activate_model(name, version) chooses another one.")));
+	before = begin_change(reference);
+	row = dana_model_row("model");
+	dana_become_caller(before);
+	PG_RETURN_DATUM(row);
+}
+
 /*
  * Runs statements about one of the caller's models, the first argument of a call. Their parameters are its owner, its
  * name and the other arguments. Number `version` of these is a version, or NULL for all of them; 0: none is, and the
@@ -27,11 +64,8 @@ change_model(FunctionCallInfo fcinfo, int version, dana_statement *statements, i
 	reference = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	if (strchr(reference, '@') != NULL)
 		dana_model_check_name(reference);
-	before = dana_become_owner();
-	dana_model_find(reference, before.user, false);
+	before = begin_change(reference);
 	values[0] = dana_value(0, DANA_MODEL_OWNER);
-	if (!has_privs_of_role(before.user, DatumGetObjectId(values[0])))
-		dana_error(INSUFFICIENT_PRIVILEGE, "must be owner of model \"%s\"", reference);
 	values[1] = dana_value(0, DANA_MODEL_NAME); /* lasts as long as the connection to SPI */
 	for (int i = 1; i < PG_NARGS(); i++)
 	{

@@ -15,11 +15,24 @@
 #include "training.h"
 #include "weights.h"
 
+/* Where "@version" begins, or NULL: not at an "@" in the owner's name */
+static char *
+find_version(const char *reference)
+{
+	return strchr(reference[0] == '"' ? strrchr(reference, '"') : reference, '@');
+}
+
+bool
+dana_model_names_version(const char *reference)
+{
+	return find_version(reference) != NULL;
+}
+
 /* Cuts "@version" off; 0 where there is none. A version is written in one way: @2, not @02 or @+2. */
 static int
 cut_version(char *reference)
 {
-	char *at = strchr(reference[0] == '"' ? strrchr(reference, '"') : reference, '@'); /* not one in the owner's name */
+	char *at = find_version(reference);
 	int	  version = 0;
 
 	if (at == NULL)
@@ -123,9 +136,8 @@ dana_model_find(const char *reference, Oid caller, bool read_only)
 							  : errhint("SELECT owner, name, version FROM dana.model lists the models; dana_train() makes one.")));
 }
 
-/* The last result's row, as one of a type of schema dana */
-static Datum
-model_row(const char *type)
+Datum
+dana_model_row(const char *type)
 {
 	Oid row = get_rel_type_id(dana_catalog_table(type));
 
@@ -141,7 +153,7 @@ DANA_FUNCTION(dana_find_model)
 	dana_require_arguments(fcinfo, 1);
 	before = dana_become_owner();
 	dana_model_find(text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, true);
-	row = model_row("model");
+	row = dana_model_row("model");
 	dana_become_caller(before);
 	PG_RETURN_DATUM(row);
 }
@@ -394,7 +406,7 @@ dana_model_store(const dana_new_model *model)
 		dana_run(&store_part, of_part, NULL);
 	}
 	dana_run(&store_run, of_run, NULL);
-	row = model_row("training");
+	row = dana_model_row("training");
 	of_epochs[0] = dana_value(0, 3);
 	dana_run(&store_epochs, of_epochs, NULL);
 	dana_become_caller(before);

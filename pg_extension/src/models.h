@@ -60,6 +60,12 @@ enum
  */
 extern void dana_model_find(const char *reference, Oid caller, bool read_only);
 
+/* The last result's row, as one of a type of schema dana; lasts as long as the memory context */
+extern Datum dana_model_row(const char *type);
+
+/* Whether a text names a version, as "name@2" does */
+extern bool dana_model_names_version(const char *reference);
+
 /* The reference to a version of what another one names, for the same caller: it may have models "m" and "owner.m" */
 extern char *dana_model_version_of(const char *reference, int version);
 

@@ -263,6 +263,8 @@ MODEL_CALLS = (
     "dana_drop_model('{}', 1)",
     "dana_activate_model('{}', 1)",
     "dana_rollback_model('{}')",
+    "dana_profile('{}')",
+    "dana_profile('{}', 't1')",
     "dana_rename_model('{}', 'other')",
     "dana_comment_model('{}', 'words')",
     "dana_grant_model('{}', 'bob')",
@@ -399,9 +401,35 @@ def test_nobody_runs_what_is_stored_with_another_role_s_model(
     assert caught(owners) == set()
 
 
+@pytest.mark.parametrize("victim", ["postgres", "ana", "helper"])
+def test_nobody_reads_the_stored_table_of_another_role_for_a_profile(owners: Session, victim: str) -> None:
+    """It may be another one by now, which runs what its owner wrote: a view in its place."""
+    owners.execute("SELECT set_config('test.caught', '', false)")
+    owners.execute("GRANT bob TO helper")
+    with acting(owners, "bob"):
+        owners.execute(EVIL)
+        owners.execute("CREATE TABLE trap AS TABLE t1; SELECT dana_train('sums', 'trap', 'm')")
+        owners.execute("SELECT dana_grant_model('m', 'ana'); ALTER TABLE trap RENAME TO gone")
+        owners.execute("CREATE VIEW trap AS SELECT evil(x) AS x, y FROM t1; GRANT SELECT ON trap TO PUBLIC")
+    with acting(owners, victim):
+        for source in ("", ", 'trap'"):
+            if victim == "ana" or not source:
+                with pytest.raises(errors.InsufficientPrivilege) as raised:
+                    owners.execute(f"SELECT dana_profile('bob.m'{source})")
+                said = 'must be owner of model "bob.m"' if victim == "ana" else "belongs to another role, whose table"
+                assert said in str(raised.value.diag.message_primary)
+        assert caught(owners) == set()
+        if victim != "ana":
+            owners.execute("SELECT dana_profile('bob.m', 't1')")
+    with acting(owners, "bob"):
+        owners.execute("SELECT dana_profile('m')")
+    assert caught(owners) == {"bob"}
+
+
 def test_a_role_with_capitals_evaluates_its_own_model(models: Session) -> None:
     for role, value in (("bob", 1), ('"Bob"', 2)):
         with acting(models, role):
+            models.execute("SELECT dana_profile('m')")
             assert models.execute(
                 "SELECT dana_evaluate('m') -> 'mae', dana_evaluate('m', 't1') -> 'mae'"
             ).fetchone() == (
