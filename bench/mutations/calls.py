@@ -13,12 +13,10 @@ CAST = """\
 	fmgr_info_cxt(output, &found->output, context);"""
 
 GIVEN = """\
-	if (claim == RULE_NEW)
-	{
-		create_rule_function(name);
-		dana_run_once(psprintf("ALTER FUNCTION dana.%s(" FUNCTION_TYPES ") OWNER TO %s", quote_identifier(name),
-			quote_identifier(GetUserNameFromId(before.user, false))));
-	}"""
+	create_rule_function(name);
+	dana_run_once(psprintf("ALTER FUNCTION dana.%s(" FUNCTION_TYPES ") OWNER TO %s", quote_identifier(name),
+		quote_identifier(GetUserNameFromId(before.user, false))));
+	dana_become_caller(before);"""
 
 CALLED = """\
 #define dana_is_one_of(text, texts) true
@@ -371,7 +369,7 @@ CALLS: tuple[Mutation, ...] = (
         in_rights("test_rules_belong_to_their_owner"),
         (
             "rules.c",
-            "\tif (claim == RULE_NEW)\n\t\tcreate_rule_function(name);",
+            "\tcreate_rule_function(name);\n\tdana_become_caller(before);",
             GIVEN,
             "a rule's function is its owner's",
         ),

@@ -141,7 +141,16 @@ RIGHTS: tuple[Mutation, ...] = (
             "if (rule_required(name, before.user, NULL) == RULE_NEW)",
             "rules of others are dropped",
         ),
-        ("rules.c", "if (claim == RULE_OTHERS || claim == RULE_HIDDEN)", "if (false)", "rules of others are replaced"),
+    ),
+    *faults(
+        SRC,
+        in_rights("test_who_is_second_to_take_a_name_does_not_have_it"),
+        ("rules.c", "WHERE pg_has_role($4, rule.owner, 'USAGE') ", "", "rules of others are replaced"),
+    ),
+    *faults(
+        SRC,
+        "tests/pg/test_refusals.py::test_reserved_function_name --postgresql 18",
+        ("rules.c", "if (find_function(name) == FUNCTION_OTHER)", "if (false)", "a rule replaces any function"),
     ),
     *faults(
         SRC,

@@ -128,20 +128,55 @@ begin_change(const char *name)
 	return before;
 }
 
+typedef enum function_state
+{
+	FUNCTION_NONE,	/* there is none of the rule's name and arguments */
+	FUNCTION_RULES, /* the rule's, as we make it; also where a dump brought the one without the other */
+	FUNCTION_STRAY, /* the same of another owner */
+	FUNCTION_OTHER	/* somebody made it for something else */
+} function_state;
+
+/* Body of a rule's function */
+static char *
+function_body(const char *name)
+{
+	return psprintf("SELECT * FROM dana.dana_train_rule(%s::pg_catalog.text, $1, $2)", quote_literal_cstr(name));
+}
+
+/* What is behind a rule's name in schema dana; called as the tables' owner */
+static function_state
+find_function(const char *name)
+{
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT p.prosrc = $2 AND p.prorettype = 'dana.training'::regtype AND p.prolang = "
+		" (SELECT oid FROM pg_language WHERE lanname = 'sql'), p.proowner = $3 FROM pg_proc AS p "
+		"WHERE p.oid = to_regprocedure(format('dana.%I(" FUNCTION_TYPES ")', $1))", TEXTOID, TEXTOID, OIDOID);
+	Datum values[] = {CStringGetTextDatum(name), CStringGetTextDatum(function_body(name)),
+					  ObjectIdGetDatum(GetUserId())};
+
+	if (dana_run(&find, values, NULL) == 0)
+		return FUNCTION_NONE;
+	if (!DatumGetBool(dana_value(0, 1)))
+		return FUNCTION_OTHER;
+	return DatumGetBool(dana_value(0, 2)) ? FUNCTION_RULES : FUNCTION_STRAY;
+}
+
 /*
  * The paper's form: dana.<rule>('table'). The function belongs to the extension's owner, so that nobody can put
- * something else behind its name; it runs with the rights of who calls it.
+ * something else behind its name; it runs with the rights of who calls it. Where there is none, or a dump brought one.
  */
 static void
 create_rule_function(const char *name)
 {
 	const char *function = quote_qualified_identifier("dana", name);
-	char	   *body = psprintf("SELECT * FROM dana.dana_train_rule(%s::pg_catalog.text, $1, $2)", quote_literal_cstr(name));
 	char	   *comment = psprintf("Train rule \"%s\" on a table; training: other arguments of dana_train()", name);
 
-	dana_run_once(psprintf("CREATE FUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql AS %s; "
-						   "COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s",
-						   function, quote_literal_cstr(body), function, quote_literal_cstr(comment)));
+	if (find_function(name) == FUNCTION_RULES)
+		return;
+	dana_run_once(psprintf("CREATE OR REPLACE FUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql "
+						   "AS %s; ALTER FUNCTION %s(" FUNCTION_TYPES ") OWNER TO CURRENT_USER; "
+						   "COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s", function,
+						   quote_literal_cstr(function_body(name)), function, function, quote_literal_cstr(comment)));
 }
 
 /* Whether schema dana has a function of the extension's own by this name; called as the tables' owner */
@@ -169,21 +204,31 @@ check_rule_text(const char *text)
 	return dana_json_member(dana_ask(DANA_MSG_CHECK, &request, DANA_MSG_CHECKED), "description");
 }
 
+static void
+refuse_claim(const char *name)
+{
+	ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
+					errhint("Rules of all roles have one space of names. Choose another one.")));
+}
+
 /* Raises an error unless the caller may make a rule of this name, or replace it; called as the tables' owner */
-static rule_claim
+static void
 check_claim(const char *name, Oid caller)
 {
 	rule_claim claim = rule_claimed(name, caller, NULL);
 
 	if (claim == RULE_OTHERS || claim == RULE_HIDDEN)
-		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
-						errhint("Rules of all roles have one space of names. Choose another one.")));
+		refuse_claim(name);
 	if (is_our_own(name))
 		ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME),
 						errmsg("\"%s\" cannot be a rule's name", name),
 						errdetail("A rule gives its name to a function of schema dana, where the extension has one "
 								  "that is called so.")));
-	return claim;
+	if (find_function(name) == FUNCTION_OTHER)
+		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_FUNCTION),
+						errmsg("function %s(" FUNCTION_TYPES ") exists, and is no rule's",
+							   quote_qualified_identifier("dana", name)),
+						errhint("Choose another name, or drop that function.")));
 }
 
 /* dana_create_udf(name, source) */
@@ -194,6 +239,8 @@ DANA_COMMAND(dana_create_udf)
 		/* whose text it is, whose rule it is: a role that replaces another's by its right to do so */
 		"ON CONFLICT (name) DO UPDATE SET (source, description, owner, created) = "
 		" ROW (excluded.source, excluded.description, excluded.owner, now()) "
+		/* whose it is by now: somebody may have made it since we looked */
+		"WHERE pg_has_role($4, rule.owner, 'USAGE') "
 		/* as the statement found it */
 		"RETURNING EXISTS (SELECT FROM dana.rule AS old WHERE old.name = $1 AND old.source <> $2)",
 		TEXTOID, TEXTOID, JSONBOID, OIDOID);
@@ -202,28 +249,26 @@ DANA_COMMAND(dana_create_udf)
 	Jsonb		 *description;
 	dana_identity before;
 	Datum		  values[4];
-	rule_claim	  claim;
 
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" cannot be a rule's name", name),
 						errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));
 	before = dana_become_owner();
-	(void)check_claim(name, before.user); /* before the work */
+	check_claim(name, before.user); /* before the work */
 	dana_become_caller(before);
 	description = check_rule_text(source);
 
 	before = dana_become_owner();
-	claim = check_claim(name, before.user);
 	values[0] = CStringGetTextDatum(name);
 	values[1] = CStringGetTextDatum(source);
 	values[2] = JsonbPGetDatum(description);
 	values[3] = ObjectIdGetDatum(before.user);
-	dana_run(&store, values, NULL);
+	if (dana_run(&store, values, NULL) == 0)
+		refuse_claim(name);
 	if (DatumGetBool(dana_value(0, 1)))
 		ereport(NOTICE, (errmsg("rule \"%s\" is replaced by another text", name),
 						 errdetail("Models that were trained with the old one predict as they did.")));
-	if (claim == RULE_NEW)
-		create_rule_function(name);
+	create_rule_function(name);
 	dana_become_caller(before);
 	if (strcmp(quote_identifier(name), name) != 0)
 		ereport(NOTICE,
@@ -240,9 +285,12 @@ DANA_COMMAND(dana_drop_rule)
 	char				 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	dana_identity		  before = begin_change(name);
 	Datum				  values[] = {CStringGetTextDatum(name)};
+	function_state		  function;
 
 	dana_run(&drop, values, NULL);
-	dana_run_once(psprintf("DROP FUNCTION %s(" FUNCTION_TYPES ")", quote_qualified_identifier("dana", name)));
+	function = find_function(name);
+	if (function == FUNCTION_RULES || function == FUNCTION_STRAY)
+		dana_run_once(psprintf("DROP FUNCTION %s(" FUNCTION_TYPES ")", quote_qualified_identifier("dana", name)));
 	dana_become_caller(before);
 	PG_RETURN_VOID();
 }

@@ -28,11 +28,14 @@ def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
-def through_dump(cluster: Cluster, restored_dsn: str) -> None:
-    """Everything of the database into the empty one."""
+def through_dump(cluster: Cluster, restored_dsn: str, *options: str) -> None:
+    """What these options of pg_dump choose of the database, all without, into the empty one."""
     environment = {"LD_LIBRARY_PATH": ""}
     dump = subprocess.run(
-        [str(cluster.installation.program("pg_dump")), cluster.dsn()], capture_output=True, check=True, env=environment
+        [str(cluster.installation.program("pg_dump")), *options, cluster.dsn()],
+        capture_output=True,
+        check=True,
+        env=environment,
     )
     restore = subprocess.run(
         [str(cluster.installation.program("psql")), "-X", "-v", "ON_ERROR_STOP=1", "-d", restored_dsn],
@@ -65,6 +68,36 @@ def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[...
         assert other.execute("SELECT name FROM dana.weights").fetchall() == [("other",)]
         other.execute("SELECT dana_drop_model('other')")
         assert other.execute("SELECT FROM dana.weights").rowcount == 0
+    cluster.until_sessions(1)
+
+
+def test_a_dump_of_half_a_rule(cluster: Cluster, session: Session, rule: Callable[..., str], restored_dsn: str) -> None:
+    """Of the schema alone it has the function without the rule, of the data alone the rule without the function."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS id; CREATE ROLE another SUPERUSER")
+    try:
+        made, dropped = rule(), rule()
+        session.execute(f"ALTER FUNCTION dana.{made}(regclass, jsonb) OWNER TO another")
+        through_dump(cluster, restored_dsn, "--schema-only")
+        with cluster.connect(dbname="restored") as other:
+            assert other.execute("SELECT FROM dana.rule").rowcount == 0
+            for name in (made, dropped):
+                other.execute("SELECT dana_create_udf(%s, '{}')", (name,))
+            assert other.execute(f"SELECT model FROM dana.{made}('test.t')").fetchall() == [(made,)]
+            owners = "SELECT DISTINCT proowner::regrole::text FROM pg_proc WHERE proname = ANY (%s)"
+            assert other.execute(owners, ([made, dropped],)).fetchall() == [("postgres",)]
+            other.execute("SELECT dana_drop_rule(name) FROM dana.rule; DROP SCHEMA test CASCADE")
+            assert other.execute(owners, ([made, dropped],)).fetchall() == []
+            other.execute("DELETE FROM dana.model; CREATE SCHEMA test; CREATE TABLE test.t (id int)")
+        through_dump(cluster, restored_dsn, "--data-only", "--table=test.t", "--extension=dana", "--table=dana.rule")
+        with cluster.connect(dbname="restored") as other:
+            assert other.execute("SELECT FROM dana.rule").rowcount == 2
+            other.execute("SELECT dana_create_udf(%s, '{}')", (made,))
+            assert other.execute(f"SELECT model FROM dana.{made}('test.t')").fetchall() == [(made,)]
+            other.execute("SELECT dana_drop_rule(name) FROM dana.rule")
+            assert other.execute("SELECT FROM dana.rule").rowcount == 0
+            assert other.execute(owners, ([made, dropped],)).fetchall() == []
+    finally:
+        session.execute("DROP OWNED BY another CASCADE; DROP ROLE another")
     cluster.until_sessions(1)
 
 

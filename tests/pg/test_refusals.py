@@ -165,13 +165,16 @@ def test_unknown_objects(session: Session) -> None:
 
 def test_reserved_function_name(session: Session) -> None:
     """A rule does not take the name of a function that is not its own."""
-    session.execute("CREATE FUNCTION dana.taken(regclass, jsonb) RETURNS int LANGUAGE sql AS 'SELECT 1'")
-    try:
-        with pytest.raises(errors.DuplicateFunction):
-            session.execute("SELECT dana_create_udf('taken', '{}')")
-        assert session.execute("SELECT FROM dana.rule").rowcount == 0
-    finally:
-        session.execute("DROP FUNCTION dana.taken")
+    for result in ("int LANGUAGE sql AS 'SELECT 1'", "dana.training LANGUAGE sql AS 'SELECT NULL::dana.training'"):
+        session.execute(f"CREATE FUNCTION dana.taken(regclass, jsonb) RETURNS {result}")
+        try:
+            with pytest.raises(
+                errors.DuplicateFunction, match=r"function dana.taken\(regclass, jsonb\) exists, and is"
+            ):
+                session.execute("SELECT dana_create_udf('taken', '{}')")
+            assert session.execute("SELECT FROM dana.rule").rowcount == 0
+        finally:
+            session.execute("DROP FUNCTION dana.taken")
 
 
 def test_read_only_transaction(session: Session, rule: Callable[..., str]) -> None:

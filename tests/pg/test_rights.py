@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -114,6 +116,23 @@ def test_rules_belong_to_their_owner(connect_as: Connect, session: Session) -> N
     bob.execute("SELECT dana_create_udf('r', '{\"epochs\": 2}')")
     assert alice.execute("SELECT owner::text FROM dana.rule").fetchone() == ("bob",), "whose text it is"
     session.execute("SELECT dana_drop_rule('r')")
+
+
+def test_who_is_second_to_take_a_name_does_not_have_it(connect_as: Connect, session: Session) -> None:
+    """Two roles make a rule of one name at once: the second waits for the first, and hears that the name is in use."""
+    alice, bob = connect_as("alice"), connect_as("bob")
+    alice.execute("BEGIN; SELECT dana_create_udf('r', '{}')")
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(bob.execute, "SELECT dana_create_udf('r', '{\"epochs\": 2}')")
+        waiting = "SELECT FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        deadline = time.monotonic() + 20
+        while not session.execute(waiting, (bob.info.backend_pid,)).rowcount:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        alice.execute("COMMIT")
+        with pytest.raises(errors.DuplicateObject, match='the name "r" is in use for another rule'):
+            second.result(20)
+    assert session.execute("SELECT owner::text, source FROM dana.rule").fetchall() == [("alice", "{}")]
 
 
 def test_rules_are_granted_and_taken_back(connect_as: Connect, session: Session) -> None:
