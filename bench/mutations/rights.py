@@ -62,6 +62,17 @@ RIGHTS: tuple[Mutation, ...] = (
         ("dana.sql", "ALTER TABLE dana.model ENABLE ROW LEVEL SECURITY;", "", "rows of dana.model"),
     ),
     *faults(
+        SQL,
+        in_rights("test_who_may_read_every_table_sees_no_rows"),
+        ("dana.sql", "ALTER TABLE dana.weights ENABLE ROW LEVEL SECURITY;", "", "rows of dana.weights"),
+        ("dana.sql", "ALTER TABLE dana.job_log ENABLE ROW LEVEL SECURITY;", "", "rows of dana.job_log"),
+    ),
+    *faults(
+        SQL,
+        in_rights("test_default_privileges_open_nothing"),
+        ("dana.sql", "WHERE a.grantee <> o.owner\n", "WHERE false\n", "what default privileges gave"),
+    ),
+    *faults(
         SRC,
         in_sources("administration.py::test_use_is_granted_and_taken_back"),
         (

@@ -4,7 +4,6 @@
 -- create: tables, functions that others are made of (dana.dana_*), and one function per rule, named after it.
 CREATE SCHEMA dana;
 COMMENT ON SCHEMA dana IS 'Rules, trained models and their history; one function per rule, named after it';
-GRANT USAGE ON SCHEMA dana TO PUBLIC;
 
 -- Roles in tables: as regrole, but a number in a dump, which was a role's that is gone, is nobody's where it is restored
 
@@ -208,12 +207,14 @@ SELECT pg_catalog.pg_extension_config_dump('dana.run', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.run_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.epoch', '');
 
--- A model and its history show what is in the table: only the owner's roles, and those that it lets, see them
-GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch TO PUBLIC;
+-- A model and its history show what is in the table: only the owner's roles, and those that it lets, see them; also
+-- where somebody may read every table
 ALTER TABLE dana.rule ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.model ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.run ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.epoch ENABLE ROW LEVEL SECURITY;
+ALTER TABLE dana.weights ENABLE ROW LEVEL SECURITY;
+ALTER TABLE dana.job_log ENABLE ROW LEVEL SECURITY;
 CREATE POLICY users ON dana.rule FOR SELECT USING (
 	everybody OR pg_catalog.pg_has_role(owner, 'USAGE')
 	OR EXISTS (SELECT FROM pg_catalog.unnest(users) AS u (role) WHERE pg_catalog.pg_has_role(u.role, 'USAGE')));
@@ -222,6 +223,9 @@ CREATE POLICY users ON dana.model FOR SELECT USING (
 	OR EXISTS (SELECT FROM pg_catalog.unnest(users) AS u (role) WHERE pg_catalog.pg_has_role(u.role, 'USAGE')));
 CREATE POLICY owner ON dana.run FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
 CREATE POLICY owner ON dana.epoch FOR SELECT USING (EXISTS (SELECT FROM dana.run AS r WHERE r.id = run));
+CREATE POLICY users ON dana.weights FOR SELECT USING (EXISTS (SELECT FROM dana.model AS m
+	WHERE m.owner = weights.owner AND m.name = weights.name AND m.version = weights.version));
+CREATE POLICY owner ON dana.job_log FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
 
 -- Functions are volatile and not for parallel plans unless they say otherwise: that is PostgreSQL's default.
 
@@ -1027,7 +1031,6 @@ COMMENT ON COLUMN dana.progress.pages IS 'Pages that the stream will have; NULL:
 COMMENT ON COLUMN dana.progress.cycles IS 'Cycles of the machine so far';
 COMMENT ON COLUMN dana.progress.loss IS 'Mean loss of the last epoch that ended';
 COMMENT ON COLUMN dana.progress.seconds_left IS 'Estimate from the epochs so far';
-GRANT SELECT ON dana.progress TO PUBLIC;
 
 CREATE FUNCTION dana.dana_live_epochs(
 	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT test_loss double precision, OUT tuples bigint,
@@ -1046,7 +1049,6 @@ COMMENT ON COLUMN dana.curve.run IS 'Run that it belongs to; NULL while it train
 COMMENT ON COLUMN dana.curve.pid IS 'Process that trains, as in dana.progress and dana.job; NULL for what has ended';
 COMMENT ON COLUMN dana.curve.model IS 'Model of the run; NULL while it trains';
 COMMENT ON COLUMN dana.curve.source IS 'Table that it reads; NULL for a query, or in another database, while it trains';
-GRANT SELECT ON dana.curve TO PUBLIC;
 
 -- Calls in the background
 
@@ -1071,7 +1073,6 @@ CREATE VIEW dana.job WITH (security_barrier) AS
 COMMENT ON VIEW dana.job IS 'Calls in the background, of your roles';
 COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; lost: its process ended without a word';
 COMMENT ON COLUMN dana.job.pid IS 'Its process, while there is one';
-GRANT SELECT ON dana.job TO PUBLIC;
 
 CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_start(text, jsonb) IS 'Call dana_train, dana_train_groups, dana_cross_validate or dana_search in the background, once this transaction commits; returns the job''s number';
@@ -1106,6 +1107,25 @@ BEGIN
 	END LOOP;
 END
 $$;
+
+-- What default privileges gave of schema, tables and sequences when they were made is taken back: then PUBLIC's part
+DO $$
+DECLARE
+	given record;
+BEGIN
+	FOR given IN SELECT DISTINCT o.kind, o.name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role
+		FROM (SELECT 'SCHEMA', 'dana', n.nspacl, n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'dana'
+			UNION ALL SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass::text, c.relacl, c.relowner
+			FROM pg_catalog.pg_class AS c WHERE c.relnamespace = 'dana'::regnamespace AND c.relkind IN ('r', 'v', 'S')
+		) AS o (kind, name, acl, owner), pg_catalog.aclexplode(o.acl) AS a
+		WHERE a.grantee <> o.owner
+	LOOP
+		EXECUTE pg_catalog.format('REVOKE ALL ON %s %s FROM %s', given.kind, given.name, given.role);
+	END LOOP;
+END
+$$;
+GRANT USAGE ON SCHEMA dana TO PUBLIC;
+GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.progress, dana.curve, dana.job TO PUBLIC;
 
 -- What uses the worker, or changes what others see, a DBA grants
 REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,

@@ -246,6 +246,64 @@ def test_tables_are_written_by_functions_only(connect_as: Connect) -> None:
     assert alice.execute(more).fetchall() == []
 
 
+OPEN = ("rule", "model", "run", "epoch", "progress", "curve", "job")
+"""Tables and views that everybody may read; what rows are seen there, policies and views say."""
+
+
+def test_default_privileges_open_nothing(connect_as: Connect, cluster: Cluster, session: Session) -> None:
+    """What a superuser lets roles do with all that it makes is not meant for the extension's own tables."""
+    session.execute("CREATE DATABASE fresh TEMPLATE template0")
+    try:
+        with cluster.connect(dbname="fresh") as fresh:
+            for kind in ("TABLES", "SEQUENCES", "SCHEMAS"):
+                fresh.execute(f"ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC, alice")
+            fresh.execute("CREATE EXTENSION dana")
+            given = """
+                SELECT c.relname, a.grantee, a.privilege_type FROM pg_class AS c, aclexplode(c.relacl) AS a
+                WHERE c.relnamespace = 'dana'::regnamespace AND a.grantee <> c.relowner
+            """
+            assert {*fresh.execute(given).fetchall()} == {(name, 0, "SELECT") for name in OPEN}
+            schema = """
+                SELECT a.grantee, a.privilege_type FROM pg_namespace AS n, aclexplode(n.nspacl) AS a
+                WHERE n.nspname = 'dana' AND a.grantee <> n.nspowner
+            """
+            assert fresh.execute(schema).fetchall() == [(0, "USAGE")]
+    finally:
+        session.execute("DROP DATABASE fresh WITH (FORCE)")
+
+
+def test_who_may_read_every_table_sees_no_rows(connect_as: Connect, session: Session) -> None:
+    """Of other roles, in any table; a member of the owner's role, and whom a model was granted, see theirs."""
+    alice, bob, carol = connect_as("alice"), connect_as("bob"), connect_as("carol")
+    session.execute("GRANT pg_read_all_data TO bob, carol; GRANT EXECUTE ON FUNCTION dana_grant_model TO alice")
+    alice.execute("CREATE TABLE t AS SELECT 1 AS a")
+    alice.execute("SELECT dana_create_udf('r', '{}')")
+    trained(alice)
+    session.execute("INSERT INTO dana.weights SELECT owner, name, version, 1, '{1}' FROM dana.model")
+    session.execute(
+        "INSERT INTO dana.job_log (function, arguments, settings, limits, owner)"
+        " VALUES ('dana_train', '{}', '{}', '{}', 'alice')"
+    )
+    session.execute("UPDATE dana.rule SET everybody = false")
+    ours = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'dana'::regnamespace"
+    tables = [name for (name,) in session.execute(ours)]
+
+    def seen(who: Session) -> set[str]:
+        return {name for name in tables if who.execute(f"SELECT FROM dana.{name}").rowcount}
+
+    try:
+        assert seen(session) == {*tables}
+        assert seen(bob) == seen(carol) == set()
+        alice.execute("SELECT dana_grant_model('r', 'carol')")
+        assert seen(carol) == {"model", "weights"}
+        session.execute("GRANT alice TO bob")
+        assert seen(bob) == {*tables}
+        with pytest.raises(errors.InsufficientPrivilege):
+            alice.execute("SELECT FROM dana.job_log")
+    finally:
+        session.execute("DELETE FROM dana.job_log")
+
+
 def test_own_operators_never_run_as_the_owner(connect_as: Connect, session: Session) -> None:
     """A user's "=" in front of pg_catalog must not be called by our statements, which run as a superuser."""
     alice = connect_as("alice")
