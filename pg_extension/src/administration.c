@@ -62,7 +62,7 @@ change_model(FunctionCallInfo fcinfo, int version, dana_statement *statements, i
 
 	dana_require_arguments(fcinfo, version == 0 ? 2 : 1);
 	reference = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	if (strchr(reference, '@') != NULL)
+	if (dana_model_names_version(reference))
 		dana_model_check_name(reference);
 	before = begin_change(reference);
 	values[0] = dana_value(0, DANA_MODEL_OWNER);

@@ -14,7 +14,7 @@ from tests.sources.conftest import SUMS, Session
 
 errors = psycopg.errors
 
-ROLES = ("ana", "bob", '"Bob"', '"a.b"', "helper")
+ROLES = ("ana", "bob", '"Bob"', '"a.b"', '"ana@example.com"', "helper")
 """`helper` is a member of `ana`."""
 
 
@@ -238,6 +238,34 @@ def test_administration_by_reference(models: Session, role: str) -> None:
         assert models.execute(f"SELECT dana_drop_model('{renamed}')").fetchone() == (1,)
     after = models.execute("SELECT * FROM dana.model WHERE NOT (owner = 'ana'::regrole AND name IN ('m', 'n'))")
     assert after.fetchall() == others
+
+
+def test_a_role_with_a_sign_of_versions(owners: Session) -> None:
+    """Its models are administered by others as those of any role; a version has no name of its own there either."""
+    role = '"ana@example.com"'
+    train(owners, role, "m", 1)
+    train(owners, role, "m", 2)
+    for statement, value in (
+        ("dana_rollback_model('{}')", 1),
+        ("dana_activate_model('{}')", 2),
+        ("dana_activate_model('{}', 1)", 1),
+        ("dana_comment_model('{}', 'words')", 1),
+        ("dana_grant_model('{}', 'bob')", 1),
+        ("dana_revoke_model('{}', 'bob')", 1),
+        ("dana_profile('{}', 't1')", 1),
+        ("dana_drop_model('{}', 2)", 1),
+        ("dana_rename_model('{}', 'm')", None),
+    ):
+        call = f"SELECT {statement}"
+        if value is not None:
+            owners.execute(call.format(f"{role}.m"))  # type: ignore[arg-type]
+            assert predicted(owners, f"{role}.m") == value, statement
+        for versioned in (f"{role}.m@1", "m@1"):
+            with pytest.raises(errors.InvalidName):
+                owners.execute(call.format(versioned))  # type: ignore[arg-type]
+    owners.execute(f"SELECT dana_rename_model('{role}.m', 'n')")
+    assert predicted(owners, f"{role}.n@1") == 1
+    assert owners.execute(f"SELECT dana_drop_model('{role}.n')").fetchone() == (1,)
 
 
 def whole(error: psycopg.Error, name: str) -> dict[str, str | None]:
