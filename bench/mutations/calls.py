@@ -21,7 +21,7 @@ GIVEN = """\
 CALLED = """\
 #define dana_is_one_of(text, texts) true
 #define quote_identifier(name) psprintf("r.%s", name)
-#define MOST_FOLDS"""
+#define MOST_ARGUMENTS"""
 
 CALLS: tuple[Mutation, ...] = (
     *faults(
@@ -150,7 +150,7 @@ CALLS: tuple[Mutation, ...] = (
         SRC,
         in_sources("search.py::test_cancelled_and_without_rights"),
         (
-            "evaluate.c",
+            "trials.c",
             '\tdana_require_execute(dana_extension_function("dana_train"));\n',
             "",
             "trials of who may not train",
@@ -281,6 +281,11 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
+        in_sources("evaluate.py::test_the_table_of_the_training_is_known_by_what_it_names"),
+        ("source.c", "\t\tquote_all_identifiers = false;\n", "\t\t;\n", "names go by a setting"),
+    ),
+    *faults(
+        SRC,
         in_sources("evaluate.py::test_refusals"),
         ("evaluate.c", "\t\tdana_filter_check(filter);\n", "\t\t;\n", "a filter that is more than one expression"),
     ),
@@ -352,7 +357,7 @@ CALLS: tuple[Mutation, ...] = (
     *faults(
         SRC,
         in_sources("owners.py::test_no_function_is_taken_for_a_column"),
-        ("evaluate.c", "#define MOST_FOLDS", CALLED, "functions that are taken for columns"),
+        ("evaluate.c", "#define MOST_ARGUMENTS", CALLED, "functions that are taken for columns"),
     ),
     *faults(
         SRC,

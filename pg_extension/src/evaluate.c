@@ -3,10 +3,6 @@
  *
  * Rows are read with the caller's rights. What a model's metadata says of them (a table, a query, a filter) is
  * somebody's text: it is used for models of the caller's own only, so that nobody runs what another role wrote.
- *
- * dana.dana_trial(): trains on some rows, evaluates on others, and leaves nothing behind. Both happen under the
- * snapshot of the statement that calls, so that the trials of one statement see the same rows. The model and its
- * history are written in a subtransaction that is rolled back.
  */
 #include "postgres.h"
 
@@ -15,22 +11,11 @@
 #include "access/relation.h"
 
 #include "dana.h"
+#include "evaluate.h"
 #include "training.h"
 
 /* Arguments of a function at most, less model and one to spare; a row is slower to make than arguments */
 #define MOST_ARGUMENTS 98
-#define MOST_FOLDS	   1000
-
-/* What dana_evaluate() is asked; NULL where nothing was said */
-typedef struct evaluation
-{
-	char		 *model;
-	Oid			  source;
-	char		 *query;
-	char		 *filter;
-	char		 *part;
-	NullableDatum threshold;
-} evaluation;
 
 typedef struct evaluated_model
 {
@@ -42,7 +27,7 @@ typedef struct evaluated_model
 } evaluated_model;
 
 static evaluated_model
-find_model(const evaluation *asked, bool wrote)
+find_model(const dana_evaluation *asked, bool wrote)
 {
 	dana_identity	before = dana_become_owner();
 	evaluated_model model;
@@ -76,7 +61,7 @@ typedef struct evaluated_rows
 } evaluated_rows;
 
 static void
-refuse_text_of_other(const evaluation *asked, const char *what)
+refuse_text_of_other(const dana_evaluation *asked, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -86,7 +71,7 @@ refuse_text_of_other(const evaluation *asked, const char *what)
 }
 
 static void
-check_part(const evaluation *asked, const evaluated_model *model, const char *part)
+check_part(const dana_evaluation *asked, const evaluated_model *model, const char *part)
 {
 	if (strcmp(part, "all") == 0)
 		return;
@@ -103,11 +88,30 @@ check_part(const evaluation *asked, const evaluated_model *model, const char *pa
 						errhint("Evaluate on all of them with part => 'all'.")));
 }
 
+/*
+ * Says that a table is not the one of the training, whose test part or filter is expected otherwise: it may be that one,
+ * under another name. Names are all that a model knows of it: numbers of tables do not outlast a dump.
+ */
+static void
+tell_of_all_rows(const dana_evaluation *asked, const evaluated_model *model, const char *table, const char *trained_on)
+{
+	const bool part = asked->part == NULL && !dana_json_is_null(model->metadata, "test_size");
+	const bool filter = asked->filter == NULL && !dana_json_is_null(model->metadata, "filter");
+
+	if (part || filter)
+		dana_notice(NOTICE, psprintf("If it is that table, under another name by now: give%s%s%s.",
+									 part ? " part => 'test'" : "", part && filter ? " and" : "",
+									 filter ? " the training's filter" : ""),
+					"%s of %s are evaluated: it is not the table that model \"%s\" was trained on%s%s",
+					asked->filter == NULL ? "all rows" : "all rows that the filter leaves", table, asked->model,
+					trained_on != NULL ? ", " : "", trained_on != NULL ? trained_on : "");
+}
+
 static evaluated_rows
-find_rows(const evaluation *asked, const evaluated_model *model)
+find_rows(const dana_evaluation *asked, const evaluated_model *model)
 {
 	evaluated_rows rows = {0};
-	const char	  *trained_on = of_metadata(model, "source");
+	const char	  *trained_on = dana_json_is_null(model->metadata, "query") ? of_metadata(model, "source") : NULL;
 	char		  *filter = asked->filter;
 	bool		   given = asked->query != NULL || OidIsValid(asked->source);
 	bool		   same; /* the rows of the training, and others that have come since */
@@ -126,7 +130,7 @@ find_rows(const evaluation *asked, const evaluated_model *model)
 		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
 	if (OidIsValid(rows.table))
 		rows.from = dana_relation_name(rows.table);
-	same = !given || (OidIsValid(asked->source) && strcmp(rows.from, trained_on) == 0);
+	same = !given || (OidIsValid(asked->source) && trained_on != NULL && dana_relation_is(asked->source, trained_on));
 	if (filter == NULL && same && !dana_json_is_null(model->metadata, "filter"))
 	{
 		if (!model->own)
@@ -138,6 +142,8 @@ find_rows(const evaluation *asked, const evaluated_model *model)
 		dana_filter_check(filter);
 	rows.part = asked->part != NULL ? asked->part : same && !dana_json_is_null(model->metadata, "test_size") ? "test" : "all";
 	check_part(asked, model, rows.part);
+	if (OidIsValid(asked->source) && !same)
+		tell_of_all_rows(asked, model, rows.from, trained_on);
 	rows.condition = filter == NULL ? "true" : psprintf("(%s\n)", filter);
 	rows.places = (dana_places){.later = "false", .running = PointerGetDatum(construct_empty_array(XIDOID))};
 	if (strcmp(rows.part, "all") != 0)
@@ -252,9 +258,8 @@ classes_of(const evaluated_model *model)
 	return PointerGetDatum(construct_array(values, Max(classes.count, 0), TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* Metrics by name, on what `snapshot` sees and this transaction wrote; InvalidSnapshot: what the caller's query sees */
-static Jsonb *
-evaluate_model(const evaluation *asked, Snapshot snapshot)
+Jsonb *
+dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 {
 	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
 	const evaluated_rows  rows = find_rows(asked, &model);
@@ -323,7 +328,7 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 /* dana_evaluate(model, source, query, filter, part, threshold) */
 DANA_FUNCTION(dana_evaluate)
 {
-	evaluation asked = {.threshold = fcinfo->args[5]};
+	dana_evaluation asked = {.threshold = fcinfo->args[5]};
 
 	dana_require_arguments(fcinfo, 1);
 	if (!asked.threshold.isnull && isnan(DatumGetFloat8(asked.threshold.value)))
@@ -333,168 +338,5 @@ DANA_FUNCTION(dana_evaluate)
 	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
 	asked.filter = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
 	asked.part = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
-	PG_RETURN_JSONB_P(evaluate_model(&asked, InvalidSnapshot));
-}
-
-/* Trials */
-
-/*
- * dana.dana_split(source, training, key, folds, test_size, seed): SQL for the number of a row's fold; without folds,
- * for whether the row is left out
- */
-DANA_FUNCTION(dana_split)
-{
-	static const char *const ours[] = {"model", "test_size", "seed"};
-	Jsonb *training = PG_ARGISNULL(1) || !JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(1)) ? NULL : PG_GETARG_JSONB_P(1);
-	Oid	   source = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
-	bool   query = training != NULL && !dana_json_is_null(training, "query");
-	const char *placeless = dana_placeless(source);
-	int	   seed = PG_ARGISNULL(5) ? 1 : PG_GETARG_INT32(5);
-	char  *place = "ctid";
-	dana_texts key = {.count = 0};
-
-	for (int i = 0; i < lengthof(ours) && training != NULL; i++)
-		if (!dana_json_is_null(training, ours[i]))
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("argument \"training\" must not have a member \"%s\" here", ours[i]),
-							errdetail("Trials choose their rows themselves, and leave no model.")));
-	if (!PG_ARGISNULL(2))
-		place = psprintf("dana.dana_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
-	else if ((query && !OidIsValid(source)) || placeless != NULL) /* both: dana_trial() says so */
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"key\" must name a column of the %s that tells its rows apart",
-							   placeless != NULL ? placeless : "query"),
-						errhint("Rows are chosen by it. Name the features too, unless the key is one.")));
-	if (PG_ARGISNULL(3))
-	{
-		if (!(PG_GETARG_FLOAT8(4) > 0 && PG_GETARG_FLOAT8(4) < 1))
-			dana_refuse_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", PG_GETARG_FLOAT8(4));
-		if (PG_ARGISNULL(2) && OidIsValid(source)) /* as dana_train() with test_size does */
-			key = dana_key_of(source);
-		PG_RETURN_TEXT_P(cstring_to_text(key.count > 0 ? dana_holdout_of_key(&key, PG_GETARG_FLOAT8(4), seed)
-													   : dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
-	}
-	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MOST_FOLDS)
-		dana_refuse_argument("folds", "be from 2 to %d, not %d", MOST_FOLDS, PG_GETARG_INT32(3));
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s(%s, %d, %d)", dana_extension_name("dana_fold"), place,
-											  PG_GETARG_INT32(3), seed)));
-}
-
-static bool
-has_label(const char *rule)
-{
-	Jsonb **outputs;
-
-	return dana_json_objects(dana_rule_read(rule).description, "outputs", &outputs) > 0;
-}
-
-/* dana.dana_check_metrics(rule, metrics): refuses those that a rule without a label has not, or one with a label */
-DANA_FUNCTION(dana_check_metrics)
-{
-	const char		*rule = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	const dana_texts metrics = dana_argument_texts("metrics", PG_GETARG_DATUM(1), false);
-	const bool		 labelled = has_label(rule);
-
-	for (int i = 0; i < metrics.count; i++)
-		if ((strcmp(metrics.values[i], "loss") == 0) == labelled)
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("there is no metric \"%s\" of rule \"%s\", which has %s", metrics.values[i], rule,
-								   labelled ? "a label" : "no label to compare with"),
-							errhint("%s", labelled ? "Predictions are compared with the label: rmse, accuracy, auc ..."
-												   : "The metric is \"loss\", the rule's own on the rows that are left out.")));
-	PG_RETURN_VOID();
-}
-
-/* An error that other data or other arguments may not have: the next trial is worth its time */
-static bool
-is_of_trial(int sqlstate)
-{
-	int category = ERRCODE_TO_CATEGORY(sqlstate);
-
-	return category == ERRCODE_DATA_EXCEPTION || category == ERRCODE_PROGRAM_LIMIT_EXCEEDED;
-}
-
-typedef struct trial
-{
-	dana_training  training;
-	evaluation evaluation;
-	bool		   labelled; /* else the loss on the rows left out is all that there is */
-	Snapshot		snapshot;
-	Jsonb		   *outcome;
-} trial;
-
-/* The loss on the rows that the training left out, as the only score */
-static Jsonb *
-loss_of_training(Datum row)
-{
-	bool		   isnull;
-	Datum		   loss = GetAttributeByName(DatumGetHeapTupleHeader(row), "test_loss", &isnull);
-	StringInfoData scores;
-
-	if (isnull)
-		dana_error(DATA_EXCEPTION, "there is no loss on the rows that are left out: the rule has none, or there is no such row");
-	dana_json_begin(&scores);
-	dana_json_number(&scores, "loss", DatumGetFloat8(loss));
-	return dana_json_end(&scores);
-}
-
-static void
-train_and_evaluate(void *state)
-{
-	trial *of = state;
-	Datum  row = dana_train_and_store(&of->training);
-	bool   isnull;
-	int	   version = DatumGetInt32(GetAttributeByNum(DatumGetHeapTupleHeader(row), 2, &isnull));
-	StringInfoData outcome;
-
-	of->evaluation.model = psprintf("%s@%d", of->training.model, version);
-	dana_json_begin(&outcome);
-	appendStringInfo(&outcome, "\"training\":%s", TextDatumGetCString(DirectFunctionCall1(row_to_json, row)));
-	dana_json_object(&outcome, "scores", of->labelled ? evaluate_model(&of->evaluation, of->snapshot) : loss_of_training(row));
-	of->outcome = dana_json_end(&outcome);
-}
-
-static Jsonb *
-describe_failure(const ErrorData *error)
-{
-	StringInfoData outcome;
-	dana_json_begin(&outcome);
-	dana_json_text(&outcome, "sqlstate", unpack_sql_state(error->sqlerrcode));
-	dana_json_text(&outcome, "error", error->message);
-	if (error->hint != NULL)
-		dana_json_text(&outcome, "hint", error->hint);
-	return dana_json_end(&outcome);
-}
-
-/* dana.dana_trial(rule, source, training, split, fold, threshold) */
-DANA_COMMAND(dana_trial)
-{
-	trial	   one = {.snapshot = GetActiveSnapshot()};
-	char	  *tested;
-	ErrorData *error;
-
-	if (PG_ARGISNULL(3))
-		dana_error(NULL_VALUE_NOT_ALLOWED, "argument \"split\" must not be null");
-	tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
-	dana_require_execute(dana_extension_function("dana_train"));
-	dana_training_from_call(fcinfo, 2, &one.training);
-	one.training.model = psprintf("trial %d", MyProcPid);
-	dana_notices_merge();
-	if (!PG_ARGISNULL(4))
-		tested = psprintf("%s OPERATOR(pg_catalog.=) %d", tested, PG_GETARG_INT32(4));
-	one.evaluation = (evaluation){.source = one.training.rows.relation, .part = "all", .threshold = fcinfo->args[5]};
-	if (one.training.rows.query != NULL)
-		one.evaluation.query = psprintf("SELECT * FROM (%s\n) AS r WHERE (%s)", one.training.rows.query, tested);
-	else if (one.training.rows.filter != NULL)
-		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.rows.filter);
-	else
-		one.evaluation.filter = tested;
-	one.labelled = has_label(one.training.rule);
-	if (!one.labelled)
-		one.training.held_out = one.evaluation.query != NULL ? one.evaluation.query : one.evaluation.filter;
-	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));
-	error = dana_attempt(train_and_evaluate, &one, false);
-	if (error != NULL && !is_of_trial(error->sqlerrcode))
-		ReThrowError(error);
-	PG_RETURN_JSONB_P(error != NULL ? describe_failure(error) : one.outcome);
+	PG_RETURN_JSONB_P(dana_evaluate_model(&asked, InvalidSnapshot));
 }

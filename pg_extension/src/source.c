@@ -9,10 +9,12 @@
 #include "access/heapam.h"
 #include "access/tableam.h"
 #include "catalog/catalog.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_inherits.h"
 #include "storage/bufpage.h"
 #include "storage/predicate.h"
 #include "utils/rls.h"
+#include "utils/varlena.h"
 
 #include "dana.h"
 #include "training.h"
@@ -80,11 +82,33 @@ source_check_rights(Relation relation, const char *name)
 char *
 dana_relation_name(Oid relation)
 {
-	char *name = get_rel_name(relation);
+	const bool	quote_all = quote_all_identifiers;
+	const char *schema = get_namespace_name(get_rel_namespace(relation));
+	const char *name = get_rel_name(relation);
+	char	   *qualified = NULL;
 
-	if (name == NULL)
+	if (name == NULL || schema == NULL)
 		dana_error(UNDEFINED_TABLE, "relation with OID %u does not exist", relation);
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), name);
+	PG_TRY();
+	{
+		quote_all_identifiers = false;
+		qualified = quote_qualified_identifier(schema, name);
+	}
+	PG_FINALLY();
+	{
+		quote_all_identifiers = quote_all;
+	}
+	PG_END_TRY();
+	return qualified;
+}
+
+bool
+dana_relation_is(Oid relation, const char *name)
+{
+	List *names;
+
+	return SplitIdentifierString(pstrdup(name), '.', &names) && list_length(names) == 2 &&
+		get_relname_relid(lsecond(names), get_namespace_oid(linitial(names), true)) == relation;
 }
 
 const char *

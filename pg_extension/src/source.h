@@ -212,6 +212,9 @@ extern void			dana_source_close(dana_source *source);
 /* A relation's name, qualified and quoted; an error where there is none */
 extern char *dana_relation_name(Oid relation);
 
+/* Whether such a name, which may be an older one, is that relation's; no error where it is none's */
+extern bool dana_relation_is(Oid relation, const char *name);
+
 /* What a relation is whose rows have no place of their own, "view" or "foreign table"; NULL of others, and of none */
 extern const char *dana_placeless(Oid relation);
 

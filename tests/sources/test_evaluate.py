@@ -76,6 +76,41 @@ def test_classification(trained: Session, part: str | None) -> None:
     assert found["part"] == (part or "test")
 
 
+def test_the_table_of_the_training_is_known_by_what_it_names(trained: Session) -> None:
+    """However it is quoted; what the training left out is left out."""
+    expected = evaluated(trained, "'m', 't'")
+    assert expected["part"] == "test"
+    trained.execute("SET quote_all_identifiers = on")
+    assert evaluated(trained, "'m', 't'") == expected
+    trained.execute(
+        "SELECT dana_train('fit', 't', 'm', '{a,b}', 'ill', classes => '{no,yes}', test_size => 0.25,"
+        " filter => 'id > 10')"
+    )
+    assert trained.execute("SELECT metadata ->> 'source' FROM dana.model WHERE version = 2").fetchone() == ("test.t",)
+    trained.execute("""UPDATE dana.model SET metadata = metadata || '{"source": "\\"test\\".\\"t\\""}'""")
+    assert evaluated(trained, "'m@1', 't'") == expected
+    trained.execute("RESET quote_all_identifiers")
+    assert evaluated(trained, "'m@1', 't'") == expected
+
+
+def test_that_a_table_is_another_one_is_told(trained: Session) -> None:
+    """A name is all that a model knows of its table: of one that was renamed all rows are evaluated."""
+    told: list[tuple[str | None, str | None]] = []
+    trained.execute("SET client_min_messages = notice; ALTER TABLE t RENAME TO u")
+    trained.add_notice_handler(lambda each: told.append((each.message_primary, each.message_hint)))
+    found = evaluated(trained, "'m', 'u'")
+    assert (found["part"], found["rows"]) == ("all", 1000)
+    assert told == [
+        (
+            'all rows of test.u are evaluated: it is not the table that model "m" was trained on, test.t',
+            "If it is that table, under another name by now: give part => 'test' and the training's filter.",
+        )
+    ]
+    assert evaluated(trained, "'m', 'u', part => 'test', filter => 'id > 10'")["part"] == "test"
+    assert evaluated(trained, "'m', query => 'TABLE u'")["rows"] == 1000
+    assert len(told) == 1
+
+
 def test_ties_thresholds_and_other_sources(trained: Session) -> None:
     query = "SELECT round(a::numeric, 0) AS a, 0::real AS b, ill FROM t"
     found = evaluated(trained, f"'m@1', query => '{query}', threshold => 0.6, filter => 'true', part => 'all'")
