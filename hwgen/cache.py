@@ -1,12 +1,14 @@
 """A folder of files that can be made again: a byte limit, the least recently used go first, nothing half-made is left.
 
 In: names, and what makes their files. Out: the files, as bytes or as paths. Several processes may use one folder, and
-each may be killed at any moment. It knows nothing of what it holds, and executes none of it.
+each may be killed at any moment. It knows nothing of what it holds, and executes none of it. Since others do execute
+what they find here, nothing is taken from a folder, or a file, that another account may have made.
 """
 
 import fcntl
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +26,10 @@ BLOCK: Final = 4096
 """Bytes of disk that a file takes come in such blocks, about."""
 
 
+class ForeignFolder(PermissionError):
+    """A cache that others than its user fill; the message says which, and what to do."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFolder:
     """A cache on disk.
@@ -31,7 +37,8 @@ class CacheFolder:
     Attributes
     ----------
     path
-        The folder; made with mode 0700 when the first file is.
+        The folder; made with mode 0700 when the first file is. One that is another account's, or that others may write,
+        is a `ForeignFolder`, whatever is done with it.
     limit
         Bytes that its finished files may take together.
     spare_seconds
@@ -45,8 +52,11 @@ class CacheFolder:
     def read(self, name: str) -> bytes | None:
         """What the file holds, which is now the most recently used; None where there is none."""
         path = self.path / name
+        self._require_own()
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                _require_own(path, os.fstat(file.fileno()))
+                data = file.read()
         except FileNotFoundError:
             return None
         _touch(path)
@@ -63,7 +73,7 @@ class CacheFolder:
         if len(data) <= self.limit:
             with self._working(name) as (work, _):
                 (work / name).write_bytes(data)
-                os.replace(work / name, self.path / name)
+                self._take(work / name, name)
             self._trim()
 
     def made(self, name: str, make: Callable[[Path, int], Path]) -> Path:
@@ -76,16 +86,20 @@ class CacheFolder:
             has it, the folder is taken for theirs. Returns the finished file, which is moved here.
         """
         path = self.path / name
+        self._require_own()
         if not path.is_file():
             with self._working(name) as (work, lock):
                 if not path.is_file():
-                    os.replace(make(work, lock), path)
+                    self._take(make(work, lock), name)
             self._trim()
+        with suppress(FileNotFoundError):  # it goes as soon as the next one comes
+            _require_own(path, path.stat())
         _touch(path)
         return path
 
     def sweep(self) -> bool:
         """Remove what killed processes were making, and what is over the limit; whether nothing is being made now."""
+        self._require_own()
         for lock in self.path.glob(f"{BUILD}*{LOCK}"):
             with suppress(BlockingIOError, FileNotFoundError):  # somebody is at work, or has just ended
                 descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
@@ -97,6 +111,15 @@ class CacheFolder:
                     os.close(descriptor)
         self._trim()
         return not any(self.path.glob(f"{BUILD}*{LOCK}"))
+
+    def _take(self, file: Path, name: str) -> None:
+        """A finished file, which is its owner's alone, whatever umask it was made under."""
+        file.chmod(stat.S_IMODE(file.stat().st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
+        os.replace(file, self.path / name)
+
+    def _require_own(self) -> None:
+        with suppress(FileNotFoundError):
+            _require_own(self.path, self.path.stat())
 
     @contextmanager
     def _working(self, name: str) -> Iterator[tuple[Path, int]]:
@@ -116,6 +139,7 @@ class CacheFolder:
         # a file, not the folder: that could not be locked where the cache lies on NFS
         while True:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._require_own()
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -133,8 +157,8 @@ class CacheFolder:
             for entry in entries:
                 with suppress(FileNotFoundError):  # another process removed it
                     if not entry.name.startswith(BUILD) and not entry.is_dir(follow_symlinks=False):
-                        stat = entry.stat(follow_symlinks=False)
-                        found.append((stat.st_mtime, -(-stat.st_size // BLOCK) * BLOCK, entry.path))
+                        its = entry.stat(follow_symlinks=False)
+                        found.append((its.st_mtime, -(-its.st_size // BLOCK) * BLOCK, entry.path))
         total = sum(size for _, size, _ in found)
         now = time.time()
         for used, size, path in sorted(found):
@@ -145,6 +169,19 @@ class CacheFolder:
             with suppress(FileNotFoundError):
                 os.unlink(path)
             total -= size
+
+
+def _require_own(path: Path, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise ForeignFolder(
+            f"{path} must belong to the account that uses it, user {os.geteuid()}, but it is user {found.st_uid}'s: "
+            "remove it, or set XDG_CACHE_HOME to a folder of this account's own"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ForeignFolder(
+            f"{path} must be writable for its owner alone, but its mode is {stat.S_IMODE(found.st_mode):04o}: "
+            "remove it if others may have put something there, else chmod go-w"
+        )
 
 
 def _is(descriptor: int, path: Path) -> bool:

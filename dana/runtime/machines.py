@@ -219,13 +219,14 @@ def _simulator(config: MachineConfig) -> StreamingMachine:
 
 def _rtl(config: MachineConfig) -> StreamingMachine:
     load_backend("rtl")
+    from hwgen.cache import ForeignFolder
     from hwgen.harness import RtlMachine
     from hwgen.rtl.verilate import BuildError
 
     try:
         with _board_errors():
             return Buffered(RtlMachine(config), config.page_size)
-    except BuildError as error:
+    except (BuildError, ForeignFolder) as error:
         raise UsageError(f"backend 'rtl' cannot build the hardware's simulation: {error}") from error
 
 

@@ -1,16 +1,18 @@
 """A folder with a byte limit: what goes first, and what killed processes leave."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from hwgen.cache import BLOCK, CacheFolder
+from hwgen.cache import BLOCK, CacheFolder, ForeignFolder
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +47,62 @@ def test_what_is_larger_than_the_limit(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
     CacheFolder(path=tmp_path / "none", limit=0).write("a", b"x")
     assert not (tmp_path / "none").exists()
+
+
+def foreign(cache: CacheFolder) -> Iterator[Callable[[], object]]:
+    """All that one can do with it."""
+    yield lambda: cache.made("a", lambda folder, lock: pytest.fail("nothing is made there"))
+    yield lambda: cache.made("new", lambda folder, lock: pytest.fail("nothing is made there"))
+    yield lambda: cache.read("a")
+    yield lambda: cache.write("new", b"x")
+    yield cache.sweep
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_folder_that_others_may_write(tmp_path: Path, mode: int) -> None:
+    """What lies there may be anybody's; it may be code."""
+    cache = CacheFolder(path=tmp_path / "cache", limit=1 << 20)
+    cache.path.mkdir()
+    (cache.path / "a").write_bytes(b"x")
+    cache.path.chmod(mode)
+    for call in foreign(cache):
+        with pytest.raises(ForeignFolder, match=f"must be writable for its owner alone, but its mode is {mode:04o}"):
+            call()
+    assert names(cache.path) == ["a"]
+    cache.path.chmod(0o755)
+    assert cache.read("a") == b"x"
+    (cache.path / "a").chmod(0o666)
+    for call in (lambda: cache.read("a"), lambda: cache.made("a", lambda folder, lock: folder)):
+        with pytest.raises(ForeignFolder, match=r"/a must be writable for its owner alone, but its mode is 0666"):
+            call()
+
+
+def test_what_is_made_is_its_owner_s_whatever_the_umask(tmp_path: Path) -> None:
+    cache = CacheFolder(path=tmp_path / "dana" / "cache", limit=1 << 20)
+    before = os.umask(0)
+    try:
+        cache.write("a", b"x")
+        cache.made("b", lambda folder, lock: Path(shutil.copy(cache.path / "a", folder)))
+        (tmp_path / "c").write_bytes(b"x")
+        cache.made("c", lambda folder, lock: Path(shutil.copy(tmp_path / "c", folder)))
+    finally:
+        os.umask(before)
+    assert {f"{(cache.path / name).stat().st_mode & 0o777:o}" for name in "abc"} == {"644"}
+    assert f"{cache.path.stat().st_mode & 0o777:o}" == "700"
+    assert cache.read("a") == b"x"
+
+
+def test_a_folder_of_another_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = CacheFolder(path=tmp_path / "cache", limit=1 << 20)
+    cache.write("a", b"x")
+    there = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: there + 1)
+    for call in foreign(cache):
+        with pytest.raises(
+            ForeignFolder, match=f"the account that uses it, user {there + 1}, but it is user {there}'s"
+        ):
+            call()
+    assert names(cache.path) == ["a"]
 
 
 def test_what_was_asked_for_lately_can_still_be_opened(tmp_path: Path) -> None:
