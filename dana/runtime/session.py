@@ -23,6 +23,7 @@ from typing import Any
 
 from dana.errors import UsageError
 from dana.runtime.attendance import GIVE_WAY, Attendance
+from dana.runtime.disk import lacks_room
 from dana.runtime.epochs import run_epochs
 from dana.runtime.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
 from dana.runtime.messages import Message
@@ -367,6 +368,15 @@ def error_fields(error: Exception) -> dict[str, str]:
             "message": "the worker has not enough memory for this request",
             "detail": "",
             "hint": "Train on fewer columns, or with fewer sessions at once.",
+        }
+    full = lacks_room(error)
+    if full is not None:
+        return {
+            "sqlstate": SqlState.DISK_FULL,
+            "message": "the worker has no room left on its disk",
+            "detail": f"{full}.",
+            "hint": "Make room where its cache lies ($XDG_CACHE_HOME, else ~/.cache), or train with backend => 'sim', "
+            "which needs none.",
         }
     return {
         "sqlstate": SqlState.INTERNAL,

@@ -6,6 +6,7 @@ compiled once per machine; two processes that want the same one build it once. C
 started them, however it ends. This module knows nothing of what is simulated and writes nowhere but in that folder.
 """
 
+import errno
 import hashlib
 import importlib.util
 import os
@@ -66,6 +67,9 @@ _OUT_OF_MEMORY: Final = re.compile(
 )
 """What verilator, make, g++ and the linker say for lack of memory."""
 
+_NO_ROOM: Final = re.compile(r"No space left on device|Disk quota exceeded")
+"""What they say on a full disk, in the C locale."""
+
 _cache_bytes = MAX_CACHE_BYTES
 
 
@@ -120,7 +124,7 @@ def _tool(name: str) -> str:
 
 
 def _run(command: Sequence[str], purpose: str, *, folder: Path, lock: int, environment: Mapping[str, str]) -> None:
-    """Run a tool in a folder, whose lock it inherits; BuildError if it fails, MemoryError if for lack of memory."""
+    """Run a tool in a folder, whose lock it inherits; BuildError if it fails, MemoryError or OSError for lack of room."""
     program = Path(command[0]).name
     standard_input, open_while_we_live = os.pipe()
     try:
@@ -148,6 +152,8 @@ def _run(command: Sequence[str], purpose: str, *, folder: Path, lock: int, envir
         return
     if _OUT_OF_MEMORY.search(output) or process.returncode == 128 + signal.SIGKILL:
         raise MemoryError(f"{program} has not enough memory to {purpose}")
+    if _NO_ROOM.search(output):
+        raise OSError(errno.ENOSPC, f"{program} has no room on the disk to {purpose}", str(folder))
     raise BuildError(
         f"{program} must succeed to {purpose}, but it ended with status {process.returncode}:\n{output[-_OUTPUT_TAIL:]}"
     )
@@ -186,6 +192,8 @@ def verilate(
         verilator, g++ or make is missing or failed; the message ends with what it printed.
     MemoryError
         One of them failed for lack of memory.
+    OSError
+        There is no room on the disk (ENOSPC), or the cache is not ours (`hwgen.cache.ForeignFolder`).
     """
     root = _verilator_root()
     extra = dict(files or {})
@@ -199,8 +207,8 @@ def verilate(
     def build(work: Path, lock: int) -> Path:
         for name, text in sources.items():
             Path(work, name).write_text(text)
-        # temporary files of the compilers, too, go with the folder
-        environment = {**os.environ, "VERILATOR_ROOT": str(root), "TMPDIR": str(work)}
+        # temporary files of the compilers, too, go with the folder; what they say of memory and disk is read
+        environment = {**os.environ, "VERILATOR_ROOT": str(root), "TMPDIR": str(work), "LC_ALL": "C"}
         # make must not take its jobs, or a variable, from a make that runs us
         for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
             environment.pop(name, None)

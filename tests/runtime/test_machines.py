@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 import resource
 from collections.abc import Iterator
 from dataclasses import replace
@@ -84,6 +86,41 @@ def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tm
         (cache_folder() / path.name).symlink_to(path)
     with pytest.raises(UsageError, match=r"backend 'rtl' cannot build the hardware's simulation: .* needs make"):
         MACHINES["rtl"](CONFIG)
+
+
+def test_compiled_hardware_that_others_may_have_made_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache_folder().mkdir(parents=True)
+    cache_folder().chmod(0o777)
+    with pytest.raises(UsageError, match=r"cannot build .*/verilated must be writable for its owner alone"):
+        MACHINES["rtl"](CONFIG)
+    assert not list(cache_folder().iterdir())
+
+
+@pytest.mark.parametrize(
+    "said", [OSError(errno.ENOSPC, "No space left on device", "/a/b"), OSError(errno.EDQUOT, "full")]
+)
+def test_a_full_disk_is_an_error_of_its_own(said: OSError) -> None:
+    """Of our own files, or of a compiler's, which says it in its words."""
+    around = RuntimeError("while something was made")
+    around.__cause__ = said
+    for error in (said, around):
+        fields = error_fields(error)
+        assert (fields["sqlstate"], fields["message"]) == ("53100", "the worker has no room left on its disk")
+        assert "backend => 'sim'" in fields["hint"]
+    assert error_fields(OSError(errno.EIO, "no"))["sqlstate"] == "XX000"
+
+
+def test_a_compiler_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "make").write_text("#!/bin/sh\ncat $0 > /dev/full\n")
+    (tmp_path / "make").chmod(0o755)
+    with pytest.raises(OSError, match="make") as raised:
+        MACHINES["rtl"](CONFIG)
+    assert error_fields(raised.value)["sqlstate"] == "53100"
 
 
 def test_pages_that_there_is_no_room_for_are_not_left_out() -> None:
