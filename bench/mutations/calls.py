@@ -286,6 +286,11 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
+        in_sources("evaluate.py::test_rows_that_the_training_left_out_have_no_metric"),
+        ("evaluate.c", "dana.dana_scored($1, %s)", "dana.dana_predict_array($1, %s)", "rows that were left out count"),
+    ),
+    *faults(
+        SRC,
         in_sources("evaluate.py::test_refusals"),
         ("evaluate.c", "\t\tdana_filter_check(filter);\n", "\t\t;\n", "a filter that is more than one expression"),
     ),

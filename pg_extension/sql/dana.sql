@@ -469,6 +469,10 @@ CREATE FUNCTION dana.dana_predict_array(model text, VARIADIC features "any") RET
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_predict_array IS 'dana_predict_array(), likewise';
 
+CREATE FUNCTION dana.dana_scored(model text, VARIADIC features "any") RETURNS real[]
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_scored IS 'dana_predict_array() for an evaluation: NaN of rows that the training would have left out, for NaN or an infinity in a feature';
+
 CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_number IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';

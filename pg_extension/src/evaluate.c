@@ -221,8 +221,11 @@ judgement_of(const char *predicts)
 	if (strcmp(predicts, "numbers") == 0)
 		return psprintf("%s(s.y, s.p)", dana_extension_name("dana_regression_metrics"));
 	if (strcmp(predicts, "number") == 0)
-		return psprintf("COALESCE(%s(s.y, s.p, $3, $2), '{}') OPERATOR(pg_catalog.||) "
-						"%s(s.y, s.p[1]::pg_catalog.float8)", classified, dana_extension_name("dana_regression_metrics"));
+		/* the second one's count of labels and predictions that are not finite is of both */
+		return psprintf("COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 "
+						"AND s.y OPERATOR(pg_catalog.<) 'Infinity'::pg_catalog.float8 THEN s.y END, s.p, $3, $2), '{}') "
+						"OPERATOR(pg_catalog.||) %s(s.y, s.p[1]::pg_catalog.float8)", classified,
+						dana_extension_name("dana_regression_metrics"));
 	return psprintf("CASE WHEN %s = 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('other_labels', %s) END "
 					"OPERATOR(pg_catalog.||) "
 					"CASE WHEN %s = 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('not_predicted', %s) END "
@@ -301,7 +304,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
 	text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
 					"OPERATOR(pg_catalog.||) %s, pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) "
-					"FROM (SELECT %s, dana.dana_predict_array($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) "
+					"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) "
 					"AS s",
 					judgement_of(predicts), label_of(&model, &labels, columns, several), arguments_of(model.metadata),
 					rows.places.later, rows.from, rows.condition);

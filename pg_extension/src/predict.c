@@ -64,6 +64,7 @@ typedef struct loaded_model
 	dana_texts		 classes; /* of the rule's label; count -1: it is a number */
 	bool			 probable; /* predictions are probabilities of them */
 	bool			 several; /* predictions are several numbers, and none of a class */
+	bool			 finite; /* of rows with NaN or an infinity in a feature, none was trained on */
 } loaded_model;
 
 /* The models of a query; lives in fn_extra */
@@ -133,6 +134,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	predicts = dana_json_string(metadata, "predicts");
 	model->probable = strcmp(predicts, "probability") == 0;
 	model->several = strcmp(predicts, "numbers") == 0;
+	model->finite = strcmp(dana_json_string(metadata, "nonfinite"), "keep") != 0;
 	model->classes = dana_json_texts(metadata, "classes");
 	if (!model->probable && strcmp(predicts, "score") != 0)
 		model->classes.count = -1;
@@ -280,12 +282,22 @@ refuse_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_i
 					errhint("Leave such rows out%s%s", out, more)));
 }
 
+static bool
+are_finite(const float *numbers, uint32 count)
+{
+	for (uint32 i = 0; i < count; i++)
+		if ((dn_bits(numbers[i]) & DN_EXPONENT) == DN_EXPONENT)
+			return false;
+	return true;
+}
+
 /*
  * Runs the program: a short one as a whole, so that the processor's mode is set and restored once; a long one
- * instruction by instruction, with interrupts handled in between, in the processor's usual mode.
+ * instruction by instruction, with interrupts handled in between, in the processor's usual mode. `as_trained`: not of a
+ * row that a training leaves out for its numbers; returns whether it was run.
  */
-static void
-predict_run(FunctionCallInfo fcinfo, loaded_model *model)
+static bool
+predict_run(FunctionCallInfo fcinfo, loaded_model *model, bool as_trained)
 {
 	const uint32 end = model->program.instructions;
 	const uint32 step = model->program.work <= UNINTERRUPTED_WORK ? end : 1;
@@ -293,6 +305,11 @@ predict_run(FunctionCallInfo fcinfo, loaded_model *model)
 
 	model->program.mode = mode;
 	dana_inputs_write(&model->features, model->numbers, model->memory);
+	if (as_trained && model->finite && !are_finite(model->memory, model->program.inputs))
+	{
+		dn_leave(mode);
+		return false;
+	}
 	for (uint32 i = 0;;)
 	{
 		const predictor_instruction *wrong = dana_predictor_run(&model->program, model->memory, i, i + step);
@@ -302,15 +319,18 @@ predict_run(FunctionCallInfo fcinfo, loaded_model *model)
 			refuse_row(fcinfo, model, wrong);
 		i += step;
 		if (i >= end)
-			return;
+			return true;
 		CHECK_FOR_INTERRUPTS();
 		mode = dn_enter();
 	}
 }
 
-/* The numbers that a call's model predicts of its features, which follow the model, or of a row; NULL where one is NULL */
+/*
+ * The numbers that a call's model predicts of its features, which follow the model, or of a row; NULL where one is NULL.
+ * `left_out`, unless that is NULL: whether they are no prediction, since a training leaves such a row out.
+ */
 static float *
-predict_row(FunctionCallInfo fcinfo, loaded_model **found)
+predict_row(FunctionCallInfo fcinfo, loaded_model **found, bool *left_out)
 {
 	text		 *reference;
 	loaded_models *models = fcinfo->flinfo->fn_extra;
@@ -341,7 +361,8 @@ predict_row(FunctionCallInfo fcinfo, loaded_model **found)
 		return NULL;
 	if (features != model->program.inputs)
 		dana_refuse_count(model->name, model->program.inputs, features);
-	predict_run(fcinfo, model);
+	if (!predict_run(fcinfo, model, left_out != NULL))
+		*left_out = true;
 	result = model->memory + model->program.result;
 	for (uint32 i = 0; i < model->program.width; i++)
 		result[i] = dn_canonical(result[i]);
@@ -370,7 +391,7 @@ chosen_class(const loaded_model *model, const float *result)
 DANA_FUNCTION(dana_predict)
 {
 	loaded_model *model;
-	const float	 *result = predict_row(fcinfo, &model);
+	const float	 *result = predict_row(fcinfo, &model, NULL);
 	int			  class;
 
 	if (model != NULL && model->several)
@@ -390,7 +411,7 @@ DANA_FUNCTION(dana_predict)
 DANA_FUNCTION(dana_classify)
 {
 	loaded_model *model;
-	const float	 *result = predict_row(fcinfo, &model);
+	const float	 *result = predict_row(fcinfo, &model, NULL);
 	int			  class = result == NULL ? -1 : chosen_class(model, result);
 
 	if (model != NULL && model->classes.count < 0)
@@ -425,7 +446,7 @@ predicted_array(const loaded_model *model, const float *result, bool both)
 DANA_FUNCTION(dana_probabilities)
 {
 	loaded_model *model;
-	const float	 *result = predict_row(fcinfo, &model);
+	const float	 *result = predict_row(fcinfo, &model, NULL);
 
 	if (model != NULL && !model->probable)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -438,11 +459,32 @@ DANA_FUNCTION(dana_probabilities)
 	PG_RETURN_DATUM(predicted_array(model, result, true));
 }
 
+/*
+ * dana.dana_scored(model, features ...): as dana_predict_array(); NaN of a row that the training would have left out for
+ * NaN or an infinity in a feature
+ */
+DANA_FUNCTION(dana_scored)
+{
+	loaded_model *model;
+	bool		  left_out = false;
+	const float	 *result = predict_row(fcinfo, &model, &left_out);
+	float		 *none;
+
+	if (result == NULL)
+		PG_RETURN_NULL();
+	if (!left_out)
+		PG_RETURN_DATUM(predicted_array(model, result, false));
+	none = palloc(sizeof(float) * model->program.width);
+	for (uint32 i = 0; i < model->program.width; i++)
+		none[i] = get_float4_nan();
+	PG_RETURN_DATUM(predicted_array(model, none, false));
+}
+
 /* dana_predict_array(model, features ...): all numbers of a prediction */
 DANA_FUNCTION(dana_predict_array)
 {
 	loaded_model *model;
-	const float	 *result = predict_row(fcinfo, &model);
+	const float	 *result = predict_row(fcinfo, &model, NULL);
 
 	if (result == NULL)
 		PG_RETURN_NULL();

@@ -399,6 +399,8 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 	}
 	if (training->rows.shuffled)
 		dana_json_truth(to, "shuffle", true);
+	if (source->asked.cleaning.nonfinite == DANA_NONFINITE_KEEP)
+		dana_json_text(to, "nonfinite", "keep");
 	if (training->test_size > 0 || training->rows.shuffled)
 		dana_json_number(to, "seed", training->seed);
 	if (training->warm_start_from != NULL)

@@ -111,6 +111,37 @@ def test_that_a_table_is_another_one_is_told(trained: Session) -> None:
     assert len(told) == 1
 
 
+def test_rows_that_the_training_left_out_have_no_metric(session: Session) -> None:
+    """With NaN, an infinity, or what float4 makes one of, in a feature or a label; a prediction of them may be sure."""
+    session.execute("SELECT dana_create_udf('fit', %s)", (LOGISTIC,))
+    session.execute(
+        "CREATE TABLE t AS SELECT i % 2 AS y, (i % 7 + i % 2)::float8 AS a, CASE i % 100 WHEN 0 THEN 'Infinity'"
+        " WHEN 1 THEN '-Infinity' WHEN 2 THEN 'NaN' WHEN 3 THEN 1e300 ELSE (i % 5)::float8 END AS b"
+        " FROM generate_series(1, 1000) AS i"
+    )
+    session.execute("SET client_min_messages = error")
+    for options in ("'t', 'm', '{a,b}', 'y'", "'t', 'n', '{a,b}', 'y', classes => '{0,1}'"):
+        session.execute(f"SELECT dana_train('fit', {options})")
+        model = options[5:8]
+        found = evaluated(session, model)
+        finite = evaluated(session, f"{model}, query => 'SELECT * FROM t WHERE abs(b) < 1e30'")
+        assert (found.pop("not_finite"), finite.pop("not_finite")) == (40, 0)
+        assert found == finite
+        assert found["rows"] == 960
+    session.execute(
+        "CREATE TABLE u AS SELECT y::float8, a, 0 AS b FROM t"
+        " UNION ALL VALUES ('NaN'::float8, 1, 1), ('Infinity', 1, 1)"
+    )
+    found = evaluated(session, "'m', 'u'")
+    assert (found["rows"], found["not_finite"], found["confusion"].keys()) == (1000, 2, {"tp", "fp", "fn", "tn"})
+    # who wants them trained on wants them evaluated
+    session.execute("CREATE TABLE v AS SELECT * FROM t WHERE abs(b) < 1e30")
+    session.execute("SELECT dana_train('fit', 'v', 'kept', '{a,b}', 'y', nonfinite => 'keep', epochs => 1)")
+    assert evaluated(session, "'kept', 't'")["rows"] > 960
+    kept = "SELECT metadata ->> 'nonfinite' FROM dana.model ORDER BY name"
+    assert session.execute(kept).fetchall() == [("keep",), (None,), (None,)]
+
+
 def test_ties_thresholds_and_other_sources(trained: Session) -> None:
     query = "SELECT round(a::numeric, 0) AS a, 0::real AS b, ill FROM t"
     found = evaluated(trained, f"'m@1', query => '{query}', threshold => 0.6, filter => 'true', part => 'all'")
