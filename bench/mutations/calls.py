@@ -93,7 +93,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        in_sources("owners.py::test_nobody_runs_what_is_stored_with_another_role_s_model"),
+        in_sources("stored_text.py::test_nobody_runs_what_is_stored_with_another_role_s_model"),
         (
             "evaluate.c",
             "DatumGetObjectId(dana_value(0, DANA_MODEL_OWNER)) == before.user;",
@@ -321,7 +321,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        in_sources("owners.py::test_no_cast_of_a_column_s_type_is_called"),
+        in_sources("stored_text.py::test_no_cast_of_a_column_s_type_is_called"),
         ("values.c", " ||\n\t\t\tfunction >= FirstNormalObjectId;", ";", "casts of users in texts"),
     ),
     *faults(
@@ -361,7 +361,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        in_sources("owners.py::test_no_function_is_taken_for_a_column"),
+        in_sources("stored_text.py::test_no_function_is_taken_for_a_column"),
         ("evaluate.c", "#define MOST_ARGUMENTS", CALLED, "functions that are taken for columns"),
     ),
     *faults(

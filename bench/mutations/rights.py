@@ -119,7 +119,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SQL,
-        in_sources("owners.py::test_nobody_reads_the_stored_table_of_another_role_for_a_profile"),
+        in_sources("stored_text.py::test_nobody_reads_the_stored_table_of_another_role_for_a_profile"),
         (
             "dana.sql",
             "found.owner::oid <> quote_ident(current_user)::regrole::oid",

@@ -277,8 +277,7 @@ class Sink:
     context
         Address passed as its first argument.
     again
-        Address of the function for pages that are those of the epoch before, in their order, if there was one; 0: the
-        same function.
+        Address of the function for pages that are those of the epoch before, in their order; 0: the same function.
     """
 
     function: int

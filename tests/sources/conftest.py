@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,39 @@ def people(session: Session) -> Session:
     """A table of every kind of column, `people`."""
     session.execute(PEOPLE)
     return session
+
+
+ROLES = ("ana", "bob", '"Bob"', '"a.b"', '"ana@example.com"', "helper")
+"""`helper` is a member of `ana`."""
+
+
+@pytest.fixture
+def owners(session: Session) -> Iterator[Session]:
+    """Roles that may train, and tables t1, t2 … of which a model predicts that number for a feature of 1."""
+    drop(session)
+    for role in ROLES:
+        session.execute(f"CREATE ROLE {role} LOGIN")  # jobs connect as it
+        session.execute(f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO {role}")
+        session.execute(f"GRANT ALL ON SCHEMA test TO {role}")
+    session.execute("GRANT ana TO helper")
+    for value in range(1, 10):
+        session.execute(f"CREATE TABLE t{value} AS SELECT {value}::real AS x, 0::real AS y")
+    session.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA test TO {', '.join(ROLES)}")
+    yield session
+    drop(session)
+
+
+def drop(session: Session) -> None:
+    session.execute("RESET ROLE")
+    for role in ROLES:
+        if session.execute("SELECT to_regrole(%s)", (role,)).fetchone() != (None,):
+            session.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+@contextmanager
+def acting(session: Session, role: str) -> Iterator[Session]:
+    session.execute(f"SET ROLE {role}")
+    try:
+        yield session
+    finally:
+        session.execute("RESET ROLE")
