@@ -124,7 +124,7 @@ def _tool(name: str) -> str:
 
 
 def _run(command: Sequence[str], purpose: str, *, folder: Path, lock: int, environment: Mapping[str, str]) -> None:
-    """Run a tool in a folder, whose lock it inherits; BuildError if it fails, MemoryError or OSError for lack of room."""
+    """Run a tool in a folder, whose lock it inherits; BuildError if it fails, MemoryError, OSError for lack of room."""
     program = Path(command[0]).name
     standard_input, open_while_we_live = os.pipe()
     try:
