@@ -31,7 +31,7 @@ setup(
         Extension(
             "dana.runtime._survey",
             sources=["dana/runtime/native/survey.c"],
-            depends=["dana/runtime/native/survey.h", *CORE_HEADERS],
+            depends=["dana/runtime/native/survey.h", "dana/runtime/native/tally.h", *CORE_HEADERS],
             include_dirs=["dana/simulator/native", NUMERICS],
             extra_compile_args=FLAGS,
         ),

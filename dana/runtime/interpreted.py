@@ -19,6 +19,7 @@ from dana.runtime.designs import chosen_extents, rule_graph, rule_of
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_crossed
+from dana.runtime.order import kinds_to_count, tell_order
 from dana.runtime.page_errors import no_rows_error, page_error, row_dims
 from dana.runtime.provenance import provenance
 from dana.runtime.survey import Place, judge, refuse_labels, started, statistics_of, survey_columns
@@ -114,6 +115,7 @@ class InterpretedTraining:
         self.stream = stream
         self.constant_loss: float | None = None
         self.not_finite = ""
+        self.in_order = False
         rule = rule_graph(request)
         chosen = chosen_extents(dict(rule.extents), request.hyper)
         self._binding = bind_request(rule, request, chosen)
@@ -160,14 +162,17 @@ class InterpretedTraining:
     def end_survey(self) -> None:
         inputs: dict[str | None, str] = {column: input for column, input, _, _ in self._fills}
         columns = self._read().values
+        kinds = kinds_to_count(classes_of(self._binding.graph, self._binding.labels))
         survey = survey_columns(
             columns,
             weight=inputs.get(self._request.weight),
-            label=inputs[self._binding.labels[0]] if self._classes else None,
+            label=inputs[self._binding.labels[0]] if self._classes or kinds else None,
             classes=self._classes,
+            kinds=kinds,
         )
         rule = rule_of(self._request.source, self._request.rule)
         self.not_finite = judge(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
+        self.in_order = tell_order(self._request, survey, self._fills, self._binding.labels, self._notify)
         label = next((name for column, name, _, _ in self._fills if column in self._binding.labels), None)
         if label is not None:
             side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)

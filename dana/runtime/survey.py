@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.runtime.metas import refuse_unmet
-from dana.runtime.notices import another_order
 from dana.runtime.page_errors import ARRAYS
 from dana.runtime.surveyed import SURVEY_BLOCK, Surveyed
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
@@ -81,12 +80,17 @@ class Survey:
         Likewise, whether an element is not the same in all rows.
     bad
         Likewise, how often an element is NaN or infinite.
+    together
+        Likewise, of the squared distances from the mean, which part lies between blocks of `SURVEY_BLOCK` rows, one
+        after the other: all where the rows are sorted, one in `SURVEY_BLOCK` where they come in random order.
     early
         Likewise the mean of the first rows, `first` of them: between a quarter and a half.
     negative
         How many weights are below 0.
     classes
         Sums of the weights by the label's class.
+    kinds
+        By the label's class, of rows that have it and rows that do not: as `together`. Empty where nobody asked.
     """
 
     tuples: int
@@ -94,9 +98,11 @@ class Survey:
     deviation: Mapping[str, Doubles]
     varies: Mapping[str, NDArray[np.bool_]]
     bad: Mapping[str, Doubles]
+    together: Mapping[str, Doubles]
     early: Mapping[str, Doubles]
     negative: int
     classes: Doubles
+    kinds: Doubles
 
     @property
     def first(self) -> int:
@@ -134,10 +140,22 @@ def survey_of(found: Surveyed, inputs: Iterable[Json]) -> Survey:
         deviation=sums(deviation),
         varies=by_input(np.where(summed, deviation > 0, found.varies)),
         bad=by_input(found.bad),
+        together=sums(_part(found.between, found.squares)),
         early=sums(found.earlier),
         negative=int(found.negative),
         classes=found.classes,
+        kinds=_kinds(found.seen, found.together, int(found.tuples)),
     )
+
+
+def _part(between: Doubles, squares: Doubles) -> Doubles:
+    return np.divide(between, squares, out=np.zeros_like(squares), where=squares > 0)
+
+
+def _kinds(seen: Doubles, together: Doubles, tuples: int) -> Doubles:
+    """Of each class, from how many rows have it, and the sum of squares of how many of a block do, over its rows."""
+    squares = seen * seen / max(tuples, 1)
+    return _part(together - squares, seen - squares)
 
 
 def nothing_surveyed(
@@ -146,11 +164,13 @@ def nothing_surveyed(
     weight: str | None,
     label: str | None,
     classes: int,
+    kinds: int,
     summed: Container[str] | None,
 ) -> Surveyed:
-    """What a survey is to fill, for a Bundle of `compile_bundle`, columns of it, and so many classes to count.
+    """What a survey is to fill, for a Bundle of `compile_bundle` and columns of it.
 
-    `summed`: columns whose means and deviations are wanted, and so those of all that fill the same input; None: of all.
+    `classes`, `kinds`: so many classes are weighed, or are looked for in blocks. `summed`: columns whose means and
+    deviations are wanted, and so those of all that fill the same input; None: of all.
     """
     rows = {one["name"]: one["row"] for one in bundle.notes["inputs"]}
     row = {column: rows[input] for column, input, _, _ in bundle.notes["fills"]}
@@ -159,6 +179,7 @@ def nothing_surveyed(
         weight=row.get(weight, -1),
         label=row.get(label, -1),
         classes=classes,
+        kinds=kinds,
         summed=None if summed is None else _rows_of(bundle, summed),
     )
 
@@ -172,9 +193,21 @@ def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
 
 
 def judged_by_sums(request: TrainRequest, fills: Iterable[Place], labels: Sequence[str]) -> set[str]:
-    """Columns of which `judge` wants means and deviations, besides weights."""
+    """Columns of which `judge` and `dana.runtime.order` want means and deviations, besides weights."""
     exact = {one.name for one in request.relation.attributes if one.type_name == "real"}
-    return {*labels, *(column for column, _, _, count in fills if count == 1 and column not in exact)}
+    return {
+        *labels,
+        *categories_of(request),
+        *(column for column, _, _, count in fills if count == 1 and column not in exact),
+    }
+
+
+def categories_of(request: TrainRequest) -> dict[str, str]:
+    """Columns that a text's categories became, 0 or 1 each, and the text's."""
+    encoders = request.metadata.get("preprocess", ())
+    texts = [one["column"] for one in encoders if one.get("encode") == "one_hot"]
+    encoded = request.metadata.get("encoded", ())
+    return {name: text for text in texts for name in encoded if name.startswith(f"{text}=")}
 
 
 def _taken(rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -187,13 +220,18 @@ def _taken(rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def survey_columns(
-    columns: Mapping[str, Floats], *, weight: str | None = None, label: str | None = None, classes: int = 0
+    columns: Mapping[str, Floats],
+    *,
+    weight: str | None = None,
+    label: str | None = None,
+    classes: int = 0,
+    kinds: int = 0,
 ) -> Survey:
     """The same of the values of a rule's inputs, shapes [rows, *shape], row by row as the simulator does it."""
     flat = {name: values.reshape(len(values), -1) for name, values in columns.items()}
     rows = np.concatenate(list(flat.values()), axis=1).astype(np.float64)
     good = np.isfinite(rows).all(axis=1)
-    mean, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    mean, squares, between = (np.zeros(rows.shape[1]) for _ in range(3))
     total, early, earlier = 0.0, mean, mean
     every = np.ones(len(rows)) if weight is None else columns[weight].astype(np.float64)
     numbers = np.full(len(rows), -1.0) if label is None else columns[label].astype(np.float64)
@@ -208,12 +246,20 @@ def survey_columns(
         weighed = weights[first:last, None] * away
         # added up one after the other, as NumPy's sum does not
         block, block_squares = (np.cumsum(each, axis=0)[-1] for each in (weighed, weighed * away))
-        total = np.cumsum([total, *weights[first:last]])[-1]
+        before, total = total, np.cumsum([total, *weights[first:last]])[-1]
         mean = mean + block / total
         squares = squares + np.maximum(block_squares - block * block / total, 0)
+        if last > SURVEY_BLOCK and total > before:
+            between = between + block * block * (before / (total * (total - before)))
         if not last & last - 1:
             early, earlier = mean, early
     deviation = np.sqrt(squares / (total or 1.0))
+    seen, together = np.zeros(kinds), np.zeros(kinds)
+    for first in range(0, len(values) if kinds else 0, SURVEY_BLOCK):
+        labels = numbers[counted][first : first + SURVEY_BLOCK]
+        in_block = np.bincount(labels[(labels >= 0) & (labels < kinds)].astype(np.intp), minlength=kinds)
+        seen += in_block
+        together += in_block * in_block / len(labels)
     ends = np.cumsum([values.shape[1] for values in flat.values()])[:-1]
 
     def by_input(numbers: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -226,9 +272,11 @@ def survey_columns(
         deviation=by_input(deviation),
         varies=by_input(deviation > 0),
         bad=by_input((~np.isfinite(rows)).sum(axis=0).astype(np.float64)),
+        together=by_input(_part(between, squares)),
         early=by_input(earlier),
         negative=int((every[good] < 0).sum()),
         classes=sums,
+        kinds=_kinds(seen, together, len(values)),
     )
 
 
@@ -252,13 +300,10 @@ EXACT = 2.0**24
 COARSE = 0.02
 """Share of a column's deviation that rounding may take."""
 MANY = 50
-"""Rows from which a column that counts them, or an order, is no coincidence."""
+"""Rows from which a column that counts them is no coincidence."""
 
 ORDINARY = 1e3
 """Times that weights may be larger or smaller than 1: a rule's rate and penalty are made for weights of about 1."""
-
-FAR = 5.0
-"""Deviations of a mean of rows at random that chance does not bring about."""
 
 
 def refuse_values(request: TrainRequest, survey: Survey) -> None:
@@ -280,7 +325,7 @@ def refuse_values(request: TrainRequest, survey: Survey) -> None:
 def judge(
     rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
 ) -> str:
-    """Say what a user should know: of features that they tell nothing, of labels that the rows lie in their order.
+    """Say what a user should know: of features and labels that they tell nothing, or lose their digits.
 
     Returns the columns whose values are not all finite, and how many of each are not; empty where all are.
 
@@ -308,11 +353,6 @@ def judge(
                 )
             )
     for column, input, _, _ in (one for one in fills if one[0] in labels):
-        away = np.abs(survey.early[input] - survey.mean[input])
-        least = max(FAR / max(survey.first, 1) ** 0.5, 0.25)
-        many = survey.tuples >= MANY and survey.varies[input].any()
-        if many and (away > least * survey.deviation[input]).any():
-            notify(_in_order(request, column))
         if survey.tuples > 1 and not survey.varies[input].any():
             notify(
                 Notice(
@@ -426,12 +466,3 @@ def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place]
                 "primary key.",
             )
         )
-
-
-def _in_order(request: TrainRequest, label: str) -> Notice:
-    return Notice(
-        level=Level.NOTICE,
-        message=f"the rows of {request.relation.name} lie in the order of their labels in column {label}, or nearly so",
-        hint="Rows are trained in their order, and the last ones weigh most, so the model may be bad. Train in "
-        f"another: {another_order(request)}.",
-    )

@@ -40,22 +40,26 @@ class Tally(ctypes.Structure):
 
 
 class SurveyData(ctypes.Structure):
-    """What a survey finds of a tuple's elements, arrays of [rows][lanes]; the caller's memory. One number each:
-    tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
-    as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
-    from the mean. before: room for both. classes: sums of the weights by the label's class. first: the first tuple's
-    bits; differ: those in which another one's differ. room: for a block of tuples and one more. summed, by row: whether
-    sums are wanted; else only the bits. tally: of the label, or NULL. rows, lanes: of a tuple. count: of classes.
-    weight, label: rows of a tuple that they lie in, or -1."""
+    """What a survey finds of a tuple's elements, arrays of [rows][lanes]; the caller's memory. One number each: tuples
+    without NaN or infinity, sum of the weights and of those before the block, how many are below 0. between: the part
+    of the squares that lies between blocks of DANA_SURVEY_BLOCK tuples, one after the other. early, earlier: the mean
+    of as many tuples as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that
+    has begun, distances from the mean. before: room for both. classes: sums of the weights by the label's class. seen,
+    together: of each of kinds classes how many tuples have it, and of the squares of that number in each block the
+    sum, each over the block's tuples; in_block: of the block that has begun, whose labels are in labels. first: the
+    first tuple's bits; differ: those in which another one's differ. room: for a block of tuples and one more. summed,
+    by row: whether sums are wanted; else only the bits. tally: of the label, or NULL. rows, lanes: of a tuple. count:
+    of classes to be weighed, kinds: of classes to be counted. weight, label: rows of a tuple that they lie in, or
+    -1."""
 
     _fields_ = (
-        *pointers("double", "tuples mean squares bad early earlier sums sums_of_squares before"),
-        *pointers("double", "weights negative classes"),
+        *pointers("double", "tuples mean squares between bad early earlier sums sums_of_squares before"),
+        *pointers("double", "weights weights_before negative classes seen together in_block"),
         *pointers("uint32_t", "first differ"),
-        *pointers("float", "room"),
+        *pointers("float", "room labels"),
         *pointers("const uint8_t", "summed"),
         *pointers("struct dana_tally", "tally"),
-        *members(ctypes.c_int64, "rows lanes count weight label"),
+        *members(ctypes.c_int64, "rows lanes count kinds weight label"),
     )
 
 
@@ -105,6 +109,9 @@ class Surveyed:
         Those without NaN or infinity and of a weight above 0, of which the others tell.
     mean, squares
         Mean, and sum of squared distances from it; a tuple counts as often as its weight says.
+    between
+        The part of `squares` that lies between blocks of `SURVEY_BLOCK` tuples, one after the other: between their
+        means, not within them.
     bad
         How often an element is NaN or infinite.
     early, earlier
@@ -113,6 +120,9 @@ class Surveyed:
         Sum of the weights, and how many are below 0.
     classes
         Sums of the weights by the label's class.
+    seen, together
+        By the label's class how many tuples have it, and the sum over blocks of the square of how many, divided by the
+        block's tuples; empty: nobody wants them.
     first, differ
         The first tuple's bits, and those in which another one's differ from them.
     summed
@@ -126,12 +136,15 @@ class Surveyed:
     tuples: Doubles
     mean: Doubles
     squares: Doubles
+    between: Doubles
     bad: Doubles
     early: Doubles
     earlier: Doubles
     weights: Doubles
     negative: Doubles
     classes: Doubles
+    seen: Doubles
+    together: Doubles
     first: Words
     differ: Words
     summed: NDArray[np.uint8]
@@ -147,16 +160,19 @@ class Surveyed:
         weight: int = -1,
         label: int = -1,
         classes: int = 0,
+        kinds: int = 0,
         summed: Container[int] | None = None,
     ) -> Surveyed:
         """Of no tuples yet; `summed`: rows (None: all)."""
         numbers = {name: np.zeros(()) for name in ("tuples", "weights", "negative")}
-        arrays = {name: np.zeros(shape) for name in ("mean", "squares", "bad", "early", "earlier")}
+        arrays = {name: np.zeros(shape) for name in ("mean", "squares", "between", "bad", "early", "earlier")}
         tally = Tally() if label >= 0 else None
         return cls(
             **numbers,
             **arrays,
             classes=np.zeros(classes),
+            seen=np.zeros(kinds),
+            together=np.zeros(kinds),
             first=np.zeros(shape, np.uint32),
             differ=np.zeros(shape, np.uint32),
             summed=np.array([summed is None or row in summed for row in range(shape[0])], np.uint8),
@@ -185,15 +201,18 @@ class SurveyObserver:
 
     def __init__(self, found: Surveyed) -> None:
         shape = found.mean.shape
-        means = (found.tuples, found.mean, found.squares, found.bad, found.early, found.earlier)
+        means = (found.tuples, found.mean, found.squares, found.between, found.bad, found.early, found.earlier)
         sums = np.zeros((4, *shape))  # of a block, and as they were before
         room = np.zeros((SURVEY_BLOCK + 1, *shape), np.float32)
-        doubles = (*means, sums[0], sums[1], sums[2:], found.weights, found.negative, found.classes)
-        arrays = (*doubles, found.first, found.differ, room, found.summed)
+        labels = np.zeros(SURVEY_BLOCK, np.float32)
+        before, in_block = np.zeros(()), np.zeros(found.seen.size)
+        doubles = (*means, sums[0], sums[1], sums[2:], found.weights, before, found.negative, found.classes)
+        counts = (found.seen, found.together, in_block)
+        arrays = (*doubles, *counts, found.first, found.differ, room, labels, found.summed)
         tally = None if found.tally is None else ctypes.addressof(found.tally)
-        places = (tally, *shape, found.classes.size, found.weight, found.label)
+        places = (tally, *shape, found.classes.size, found.seen.size, found.weight, found.label)
         survey = SurveyData(*(array.ctypes.data for array in arrays), *places)
-        self._kept = found, sums, room, survey
+        self._kept = found, sums, before, in_block, room, labels, survey
         """What is filled lasts as long as the observer."""
         self._data = ObserverData(*_functions(), ctypes.addressof(survey))
 

@@ -388,13 +388,12 @@ class Training(Protocol):
     def end_epoch(self) -> EpochReport:
         """End the epoch whose last page the sink has had."""
 
-    @property
-    def constant_loss(self) -> float | None:
-        """The rule's loss of the best prediction that is the same for every row; None where nobody can tell."""
-
-    @property
-    def not_finite(self) -> str:
-        """Columns that hold NaN or infinite values, which it was to keep, and how many; empty where there are none."""
+    constant_loss: float | None
+    """The rule's loss of the best prediction that is the same for every row; None where nobody can tell."""
+    not_finite: str
+    """Columns that hold NaN or infinite values, which it was to keep, and how many; empty where there are none."""
+    in_order: bool
+    """Whether rows that are alike were found to lie together, which was said."""
 
     def parameters(self) -> Sequence[Parameter]:
         """Copies of the models, states included, as the last epoch left them."""

@@ -31,6 +31,7 @@ from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend, read_symbol, write_symbol
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_chosen_again, tell_crossed, tell_simulated
+from dana.runtime.order import kinds_to_count, tell_order
 from dana.runtime.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
@@ -85,7 +86,6 @@ from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 
 BACKENDS = (*MACHINES, "interp")
-
 
 MAX_CACHE_BYTES = 256 << 20
 """Bytes of designs on disk unless the user says otherwise."""
@@ -275,7 +275,7 @@ class MachineTraining:
         self._cycles = 0
         self._begun = False
         self.constant_loss: float | None = None
-        self.not_finite = ""
+        self.not_finite, self.in_order = "", False
         self._bundle = design.bundle
         fills = self._bundle.notes["fills"]
         self._metas = meta_values(design.metas, request.hyper, design.extents)
@@ -313,6 +313,7 @@ class MachineTraining:
             weight=request.weight,
             label=label,
             classes=classes,
+            kinds=kinds_to_count(design.classes),
             summed=judged_by_sums(request, fills, design.labels) if beside else None,
         )
         self._surveys_beside = beside and not judges
@@ -365,6 +366,7 @@ class MachineTraining:
         fills = self._bundle.notes["fills"]
         rule = rule_of(self._request.source, self._request.rule)
         self.not_finite = judge(rule, self._request, survey, fills, self._design.labels, self._notify)
+        self.in_order = tell_order(self._request, survey, fills, self._design.labels, self._notify)
         if self._surveyed.tally is not None:
             values, counts = self._surveyed.values
             refuse_labels(rule, self._request, self._metas, self._design.labels, values)

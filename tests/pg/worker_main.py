@@ -243,6 +243,7 @@ class PageTraining:
 
     constant_loss = None
     not_finite = ""
+    in_order = False
 
     def parameters(self) -> list[Parameter]:
         weights = np.array(self._rule.weights, dtype=np.float32)

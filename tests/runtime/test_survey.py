@@ -66,7 +66,7 @@ def test_statistics_are_those_of_numpy(rows: int, weighted: bool, bad: int) -> N
     assert found.tuples == expected.tuples
     assert found.negative == expected.negative
     for name in inputs:
-        for kind in ("mean", "deviation", "early", "bad"):
+        for kind in ("mean", "deviation", "together", "early", "bad"):
             mine, theirs = (np.broadcast_to(getattr(one, kind)[name], inputs[name]) for one in (found, expected))
             np.testing.assert_array_equal(mine, theirs, err_msg=f"{kind} of {name}")
     good = np.isfinite(values).all(axis=1)
@@ -174,7 +174,7 @@ def test_what_is_found_beside_is_what_numpy_finds(
         len({*column.tolist()}) > 1 for column in np.where(abs(values) < 1e-38, 0, values).T[:-1]
     ]
     for name in ("y",) if kind == "real" else ("x", "y"):
-        for each in ("mean", "deviation", "early"):
+        for each in ("mean", "deviation", "together", "early"):
             np.testing.assert_array_equal(getattr(found, each)[name], getattr(expected, each)[name])
     assert np.isnan(found.mean["x"]).all() == (kind == "real"), "nobody asked"
     assert tally == {number: (values[:, features] == number).sum() for number in (0.0, 1.0)}
@@ -200,7 +200,7 @@ def test_rows_that_are_kept_though_they_are_no_numbers_tell_nothing_else() -> No
     assert found.tuples == 396
     assert found.varies["x"].tolist() == [k != 4 for k in range(11)] == expected.varies["x"].tolist()
     np.testing.assert_array_equal(found.bad["x"], expected.bad["x"])
-    for each in ("mean", "deviation", "early"):
+    for each in ("mean", "deviation", "together", "early"):
         np.testing.assert_array_equal(getattr(found, each)["y"], getattr(expected, each)["y"])
 
 

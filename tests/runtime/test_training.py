@@ -422,7 +422,7 @@ def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: b
     notices: list[Notice] = []
     asked = request(replace(table, pages=len(pages) // 8192), source=STANDARDIZED, backend=backend)
     train(asked, pages, notices.append)
-    assert any("lie in the order of their labels in column y" in one.message for one in notices) is said
+    assert any("alike in column y lie together" in one.message for one in notices) is said
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@
 
 #include "number.h"
 #include "survey.h"
+#include "tally.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define EXPONENT UINT32_C(0x7f800000)
@@ -201,11 +202,14 @@ compare(const struct dana_survey *survey, const struct taken *column, int32_t co
 	return bad == 0;
 }
 
-/* Ends a block: moves the means, and the squares' sums to distances from them */
+/* Ends a block: moves the means, and the squares' sums to distances from them. Of those, what a block's mean is away from
+ * that of all before it is between the blocks; the first DANA_SURVEY_BLOCK tuples are one. */
 static void
 end_block(const struct dana_survey *survey)
 {
-	const double total = *survey->weights;
+	const double total = *survey->weights, before = *survey->weights_before;
+	const bool later = *survey->tuples > DANA_SURVEY_BLOCK && total > before;
+	const double apart = later ? before / (total * (total - before)) : 0;
 
 	for (ptrdiff_t row = 0; row < survey->rows; row++)
 		for (ptrdiff_t k = row * survey->lanes; survey->summed[row] && k < (row + 1) * survey->lanes; k++)
@@ -214,8 +218,10 @@ end_block(const struct dana_survey *survey)
 
 			survey->mean[k] += sum / total;
 			survey->squares[k] += square > 0 ? square : 0;
+			survey->between[k] += sum * sum * apart;
 			survey->sums[k] = survey->sums_of_squares[k] = 0;
 		}
+	*survey->weights_before = total;
 }
 
 /* A weight and a label; tuples of weight 0 might as well not be there */
@@ -246,7 +252,9 @@ count_tuples(const struct dana_survey *survey, int32_t count)
 	const uint64_t tuples = (uint64_t)(*survey->tuples += count);
 	const size_t size = elements_of(survey) * sizeof(double);
 
-	if ((tuples & (tuples - 1)) != 0 && tuples % DANA_SURVEY_BLOCK != 0)
+	if (tuples % DANA_SURVEY_BLOCK == 0)
+		tally_block(survey, survey->kinds > 0 ? DANA_SURVEY_BLOCK : 0);
+	else if ((tuples & (tuples - 1)) != 0)
 		return;
 	end_block(survey);
 	if ((tuples & (tuples - 1)) != 0)
@@ -263,69 +271,8 @@ dana_survey_end(void *context)
 
 	if (*survey->tuples > 0)
 		end_block(survey);
-}
-
-static void
-tally_add(struct dana_tally *tally, uint32_t word, double count, double sum)
-{
-	const uint32_t key = word >> tally->dropped << tally->dropped;
-	uint32_t slot = (key * UINT32_C(2654435761)) >> 19;
-
-	while (tally->counts[slot] != 0 && tally->keys[slot] != key)
-		slot = (slot + 1) % DANA_TALLY_SLOTS;
-	tally->used += tally->counts[slot] == 0;
-	tally->keys[slot] = key;
-	tally->counts[slot] += count;
-	tally->sums[slot] += sum;
-}
-
-/* Counts a value; where there are too many, those that differ in one bit more are one */
-static void
-tally_value(struct dana_tally *tally, float value, int32_t count)
-{
-	tally_add(tally, dn_bits(value + 0.0f), count, (double)value * count); /* both zeros are one value */
-	while (tally->used > DANA_TALLY_SLOTS / 2)
-	{
-		const struct dana_tally before = *tally;
-
-		memset(tally, 0, sizeof *tally);
-		tally->dropped = before.dropped + 1;
-		for (int i = 0; i < DANA_TALLY_SLOTS; i++)
-			if (before.counts[i] != 0)
-				tally_add(tally, before.keys[i], before.counts[i], before.sums[i]);
-	}
-}
-
-static int32_t
-how_many(const float *values, int32_t count, float wanted)
-{
-	int32_t n = 0;
-
-	for (int32_t k = 0; k < count; k++)
-		n += values[k] == wanted;
-	return n;
-}
-
-/* Counts values: of two classes, all of each at a time */
-static void
-tally_values(struct dana_tally *tally, const float *values, int32_t count)
-{
-	const int32_t same = how_many(values, count, values[0]);
-	int32_t other = 0, others = 0;
-
-	while (same < count && values[other] == values[0])
-		other++;
-	if (other > 0)
-		others = how_many(values, count, values[other]);
-	if (same + others == count)
-	{
-		tally_value(tally, values[0], same);
-		if (others > 0)
-			tally_value(tally, values[other], others);
-		return;
-	}
-	for (int32_t k = 0; k < count; k++)
-		tally_value(tally, values[k], 1);
+	if (survey->kinds > 0)
+		tally_block(survey, (int32_t)((uint64_t)*survey->tuples % DANA_SURVEY_BLOCK));
 }
 
 /* A tuple that has been put together, by itself */
@@ -351,6 +298,7 @@ look_at_tuple(const struct dana_survey *survey, const float *tuple)
 	*survey->weights += weight;
 	(void)add(survey, &all, 1, weight);
 	(void)compare(survey, &all, 1);
+	survey->labels[(uint64_t)*survey->tuples % DANA_SURVEY_BLOCK] = label;
 	count_tuples(survey, 1);
 	if (survey->tally != NULL)
 		tally_value(survey->tally, label, 1);
@@ -476,6 +424,8 @@ dana_survey_tuples(void *context, const uint8_t *page, const struct sim_handed *
 		*survey->weights += some;
 		for (int32_t t = 0; t < some && survey->count > 0; t++)
 			weigh(survey, 1, labels[t]);
+		if (survey->kinds > 0)
+			memcpy(survey->labels + (uint64_t)*survey->tuples % DANA_SURVEY_BLOCK, labels, (size_t)some * sizeof *labels);
 		count_tuples(survey, some);
 		if (survey->tally != NULL)
 			tally_values(survey->tally, labels, some);
