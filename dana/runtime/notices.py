@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -116,6 +116,29 @@ def diverged_error(what: str, request: TrainRequest, kept: str = "") -> Training
         f"the training diverged: {what}",
         sqlstate=SqlState.DATA_EXCEPTION,
         hint=f"Lower the learning rate, {_steadier(request)}.",
+    )
+
+
+def risen_notice(request: TrainRequest, epochs: tuple[int, int], losses: Sequence[float | None]) -> Notice:
+    """That the loss rose far above that of the epoch whose model is kept."""
+    (kept, risen), (least, most) = epochs, losses
+    rate = _rate_of(request, compile_rule(request.source, filename=request.rule).hdfg)
+    return Notice(
+        level=Level.WARNING,
+        message=f"the loss rose from {least:.6g} in epoch {kept} to {most:.6g} in epoch {risen}; the model of epoch "
+        f"{kept} is kept",
+        hint=f"Train in another order, {another_order(request)}, or lower the learning rate, {rate}.",
+    )
+
+
+def unfinished_notice(request: TrainRequest, epochs: int, last: int, before: float, now: float) -> Notice:
+    """That the rule's own number of epochs is too small for these rows."""
+    given = "epochs=" if request.relation.name == ARRAYS else "epochs => "
+    return Notice(
+        level=Level.NOTICE,
+        message=f"the loss was still falling when the rule's {epochs} epochs were over: from {before:.6g} to {now:.6g} "
+        f"in the last {last}",
+        hint=f"Train for more of them, as in {given}{10 * epochs}: it ends before where the loss has settled.",
     )
 
 

@@ -46,6 +46,7 @@ def tell_order(
         if together:
             found.append(column)
     texts = categories_of(request)
+    found.sort(key=lambda one: one not in labels)
     names = list(dict.fromkeys(texts.get(one, one) for one in found))
     if names:
         notify(_in_order(request, names))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dana.runtime.notices import diverged_error, skipped_notice
+from dana.runtime.notices import diverged_error, risen_notice, skipped_notice, unfinished_notice
 from dana.runtime.page_errors import nulls_error
 from dana.runtime.trainer import (
     EpochReport,
@@ -37,6 +37,16 @@ TOLERANCE = 1e-3
 MARGIN = 0.01
 """A training's loss is measured while the models change, and may be lowest long before they settle: the last model is
 kept unless its loss is worse than the best by this much. A loss on other rows is the model's: the lowest counts."""
+
+RISEN = 2.0
+"""Times the kept epoch's loss from which a later one's is no swing of momentum, and tells that steps were too long."""
+SWING = 0.1
+"""Of what the loss has fallen by: what a loss near 0 may rise by, whatever that is of itself."""
+
+UNFINISHED = 0.01
+"""Of a constant's loss, by which a loss still fell in the last tenth of a rule's own epochs; twice that of itself."""
+LEFT = 0.1
+"""Of a constant's loss: of less than that there is little left to learn, however long that takes."""
 
 WORSE = 1.1
 """Times a constant's loss on the rows trained on is more than chance on rows left out, of which there may be few."""
@@ -174,20 +184,51 @@ def run(
     epoch, parameters = best or (epoch, training.parameters())
     result, kept = training.finish(parameters), reports[epoch - 1]
     constant = training.constant_loss
+    risen = _risen(reports, epoch)
+    ended = report.converged or stopping.over
+    if risen:
+        notify(risen_notice(request, (epoch, risen), [reports[k - 1].loss for k in (epoch, risen)]))
+    elif request.epochs is None and stopping.patience and not ended and (fell := _still_falls(reports, constant)):
+        notify(unfinished_notice(request, len(reports), *fell))
     if constant is not None:
         # rows left out may choose an early epoch, whose loss is mostly that of the start values: the lowest counts
         losses = [one.loss for one in (reports if kept.test_loss is not None else [kept]) if one.loss is not None]
         if losses and min(losses) >= constant * (1 - TOLERANCE):
-            notify(_no_better(min(losses), constant))
+            # of rows in order the loss is one of the models on the way, which are as bad as that order, and it was told
+            if not training.in_order:
+                notify(_no_better(min(losses), constant))
         elif kept.test_loss is not None and kept.test_loss > WORSE * constant:
             notify(_worse_elsewhere(kept.test_loss, constant))
     return Outcome(
         result=replace(result, metadata={**result.metadata, "epoch": epoch}),
         kept=kept,
         reports=reports,
-        converged=report.converged or stopping.over,
+        converged=ended and not risen,
         pages=pages,
     )
+
+
+def _risen(reports: Sequence[EpochReport], kept: int) -> int:
+    """The epoch behind the kept one whose loss rose highest, if that is far; else 0."""
+    losses = [one.loss for one in reports if one.loss is not None]
+    if len(losses) < len(reports) or kept == len(reports):
+        return 0
+    loss, highest = losses[kept - 1], max(losses[kept:])
+    far = max((RISEN - 1) * abs(loss), SWING * (max(losses[:kept]) - loss))
+    return losses.index(highest, kept) + 1 if highest > loss + far else 0
+
+
+def _still_falls(reports: Sequence[EpochReport], constant: float | None) -> tuple[int, float, float] | None:
+    """Of how many of the last epochs which loss fell to which, where that is noticeable: more of them would help."""
+    losses = [one.loss if one.test_loss is None else one.test_loss for one in reports]
+    known = [one for one in losses if one is not None]
+    last = len(known) // 10
+    if not last or len(known) < len(reports):
+        return None
+    before, now = min(known[:-last]), min(known)
+    scale = max(abs(known[0]), abs(now)) if constant is None else constant
+    fell = before - now > UNFINISHED * max(scale, 2 * abs(now))
+    return (last, before, now) if fell and abs(now) > LEFT * scale else None
 
 
 NONE_LEFT_OUT = Notice(

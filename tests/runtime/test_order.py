@@ -156,4 +156,4 @@ def test_classes_are_counted_by_block_as_numpy_counts_them(rows: int, weighted: 
     columns = {name: one.astype(np.float32) for name, one in zip("xyg", values.T, strict=True)}
     expected = survey_columns(columns, label="y", kinds=4, weight="g" if weighted else None)
     np.testing.assert_allclose(found.kinds, expected.kinds, atol=1e-12)
-    assert found.kinds.max() > 0.9 or rows < 1000
+    assert found.kinds.max() > 0.8 or rows < 1000

@@ -32,17 +32,17 @@ def one(session: Session, statement: str, *values: Any) -> Any:
 @pytest.mark.parametrize("backend", ["sim", "interp"])
 def test_the_best_model_is_kept(passing: Session, backend: str) -> None:
     call = f"SELECT epochs, converged, loss FROM dana_train('passing', 't', 'm', backend => '{backend}', {{}})"
-    assert one(passing, call.format("patience => 3")) == (9, True, 0.0)
+    assert one(passing, call.format("patience => 3")) == (9, False, 0.0)
     assert one(passing, "SELECT \"values\" FROM dana_parameters('m') WHERE parameter = 'w'") == [6.0]
     assert one(passing, "SELECT metadata ->> 'epoch' FROM dana.model WHERE name = 'm'") == "6"
     assert one(passing, call.format("patience => 0"))[:2] == (60, False)
     assert one(passing, call.format("patience => 3, epochs => 8"))[:2] == (8, False)
-    assert one(passing, call.format("patience => 3, warm_start_from => 'm@1'"))[:2] == (4, True)
+    assert one(passing, call.format("patience => 3, warm_start_from => 'm@1'"))[:2] == (4, False)
 
 
 @pytest.mark.parametrize("backend", ["sim", "interp"])
 def test_rows_left_out_choose_the_model(passing: Session, backend: str) -> None:
-    assert chosen(passing, backend, "patience => 4") == (9, True)
+    assert chosen(passing, backend, "patience => 4") == (9, False)
 
 
 @pytest.mark.parametrize("server", MAJORS[-1:], indirect=True)
@@ -98,7 +98,7 @@ def test_groups_and_trials_have_no_rows_left_out(passing: Session) -> None:
     passing.execute("CREATE TABLE g AS SELECT y AS k, * FROM t")
     options = '{"patience": 3, "test_size": 0.5, "features": ["x"], "label": "y"}'
     trained = passing.execute("SELECT epochs, converged FROM dana_train_groups('passing', 'g', '{k}', %s)", (options,))
-    assert trained.fetchall() == [(9, True)] * 2
+    assert trained.fetchall() == [(9, False)] * 2
 
 
 def test_streams_again_where_nothing_is_kept(passing: Session) -> None:
