@@ -74,6 +74,9 @@ CONVERTED_SCALARS = frozenset(one.oid for one in TYPES) - SCALARS.keys()
 CONVERTED_ARRAYS = frozenset(one.array_oid for one in TYPES) - ARRAYS.keys()
 """OIDs of what the backend makes `real`, and `real[]`."""
 
+ALL_ARRAYS = ARRAYS.keys() | CONVERTED_ARRAYS
+"""OIDs of arrays of numbers."""
+
 NUMBERS = SCALARS.keys() | ARRAYS.keys() | CONVERTED_SCALARS | CONVERTED_ARRAYS
 """OIDs of all of these."""
 

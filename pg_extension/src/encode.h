@@ -1,6 +1,6 @@
 /*
- * What the parts of a look at a source's columns share: features.c chooses them, look.c reads the rows, encode.c makes
- * the list that training and prediction apply.
+ * What the parts of a look at a source's columns share: choose.c chooses them, features.c says what is done to them,
+ * look.c reads the rows, encode.c makes the list that training and prediction apply.
  */
 #ifndef DANA_ENCODE_H
 #define DANA_ENCODE_H
@@ -36,7 +36,7 @@ typedef struct dana_look
 	TupleDesc	 columns;
 	bool		 single;	/* the rule has one vector and nothing else to fill: a column may become several */
 	bool		 chooses;	/* numbers of a row choose rows of the rule's models */
-	bool		 named;		/* the features are chosen already */
+	bool		 named;		/* the features are chosen already, by the caller or by the rule's names */
 	bool		 other;		/* others than the worker would choose */
 	dana_texts	 labels; /* behind the weight, if there is one */
 	int			 label_count;
@@ -47,6 +47,19 @@ typedef struct dana_look
 	int			 last;
 	MemoryContext context;
 } dana_look;
+
+/*
+ * choose.c: the features, and the weight and the labels, chosen as dana/compiler/binding/columns.py does, for a rule of
+ * this description; false where the worker is to say what is wrong with them
+ */
+extern bool dana_choose_columns(dana_look *look, Jsonb *description);
+
+/* Refuses an array beside other columns, where nobody named them: either is meant */
+extern void dana_refuse_array_among_others(const dana_look *look);
+
+/* Whether names are those of columns, and are some; and one more feature, from 1 */
+extern bool dana_look_has(const dana_look *look, const dana_texts *names);
+extern void dana_look_add(dana_look *look, int column);
 
 extern const char *const dana_part_names[];
 

@@ -1,5 +1,5 @@
 /*
- * Which columns of a source are features, and what is to be done to them: as the caller says, else as their types say.
+ * What is to be done to the columns that are features: as the caller says, else as their types say.
  */
 #include "postgres.h"
 
@@ -9,113 +9,6 @@
 #include "encode.h"
 
 #define MOST_COLUMNS	1600
-
-static bool
-are_columns(const dana_look *look, const dana_texts *names)
-{
-	for (int i = 0; i < names->count; i++)
-		if (SPI_fnumber(look->columns, names->values[i]) <= 0)
-			return false;
-	return names->count > 0;
-}
-
-static void
-add_feature(dana_look *look, int column)
-{
-	dana_candidate *feature = &look->features[look->count++];
-
-	*feature = (dana_candidate){.column = column};
-	feature->encoder = (dana_encoder){.column = NameStr(TupleDescAttr(look->columns, column - 1)->attname), .width = 1};
-}
-
-/* Names of a member of the rule's description, without those of the outputs; count 0 where it has none of that name */
-static dana_texts
-described_names(Jsonb *description, const char *key, const dana_texts *outputs, bool *vector)
-{
-	Jsonb	 **list;
-	dana_texts names = {.count = 0};
-	int		   count = dana_json_objects(description, key, &list);
-
-	names.values = palloc(sizeof(char *) * Max(count, 1));
-	for (int i = 0; i < count; i++)
-	{
-		char *name = dana_json_string(list[i], "name");
-
-		if (outputs != NULL && dana_is_one_of(name, outputs))
-			continue;
-		names.values[names.count++] = name;
-		*vector = dana_json_texts(list[i], "shape").count == 1;
-	}
-	return names;
-}
-
-static bool
-is_weight(const dana_look *look, int column)
-{
-	const char *weight = look->training->weight;
-
-	return weight != NULL && strcmp(NameStr(TupleDescAttr(look->columns, column - 1)->attname), weight) == 0;
-}
-
-static void
-put_first(char *name, dana_texts *names)
-{
-	char **values = palloc(sizeof(char *) * (names->count + 1));
-
-	values[0] = name;
-	memcpy(values + 1, names->values, sizeof(char *) * names->count);
-	*names = (dana_texts){names->count + 1, values};
-}
-
-/*
- * The features, and the weight and the labels, chosen as dana/compiler/binding/columns.py does; false where the worker is
- * to say what is wrong with them
- */
-static bool
-choose_columns(dana_look *look, Jsonb *description)
-{
-	const dana_training *training = look->training;
-	bool		vector = false;
-	dana_texts	outputs = described_names(description, "outputs", NULL, &vector);
-	dana_texts	inputs = described_names(description, "inputs", &outputs, &vector);
-	dana_texts	named = training->features;
-
-	look->single = inputs.count == 1 && vector;
-	look->chooses = dana_json_boolean(description, "chooses");
-	look->labels = outputs;
-	if (training->label != NULL)
-		look->labels = (dana_texts){1, (char **)&training->label};
-	else if (outputs.count == 1 && !are_columns(look, &outputs))
-	{
-		int last = look->columns->natts;
-
-		while (last > 0 && (TupleDescAttr(look->columns, last - 1)->attisdropped || is_weight(look, last)))
-			last--;
-		look->labels.count = last > 0;
-		look->labels.values[0] = last > 0 ? NameStr(TupleDescAttr(look->columns, last - 1)->attname) : NULL;
-	}
-	look->label_count = look->labels.count;
-	if (training->weight != NULL)
-		put_first(training->weight, &look->labels);
-	if (look->labels.count > 0 && !are_columns(look, &look->labels))
-		return false;
-	if (named.count < 0 && are_columns(look, &inputs))
-		named = inputs;
-	for (int i = 0; i < named.count; i++)
-		if (dana_is_one_of(named.values[i], &look->labels))
-			named.count = training->features.count; /* for the worker to refuse; a label is no input by its name */
-	look->named = named.count >= 0;
-	look->features = palloc0(sizeof(dana_candidate) * Max(Max(look->columns->natts, named.count), 1));
-	if (look->named && !are_columns(look, &named))
-		return false;
-	for (int i = 0; i < named.count; i++)
-		add_feature(look, SPI_fnumber(look->columns, named.values[i]));
-	for (int i = 0; i < look->columns->natts && !look->named; i++)
-		if (!TupleDescAttr(look->columns, i)->attisdropped &&
-			!dana_is_one_of(NameStr(TupleDescAttr(look->columns, i)->attname), &look->labels))
-			add_feature(look, i + 1);
-	return true;
-}
 
 static _Noreturn void
 refuse_type(const dana_look *look, const dana_candidate *feature, const char *what)
@@ -358,12 +251,12 @@ adopt_list_of_model(dana_look *look)
 	{
 		/* one that was trained on numbers goes on with them */
 		look->single = false;
-		if (named->count < 0 && are_columns(look, &features))
+		if (named->count < 0 && dana_look_has(look, &features))
 		{
 			look->count = 0;
 			look->named = look->other = true;
 			for (int i = 0; i < Min(features.count, look->columns->natts); i++)
-				add_feature(look, SPI_fnumber(look->columns, features.values[i]));
+				dana_look_add(look, SPI_fnumber(look->columns, features.values[i]));
 		}
 		return false;
 	}
@@ -382,7 +275,7 @@ adopt_list_of_model(dana_look *look)
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 							errmsg("model \"%s\", to start from, has feature \"%s\", which the training does not have",
 								   reference, encoding->encoders[i].column)));
-		add_feature(look, column);
+		dana_look_add(look, column);
 		look->features[i].encoder.kind = encoding->encoders[i].kind;
 		encoding->encoders[i].nulls = look->source->asked.cleaning.nulls;
 	}
@@ -449,7 +342,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	bool		   plain = true;
 	int			   kept = 0;
 
-	if (!choose_columns(&look, description))
+	if (!dana_choose_columns(&look, description))
 		return;
 	if (training->warm_start_from != NULL && adopt_list_of_model(&look))
 		return keep_datetimes(&look, look.count);
@@ -464,14 +357,16 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 			dana_look_at_texts(&look, &look.features[i]);
 	for (int i = 0; i < look.count; i += DANA_MOST_NUMBERS)
 		dana_look_at_numbers(&look, i);
+	for (int i = 0; i < look.count; i++) /* what is named is the worker's to refuse */
+		if (look.named || !look.single || wish_of(&look, look.features[i].encoder.column) != NULL)
+			look.features[i].refused = NULL;
+	if (look.single && !look.named)
+		dana_refuse_array_among_others(&look);
 	encoding->encoders = palloc(sizeof(dana_encoder) * Max(look.count, 1));
 	for (int i = 0; i < look.count; i++)
 	{
 		dana_candidate *feature = &look.features[i];
 
-		/* what is named is the worker's to refuse */
-		if (look.named || !look.single || wish_of(&look, feature->encoder.column) != NULL)
-			feature->refused = NULL;
 		if (feature->refused == NULL)
 			finish_feature(&look, feature);
 		tell_feature(&look, feature);

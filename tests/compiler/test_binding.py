@@ -47,6 +47,14 @@ def test_columns_named_like_the_rule_come_first() -> None:
     assert bound.graph.concrete_shape(bound.graph.models[0]) == (384,)
 
 
+def test_a_vector_takes_an_array_alone_by_its_name() -> None:
+    """A number called x is one of many columns; of a scalar input it is the column."""
+    columns = (attribute("a", "real"), attribute("x", "real"), attribute("y", "real"))
+    assert bind(graph(), table(*columns)).features == ("a", "x")
+    scalar = graph(LINEAR.replace("n = dana.dim()\n", "").replace("[n]", "").replace("dana.sigma(w * x, 1)", "w * x"))
+    assert bind(scalar, table(*columns)).features == ("x",)
+
+
 def test_caller_chooses_columns_and_their_order() -> None:
     bound = bind(graph(), table(*REALS), ["x3", "x0"], "x1")
     assert [(use.attribute, use.input, use.element) for use in bound.uses] == [(3, "x", 0), (0, "x", 1), (1, "y", 0)]

@@ -20,7 +20,7 @@ Session = psycopg.Connection[Any]
 ONE_VERSION = frozenset(
     f"test_{name}.py"
     for name in (
-        "assumed", "classes", "coefficients", "encoded", "encoding", "evaluate", "explain", "groups", "labels",
+        "assumed", "classes", "coefficients", "columns", "encoded", "encoding", "evaluate", "explain", "groups", "labels",
         "metrics", "operators", "predict", "random", "search", "several", "stopping", "told", "weights",
     )
 )  # fmt: skip

@@ -5,7 +5,8 @@ and the columns in use. It reads no page.
 
 Without a choice, the label is the column that has the output's name, or else the table's last column; a weight is the
 number 1, and not in the bound graph; the features are the columns with the inputs' names, or else all other columns in
-the table's order. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix one array
+the table's order. A vector or matrix that is the only input is filled by its name by an array alone: a number of that
+name is a column like others. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix one array
 column or as many scalar columns as it has elements, a matrix's rows one after the other; an input with an extent that
 is a dim takes what the inputs after it do not need, and where one of those takes what is left, its dim's default. Where
 nobody chose, and a column would so fill another input than that of its name, nothing is guessed: it is an error.
@@ -18,7 +19,7 @@ from math import prod
 from dana.compiler.binding.weights import weighted
 from dana.errors import UsageError
 from dana.storage.schema import SchemaError, TableSchema, Use
-from dana.storage.types import ARRAYS, NUMBERS
+from dana.storage.types import ALL_ARRAYS, ARRAYS, NUMBERS
 from dsl.hdfg.choice import category_inputs, choosing_elements
 from dsl.hdfg.dims import Shape
 from dsl.hdfg.graph import BindError, Graph, Node, Op
@@ -149,7 +150,8 @@ def _features(schema: TableSchema, inputs: Sequence[Node], taken: Sequence[int])
     names = {schema.attributes[k].name for k in schema.live()}
     if inputs and all(node.name in names for node in inputs):
         named = [schema.index(_name(node)) for node in inputs]
-        if not set(named) & set(taken):
+        one_of_many = len(inputs) == 1 and inputs[0].shape and schema.attributes[named[0]].type_oid not in ALL_ARRAYS
+        if not one_of_many and not set(named) & set(taken):
             return named
     return [k for k in schema.live() if k not in taken]
 
@@ -248,7 +250,8 @@ def _assign(
             if schema.attributes[column].type_oid in ARRAYS:
                 raise BindingError(
                     f"{name} takes {count} scalar columns or one array column; "
-                    f"{schema.attributes[column].name!r} is an array among scalars"
+                    f"{schema.attributes[column].name!r} is an array among scalars",
+                    hint="Name either with features => ARRAY[…].",
                 )
             uses.append(Use(attribute=column, input=name, element=element, count=1))
         shapes[name] = _shape(node, count, extents, graph)
