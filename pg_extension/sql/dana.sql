@@ -485,6 +485,10 @@ CREATE FUNCTION dana.dana_text(value "any") RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_text IS 'A value as text, as PostgreSQL''s own casts have it: none that a user made is called';
 
+CREATE FUNCTION dana.dana_fixed_text(value "any") RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_fixed_text IS 'A value as the text that labels and the keys of groups have, in every session alike: dates in ISO style, moments in UTC';
+
 CREATE FUNCTION dana.dana_arguments(metadata jsonb, model text, source regclass) RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_feature_list';
 COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() after the model, for rows of a table, called r: the columns of a model''s metadata; an error where the table lacks one';
@@ -675,7 +679,7 @@ BEGIN
 		JOIN pg_type AS t ON t.oid = a.atttypid
 	LOOP
 		RETURN QUERY EXECUTE format('SELECT %L, n.k, n.v, CASE WHEN n.k IS NOT NULL THEN n.v::real END, count(*) FROM %s AS r LEFT JOIN LATERAL '
-			|| CASE WHEN texts THEN '(SELECT dana.dana_text(r.%3$s), NULL::bigint)' ELSE 'unnest(dana.dana_numbers(r.%3$s)::text[]) WITH ORDINALITY' END
+			|| CASE WHEN texts THEN '(SELECT dana.dana_fixed_text(r.%3$s), NULL::bigint)' ELSE 'unnest(dana.dana_numbers(r.%3$s)::text[]) WITH ORDINALITY' END
 			|| ' AS n (v, k) ON true GROUP BY n.k, n.v', feature, $3, expression);
 	END LOOP;
 END

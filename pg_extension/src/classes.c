@@ -48,7 +48,7 @@ label_length(const dana_label_type *type, const char *text)
 	return length;
 }
 
-/* A label as text; users may make casts, but none of these functions */
+/* A label as text, in every session alike; users may make casts, but none of these functions */
 static char *
 label_text(dana_label_type *type, Datum value)
 {
@@ -56,7 +56,7 @@ label_text(dana_label_type *type, Datum value)
 
 	if (type->base == BOOLOID)
 		return DatumGetBool(value) ? "true" : "false";
-	text = OutputFunctionCall(&type->output, value);
+	text = dana_fixed_output(&type->output, type->base, value);
 	text[label_length(type, text)] = '\0';
 	return text;
 }

@@ -32,7 +32,7 @@ DANA_FUNCTION(dana_split)
 							errmsg("argument \"training\" must not have a member \"%s\" here", ours[i]),
 							errdetail("Trials choose their rows themselves, and leave no model.")));
 	if (!PG_ARGISNULL(2))
-		place = psprintf("dana.dana_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
+		place = psprintf("dana.dana_fixed_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
 	else if ((query && !OidIsValid(source)) || placeless != NULL) /* both: dana_trial() says so */
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("argument \"key\" must name a column of the %s that tells its rows apart",

@@ -11,7 +11,6 @@
 #include "access/tupmacs.h"
 #include "catalog/dependency.h"
 #include "commands/extension.h"
-#include "parser/parse_coerce.h"
 #include "utils/date.h"
 #include "utils/float.h"
 
@@ -386,42 +385,4 @@ DANA_FUNCTION(dana_label_numbers)
 	for (int i = 0; i < total; i++)
 		made[i] = Float4GetDatum(values[i]);
 	PG_RETURN_ARRAYTYPE_P(construct_array(made, total, FLOAT4OID, sizeof(float4), true, TYPALIGN_INT));
-}
-
-char *
-dana_text_expression(const char *column, Oid type)
-{
-	return psprintf(type < FirstNormalObjectId ? "%s::pg_catalog.text" : "dana.dana_text(%s)", quote_identifier(column));
-}
-
-typedef struct text_call
-{
-	FmgrInfo function;
-	bool	 output; /* of the type, not a cast */
-} text_call;
-
-/*
- * dana_text(value): as a cast to text, but none that users made: whose rows are read is not who may have something run.
- * Output functions are superusers'.
- */
-DANA_FUNCTION(dana_text)
-{
-	text_call *call = fcinfo->flinfo->fn_extra;
-
-	if (call == NULL)
-	{
-		Oid	 type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
-		Oid	 function;
-		bool varlena;
-
-		call = fcinfo->flinfo->fn_extra = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof *call);
-		call->output = find_coercion_pathway(TEXTOID, type, COERCION_EXPLICIT, &function) != COERCION_PATH_FUNC ||
-			function >= FirstNormalObjectId;
-		if (call->output)
-			getTypeOutputInfo(type, &function, &varlena);
-		fmgr_info_cxt(function, &call->function, fcinfo->flinfo->fn_mcxt);
-	}
-	if (call->output)
-		PG_RETURN_TEXT_P(cstring_to_text(OutputFunctionCall(&call->function, PG_GETARG_DATUM(0))));
-	PG_RETURN_DATUM(FunctionCall1(&call->function, PG_GETARG_DATUM(0)));
 }

@@ -125,10 +125,16 @@ extern bool dana_encode(const dana_encoder *encoder, const dana_type *type, Datu
 /* The list in a model's metadata; NULL where it has none */
 extern dana_encoder *dana_encoders_read(Jsonb *metadata, int *count);
 
-/* SQL for a column's text: a cast, which an index knows, where none is a user's */
+/* texts.c: values as texts */
+
+/* What a type's output function writes in every session, whatever the settings for dates, zones and numbers are */
+extern char *dana_fixed_output(FmgrInfo *output, Oid base, Datum value);
+
+/* SQL for the same of a column: a cast, which an index knows, where none is a user's and none has a setting */
 extern char *dana_text_expression(const char *column, Oid type);
 
-/* classes.c: labels that a list of classes numbers, from 0 */
+/* classes.c: labels that a list of classes numbers, from 0; of so many classes at most */
+#define DANA_MOST_CLASSES 10000
 
 typedef struct dana_label_type
 {

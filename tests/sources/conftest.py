@@ -20,8 +20,9 @@ Session = psycopg.Connection[Any]
 ONE_VERSION = frozenset(
     f"test_{name}.py"
     for name in (
-        "assumed", "classes", "coefficients", "columns", "encoded", "encoding", "evaluate", "explain", "groups", "labels",
-        "metrics", "operators", "predict", "random", "search", "several", "stopping", "told", "weights",
+        "assumed", "classes", "coefficients", "columns", "encoded", "encoding", "evaluate", "explain", "groups",
+        "labels", "metrics", "operators", "predict", "random", "search", "several", "stopping", "texts", "told",
+        "weights",
     )
 )  # fmt: skip
 """Modules of what the worker does, and of C that has no line for one version or another: the newest version tells."""

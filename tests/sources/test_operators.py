@@ -166,6 +166,7 @@ OVERLOADS = (
     "dana_number(real)",
     "dana_text(integer)",
     "dana_text(parity)",
+    "dana_fixed_text(integer)",
     "dana_class(real, text[])",
     "dana_find_model(text)",
     "dana_arguments(jsonb)",
