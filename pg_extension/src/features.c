@@ -285,7 +285,7 @@ adopt_list_of_model(dana_look *look)
 
 /*
  * Keeps of which types the first features and the labels are that are dates or times: each counts its own units. Where
- * these are read as numbers, those of a model to start from must have been of the same.
+ * these are no categories, those of a model to start from must have been of the same.
  */
 static void
 keep_datetimes(dana_look *look, int count)
@@ -301,7 +301,7 @@ keep_datetimes(dana_look *look, int count)
 		Form_pg_attribute attribute = TupleDescAttr(look->columns, column - 1);
 
 		dana_datetimes_append(&kept, attribute);
-		if (started != NULL && (i >= count || look->features[i].encoder.kind == DANA_ENCODE_NONE))
+		if (started != NULL && (i >= count || look->features[i].encoder.kind != DANA_ENCODE_ONE_HOT))
 			dana_datetime_require(started, training->warm_start_from, attribute, look->source->name);
 	}
 	look->source->datetimes = dana_json_end(&kept);

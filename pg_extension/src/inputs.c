@@ -29,9 +29,17 @@ inputs_datetime(const dana_inputs *features, int i, Oid type)
 {
 	const bool each = features->count == features->names.count;
 
-	if (features->trained == NULL || (features->encoders != NULL && features->encoders[i].kind != DANA_ENCODE_NONE))
+	if (features->trained == NULL || (features->encoders != NULL && features->encoders[i].kind == DANA_ENCODE_ONE_HOT))
 		return InvalidOid;
 	return dana_datetime_meant(&features->trained[each ? i : 0], each ? 1 : features->names.count, type);
+}
+
+/* What values of a type hold for a feature; false where it cannot take them */
+static bool
+inputs_hold(dana_inputs *features, int i, Oid type)
+{
+	return features->encoders != NULL ? dana_encoder_type(&features->encoders[i], type, &features->types[i])
+									  : dana_type_of(type, &features->types[i]);
 }
 
 /* What a feature holds; false where the model cannot take it */
@@ -40,14 +48,12 @@ inputs_type(dana_inputs *features, int i, Oid type)
 {
 	Oid cast;
 
-	if (!(features->encoders != NULL ? dana_encoder_type(&features->encoders[i], type, &features->types[i])
-									 : dana_type_of(type, &features->types[i])) ||
-		!dana_datetime_cast(type, inputs_datetime(features, i, type), &cast))
+	if (!inputs_hold(features, i, type) || !dana_datetime_cast(type, inputs_datetime(features, i, type), &cast))
 		return false;
 	features->casts[i].fn_oid = InvalidOid;
 	if (OidIsValid(cast))
 	{
-		dana_type_of(get_func_rettype(cast), &features->types[i]);
+		inputs_hold(features, i, get_func_rettype(cast));
 		fmgr_info_cxt(cast, &features->casts[i], GetMemoryChunkContext(features->casts));
 	}
 	return true;

@@ -131,3 +131,26 @@ def test_classes(table: Session) -> None:
     table.execute("SELECT dana_train('soft', 'c', 'soft', '{n}', 'd')")
     whole = one(table, "SELECT dana_evaluate('soft')")
     assert one(table, "SELECT dana_evaluate('soft', query => 'SELECT n, d::timestamp FROM c')") == whole
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_parts_are_those_of_the_columns_type(table: Session, kind: str) -> None:
+    """A moment is a day, and a day a moment, in the session's time zone, as of a literal."""
+    table.execute(f"CREATE TABLE u AS SELECT d::{kind} + interval '13 hours' AS d, y FROM t")
+    table.execute(f"ALTER TABLE u ALTER d TYPE {kind}")
+    table.execute("SELECT dana_train('day', 'u', 'day', '{d}', 'y')")
+    assert one(table, "SELECT metadata #> '{preprocess,0,encode}' FROM dana.model")[:2] == ["year", "month"]
+    table.execute("SET TimeZone = 'Asia/Tokyo'")
+    for other in ("date", "timestamp", "timestamptz"):
+        same = f"dana_predict('day', d::{other}) = dana_predict('day', d::{other}::{kind})"
+        assert one(table, f"SELECT bool_and({same}) FROM u") is True, other
+        rows = f"SELECT dana_predict('day', r) FROM (SELECT d::{other} FROM u) AS r"
+        assert table.execute(rows).fetchall() == table.execute(rows.replace(other, f"{other}::{kind}")).fetchall()
+    assert one(
+        table, "SELECT dana_predict('day', '2000-02-29 01:00') = dana_predict('day', timestamp '2000-02-29 01:00')"
+    )
+    other = "date" if kind == "timestamptz" else "timestamptz"
+    with pytest.raises(errors.DatatypeMismatch, match="another than when"):
+        table.execute(
+            f"SELECT dana_train('day', query => 'SELECT d::{other}, y FROM u', label => 'y', warm_start_from => 'day')"
+        )
