@@ -6,10 +6,11 @@ and the columns in use. It reads no page.
 Without a choice, the label is the column that has the output's name, or else the table's last column; a weight is the
 number 1, and not in the bound graph; the features are the columns with the inputs' names, or else all other columns in
 the table's order. A vector or matrix that is the only input is filled by its name by an array alone: a number of that
-name is a column like others. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix one array
-column or as many scalar columns as it has elements, a matrix's rows one after the other; an input with an extent that
-is a dim takes what the inputs after it do not need, and where one of those takes what is left, its dim's default. Where
-nobody chose, and a column would so fill another input than that of its name, nothing is guessed: it is an error.
+name is a column like others. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix
+one array column or as many scalar columns as it has elements, a matrix's rows one after the other; an input with an
+extent that is a dim takes what the inputs after it do not need, and where one of those takes what is left, its dim's
+default. Where nobody chose, and a column would so fill another input than that of its name, nothing is guessed: it is
+an error.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
