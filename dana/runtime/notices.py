@@ -19,6 +19,7 @@ from dana.runtime.trainer import (
     TrainingError,
     TrainRequest,
 )
+from dana.storage.types import ALL_ARRAYS
 from dsl import compile_rule
 from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
@@ -36,12 +37,13 @@ TUPLES_TO_JUDGE = 1000
 def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
     """That rows are left out, and what helps but where numbers choose rows: no mean is one of them."""
     relation, rows = request.relation, report.tuples + report.skipped
+    arrays = any(one.type_oid in ALL_ARRAYS for one in relation.attributes)  # whose NULLs have no mean
     hint = "With nulls => 'mean' a NULL counts as the mean of its column."
     return Notice(
         level=Level.NOTICE,
         message=f"{report.skipped:,} of {rows:,} rows of {relation.name} are left out: "
         "a column in use is null, NaN or infinite",
-        hint="" if request.metadata.get("categories") else hint,
+        hint="" if arrays or request.metadata.get("categories") else hint,
     )
 
 

@@ -101,4 +101,14 @@ extern void dana_look_at_numbers(dana_look *look, int first);
 /* look.c: refuses columns that tell rows apart: a primary key, or a unique identity column, of one column */
 extern void dana_look_for_keys(dana_look *look);
 
+/* look.c: refuses arrays with NULLs where these are to become a mean or a median, which arrays do not have */
+extern void dana_look_at_arrays(dana_look *look);
+
+/* Whether a mean or a median is wished for an array's NULLs */
+static inline bool
+dana_array_mean(const dana_candidate *feature)
+{
+	return feature->encoder.width < 0 && (feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN);
+}
+
 #endif

@@ -111,13 +111,6 @@ plan_feature(dana_look *look, dana_candidate *feature)
 	else if (holds.array)
 	{
 		encoder->width = -1;
-		if (feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN)
-			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							errmsg("column \"%s\" of %s is an array, whose NULLs have no mean", encoder->column,
-								   look->source->name),
-							errhint("Give a number for them: preprocess => '{\"%s\": {\"impute\": 0}}'.",
-									encoder->column)));
-	}
 }
 
 /* Makes an encoder of what was seen */
@@ -131,7 +124,6 @@ finish_feature(dana_look *look, dana_candidate *feature)
 	dana_texts	  parts = {.count = 3, .values = (char *[]){"year", "month", "dow", "hour"}};
 
 	if (feature->choose_parts)
-	{
 		parts.count += date->unit < USECS_PER_DAY && feature->has_hours;
 		(void)dana_encoder_set_parts(encoder, &parts);
 	}
@@ -139,7 +131,7 @@ finish_feature(dana_look *look, dana_candidate *feature)
 		encoder->other = feature->covered < feature->rows || encoder->categories.count == 0 ||
 			(feature->has_nulls && feature->nulls > DANA_NULLS_ERROR);
 	dana_encoder_finish(encoder);
-	if (feature->nulls <= DANA_NULLS_ERROR)
+	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0)) /* which has none */
 		return;
 	encoder->fill = palloc0(sizeof(float) * Max(encoder->width, 1));
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
@@ -370,10 +362,11 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		if (feature->refused == NULL)
 			finish_feature(&look, feature);
 		tell_feature(&look, feature);
+	source->targets = look.labels;
 		if (feature->refused != NULL)
 			continue;
 		plain &= is_plain(&look, feature);
-		feature->encoder.nulls = feature->nulls;
+		feature->encoder.nulls = dana_array_mean(feature) ? DANA_NULLS_SKIP : feature->nulls;
 		encoding->encoders[kept] = feature->encoder;
 		look.features[kept++] = *feature;
 	}
@@ -383,6 +376,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	{
 		look.count = kept;
 		adopt_encoding(&look, encoding);
+	dana_look_at_arrays(&look);
 	}
 	else if (kept < look.count || look.other)
 	{

@@ -39,8 +39,10 @@ typedef struct frame_column
 	const dana_encoder *encoder; /* or NULL */
 	bool		labels; /* numbered by the class list */
 	bool		weight; /* of the rows */
+	bool		target; /* the weight, or a label: nothing fills it */
 	dana_label_type label;
 	uint64		nonfinite; /* rows that are left out for it */
+	uint64		beyond;	   /* of these, in which a number is too large for real */
 	uint64		nulls;	   /* likewise */
 } frame_column;
 
@@ -79,6 +81,7 @@ set_up_column(dana_frames *frames, int i)
 	attribute = TupleDescAttr(descriptor, number - 1);
 	column->name = NameStr(attribute->attname);
 	column->weight = source->asked.cleaning.weight != NULL && strcmp(column->name, source->asked.cleaning.weight) == 0;
+	column->target = dana_is_one_of(column->name, &source->targets);
 	column->number = number;
 	column->length = length;
 	column->count = Max(length, 1);
@@ -218,7 +221,8 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 	if (isnull && nulls == DANA_NULLS_ERROR && (encoder == NULL || encoder->fill == NULL))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("%s has a NULL in column \"%s\"", name_row(frames), column->name),
-						errhint("Fill it in, or use nulls => 'skip' or nulls => '0'.")));
+						column->target ? errhint("Leave such rows out, with nulls => 'skip' or a filter.")
+									   : errhint("Fill it in, or use nulls => 'skip' or nulls => '0'.")));
 	if (encoder != NULL && column->length == 0 && (!isnull || encoder->fill != NULL))
 		return dana_encode(encoder, &column->type, value, isnull, numbers);
 	if (isnull)
@@ -298,6 +302,7 @@ write_columns(dana_frames *frames, char *at, float *label)
 			for (int k = 0; k < count; k++)
 				bad += (dn_bits(to[k]) & DN_EXPONENT) == DN_EXPONENT;
 			column->nonfinite += bad > 0;
+			column->beyond += bad > 0 && dana_numbers_beyond_real(numbers);
 			nonfinite += bad;
 		}
 		if (column->weight && to[0] < 0)
@@ -352,15 +357,33 @@ add_complete(dana_frames *frames, float *label)
 	return nonfinite;
 }
 
-/* The first column for which a row is left out */
-static const char *
-first_nonfinite(const dana_frames *frames)
-{
-	int i = 0;
+/* Numbers that round to an infinity, and in PostgreSQL NaN, are at least this */
+#define BEYOND_REAL "3.4028235677973366e38"
 
-	while (frames->column[i].nonfinite == 0)
-		i++;
-	return frames->column[i].name;
+/* Raises the error for a row that is the first one with something that is not finite */
+static _Noreturn void
+refuse_nonfinite(const dana_frames *frames)
+{
+	const frame_column *column = frames->column;
+	const char		   *name, *found;
+
+	while (column->nonfinite == 0)
+		column++;
+	name = quote_identifier(column->name);
+	if (column->beyond == 0)
+		found = psprintf("%s::text ~* 'nan|inf'", name);
+	else if (column->length > 0)
+		found = psprintf("EXISTS (SELECT FROM unnest(%s) AS e WHERE abs(e) >= " BEYOND_REAL ")", name);
+	else
+		found = psprintf("abs(%s) >= " BEYOND_REAL, name);
+	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+					errmsg(column->beyond > 0 ? "%s has a number beyond the range of real in column \"%s\""
+											  : "%s has a NaN or an infinity in column \"%s\"",
+						   name_row(frames), column->name),
+					frames->source->relation != NULL
+						? errhint("SELECT ctid, * FROM %s WHERE %s finds such rows: fill them in, or leave them out with "
+								  "nonfinite => 'skip'.", frames->source->name, found)
+						: errhint("Fill such rows in, or leave them out with nonfinite => 'skip'.")));
 }
 
 bool
@@ -390,13 +413,7 @@ dana_frames_add(TupleTableSlot *row, void *to)
 	{
 		complete = false;
 		if (frames->source->asked.cleaning.nonfinite == DANA_NONFINITE_ERROR)
-			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-							errmsg("%s has a NaN or an infinity in column \"%s\"", name_row(frames), first_nonfinite(frames)),
-							frames->source->relation != NULL
-								? errhint("SELECT ctid, * FROM %s WHERE %s::text ~* 'nan|inf' finds such rows: fill them in, or "
-										  "leave them out with nonfinite => 'skip'.", frames->source->name,
-										  quote_identifier(first_nonfinite(frames)))
-								: errhint("Fill such rows in, or leave them out with nonfinite => 'skip'.")));
+			refuse_nonfinite(frames);
 	}
 	else if (!is_class(frames, label))
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
@@ -410,36 +427,52 @@ dana_frames_add(TupleTableSlot *row, void *to)
 	return true;
 }
 
+/* What helps where no row is left, and a column has no value at all; NULL: nothing does */
+static char *
+hint_of_empty(const frame_column *column)
+{
+	if (column->weight)
+		return psprintf("Column \"%s\" is the weight of the rows: leave that out, or name another column.", column->name);
+	if (column->target)
+		return psprintf("Column \"%s\" is the label: name another one.", column->name);
+	return psprintf("Leave column \"%s\" out, by naming the others with features => ARRAY[...].", column->name);
+}
+
 /* Which columns made rows be left out, once for a training */
 static void
 tell_what_is_left_out(const dana_frames *frames)
 {
 	StringInfoData text;
 	const char	  *hint = NULL;
-	const char	  *empty = NULL;
+	const frame_column *empty = NULL;
 
 	initStringInfo(&text);
 	for (int i = 0; i < frames->source->layout.columns; i++)
 	{
 		const frame_column *column = &frames->column[i];
-		const bool			label = i == frames->source->layout.columns - 1; /* which nothing fills */
 
-		if (column->nulls == frames->rows && !label)
-			empty = column->name;
-		if (column->nulls > 0 && !label && !dana_is_one_of(column->name, &frames->source->choosing))
+		if (column->nulls == frames->rows && (empty == NULL || empty->target))
+			empty = column;
+		/* an array has no mean, nor have names, and nothing fills a label */
+		if (column->nulls > 0 && !column->target && column->length == 0 &&
+			!dana_is_one_of(column->name, &frames->source->choosing))
 			hint = "With nulls => 'mean' a NULL counts as the mean of its column.";
 		if (column->nulls > 0)
 			appendStringInfo(&text, ", \"%s\" is null (" UINT64_FORMAT ")", column->name, column->nulls);
 		if (column->nonfinite > 0)
-			appendStringInfo(&text, ", \"%s\" is NaN or infinite (" UINT64_FORMAT ")", column->name, column->nonfinite);
+			appendStringInfo(&text, ", \"%s\" is %s (" UINT64_FORMAT ")", column->name,
+							 column->beyond == 0				   ? "NaN or infinite"
+							 : column->beyond == column->nonfinite ? "beyond the range of real"
+																   : "NaN, infinite or beyond the range of real",
+							 column->nonfinite);
 	}
+	if (frames->complete == 0 && empty != NULL)
+		hint = hint_of_empty(empty);
 	if (frames->complete == 0 && text.len > 0)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("%s has no row to train on: of " UINT64_FORMAT " rows %s", frames->source->name, frames->rows,
 							   text.data + 2),
-						empty != NULL ? errhint("Leave column \"%s\" out, by naming the others with features => ARRAY[...].",
-												empty)
-						: hint != NULL ? errhint("%s", hint) : 0));
+						hint != NULL ? errhint("%s", hint) : 0));
 	if (text.len > 0)
 		dana_notice(NOTICE, hint, UINT64_FORMAT " of " UINT64_FORMAT " rows of %s are left out: %s",
 					frames->rows - frames->complete, frames->rows, frames->source->name, text.data + 2);

@@ -117,7 +117,7 @@ static bool
 needs_number(const dana_candidate *feature)
 {
 	return feature->choose_parts ||
-		(feature->encoder.kind != DANA_ENCODE_ONE_HOT &&
+		(feature->encoder.kind != DANA_ENCODE_ONE_HOT && feature->encoder.width > 0 &&
 		 (feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN));
 }
 
@@ -182,6 +182,49 @@ dana_look_at_numbers(dana_look *look, int first)
 							  rows_of(look));
 
 		dana_rows_each(dana_source_plan(look->source, text), 0, take_numbers, look);
+	}
+}
+
+/* For each such array whether it has NULLs, itself or in it */
+static bool
+take_arrays(TupleTableSlot *row, void *context)
+{
+	dana_look *look = context;
+	int		   at = 0;
+
+	slot_getallattrs(row);
+	for (int i = 0; i < look->count; i++)
+		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]))
+		{
+			look->features[i].has_nulls = !row->tts_isnull[at] && DatumGetBool(row->tts_values[at]);
+			at++;
+		}
+	return true;
+}
+
+void
+dana_look_at_arrays(dana_look *look)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < look->count; i++)
+		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]))
+			appendStringInfo(&list, "%spg_catalog.bool_or(dana.dana_numbers(%s) IS NULL)", list.len > 0 ? ", " : "",
+							 quote_identifier(look->features[i].encoder.column));
+	if (list.len > 0)
+		dana_rows_each(dana_source_plan(look->source, psprintf("SELECT %s FROM %s", list.data, rows_of(look))), 0,
+					   take_arrays, look);
+	for (int i = 0; i < look->count; i++)
+	{
+		const char *name = look->features[i].encoder.column;
+
+		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]) && look->features[i].has_nulls)
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("column \"%s\" of %s is an array with NULLs, which have no mean", name,
+								   look->source->name),
+							errhint("Give a number for them: preprocess => '{\"%s\": {\"impute\": 0}}'; or leave such rows "
+									"out, with \"skip\" in its place.", name)));
 	}
 }
 

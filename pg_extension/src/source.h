@@ -76,6 +76,7 @@ typedef struct dana_source
 	char		 *name;	 /* qualified and quoted */
 	dana_source_request asked;
 	bool		  heap; /* the relation's pages are its own, and heapam's */
+	dana_texts	  targets;	 /* the weight and the labels, whose NULLs nothing fills */
 	dana_texts	  classes_found; /* of the label, in the order of their numbers; count -1: there are none */
 	char		 *class_type;	 /* SQL's name of the label's type, or NULL */
 	Jsonb		 *datetimes;		 /* by column in use the type of what is a date or a time, or NULL */

@@ -7,6 +7,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/transam.h"
 #include "access/tupmacs.h"
 #include "catalog/dependency.h"
@@ -270,6 +272,21 @@ dana_numbers_write(const dana_numbers *numbers, float fill, float *to)
 		for (int i = numbers->count - 1; i >= 0; i--)
 			to[i] = numbers->present[i / 8] >> i % 8 & 1 ? to[--next] : fill;
 	}
+}
+
+bool
+dana_numbers_beyond_real(const dana_numbers *numbers)
+{
+	const double *values = (const double *)numbers->values;
+
+	if (numbers->element != DANA_ELEMENT_FLOAT8)
+		return false;
+	if (values == NULL)
+		return isfinite(DatumGetFloat8(numbers->value)) && !isfinite((float)DatumGetFloat8(numbers->value));
+	for (int i = 0; i < numbers->stored; i++)
+		if (isfinite(values[i]) && !isfinite((float)values[i]))
+			return true;
+	return false;
 }
 
 double

@@ -58,6 +58,9 @@ extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *nu
 /* Writes a value's numbers, `fill` for NULLs in it; call between dn_enter() and dn_leave() */
 extern void dana_numbers_write(const dana_numbers *numbers, float fill, float *to);
 
+/* Whether one of the numbers is finite and too large for real */
+extern bool dana_numbers_beyond_real(const dana_numbers *numbers);
+
 /* datetimes.c: dates and times as numbers, which a training keeps the types of, in the metadata's member "datetimes" */
 
 /* Appends the member of a column, if it is one */
