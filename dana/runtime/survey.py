@@ -296,6 +296,10 @@ class NegativeWeight(OutOfLine):
 
 INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
 EXACT = 2.0**24
+COMPARED = (
+    "Values are compared as real, of about seven digits: where they differ by less, train on their differences from "
+    "one of them."
+)
 """Whole numbers up to this one are exact in binary32."""
 COARSE = 0.02
 """Share of a column's deviation that rounding may take."""
@@ -354,11 +358,14 @@ def judge(
             )
     for column, input, _, _ in (one for one in fills if one[0] in labels):
         if survey.tuples > 1 and not survey.varies[input].any():
+            kind = next((one.type_name for one in request.relation.attributes if one.name == column), "real")
+            exact = kind == "real" or (kind in INTEGERS and np.abs(survey.mean[input]).max() <= EXACT)
             notify(
                 Notice(
                     level=Level.WARNING,
-                    message=f"{_named(request, column)}, the label, has a single value in all rows",
-                    hint="A model can learn nothing but that value.",
+                    message=f"{_named(request, column)}, the label, has a single value in all rows"
+                    + ("" if exact else ", as real"),
+                    hint="A model can learn nothing but that value." + ("" if exact else f" {COMPARED}"),
                 )
             )
     bad = _not_finite(survey, fills)
@@ -387,8 +394,7 @@ def judge(
             Notice(
                 level=Level.NOTICE,
                 message=f"{_named(request, *constant)} {have} a single value in all rows",
-                hint="Values are compared as real, of about seven digits: where they differ by less, train on their "
-                "differences from one of them.",
+                hint=COMPARED,
             )
         )
     return bad
