@@ -460,8 +460,10 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 	bool	   same = true; /* numbers are their own numbers */
 
 	source->classes_found = training->classes;
-	if (dana_json_is_null(description, "classes") || training->classes.count > 0 || !begin_look(&look, description) ||
-		(assume && assume_classes(&look, description)))
+	if (dana_json_is_null(description, "classes") || training->classes.count > 0 || !begin_look(&look, description))
+		return;
+	source->class_column = look.attribute;
+	if (assume && assume_classes(&look, description))
 		return;
 	look.count = look.rows = look.remembered_count = 0;
 	look_at_rows(&look, 0);

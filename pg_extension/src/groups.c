@@ -76,8 +76,15 @@ typedef struct grouping
 	uint64			 groups;
 	uint64			 failed;
 	uint64			 taken;		/* rows of the current group that train, not held out for a test */
+	dana_label_type	 label;
+	MemoryContext	 of_row;
+	int				 only;		/* class of all its rows, NONE_YET or SEVERAL */
 	uint64			 keyless;	/* rows with a null in a column that groups */
 } grouping;
+
+/* Besides classes */
+#define NONE_YET (-1)
+#define SEVERAL	 (-2)
 
 /* The columns that a training may use: not those that group, unless they are named as features or as label */
 static char *
@@ -200,11 +207,44 @@ is_of_data(int sqlstate)
 	return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_DATA_EXCEPTION && sqlstate != ERRCODE_INVALID_PARAMETER_VALUE;
 }
 
+/* Whether a training on the rows alone would look at their classes, and refuse a single one */
+static bool
+needs_classes(const grouping *grouping)
+{
+	return grouping->source->class_column > 0 && grouping->training->warm_start_from == NULL;
+}
+
+/* Looks whether the group's rows, those held out too, have several classes */
+static void
+look_at_class(grouping *grouping, TupleTableSlot *row)
+{
+	bool		  isnull;
+	Datum		  value = slot_getattr(row, grouping->source->class_column, &isnull);
+	MemoryContext caller;
+	char		 *text;
+	int			  class;
+
+	if (isnull)
+		return;
+	caller = MemoryContextSwitchTo(grouping->of_row);
+	class = dana_class_of(&grouping->label, value, &grouping->source->classes_found, &text);
+	if (class >= 0 && grouping->only != class)
+		grouping->only = grouping->only == NONE_YET ? class : SEVERAL;
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(grouping->of_row);
+}
+
 static void
 train_group(void *state)
 {
 	grouping *grouping = state;
+	const dana_source *source = grouping->source;
 
+	if (needs_classes(grouping) && grouping->only >= 0)
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("all labels in column \"%s\" of the group are \"%s\"",
+							   NameStr(TupleDescAttr(source->stored_type, source->class_column - 1)->attname),
+							   source->classes_found.values[grouping->only])));
 	if (grouping->taken == 0)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("the group has no row to train on: test_size leaves all of them out")));
@@ -229,7 +269,9 @@ end_group(grouping *grouping)
 	grouping->current.group = describe_group(grouping);
 	dana_model_check_name(grouping->current.model);
 	/* it writes nothing, so its subtransaction gets no number */
+	dana_notices_about(grouping->current.model);
 	error = dana_attempt(train_group, grouping, true);
+	dana_notices_about(NULL);
 	if (error != NULL && !is_of_data(error->sqlerrcode))
 		ReThrowError(error);
 	values[0] = JsonbPGetDatum(grouping->current.group->key);
@@ -270,6 +312,7 @@ begin_group(grouping *grouping, text *name, TupleTableSlot *row)
 	grouping->current.model = text_to_cstring(name);
 	grouping->model = (dana_new_model){0};
 	grouping->taken = 0;
+	grouping->only = NONE_YET;
 	grouping->key = palloc(sizeof(char *) * grouping->by.count);
 	for (int i = 0; i < grouping->by.count; i++)
 		grouping->key[i] = TextDatumGetCString(slot_getattr(row, grouping->columns + 3 + i, &isnull));
@@ -301,6 +344,8 @@ take_grouped_row(TupleTableSlot *row, void *context)
 		end_group(grouping);
 		begin_group(grouping, name, row);
 	}
+	if (needs_classes(grouping) && grouping->only != SEVERAL)
+		look_at_class(grouping, row);
 	if (!held_out)
 		tuplestore_puttupleslot(grouping->source->stored, row);
 	grouping->taken += !held_out;
@@ -340,6 +385,10 @@ train_groups(void *state)
 	rows = open_rows(grouping);
 	dana_classes_find(training, grouping->source, grouping->rule.description, false);
 	dana_categories_find(training, grouping->source, &grouping->rule);
+	grouping->of_row = AllocSetContextCreate(CurrentMemoryContext, "dana group row", ALLOCSET_SMALL_SIZES);
+	if (needs_classes(grouping))
+		dana_label_type_of(SPI_gettypeid(grouping->source->stored_type, grouping->source->class_column), &grouping->label,
+						   CurrentMemoryContext);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
 	dana_rows_each(rows, 0, take_grouped_row, grouping);
 	end_group(grouping);

@@ -21,6 +21,7 @@ static told			 list[MOST_TOLD];
 static int			 count;
 static TimestampTz	 merged_in; /* start of the statement of which each thing is told once; 0: none yet */
 static bool			 is_job;
+static const char	*part; /* of the data that all of it is about now, or NULL */
 
 void
 dana_notices_merge(void)
@@ -28,11 +29,18 @@ dana_notices_merge(void)
 	if (merged_in == GetCurrentStatementStartTimestamp())
 		return;
 	merged_in = GetCurrentStatementStartTimestamp();
+	part = NULL;
 	if (context != NULL && !is_job)
 	{
 		MemoryContextReset(context);
 		count = 0;
 	}
+}
+
+void
+dana_notices_about(const char *model)
+{
+	part = model;
 }
 
 void
@@ -72,7 +80,7 @@ notices_remember(const char *level, const char *message, const char *hint)
 			return true;
 	if (count < MOST_TOLD)
 		list[count++] = (told){essence, MemoryContextStrdup(context, psprintf(
-			"%s: %s%s%s", level, message, hint != NULL ? "\nHint: " : "", hint != NULL ? hint : ""))};
+			"%s: %s%s%s%s", level, message, part != NULL ? psprintf(" (model \"%s\")", part) : "", hint != NULL ? "\nHint: " : "", hint != NULL ? hint : ""))};
 	return false;
 }
 
@@ -142,6 +150,8 @@ dana_notice(int level, const char *hint, const char *format, ...)
 		MemoryContextSwitchTo(caller);
 	}
 	else if (level < NOTICE || !notices_remember(level == WARNING ? "WARNING" : "NOTICE", message.data, hint))
-		ereport(level, (errmsg_internal("%s", message.data), hint != NULL ? errhint("%s", hint) : 0));
+		ereport(level, (part != NULL ? errmsg_internal("%s (model \"%s\")", message.data, part)
+									 : errmsg_internal("%s", message.data),
+						hint != NULL ? errhint("%s", hint) : 0));
 	pfree(message.data);
 }

@@ -78,6 +78,7 @@ typedef struct dana_source
 	bool		  heap; /* the relation's pages are its own, and heapam's */
 	dana_texts	  targets;	 /* the weight and the labels, whose NULLs nothing fills */
 	dana_texts	  classes_found; /* of the label, in the order of their numbers; count -1: there are none */
+	int			  class_column;	 /* of the label whose classes were found, from 1; 0: they were not looked for */
 	char		 *class_type;	 /* SQL's name of the label's type, or NULL */
 	Jsonb		 *datetimes;		 /* by column in use the type of what is a date or a time, or NULL */
 	dana_assumed *assumed; /* these classes are; NULL: all rows were looked at */
