@@ -12,6 +12,7 @@
 
 #include "dana.h"
 #include "metrics.h"
+#include "values.h"
 
 /* binary32 has no number between 1 and 1 - 2^-24: what is predicted with certainty costs no more where it is wrong */
 #define LEAST_PROBABILITY 0x1p-24
@@ -21,6 +22,16 @@ typedef struct scored
 	float8 prediction;
 	float8 label;
 } scored;
+
+/* Rows of several classes */
+typedef struct tally
+{
+	int	   width;
+	int64 *labelled; /* by their label */
+	int64 *chosen;	 /* by what was chosen */
+	int64 *right;	 /* both */
+	int64 *confusion; /* by their label, and by what was chosen; NULL: there are too many classes to show them */
+} tally;
 
 typedef struct classification
 {
@@ -36,13 +47,12 @@ typedef struct classification
 	int64	not_finite; /* predictions, which have no metrics */
 	int			width;	   /* of predictions that are arrays; 0: they are numbers */
 	dana_texts	names;
-	/* of more than two classes: */
-	int64	   *confusion; /* rows by their label, and by what was chosen */
+	tally	   *tally; /* of more than two classes */
 	double		loss; /* not long double: what is allocated is aligned to 8 bytes */
 } classification;
 
-/* Classes that a matrix of confusion is made for at most, and that it is shown of */
-#define MOST_CLASSES  1000
+/* Numbers that are classes at most where nothing but whole numbers says so; and classes that their confusion is shown of */
+#define MOST_NUMBERS  1000
 #define SHOWN_CLASSES 100
 
 /* The scores of a row that tell of probabilities need not have a sum of exactly 1 */
@@ -101,7 +111,32 @@ take_threshold(FunctionCallInfo fcinfo, classification *state, int argument)
 static inline bool
 is_class_number(float8 number)
 {
-	return number >= 0 && number < MOST_CLASSES && number == floor(number);
+	return number >= 0 && number < MOST_NUMBERS && number == floor(number);
+}
+
+/* In the current memory context */
+static tally *
+tally_begin(int width)
+{
+	tally *made = palloc0(sizeof *made);
+
+	made->width = width;
+	made->labelled = palloc0(sizeof(int64) * width);
+	made->chosen = palloc0(sizeof(int64) * width);
+	made->right = palloc0(sizeof(int64) * width);
+	if (width <= SHOWN_CLASSES)
+		made->confusion = palloc0(sizeof(int64) * width * width);
+	return made;
+}
+
+static void
+tally_add(tally *to, int label, int chosen)
+{
+	to->labelled[label]++;
+	to->chosen[chosen]++;
+	to->right[label] += label == chosen;
+	if (to->confusion != NULL)
+		to->confusion[label * to->width + chosen]++;
 }
 
 /* Keeps a row with one number for its prediction, unless labels tell no classes apart */
@@ -169,10 +204,10 @@ count_scores(classification *state, float8 label, const float4 *scores)
 		state->probable &= scores[i] >= 0;
 		sum += scores[i];
 	}
-	if (!is_class_number(label) || label >= state->width)
+	if (!(label >= 0 && label < state->width && label == floor(label)))
 		return; /* no class of the model's */
 	state->probable &= fabs(sum - 1) < ROUNDING;
-	state->confusion[(int)label * state->width + chosen]++;
+	tally_add(state->tally, label, chosen);
 	state->loss -= log(Max(scores[(int)label], LEAST_PROBABILITY));
 	state->count++;
 }
@@ -191,9 +226,9 @@ DANA_FUNCTION(dana_classification_add_each)
 	take_threshold(fcinfo, state, 4);
 	array = PG_GETARG_ARRAYTYPE_P(2);
 	width = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (width < 1 || width > MOST_CLASSES || ARR_HASNULL(array) || (state->width > 0 && state->width != width))
+	if (width < 1 || width > DANA_MOST_CLASSES || ARR_HASNULL(array) || (state->width > 0 && state->width != width))
 		dana_error(INVALID_PARAMETER_VALUE, "predictions must have a number for each of the same 1 to %d classes",
-				   MOST_CLASSES);
+				   DANA_MOST_CLASSES);
 	if (state->width == 0)
 	{
 		MemoryContext caller = MemoryContextSwitchTo(context);
@@ -202,7 +237,7 @@ DANA_FUNCTION(dana_classification_add_each)
 		state->width = width;
 		if (width > 2)
 		{
-			state->confusion = palloc0(sizeof(int64) * width * width);
+			state->tally = tally_begin(width);
 			state->probable = true;
 		}
 		MemoryContextSwitchTo(caller);
@@ -223,8 +258,9 @@ DANA_FUNCTION(dana_classification_add_each)
 
 /* Metrics of any number of classes, each against the others; `loss` where it is known. Means are over classes that occur */
 static Datum
-of_confusion(const int64 *confusion, int width, const classification *state, bool known)
+of_tally(const tally *counted, const classification *state, bool known)
 {
+	const int	   width = counted->width;
 	StringInfoData made;
 	StringInfoData each;
 	int64		   right = 0, rows = 0;
@@ -236,14 +272,8 @@ of_confusion(const int64 *confusion, int width, const classification *state, boo
 	dana_json_open(&each, NULL, '[');
 	for (int i = 0; i < width; i++)
 	{
-		const int64 hits = confusion[i * width + i];
-		int64		labelled = 0, chosen = 0;
+		const int64 hits = counted->right[i], labelled = counted->labelled[i], chosen = counted->chosen[i];
 
-		for (int k = 0; k < width; k++)
-		{
-			labelled += confusion[i * width + k];
-			chosen += confusion[k * width + i];
-		}
 		right += hits;
 		rows += labelled;
 		if (labelled + chosen > 0)
@@ -270,14 +300,14 @@ of_confusion(const int64 *confusion, int width, const classification *state, boo
 	dana_append_metric(&made, "log_loss", known && rows > 0, state->loss / Max(rows, 1));
 	dana_json_number(&made, "not_finite", state->not_finite);
 	appendStringInfo(&made, ",\"classes\":%s", each.data);
-	if (width <= SHOWN_CLASSES)
+	if (counted->confusion != NULL)
 	{
 		dana_json_open(&made, "confusion", '[');
 		for (int i = 0; i < width; i++)
 		{
 			dana_json_open(&made, NULL, '[');
 			for (int k = 0; k < width; k++)
-				dana_json_number(&made, NULL, confusion[i * width + k]);
+				dana_json_number(&made, NULL, counted->confusion[i * width + k]);
 			dana_json_close(&made, ']');
 		}
 		dana_json_close(&made, ']');
@@ -289,12 +319,12 @@ of_confusion(const int64 *confusion, int width, const classification *state, boo
 static Datum
 of_numbers(classification *state, int width)
 {
-	int64 *confusion = palloc0(sizeof(int64) * width * width);
+	tally *counted = tally_begin(width);
 
 	state->names.count = -1;
 	for (Size i = 0; i < state->count; i++)
-		confusion[(int)state->pairs[i].label * width + (int)state->pairs[i].prediction]++;
-	return of_confusion(confusion, width, state, false);
+		tally_add(counted, state->pairs[i].label, state->pairs[i].prediction);
+	return of_tally(counted, state, false);
 }
 
 DANA_FUNCTION(dana_classification_final)
@@ -310,8 +340,8 @@ DANA_FUNCTION(dana_classification_final)
 
 	for (Size i = 0; i < state->count && state->whole; i++)
 		width = Max(width, (int)Max(state->pairs[i].label, state->pairs[i].prediction) + 1);
-	if (state->confusion != NULL)
-		PG_RETURN_DATUM(of_confusion(state->confusion, state->width, state, state->probable));
+	if (state->tally != NULL)
+		PG_RETURN_DATUM(of_tally(state->tally, state, state->probable));
 	if (width > 2)
 		PG_RETURN_DATUM(of_numbers(state, width));
 	if (state->room > 0 && state->pairs == NULL)

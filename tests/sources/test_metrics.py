@@ -227,6 +227,21 @@ def test_several_classes(session: Session, rows: int, classes: int) -> None:
     assert scores["accuracy"] == pytest.approx(other["accuracy"])
 
 
+def test_as_many_classes_as_a_training_takes(session: Session) -> None:
+    """Without a matrix of confusion, which nobody reads."""
+    session.execute(
+        "CREATE TABLE t AS SELECT (i % 10000)::float8 AS y, CASE WHEN i % 4 = 0 THEN i % 10000 ELSE 0 END AS chosen"
+        " FROM generate_series(1, 40) i; UPDATE t SET y = 9999, chosen = 9999 WHERE y = 40"
+    )
+    scores = "ARRAY(SELECT (k = chosen)::int::real FROM generate_series(0, {}) AS k)"
+    found = one(session, f"dana_classification_metrics(y, {scores.format(9999)})")
+    assert (found["rows"], found["accuracy"], len(found["classes"])) == (40, 0.25, 10000)
+    assert found["classes"][9999] == {"class": "9999", "rows": 1, "precision": 1, "recall": 1, "f1": 1}
+    assert "confusion" not in found
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="same 1 to 10000 classes"):
+        one(session, f"dana_classification_metrics(y, {scores.format(10000)})")
+
+
 def test_two_classes_with_a_number_for_each(session: Session) -> None:
     """As with one number, the probability of the second."""
     rng = np.random.default_rng(2)
@@ -239,7 +254,7 @@ def test_two_classes_with_a_number_for_each(session: Session) -> None:
     )
     for array in ("ARRAY[]::real[]", "ARRAY[p, NULL]::real[]", "CASE WHEN k > 5 THEN ARRAY[p, p, p] ELSE ARRAY[p] END"):
         with pytest.raises(
-            psycopg.errors.InvalidParameterValue, match="a number for each of the same 1 to 1000 classes"
+            psycopg.errors.InvalidParameterValue, match="a number for each of the same 1 to 10000 classes"
         ):
             one(session, f"dana_classification_metrics(y, ({array})::real[])")
 
