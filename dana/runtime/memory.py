@@ -94,8 +94,11 @@ def _private_bytes() -> int:
     return sum(_kilobytes(Path("/proc/self/status"), ("VmData",)) or [0]) * 1024
 
 
+MANY_CLASSES = 1000
+
+
 @contextmanager
-def memory_at_most(limit: int, *, fresh: bool) -> Iterator[None]:
+def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[None]:
     """Bound this process's private memory, below what the worker bounds it to; 0: leave it at that.
 
     Parameters
@@ -104,6 +107,8 @@ def memory_at_most(limit: int, *, fresh: bool) -> Iterator[None]:
         Bytes: dana.max_memory.
     fresh
         The process has answered no request yet.
+    classes
+        Of the label, 0 if it has none: where they are many, these are what takes memory.
 
     Raises
     ------
@@ -138,7 +143,10 @@ def memory_at_most(limit: int, *, fresh: bool) -> Iterator[None]:
         raise TrainingError(
             f"the request needs more memory than the {megabytes(bound)} of {name}",
             sqlstate=SqlState.OUT_OF_MEMORY,
-            hint=f"{mend}, or train on fewer columns.",
+            hint=f"The label has {classes:,} classes, each with its own part of the models: choose a rule that learns "
+            f"numbers, such as ridge, where they are numbers, or put rare ones together. {mend} otherwise."
+            if classes > MANY_CLASSES
+            else f"{mend}, or train on fewer columns.",
         ) from error
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

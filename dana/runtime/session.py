@@ -273,7 +273,8 @@ class _Session:
             return self._train(request, cpu)
         if message == Message.EXPLAIN:
             wanted = explain_request(payload, page_size=self.ring.page_size)
-            with memory_at_most(wanted.training.max_memory, fresh=not self.answered):
+            classes = len(wanted.training.classes or ())
+            with memory_at_most(wanted.training.max_memory, fresh=not self.answered, classes=classes):
                 explained = self.trainer.explain(wanted)
             return partial(self.channel.send, Message.EXPLAINED, explained)
         raise ProtocolError(f"a request was expected, not {message.name}")
@@ -327,7 +328,7 @@ class _Session:
         self.trainer.prepare(request.backend)
         if min(room_bytes(), request.max_memory or math.inf) < ROOM_BESIDE_SPARED:
             self.ring.release()  # all memory counts, also what was spared
-        with memory_at_most(request.max_memory, fresh=fresh):
+        with memory_at_most(request.max_memory, fresh=fresh, classes=len(request.classes or ())):
             training = self.trainer.open(request, self.channel.send_notice)
             held_out = self.trainer.held_out(request) if request.held_out else None
             try:
