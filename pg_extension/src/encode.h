@@ -7,7 +7,8 @@
 
 #include "training.h"
 
-#define DANA_MOST_CATEGORIES 32
+#define DANA_MOST_CATEGORIES   32 /* of a column, where nobody says how many */
+#define DANA_MOST_COLUMNS	   1600 /* of rows that are encoded */
 
 /* A column that may be a feature */
 typedef struct dana_candidate
@@ -23,6 +24,8 @@ typedef struct dana_candidate
 	bool			 has_hours;
 	bool			 has_nulls;
 	/* of its texts */
+	int				 most;	   /* categories at most */
+	bool			 most_said; /* by the caller: then the rare ones count, too */
 	int64			 rows;
 	int64			 values;   /* that differ */
 	int64			 covered;  /* rows of the categories */
@@ -98,9 +101,6 @@ extern void dana_look_at_texts(dana_look *look, dana_candidate *feature);
 #define DANA_MOST_NUMBERS 400 /* a statement has four results for each */
 extern void dana_look_at_numbers(dana_look *look, int first);
 
-/* look.c: refuses columns that tell rows apart: a primary key, or a unique identity column, of one column */
-extern void dana_look_for_keys(dana_look *look);
-
 /* look.c: refuses arrays with NULLs where these are to become a mean or a median, which arrays do not have */
 extern void dana_look_at_arrays(dana_look *look);
 
@@ -110,5 +110,8 @@ dana_array_mean(const dana_candidate *feature)
 {
 	return feature->encoder.width < 0 && (feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN);
 }
+
+/* look.c: refuses columns that tell rows apart: a primary key, or a unique identity column, of one column */
+extern void dana_look_for_keys(dana_look *look);
 
 #endif

@@ -8,14 +8,27 @@
 #include "dana.h"
 #include "encode.h"
 
-#define MOST_COLUMNS	1600
-
 static _Noreturn void
 refuse_type(const dana_look *look, const dana_candidate *feature, const char *what)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
 					errmsg("column \"%s\" of %s has type %s, %s", feature->encoder.column, look->source->name,
 						   format_type_be(TupleDescAttr(look->columns, feature->column - 1)->atttypid), what)));
+}
+
+/* How many categories a column is to have at most */
+static void
+read_categories(dana_candidate *feature, Jsonb *wish)
+{
+	const char *text = dana_json_scalar(wish, "categories");
+	char	   *end;
+	const long	number = strtol(text, &end, 10);
+
+	if (end == text || *end != '\0' || number < 1 || number > DANA_MOST_COLUMNS)
+		dana_refuse_argument("preprocess", "have a whole number from 1 to %d of categories for column \"%s\", not \"%s\"",
+							 DANA_MOST_COLUMNS, feature->encoder.column, text);
+	feature->most = number;
+	feature->most_said = true;
 }
 
 /* The wishes for a column */
@@ -28,9 +41,12 @@ read_wish(dana_look *look, dana_candidate *feature, Jsonb *wish)
 	dana_texts	  words = dana_json_keys(wish);
 
 	for (int i = 0; i < words.count; i++)
-		if (strcmp(words.values[i], "encode") != 0 && strcmp(words.values[i], "impute") != 0)
-			dana_refuse_argument("preprocess", "say \"encode\" or \"impute\" of column \"%s\", not \"%s\"",
+		if (strcmp(words.values[i], "encode") != 0 && strcmp(words.values[i], "impute") != 0 &&
+			strcmp(words.values[i], "categories") != 0)
+			dana_refuse_argument("preprocess", "say \"encode\", \"categories\" or \"impute\" of column \"%s\", not \"%s\"",
 								 encoder->column, words.values[i]);
+	if (!dana_json_is_null(wish, "categories"))
+		read_categories(feature, wish);
 	if (!dana_json_is_null(wish, "impute"))
 		feature->nulls = dana_read_nulls("preprocess", dana_json_scalar(wish, "impute"), &feature->number);
 	if (dana_json_is_null(wish, "encode"))
@@ -78,6 +94,7 @@ plan_feature(dana_look *look, dana_candidate *feature)
 
 	feature->nulls = cleaning->nulls;
 	feature->number = cleaning->fill;
+	feature->most = DANA_MOST_CATEGORIES;
 	if (look->single && dana_is_text_type(type))
 	{
 		if (look->chooses && (wish == NULL || (JB_ROOT_IS_OBJECT(wish) && dana_json_is_null(wish, "encode"))))
@@ -101,6 +118,9 @@ plan_feature(dana_look *look, dana_candidate *feature)
 								 encoder->column);
 		read_wish(look, feature, wish);
 	}
+	if (feature->most_said && encoder->kind != DANA_ENCODE_ONE_HOT)
+		dana_refuse_argument("preprocess", "say \"encode\": \"one_hot\" of column \"%s\" where it says \"categories\"",
+							 encoder->column);
 	if (encoder->kind != DANA_ENCODE_NONE)
 		return;
 	if (!dana_type_of(declared, &holds))
@@ -109,7 +129,6 @@ plan_feature(dana_look *look, dana_candidate *feature)
 		feature->nulls = DANA_NULLS_SKIP; /* where it was named the worker refuses it */
 	}
 	else if (holds.array)
-	{
 		encoder->width = -1;
 }
 
@@ -124,6 +143,7 @@ finish_feature(dana_look *look, dana_candidate *feature)
 	dana_texts	  parts = {.count = 3, .values = (char *[]){"year", "month", "dow", "hour"}};
 
 	if (feature->choose_parts)
+	{
 		parts.count += date->unit < USECS_PER_DAY && feature->has_hours;
 		(void)dana_encoder_set_parts(encoder, &parts);
 	}
@@ -164,6 +184,7 @@ tell_feature(const dana_look *look, const dana_candidate *feature)
 {
 	const dana_encoder *encoder = &feature->encoder;
 	StringInfoData done;
+	const char	  *hint = NULL;
 
 	if (feature->refused != NULL)
 	{
@@ -174,6 +195,11 @@ tell_feature(const dana_look *look, const dana_candidate *feature)
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
 		appendStringInfo(&done, "one-hot, %d categor%s%s", encoder->categories.count,
 						 encoder->categories.count == 1 ? "y" : "ies", encoder->other ? " and other" : "");
+	if (encoder->kind == DANA_ENCODE_ONE_HOT && encoder->categories.count == feature->most &&
+		feature->values > feature->most && feature->most < DANA_MOST_COLUMNS)
+		hint = psprintf("It has " INT64_FORMAT " values. To have more of them: preprocess => '{\"%s\": {\"encode\": "
+						"\"one_hot\", \"categories\": %d}}'.", feature->values, encoder->column,
+						(int)Min(feature->values, DANA_MOST_COLUMNS));
 	for (int k = 0; k < encoder->width && encoder->kind == DANA_ENCODE_PARTS; k++)
 		appendStringInfo(&done, "%s%s", k > 0 ? ", " : "", dana_part_names[encoder->parts[k]]);
 	if (encoder->fill != NULL && feature->has_nulls)
@@ -187,7 +213,7 @@ tell_feature(const dana_look *look, const dana_candidate *feature)
 			appendStringInfoString(&done, feature->nulls == DANA_NULLS_MEAN ? ", the mean" : ", the median");
 	}
 	if (done.len > 0)
-		dana_notice(NOTICE, NULL, "column %s: %s", encoder->column, done.data);
+		dana_notice(NOTICE, hint, "column %s: %s", encoder->column, done.data);
 }
 
 /* Whether a column goes to the worker as it is */
@@ -216,10 +242,10 @@ adopt_encoding(dana_look *look, dana_encoding *encoding)
 	}
 	for (int i = 0; i < look->labels.count; i++)
 		encoding->numbers[look->count + i] = SPI_fnumber(look->columns, look->labels.values[i]);
-	if (encoding->columns + encoding->labels > MOST_COLUMNS)
+	if (encoding->columns + encoding->labels > DANA_MOST_COLUMNS)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("the features of %s become %d columns, more than %d", source->name, encoding->columns,
-							   MOST_COLUMNS - encoding->labels),
+							   DANA_MOST_COLUMNS - encoding->labels),
 						errhint("Name fewer of them with features => ARRAY[...].")));
 	source->encoding = encoding;
 	source->rows = true;
@@ -336,6 +362,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 
 	if (!dana_choose_columns(&look, description))
 		return;
+	source->targets = look.labels;
 	if (training->warm_start_from != NULL && adopt_list_of_model(&look))
 		return keep_datetimes(&look, look.count);
 	if (training->preprocess != NULL)
@@ -349,6 +376,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 			dana_look_at_texts(&look, &look.features[i]);
 	for (int i = 0; i < look.count; i += DANA_MOST_NUMBERS)
 		dana_look_at_numbers(&look, i);
+	dana_look_at_arrays(&look);
 	for (int i = 0; i < look.count; i++) /* what is named is the worker's to refuse */
 		if (look.named || !look.single || wish_of(&look, look.features[i].encoder.column) != NULL)
 			look.features[i].refused = NULL;
@@ -362,7 +390,6 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		if (feature->refused == NULL)
 			finish_feature(&look, feature);
 		tell_feature(&look, feature);
-	source->targets = look.labels;
 		if (feature->refused != NULL)
 			continue;
 		plain &= is_plain(&look, feature);
@@ -376,7 +403,6 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	{
 		look.count = kept;
 		adopt_encoding(&look, encoding);
-	dana_look_at_arrays(&look);
 	}
 	else if (kept < look.count || look.other)
 	{

@@ -73,8 +73,8 @@ take_category(TupleTableSlot *row, void *context)
 		feature->rows = DatumGetInt64(row->tts_values[2]);
 		feature->values = DatumGetInt64(row->tts_values[3]);
 	}
-	if (VARSIZE_ANY_EXHDR(value) > MOST_BYTES || rows < LEAST_ROWS || rows * LEAST_PART < feature->rows ||
-		categories->count == DANA_MOST_CATEGORIES)
+	if (VARSIZE_ANY_EXHDR(value) > MOST_BYTES || rows < LEAST_ROWS ||
+		(rows * LEAST_PART < feature->rows && !feature->most_said) || categories->count == feature->most)
 		return true;
 	feature->covered += rows;
 	categories->values[categories->count++] = MemoryContextStrdup(look->context, text_to_cstring(value));
@@ -96,10 +96,10 @@ dana_look_at_texts(dana_look *look, dana_candidate *feature)
 		"FROM %s GROUP BY 1) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
 		dana_text_expression(feature->encoder.column, TupleDescAttr(look->columns, feature->column - 1)->atttypid),
-		rows_of(look), MOST_BYTES, DANA_MOST_CATEGORIES + 1);
+		rows_of(look), MOST_BYTES, feature->most + 1);
 	dana_texts *categories = &feature->encoder.categories;
 
-	categories->values = palloc(sizeof(char *) * DANA_MOST_CATEGORIES);
+	categories->values = palloc(sizeof(char *) * feature->most);
 	look->current = feature;
 	dana_rows_each(dana_source_plan(look->source, text), 0, take_category, look);
 	qsort(categories->values, categories->count, sizeof(char *), compare_texts);

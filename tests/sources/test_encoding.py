@@ -176,6 +176,29 @@ def test_rare_categories_are_one(session: Session) -> None:
     assert metadata["preprocess"][0]["categories"] == [], "a thousandth of the rows is 20"
 
 
+def test_more_categories_where_it_is_said(session: Session) -> None:
+    """The NOTICE of a column that has more than 32 says how; of those that are said, a rare one is one, too."""
+    session.execute(
+        "CREATE TABLE t AS SELECT 'z' || i % 300 AS zip, sin(i % 300)::real AS y FROM generate_series(1, 6000) i"
+    )
+    session.execute("INSERT INTO t SELECT 'rare', 9 FROM generate_series(1, 5)")
+    hints = []
+    session.add_notice_handler(lambda said: hints.append(said.message_hint or ""))
+    _, told = trained(session, "t", label="y")
+    assert told == ["column zip: one-hot, 32 categories and other"]
+    (hint,) = (one for one in hints if "values" in one)
+    assert hint.startswith("It has 301 values. To have more of them: preprocess => ")
+    advised = value(session, f"SELECT ({hint.split('=> ')[1].rstrip('.')})::jsonb")
+    assert advised == {"zip": {"encode": "one_hot", "categories": 301}}
+    for wish, categories in ((advised["zip"], 301), ({"categories": 301}, 301), ({"categories": 40}, 40)):
+        hints.clear()
+        metadata, told = trained(session, "t", label="y", preprocess={"zip": wish})
+        assert len(metadata["preprocess"][0]["categories"]) == categories
+        assert told == [f"column zip: one-hot, {categories} categories" + (" and other" if categories == 40 else "")]
+        assert any("values" in one for one in hints) is (categories == 40)
+        assert value(session, "SELECT count(dana_predict('m', zip)) FROM t") == 6005
+
+
 @pytest.fixture
 def odd(session: Session) -> Session:
     session.execute(
@@ -395,6 +418,14 @@ def test_predictions_that_are_refused(people: Session, call: str, error: type[Ex
         ({"preprocess": {"town": {"colour": 1}}}, errors.InvalidParameterValue, 'not "colour"'),
         ({"preprocess": {"age": {"impute": "x"}}}, errors.InvalidParameterValue, "must impute 'skip'.* not \"x\""),
         ({"preprocess": {"town": {"encode": "none"}}}, errors.InvalidParameterValue, "cannot be trained on"),
+        (
+            {"preprocess": {"town": {"categories": 0}}},
+            errors.InvalidParameterValue,
+            'from 1 to 1600 .* "town", not "0"',
+        ),
+        ({"preprocess": {"town": {"categories": 2.5}}}, errors.InvalidParameterValue, 'not "2.5"'),
+        ({"preprocess": {"town": {"categories": "x"}}}, errors.InvalidParameterValue, 'not "x"'),
+        ({"preprocess": {"age": {"categories": 4}}}, errors.InvalidParameterValue, '"one_hot" of column "age"'),
         ({"nulls": "mode"}, errors.InvalidParameterValue, "must be 'skip', 'error', 'mean', 'median'"),
         (
             {"features": ["town", "y"], "label": "y"},
