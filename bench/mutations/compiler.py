@@ -55,7 +55,8 @@ COMPILER = (
             "if False and elements % others or",
             "a matrix of another size",
         ),
-        ("binding/columns.py", "if not set(named) & set(taken):", "if True:", "the label as a feature"),
+        ("binding/columns.py", "and not set(named) & set(taken):", "and True:", "the label as a feature"),
+        ("binding/columns.py", "if not one_of_many and", "if", "a number of the vector's name instead of all"),
     ),
     *faults(
         "dana",
