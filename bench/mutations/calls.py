@@ -169,8 +169,14 @@ CALLS: tuple[Mutation, ...] = (
     *faults(
         SRC,
         in_sources("encoded.py::test_no_cast_and_no_operator_of_a_user_is_called"),
-        ("values.c", "type < FirstNormalObjectId ?", "true ?", "casts of users to text"),
+        ("texts.c", "type < FirstNormalObjectId && is_plain_type(type)", "true", "casts of users to text"),
         ("look.c", 'OPERATOR(pg_catalog.<=) "', '<= "', "operators of users"),
+    ),
+    *faults(
+        SRC,
+        in_sources("texts.py::test_groups"),
+        ("texts.c", "DateStyle = USE_ISO_DATES;", ";", "dates in the session's style"),
+        ("texts.c", 'session_timezone = pg_tzset("GMT");', ";", "moments in the session's time zone"),
     ),
     *faults(
         SRC,
@@ -322,7 +328,7 @@ CALLS: tuple[Mutation, ...] = (
     *faults(
         SRC,
         in_sources("stored_text.py::test_no_cast_of_a_column_s_type_is_called"),
-        ("values.c", " ||\n\t\t\tfunction >= FirstNormalObjectId;", ";", "casts of users in texts"),
+        ("texts.c", " ||\n\t\t\tfunction >= FirstNormalObjectId;", ";", "casts of users in texts"),
     ),
     *faults(
         SRC,

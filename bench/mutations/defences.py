@@ -110,8 +110,8 @@ SESSIONS = (
         f"{LIMITS} test_memory",
         (
             "session.py",
-            "with memory_at_most(request.max_memory, fresh=fresh):",
-            "with memory_at_most(0, fresh=fresh):",
+            "with memory_at_most(request.max_memory, fresh=fresh, classes",
+            "with memory_at_most(0, fresh=fresh, classes",
             "dana.max_memory",
         ),
     ),
