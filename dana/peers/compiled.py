@@ -167,7 +167,7 @@ def _learner(library: ctypes.CDLL, case: Case, x: Floats, table: _Table) -> Lear
         i, j = rows.astype(int).T
         return np.asarray(mean + deviation * (a[i] + b[j] + (u[i] * v[j]).sum(axis=1)))
 
-    units = ctypes.c_float(mean), ctypes.c_float(1 / (deviation or 1))
+    units = ctypes.c_float(float(mean)), ctypes.c_float(1 / (float(deviation) or 1))
     return Learner(lambda: library.factors_pass(of, *map(_at, (u, v, a, b)), *units), ratings)
 
 

@@ -28,7 +28,6 @@ from tests.lockstep.cases import (
     Case,
     assert_same,
     axes_case,
-    case_of,
     chosen_case,
     counting_case,
     elements_case,
@@ -160,77 +159,6 @@ def parts(rng: random.Random) -> Case:
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:
     compiled = sum(assert_compiled(made(random.Random(f"compiled {seed}"))) for seed in range(count * SCALE))
     assert compiled >= least * SCALE
-
-
-WRITES = [
-    'r.addRows(T[i], 1, 4, "mean")',
-    'r.addRows(T[i], r.merge(y, 4, "+"), 4, "+")',
-    'r.addRows(A[i], r.merge(A[i] * y, 4, "+"), 4, "mean")',
-    'r.addRows(T[3], y, 4, "mean"); r.addRows(T[i], 2 * y, 4, "mean")',
-    'r.addRows(A[i], A[0], 4, "+"); r.addRows(D[i], A[i], 4, "+")',
-    'r.addRows(A[[i, i]], [A[i], D[i]], 4, "mean")',
-    "r.setModel(A[i], A[0]); r.setModel(A[0], D[i]); r.addRows(D[0], A[0])",
-    "r.addRows(A[i], y); r.addRows(D[i], A[2] + m); r.setModel(A[2], 0.5)",
-    "r.addRows(A[i], dana.random([20])); r.setModel(T[i], T[3] + dana.random())",
-    'r.addRows(A[i], dana.random([20]), 4, "+"); r.addRows(T[i], dana.sigma(A[0], 1), 4, "+")',
-    'w = dana.model([20]); r.setModel(w, w + r.merge(A[0] * y, 4, "mean")); r.addRows(A[0], y * w); r.addRows(A[i], w)',
-]
-
-
-@pytest.mark.parametrize("batch", ["4", "1", "dana.all"])
-@pytest.mark.parametrize("writes", WRITES)
-def test_ways_to_write_tables(writes: str, batch: str) -> None:
-    """Rows that are values of others, fixed ones, values of the batch, the same number twice."""
-    if batch == "dana.all" and ", 4," in writes.replace("* y, 4", ""):
-        return  # E503
-    more = ", w" if "w = " in writes else ""
-    source = f"""import dana
-T = dana.table([6], init=0.5)
-A = dana.table([6, 20], init=dana.normal(0, 1))
-D = dana.table([6, 20], init=dana.normal(0, 1))
-m = dana.model()
-i, y = dana.input(), dana.output()
-{"w = dana.model([20])" if more else ""}
-r = dana.algo(T, A, D, m{more}, i, y)
-{writes.replace("w = dana.model([20]); ", "")}
-r.setModel(m, m + r.merge(y, 4, "+"))
-r.setLoss(T[i] * y + T[1])
-r.setEpochs(3)
-""".replace(", 4", f", {batch}").replace("; ", "\n")
-    rng = random.Random(writes + batch)
-    columns = (attribute("i", "integer"), attribute("y", "real"))
-    config = MachineConfig(index_depth=8, program_depth=2048, scratch_depth=4096, clusters=rng.choice([1, 2]))
-    case = case_of(rng, config, source, TableSchema(relation="t", attributes=columns), numbers={"i": 6})
-    assert assert_compiled(case)
-
-
-@pytest.mark.parametrize(
-    "writes",
-    [
-        'r.addRows(A[i], y * D[i], 1, "mean"); r.addRows(T[i], r.merge(y, 1, "+"), 1, "+")',
-        'r.addRows(D[j], A[i], 1, "+")',
-        "r.setModel(A[i], 0.5 * D[j]); r.addRows(A[i], y); r.setModel(T[i], y)",
-        "r.setModel(D[[i, j]], [D[j], y * D[i]]); r.addRows(D[i], D[j])",
-    ],
-)
-def test_ways_to_write_tables_side_by_side(writes: str) -> None:
-    """The machine's batches are others than the rule's, which are of one row."""
-    source = f"""import dana
-T = dana.table([6], init=0.5)
-A = dana.table([6, 20], init=dana.normal(0, 1))
-D = dana.table([6, 20], init=dana.normal(0, 1))
-i, j, y = dana.input(), dana.input(), dana.output()
-r = dana.algo(T, A, D, i, j, y)
-{writes}
-r.setLoss(T[i] * y + dana.sigma(D[j] * A[i], 1))
-r.setEpochs(3)
-""".replace("; ", "\n")
-    columns = (attribute("i", "integer"), attribute("j", "integer"), attribute("y", "real"))
-    config = MachineConfig(index_depth=16, watch_depth=64, program_depth=2048, scratch_depth=4096)
-    schema = TableSchema(relation="t", attributes=columns)
-    case = case_of(random.Random(writes), config, source, schema, numbers={"i": 6, "j": 6})
-    assert case.bundle.cut
-    assert assert_compiled(case)
 
 
 @pytest.mark.parametrize("made", [columns, rows, network, losses, phases, counting])
