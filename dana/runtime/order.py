@@ -8,7 +8,6 @@ other numbers grow with nearly every table (dates, keys, amounts), and do little
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,9 +20,6 @@ from dana.runtime.trainer import Json, Level, Notice, Notify, TrainRequest
 
 TOGETHER = 0.2
 """Part of a column's variance between batches, beyond that of random order, from which its rows lie together."""
-
-CHANCE = 10.0
-"""Times that of random order which few batches come to by chance."""
 
 SHOWN = 5
 """Columns that are named."""
@@ -65,8 +61,7 @@ def _lie_together(survey: Survey, parts: Doubles) -> bool:
     if batches < 2:
         return False
     random = (batches - 1) / (survey.tuples - 1)
-    least = random + max(TOGETHER * (1 - random), (4 * math.sqrt(batches) + CHANCE) / survey.tuples)
-    return bool((parts > least).any())
+    return bool((parts > random + TOGETHER * (1 - random)).any())
 
 
 def _flags(mean: Doubles, deviation: Doubles) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

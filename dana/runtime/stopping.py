@@ -45,6 +45,8 @@ SWING = 0.1
 
 UNFINISHED = 0.01
 """Of a constant's loss, by which a loss still fell in the last tenth of a rule's own epochs; twice that of itself."""
+SETTLING = 50
+"""Epochs of a rule that are meant to be enough; of fewer its author thought otherwise."""
 LEFT = 0.1
 """Of a constant's loss: of less than that there is little left to learn, however long that takes."""
 
@@ -223,7 +225,7 @@ def _still_falls(reports: Sequence[EpochReport], constant: float | None) -> tupl
     losses = [one.loss if one.test_loss is None else one.test_loss for one in reports]
     known = [one for one in losses if one is not None]
     last = len(known) // 10
-    if not last or len(known) < len(reports):
+    if len(known) < max(SETTLING, len(reports)):
         return None
     before, now = min(known[:-last]), min(known)
     scale = max(abs(known[0]), abs(now)) if constant is None else constant

@@ -250,7 +250,8 @@ def survey_columns(
         mean = mean + block / total
         squares = squares + np.maximum(block_squares - block * block / total, 0)
         if last > SURVEY_BLOCK and total > before:
-            between = between + block * block * (before / (total * (total - before)))
+            full = SURVEY_BLOCK / (last % SURVEY_BLOCK or SURVEY_BLOCK)
+            between = between + block * block * (before / (total * (total - before) * full))
         if not last & last - 1:
             early, earlier = mean, early
     deviation = np.sqrt(squares / (total or 1.0))
@@ -259,7 +260,7 @@ def survey_columns(
         labels = numbers[counted][first : first + SURVEY_BLOCK]
         in_block = np.bincount(labels[(labels >= 0) & (labels < kinds)].astype(np.intp), minlength=kinds)
         seen += in_block
-        together += in_block * in_block / len(labels)
+        together += in_block * in_block / SURVEY_BLOCK
     ends = np.cumsum([values.shape[1] for values in flat.values()])[:-1]
 
     def by_input(numbers: NDArray[Any]) -> dict[str, NDArray[Any]]:

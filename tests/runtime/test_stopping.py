@@ -374,7 +374,7 @@ def test_a_loss_that_still_falls_when_the_rule_s_epochs_are_over() -> None:
     assert _still_falls(losses([*falls[:90], *[0.5] * 10]), 1.0) is None
     assert _still_falls(losses([1 - k / 110 for k in range(100)]), 1.05) is None, "little is left"
     assert _still_falls(losses([9.0 - k / 100 for k in range(100)]), 3.0) is None, "of itself a hundredth"
-    assert _still_falls(losses([9.0 - k / 100 for k in range(9)]), 1.0) is None, "too few to tell"
+    assert _still_falls(losses([9.0 - k / 10 for k in range(49)]), 9.0) is None, "an author's choice"
     assert _still_falls(losses(falls, [2 - k / 100 for k in range(100)]), 1.0) == (10, 2 - 0.89, 1.01)
     assert _still_falls(losses([-k / 10 for k in range(100)]), None) == (10, -8.9, -9.9)
 

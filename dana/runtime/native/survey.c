@@ -203,13 +203,16 @@ compare(const struct dana_survey *survey, const struct taken *column, int32_t co
 }
 
 /* Ends a block: moves the means, and the squares' sums to distances from them. Of those, what a block's mean is away from
- * that of all before it is between the blocks; the first DANA_SURVEY_BLOCK tuples are one. */
+ * that of all before it is between the blocks; the first DANA_SURVEY_BLOCK tuples are one. The last block counts as if it
+ * were full, of tuples that are as all others: a tuple by itself is together with none. */
 static void
 end_block(const struct dana_survey *survey)
 {
 	const double total = *survey->weights, before = *survey->weights_before;
 	const bool later = *survey->tuples > DANA_SURVEY_BLOCK && total > before;
-	const double apart = later ? before / (total * (total - before)) : 0;
+	const uint64_t rest = (uint64_t)*survey->tuples % DANA_SURVEY_BLOCK;
+	const double full = rest > 0 ? DANA_SURVEY_BLOCK / (double)rest : 1;
+	const double apart = later ? before / (total * (total - before) * full) : 0;
 
 	for (ptrdiff_t row = 0; row < survey->rows; row++)
 		for (ptrdiff_t k = row * survey->lanes; survey->summed[row] && k < (row + 1) * survey->lanes; k++)

@@ -73,7 +73,7 @@ tally_values(struct dana_tally *tally, const float *values, int32_t count)
 		tally_value(tally, values[k], 1);
 }
 
-/* A block of labels ends: to a class's count, and to the sum of its squared counts, each over the block's tuples */
+/* A block of labels ends: to a class's count, and to the sum of its squared counts, over the tuples of a full one */
 static void
 tally_block(const struct dana_survey *survey, int32_t count)
 {
@@ -86,7 +86,7 @@ tally_block(const struct dana_survey *survey, int32_t count)
 		if (labels[t] >= 0 && labels[t] < (double)survey->kinds)
 		{
 			survey->seen[(int64_t)labels[t]]++;
-			survey->together[(int64_t)labels[t]] += survey->in_block[(int64_t)labels[t]] / count;
+			survey->together[(int64_t)labels[t]] += survey->in_block[(int64_t)labels[t]] / DANA_SURVEY_BLOCK;
 		}
 	for (int32_t t = 0; t < count; t++)
 		if (labels[t] >= 0 && labels[t] < (double)survey->kinds)
