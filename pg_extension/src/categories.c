@@ -178,6 +178,7 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 	category_look  look = {.source = source};
 	StringInfoData found;
 	Jsonb		  *counted;
+	const char	  *others;
 	bool		   looks = false;
 
 	if (!dana_json_boolean(rule->description, "chooses"))
@@ -202,6 +203,7 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 		return;
 	look.found = &found;
 	dana_json_begin(&found);
-	dana_rows_each(dana_source_plan(source, statement(&look, source, training->held_out)), 0, take_numbers, &look);
+	others = training->tried != NULL ? training->tried : training->held_out;
+	dana_rows_each(dana_source_plan(source, statement(&look, source, others)), 0, take_numbers, &look);
 	source->largest = dana_json_end(&found);
 }

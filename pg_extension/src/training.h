@@ -124,6 +124,7 @@ struct dana_training
 	char	  *weight; /* column of the rows' weights */
 	double	   test_size; /* 0: no rows are left out */
 	char	  *held_out; /* filter of those that are, or of a query a query; or NULL */
+	char	  *tried;	 /* likewise rows that the model is tried on: their categories count, too */
 	dana_texts key; /* of the table, by which they are chosen; count 0: by their place */
 	int		   seed;
 	int		   epochs; /* 0: as many as the rule says */

@@ -163,8 +163,9 @@ DANA_COMMAND(dana_trial)
 	else
 		one.evaluation.filter = tested;
 	one.labelled = has_label(one.training.rule);
+	one.training.tried = one.evaluation.query != NULL ? one.evaluation.query : one.evaluation.filter;
 	if (!one.labelled)
-		one.training.held_out = one.evaluation.query != NULL ? one.evaluation.query : one.evaluation.filter;
+		one.training.held_out = one.training.tried;
 	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));
 	error = dana_attempt(train_and_evaluate, &one, false);
 	if (error != NULL && !is_of_trial(error->sqlerrcode))

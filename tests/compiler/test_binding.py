@@ -137,6 +137,21 @@ def test_fixed_extent_must_match_the_columns() -> None:
         bind(fixed, table(attribute("x", "real[]", array_length=3), attribute("y", "real")))
 
 
+@pytest.mark.parametrize("length", [4, 6])
+def test_a_list_of_numbers_of_another_length(length: int) -> None:
+    text = """\
+import dana
+T = dana.table([8])
+c = dana.input([5])
+y = dana.output()
+rule = dana.algo(T, c, y)
+rule.addRows(T[c], [y, y, y, y, y])
+"""
+    columns = (attribute("c", "real[]", array_length=length), attribute("y", "real"))
+    with pytest.raises(BindingError, match=f"c must have 5 elements as the rule says, not {length}, in t"):
+        bind(graph(text), TableSchema(relation="t", attributes=columns), None, "y")
+
+
 MATRIX = """\
 import dana
 n = dana.dim()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from dana.client.connection import Connection
 
@@ -70,6 +71,18 @@ def test_rows_left_out_for_a_test_count(db: Connection, left_out: bool) -> None:
         found,
     )
     assert dims(db, "lrmf") == {"m": USERS, "n": ITEMS}
+
+
+@pytest.mark.parametrize("source", ["'rated'", "NULL"])
+def test_rows_of_other_folds_count(db: Connection, source: str) -> None:
+    """The row that alone has the largest number is in one fold, which the others' model predicts."""
+    asked = {"features": ["i", "j"], "label": "y", "epochs": 1, "backend": "interp"}
+    if source == "NULL":
+        asked["query"] = "SELECT i, j, y, (i * 10000 + j)::bigint AS k FROM rated"
+    for call in ("dana_cross_validate('lrmf', {}, folds => 2", "dana_search('lrmf', {}, '[{{}}]', 'rmse', folds => 2"):
+        key = ", key => 'k'" if source == "NULL" else ""
+        statement = f"SELECT count(*) FROM {call.format(source)}{key}, training => %s)"
+        assert db.session.execute(statement.encode(), (Jsonb(asked),)).fetchone() is not None
 
 
 def test_null_nan_and_infinity_are_no_categories(db: Connection) -> None:

@@ -94,19 +94,21 @@ def bind(
     taken = [*labels, *weights]
     chosen = _features(schema, inputs, taken) if features is None else [schema.index(name) for name in features]
     _unique(schema, [*chosen, *taken])
-    for position in (*chosen, *taken):
-        if schema.attributes[position].type_oid not in NUMBERS and position in _choosing(
-            graph, schema, inputs, chosen, own
-        ):
-            raise schema.no_category(position)
-        schema.usable(position)
-    uses, shapes = _assign(graph, schema, inputs, chosen, own)
-    if features is None:
-        _refuse_crossed(schema, inputs, uses)
-    if graph.weight is not None:
-        uses += _assign(graph, schema, [graph.weight], weights, own)[0]
-    more_uses, more_shapes = _assign(graph, schema, outputs, labels, own)  # last, where a backend looks for the label
     try:
+        for position in (*chosen, *taken):
+            if schema.attributes[position].type_oid not in NUMBERS and position in _choosing(
+                graph, schema, inputs, chosen, own
+            ):
+                raise schema.no_category(position)
+            schema.usable(position)
+        uses, shapes = _assign(graph, schema, inputs, chosen, own)
+        if features is None:
+            _refuse_crossed(schema, inputs, uses)
+        if graph.weight is not None:
+            uses += _assign(graph, schema, [graph.weight], weights, own)[0]
+        more_uses, more_shapes = _assign(
+            graph, schema, outputs, labels, own
+        )  # last, where a backend looks for the label
         dims = graph.infer_dims({**shapes, **more_shapes})
         for name, extent in own.items():
             if dims.setdefault(name, extent) != extent:
