@@ -51,7 +51,7 @@ typedef struct classification
 	double		loss; /* not long double: what is allocated is aligned to 8 bytes */
 } classification;
 
-/* Numbers that are classes at most where nothing but whole numbers says so; and classes that their confusion is shown of */
+/* Numbers that are classes at most where only their being whole says so; and classes whose confusion is shown */
 #define MOST_NUMBERS  1000
 #define SHOWN_CLASSES 100
 

@@ -38,7 +38,7 @@ is_plain_type(Oid base)
 	}
 }
 
-/* What an output function writes with the settings that PostgreSQL begins with, in UTC; without a look at GUCs: for each row */
+/* What an output function writes under PostgreSQL's own defaults, in UTC; no GUC is set: this is done for each row */
 static char *
 output_in_iso(FmgrInfo *output, Datum value)
 {
