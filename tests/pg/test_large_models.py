@@ -31,11 +31,11 @@ TOAST = "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = %s::regc
 LATER = 250_000
 """A row of V in the second part, where all of a and b are."""
 ONE_ROW = f"""
-    SELECT (SELECT values[1] FROM p WHERE parameter = 'mean') + (SELECT values[8] FROM p WHERE parameter = 'a')
-        + (SELECT values[{LATER + 1}] FROM p WHERE parameter = 'b')
-        + (SELECT sum(u * v) FROM
-            unnest((SELECT values[71:80] FROM p WHERE parameter = 'U'),
-                (SELECT values[{10 * LATER + 1}:{10 * LATER + 10}] FROM p WHERE parameter = 'V')) AS x (u, v)),
+    SELECT (SELECT values[1] FROM p WHERE parameter = 'mean') + (SELECT values[1] FROM p WHERE parameter = 'deviation')
+        * ((SELECT values[8] FROM p WHERE parameter = 'a') + (SELECT values[{LATER + 1}] FROM p WHERE parameter = 'b')
+            + (SELECT sum(u * v) FROM
+                unnest((SELECT values[71:80] FROM p WHERE parameter = 'U'),
+                    (SELECT values[{10 * LATER + 1}:{10 * LATER + 10}] FROM p WHERE parameter = 'V')) AS x (u, v))),
         dana_predict('large', 7, {LATER})
 """
 OF_VERSION = "SELECT parameter, md5(array_send(values)) FROM dana_parameters('large', %s)"
