@@ -7,6 +7,11 @@ from bench.mutations.fault import faults
 COMPILER = (
     *faults(
         "dana/compiler",
+        "tests/lockstep/test_tables.py -k 'two_columns or optimizers'",
+        ("select/nodes.py", "if adds and self.emitter.group > 1:", "if self.emitter.group > 1:", "what is set is added"),
+    ),
+    *faults(
+        "dana/compiler",
         "tests/lockstep/test_simulator.py -k side_by_side",
         ("select/nodes.py", "view(present, rows), outer=0, mask=Mask.SINGLE", "view(present, rows), outer=0", "absent"),
         (

@@ -58,6 +58,11 @@ JIT = (
     ),
     *faults(
         "dana/jit",
+        "tests/lockstep/test_tables.py -k side_by_side",
+        ("code.py", "batch=bundle.rule_batch,\n    )", "batch=bundle.batch,\n    )", "code with the machine's batches"),
+    ),
+    *faults(
+        "dana/jit",
         "tests/lockstep/test_turns.py",
         ("parts.py", "scalars - earlier - early", "scalars - early", "what a turn reads comes after it"),
         ("parts.py", "{Op.EXPAND, Op.GATHER}", "{Op.EXPAND}", "rows that have moved on"),
