@@ -137,6 +137,23 @@ def test_fixed_extent_must_match_the_columns() -> None:
         bind(fixed, table(attribute("x", "real[]", array_length=3), attribute("y", "real")))
 
 
+def test_a_label_with_an_input_s_name_is_no_input() -> None:
+    text = """\
+import dana
+m = dana.model()
+i, j, y = dana.input(), dana.input(), dana.output()
+rule = dana.algo(m, i, j, y)
+rule.setModel(m, m - 0.1 * (m * i + j - y))
+"""
+    schema = table(attribute("i", "real"), attribute("j", "real"), attribute("k", "real"))
+    bound = bind(compile_rule(text).hdfg, schema, label="j")
+    assert [(use.input, schema.attributes[use.attribute].name) for use in bound.uses] == [
+        ("i", "i"),
+        ("j", "k"),
+        ("y", "j"),
+    ]
+
+
 @pytest.mark.parametrize("length", [4, 6])
 def test_a_list_of_numbers_of_another_length(length: int) -> None:
     text = """\
