@@ -96,12 +96,6 @@ RUNTIME = (
         ("native/ring.c", "return UNEXPECTED;", "return HUNG_UP;", "another message is a hang-up"),
         ("native/ring.c", "if (poll(&peer, 1, 0) > 0)", "if (0)", "a replay for nobody"),
         (
-            "native/ring.c",
-            "self->fed = __atomic_load_n(&self->ring->tail, __ATOMIC_ACQUIRE);",
-            "",
-            "failed pages again",
-        ),
-        (
             "ring.py",
             "if fcntl.fcntl(memfd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:",
             "if False:",

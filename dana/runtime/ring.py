@@ -67,8 +67,6 @@ def _library() -> ctypes.CDLL:
     consumer, pointer = ctypes.POINTER(_Consumer), ctypes.c_void_p
     library.dana_ring_reset.argtypes = (pointer,)
     library.dana_ring_reset.restype = None
-    library.dana_ring_skip.argtypes = (consumer,)
-    library.dana_ring_skip.restype = None
     library.dana_ring_stream.argtypes = (consumer, pointer, pointer)
     library.dana_ring_replay.argtypes = (consumer, pointer, pointer, ctypes.c_uint64)
     return library
@@ -197,7 +195,6 @@ class Ring:
     def drain(self) -> None:
         """Let the rest of a stream pass whose sink failed, and drop what is kept of it; raises as `stream`."""
         self._drop()
-        _library().dana_ring_skip(ctypes.byref(self._consumer))
         self._loop(_library().dana_ring_stream, *_discard())
 
     def replay(self, function: int, context: int) -> tuple[int, int]:

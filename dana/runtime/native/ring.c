@@ -235,13 +235,6 @@ dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 	}
 }
 
-/* Where a stream goes on whose sink failed: behind the pages that were given back */
-EXPORT void
-dana_ring_skip(dana_consumer *self)
-{
-	self->fed = __atomic_load_n(&self->ring->tail, __ATOMIC_ACQUIRE);
-}
-
 /* A sink that looks at nothing: what is left of a stream that is not wanted any more */
 EXPORT int
 dana_ring_discard(void *context, const uint8_t *pages, size_t n_pages)
