@@ -8,7 +8,12 @@ COMPILER = (
     *faults(
         "dana/compiler",
         "tests/lockstep/test_tables.py -k 'two_columns or optimizers'",
-        ("select/nodes.py", "if adds and self.emitter.group > 1:", "if self.emitter.group > 1:", "what is set is added"),
+        (
+            "select/nodes.py",
+            "if adds and self.emitter.group > 1:",
+            "if self.emitter.group > 1:",
+            "what is set is added",
+        ),
     ),
     *faults(
         "dana/compiler",
