@@ -1,6 +1,6 @@
 /*
  * Values as texts. Those that are kept and compared later, as labels, keys of groups and categories, are the same in
- * every session: dates in ISO style, moments in UTC.
+ * every session: dates in ISO style, timestamps in UTC.
  */
 #include "postgres.h"
 
