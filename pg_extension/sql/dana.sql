@@ -487,7 +487,7 @@ COMMENT ON FUNCTION dana.dana_text IS 'A value as text, as PostgreSQL''s own cas
 
 CREATE FUNCTION dana.dana_fixed_text(value "any") RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_fixed_text IS 'A value as the text that labels and the keys of groups have, in every session alike: dates in ISO style, moments in UTC';
+COMMENT ON FUNCTION dana.dana_fixed_text IS 'A value as the text that labels and the keys of groups have, in every session alike: dates in ISO style, timestamps in UTC';
 
 CREATE FUNCTION dana.dana_arguments(metadata jsonb, model text, source regclass) RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_feature_list';
