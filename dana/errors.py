@@ -7,6 +7,8 @@ and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class DanaError(Exception):
     """Any error that this package raises on purpose."""
@@ -38,3 +40,10 @@ class SetupError(DanaError):
 
 class InternalError(DanaError):
     """Our bug: an invariant of this package does not hold."""
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it comes from, one after the other."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 
-from dana.errors import UsageError
+from dana.errors import UsageError, causes
 from dana.runtime.trainer import SqlState, TrainingError
 from dsl import RuleError
 
@@ -152,16 +152,15 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def lacks_memory(error: BaseException | None) -> bool:
+def lacks_memory(error: BaseException) -> bool:
     """Whether an error, or what caused it, is a lack of memory, whoever ran into it and however they said so."""
-    while error is not None:
-        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-            return True
+    return any(
+        isinstance(one, MemoryError)
+        or (isinstance(one, OSError) and one.errno == errno.ENOMEM)
         # of a user's errors the text may be a user's
-        if not isinstance(error, UsageError | RuleError) and _SHORTAGE.search(str(error)):
-            return True
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return False
+        or (not isinstance(one, UsageError | RuleError) and _SHORTAGE.search(str(one)))
+        for one in causes(error)
+    )
 
 
 def megabytes(size: int) -> str:

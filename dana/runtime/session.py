@@ -6,6 +6,7 @@ runaway allocation ends one training; it must never run a rule's text, and must 
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import math
@@ -21,9 +22,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from dana.errors import UsageError
+from dana.errors import UsageError, causes
 from dana.runtime.attendance import GIVE_WAY, Attendance
-from dana.runtime.disk import lacks_room
 from dana.runtime.epochs import run_epochs
 from dana.runtime.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
 from dana.runtime.messages import Message
@@ -370,12 +370,12 @@ def error_fields(error: Exception) -> dict[str, str]:
             "detail": "",
             "hint": "Train on fewer columns, or with fewer sessions at once.",
         }
-    full = lacks_room(error)
-    if full is not None:
+    full = [one for one in causes(error) if isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT)]
+    if full:
         return {
             "sqlstate": SqlState.DISK_FULL,
             "message": "the worker has no room left on its disk",
-            "detail": f"{full}.",
+            "detail": f"{full[0]}.",
             "hint": "Make room where its cache lies ($XDG_CACHE_HOME, else ~/.cache), or train with backend => 'sim', "
             "which needs none.",
         }

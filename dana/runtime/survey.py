@@ -297,11 +297,11 @@ class NegativeWeight(OutOfLine):
 
 INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
 EXACT = 2.0**24
+"""Whole numbers up to this one are exact in binary32."""
 COMPARED = (
     "Values are compared as real, of about seven digits: where they differ by less, train on their differences from "
     "one of them."
 )
-"""Whole numbers up to this one are exact in binary32."""
 COARSE = 0.02
 """Share of a column's deviation that rounding may take."""
 MANY = 50

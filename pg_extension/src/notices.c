@@ -49,9 +49,9 @@ dana_notices_keep(void)
 	is_job = true;
 }
 
-/* Whether it was told already where each thing is told once */
+/* Whether it was told already where each thing is told once, whichever part of the data it is about */
 static bool
-notices_remember(const char *level, const char *message, const char *hint)
+notices_remember(const char *level, const char *message, const char *about, const char *hint)
 {
 	const bool	  merged = merged_in == GetCurrentStatementStartTimestamp();
 	MemoryContext caller;
@@ -80,7 +80,7 @@ notices_remember(const char *level, const char *message, const char *hint)
 			return true;
 	if (count < MOST_TOLD)
 		list[count++] = (told){essence, MemoryContextStrdup(context, psprintf(
-			"%s: %s%s%s%s", level, message, part != NULL ? psprintf(" (model \"%s\")", part) : "", hint != NULL ? "\nHint: " : "", hint != NULL ? hint : ""))};
+			"%s: %s%s%s%s", level, message, about, hint != NULL ? "\nHint: " : "", hint != NULL ? hint : ""))};
 	return false;
 }
 
@@ -127,6 +127,7 @@ dana_notices_kept(void)
 void
 dana_notice(int level, const char *hint, const char *format, ...)
 {
+	const char	  *about = part != NULL ? psprintf(" (model \"%s\")", part) : "";
 	StringInfoData message;
 	va_list		   arguments;
 	int			   needed;
@@ -149,9 +150,7 @@ dana_notice(int level, const char *hint, const char *format, ...)
 		holding = lappend(holding, one);
 		MemoryContextSwitchTo(caller);
 	}
-	else if (level < NOTICE || !notices_remember(level == WARNING ? "WARNING" : "NOTICE", message.data, hint))
-		ereport(level, (part != NULL ? errmsg_internal("%s (model \"%s\")", message.data, part)
-									 : errmsg_internal("%s", message.data),
-						hint != NULL ? errhint("%s", hint) : 0));
+	else if (level < NOTICE || !notices_remember(level == WARNING ? "WARNING" : "NOTICE", message.data, about, hint))
+		ereport(level, (errmsg_internal("%s%s", message.data, about), hint != NULL ? errhint("%s", hint) : 0));
 	pfree(message.data);
 }

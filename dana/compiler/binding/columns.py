@@ -106,9 +106,8 @@ def bind(
             _refuse_crossed(schema, inputs, uses)
         if graph.weight is not None:
             uses += _assign(graph, schema, [graph.weight], weights, own)[0]
-        more_uses, more_shapes = _assign(
-            graph, schema, outputs, labels, own
-        )  # last, where a backend looks for the label
+        # last, where a backend looks for the label
+        more_uses, more_shapes = _assign(graph, schema, outputs, labels, own)
         dims = graph.infer_dims({**shapes, **more_shapes})
         for name, extent in own.items():
             if dims.setdefault(name, extent) != extent:
