@@ -27,6 +27,7 @@ NAMES = (
     "text",
     "side_by_side",
     "rows",
+    "approximate",
     "utilisation",
     "verilator",
     "accuracy",
