@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dsl import compile_rule
 from hwgen.spec.counters import EpochCounters
+from tests.simulator.test_walk import with_holes
 
 ROWS = 3000
 
@@ -20,9 +23,12 @@ ROWS = 3000
 @pytest.mark.parametrize(
     "design", [{}, {"queue_depth": 256}, {"striders": 1}, {"striders": 8}, {"link_latency": 3000}, {"clusters": 16}]
 )
-def test_ready_tuples_take_what_their_entries_take(users: int, design: dict[str, int]) -> None:
+@pytest.mark.parametrize("holes", [0.0, 0.1, 0.6])
+def test_ready_tuples_take_what_their_entries_take(users: int, design: dict[str, int], holes: float) -> None:
     rng = np.random.default_rng(users)
     pages = build_pages(SCHEMA, [(int(rng.integers(users)), int(rng.integers(1000)), 1.0) for _ in range(ROWS)])
+    drawn = random.Random(users)
+    pages = b"".join(with_holes(drawn, pages[at : at + 8192], holes) for at in range(0, len(pages), 8192))
     bundle = default_bundle(bind(compile_rule(RULE + LOSS).hdfg, SCHEMA), SCHEMA, max_tuples=ROWS, design=design)
 
     def trained(*, plain: bool) -> EpochCounters:

@@ -172,6 +172,20 @@ def flipped(rng: random.Random, page: bytes) -> bytes:
     return bytes(found)
 
 
+def with_holes(rng: random.Random, page: bytes, share: float) -> bytes:
+    """Some line pointers are unused, as PostgreSQL writes that, or dead, or redirected to any other."""
+    lower = int.from_bytes(page[12:14], "little")
+    gone = {
+        line: rng.choice([0, 0, 3 << 15, 2 << 15 | rng.randrange(1, (lower - 20) // 4)])
+        for line in range(24, lower, 4)
+        if rng.random() < share
+    }
+    return b"".join(
+        [page[:24], *(gone[k].to_bytes(4, "little") if k in gone else page[k : k + 4] for k in range(24, lower, 4)),
+         page[lower:]]
+    )  # fmt: skip
+
+
 def test_rows_alike() -> None:
     """Pages of rows with the same header and lengths, and then one with a row that differs in a bit."""
     rng = random.Random("rows alike")
@@ -189,6 +203,25 @@ def test_rows_alike() -> None:
         walked += some
     assert walked > tuples
     assert len(faults) > 4, faults
+
+
+def test_rows_alike_between_holes() -> None:
+    """Pages of rows alike of which some are gone, others on each page; then one with a row that differs in a bit."""
+    rng = random.Random("holes")
+    tuples = walked = holes = 0
+    for _ in range(scaled(300)):
+        case = table_case(rng, nulls=0.0, damaged=False)
+        page = rng.choice(case.pages)
+        if page[12:14] == b"\x18\x00":
+            continue  # no rows
+        share = rng.choice([0.1, 0.5, 1.0])
+        pages = [with_holes(rng, page, share) for _ in range(5)]
+        holes += sum(one != page for one in pages)
+        counters, some = both(replace(case, pages=(page, *pages, flipped(rng, pages[0]), *pages)))
+        tuples += counters.tuples
+        walked += some
+    assert holes > scaled(300)
+    assert walked > tuples
 
 
 def body(rng: random.Random, columns: int) -> list[Instruction]:

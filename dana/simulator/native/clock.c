@@ -340,21 +340,22 @@ row_of_page(struct sim *sim, const struct sim_way *way, const struct sim_handed 
  */
 static void
 pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page,
-			 int32_t rows)
+			 int32_t row, int32_t end, int32_t rows_of_page)
 {
 	struct sim_clock *c = &sim->clock;
 	const struct tuple_times times = tuple_times(sim, way, handed);
 	const bool whole = times.watched > 0 && times.watched <= MOST_WATCHED && handed[times.entries - 1].column->last &&
-		times.entries > sim->machine.unpack_stages && rows * times.entries < sim->machine.queue_depth; /* never full */
+		times.entries > sim->machine.unpack_stages &&
+		rows_of_page * times.entries < sim->machine.queue_depth; /* never full */
 
-	for (int32_t row = 0; row < rows;)
+	while (row < end)
 	{
 		const int64_t oldest = c->at[c->stage];
 
 		if (whole && c->take + 2 <= oldest && c->turn + times.pushes + 2 <= oldest)
-			while (row < rows - 1)
+			while (row < end - 1)
 			{
-				const int32_t some = ready_tuples(sim, &times, handed, page, row, rows - 1 - row);
+				const int32_t some = ready_tuples(sim, &times, handed, page, row, end - 1 - row);
 
 				row += some;
 				if (some == 0)
@@ -369,18 +370,24 @@ void
 sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern)
 {
 	const struct sim_walk *walk = sim->walk;
-	const struct sim_way *way = walk->ways[shape->ways[0]];
 
 	arrive(sim);
 	sim->clock.turn += shape->before;
-	if (sim->watches && shape->runs == 1)
-		pass_watched(sim, way, by_pattern ? walk->pattern.handed : way->handed, page, shape->rows);
-	else
-		for (int32_t row = 0; row < shape->rows; row++)
-		{
-			way = walk->ways[walk->which[row]];
-			row_of_page(sim, way, by_pattern ? walk->pattern.handed : way->handed, page, row);
-		}
+	for (int32_t row = 0, tuple = 0, alike; row < shape->rows; row += alike)
+	{
+		const struct sim_way *way = walk->ways[walk->which[row]];
+		const struct sim_handed *handed = by_pattern ? walk->pattern.handed : way->handed;
+		const int32_t first = by_pattern ? tuple : row; /* holes have no address there */
+
+		for (alike = 1; row + alike < shape->rows && walk->which[row + alike] == walk->which[row];)
+			alike++;
+		tuple += way->tuples * alike;
+		if (sim->watches)
+			pass_watched(sim, way, handed, page, first, first + alike, shape->rows);
+		else
+			for (int32_t k = 0; k < alike; k++)
+				row_of_page(sim, way, handed, page, first + k);
+	}
 	sim_clock_page_end(sim, shape->after);
 }
 

@@ -134,6 +134,8 @@ struct sim_pattern
 	int32_t way;
 	uint32_t line, bits, line_mask; /* the line pointer: bytes from the cursor, its bits, those that are compared */
 	uint32_t shift, mask;			/* where its tuple lies: bits >> shift & mask */
+	uint32_t hole_bits, hole_mask;	/* a line pointer with other bits than these is a hole; no bits: none is known */
+	int32_t hole;					/* its way */
 	int32_t first, pieces;			/* of a tuple, that are compared */
 	uint8_t bytes[SIM_COMPARED + SIM_PIECE], masks[SIM_COMPARED + SIM_PIECE];
 	int32_t n_bounds;
@@ -155,7 +157,7 @@ struct sim_walk
 	int32_t poor;		   /* pages in vain, one after the other */
 	int32_t spacing;	   /* from a way's value to the next one's: a few more than rows, for the cache's sake */
 	struct sim_pattern pattern;
-	uint32_t unlike;	   /* pages of one way whose rows were not like the pattern */
+	uint32_t unlike;	   /* pages of one way of tuples that were not like the pattern */
 	uint32_t *tuples;	   /* [most]: where those of a page of rows alike lie */
 	uint8_t *which;		   /* [most]: the rows' ways */
 	uint32_t *cursors, *zeros, *ok; /* [most] */
@@ -453,7 +455,7 @@ void sim_way_run(const struct sim_way *way, const uint32_t *registers, const uin
 
 /* pattern.c */
 void sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t row);
-bool sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows);
+int32_t sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows);
 
 /* walk.c */
 enum sim_walked

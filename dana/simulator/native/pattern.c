@@ -1,5 +1,6 @@
 /*
- * Rows alike: pages whose rows have the same bits wherever a way looks at them.
+ * Rows alike: pages whose tuples have the same bits wherever a way looks at them. Between them may be holes: rows that
+ * are no tuples by their line pointers alone, as deleted and filtered ones are.
  *
  * In: a way, and a row that met its conditions. Out: the bits of the row's line pointer and of its tuple that the way's
  * values come from, and bounds of where the tuple lies. A row with the same bits within the bounds has the same values,
@@ -188,6 +189,22 @@ choose_bytes(struct sim_pattern *pattern)
 	pattern->first = last > SIM_PIECE * pattern->pieces ? last - SIM_PIECE * pattern->pieces : 0;
 }
 
+/* A way without a tuple whose one condition is that bits of the line pointer are not these: its rows are holes */
+static bool
+take_hole(struct sim_pattern *pattern, const struct sim_walk *walk, const struct sim_way *way)
+{
+	const struct sim_step *line = way->steps, *bits = line + 1, *other = line + 2;
+
+	if (way->n_handed > 0 || way->skipped > 0 || way->n_steps != 3 || line->kind != LOAD || line->a != walk->cursors ||
+		line->x != pattern->line || line->y != 4 || line->rx != NO_REGISTER || bits->kind != BITS || bits->a != line->d ||
+		bits->x != 0 || bits->rx != NO_REGISTER || other->kind != NE || other->a != bits->d || other->b != walk->zeros ||
+		other->rx != NO_REGISTER || other->ry != NO_REGISTER)
+		return false;
+	pattern->hole_mask = bits->mask << bits->shift;
+	pattern->hole_bits = (other->y - other->x) << bits->shift;
+	return true;
+}
+
 /* Makes the pattern that of a row, whose values the way's steps have left; of some ways there is none */
 void
 sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t row)
@@ -221,6 +238,9 @@ sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t 
 	fits = fits && bound(pattern, false, NO_REGISTER, m.page_size - pattern->first - SIM_PIECE * pattern->pieces);
 	pattern->bits = m.line == NULL ? 0 : m.line[row];
 	pattern->way = number;
+	for (int32_t k = 0; k < walk->n_ways && pattern->hole_mask == 0; k++)
+		if (take_hole(pattern, walk, walk->ways[k]))
+			pattern->hole = k;
 	pattern->known = fits;
 }
 
@@ -232,18 +252,22 @@ ask(const uint8_t *at, uint32_t bytes)
 		__builtin_prefetch(at + k, 0, 2);
 }
 
-/* Where the tuples lie, if all rows have the pattern's bits; `pieces` is a constant, so that they stay in registers */
-static inline __attribute__((always_inline)) bool
+/*
+ * Where the tuples lie, and how many they are, if all rows but holes have the pattern's bits; else -1. `pieces` is a
+ * constant, so that the bytes stay in registers.
+ */
+static inline __attribute__((always_inline)) int32_t
 compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, int32_t rows, uint32_t least, uint32_t span,
 		ptrdiff_t ahead, uint32_t asked, int32_t pieces)
 {
 	const struct sim_pattern *pattern = &walk->pattern;
 	const uint32_t wanted = pattern->bits, line_mask = pattern->line_mask, shift = pattern->shift, mask = pattern->mask;
-	const uint32_t step = walk->step;
+	const uint32_t step = walk->step, hole_bits = pattern->hole_bits, hole_mask = pattern->hole_mask;
 	const bytes_of *bytes = (const bytes_of *)(pattern->bytes + pattern->first);
 	const bytes_of *masks = (const bytes_of *)(pattern->masks + pattern->first);
 	uint32_t *tuples = walk->tuples;
 	bytes_of differ = {0};
+	int32_t n = 0;
 
 	page += pattern->first;
 	for (int32_t k = 0; k < rows; k++, line += step)
@@ -253,17 +277,21 @@ compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, i
 		memcpy(&bits, line, sizeof bits);
 		tuple = bits >> shift & mask;
 		if (((bits ^ wanted) & line_mask) != 0 || tuple - least > span)
-			return false;
-		tuples[k] = tuple;
+		{
+			if (((bits ^ hole_bits) & hole_mask) == 0)
+				return -1;
+			continue;
+		}
+		tuples[n++] = tuple;
 		ask(page + tuple + ahead, asked);
 		for (int32_t piece = 0; piece < pieces; piece++)
 			differ |= (((const bytes_of *)(page + tuple))[piece] ^ bytes[piece]) & masks[piece];
 	}
-	return (differ[0] | differ[1]) == 0;
+	return (differ[0] | differ[1]) == 0 ? n : -1;
 }
 
-/* Whether a page's rows are all alike; where their tuples lie */
-bool
+/* Where the tuples of a page lie whose rows are all alike, or holes; how many they are, -1: they are not */
+int32_t
 sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 {
 	const struct sim_walk *walk = sim->walk;
@@ -277,21 +305,21 @@ sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 	int64_t least = 0, most = page_size;
 
 	if (!pattern->known || line + (uint64_t)(rows - 1) * walk->step + 4 > (uint64_t)page_size)
-		return false;
+		return -1;
 	for (int32_t k = 0; k < pattern->n_bounds; k++)
 	{
 		const struct sim_bound *one = &pattern->bounds[k];
 		const int64_t n = sim->registers[one->reg] + one->n;
 
 		if (sim->registers[one->reg] >= FAR)
-			return false;
+			return -1;
 		if (one->least)
 			least = n > least ? n : least;
 		else
 			most = n < most ? n : most;
 	}
 	if (least > most)
-		return false;
+		return -1;
 	ask(page + ahead, (uint32_t)line + (uint32_t)rows * walk->step);
 #define COMPARE(pieces) \
 	compare(walk, page, page + line, rows, (uint32_t)least, (uint32_t)(most - least), ahead, asked, pieces)

@@ -109,6 +109,70 @@ note_way(struct sim_walk *walk, int32_t way, int32_t rows, struct sim_shape *sha
 	shape->counts[0] = rows;
 }
 
+/* Rows have several ways, in runs */
+static void
+note_runs(const struct sim_walk *walk, struct sim_shape *shape)
+{
+	for (int32_t k = 0; k < shape->rows; k++)
+	{
+		if (k == 0 || walk->which[k] != walk->which[k - 1])
+			shape->runs++;
+		if (shape->runs > SIM_RUNS)
+			break;
+		shape->ways[shape->runs - 1] = walk->which[k];
+		shape->counts[shape->runs - 1]++;
+	}
+}
+
+/* The rows of a page that are alike but for holes, where anybody asks which are */
+static void
+note_holes(const struct sim *sim, const uint8_t *page, struct sim_shape *shape)
+{
+	const struct sim_walk *walk = sim->walk;
+	const struct sim_pattern *pattern = &walk->pattern;
+	const uint8_t *line = page + sim->registers[walk->cursor] + pattern->line;
+
+	if (!sim->counts)
+		return;
+	for (int32_t k = 0; k < shape->rows; k++)
+	{
+		uint32_t bits;
+
+		memcpy(&bits, line + (size_t)k * walk->step, sizeof bits);
+		walk->which[k] = (uint8_t)(((bits ^ pattern->hole_bits) & pattern->hole_mask) != 0 ? pattern->hole : pattern->way);
+	}
+	note_runs(walk, shape);
+}
+
+/* The one way that all tuples of a page have between holes; -1: there are none, several, or other rows */
+static int32_t
+one_way(const struct sim_walk *walk, int32_t rows)
+{
+	int32_t found = -1;
+
+	for (int32_t k = 0; k < rows; k++)
+	{
+		const struct sim_way *way = walk->ways[walk->which[k]];
+
+		if (way->skipped > 0 || (way->tuples > 0 && found >= 0 && walk->which[k] != found))
+			return -1;
+		if (way->tuples > 0)
+			found = walk->which[k];
+	}
+	return found;
+}
+
+/* A page's tuples were not like the pattern: they may be the next pages'; less and less often */
+static void
+learn(struct sim *sim, int32_t way, const uint8_t *page, int32_t row)
+{
+	struct sim_walk *walk = sim->walk;
+
+	if ((walk->unlike & (walk->unlike + 1)) == 0)
+		sim_pattern_learn(sim, way, page, row);
+	walk->unlike++;
+}
+
 /* Finds each row's way, and how many runs of one way there are; false: there is a row that has none */
 static bool
 find_ways(struct sim *sim, const uint8_t *page, int32_t rows, struct sim_shape *shape)
@@ -116,7 +180,7 @@ find_ways(struct sim *sim, const uint8_t *page, int32_t rows, struct sim_shape *
 	struct sim_walk *walk = sim->walk;
 	const uint32_t cursor = sim->registers[walk->cursor], step = walk->step;
 	const int32_t whole = (rows + SIM_ROWS - 1) / SIM_ROWS * SIM_ROWS, first = walk->favourite;
-	int32_t missing = rows;
+	int32_t missing = rows, only;
 
 	for (int32_t k = 0; k < whole; k++)
 		walk->cursors[k] = cursor + (uint32_t)k * step;
@@ -133,45 +197,49 @@ find_ways(struct sim *sim, const uint8_t *page, int32_t rows, struct sim_shape *
 		if (took == rows)
 		{
 			note_way(walk, w, rows, shape);
-			if ((walk->unlike & (walk->unlike + 1)) == 0) /* less and less often */
-				sim_pattern_learn(sim, w, page, 0);
-			walk->unlike++;
+			learn(sim, w, page, 0);
 			return true;
 		}
 		for (int32_t k = 0; k < rows && took > 0; k++)
 			if (walk->ok[k] != 0)
 				walk->which[k] = (uint8_t)w;
 	}
-	for (int32_t k = 0; k < rows && missing == 0; k++)
-	{
-		if (k == 0 || walk->which[k] != walk->which[k - 1])
-			shape->runs++;
-		if (shape->runs > SIM_RUNS)
-			break;
-		shape->ways[shape->runs - 1] = walk->which[k];
-		shape->counts[shape->runs - 1]++;
-	}
-	return missing == 0;
+	if (missing > 0)
+		return false;
+	note_runs(walk, shape);
+	if ((only = one_way(walk, rows)) >= 0)
+		learn(sim, only, page, (int32_t)((uint8_t *)memchr(walk->which, only, (size_t)rows) - walk->which));
+	return true;
 }
 
 /* Hands over what the rows have; false: a fault */
 static bool
-hand_over(struct sim *sim, const uint8_t *page, const struct sim_shape *shape, bool by_pattern)
+hand_over(struct sim *sim, const uint8_t *page, const struct sim_shape *shape)
 {
-	struct sim_walk *walk = sim->walk;
+	const struct sim_walk *walk = sim->walk;
 
 	for (int32_t row = 0, alike = shape->runs == 1 ? shape->rows : 1; row < shape->rows; row += alike, alike = 1)
 	{
 		const struct sim_way *way = walk->ways[walk->which[row]];
-		const struct sim_handed *handed = by_pattern ? walk->pattern.handed : way->handed;
 
 		while (row + alike < shape->rows && walk->which[row + alike] == walk->which[row])
 			alike++;
 		sim->e.skipped += (uint64_t)(alike * way->skipped);
-		if (way->tuples > 0 && !sim_tuples(sim, page, handed, way->n_handed, row, alike))
+		if (way->tuples > 0 && !sim_tuples(sim, page, way->handed, way->n_handed, row, alike))
 			return false;
 	}
 	return true;
+}
+
+/* The same of rows like the pattern, so many but for holes */
+static bool
+hand_over_alike(struct sim *sim, const uint8_t *page, int32_t rows)
+{
+	const struct sim_pattern *pattern = &sim->walk->pattern;
+	const struct sim_way *way = sim->walk->ways[pattern->way];
+
+	sim->e.skipped += (uint64_t)(rows * way->skipped);
+	return way->tuples * rows == 0 || sim_tuples(sim, page, pattern->handed, way->n_handed, 0, rows);
 }
 
 /* Runs the rest of a page, whose Strider is at the head of its loop, `gap` cycles and `executed` instructions along */
@@ -181,15 +249,17 @@ sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32
 	struct sim_walk *walk = sim->walk;
 	const uint64_t bound = (uint64_t)sim->machine.strider_bound * (uint64_t)sim->machine.page_size;
 	struct sim_shape shape = {.before = gap};
-	bool alike;
+	int32_t alike;
 
 	if (sim->plain || head != walk->head || sim->e.open || sim->clock.on_page || walk->rest-- > 0)
 		return SIM_WALK_NOT;
 	walk->rest = 0;
 	shape.rows = count_rows(sim);
-	alike = shape.rows > 0 && sim_pattern_run(sim, page, shape.rows);
-	if (alike)
+	alike = shape.rows > 0 ? sim_pattern_run(sim, page, shape.rows) : -1;
+	if (alike == shape.rows)
 		note_way(walk, walk->pattern.way, shape.rows, &shape);
+	else if (alike >= 0)
+		note_holes(sim, page, &shape);
 	else if (shape.rows == 0 || !find_ways(sim, page, shape.rows, &shape))
 	{
 		walk->poor = walk->poor < MOST_REST ? walk->poor + 1 : MOST_REST;
@@ -200,8 +270,8 @@ sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32
 	if (executed + (uint64_t)shape.rows * (uint64_t)walk->longest >= bound)
 		return SIM_WALK_NOT;
 	shape.after = sim->strider[sim->strider[walk->ways[0]->path[walk->ways[0]->length - 1]].next].cost - 1;
-	sim_clock_page(sim, &shape, page, alike);
-	if (!hand_over(sim, page, &shape, alike))
+	sim_clock_page(sim, &shape, page, alike >= 0);
+	if (!(alike >= 0 ? hand_over_alike(sim, page, alike) : hand_over(sim, page, &shape)))
 		return SIM_WALK_FAULT;
 	walk->rows += (uint64_t)shape.rows;
 	sim_page_end(sim, sim->registers[0] + (walk->cursor == 0 ? (uint32_t)shape.rows * walk->step : 0));
