@@ -266,6 +266,8 @@ compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, i
 	const bytes_of *bytes = (const bytes_of *)(pattern->bytes + pattern->first);
 	const bytes_of *masks = (const bytes_of *)(pattern->masks + pattern->first);
 	uint32_t *tuples = walk->tuples;
+	const uint32_t size = span / (uint32_t)rows; /* of a tuple, if all are there */
+	uint32_t at = least + span;
 	bytes_of differ = {0};
 	int32_t n = 0;
 
@@ -280,9 +282,12 @@ compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, i
 		{
 			if (((bits ^ hole_bits) & hole_mask) == 0)
 				return -1;
+			at -= size; /* about where its tuple was: another page has one there that nobody else asks for */
+			ask(page + at + ahead, size);
 			continue;
 		}
 		tuples[n++] = tuple;
+		at = tuple;
 		ask(page + tuple + ahead, asked);
 		for (int32_t piece = 0; piece < pieces; piece++)
 			differ |= (((const bytes_of *)(page + tuple))[piece] ^ bytes[piece]) & masks[piece];
