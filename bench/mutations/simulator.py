@@ -70,7 +70,26 @@ SIMULATOR = (
     *faults(
         CORE,
         "tests/simulator/test_walk.py",
-        ("walk.c", "sim->e.skipped += (uint64_t)(alike * way->skipped);", "", "rows with a NULL are not counted"),
+        (
+            "walk.c",
+            "skipped += (uint64_t)sim_way_of",
+            "skipped = (uint64_t)sim_way_of",
+            "rows with a NULL counted once",
+        ),
+        ("walk.c", "walk->places[row] = alike++;", "walk->places[row] = row;", "addresses of tuples by rows"),
+        ("walk.c", "same = other->handed[k].column == way->handed[k].column;", "", "tuples of other columns"),
+        ("walk.c", "page, walk->places[first - walk->which]", "page, 0", "another row's bits for a pattern"),
+        ("mixed.c", " + origin[k].plus;", ";", "columns as far from a tuple in every way"),
+        ("mixed.c", "handed[j].address != handed[k].address ||", "", "one address for all columns"),
+        ("mixed.c", "address[walk->at[row]]", "address[row]", "addresses by row"),
+        ("pattern.c", "other->y - other->x) << bits", "other->y + 1 - other->x) << bits", "what a hole is"),
+        ("pattern.c", "tuples[n++] = tuple;", "tuples[k] = tuple, n++;", "tuples with gaps between them"),
+        (
+            "clock.c",
+            "page, at, at + alike, shape->rows",
+            "page, row, row + alike, shape->rows",
+            "watched rows by place",
+        ),
         ("way.c", "all &= (rows_of)(at <= page_size - s->y);", "", "bytes beyond the page"),
         ("way.c", "guard(m, taken ? LT : GE, x, y);", ";", "branches that are not looked at"),
         (

@@ -329,6 +329,30 @@ def test_random_loops() -> None:
     assert {Fault.NONE, Fault.OUT_OF_PAGE} <= faults
 
 
+def test_rows_of_other_columns_are_interpreted() -> None:
+    """A row's number says which of two columns it is a tuple of: no list of columns is that of all rows."""
+    program = (
+        I(Opcode.INS, LIMIT, 0, 32), I(Opcode.BENTR), I(Opcode.READB, CURSOR, 4, 4), I(Opcode.EXTRBI, 4, 0, 1),
+        I(Opcode.BEQ, 4, 33, 3), I(Opcode.WRITEB, CURSOR, 0, 0), I(Opcode.BEQ, 33, 33, 2),
+        I(Opcode.WRITEB, CURSOR, 0, 1), I(Opcode.AD, CURSOR, 32, CURSOR), I(Opcode.BEXIT, Condition.GE, CURSOR, LIMIT),
+        I(Opcode.CTL, Control.END),
+    )  # fmt: skip
+    numbers = np.random.default_rng(1).integers(0, 1000, 2048).astype("<u4").tobytes()
+    case = Case(
+        config=MachineConfig(tuple_depth=64, scratch_depth=256, program_depth=64),
+        program=program,
+        constants=(4, 0),
+        columns=tuple(
+            Column(count=1, row=0, type=kind, first=1, last=1) for kind in (ColumnType.INT4, ColumnType.FLOAT4)
+        ),
+        pages=(numbers,) * 9,
+        batch=0xFFFFFFFF,
+        tuple_rows=1,
+    )
+    counters, _ = both(case)
+    assert counters.tuples == 9 * 32 / 4
+
+
 def alike_case(rng: random.Random) -> Case:
     """Rows whose words tell where their bytes lie, which are the same; what is done with them is random."""
     config = MachineConfig(tuple_depth=64, scratch_depth=256, program_depth=64)

@@ -367,26 +367,25 @@ pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed
 
 /* A page of whole tuples whose iterations are known */
 void
-sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern)
+sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *page)
 {
 	const struct sim_walk *walk = sim->walk;
 
 	arrive(sim);
 	sim->clock.turn += shape->before;
-	for (int32_t row = 0, tuple = 0, alike; row < shape->rows; row += alike)
+	for (int32_t row = 0, alike; row < shape->rows; row += alike)
 	{
-		const struct sim_way *way = walk->ways[walk->which[row]];
-		const struct sim_handed *handed = by_pattern ? walk->pattern.handed : way->handed;
-		const int32_t first = by_pattern ? tuple : row; /* holes have no address there */
+		const int32_t which = walk->which[row], at = walk->at[row]; /* those behind it lie behind each other */
+		const struct sim_way *way = sim_way_of(walk, which);
+		const struct sim_handed *handed = sim_handed_of(walk, which);
 
-		for (alike = 1; row + alike < shape->rows && walk->which[row + alike] == walk->which[row];)
+		for (alike = 1; row + alike < shape->rows && walk->which[row + alike] == which;)
 			alike++;
-		tuple += way->tuples * alike;
 		if (sim->watches)
-			pass_watched(sim, way, handed, page, first, first + alike, shape->rows);
+			pass_watched(sim, way, handed, page, at, at + alike, shape->rows);
 		else
 			for (int32_t k = 0; k < alike; k++)
-				row_of_page(sim, way, handed, page, first + k);
+				row_of_page(sim, way, handed, page, at + k);
 	}
 	sim_clock_page_end(sim, shape->after);
 }

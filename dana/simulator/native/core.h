@@ -100,6 +100,7 @@ struct sim_beginning
 #define SIM_WAYS		8
 #define SIM_PATH_LENGTH 512 /* instructions of a row */
 #define SIM_RUNS 8
+#define SIM_ALIKE SIM_WAYS /* the number of rows like the pattern, beside those of ways */
 
 /* What a row of a page can be: a way through the loop's body */
 struct sim_way
@@ -108,6 +109,7 @@ struct sim_way
 	struct sim_handed *handed;
 	int32_t *path; /* the instructions */
 	uint32_t *values;
+	uint32_t *cursors; /* of the rows that it is run on */
 	uint32_t reads, writes; /* bit r: %t r, from before the row; of rows after it */
 	int32_t n_steps, n_values, n_handed;
 	int32_t tuples, skipped;
@@ -143,6 +145,20 @@ struct sim_pattern
 	struct sim_handed handed[SIM_PATH_LENGTH];
 };
 
+/* Columns of tuples of several ways, of which some have one address: mixed.c */
+struct sim_mixed
+{
+	int32_t n_addresses; /* of a tuple; 0: not known of the ways and the pattern that there are now */
+	struct sim_origin
+	{
+		const uint32_t *address;
+		uint32_t plus;
+	} *origins;					/* [SIM_WAYS + 1][n_addresses] */
+	uint32_t *addresses;		/* [n_addresses][spacing] */
+	struct sim_handed *handed;
+	int32_t n_handed;
+};
+
 struct sim_walk
 {
 	struct sim_way *ways[SIM_WAYS];
@@ -157,10 +173,14 @@ struct sim_walk
 	int32_t poor;		   /* pages in vain, one after the other */
 	int32_t spacing;	   /* from a way's value to the next one's: a few more than rows, for the cache's sake */
 	struct sim_pattern pattern;
-	uint32_t unlike;	   /* pages of one way of tuples that were not like the pattern */
-	uint32_t *tuples;	   /* [most]: where those of a page of rows alike lie */
-	uint8_t *which;		   /* [most]: the rows' ways */
-	uint32_t *cursors, *zeros, *ok; /* [most] */
+	uint32_t unlike;	   /* pages that were not like the pattern */
+	uint32_t *tuples;	   /* [most]: where those of rows alike lie */
+	int32_t *others, n_others; /* [most]: rows that are neither alike nor holes */
+	uint8_t *which;		   /* [most]: the rows' ways, or SIM_ALIKE */
+	const int32_t *at;	   /* [most]: their places among the rows whose addresses were found together */
+	int32_t *places, *same; /* [most] `at`; 0, 1, ... */
+	struct sim_mixed mixed;
+	uint32_t *zeros, *ok; /* [most] */
 	uint64_t rows; /* since the Bundle was loaded */
 };
 
@@ -400,12 +420,12 @@ bool sim_phase_last(const struct sim *sim, const struct sim_phase *phase);
 void sim_phase_next(const struct sim *sim, struct sim_phase *phase, bool batch_last);
 bool sim_clock_prepare(struct sim *sim); /* memo.c, as the next one */
 void sim_clock_restore(struct sim *sim);
-void sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern);
+void sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *page);
 void sim_clock_begin(struct sim *sim);
 void sim_phase_cut(struct sim_phase *phase);
 void sim_clock_column(struct sim *sim, const struct sim_column *column, const uint8_t *from, int32_t gap);
 void sim_clock_page_end(struct sim *sim, int32_t gap);
-void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern);
+void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page);
 uint64_t sim_clock_end(struct sim *sim);
 
 /* records.c */
@@ -455,7 +475,12 @@ void sim_way_run(const struct sim_way *way, const uint32_t *registers, const uin
 
 /* pattern.c */
 void sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t row);
-int32_t sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows);
+const struct sim_way *sim_way_of(const struct sim_walk *walk, int32_t which);
+const struct sim_handed *sim_handed_of(const struct sim_walk *walk, int32_t which);
+void sim_mixed_free(struct sim_walk *walk);
+int32_t sim_mixed_gather(struct sim_walk *walk, int32_t rows);
+bool sim_pattern_hole(const struct sim_pattern *pattern, const uint8_t *line);
+int32_t sim_pattern_run(struct sim *sim, const uint8_t *page, int32_t rows);
 
 /* walk.c */
 enum sim_walked

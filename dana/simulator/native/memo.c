@@ -178,7 +178,7 @@ transition_of(struct sim_memo *memo, int32_t from, int32_t shape, uint32_t round
 
 /* Works a page out and remembers what came of it */
 static void
-learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern, int32_t number, uint32_t rounds)
+learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, int32_t number, uint32_t rounds)
 {
 	struct sim_clock *c = &sim->clock;
 	struct sim_memo *memo = sim->memo;
@@ -188,7 +188,7 @@ learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool 
 	struct transition *t;
 
 	memo->missed++;
-	sim_clock_pass(sim, shape, page, by_pattern);
+	sim_clock_pass(sim, shape, page);
 	to = before.state == NONE ? NONE : state_of(sim);
 	if (to == NONE || number == NONE || memo->n_transitions > TRANSITIONS / 2)
 	{
@@ -208,7 +208,7 @@ learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool 
 
 /* A page of whole tuples whose iterations are known, by what a page like it came to where that is known as well */
 void
-sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern)
+sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page)
 {
 	struct sim_clock *c = &sim->clock;
 	struct sim_memo *memo = sim->memo;
@@ -220,7 +220,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *pa
 		return;
 	if (sim->watches || memo->off || shape->runs > SIM_RUNS)
 	{
-		sim_clock_pass(sim, shape, page, by_pattern);
+		sim_clock_pass(sim, shape, page);
 		return;
 	}
 	number = shape_of(memo, shape);
@@ -229,7 +229,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *pa
 	t = transition_of(memo, c->state, number, rounds);
 	if (c->state == NONE || number == NONE || t->from == NONE)
 	{
-		learn(sim, shape, page, by_pattern, number, rounds);
+		learn(sim, shape, page, number, rounds);
 		return;
 	}
 	memo->found++;

@@ -11,7 +11,8 @@
 #include "core.h"
 #include "step.h"
 
-#define FAR 0x10000 /* no place on a page is as far from another one */
+#define FAR			0x10000 /* no place on a page is as far from another one */
+#define MOST_OTHERS 8		/* rows more that are not like the pattern than are: it is not this page's */
 
 typedef uint64_t bytes_of __attribute__((vector_size(16), aligned(1), may_alias));
 
@@ -35,7 +36,7 @@ struct maker
 	struct sim_pattern *pattern;
 	const uint8_t *page;
 	int64_t page_size;
-	int32_t row; /* that met the conditions */
+	int32_t row; /* that met the conditions: its place among those that the way was run on */
 	const uint32_t *line, *tuple; /* values: the line pointer, and of it where the tuple lies */
 	struct common of[SIM_PATH_LENGTH]; /* values */
 };
@@ -52,7 +53,7 @@ sum(struct maker *m, const uint32_t *value, uint32_t offset)
 {
 	struct common found = {.kind = NUMBER};
 
-	if (value == m->walk->cursors)
+	if (value == m->way->cursors)
 		return (struct common){.kind = NOTHING};
 	if (value != m->walk->zeros)
 		found = *common_of(m, value);
@@ -195,7 +196,7 @@ take_hole(struct sim_pattern *pattern, const struct sim_walk *walk, const struct
 {
 	const struct sim_step *line = way->steps, *bits = line + 1, *other = line + 2;
 
-	if (way->n_handed > 0 || way->skipped > 0 || way->n_steps != 3 || line->kind != LOAD || line->a != walk->cursors ||
+	if (way->n_handed > 0 || way->skipped > 0 || way->n_steps != 3 || line->kind != LOAD || line->a != way->cursors ||
 		line->x != pattern->line || line->y != 4 || line->rx != NO_REGISTER || bits->kind != BITS || bits->a != line->d ||
 		bits->x != 0 || bits->rx != NO_REGISTER || other->kind != NE || other->a != bits->d || other->b != walk->zeros ||
 		other->rx != NO_REGISTER || other->ry != NO_REGISTER)
@@ -218,7 +219,7 @@ sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t 
 
 	memset(pattern, 0, sizeof *pattern);
 	for (const struct sim_step *s = way->steps; s < way->steps + way->n_steps; s++)
-		if (s->kind == LOAD && s->a == walk->cursors)
+		if (s->kind == LOAD && s->a == way->cursors)
 			m.line = s->d;
 		else if (s->kind == LOAD && m.tuple == NULL && s->a != walk->zeros)
 			m.tuple = s->a;
@@ -252,62 +253,88 @@ ask(const uint8_t *at, uint32_t bytes)
 		__builtin_prefetch(at + k, 0, 2);
 }
 
+/* Whether a row's line pointer says that it is a hole */
+bool
+sim_pattern_hole(const struct sim_pattern *pattern, const uint8_t *line)
+{
+	uint32_t bits;
+
+	memcpy(&bits, line, sizeof bits);
+	return ((bits ^ pattern->hole_bits) & pattern->hole_mask) != 0;
+}
+
+/* What pages are compared by */
+struct bounds
+{
+	uint32_t least, span; /* of where tuples lie */
+	ptrdiff_t ahead;	  /* of what is asked for, so many bytes of each tuple */
+	uint32_t asked;
+};
+
 /*
- * Where the tuples lie, and how many they are, if all rows but holes have the pattern's bits; else -1. `pieces` is a
- * constant, so that the bytes stay in registers.
+ * Where the tuples lie that have the pattern's bits, and how many they are; other rows that are no holes are listed, -1:
+ * there are too many of them. `pieces` is a constant, so that the bytes stay in registers.
  */
 static inline __attribute__((always_inline)) int32_t
-compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, int32_t rows, uint32_t least, uint32_t span,
-		ptrdiff_t ahead, uint32_t asked, int32_t pieces)
+compare(struct sim_walk *walk, const uint8_t *page, const uint8_t *line, int32_t rows, struct bounds bounds, int32_t pieces)
 {
 	const struct sim_pattern *pattern = &walk->pattern;
 	const uint32_t wanted = pattern->bits, line_mask = pattern->line_mask, shift = pattern->shift, mask = pattern->mask;
-	const uint32_t step = walk->step, hole_bits = pattern->hole_bits, hole_mask = pattern->hole_mask;
+	const uint32_t step = walk->step, size = bounds.span / (uint32_t)rows; /* of a tuple, if all are there */
 	const bytes_of *bytes = (const bytes_of *)(pattern->bytes + pattern->first);
 	const bytes_of *masks = (const bytes_of *)(pattern->masks + pattern->first);
-	uint32_t *tuples = walk->tuples;
-	const uint32_t size = span / (uint32_t)rows; /* of a tuple, if all are there */
-	uint32_t at = least + span;
-	bytes_of differ = {0};
-	int32_t n = 0;
+	uint32_t *tuples = walk->tuples, at = bounds.least + bounds.span;
+	int32_t n = 0, others = 0;
 
 	page += pattern->first;
 	for (int32_t k = 0; k < rows; k++, line += step)
 	{
+		bytes_of differ = {0};
 		uint32_t bits, tuple;
 
 		memcpy(&bits, line, sizeof bits);
 		tuple = bits >> shift & mask;
-		if (((bits ^ wanted) & line_mask) != 0 || tuple - least > span)
+		if (((bits ^ wanted) & line_mask) == 0 && tuple - bounds.least <= bounds.span)
 		{
-			if (((bits ^ hole_bits) & hole_mask) == 0)
-				return -1;
-			at -= size; /* about where its tuple was: another page has one there that nobody else asks for */
-			ask(page + at + ahead, size);
-			continue;
+			ask(page + tuple + bounds.ahead, bounds.asked);
+			for (int32_t piece = 0; piece < pieces; piece++)
+				differ |= (((const bytes_of *)(page + tuple))[piece] ^ bytes[piece]) & masks[piece];
+			at = tuple;
+			if ((differ[0] | differ[1]) == 0)
+			{
+				tuples[n++] = tuple;
+				continue;
+			}
 		}
-		tuples[n++] = tuple;
-		at = tuple;
-		ask(page + tuple + ahead, asked);
-		for (int32_t piece = 0; piece < pieces; piece++)
-			differ |= (((const bytes_of *)(page + tuple))[piece] ^ bytes[piece]) & masks[piece];
+		else
+			at -= size; /* about where its tuple is, or was */
+		ask(page + at + bounds.ahead, size); /* a page to come may have a tuple there that nobody else asks for */
+		if (sim_pattern_hole(pattern, line))
+			continue;
+		walk->others[others++] = k;
+		if (others > MOST_OTHERS + n)
+			return -1;
 	}
-	return (differ[0] | differ[1]) == 0 ? n : -1;
+	walk->n_others = others;
+	return n;
 }
 
-/* Where the tuples of a page lie whose rows are all alike, or holes; how many they are, -1: they are not */
+/*
+ * Where the tuples of a page lie that are like the pattern; how many they are, -1: too few. The other rows, if they are
+ * no holes, are listed.
+ */
 int32_t
-sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
+sim_pattern_run(struct sim *sim, const uint8_t *page, int32_t rows)
 {
-	const struct sim_walk *walk = sim->walk;
+	struct sim_walk *walk = sim->walk;
 	const struct sim_pattern *pattern = &walk->pattern;
 	const uint64_t line = (uint64_t)sim->registers[walk->cursor] + pattern->line;
 	const int32_t page_size = sim->machine.page_size;
 	/* code asks for the tuples of a page that comes later as it reads these, so the line of a header is left */
 	const bool code_asks = sim->fast && sim->compiled.ahead > 0;
 	const ptrdiff_t ahead = code_asks ? sim->compiled.ahead : 2 * page_size;
-	const uint32_t asked = (uint32_t)(code_asks ? 1 : page_size / rows);
 	int64_t least = 0, most = page_size;
+	struct bounds bounds = {.ahead = ahead, .asked = (uint32_t)(code_asks ? 1 : page_size / rows)};
 
 	if (!pattern->known || line + (uint64_t)(rows - 1) * walk->step + 4 > (uint64_t)page_size)
 		return -1;
@@ -325,9 +352,10 @@ sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 	}
 	if (least > most)
 		return -1;
+	bounds.least = (uint32_t)least;
+	bounds.span = (uint32_t)(most - least);
 	ask(page + ahead, (uint32_t)line + (uint32_t)rows * walk->step);
-#define COMPARE(pieces) \
-	compare(walk, page, page + line, rows, (uint32_t)least, (uint32_t)(most - least), ahead, asked, pieces)
+#define COMPARE(pieces) compare(walk, page, page + line, rows, bounds, pieces)
 	switch (pattern->pieces)
 	{
 		case 1:

@@ -178,7 +178,7 @@ guard(struct maker *m, enum kind kind, struct symbol x, struct symbol y)
 	if (is_constant(m, x) && is_constant(m, y))
 		return;
 	(void)add_step(m, kind, 0, 0, x, y);
-	if (kind != EQ || x.reg != NO_REGISTER || !is_constant(m, y) || x.value == m->sim->walk->cursors)
+	if (kind != EQ || x.reg != NO_REGISTER || !is_constant(m, y) || x.value == m->way->cursors)
 		return;
 	for (int32_t reg = 0; reg < SIM_TEMPORARIES; reg++)
 		if (m->r[reg].value == x.value)
@@ -312,12 +312,13 @@ new_way(const struct sim_walk *walk, const int32_t *path, int32_t n)
 	way->steps = calloc(2 * (size_t)n, sizeof *way->steps);
 	way->handed = calloc((size_t)n, sizeof *way->handed);
 	way->path = malloc((size_t)n * sizeof *way->path);
-	way->values = aligned_alloc(64, (size_t)n * (size_t)walk->spacing * sizeof *way->values);
+	way->values = aligned_alloc(64, ((size_t)n + 1) * (size_t)walk->spacing * sizeof *way->values);
 	if (way->steps == NULL || way->handed == NULL || way->path == NULL || way->values == NULL)
 	{
 		sim_way_free(way);
 		return NULL;
 	}
+	way->cursors = way->values + (ptrdiff_t)n * walk->spacing;
 	memcpy(way->path, path, (size_t)n * sizeof *way->path);
 	way->length = n;
 	return way;
@@ -347,13 +348,15 @@ sim_way_build(struct sim *sim, const int32_t *path, int32_t n)
 	const struct sim_strider_instruction *last = &sim->strider[path[n - 1]], *end = &sim->strider[last->next];
 	struct maker m = {.sim = sim, .way = new_way(walk, path, n)};
 	const int32_t cursor = last->b, limit = last->c;
-	bool fits = m.way != NULL && last->op == SIM_BEXIT && last->a == SIM_COND_GE && cursor < SIM_TEMPORARIES &&
-				end->op == SIM_CTL && end->a == SIM_CTL_END;
+	bool fits = last->op == SIM_BEXIT && last->a == SIM_COND_GE && cursor < SIM_TEMPORARIES && end->op == SIM_CTL &&
+				end->a == SIM_CTL_END;
 
+	if (m.way == NULL)
+		return NULL;
 	for (int32_t reg = 0; reg < SIM_REGISTERS; reg++)
 		m.r[reg] = reg < SIM_TEMPORARIES ? (struct symbol){.value = walk->zeros, .reg = (uint8_t)reg}
 										 : constant(&m, sim->registers[reg]);
-	m.r[cursor] = (struct symbol){.value = walk->cursors, .reg = NO_REGISTER};
+	m.r[cursor] = (struct symbol){.value = m.way->cursors, .reg = NO_REGISTER};
 	for (int32_t k = 0; fits && k < n - 1; k++)
 		fits = translate(&m, &sim->strider[path[k]], path[k + 1]);
 	fits = fits && !m.open && m.way->tuples <= 1 && (m.way->n_handed == 0 || m.way->tuples == 1);
@@ -368,7 +371,7 @@ sim_way_build(struct sim *sim, const int32_t *path, int32_t n)
 				way->writes |= bit(reg);
 		way->reads |= bit(0) | bit(limit); /* %t0 is reported */
 		way->reads &= ~bit(cursor);
-		fits = next.value == walk->cursors && next.reg == NO_REGISTER && next.offset > 0 && next.offset <= 0xffff;
+		fits = next.value == way->cursors && next.reg == NO_REGISTER && next.offset > 0 && next.offset <= 0xffff;
 		fits = fits && (walk->n_ways == 0 || (next.offset == walk->step && cursor == walk->cursor && limit == walk->limit));
 		for (int32_t k = -1; fits && k < walk->n_ways; k++)
 		{
