@@ -13,7 +13,7 @@
  *   index.c    rows chosen by data                            clock.c    when all of this happens
  *   pipeline.c instructions whose results overlap             rounds.c   the sequencer
  *   kernels.c  inner loops, chosen by the processor's kind    way.c      what a row can be, for walk.c
- *   kernels.inc, exchange.inc, operations.h                   pattern.c  rows alike, for walk.c
+ *   kernels.inc, exchange.inc, operations.h                   pattern.c  rows alike, mixed.c  rows of several ways: for walk.c
  *   portable.c kernels.inc for any processor                 number.h   an element of a column
  *   watch.h    rows chosen again, which end a batch
  *   records.c  tables in a memory beside the machine's
