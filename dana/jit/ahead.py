@@ -15,7 +15,7 @@ from llvmlite import ir
 from dana.jit.arithmetic import FLOAT, I32, I64
 from dana.jit.folds import Folds
 from dana.jit.loops import ZERO, Index, Var
-from dana.jit.memory import padded, strides
+from dana.simulator.layout import padded, strides
 from dsl.hdfg.choice import element_of
 from dsl.hdfg.graph import Op
 

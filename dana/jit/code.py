@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from dana.jit.emit import Emitter
 from dana.jit.loops import SPECIAL
-from dana.jit.memory import Place, strides
-from dana.jit.plan import AFTER, LANES, Plan, Unsupported
-from dana.simulator import native, structures
+from dana.jit.memory import Place
+from dana.jit.plan import AFTER, Plan, Unsupported
+from dana.simulator import large, native, structures
+from dana.simulator.layout import LANES, strides
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.columns import ColumnType
@@ -58,7 +59,7 @@ class Code:
     def data(self) -> structures.CompiledData:
         """What the simulator runs, with memory to work on."""
         if self._state is None:
-            self._state = _aligned(self.floats)
+            self._state = large.zeros(self.floats)
             self._state[self.ones : self.ones + LANES] = 1.0
             self.functions.state = self._state.ctypes.data
         return self.functions
@@ -106,7 +107,9 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         (-1 if one["element"] is None else numbers[one["inputs"][0]], one["element"] or 0, one["rows"]) for one in noted
     ]
     ahead = -(-AHEAD // page_size) * page_size
-    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, ahead=ahead, indices=noted)
+    held = [symbol.name for symbol in bundle.symbols if symbol.table]
+    tables = {k: held.index(graph.nodes[k].name) for k in graph.models if graph.nodes[k].name in held}
+    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, ahead=ahead, indices=noted, tables=tables)
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory
@@ -124,10 +127,12 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     names = [[f"{part}_{number}" for part in ("between", "block", "one")] for number in range(len(plan.passes) - 1)]
     passes = [tuple(address(name) if name in emitter.functions else None for name in of) for of in names]
     symbols = _symbols(plan, emitter, bundle)
+    wanted = [(number, memory.at[k]) for k, number in tables.items()]
     arrays = {
         "merges": _array(structures.CompiledMerge, merges),
         "passes": _array(structures.CompiledPass, passes),
         "symbols": _array(structures.CompiledSymbol, symbols),
+        "tables": _array(structures.CompiledTable, wanted),
         "indices": _array(structures.CompiledIndex, indices),
         "inputs": _array(structures.CompiledInput, inputs),
     }
@@ -142,6 +147,7 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         n_merges=len(plan.merges),
         n_passes=len(passes),
         n_symbols=len(symbols),
+        n_tables=len(wanted),
         loss=len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
         batch=bundle.rule_batch,
     )
@@ -154,17 +160,13 @@ def _array(kind: type[ctypes.Structure], rows: Sequence[tuple[Any, ...]]) -> cty
     return (kind * max(1, len(rows)))(*(kind(*row) for row in rows))
 
 
-def _aligned(floats: int) -> NDArray[np.float32]:
-    """Zeros, the first at the beginning of a cache line: a vector is one."""
-    array = np.zeros(floats + LANES, dtype=np.float32)
-    return array[-array.ctypes.data % (4 * LANES) // 4 :]
-
-
 def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> list[tuple[Any, ...]]:
     """Where each of the Bundle's symbols lies in the code's memory: rows of `CompiledSymbol`."""
     graph, found = plan.graph, []
     nodes = {graph.nodes[k].name: k for k in (*graph.models, *graph.metas)}
     for symbol in bundle.symbols:
+        if symbol.table:
+            continue
         if symbol.kind in ("model", "meta"):
             k = nodes[symbol.name]
             found.append(_symbol(symbol, emitter.memory.at[k], plan.shape(k)))
@@ -176,12 +178,12 @@ def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> list[tuple[Any, ..
 
 
 def _symbol(symbol: Symbol, first: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    if not shape or (symbol.table and len(shape) == 1):  # a number; a record for each of them
-        leading, last, stride, broadcast = prod(shape), 1, 1, True
+    if not shape:
+        leading, last, stride, broadcast = 1, 1, 1, True
     else:
         leading, last, broadcast = prod(shape[:-1]), shape[-1], symbol.broadcast
         stride = strides(shape)[-2] if len(shape) > 1 else 0
-    return symbol.row, leading, last, first, stride, broadcast, True, symbol.kind == "model", symbol.table
+    return symbol.row, leading, last, first, stride, broadcast, True, symbol.kind == "model"
 
 
 def _input(bundle: Bundle, one: Mapping[str, Any]) -> tuple[int, int, int]:

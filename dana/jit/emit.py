@@ -14,8 +14,9 @@ from dana.jit.ahead import Ahead
 from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
 from dana.jit.folds import TOGETHER
 from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
-from dana.jit.memory import Merged, lanes_of, padded, strides
+from dana.jit.memory import Merged
 from dana.jit.plan import BATCH, EARLY, EPOCH, FUNCTIONS, LATE, SERIAL, TUPLE, Nest, Unsupported, of_tuples
+from dana.simulator.layout import lanes_of, padded, strides
 from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
 from dsl.hdfg.ops import ROW_NUMBERS
 

@@ -11,8 +11,8 @@ from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, I32, Vectors, combine, folded, mask, operation
 from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
-from dana.jit.memory import lanes_of
-from dana.jit.plan import LANES, of_tuples
+from dana.jit.plan import of_tuples
+from dana.simulator.layout import LANES, lanes_of
 from dana.jit.values import Values
 from dsl.hdfg.graph import ELEMENTWISE
 from dsl.hdfg.ops import FROM_ROW, REDUCTIONS

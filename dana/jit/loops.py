@@ -5,7 +5,7 @@ In: a `Plan`, where a tuple's inputs lie. Out: LLVM's loops, and addresses, each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -14,8 +14,9 @@ from typing import Any
 from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, I32, I64, POINTER
-from dana.jit.memory import Memory, Merged, Place, padded, strides
-from dana.jit.plan import FUNCTIONS, LANES, Plan, of_tuples
+from dana.jit.memory import Memory, Merged, Place
+from dana.jit.plan import FUNCTIONS, Plan, of_tuples
+from dana.simulator.layout import LANES, padded, strides
 from dsl.hdfg.graph import Op
 from hwgen.spec.bundle import WHOLE_EPOCH
 
@@ -79,6 +80,8 @@ class Loops:
         Bytes from what a block reads of a page to what it asks for meanwhile.
     indices
         The Bundle's notes of what chooses rows.
+    tables
+        Models that do not lie in the functions' memory, but where their address there says.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Loops:
         most: int,
         ahead: int,
         indices: Sequence[Mapping[str, Any]],
+        tables: Collection[int],
     ) -> None:
         self.plan = plan
         self.graph = plan.graph
@@ -100,6 +104,7 @@ class Loops:
         self.functions: dict[str, str] = {}
         """Names in the module, by that in `CompiledData`."""
         self.memory = Memory()
+        self.tables = tables
         self.ones = self.memory.room(LANES)
         self.indices = indices
         looks = any(one["element"] is None for one in indices)
@@ -127,7 +132,7 @@ class Loops:
         plan, memory = self.plan, self.memory
         levels = 33 if batch == WHOLE_EPOCH else batch.bit_length()
         for k in (*self.graph.models, *self.graph.metas):
-            memory.at[k] = memory.room(prod(padded(plan.shape(k))))
+            memory.at[k] = memory.room(LANES if k in self.tables else prod(padded(plan.shape(k))))
         self.merges: dict[int, int] = {}
         for k in sorted(plan.kept):
             size = prod(padded(plan.shape(k)))
@@ -202,6 +207,11 @@ class Loops:
             for number in range(len(self.memory.merged)):
                 place = self._builder.gep(self._third, [I64(number)], source_etype=I64)
                 self._slots.append(Var(self._builder.load(place, typ=I64), 0))
+        self._bases = {
+            k: Found(self._builder.load(self._builder.gep(self._state, [I64(at)], source_etype=FLOAT), typ=POINTER), 0)
+            for k in self.tables
+            for at in [self.memory.at[k]]
+        }
         yield
         self._builder.ret_void()
 
@@ -298,7 +308,8 @@ class Loops:
             number = self.merges[k]
             terms = [*zip(idx, strides(self.plan.shape(k)), strict=True), (Index(self._slots[number]), 1)]
             return self._address(self._state, self.memory.merged[number].first, terms)
-        return self._address(self._state, self.memory.at[k], self._terms(k, idx, t))
+        base, first = (self._bases[k], 0) if k in self.tables else (self._state, self.memory.at[k])
+        return self._address(base, first, self._terms(k, idx, t))
 
     def _store(self, value: ir.Value, address: Found) -> ir.Instruction:
         return self._builder.store(value, address.value, align=4)

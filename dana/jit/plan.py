@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dana.jit.parts import Parts, find_parts
+from dana.simulator.layout import LANES
 from dsl.hdfg.graph import ELEMENTWISE, LEAVES, PER_TUPLE, REDUCTIONS, Graph, Op, Update
 from hwgen.spec.operations import Opcode, Unit
 
@@ -17,8 +18,6 @@ FUNCTIONS = {Op[opcode.name]: opcode for opcode in Opcode if opcode.unit is Unit
 VIEWS = frozenset({Op.EXPAND, Op.GATHER})
 CHEAP = 3
 """Operations that are rather computed again than kept for each pair of a row and an element."""
-LANES = 16
-"""Floats of a vector; the last axis of what is kept is filled up to a multiple."""
 
 
 class Unsupported(Exception):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from math import prod
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dana.errors import InternalError, UsageError
-from dana.simulator import native, structures
+from dana.simulator import large, native, structures
+from dana.simulator.layout import padded
 from dana.simulator.problems import NO_MEMORY, refusal
 from hwgen.spec import legal
 from hwgen.spec.bundle import Bundle, BundleError
@@ -83,10 +85,13 @@ class Simulator:
         self._address: int = address
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
         self._core.sim_set_plain(address, plain)
+        self._held: list[Floats] = []
+        """What tables hold, by symbol."""
 
     def close(self) -> None:
         """Free what the machine holds; it must not be used any more."""
         self._finalizer()
+        self._held = []
 
     def load(self, bundle: Bundle) -> None:
         """Load program, tables and the initial scratchpad; memories are otherwise zero.
@@ -107,7 +112,11 @@ class Simulator:
             raise BundleError(f"the image must have shape (rows, {self.config.lanes}), not {bundle.image.shape}")
         legal.check(bundle)
         problem = structures.Problem()
-        self._core.sim_load(self._usable(), ctypes.byref(native.bundle_data(bundle)), ctypes.byref(problem))
+        held = [large.zeros(prod(padded(symbol.shape))) for symbol in bundle.symbols if symbol.table]
+        addresses = (ctypes.c_void_p * len(held))(*(one.ctypes.data for one in held))
+        data = native.bundle_data(bundle)
+        self._core.sim_load(self._usable(), ctypes.byref(data), addresses, ctypes.byref(problem))
+        self._held = held
         if problem.kind:
             raise refusal(problem, bundle)
 
@@ -172,17 +181,26 @@ class Simulator:
             raise self._outside(row, count, table)
         return words
 
-    def read_values(self, row: int, values: Floats, *, table: int = 0) -> bool:
-        """Fill an array with the symbol that begins with a row, if code has it; else its rows are to be read.
+    def read_values(self, row: int, values: Floats, *, table: int = 0, first: int = 0) -> bool:
+        """Fill an array with the symbol that begins with a row, if it has none of lanes; else its rows are to be read.
 
-        Every NaN is the canonical one. Rows of lanes take three times as long, as code has none.
+        Every NaN is the canonical one. Rows of lanes take three times as long, as tables and code have none.
+
+        Parameters
+        ----------
+        first
+            Where along the symbol's first axis the array begins.
         """
-        return bool(self._core.sim_code_values(self._usable(), table, row, values.ctypes.data, False))
+        return self._values(row, values, table, first, write=False)
 
-    def write_values(self, row: int, values: Floats, *, table: int = 0) -> bool:
-        """Give code the symbol that begins with a row, if code has it; else its rows are to be written."""
-        given = np.ascontiguousarray(values, np.float32)
-        return bool(self._core.sim_code_values(self._usable(), table, row, given.ctypes.data, True))
+    def write_values(self, row: int, values: Floats, *, table: int = 0, first: int = 0) -> bool:
+        """Change the symbol that begins with a row, likewise; else its rows are to be written."""
+        return self._values(row, np.ascontiguousarray(values, np.float32), table, first, write=True)
+
+    def _values(self, row: int, values: Floats, table: int, first: int, *, write: bool) -> bool:
+        vectors = first * prod(values.shape[1:-1])
+        arguments = table, row, vectors, values.size, values.ctypes.data, write
+        return bool(self._core.sim_values(self._usable(), *arguments))
 
     def run_epoch(self, pages: Pages) -> EpochCounters:
         """Run one epoch over whole pages, in their order."""

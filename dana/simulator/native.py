@@ -9,6 +9,7 @@ import importlib.util
 import weakref
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -17,8 +18,9 @@ import numpy.typing as npt
 
 from dana.errors import SetupError
 from dana.simulator import headers, structures
+from dana.simulator.layout import strides
 from hwgen.spec import columns, cycles, engine, strider
-from hwgen.spec.bundle import SIZES, Bundle
+from hwgen.spec.bundle import SIZES, Bundle, Symbol
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import Opcode
 from hwgen.spec.strider_text import exists, target
@@ -56,7 +58,7 @@ def library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("sim_new", pointer, (ctypes.POINTER(structures.Machine), ctypes.c_char_p)),
         ("sim_free", None, (pointer,)),
-        ("sim_load", None, (pointer, ctypes.POINTER(structures.BundleData), ctypes.POINTER(structures.Problem))),
+        ("sim_load", None, (pointer, ctypes.POINTER(structures.BundleData), pointer, ctypes.POINTER(structures.Problem))),
         ("sim_attach", ctypes.c_int32, (pointer, ctypes.POINTER(structures.CompiledData))),
         ("sim_differs", ctypes.c_int32, (pointer,)),
         ("sim_proved", ctypes.c_int32, (pointer,)),
@@ -65,7 +67,7 @@ def library() -> ctypes.CDLL:
         ("sim_walked_rows", ctypes.c_uint64, (pointer,)),
         ("sim_write_rows", ctypes.c_int32, rows),
         ("sim_read_rows", ctypes.c_int32, rows),
-        ("sim_code_values", ctypes.c_int32, (pointer, ctypes.c_int32, ctypes.c_int64, pointer, ctypes.c_int32)),
+        ("sim_values", ctypes.c_int32, (*rows[:3], ctypes.c_int64, ctypes.c_int64, pointer, ctypes.c_int32)),
         ("sim_begin", None, (pointer, ctypes.POINTER(structures.ObserverData), ctypes.c_int32, ctypes.c_int32)),
         ("sim_consume", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
         ("sim_consume_again", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
@@ -142,6 +144,7 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArra
     )
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
     tables = _table([(table.records, table.rows) for table in bundle.tables], structures.TableData)
+    held = _table([_held(symbol) for symbol in bundle.symbols if symbol.table], structures.HeldData)
     data = structures.BundleData(
         program=program.ctypes.data,
         strider=instructions.ctypes.data,
@@ -154,7 +157,17 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArra
         image_rows=image.shape[0],
         tables=tables.ctypes.data,
         n_tables=len(bundle.tables),
+        held=held.ctypes.data,
+        n_held=len(held),
         sections=(ctypes.c_int32 * len(engine.Section))(*(bundle.sections.get(s, NO_SECTION) for s in engine.Section)),
         **{name: getattr(bundle, name) for name in SIZES},
     )
-    return data, [program, instructions, descriptors, constants, image, tables]
+    return data, [program, instructions, descriptors, constants, image, tables, held]
+
+
+def _held(symbol: Symbol) -> tuple[int, ...]:
+    """Of a value in a table, how it lies as `structures.HeldData` says; numbers are as many vectors."""
+    _, *inner = symbol.shape
+    if not inner:
+        return symbol.table, symbol.row, 1, 1, 1, True
+    return symbol.table, symbol.row, prod(inner[:-1]), inner[-1], strides(symbol.shape)[-2], symbol.broadcast

@@ -98,6 +98,13 @@ class TableData(ctypes.Structure):
     _fields_ = _i32("records rows")
 
 
+class HeldData(ctypes.Structure):
+    """A hwgen.spec.bundle.Symbol of a table: `vectors` of each record, of `last` floats in rows from `row` on, `stride`
+    floats from one to the next where they lie. broadcast: each float in a row of its own."""
+
+    _fields_ = _i32("table row vectors last stride broadcast")
+
+
 class BundleData(ctypes.Structure):
     """hwgen.spec.bundle.Bundle; constants of SIM_TEMPORARIES words, image of [image_rows][lanes], -1 for a section that
     is not there."""
@@ -108,7 +115,8 @@ class BundleData(ctypes.Structure):
         *pointers("const struct sim_column", "columns"),
         *pointers("const uint32_t", "constants image"),
         *pointers("const struct sim_table", "tables"),
-        *_i32("n_program n_strider n_columns image_rows n_tables"),
+        *pointers("const struct sim_held", "held"),
+        *_i32("n_program n_strider n_columns image_rows n_tables n_held"),
         ("sections", ctypes.c_int32 * len(engine.Section)),
         *_i32("group tuple_rows level_stride levels"),
         ("batch", ctypes.c_uint32),
@@ -152,9 +160,15 @@ class CompiledPass(ctypes.Structure):
 class CompiledSymbol(ctypes.Structure):
     """Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats; first -1:
     the epoch's loss. broadcast: each float in a row of its own. into, out: read from the scratchpad before an epoch,
-    written to it after one. table: in whose records it lies instead; a model of numbers is then as many vectors."""
+    written to it after one."""
 
-    _fields_ = (*_i32("row leading last"), *_i64("first stride"), *_i32("broadcast into out table"))
+    _fields_ = (*_i32("row leading last"), *_i64("first stride"), *_i32("broadcast into out"))
+
+
+class CompiledTable(ctypes.Structure):
+    """Where in `state` code wants the address of what sim_bundle.held[held] says."""
+
+    _fields_ = (*_i32("held"), *_i64("first"))
 
 
 class CompiledIndex(ctypes.Structure):
@@ -187,10 +201,11 @@ class CompiledData(ctypes.Structure):
         *pointers("const struct sim_compiled_merge", "merges"),
         *pointers("const struct sim_compiled_pass", "passes"),
         *pointers("const struct sim_compiled_symbol", "symbols"),
+        *pointers("const struct sim_compiled_table", "tables"),
         *pointers("const struct sim_compiled_index", "indices"),
         *pointers("const struct sim_compiled_input", "inputs"),
         *_i64("wrong"),
-        *_i32("n_merges n_passes n_symbols n_indices n_inputs loss ahead"),
+        *_i32("n_merges n_passes n_symbols n_tables n_indices n_inputs loss ahead"),
         ("batch", ctypes.c_uint32),
     )
 
@@ -212,11 +227,13 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "handed": Handed,
     "observer": ObserverData,
     "table": TableData,
+    "held": HeldData,
     "bundle": BundleData,
     "problem": Problem,
     "compiled_merge": CompiledMerge,
     "compiled_pass": CompiledPass,
     "compiled_symbol": CompiledSymbol,
+    "compiled_table": CompiledTable,
     "compiled_index": CompiledIndex,
     "compiled_input": CompiledInput,
     "compiled": CompiledData,

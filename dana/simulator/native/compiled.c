@@ -38,28 +38,14 @@ of_vector(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 	return (symbol->last + in_row(sim, symbol) - 1) / in_row(sim, symbol);
 }
 
-/* Rows of a symbol that lie one behind the other: in the scratchpad all of them, in a table those of a record */
+/* Rows of a symbol */
 static int32_t
-together(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+rows_of(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
-	const int32_t rows = symbol->leading * of_vector(sim, symbol);
-
-	return symbol->table == 0 ? rows : rows / sim->tables[symbol->table].records;
+	return symbol->leading * of_vector(sim, symbol);
 }
 
-/* Where a row of a symbol lies: in the scratchpad, or in a record */
-static float *
-row_at(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t r)
-{
-	const struct sim_records *table = &sim->tables[symbol->table];
-	const int32_t rows = together(sim, symbol);
-
-	if (symbol->table == 0)
-		return sim->scratch + (symbol->row + (ptrdiff_t)r) * sim->unit;
-	return table->first + r / rows * (ptrdiff_t)table->floats + (symbol->row + r % rows) * (ptrdiff_t)sim->lanes;
-}
-
-/* Floats of a symbol's vectors from rows of thread 0, or from records */
+/* Floats of a symbol's vectors from rows of thread 0 */
 static void
 take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
@@ -70,7 +56,7 @@ take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
 	for (int32_t v = 0; v < symbol->leading; v++, to += symbol->stride)
 		for (int32_t e = 0; e < symbol->last; r++)
 		{
-			const float *row = row_at(sim, symbol, r);
+			const float *row = sim->scratch + (symbol->row + (ptrdiff_t)r) * sim->unit;
 
 			for (int32_t lane = 0; lane < lanes && e < symbol->last; lane++, e++)
 				to[e] = dn_flush(row[lane]);
@@ -90,35 +76,25 @@ give_row(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_
 			to[first + lane] = e + lane < symbol->last ? from[e + lane] : 0.0f;
 }
 
-/*
- * Lanes of rows [row, row + count) of the scratchpad, which is table 0, or of each record of a table: of symbols that code
- * has newer, and that lie there.
- */
+/* Lanes of rows [row, row + count) of the scratchpad: of symbols that code has newer */
 void
-sim_compiled_give(const struct sim *sim, int32_t table, int32_t row, int32_t count, int32_t lanes, float *rows)
+sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows)
 {
-	const int32_t records = table == 0 ? 1 : sim->tables[table].records;
-
 	for (int32_t k = 0; k < sim->compiled.n_symbols && sim->ahead_of_scratch; k++)
 	{
 		const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
-		const int32_t own = together(sim, symbol), first = symbol->row > row ? symbol->row : row;
-		const int32_t end = symbol->row + own < row + count ? symbol->row + own : row + count;
+		const int32_t behind = symbol->row + rows_of(sim, symbol), first = symbol->row > row ? symbol->row : row;
 
-		for (int32_t n = 0; symbol->out && symbol->table == table && n < records; n++)
-			for (int32_t r = first; r < end; r++)
-				give_row(sim, symbol, n * own + r - symbol->row, lanes,
-						 rows + (n * (ptrdiff_t)count + r - row) * lanes);
+		for (int32_t r = first; symbol->out && r < behind && r < row + count; r++)
+			give_row(sim, symbol, r - symbol->row, lanes, rows + (r - row) * (ptrdiff_t)lanes);
 	}
 }
 
-/* Has scratchpad and records be as code left them, for who reads or writes them */
+/* Has the scratchpad be as code left it, for who reads or writes it */
 void
 sim_compiled_settle(struct sim *sim)
 {
-	sim_compiled_give(sim, 0, 0, sim->machine.scratch_depth, sim->unit, sim->scratch);
-	for (int32_t t = 1; t <= SIM_MAX_TABLES; t++)
-		sim_compiled_give(sim, t, 0, sim->tables[t].floats / sim->lanes, sim->lanes, sim->tables[t].first);
+	sim_compiled_give(sim, 0, sim->machine.scratch_depth, sim->unit, sim->scratch);
 	sim->ahead_of_scratch = false;
 }
 
@@ -380,7 +356,7 @@ end_losses(struct sim *sim)
 	sim->e.loss[0] = dn_add(sim->e.loss[0], sim->e.loss[1]);
 }
 
-/* The epoch has ended: symbols stay where code has them, and need no memory elsewhere; a record has nothing but models */
+/* The epoch has ended: symbols stay where code has them, and need no memory elsewhere */
 void
 sim_compiled_end(struct sim *sim)
 {
@@ -389,12 +365,10 @@ sim_compiled_end(struct sim *sim)
 	{
 		const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
 
-		if (symbol->out && symbol->table == 0)
-			sim_clear(row_at(sim, symbol, 0), sizeof(float) * (size_t)together(sim, symbol) * (size_t)sim->unit);
+		if (symbol->out)
+			sim_clear(sim->scratch + symbol->row * (ptrdiff_t)sim->unit,
+					  sizeof(float) * (size_t)rows_of(sim, symbol) * (size_t)sim->unit);
 	}
-	for (const struct sim_records *table = sim->tables; table <= &sim->tables[SIM_MAX_TABLES]; table++)
-		if (table->first != NULL && !sim->ahead_of_scratch)
-			sim_clear(table->first, sizeof(float) * (size_t)table->records * (size_t)table->floats);
 	sim->ahead_of_scratch = true;
 }
 
@@ -417,16 +391,16 @@ run_pages(struct sim *sim, bool fast, const uint8_t *pages, size_t n_pages, uint
 	return sim->e.fault == SIM_FAULT_NONE;
 }
 
-/* Whether code has of a symbol what the engine left of it, lanes past a vector's end aside */
+/* Whether code has of a symbol what the engine left of it in a scratchpad, lanes past a vector's end aside */
 static bool
-same(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+same(const struct sim *sim, const struct sim_compiled_symbol *symbol, const float *scratch)
 {
 	const int32_t rows = of_vector(sim, symbol), lanes = in_row(sim, symbol);
 	float own[16 * SIM_CLUSTER]; /* of as many clusters as there may be */
 
 	for (int32_t r = 0; r < symbol->leading * rows; r++)
 	{
-		const float *row = row_at(sim, symbol, r);
+		const float *row = scratch + (symbol->row + (ptrdiff_t)r) * sim->unit;
 
 		give_row(sim, symbol, r, lanes, own);
 		for (int32_t e = 0; e < lanes && r % rows * lanes + e < symbol->last; e++)
@@ -448,29 +422,36 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 	const struct sim_observer observer = sim->observer; /* these pages will come again */
 	const bool counts = sim->counts;
 	uint64_t expected, cycles = 0;
-	float loss[2];
-	bool ran;
+	bool proved = false;
 
 	if (sim->named_columns > 0 && !sim_journal_open(sim, n_pages))
 		return; /* no memory: the next epoch is asked again */
 	memcpy(sim->unproved, sim->scratch, size);
 	sim->counts = true;
 	memset(&sim->observer, 0, sizeof sim->observer);
-	ran = run_pages(sim, true, pages, n_pages, &cycles);
-	end_losses(sim);
-	memcpy(loss, sim->e.loss, sizeof loss);
 	if (run_pages(sim, false, pages, n_pages, &expected) && sim->e.tuples > 0)
 	{
-		memcpy(sim->e.loss, loss, sizeof loss);
-		sim->differs = !ran || cycles != expected;
+		float *scratch = sim->unproved; /* the scratchpad as it was */
+
+		sim->unproved = sim->scratch;
+		sim->scratch = scratch;
+		sim_journal_swap(sim);
+		proved = true;
+		sim->differs = !run_pages(sim, true, pages, n_pages, &cycles) || cycles != expected;
+		end_losses(sim);
 		sim->plain = sim->plain || cycles != expected;
 		sim->counted = sim->counted && cycles == expected;
 		for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->differs; k++)
-			sim->differs = sim->compiled.symbols[k].out && !same(sim, &sim->compiled.symbols[k]);
+			sim->differs = sim->compiled.symbols[k].out && !same(sim, &sim->compiled.symbols[k], sim->unproved);
+		sim->differs = !sim_journal_settle(sim) || sim->differs;
 	}
-	sim_journal_undo(sim);
-	memcpy(sim->scratch, sim->unproved, size);
-	if (sim->e.fault == SIM_FAULT_NONE && sim->e.tuples > 0)
+	else
+	{
+		memcpy(sim->scratch, sim->unproved, size);
+		sim_journal_swap(sim);
+	}
+	sim_journal_free(sim);
+	if (proved)
 	{
 		free(sim->unproved);
 		sim->unproved = NULL;

@@ -123,9 +123,9 @@ place_image(struct sim *sim, const struct sim_bundle *bundle)
 	}
 }
 
-/* Loads a Bundle; nothing is loaded where *problem says why not */
+/* Loads a Bundle; nothing is loaded where *problem says why not. held: zeros for each of bundle->held, the caller's */
 SIM_EXPORT void
-sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
+sim_load(struct sim *sim, const struct sim_bundle *bundle, float *const *held, struct sim_problem *problem)
 {
 	memset(problem, 0, sizeof *problem);
 	unload(sim);
@@ -143,7 +143,7 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *p
 	sim->scratch = memory((size_t)sim->machine.scratch_depth, (size_t)sim->unit);
 	sim->tuples = memory(2 * (size_t)bundle->group * (size_t)bundle->tuple_rows, (size_t)sim->unit);
 	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_pipeline_prepare(sim) ||
-		!sim_records_prepare(sim, bundle) || !sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) ||
+		!sim_records_prepare(sim, bundle, held) || !sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) ||
 		!sim_walk_prepare(sim) || !sim_clock_prepare(sim))
 	{
 		problem->kind = SIM_NO_MEMORY;
@@ -197,6 +197,8 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 														  ? sim->numbers + i * (sim->most + 1) + t
 														  : sim->batched + (ptrdiff_t)t * row + input->first;
 	}
+	for (int32_t k = 0; k < compiled->n_tables; k++)
+		memcpy(compiled->state + compiled->tables[k].first, &sim->held[compiled->tables[k].held].first, sizeof(float *));
 	sim->differs = false;
 	return true;
 }
@@ -236,93 +238,88 @@ sim_walked_rows(const struct sim *sim)
 	return sim->walk != NULL ? sim->walk->rows : 0;
 }
 
-/* What the host reads and writes: rows of thread 0 in the scratchpad, or the same rows of each record of a table */
-struct place
+/* Whether there are rows [row, row + count) of the scratchpad */
+static bool
+are_rows(const struct sim *sim, int64_t row, int64_t count)
 {
-	float *first; /* NULL: there are no such rows */
-	int64_t records, rows; /* rows of each */
-	ptrdiff_t record, row; /* floats from one to the next */
-};
-
-static struct place
-place_of(const struct sim *sim, int32_t table, int64_t row, int64_t count)
-{
-	struct place place = {.records = 1, .rows = count, .row = sim->unit};
-
-	if (table != 0)
-	{
-		const struct sim_records *found = &sim->tables[table < 0 || table > SIM_MAX_TABLES ? 0 : table];
-
-		if (found->first == NULL || row < 0 || count < 0 || count % found->records != 0)
-			return place;
-		place = (struct place){.records = found->records, .rows = count / found->records,
-							   .record = found->floats, .row = sim->lanes};
-		if ((row + place.rows) * sim->lanes <= found->floats)
-			place.first = found->first + row * sim->lanes;
-	}
-	else if (sim->loaded && row >= 0 && count >= 0 && row + count <= sim->machine.scratch_depth)
-		place.first = sim->scratch + row * sim->unit;
-	return place;
+	return sim->loaded && row >= 0 && count >= 0 && row + count <= sim->machine.scratch_depth;
 }
 
 /* Rows <- words [count][lanes], of table 0 in every thread's scratchpad; false: there are no such rows */
 SIM_EXPORT int32_t
-sim_write_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, const uint32_t *words)
+sim_write_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words)
 {
-	const struct place to = place_of(sim, table, row, count);
-
-	if (to.first == NULL)
+	if (table != 0)
+		return sim_records_rows(sim, table, row, count, words, true);
+	if (!are_rows(sim, row, count))
 		return false;
 	sim_compiled_settle(sim);
-	for (int64_t n = 0; n < to.records; n++)
-		for (int64_t k = 0; k < to.rows; k++, words += sim->lanes)
-			for (ptrdiff_t lane = 0; lane < to.row; lane += sim->lanes)
-				memcpy(to.first + n * to.record + k * to.row + lane, words, sizeof(float) * (size_t)sim->lanes);
+	for (float *to = sim->scratch + row * sim->unit; count > 0; count--, words += sim->lanes)
+		for (int32_t t = 0; t < sim->machine.threads; t++, to += sim->lanes)
+			memcpy(to, words, sizeof(float) * (size_t)sim->lanes);
 	return true;
 }
 
-/* Words [count][lanes] <- rows, NaNs canonical */
+/* Words [count][lanes] <- rows of thread 0's scratchpad, or of a table, NaNs canonical */
 SIM_EXPORT int32_t
-sim_read_rows(const struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words)
+sim_read_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words)
 {
-	const struct place from = place_of(sim, table, row, count);
-
-	if (from.first == NULL)
+	if (table != 0 ? !sim_records_rows(sim, table, row, count, words, false) : !are_rows(sim, row, count))
 		return false;
-	for (int64_t n = 0; n < from.records; n++)
-		for (int64_t k = 0; k < from.rows; k++)
-			memcpy(words + (n * from.rows + k) * sim->lanes, from.first + n * from.record + k * from.row,
-				   sizeof(float) * (size_t)sim->lanes);
-	sim_compiled_give(sim, table, (int32_t)row, (int32_t)from.rows, sim->lanes, (float *)words);
+	for (int64_t k = 0; table == 0 && k < count; k++)
+		memcpy(words + k * sim->lanes, sim->scratch + (row + k) * sim->unit, sizeof(float) * (size_t)sim->lanes);
+	if (table == 0)
+		sim_compiled_give(sim, (int32_t)row, (int32_t)count, sim->lanes, (float *)words);
 	for (int64_t k = 0; k < count * sim->lanes; k++)
 		words[k] = (words[k] & INT32_MAX) > DN_EXPONENT ? DN_QUIET_NAN : words[k];
 	return true;
 }
 
-/*
- * A symbol's floats, vector by vector, from or to where code has them; false: it has none that are newer than those of the
- * scratchpad or the record memory, where the symbol's first row is `row`.
- */
-SIM_EXPORT int32_t
-sim_code_values(struct sim *sim, int32_t table, int64_t row, float *values, int32_t write)
+/* Where a symbol of a table lies, or one that code has newer than the scratchpad; last 0: there is none */
+static struct sim_compiled_symbol
+symbol_at(const struct sim *sim, int32_t table, int64_t row, float **values)
 {
 	const struct sim_compiled *code = &sim->compiled;
-	int32_t k = 0;
 
-	while (k < code->n_symbols && (code->symbols[k].table != table || code->symbols[k].row != row))
-		k++;
-	if (!sim->ahead_of_scratch || k == code->n_symbols || !code->symbols[k].out || code->symbols[k].first < 0)
-		return false;
-	for (int32_t v = 0; v < code->symbols[k].leading; v++)
+	for (int32_t k = 0; k < sim->n_held; k++)
 	{
-		float *own = code->state + code->symbols[k].first + v * code->symbols[k].stride;
+		const struct sim_held *is = &sim->held[k].is;
 
-		for (int32_t e = 0; e < code->symbols[k].last; e++, values++)
+		*values = sim->held[k].first;
+		if (is->table == table && is->row == row)
+			return (struct sim_compiled_symbol){.leading = is->vectors * sim->tables[table].records, .last = is->last,
+												.stride = is->stride};
+	}
+	for (int32_t k = 0; k < code->n_symbols && sim->ahead_of_scratch && table == 0; k++)
+	{
+		const struct sim_compiled_symbol *symbol = &code->symbols[k];
+
+		*values = code->state + symbol->first;
+		if (symbol->row == row && symbol->out && symbol->first >= 0)
+			return *symbol;
+	}
+	return (struct sim_compiled_symbol){.last = 0};
+}
+
+/*
+ * A symbol's floats from vector `first` on, from or to where code has them; false: it has none of this symbol, whose first
+ * row is `row`, that are newer than those of the scratchpad, or not so many.
+ */
+SIM_EXPORT int32_t
+sim_values(struct sim *sim, int32_t table, int64_t row, int64_t first, int64_t count, float *values, int32_t write)
+{
+	float *own;
+	const struct sim_compiled_symbol symbol = symbol_at(sim, table, row, &own);
+
+	if (symbol.last == 0 || first < 0 || count < 0 || first + count / symbol.last > symbol.leading)
+		return false;
+	own += first * symbol.stride;
+	for (int64_t v = 0; v < count / symbol.last; v++, own += symbol.stride)
+		for (int32_t e = 0; e < symbol.last; e++, values++)
 			if (write)
 				own[e] = dn_flush(*values);
 			else
 				*values = dn_canonical(own[e]);
-	}
 	return true;
 }
 

@@ -238,8 +238,15 @@ struct sim_watch
 
 struct sim_records
 {
-	float *first;	/* [records][floats]; NULL: there is no such table */
-	int32_t records, floats;
+	int32_t records; /* 0: there is no such table */
+	int32_t floats;	 /* of a record, in rows of lanes */
+};
+
+/* A symbol of a table, which lies once, as code has it */
+struct sim_values
+{
+	struct sim_held is;
+	float *first;
 };
 
 /* What a watched column of a tuple says */
@@ -249,17 +256,18 @@ struct sim_named
 	int32_t record;
 };
 
-/* Records as they were when they were stored, in order */
+/* Records as they were before the first time that they were stored */
 struct sim_journal
 {
-	size_t n, most;
+	size_t n, most, slots;
 	int32_t spacing; /* floats from one's contents to the next one's */
+	uint64_t sum;	 /* of all records */
 	struct sim_stored
 	{
-		float *record;
-		int32_t floats;
+		int32_t table, record;
 	} *entries;
-	float *contents;
+	uint32_t *hashed; /* [slots]: entries by hash, from 1; 0: none */
+	float *contents, *others; /* [n][spacing]: as they were; as the engine left them */
 };
 
 /* --- the whole --- */
@@ -362,6 +370,9 @@ struct sim
 	struct sim_walk *walk;
 	bool plain;					/* interpret every instruction */
 	struct sim_records tables[SIM_MAX_TABLES + 1]; /* from 1 on */
+	struct sim_values *held;	/* [n_held] */
+	int32_t n_held;
+	float *record;				/* room for one */
 	int32_t named_columns;		/* watched columns, where there are tables; else 0 */
 	int32_t fetched_rows, stored_rows; /* of a tuple's records */
 	struct sim_named *named;	/* [round_tuples + 1][named_columns]: the last of the tuple to come */
@@ -429,14 +440,17 @@ void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_
 uint64_t sim_clock_end(struct sim *sim);
 
 /* records.c */
-bool sim_records_prepare(struct sim *sim, const struct sim_bundle *bundle);
+bool sim_records_prepare(struct sim *sim, const struct sim_bundle *bundle, float *const *held);
 void sim_records_free(struct sim *sim);
 bool sim_record_named(struct sim *sim, const struct sim_column *column, const uint8_t *from);
 void sim_records_begin(struct sim *sim);
 void sim_records_fetch(struct sim *sim, int32_t half, int32_t m);
 bool sim_records_store(struct sim *sim, int32_t m);
+bool sim_records_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words, bool write);
 bool sim_journal_open(struct sim *sim, size_t pages);
-void sim_journal_undo(struct sim *sim);
+void sim_journal_swap(struct sim *sim);
+bool sim_journal_settle(struct sim *sim);
+void sim_journal_free(struct sim *sim);
 
 /* unpack.c */
 bool sim_fault(struct sim *sim, uint32_t code, uint32_t pointer);
@@ -460,7 +474,7 @@ void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
 void sim_compiled_end(struct sim *sim);
 void sim_compiled_settle(struct sim *sim);
-void sim_compiled_give(const struct sim *sim, int32_t table, int32_t row, int32_t count, int32_t lanes, float *rows);
+void sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows);
 void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
 
 /* strider.c */

@@ -13,23 +13,29 @@
 
 #define LEAST_TUPLE 28 /* bytes of a page that a tuple takes at least */
 
-/* Takes the Bundle's tables over; records are zero */
+/* Takes the Bundle's tables over; `held`: where their symbols lie */
 bool
-sim_records_prepare(struct sim *sim, const struct sim_bundle *bundle)
+sim_records_prepare(struct sim *sim, const struct sim_bundle *bundle, float *const *held)
 {
 	const int32_t lanes = sim->lanes;
+	int32_t most = 0;
 
 	for (int32_t t = 0; t < bundle->n_tables; t++)
 	{
 		struct sim_records *table = &sim->tables[t + 1];
 
 		*table = (struct sim_records){.records = bundle->tables[t].records, .floats = bundle->tables[t].rows * lanes};
-		table->first = calloc((size_t)table->records, sizeof(float) * (size_t)table->floats);
-		if (table->first == NULL)
-			return false;
+		most = table->floats > most ? table->floats : most;
 	}
 	if (bundle->n_tables == 0)
 		return true;
+	sim->record = calloc((size_t)most, sizeof *sim->record);
+	sim->held = calloc((size_t)bundle->n_held + 1, sizeof *sim->held);
+	if (sim->record == NULL || sim->held == NULL)
+		return false;
+	for (int32_t k = 0; k < bundle->n_held; k++)
+		sim->held[k] = (struct sim_values){.is = bundle->held[k], .first = held[k]};
+	sim->n_held = bundle->n_held;
 	for (int32_t k = 0; k < bundle->n_columns; k++)
 		if (bundle->columns[k].table != 0)
 		{
@@ -47,11 +53,11 @@ sim_records_prepare(struct sim *sim, const struct sim_bundle *bundle)
 void
 sim_records_free(struct sim *sim)
 {
-	for (int32_t t = 0; t <= SIM_MAX_TABLES; t++)
-		free(sim->tables[t].first);
+	free(sim->record);
+	free(sim->held);
 	free(sim->named);
 	free(sim->outbox);
-	free(sim->journal);
+	sim_journal_free(sim);
 }
 
 /* The tuple that comes next names a record; false: there is no such record */
@@ -78,16 +84,84 @@ sim_records_begin(struct sim *sim)
 	sim->e.named = 0;
 }
 
+/* Between a record's floats and its rows of lanes, of which the others are zero, and hold anything */
+static void
+copy(const struct sim *sim, int32_t table, int32_t record, float *rows, bool stores)
+{
+	const int32_t lanes = sim->lanes;
+
+	if (!stores)
+		memset(rows, 0, sizeof *rows * (size_t)sim->tables[table].floats);
+	for (const struct sim_values *one = sim->held; one < sim->held + sim->n_held; one++)
+	{
+		float *own = one->first + record * (ptrdiff_t)one->is.vectors * one->is.stride;
+		float *row = rows + one->is.row * (ptrdiff_t)lanes;
+
+		for (int32_t v = 0; one->is.table == table && v < one->is.vectors; v++, own += one->is.stride)
+			if (!one->is.broadcast)
+			{
+				memcpy(stores ? own : row, stores ? row : own, sizeof *own * (size_t)one->is.last);
+				row += (one->is.last + lanes - 1) / lanes * lanes;
+			}
+			else
+				for (int32_t e = 0; e < one->is.last; e++, row += lanes)
+					if (stores)
+						own[e] = row[0];
+					else
+						for (int32_t lane = 0; lane < lanes; lane++)
+							row[lane] = own[e];
+	}
+}
+
+/* Words [count][lanes] from or to rows from `row` on of all records, as many of each; false: there are no such rows */
+bool
+sim_records_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uint32_t *words, bool write)
+{
+	const struct sim_records *found = &sim->tables[table < 0 || table > SIM_MAX_TABLES ? 0 : table];
+	const int64_t rows = found->records > 0 ? count / found->records : 0;
+
+	if (found->records == 0 || row < 0 || count < 0 || count % found->records != 0 ||
+		(row + rows) * sim->lanes > found->floats)
+		return false;
+	for (int32_t n = 0; n < found->records; n++, words += rows * sim->lanes)
+	{
+		float *own = sim->record + row * sim->lanes;
+		const size_t some = (size_t)(rows * sim->lanes);
+
+		copy(sim, table, n, sim->record, false);
+		if (write)
+		{
+			memcpy(own, words, sizeof *own * some);
+			for (size_t k = 0; k < some; k++)
+				own[k] = dn_flush(own[k]);
+			copy(sim, table, n, sim->record, true);
+		}
+		else
+			memcpy(words, own, sizeof *own * some);
+	}
+	return true;
+}
+
 /* A record that is about to be stored, for sim_journal_undo(); false: there is no room for it */
 static bool
-note(struct sim *sim, float *record, int32_t floats)
+note(struct sim *sim, int32_t table, int32_t record)
 {
 	struct sim_journal *journal = sim->journal;
+	const uint64_t key = ((uint64_t)(uint32_t)table << 32 | (uint32_t)record) * UINT64_C(0x9E3779B97F4A7C15);
+	size_t slot = key >> 32 & (journal->slots - 1);
 
+	for (; journal->hashed[slot] != 0; slot = (slot + 1) & (journal->slots - 1))
+	{
+		const struct sim_stored *other = &journal->entries[journal->hashed[slot] - 1];
+
+		if (other->table == table && other->record == record)
+			return true;
+	}
 	if (journal->n == journal->most)
 		return false;
-	journal->entries[journal->n] = (struct sim_stored){.record = record, .floats = floats};
-	memcpy(journal->contents + journal->n++ * (ptrdiff_t)journal->spacing, record, sizeof *record * (size_t)floats);
+	journal->entries[journal->n] = (struct sim_stored){.table = table, .record = record};
+	copy(sim, table, record, journal->contents + journal->n * (size_t)journal->spacing, false);
+	journal->hashed[slot] = (uint32_t)++journal->n;
 	return true;
 }
 
@@ -101,17 +175,12 @@ move(struct sim *sim, int32_t m, float *rows, bool stores)
 		for (int32_t k = 0; k < sim->named_columns; k++, one++)
 		{
 			const struct sim_column *column = one->column;
-			const struct sim_records *table;
-			float *record, *at;
 
 			if (column == NULL || (stores && !column->writes))
 				continue;
-			table = &sim->tables[column->table];
-			record = table->first + one->record * (ptrdiff_t)table->floats;
-			at = rows + column->row * (ptrdiff_t)sim->lanes;
-			if (stores && sim->journal != NULL && !note(sim, record, table->floats))
+			if (stores && sim->journal != NULL && !note(sim, column->table, one->record))
 				return false;
-			memcpy(stores ? record : at, stores ? at : record, sizeof *at * (size_t)table->floats);
+			copy(sim, column->table, one->record, rows + column->row * (ptrdiff_t)sim->lanes, stores);
 		}
 	return true;
 }
@@ -129,34 +198,97 @@ sim_records_store(struct sim *sim, int32_t m)
 	return move(sim, m, sim->outbox, true);
 }
 
+/* A sum over all that tables hold, of which each word counts for its place */
+static uint64_t
+sum_of(const struct sim *sim)
+{
+	uint64_t sum = 0;
+
+	for (const struct sim_values *one = sim->held; one < sim->held + sim->n_held; one++)
+	{
+		const uint32_t *words = (const uint32_t *)one->first;
+		const size_t vectors = (size_t)sim->tables[one->is.table].records * (size_t)one->is.vectors;
+
+		for (size_t v = 0; v < vectors; v++, words += one->is.stride) /* behind `last` there may be anything */
+			for (int32_t e = 0; e < one->is.last; e++)
+				sum += (uint64_t)words[e] * (2 * (v * (size_t)one->is.last + (size_t)e) + 1);
+	}
+	return sum;
+}
+
 /* Room to note what some pages' tuples store; false: no memory */
 bool
 sim_journal_open(struct sim *sim, size_t pages)
 {
 	const size_t most = pages * (size_t)(sim->machine.page_size / LEAST_TUPLE) * (size_t)sim->named_columns;
-	int32_t spacing = 0;
+	struct sim_journal *journal = sim->journal = calloc(1, sizeof *journal);
 
-	for (int32_t t = 1; t <= SIM_MAX_TABLES; t++)
-		spacing = sim->tables[t].floats > spacing ? sim->tables[t].floats : spacing;
-	sim->journal = calloc(1, sizeof *sim->journal + most * (sizeof(struct sim_stored) + sizeof(float) * (size_t)spacing));
-	if (sim->journal == NULL)
+	if (journal == NULL)
 		return false;
-	sim->journal->most = most;
-	sim->journal->spacing = spacing;
-	sim->journal->entries = (struct sim_stored *)(sim->journal + 1);
-	sim->journal->contents = (float *)(sim->journal->entries + most);
-	return true;
+	for (int32_t t = 1; t <= SIM_MAX_TABLES; t++)
+		journal->spacing = sim->tables[t].floats > journal->spacing ? sim->tables[t].floats : journal->spacing;
+	journal->most = most;
+	for (journal->slots = 1; journal->slots < 2 * most;)
+		journal->slots *= 2;
+	journal->entries = calloc(most, sizeof *journal->entries);
+	journal->hashed = calloc(journal->slots, sizeof *journal->hashed);
+	journal->contents = calloc(2 * most * (size_t)journal->spacing, sizeof *journal->contents);
+	journal->others = journal->contents + most * (size_t)journal->spacing;
+	journal->sum = sum_of(sim);
+	if (journal->entries != NULL && journal->hashed != NULL && journal->contents != NULL)
+		return true;
+	sim_journal_free(sim);
+	return false;
 }
 
-/* Has records be as they were before the journal was opened, and closes it; without a journal nothing */
+/* Notes what the engine has stored; records are as they were before */
 void
-sim_journal_undo(struct sim *sim)
+sim_journal_swap(struct sim *sim)
 {
 	struct sim_journal *journal = sim->journal;
 
-	for (size_t k = journal != NULL ? journal->n : 0; k-- > 0;)
-		memcpy(journal->entries[k].record, journal->contents + k * (size_t)journal->spacing,
-			   sizeof(float) * (size_t)journal->entries[k].floats);
-	free(journal);
+	for (size_t k = 0; k < (journal != NULL ? journal->n : 0); k++)
+	{
+		const struct sim_stored *one = &journal->entries[k];
+
+		copy(sim, one->table, one->record, journal->others + k * (size_t)journal->spacing, false);
+		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, true);
+	}
+}
+
+/*
+ * Whether records hold what the engine stored, and all others what they did; they are then as before, and the journal
+ * empty.
+ */
+bool
+sim_journal_settle(struct sim *sim)
+{
+	struct sim_journal *journal = sim->journal;
+	bool same = true;
+
+	for (size_t k = 0; k < (journal != NULL ? journal->n : 0); k++)
+	{
+		const struct sim_stored *one = &journal->entries[k];
+		const float *left = journal->others + k * (size_t)journal->spacing;
+
+		copy(sim, one->table, one->record, sim->record, false);
+		for (int32_t e = 0; e < sim->tables[one->table].floats; e++)
+			same &= dn_bits(dn_canonical(dn_flush(left[e]))) == dn_bits(dn_canonical(sim->record[e]));
+		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, true);
+	}
+	return same && (journal == NULL || journal->sum == sum_of(sim));
+}
+
+/* Ends the journal, if there is one */
+void
+sim_journal_free(struct sim *sim)
+{
+	if (sim->journal != NULL)
+	{
+		free(sim->journal->entries);
+		free(sim->journal->hashed);
+		free(sim->journal->contents);
+	}
+	free(sim->journal);
 	sim->journal = NULL;
 }
