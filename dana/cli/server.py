@@ -58,6 +58,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--max-sessions", type=int, metavar="N", help="sessions at a time; for one more, an idle one ends (64)"
     )
     worker.add_argument(
+        "--model-directory", type=Path, metavar="DIR", help="folder on a disk, in whose files large models lie (memory)"
+    )
+    worker.add_argument(
         "--design-cache", type=size, metavar="SIZE", help="compiled rules on disk; the least recently used go (256MB)"
     )
     worker.add_argument(
@@ -138,7 +141,7 @@ def run_worker(options: argparse.Namespace) -> int:
     from hwgen.rtl.verilate import limit_cache, object_cache
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s [%(process)d] %(levelname)s %(message)s")
-    names = ("memory_limit", "total_memory", "cache_limit", "idle_seconds", "max_sessions")
+    names = ("memory_limit", "total_memory", "cache_limit", "idle_seconds", "max_sessions", "model_directory")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     designs = design_cache(MAX_CACHE_BYTES if options.design_cache is None else options.design_cache)
     if options.rtl_cache is not None:

@@ -107,8 +107,8 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         (-1 if one["element"] is None else numbers[one["inputs"][0]], one["element"] or 0, one["rows"]) for one in noted
     ]
     ahead = -(-AHEAD // page_size) * page_size
-    held = [symbol.name for symbol in bundle.symbols if symbol.table]
-    tables = {k: held.index(graph.nodes[k].name) for k in graph.models if graph.nodes[k].name in held}
+    held: dict[str | None, int] = {s.name: k for k, s in enumerate(s for s in bundle.symbols if s.table)}
+    tables = {k: held[graph.nodes[k].name] for k in graph.models if graph.nodes[k].name in held}
     emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, ahead=ahead, indices=noted, tables=tables)
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")

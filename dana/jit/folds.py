@@ -12,8 +12,8 @@ from llvmlite import ir
 from dana.jit.arithmetic import FLOAT, I32, Vectors, combine, folded, mask, operation
 from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
 from dana.jit.plan import of_tuples
-from dana.simulator.layout import LANES, lanes_of
 from dana.jit.values import Values
+from dana.simulator.layout import LANES, lanes_of
 from dsl.hdfg.graph import ELEMENTWISE
 from dsl.hdfg.ops import FROM_ROW, REDUCTIONS
 from hwgen.spec.numerics import IDENTITIES

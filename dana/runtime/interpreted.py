@@ -231,7 +231,7 @@ class InterpretedTraining:
             cycles=None,
         )
 
-    def parameters(self) -> Sequence[Parameter]:
+    def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
         return [Parameter(name=name, values=values) for name, values in self._models.items()]
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:

@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from types import EllipsisType
 from typing import Protocol, runtime_checkable
 
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from dana.errors import UsageError
 from dana.extras import install_command
 from dana.runtime.trainer import Sink, SqlState, TrainingError
+from dana.simulator import large
 from hwgen.driver import BoardError
 from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.config import MachineConfig
@@ -48,13 +50,13 @@ class Machine(Protocol):
 
 @runtime_checkable
 class Values(Protocol):
-    """A machine that may have a value elsewhere than in rows; each tells whether it has."""
+    """A machine that has those of tables, and may have others, elsewhere than in rows; each tells whether it has."""
 
-    def write_values(self, row: int, values: Floats, *, table: int = 0) -> bool:
-        """Write the value whose first row is `row`."""
+    def write_values(self, row: int, values: Floats, *, table: int = 0, first: int = 0) -> bool:
+        """Write the value whose first row is `row`, from an element of its first axis on."""
 
-    def read_values(self, row: int, values: Floats, *, table: int = 0) -> bool:
-        """Fill `values` with it."""
+    def read_values(self, row: int, values: Floats, *, table: int = 0, first: int = 0) -> bool:
+        """Fill `values` with it, likewise."""
 
 
 class StreamingMachine(Machine, Protocol):
@@ -242,9 +244,9 @@ def write_symbol(machine: Machine, symbol: Symbol, values: Floats, lanes: int) -
         machine.write_rows(row, part.place(values[at], lanes).view(np.uint32), table=symbol.table)
 
 
-def read_symbol(machine: Machine, symbol: Symbol, lanes: int) -> Floats:
-    """A value, likewise."""
-    values = np.empty(symbol.shape, np.float32)
+def read_symbol(machine: Machine, symbol: Symbol, lanes: int, over: Floats | None = None) -> Floats:
+    """A value, likewise; in the place of an earlier one, if that is given."""
+    values = large.zeros(prod(symbol.shape)).reshape(symbol.shape) if over is None else over
     if isinstance(machine, Values) and machine.read_values(symbol.row, values, table=symbol.table):
         return values
     for row, part, at in _by_parts(symbol, lanes):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dana.errors import UsageError, causes
 from dana.runtime.trainer import SqlState, TrainingError
+from dana.simulator.large import TooLarge
 from dsl import RuleError
 
 RESERVE = 16 << 20
@@ -140,13 +141,18 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
     except Exception as error:
         if not lacks_memory(error):
             raise
+        hint = f"{mend}, or train on fewer columns."
+        if classes > MANY_CLASSES:
+            hint = (
+                f"The label has {classes:,} classes, each with its own part of the models: choose a rule that learns "
+                f"numbers, such as ridge, where they are numbers, or put rare ones together. {mend} otherwise."
+            )
+        elif any(isinstance(one, TooLarge) for one in causes(error)):
+            hint = f"{mend}; or have large models lie in files: start the worker with --model-directory."
         raise TrainingError(
             f"the request needs more memory than the {megabytes(bound)} of {name}",
             sqlstate=SqlState.OUT_OF_MEMORY,
-            hint=f"The label has {classes:,} classes, each with its own part of the models: choose a rule that learns "
-            f"numbers, such as ridge, where they are numbers, or put rare ones together. {mend} otherwise."
-            if classes > MANY_CLASSES
-            else f"{mend}, or train on fewer columns.",
+            hint=hint,
         ) from error
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -33,6 +33,9 @@ ROWS_TO_CHOOSE = 64
 
 TUPLES_TO_JUDGE = 1000
 
+MOST_JUDGED = 1 << 18
+"""Numbers of a model that are looked at together: the answers take memory, too."""
+
 
 def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
     """That rows are left out, and what helps but where numbers choose rows: no mean is one of them."""
@@ -178,7 +181,9 @@ def _rate_of(request: TrainRequest, graph: Graph) -> str:
 def refuse_non_finite(parameters: Iterable[Parameter], request: TrainRequest, kept: str) -> None:
     """Raise where a model holds a NaN or an infinity: it would predict nothing of use, and is not kept."""
     for parameter in parameters:
-        bad = int(np.count_nonzero(~np.isfinite(parameter.values)))
+        flat = parameter.values.reshape(-1)
+        parts = (flat[first : first + MOST_JUDGED] for first in range(0, flat.size, MOST_JUDGED))
+        bad = sum(one.size - int(np.count_nonzero(np.isfinite(one))) for one in parts)
         if bad:
             what = f"{bad} of {parameter.values.size} elements of {parameter.name} are NaN or infinite"
             raise diverged_error(what, request, kept)

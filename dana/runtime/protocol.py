@@ -33,6 +33,7 @@ from dana.runtime.trainer import (
     TrainRequest,
     TrainResult,
 )
+from dana.simulator import large
 from dana.storage.schema import Attribute
 
 RELEASE = version("dana-db")
@@ -108,7 +109,7 @@ class Channel:
         self._escape = encoding != "SQL_ASCII"
         self._replace = "" if encoding in ("UTF8", "SQL_ASCII") else _python_codec(encoding)
 
-    def receive(self) -> tuple[Message, bytearray]:
+    def receive(self) -> tuple[Message, bytearray | memoryview]:
         """Read one message; bells are left out.
 
         Raises
@@ -117,7 +118,7 @@ class Channel:
             The peer hung up.
         ProtocolError
             An unknown type, or a payload longer than such a message's may be.
-        MemoryError
+        MemoryError, NoRoom
             There is no room for the payload, which has passed.
         """
         while True:
@@ -139,7 +140,7 @@ class Channel:
             raise
         return hello, descriptors[0]
 
-    def _receive(self, descriptors: int) -> tuple[Message, bytearray, list[int]]:
+    def _receive(self, descriptors: int) -> tuple[Message, bytearray | memoryview, list[int]]:
         received: list[int] = []
         head = b""
         while len(head) < _HEADER.size:
@@ -160,15 +161,15 @@ class Channel:
         if length > most:
             raise ProtocolError(f"{message.name} has {length} bytes, more than {most}")
         try:
-            payload = bytearray(length)
-        except MemoryError:
+            payload = _room(length)
+        except (MemoryError, large.NoRoom):
             for start in range(0, length, JOINED):
                 self._fill(bytearray(min(JOINED, length - start)))
             raise
         self._fill(payload)
         return message, payload, received
 
-    def _fill(self, buffer: bytearray) -> None:
+    def _fill(self, buffer: bytearray | memoryview) -> None:
         view = memoryview(buffer)
         while view:
             n = self._socket.recv_into(view)
@@ -257,7 +258,14 @@ def _python_codec(encoding: str) -> str:
         return "ascii"
 
 
-def decode(payload: bytes | bytearray) -> dict[str, Any]:
+def _room(length: int) -> bytearray | memoryview:
+    """For a payload; for a model to start from as models have it."""
+    if length < large.LARGE:
+        return bytearray(length)
+    return large.zeros(-(-length // 4)).data.cast("B")[:length]
+
+
+def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises
@@ -266,7 +274,7 @@ def decode(payload: bytes | bytearray) -> dict[str, Any]:
         The payload is something else.
     """
     try:
-        value = json.loads(payload)
+        value = json.loads(bytes(payload))
     except ValueError as error:
         raise ProtocolError(f"the payload is not JSON: {error}") from None
     except RecursionError:
@@ -276,7 +284,7 @@ def decode(payload: bytes | bytearray) -> dict[str, Any]:
     return value
 
 
-def train_request(payload: bytes | bytearray, *, page_size: int) -> tuple[TrainRequest, int]:
+def train_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> tuple[TrainRequest, int]:
     """Read a TRAIN message: the request, and the CPU that the backend runs on (-1: unknown).
 
     Raises
@@ -292,12 +300,12 @@ def train_request(payload: bytes | bytearray, *, page_size: int) -> tuple[TrainR
     return _training(decode(payload[_LENGTH.size : _LENGTH.size + length]), page_size, weights)
 
 
-def categories_request(payload: bytes | bytearray, *, page_size: int) -> TrainRequest:
+def categories_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> TrainRequest:
     """Read a CATEGORIES message; raises as `train_request`."""
     return _training(decode(payload), page_size)[0]
 
 
-def explain_request(payload: bytes | bytearray, *, page_size: int) -> ExplainRequest:
+def explain_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> ExplainRequest:
     """Read an EXPLAIN message.
 
     Raises

@@ -39,6 +39,7 @@ from dana.runtime.protocol import (
 )
 from dana.runtime.ring import Ring
 from dana.runtime.trainer import Json, OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
+from dana.simulator.large import NoRoom
 
 log = logging.getLogger("dana.worker")
 
@@ -238,7 +239,7 @@ class _Session:
         self.attendance.idle()
         send()
 
-    def _answer_or_give_way(self, message: Message, payload: bytearray) -> Callable[[], None]:
+    def _answer_or_give_way(self, message: Message, payload: bytearray | memoryview) -> Callable[[], None]:
         try:
             self.busy = True
             return self._answer(message, payload)
@@ -256,7 +257,7 @@ class _Session:
             hint="Let fewer trainings run at once (dana.max_runs), or start the worker with a higher --total-memory.",
         )
 
-    def _answer(self, message: Message, payload: bytearray) -> Callable[[], None]:
+    def _answer(self, message: Message, payload: bytearray | memoryview) -> Callable[[], None]:
         """Do what a request asks for; what comes back sends the answer."""
         if message == Message.CHECK:
             fields = decode(payload)
@@ -376,7 +377,9 @@ def error_fields(error: Exception) -> dict[str, str]:
             "sqlstate": SqlState.DISK_FULL,
             "message": "the worker has no room left on its disk",
             "detail": f"{full[0]}.",
-            "hint": "Make room where its cache lies ($XDG_CACHE_HOME, else ~/.cache), or train with backend => 'sim', "
+            "hint": "Make room in the folder of the worker's --model-directory, or start it with one on another disk."
+            if isinstance(full[0], NoRoom)
+            else "Make room where its cache lies ($XDG_CACHE_HOME, else ~/.cache), or train with backend => 'sim', "
             "which needs none.",
         }
     return {

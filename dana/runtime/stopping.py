@@ -161,6 +161,7 @@ def run(
         training.end_survey()
     reports: list[EpochReport] = []
     best: tuple[int, Sequence[Parameter]] | None = None
+    left: Sequence[Parameter] = ()
     for epoch in range(1, training.epochs + 1):
         started = time.perf_counter()
         pages += feed(training.sink)
@@ -170,7 +171,8 @@ def run(
         if request.nulls == "error" and report.skipped:
             raise nulls_error(request.relation, report.skipped)
         if held_out is not None:
-            report = replace(report, test_loss=held_out.loss(training.parameters()))
+            left = training.parameters()
+            report = replace(report, test_loss=held_out.loss(left))
         if epoch == 1 and held_out is not None and report.loss is not None and report.test_loss is None:
             notify(NONE_LEFT_OUT)
         if epoch == 1 and report.skipped and training.stream is None:  # of frames the backend says more
@@ -179,8 +181,8 @@ def run(
         tell(epoch, report, time.perf_counter() - started)
         loss, margin = (report.loss, MARGIN) if report.test_loss is None else (report.test_loss, 0.0)
         if loss is not None and stopping.patience and stopping.better(loss, margin):
-            best = None  # before there are three of a large model
-            best = epoch, training.parameters()
+            # in the place of the best before it: there are never three of a large model
+            best = epoch, training.parameters(() if best is None else best[1]) if held_out is None else left
         if report.converged or stopping.over:
             break
     epoch, parameters = best or (epoch, training.parameters())

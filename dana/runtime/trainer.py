@@ -395,8 +395,8 @@ class Training(Protocol):
     in_order: bool
     """Whether rows that are alike were found to lie together, which was said."""
 
-    def parameters(self) -> Sequence[Parameter]:
-        """Copies of the models, states included, as the last epoch left them."""
+    def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
+        """Copies of the models, states included, as the last epoch left them; those of `over` may hold them then."""
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
         """The result, after the last epoch, with the parameters of one of them."""

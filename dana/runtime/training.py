@@ -29,6 +29,7 @@ from dana.runtime.extents import category_columns, row_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend, read_symbol, write_symbol
+from dana.runtime.starts import write_starts
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_chosen_again, tell_crossed, tell_simulated
 from dana.runtime.order import kinds_to_count, tell_order
@@ -75,8 +76,6 @@ from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
 from dsl.hdfg.choice import category_inputs, takes_categories
 from dsl.hdfg.graph import Graph, Op
-from dsl.hdfg.init import Init, InitKind
-from dsl.hdfg.start import start_values
 from dsl.hdfg.text import parse_graph
 from dsl.render import render
 from hwgen.cache import CacheFolder
@@ -286,9 +285,7 @@ class MachineTraining:
             machine.write_rows(symbol.row, rows.view(np.uint32))
         models = {symbol.name: symbol for symbol in self._bundle.of_kind("model")}
         shapes = {name: symbol.shape for name, symbol in models.items()}
-        for name, start in self._bundle.notes["starts"].items():  # of models that the image does not hold
-            init = Init(**{**start, "kind": InitKind(start["kind"])})
-            self._write_models({name: start_values(init, name, shapes[name])})
+        write_starts(machine, self._bundle)
         warm = warm_values(
             request,
             shapes,
@@ -428,8 +425,9 @@ class MachineTraining:
         self._begin()
         return report
 
-    def parameters(self) -> Sequence[Parameter]:
-        return [Parameter(name=symbol.name, values=self._read(symbol)) for symbol in self._bundle.of_kind("model")]
+    def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
+        symbols, places = self._bundle.of_kind("model"), {one.name: one.values for one in over}
+        return [Parameter(name=one.name, values=self._read(one, places.get(one.name))) for one in symbols]
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
         config = self._bundle.config
@@ -492,8 +490,8 @@ class MachineTraining:
                 self._machine.begin_epoch(self._request.relation.pages)
             self._begun = True
 
-    def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        return read_symbol(self._machine, symbol, self._bundle.config.lanes)
+    def _read(self, symbol: Symbol, over: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        return read_symbol(self._machine, symbol, self._bundle.config.lanes, over)
 
     def _scalar(self, kind: str) -> float | None:
         symbol = self._bundle.symbol(kind)

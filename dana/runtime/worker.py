@@ -31,6 +31,7 @@ from dana.runtime.protocol import Channel
 from dana.runtime.session import Abandoned, Limits, error_fields, run_session
 from dana.runtime.sessions import Sessions
 from dana.runtime.trainer import SqlState, Trainer, TrainingError
+from dana.simulator import large
 from hwgen.cache import CacheFolder
 
 log = logging.getLogger("dana.worker")
@@ -71,6 +72,8 @@ class WorkerOptions:
         A session without requests for this long ends; None: never.
     max_sessions
         Sessions at a time; for one more, the one that idles longest ends.
+    model_directory
+        Folder in whose files large models lie; None: they lie in memory.
     caches
         Folders on disk that are swept of what killed sessions left.
     """
@@ -81,6 +84,7 @@ class WorkerOptions:
     cache_limit: int = field(default_factory=lambda: machine_bytes() // 4)
     idle_seconds: float | None = 600.0
     max_sessions: int = 64
+    model_directory: Path | None = None
     caches: tuple[CacheFolder, ...] = ()
 
 
@@ -140,13 +144,18 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
 
 
 def _check(options: WorkerOptions) -> None:
-    """Raise where no session could do anything."""
+    """Raise where no session could do anything; all have the folder for models."""
     least = least_bytes()
     for name, limit in (("--memory-limit", options.memory_limit), ("--total-memory", options.total_memory)):
         if limit < least:
             raise SetupError(f"{name} of {megabytes(limit)} is less than the {megabytes(least)} that a session needs")
     if options.max_sessions < 1:
         raise SetupError(f"--max-sessions must be at least 1, not {options.max_sessions}")
+    try:
+        large.keep_in(options.model_directory)
+    except OSError as error:
+        folder = options.model_directory
+        raise SetupError(f"no files in --model-directory {folder}: {error.strerror}; it must be writable") from None
 
 
 def _ready(sockets: list[socket.socket], patience: float | None) -> set[socket.socket]:

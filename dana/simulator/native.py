@@ -55,10 +55,15 @@ def library() -> ctypes.CDLL:
     core = load("dana.simulator._core", "sim_contract", headers.digest())
     pointer = ctypes.c_void_p
     rows = (pointer, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, pointer)
+    bundle, problem = ctypes.POINTER(structures.BundleData), ctypes.POINTER(structures.Problem)
     for name, result, arguments in (
         ("sim_new", pointer, (ctypes.POINTER(structures.Machine), ctypes.c_char_p)),
         ("sim_free", None, (pointer,)),
-        ("sim_load", None, (pointer, ctypes.POINTER(structures.BundleData), pointer, ctypes.POINTER(structures.Problem))),
+        (
+            "sim_load",
+            None,
+            (pointer, bundle, pointer, problem),
+        ),
         ("sim_attach", ctypes.c_int32, (pointer, ctypes.POINTER(structures.CompiledData))),
         ("sim_differs", ctypes.c_int32, (pointer,)),
         ("sim_proved", ctypes.c_int32, (pointer,)),

@@ -245,7 +245,7 @@ class PageTraining:
     not_finite = ""
     in_order = False
 
-    def parameters(self) -> list[Parameter]:
+    def parameters(self, over: Sequence[Parameter] = ()) -> list[Parameter]:
         weights = np.array(self._rule.weights, dtype=np.float32)
         if self._rule.random_weights:
             weights = np.random.default_rng(1).random(self._rule.random_weights, dtype=np.float32)
