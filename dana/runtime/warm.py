@@ -29,7 +29,7 @@ def warm_values(
 ) -> dict[str, NDArray[np.float32]]:
     """Values to start from, by the names of the rule's models; empty for a cold start.
 
-    Categories that the trained model does not know have rows as in a cold start, of which `cold` gives a model.
+    Categories that the trained model does not know have rows as in a cold start, of which `cold` gives a model to keep.
 
     What an optimiser remembers is carried over where both have it, so that a rule may change its optimiser. The
     training's own are the weights of its classes, `own`; those of the model that it starts from are left behind.
@@ -51,7 +51,9 @@ def warm_values(
     }
     for name in (name for names in growing_models(rule_graph(request)).values() for name in names):
         if name in start and shapes[name][1:] == start[name].shape[1:] and shapes[name][0] > len(start[name]):
-            start[name] = np.concatenate([start[name], cold(name)[len(start[name]) :]])
+            grown = cold(name)
+            grown[: len(start[name])] = start[name]
+            start[name] = grown
     found = {name: values.shape for name, values in start.items()}
     wanted = {
         name: shape

@@ -69,10 +69,13 @@ class Workshop:
     ----------
     reference
         The interpreter's weights of `trainings`: pages and rows are the same ones in the same order.
+    options
+        Of the worker, from its next start on.
     """
 
     cluster: Cluster
     reference: bytes = b""
+    options: tuple[str, ...] = ("--cache-limit", CACHE_LIMIT)
     _process: subprocess.Popen[bytes] | None = None
     _environment: dict[str, str] = field(default_factory=dict)
 
@@ -103,7 +106,7 @@ class Workshop:
         command = [str(python.executable), "-m", "dana.cli", "worker", "--socket", str(self.socket)]
         with open(self.cluster.folder / "real.log", "ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--cache-limit", CACHE_LIMIT],
+                [*command, *self.options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

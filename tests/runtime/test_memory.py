@@ -6,6 +6,7 @@ import pytest
 
 from dana.runtime.memory import memory_at_most
 from dana.runtime.trainer import TrainingError
+from dana.simulator.large import TooLarge
 
 PLENTY = 1 << 40
 
@@ -15,6 +16,13 @@ def test_fewer_columns_help(classes: int, words: str) -> None:
     with pytest.raises(TrainingError) as raised, memory_at_most(PLENTY, fresh=True, classes=classes):
         raise MemoryError
     assert words in raised.value.hint
+
+
+def test_files_help_where_a_model_is_large() -> None:
+    with pytest.raises(TrainingError) as raised, memory_at_most(PLENTY, fresh=True):
+        raise TooLarge
+    assert "start the worker with --model-directory" in raised.value.hint
+    assert "columns" not in raised.value.hint
 
 
 def test_many_classes_are_what_takes_memory() -> None:

@@ -361,6 +361,13 @@ def test_limits_below_what_a_session_needs(start: Start, tmp_path: Path, option:
     assert "of 64 MB is less than the" in worker.stderr.read()
 
 
+def test_a_folder_for_models_that_takes_none(start: Start, tmp_path: Path) -> None:
+    worker = start(tmp_path / "w", wait=False, model_directory=str(tmp_path / "none"))
+    assert worker.wait(PATIENCE) != 0
+    assert worker.stderr is not None
+    assert f"no files in --model-directory {tmp_path / 'none'}: No such file or directory" in worker.stderr.read()
+
+
 def test_a_session_that_has_grown_leaves_requests_to_a_new_one(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "w"
     start(path, memory_limit=400 << 20)
