@@ -58,7 +58,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--max-sessions", type=int, metavar="N", help="sessions at a time; for one more, an idle one ends (64)"
     )
     worker.add_argument(
-        "--model-directory", type=Path, metavar="DIR", help="folder on a disk, in whose files large models lie (memory)"
+        "--model-directory",
+        type=Path,
+        metavar="DIR",
+        help="folder for models that are too large for a session's memory",
     )
     worker.add_argument(
         "--design-cache", type=size, metavar="SIZE", help="compiled rules on disk; the least recently used go (256MB)"

@@ -29,12 +29,12 @@ from dana.runtime.extents import category_columns, row_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend, read_symbol, write_symbol
-from dana.runtime.starts import write_starts
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_chosen_again, tell_crossed, tell_simulated
 from dana.runtime.order import kinds_to_count, tell_order
 from dana.runtime.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
+from dana.runtime.starts import write_starts
 from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream, tell_categories
 from dana.runtime.survey import (

@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from dana.errors import SetupError
 from dana.runtime.attendance import GIVE_WAY, Attendance
-from dana.runtime.memory import least_bytes, machine_bytes, megabytes
+from dana.runtime.memory import least_bytes, machine_bytes, megabytes, room_bytes
 from dana.runtime.messages import Message
 from dana.runtime.protocol import Channel
 from dana.runtime.session import Abandoned, Limits, error_fields, run_session
@@ -73,7 +73,7 @@ class WorkerOptions:
     max_sessions
         Sessions at a time; for one more, the one that idles longest ends.
     model_directory
-        Folder in whose files large models lie; None: they lie in memory.
+        Folder in whose files models lie that are too large for a session's memory; None: there is an error.
     caches
         Folders on disk that are swept of what killed sessions left.
     """
@@ -152,7 +152,7 @@ def _check(options: WorkerOptions) -> None:
     if options.max_sessions < 1:
         raise SetupError(f"--max-sessions must be at least 1, not {options.max_sessions}")
     try:
-        large.keep_in(options.model_directory)
+        large.keep_in(options.model_directory, room_bytes)
     except OSError as error:
         folder = options.model_directory
         raise SetupError(f"no files in --model-directory {folder}: {error.strerror}; it must be writable") from None

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -132,6 +133,63 @@ def test_warm_start_of_a_large_model(workshop: Workshop) -> None:
         assert first != again == whole
         assert session.execute(question, ['{"warm_start_from": "large"}']).fetchall()
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
+
+
+def test_tables_in_files_of_more_than_a_session_may_hold(workshop: Workshop) -> None:
+    """An error that names the option; with it the bits of a worker with enough memory, whoever is killed meanwhile."""
+    training = TRAIN.replace("300000", "800000")  # 109 MB of tables, 70 MB of weights
+    digests = f"SELECT array_agg(p::text) FROM ({OF_VERSION}) AS p"
+    folder = workshop.cluster.folder / "models"
+    workshop.cluster.account.make_inside(folder)
+    usual, limited = workshop.options, (*workshop.options, "--memory-limit", "180MB")
+    try:
+        workshop.ensure()
+        with workshop.connect() as session:
+            session.execute(f"SELECT {training}")
+            wanted = one(session, digests, 1)
+        workshop.stop()
+        workshop.options = limited
+        workshop.start()
+        with workshop.connect() as session, pytest.raises(psycopg.errors.OutOfMemory, match="than the 180 MB") as error:
+            session.execute(f"SELECT {training}")
+        assert "start the worker with --model-directory" in str(error.value.diag.message_hint)
+        workshop.stop()
+        workshop.options = (*limited, "--model-directory", str(folder))
+        workshop.start()
+        with workshop.connect() as observer:
+            cut = threading.Thread(target=interrupted, args=(workshop, training))
+            cut.start()
+            until(lambda: any(mapped_files(pid, folder) for pid in workshop.sessions()), "no file was made")
+            for pid in workshop.sessions():
+                os.kill(pid, signal.SIGKILL)
+            cut.join()
+            assert one(observer, "SELECT max(version) FROM dana.model") == 1
+        until(lambda: not workshop.sessions(), "a session of the worker is left")
+        assert not list(folder.iterdir())
+        with workshop.connect() as session:
+            session.execute(f"SELECT {training}")
+            assert one(session, digests, 2) == wanted
+            session.execute(f"SELECT {training[:-1]}, warm_start_from => 'large')")
+            assert one(session, digests, 3) != wanted
+    finally:
+        workshop.stop()
+        workshop.options = usual
+        with workshop.connect() as session:
+            session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
+
+
+def mapped_files(pid: int, folder: Path) -> bool:
+    """Whether a process has files of a folder in its memory, none of which has a name."""
+    with suppress(OSError):
+        lines = [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if str(folder) in line]
+        assert all(line.endswith("(deleted)") for line in lines)
+        return bool(lines)
+    return False
+
+
+def interrupted(workshop: Workshop, training: str) -> None:
+    with workshop.connect() as session, pytest.raises(psycopg.OperationalError, match="worker"):
+        session.execute(f"SELECT {training}")
 
 
 def attempted(

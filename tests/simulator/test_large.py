@@ -61,6 +61,16 @@ def test_small_arrays_and_those_of_other_processes_lie_in_memory(tmp_path: Path)
     assert not any(one.any() for one in arrays)
 
 
+def test_what_fits_lies_in_memory(tmp_path: Path) -> None:
+    before = mapped()
+    large.keep_in(tmp_path, lambda: 2 * large.LARGE)
+    first = large.zeros(COUNT)
+    assert mapped() == before
+    second = large.zeros(COUNT + 1)
+    assert len(mapped()) == len(before) + 1
+    assert (first.sum(), second.sum()) == (0, 0)
+
+
 def test_a_folder_that_takes_no_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         large.keep_in(tmp_path / "none")
