@@ -28,6 +28,7 @@ NAMES = (
     "side_by_side",
     "rows",
     "approximate",
+    "paging",
     "utilisation",
     "verilator",
     "accuracy",

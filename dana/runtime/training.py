@@ -71,6 +71,7 @@ from dana.runtime.warm import warm_values
 from dana.runtime.weights import BALANCED, balanced_class_weights, given_class_weights, weight_metadata
 from dana.simulator.headers import digest
 from dana.simulator.machine import Simulator
+from dana.simulator.native import SPOILT
 from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
@@ -279,9 +280,8 @@ class MachineTraining:
         fills = self._bundle.notes["fills"]
         self._metas = meta_values(design.metas, request.hyper, design.extents)
         machine.load(self._bundle)
-        lanes = self._bundle.config.lanes
         for symbol in self._bundle.of_kind("meta"):
-            rows = symbol.place(np.float32(self._metas[symbol.name]), lanes)
+            rows = symbol.place(np.float32(self._metas[symbol.name]), self._bundle.config.lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
         models = {symbol.name: symbol for symbol in self._bundle.of_kind("model")}
         shapes = {name: symbol.shape for name, symbol in models.items()}
@@ -385,6 +385,8 @@ class MachineTraining:
         """The machine stops taking pages at a fault; its counters say which."""
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
+        if status == SPOILT:
+            return InternalError("the rule's code changed rows that no tuple chose; please report it with the rule")
         counters = (self._surveyor or self._machine).end_epoch()
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine refused a page with status {status}")

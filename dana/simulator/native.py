@@ -29,6 +29,8 @@ CONTRACT = {name.lower(): number for name, number in vars(cycles).items() if isi
 NO_SECTION = -1
 UNLOADED = 2
 """Status of `sim_consume` where no Bundle is loaded."""
+SPOILT = 3
+"""Where code was found to have changed records that no tuple named: nobody knows which."""
 OTHER_PAGES = 2
 """What `sim_end` returns where the pages were not those of the epoch before, as `sim_consume_again` was told."""
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import dana
+from dana.errors import InternalError
 from dana.jit import code as jit
 from dana.runtime import compiled
-from dana.simulator import Simulator, large
+from dana.simulator import Simulator, large, structures
 from hwgen.spec.config import MachineConfig
 
 # so many numbers are said, too
@@ -98,6 +99,22 @@ def test_in_files_it_has_the_same_bits(path: Path, tmp_path: Path, monkeypatch: 
     assert sorted(arrays)[-2:] == [40 * ROWS, 64 * ROWS], "what trains, with room for vectors, and one copy"
     for name, values in wanted.models.items():
         np.testing.assert_array_equal(found.models[name], values)
+
+
+def test_code_that_changes_other_rows_ends_the_training(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that tuples choose are put back as they were; of others nobody knows what they were."""
+    monkeypatch.setenv(compiled.VARIABLE, "always")
+    path.write_text(RULE.replace("[300, 10]", f"[{ROWS}, 10]"))
+    attach = Simulator.attach
+
+    def crossed(self: Simulator, code: jit.Code) -> None:
+        tables = (structures.CompiledTable * 2).from_address(code.data.tables)
+        tables[0].held, tables[1].held = tables[1].held, tables[0].held
+        attach(self, code)
+
+    monkeypatch.setattr(Simulator, "attach", crossed)
+    with pytest.raises(InternalError, match="changed rows that no tuple chose"):
+        dana.load(path).fit(X, Y, epochs=2)
 
 
 def test_hardware_is_refused(path: Path) -> None:

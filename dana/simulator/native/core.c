@@ -15,6 +15,7 @@
 /* What sim_consume() returns besides 0 */
 #define STOPPED	 1 /* a fault: sim_end() tells which */
 #define UNLOADED 2
+#define SPOILT	 3
 
 /* What sim_end() returns besides true and, where nothing is loaded, false */
 #define OTHER_PAGES 2
@@ -356,6 +357,11 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 			sim_compiled_prove(sim, pages + k * page_size, n_pages - k < MOST_PROVED ? n_pages - k : MOST_PROVED);
 		if (sim->unproved != NULL)
 			sim_choose_road(sim, false); /* no row to compare code on, or a fault: the next epoch is asked again */
+	}
+	if (sim->spoilt)
+	{
+		dn_leave(mode);
+		return SPOILT;
 	}
 	if (!sim->begun)
 		sim_epoch_begin(sim);

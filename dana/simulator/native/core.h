@@ -393,6 +393,7 @@ struct sim
 	int32_t most;					 /* tuples that it takes at a time */
 	float *unproved;				 /* room for a scratchpad, until it was compared with the engine */
 	bool differs;					 /* it computed something else */
+	bool spoilt;					 /* and changed records that no tuple named */
 	bool fast;						 /* the epoch is run by it */
 	bool ahead_of_scratch;			 /* its symbols are newer than the scratchpad's */
 	struct sim_fill fill;

@@ -256,10 +256,7 @@ sim_journal_swap(struct sim *sim)
 	}
 }
 
-/*
- * Whether records hold what the engine stored, and all others what they did; they are then as before, and the journal
- * empty.
- */
+/* Whether records hold what the engine stored; they are as before then, unless code has changed others: `spoilt` */
 bool
 sim_journal_settle(struct sim *sim)
 {
@@ -276,7 +273,8 @@ sim_journal_settle(struct sim *sim)
 			same &= dn_bits(dn_canonical(dn_flush(left[e]))) == dn_bits(dn_canonical(sim->record[e]));
 		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, true);
 	}
-	return same && (journal == NULL || journal->sum == sum_of(sim));
+	sim->spoilt = journal != NULL && journal->sum != sum_of(sim);
+	return same;
 }
 
 /* Ends the journal, if there is one */
