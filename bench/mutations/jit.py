@@ -49,8 +49,12 @@ JIT = (
         ("folds.py", "k, (), Index(const=n * size))", "k, (), ZERO)", "folds of a block over each other"),
         ("folds.py", "[(group, rest // SIDE)]", "[(group, 1)]", "folds of some tuples over each other"),
         ("plan.py", "is self.nodes[k].op for one in", "in REDUCTIONS for one in", "a maximum as a sum, beside one"),
+    ),
+    *faults(
+        "dana/simulator",
+        "tests/lockstep/test_compiled.py",
         (
-            "memory.py",
+            "layout.py",
             "return (*shape[:-1], -(-shape[-1] // lanes) * lanes)",
             "return (*shape[:-1], shape[-1])",
             "rows without room",

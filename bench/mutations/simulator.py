@@ -159,6 +159,16 @@ SIMULATOR = (
         ("strider_text.py", "if field >> FIELD_BITS - 1 else field", "if False else field", "branches backwards"),
     ),
     *faults(
+        CORE,
+        "tests/runtime/test_large_models.py -k other_rows",
+        ("records.c", "journal->sum != sum_of(sim)", "false", "code that changes other records"),
+    ),
+    *faults(
+        "dana/simulator",
+        "tests/simulator/test_large.py",
+        ("large.py", "os.posix_fallocate(file.fileno(), 0, size)", "os.ftruncate(file.fileno(), size)", "a full disk"),
+    ),
+    *faults(
         "dana/simulator",
         "tests/simulator/test_access.py",
         ("native.py", "address % depth", "address", "addresses beyond the program memory"),

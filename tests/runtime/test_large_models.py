@@ -108,7 +108,7 @@ def test_code_that_changes_other_rows_ends_the_training(path: Path, monkeypatch:
     attach = Simulator.attach
 
     def crossed(self: Simulator, code: jit.Code) -> None:
-        tables = (structures.CompiledTable * 2).from_address(code.data.tables)
+        tables = (structures.CompiledTable * 2).from_address(code.data.tables.value)
         tables[0].held, tables[1].held = tables[1].held, tables[0].held
         attach(self, code)
 
