@@ -240,6 +240,74 @@ def test_a_label_whose_differences_real_does_not_hold(session: Session, told: To
     assert ("compared as real" in hint) is not exact
 
 
+def test_numbers_beyond_the_range_of_real(session: Session, told: Told) -> None:
+    """They are no NaN, and the hint's query finds them."""
+    session.execute(
+        "CREATE TABLE u AS SELECT a, CASE WHEN a > 0.5 THEN 1e39 ELSE b END AS c, ARRAY[a, b * 1e39] AS v, z FROM t"
+    )
+    (beyond,) = session.execute("SELECT count(*) FROM u WHERE c = 1e39").fetchall()
+    session.execute("SELECT dana_train('linear', 'u', 'm', '{a,c}', 'z')")
+    assert told == [f'{beyond[0]} of 300 rows of test.u are left out: "c" is beyond the range of real ({beyond[0]})\nNone']
+    for column, rows in (("c", beyond[0]), ("v", None)):
+        train = f"SELECT dana_train('linear', 'u', features => '{{{column}}}', label => 'z', nonfinite => 'error')"
+        error = refused(session, train)
+        message, hint = error.diag.message_primary, error.diag.message_hint
+        assert f'of test.u has a number beyond the range of real in column "{column}"' in (message or "")
+        found = session.execute((hint or "").split(" finds such rows")[0]).fetchall()  # type: ignore[arg-type]
+        assert len(found) == (rows or len(found)) > 0
+
+
+def test_arrays_have_no_mean(session: Session, told: Told) -> None:
+    """That matters where one has a NULL; a NOTICE of their rows does not advise it."""
+    session.execute("CREATE TABLE u AS SELECT ARRAY[a, b] AS v, z FROM t")
+    expected = None
+    for options in ("", ", nulls => 'mean'", ", preprocess => '{\"v\": {\"impute\": \"median\"}}'"):
+        session.execute(f"SELECT dana_train('linear', 'u', 'm', '{{v}}', 'z'{options})")  # type: ignore[arg-type]
+        query = "SELECT weights FROM dana.model WHERE name = 'm' ORDER BY version DESC LIMIT 1"
+        (row,) = session.execute(query).fetchall()
+        assert row == (expected or row)
+        expected = row
+    told.clear()
+    for null in ("NULL", "ARRAY[1, NULL]"):
+        session.execute(f"UPDATE u SET v = {null} WHERE z > 2.5")  # type: ignore[arg-type]
+        error = refused(session, "SELECT dana_train('linear', 'u', 'm', '{v}', 'z', nulls => 'mean')")
+        assert described(error)[0] == 'column "v" of test.u is an array with NULLs, which have no mean'
+        assert error.diag.context is None
+        session.execute("""SELECT dana_train('linear', 'u', 'm', '{v}', 'z', preprocess => '{"v": {"impute": 0}}')""")
+    told.clear()
+    session.execute("UPDATE u SET v = NULL WHERE z > 2.5")
+    for source in ("'u'", "query => 'SELECT * FROM u'"):
+        session.execute(f"SELECT dana_train('linear', {source}, model => 'm', features => '{{v}}')")  # type: ignore[arg-type]
+    assert [one.split("\n")[1] for one in told if "are left out" in one] in (["None"] * 2, [""] * 2)
+
+
+def test_nulls_that_nothing_fills(session: Session, told: Told) -> None:
+    """Those of the label and the weight: no mean, no 0, and no other feature helps."""
+    session.execute("CREATE TABLE u AS SELECT a, CASE WHEN b > 0 THEN 1 END AS w, CASE WHEN a > 0 THEN z END AS y FROM t")
+    query = "SELECT dana_train('linear', query => 'SELECT {} FROM u', model => 'm'{})"
+    for columns, options, hint in (
+        ("a, y", ", nulls => 'error'", "Leave such rows out, with nulls => 'skip' or a filter."),
+        ("a, w, a AS y", ", weight => 'w', nulls => 'error'", "Leave such rows out, with nulls => 'skip' or a filter."),
+        ("y AS a, a AS y", ", nulls => 'error'", "Fill it in, or use nulls => 'skip' or nulls => '0'."),
+        ("a, NULL::int AS w, y", ", weight => 'w'", 'Column "w" is the weight of the rows: leave that out, or name another column.'),
+        ("a, NULL::int AS y", "", 'Column "y" is the label: name another one.'),
+    ):
+        assert refused(session, query.format(columns, options)).diag.message_hint == hint
+    session.execute(query.format("a, w, y", ", weight => 'w'"))  # type: ignore[arg-type]
+    assert len(told) == 1
+    assert told[0].endswith("\nNone")
+
+
+@pytest.mark.parametrize(("label", "exact"), [("9007199254740992 + (a > 0)::int", False), ("3 + 1e-12 * a", False), ("3", True)])
+def test_a_label_whose_differences_real_does_not_hold(session: Session, told: Told, label: str, exact: bool) -> None:
+    session.execute(f"SELECT dana_train('linear', query => 'SELECT a, b, {label} AS y FROM t', model => 'm')")  # type: ignore[arg-type]
+    (said,) = told
+    first, hint = said.split("\n")
+    assert first == "column y of the query, the label, has a single value in all rows" + ("" if exact else ", as real")
+    assert hint.startswith("A model can learn nothing but that value.")
+    assert ("compared as real" in hint) is not exact
+
+
 @pytest.mark.parametrize("options", ["", ", nulls => 'mean'"])
 def test_a_filter_that_leaves_no_row(session: Session, told: Told, options: str) -> None:
     session.execute("CREATE TABLE u AS SELECT 'x' || (a > 0) AS word, b, date '2020-01-01' AS day, z FROM t")
