@@ -6,6 +6,7 @@ made from, the object by `hwgen.rtl.verilate`.
 
 import dataclasses
 import hashlib
+import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,9 +51,9 @@ def verilog_of(config: MachineConfig) -> str:
 
 
 def build(verilog: str) -> Path:
-    """The shared object that simulates a board."""
+    """The shared object that simulates a board, one for equal hardware: what a package says above it is left out."""
     return verilate(
-        verilog,
+        re.sub(r"\A(//.*\n)+", "", verilog),
         TOP,
         DRIVER,
         # as fast as -O2, and compiled in two thirds of the time

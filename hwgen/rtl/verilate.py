@@ -201,7 +201,7 @@ def verilate(
     if reserved or any(Path(name).name != name for name in extra):
         raise ValueError(f"files must be plain names other than dut.v and driver.cpp, not {sorted(extra)}")
     sources = {**extra, "dut.v": verilog, "driver.cpp": driver.read_text()}
-    options = " ".join([optimize, *CXX_FLAGS, *cxx_flags])
+    options = " ".join([optimize, *CXX_FLAGS])
     flags = [*VERILATOR_FLAGS, *verilator_flags]
 
     def build(work: Path, lock: int) -> Path:
@@ -213,10 +213,12 @@ def verilate(
         for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
             environment.pop(name, None)
         run = partial(_run, folder=work, lock=lock, environment=environment)
-        return _build(run, work, root, top, translate=flags, options=options)
+        return _build(run, work, root, top, translate=flags, options=options, own=" ".join(cxx_flags))
 
     return _cached(
-        "dut.so", [top, options, *flags, *(part for item in sorted(sources.items()) for part in item)], build
+        "dut.so",
+        [top, options, *cxx_flags, *flags, *(part for item in sorted(sources.items()) for part in item)],
+        build,
     )
 
 
@@ -229,7 +231,8 @@ def _cached(name: str, inputs: Sequence[str], build: Callable[[Path, int], Path]
     return object_cache().made(f"{key.hexdigest()}{Path(name).suffix}", build)
 
 
-def _build(run: Run, work: Path, root: Path, top: str, *, translate: Sequence[str], options: str) -> Path:
+def _build(run: Run, work: Path, root: Path, top: str, *, translate: Sequence[str], options: str, own: str) -> Path:
+    """``options`` are for model, driver and run-time, ``own`` for the first two: most designs share the third."""
     make, compiler = _tool("make"), _tool("g++")
     verilator = [str(root / "bin" / "verilator_bin"), *translate]
     verilator += ["--prefix", "Vdut", "--top-module", top, "--Mdir", "model", "dut.v"]
@@ -238,7 +241,7 @@ def _build(run: Run, work: Path, root: Path, top: str, *, translate: Sequence[st
     compile_model = [make, "-C", "model", "-f", "Vdut.mk", f"-j{JOBS}", f"CXX={compiler}", f"LINK={compiler}"]
     compile_model += ["AR=ar", f"PYTHON3={sys.executable}", f"VERILATOR_ROOT={root}"]
     # what Verilator calls slow runs once, when the model is made, and is half of the code
-    compile_model += [f"OPT_FAST={options}", f"OPT_SLOW={options} -O0", f"OPT_GLOBAL={options}"]
+    compile_model += [f"OPT_FAST={options} {own}", f"OPT_SLOW={options} {own} -O0", f"OPT_GLOBAL={options}"]
     united = two_units(work / "model", driver="../driver.cpp")
     run([*compile_model, *united, "fast.o", "slow.o"], f"compile the model of {top} and its driver")
 

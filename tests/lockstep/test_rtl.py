@@ -49,26 +49,18 @@ MACHINES = {
     ),
     "two clusters": MachineConfig(
         clusters=2,
-        striders=2,
-        link_bytes=32,
-        index_depth=16,
-        divide_interval=9,
-        **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
-    ),
-    "side by side": MachineConfig(striders=4, link_bytes=32, index_depth=16, watch_depth=32, **DEPTHS),
-    "records": MachineConfig(
-        clusters=2,
-        striders=2,
+        striders=4,
         link_bytes=32,
         index_depth=16,
         watch_depth=32,
-        record_depth=32,
-        record_latency=11,
-        divide_interval=3,
-        **DEPTHS,
+        divide_interval=9,
+        **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
+    ),
+    "records": MachineConfig(
+        striders=2, link_bytes=32, index_depth=16, watch_depth=32, record_depth=32, record_latency=11, **DEPTHS
     ),
     "threads": MachineConfig(
-        threads=4,
+        threads=2,
         clusters=2,
         striders=3,
         queue_depth=4,
@@ -82,7 +74,7 @@ MACHINES = {
     ),
 }
 """Every interval between two quotients; of 1, which has the most stages, in the machine with the fewest units."""
-RANDOM = 12
+RANDOM = 8
 """Random cases for each machine, as many as its Verilator build takes to pay off."""
 
 
@@ -131,7 +123,7 @@ def _side_by_side(name: str, config: MachineConfig) -> list[Case]:
     """Cases whose batches are cut; of rules that another machine would have to run."""
     cases: list[Case] = []
     seeds = itertools.count()
-    while len(cases) < 12 * SCALE:
+    while len(cases) < 8 * SCALE:
         seed = next(seeds)
         try:
             case = side_by_side_case(random.Random(f"{name} side by side {seed}"), config, rough=seed % 4 == 3)
