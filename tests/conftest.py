@@ -19,6 +19,7 @@ __all__ = ["connection", "golden", "own_root", "pg_uri", "server", "server_root"
 
 
 LONG = (
+    "lockstep/test_rtl.py",
     "hwgen/export/test_package.py",
     "lockstep",
     "hwgen",

@@ -56,7 +56,8 @@ def _build(work: Path, verilog: str) -> Path:
     verilator += ["-Mdir", "model", "-o", board.TOP, "-LDFLAGS", linked, str(main), "visible.vlt", f"{board.TOP}.v"]
     make = ["make", "-C", "model", "-f", "Vtop.mk", "-j2", f"CXX={compiler}", f"LINK={compiler}", "AR=ar"]
     make += [f"PYTHON3={sys.executable}", f"VERILATOR_ROOT={root}"]
-    make += ["OPT_FAST=-O1 -w", "OPT_SLOW=-O0 -w", "OPT_GLOBAL=-O1 -w"]
+    # the run-time, half of what there is to compile, has little to do beside Python
+    make += ["OPT_FAST=-O1 -w", "OPT_SLOW=-O0 -w", "OPT_GLOBAL=-O0 -w"]
 
     def call(command: list[str]) -> None:
         done = subprocess.run(
