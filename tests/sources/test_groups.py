@@ -145,38 +145,6 @@ def test_a_group_of_one_class(session: Session) -> None:
     assert heard == ["column y of the query, the label, has a single value in all rows"]
 
 
-def test_a_group_of_one_class(session: Session) -> None:
-    """As dana_train has it; and which group a warning is of."""
-    session.execute("SELECT dana_create_udf('logistic', %s)", (rules.text("logistic"),))
-    session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
-    session.execute(
-        "CREATE TABLE c AS SELECT chr(97 + i % 3) AS g, sin(i)::real AS a,"
-        " CASE WHEN i % 3 = 0 OR sin(i) > 0 THEN 1 ELSE 0 END AS y FROM generate_series(1, 300) i"
-    )
-    heard: list[str] = []
-    session.execute("SET client_min_messages = warning")
-    session.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
-    groups = "SELECT key ->> 'g', sqlstate, error FROM dana_train_groups(%s, 'c', '{g}', %s) ORDER BY 1"
-    for more in ({}, {"nulls": "error"}):
-        found = session.execute(groups, ("logistic", Jsonb({"label": "y", **more}))).fetchall()
-        alone = "SELECT dana_train('logistic', 'c', label => 'y', features => '{a}', filter => 'g < chr(98)')"
-        with pytest.raises(errors.DataException, match='all labels in column "y" of test.c are "1"'):  # noqa: RUF043
-            session.execute(alone)
-        assert found == [
-            ("a", "22000", 'all labels in column "y" of the group are "1"'),
-            ("b", None, None),
-            ("c", None, None),
-        ]
-    training = Jsonb({"label": "y", "classes": ["0", "1"]})
-    assert [row[2] for row in session.execute(groups, ("logistic", training)).fetchall()] == [None] * 3
-    heard.clear()
-    session.execute(groups, ("linear", Jsonb({"label": "y"})))
-    assert heard == ['column y of test.c, the label, has a single value in all rows (model "linear[a]")']
-    heard.clear()
-    session.execute("SELECT dana_train('linear', query => 'SELECT a, 1 AS y FROM c')")
-    assert heard == ["column y of the query, the label, has a single value in all rows"]
-
-
 def test_rows_without_a_group(session: Session, table: str) -> None:
     heard: list[str] = []
     session.execute("SET client_min_messages = notice")

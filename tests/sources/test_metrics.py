@@ -242,21 +242,6 @@ def test_as_many_classes_as_a_training_takes(session: Session) -> None:
         one(session, f"dana_classification_metrics(y, {scores.format(10000)})")
 
 
-def test_as_many_classes_as_a_training_takes(session: Session) -> None:
-    """Without a matrix of confusion, which nobody reads."""
-    session.execute(
-        "CREATE TABLE t AS SELECT (i % 10000)::float8 AS y, CASE WHEN i % 4 = 0 THEN i % 10000 ELSE 0 END AS chosen"
-        " FROM generate_series(1, 40) i; UPDATE t SET y = 9999 WHERE y = 40; UPDATE t SET chosen = 9999 WHERE chosen = 40"
-    )
-    scores = "ARRAY(SELECT (k = chosen)::int::real FROM generate_series(0, {}) AS k)"
-    found = one(session, f"dana_classification_metrics(y, {scores.format(9999)})")
-    assert (found["rows"], found["accuracy"], len(found["classes"])) == (40, 0.25, 10000)
-    assert found["classes"][9999] == {"class": "9999", "rows": 1, "precision": 1, "recall": 1, "f1": 1}
-    assert "confusion" not in found
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="same 1 to 10000 classes"):
-        one(session, f"dana_classification_metrics(y, {scores.format(10000)})")
-
-
 def test_two_classes_with_a_number_for_each(session: Session) -> None:
     """As with one number, the probability of the second."""
     rng = np.random.default_rng(2)
