@@ -31,8 +31,29 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 	return true;
 }
 
+/* Elements to floats one behind the other */
+static void
+convert(int32_t type, const uint8_t *from, float *restrict to, int32_t n)
+{
+	switch (type)
+	{
+#define CONVERT(NAME, c_type, conversion) \
+		case SIM_##NAME: \
+			for (int32_t k = 0; k < n; k++) \
+			{ \
+				c_type x; \
+\
+				memcpy(&x, from + (size_t)k * sizeof x, sizeof x); \
+				to[k] = conversion(x); \
+			} \
+			break;
+		SIM_COLUMN_TYPES(CONVERT)
+#undef CONVERT
+	}
+}
+
 /* Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a scalar's to all lanes of that row, but for
- * code, which reads the first */
+ * code, whose rows are no further from one another than they are long, and which reads a scalar's first */
 static void
 convert_column(const struct sim *sim, const struct sim_column *column, float *slot, const uint8_t *from)
 {
@@ -40,15 +61,20 @@ convert_column(const struct sim *sim, const struct sim_column *column, float *sl
 	float *row = slot + (ptrdiff_t)column->row * sim->fill.unit;
 	int32_t lane = column->lane;
 
+	if (sim->fast)
+	{
+		convert(column->type, from, row + (column->scalar ? 0 : lane), column->count);
+		return;
+	}
 	for (int32_t k = 0; k < column->count; k++, from += size)
 	{
 		const float value = sim_number(column->type, from);
 
-		if (column->scalar && !sim->fast)
+		if (column->scalar)
 			for (int32_t l = 0; l < sim->lanes; l++)
 				row[l] = value;
 		else
-			row[column->scalar ? 0 : lane] = value;
+			row[lane] = value;
 		if (++lane == sim->lanes)
 		{
 			lane = 0;
