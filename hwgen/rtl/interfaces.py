@@ -245,10 +245,9 @@ def record_port(config: MachineConfig) -> wiring.Signature:
 
 
 def outbox_write(config: MachineConfig) -> wiring.Signature:
-    """Engine to outbox: a row of lanes a cycle, which is always taken."""
-    return wiring.Signature(
-        {"valid": Out(1), "row": Out(tuple_address_bits(config)), "data": Out(data.ArrayLayout(32, config.lanes))}
-    )
+    """Engine to outbox: a row of lanes of each thread a cycle, which is always taken."""
+    words = data.ArrayLayout(data.ArrayLayout(32, config.lanes), config.threads)
+    return wiring.Signature({"valid": Out(1), "row": Out(tuple_address_bits(config)), "data": Out(words)})
 
 
 def access_engine(config: MachineConfig) -> wiring.Signature:

@@ -291,10 +291,10 @@ class MachineConfig:
                 yield (
                     f"{name} must be from {taken + 1} to 65535 cycles, not {value!r}: the {part} takes {taken} of them"
                 )
-        if self.record_depth and (self.threads > 1 or 4 * self.lanes > WIDEST_LINK or not self.watch_depth):
+        if self.record_depth and (4 * self.lanes > WIDEST_LINK or not self.watch_depth):
             yield (
-                f"a machine with record_depth must have one thread of at most {WIDEST_LINK // 4} lanes, and "
-                f"watch_depth; this has {self.threads} of {self.lanes}, and a watch_depth of {self.watch_depth}"
+                f"a machine with record_depth must have threads of at most {WIDEST_LINK // 4} lanes, and watch_depth; "
+                f"this has {self.lanes} lanes, and a watch_depth of {self.watch_depth}"
             )
         if self.divide_interval not in DIVIDE_INTERVALS:
             yield f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}"

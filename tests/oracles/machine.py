@@ -107,7 +107,7 @@ class Machine:
         self.scratch = np.zeros((self.threads, config.scratch_depth, self.lanes), dtype=np.float32)
         self.halves = garbage((2, self.threads, self.group * bundle.tuple_rows, self.lanes), seed)
         self.index = np.zeros((self.threads, config.index_depth), dtype=np.int64)
-        self.outbox = garbage((self.group * bundle.tuple_rows, self.lanes), seed + 1)
+        self.outbox = garbage((self.threads, self.group * bundle.tuple_rows, self.lanes), seed + 1)
         self.records = [np.zeros((table.records, table.rows, self.lanes), dtype=np.float32) for table in bundle.tables]
         self.watched = [column for column in bundle.columns if column.table]
         self.write_image()
@@ -189,16 +189,16 @@ class Machine:
                 table = self.records[column.table - 1]
                 if not (n == np.trunc(n) and 0 <= n < len(table)):
                     raise MachineFault(f"INDEX: {n} of {len(table)}, watched column {k}")
-                at = j * self.bundle.tuple_rows + column.row
-                self.halves[half, 0, at : at + table.shape[1]] = table[int(n)]
+                at = j % self.group * self.bundle.tuple_rows + column.row
+                self.halves[half, j // self.group, at : at + table.shape[1]] = table[int(n)]
 
     def _store(self, numbers: Floats) -> None:
         """The outbox to the records that the round's tuples write."""
         for j, named in enumerate(numbers):
             for column, n in zip(self.watched, numerics.flush(named), strict=True):
                 if column.writes:
-                    table, at = self.records[column.table - 1], j * self.bundle.tuple_rows + column.row
-                    table[int(n)] = self.outbox[at : at + table.shape[1]]
+                    table, at = self.records[column.table - 1], j % self.group * self.bundle.tuple_rows + column.row
+                    table[int(n)] = self.outbox[j // self.group, at : at + table.shape[1]]
 
     def tuple_section(self, m: int) -> Section:
         """What a round of m tuples runs."""
@@ -224,7 +224,8 @@ class Machine:
             for higher in range(level + 1, q.bit_length()):
                 if q >> higher & 1:
                     self._run(Section.MERGE, half, m, higher, done)
-            self._run(Section.BATCH, half, m, 0, done)
+            if self.tuple_section(m) is Section.TUPLE:
+                self._run(Section.BATCH, half, m, 0, done)
         elif level >= self.bundle.levels:
             raise MachineFault(f"STACK: level {level} of {self.bundle.levels}")
         else:
@@ -253,12 +254,12 @@ class Machine:
             self._set_index(instruction, o, a, half, m)
             return
         if instruction.op is Opcode.PUT:
-            words = self._read(a, instruction.a_tuple, half)[0]
+            words = self._read(a, instruction.a_tuple, half)
             if instruction.mask is Mask.SINGLE:
-                words = np.where(self._absent(o, m)[0], np.float32(0.0), words)
-            if dst.max() >= len(self.outbox):
-                raise MachineFault(f"PUT writes row {dst.max()} of {len(self.outbox)}")
-            self.outbox[dst] = words
+                words = np.where(self._absent(o, m), np.float32(0.0), words)
+            if dst.max() >= self.outbox.shape[1]:
+                raise MachineFault(f"PUT writes row {dst.max()} of {self.outbox.shape[1]}")
+            self.outbox[:, dst] = words
             return
         b = instruction.b + o * instruction.b_outer + i * instruction.b_inner
         if instruction.indexed:

@@ -30,6 +30,7 @@ SMALL = {"scratch_depth": 256, "tuple_depth": 512, "program_depth": 64, "watch_d
 MACHINES = {
     "one cluster": MachineConfig(**SMALL),
     "two": MachineConfig(clusters=2, striders=2, record_latency=7, **SMALL),
+    "threads": MachineConfig(threads=4, striders=2, record_latency=9, **SMALL),
     "slow": MachineConfig(clusters=4, record_latency=300, link_latency=200, link_bytes=8, **SMALL),
 }
 
@@ -72,7 +73,7 @@ def made(
     short: bool = True,
 ) -> Made:
     """Each tuple adds its vector to each record that it names, and multiplies those that it writes by a half."""
-    lanes, width = config.lanes, config.lanes + 3
+    lanes, width, batch = config.lanes, config.lanes + 3, min(config.threads * group, config.record_depth // len(watches))
     kind = rng.choice([ColumnType.INT4, ColumnType.FLOAT4])
     columns, row, places = [], 2, []
     for watch in watches:
@@ -129,7 +130,7 @@ def made(
         pages.append((struct.pack("<I", len(some)) + b"".join(some)).ljust(config.page_size, b"\xff"))
     bundle = Bundle(
         config=config, program=tuple(program), sections=sections, strider=tuple(strider),
-        constants=(4 * (width - 1), 1, 4, 0), columns=tuple(columns), batch=group, group=group, tuple_rows=rows,
+        constants=(4 * (width - 1), 1, 4, 0), columns=tuple(columns), batch=batch, group=group, tuple_rows=rows,
         level_stride=0, levels=0, image=np.zeros((0, lanes), dtype=np.uint32), tables=tables,
         symbols=tuple(
             Symbol(name=f"m{t}", kind="model", shape=(table.records, table.rows * lanes), row=0, table=t)

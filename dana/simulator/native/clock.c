@@ -78,19 +78,21 @@ run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 	const struct sim_machine *machine = &sim->machine;
 	struct sim_clock *c = &sim->clock;
 	const int32_t m = c->phase.in_round;
+	const enum sim_section tuple = sim_tuple_section(sim, m);
 	int64_t clock;
 
 	if (sim->named_columns > 0)
 		hand = later(hand, c->stored + 1) + machine->record_start + machine->record_latency + m * (int64_t)sim->fetched_rows;
 	clock = later(hand, c->idle) + machine->round_start;
 	c->batches += batch_last;
-	c->half_free[c->phase.half] = clock += spend(sim, c, sim_tuple_section(sim, m), 1);
+	c->half_free[c->phase.half] = clock += spend(sim, c, tuple, 1);
 	c->stored = clock;
 	if (sim->stored_rows > 0)
 		c->stored += machine->record_store + machine->record_latency + m * (int64_t)sim->stored_rows;
 	if (c->phase.q != 0)
 		clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
-	clock += spend(sim, c, batch_last ? SIM_BATCH : SIM_PUSH, 1);
+	if (!batch_last || tuple == SIM_TUPLE)
+		clock += spend(sim, c, batch_last ? SIM_BATCH : SIM_PUSH, 1);
 	if (epoch_last)
 		clock += spend(sim, c, SIM_EPOCH, 1);
 	c->idle = clock;

@@ -356,7 +356,7 @@ struct sim
 	uint32_t *masks; /* [lanes + 1][unit]: row t is all ones in the lanes below t */
 	float *scratch;	 /* [scratch_depth][unit] */
 	float *tuples;	 /* [2][group * tuple_rows][unit] */
-	float *outbox;	 /* [group * tuple_rows][lanes], where there are tables */
+	float *outbox;	 /* [group * tuple_rows][threads][lanes], where there are tables */
 	float *rows;	 /* room for a few rows */
 	ptrdiff_t *index; /* [threads][index_depth] */
 	struct sim_pending *pending;

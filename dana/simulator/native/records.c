@@ -46,7 +46,7 @@ sim_records_prepare(struct sim *sim, const struct sim_bundle *bundle, float *con
 			sim->stored_rows += bundle->columns[k].writes ? rows : 0;
 		}
 	sim->named = calloc(((size_t)sim->round_tuples + 1) * (size_t)sim->named_columns, sizeof *sim->named);
-	sim->outbox = calloc((size_t)sim->group * (size_t)sim->tuple_rows * (size_t)lanes, sizeof *sim->outbox);
+	sim->outbox = calloc((size_t)sim->group * (size_t)sim->tuple_rows * (size_t)sim->unit, sizeof *sim->outbox);
 	return sim->named != NULL && sim->outbox != NULL;
 }
 
@@ -84,32 +84,29 @@ sim_records_begin(struct sim *sim)
 	sim->e.named = 0;
 }
 
-/* Between a record's floats and its rows of lanes, of which the others are zero, and hold anything */
+/* Between a record's floats and its rows of lanes, `step` floats apart, of which other lanes are zero, and hold anything */
 static void
-copy(const struct sim *sim, int32_t table, int32_t record, float *rows, bool stores)
+copy(const struct sim *sim, int32_t table, int32_t record, float *rows, int32_t step, bool stores)
 {
 	const int32_t lanes = sim->lanes;
 
-	if (!stores)
-		memset(rows, 0, sizeof *rows * (size_t)sim->tables[table].floats);
+	for (int32_t k = 0; !stores && k < sim->tables[table].floats / lanes; k++)
+		memset(rows + k * (ptrdiff_t)step, 0, sizeof *rows * (size_t)lanes);
 	for (const struct sim_values *one = sim->held; one < sim->held + sim->n_held; one++)
 	{
 		float *own = one->first + record * (ptrdiff_t)one->is.vectors * one->is.stride;
-		float *row = rows + one->is.row * (ptrdiff_t)lanes;
+		float *row = rows + one->is.row * (ptrdiff_t)step;
+		const int32_t together = one->is.broadcast ? 1 : lanes; /* elements of a row */
 
 		for (int32_t v = 0; one->is.table == table && v < one->is.vectors; v++, own += one->is.stride)
-			if (!one->is.broadcast)
+			for (int32_t e = 0; e < one->is.last; e += together, row += step)
 			{
-				memcpy(stores ? own : row, stores ? row : own, sizeof *own * (size_t)one->is.last);
-				row += (one->is.last + lanes - 1) / lanes * lanes;
+				const int32_t left = one->is.last - e, n = left < together ? left : together;
+
+				memcpy(stores ? own + e : row, stores ? row : own + e, sizeof *own * (size_t)n);
+				for (int32_t lane = 1; !stores && one->is.broadcast && lane < lanes; lane++)
+					row[lane] = row[0];
 			}
-			else
-				for (int32_t e = 0; e < one->is.last; e++, row += lanes)
-					if (stores)
-						own[e] = row[0];
-					else
-						for (int32_t lane = 0; lane < lanes; lane++)
-							row[lane] = own[e];
 	}
 }
 
@@ -128,13 +125,13 @@ sim_records_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uin
 		float *own = sim->record + row * sim->lanes;
 		const size_t some = (size_t)(rows * sim->lanes);
 
-		copy(sim, table, n, sim->record, false);
+		copy(sim, table, n, sim->record, sim->lanes, false);
 		if (write)
 		{
 			memcpy(own, words, sizeof *own * some);
 			for (size_t k = 0; k < some; k++)
 				own[k] = dn_flush(own[k]);
-			copy(sim, table, n, sim->record, true);
+			copy(sim, table, n, sim->record, sim->lanes, true);
 		}
 		else
 			memcpy(words, own, sizeof *own * some);
@@ -160,27 +157,29 @@ note(struct sim *sim, int32_t table, int32_t record)
 	if (journal->n == journal->most)
 		return false;
 	journal->entries[journal->n] = (struct sim_stored){.table = table, .record = record};
-	copy(sim, table, record, journal->contents + journal->n * (size_t)journal->spacing, false);
+	copy(sim, table, record, journal->contents + journal->n * (size_t)journal->spacing, sim->lanes, false);
 	journal->hashed[slot] = (uint32_t)++journal->n;
 	return true;
 }
 
-/* Between the records of a round of m tuples and rows of a half, or of the outbox */
+/* Between the records of a round of m tuples and a half, or the outboxes: in a row of lanes of the tuple's thread */
 static bool
 move(struct sim *sim, int32_t m, float *rows, bool stores)
 {
 	const struct sim_named *one = sim->named;
 
-	for (int32_t j = 0; j < m; j++, rows += (ptrdiff_t)sim->tuple_rows * sim->lanes)
+	for (int32_t j = 0; j < m; j++)
 		for (int32_t k = 0; k < sim->named_columns; k++, one++)
 		{
 			const struct sim_column *column = one->column;
+			float *at;
 
 			if (column == NULL || (stores && !column->writes))
 				continue;
+			at = rows + (j % sim->group * sim->tuple_rows + column->row) * (ptrdiff_t)sim->unit + j / sim->group * sim->lanes;
 			if (stores && sim->journal != NULL && !note(sim, column->table, one->record))
 				return false;
-			copy(sim, column->table, one->record, rows + column->row * (ptrdiff_t)sim->lanes, stores);
+			copy(sim, column->table, one->record, at, sim->unit, stores);
 		}
 	return true;
 }
@@ -188,7 +187,7 @@ move(struct sim *sim, int32_t m, float *rows, bool stores)
 void
 sim_records_fetch(struct sim *sim, int32_t half, int32_t m)
 {
-	(void)move(sim, m, sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * sim->lanes, false);
+	(void)move(sim, m, sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * sim->unit, false);
 }
 
 /* False: a record could not be noted */
@@ -251,8 +250,8 @@ sim_journal_swap(struct sim *sim)
 	{
 		const struct sim_stored *one = &journal->entries[k];
 
-		copy(sim, one->table, one->record, journal->others + k * (size_t)journal->spacing, false);
-		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, true);
+		copy(sim, one->table, one->record, journal->others + k * (size_t)journal->spacing, sim->lanes, false);
+		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, sim->lanes, true);
 	}
 }
 
@@ -268,10 +267,10 @@ sim_journal_settle(struct sim *sim)
 		const struct sim_stored *one = &journal->entries[k];
 		const float *left = journal->others + k * (size_t)journal->spacing;
 
-		copy(sim, one->table, one->record, sim->record, false);
+		copy(sim, one->table, one->record, sim->record, sim->lanes, false);
 		for (int32_t e = 0; e < sim->tables[one->table].floats; e++)
 			same &= dn_bits(dn_canonical(dn_flush(left[e]))) == dn_bits(dn_canonical(sim->record[e]));
-		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, true);
+		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, sim->lanes, true);
 	}
 	sim->spoilt = journal != NULL && journal->sum != sum_of(sim);
 	return same;

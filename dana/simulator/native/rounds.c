@@ -64,11 +64,12 @@ sim_round(struct sim *sim, bool batch_last, bool epoch_last)
 	struct sim_epoch *e = &sim->e;
 	const int32_t m = e->phase.in_round;
 	const uint32_t q = e->phase.q;
+	const enum sim_section tuple = sim_tuple_section(sim, m);
 	int32_t level = 0;
 
 	if (sim->named_columns > 0 && sim->trains)
 		sim_records_fetch(sim, e->phase.half, m);
-	run(sim, sim_tuple_section(sim, m), m, 0);
+	run(sim, tuple, m, 0);
 	if (sim->named_columns > 0 && sim->trains && e->fault == SIM_FAULT_NONE && !sim_records_store(sim, m))
 		return sim_engine_fault(sim, SIM_FAULT_STACK, 0); /* of the journal: code is compared another time */
 	for (; q >> level & 1; level++)
@@ -78,7 +79,8 @@ sim_round(struct sim *sim, bool batch_last, bool epoch_last)
 		for (level++; level < 32 && q >> level != 0; level++)
 			if (q >> level & 1)
 				run(sim, SIM_MERGE, m, level);
-		run(sim, SIM_BATCH, m, 0);
+		if (tuple == SIM_TUPLE)
+			run(sim, SIM_BATCH, m, 0);
 	}
 	else if (level < sim->levels)
 		run(sim, SIM_PUSH, m, level);

@@ -14,7 +14,7 @@ once and waits in a queue, whole and within its table; what becomes of its tuple
 A request that has been made stands until it is taken, and a store that has begun is finished, whatever happens.
 """
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -31,6 +31,7 @@ from hwgen.rtl.interfaces import (
     image_write,
     outbox_write,
     record_port,
+    thread_bits,
     tuple_address_bits,
 )
 from hwgen.spec import cycles
@@ -52,7 +53,7 @@ def record_link(config: MachineConfig) -> wiring.Signature:
 
     Members
     -------
-    valid, word, table, writes, row, base
+    valid, word, table, writes, row, base, thread
         Pulse: a watched column's value, what its descriptor says, and where its tuple goes, if it does not cut the
         batch.
     begin, following
@@ -67,8 +68,8 @@ def record_link(config: MachineConfig) -> wiring.Signature:
         See `hwgen.rtl.interfaces.hand_over`.
     wrong, pointer
         Pulse VERDICT_LATENCY cycles after `valid`: the number names no record; which of its tuple's it is.
-    row_valid, half, target, data
-        A row of lanes for tuple memory.
+    row_valid, half, target_thread, target, data
+        A row of lanes for a thread's tuple memory.
     """
     row = tuple_address_bits(config)
     return wiring.Signature(
@@ -79,6 +80,7 @@ def record_link(config: MachineConfig) -> wiring.Signature:
             "writes": Out(1),
             "row": Out(row),
             "base": Out(row),
+            "thread": Out(thread_bits(config)),
             "begin": Out(1),
             "following": Out(1),
             "decided": Out(1),
@@ -89,6 +91,7 @@ def record_link(config: MachineConfig) -> wiring.Signature:
             "pointer": In(POINTER_BITS),
             "row_valid": In(1),
             "half": In(1),
+            "target_thread": In(thread_bits(config)),
             "target": In(row),
             "data": In(data.ArrayLayout(32, config.lanes)),
         }
@@ -127,11 +130,11 @@ class Records(wiring.Component):
         if (cycles.RECORD_START, cycles.RECORD_STORE, cycles.MASTER_LATENCY) != (6, 2, 2):
             raise ValueError("records.py is built for another RECORD_START, RECORD_STORE or MASTER_LATENCY")
         m = Module()
-        row = tuple_address_bits(self._config)
+        row, thread = tuple_address_bits(self._config), thread_bits(self._config)
         self._number = data.StructLayout(
-            {"number": NUMBER_BITS, "table": TABLE_BITS, "writes": 1, "row": row, "base": row}
+            {"number": NUMBER_BITS, "table": TABLE_BITS, "writes": 1, "row": row, "base": row, "thread": thread}
         )
-        self._place = data.StructLayout({"row": row, "rows": RECORD_ROW_BITS})
+        self._place = data.StructLayout({"thread": thread, "row": row, "rows": RECORD_ROW_BITS})
         self._record = data.StructLayout({"address": RECORD_ADDRESS_BITS, "place": self._place})
         self._forget = self.start | self.stop
         self._storing = Signal()
@@ -206,7 +209,7 @@ class Records(wiring.Component):
             entry.number.eq(delayed(m, number, VERDICT_LATENCY - WHOLE_LATENCY, name="number")),
             *(
                 entry[name].eq(delayed(m, getattr(link, name), VERDICT_LATENCY, name=f"taken_{name}"))
-                for name in ("table", "writes", "row", "base")
+                for name in ("table", "writes", "row", "base", "thread")
             ),
             self._numbers.w_en.eq(valid[-1]),
             self._numbers.w_data.eq(entry),
@@ -258,8 +261,8 @@ class Records(wiring.Component):
             m.d.sync += [valid.eq(Cat(taken, valid)), entry.eq(oldest)]
             # a cut makes a tuple its round's first when its numbers are taken
             at_start = delayed(m, left_first.any(), 1, name="at_start")
-            row = Mux(at_start, 0, entry.base) + entry.row
-            target = delayed(m, row[: len(self.link.target)], 3, name="target")
+            row = (Mux(at_start, 0, entry.base) + entry.row)[: len(self.link.target)]
+            target = delayed(m, Cat(Mux(at_start, 0, entry.thread), row), 3, name="target")
             number = delayed(m, entry.number, 2, name="asked_number")
             shifted = delayed(m, (number << fields["shift"])[: NUMBER_BITS + BOUNDARY_BITS], 1, name="shifted")
             rows, low, high = (delayed(m, fields[name], 1, name=f"{name}_late") for name in ("rows", "low", "high"))
@@ -270,8 +273,7 @@ class Records(wiring.Component):
                 ask.valid.eq(valid[-1]),
                 ask.address.eq(Cat(shifted[:BOUNDARY_BITS], page)),
                 ask.rows.eq(rows),
-                place.row.eq(target),
-                place.rows.eq(rows),
+                place.eq(Cat(target, rows)),
             ]
         m.d.sync += fresh.eq(valid[-1] & step & ~self._forget)
         m.d.comb += [
@@ -308,6 +310,7 @@ class Records(wiring.Component):
             places.r_en.eq(load),
             link.row_valid.eq(comes),
             link.half.eq(half),
+            link.target_thread.eq(here.thread),
             link.target.eq(here.row),
             link.data.eq(port.row),
         ]
@@ -334,17 +337,23 @@ class Records(wiring.Component):
             m.d.sync += half.eq(0)
 
     def _store(self, m: Module) -> None:
-        """The outbox to the records that tuples write."""
+        """The outboxes, one for each thread, to the records that tuples write."""
         port, config, stores = self.port, self._config, self._stores
-        m.submodules.outbox = outbox = Memory(
-            shape=32 * config.lanes, depth=config.tuple_depth // 2, init=[], attrs=UNSHARED
-        )
-        write, read = outbox.write_port(), outbox.read_port()
-        m.d.comb += [
-            write.en.eq(delayed(m, self.outbox.valid, CANONICAL_LATENCY, name="put", reset_less=False)),
-            write.addr.eq(delayed(m, self.outbox.row, CANONICAL_LATENCY, name="put_row")[: len(write.addr)]),
-            write.data.eq(Cat(canonical(m, self.outbox.data[k], f"put_{k}") for k in range(config.lanes))),
-        ]
+        put = delayed(m, self.outbox.valid, CANONICAL_LATENCY, name="put", reset_less=False)
+        put_row = delayed(m, self.outbox.row, CANONICAL_LATENCY, name="put_row")
+        reads = []
+        for t in range(config.threads):
+            words = self.outbox.data[t]
+            m.submodules[f"outbox_{t}"] = outbox = Memory(
+                shape=32 * config.lanes, depth=config.tuple_depth // 2, init=[], attrs=UNSHARED
+            )
+            write = outbox.write_port()
+            m.d.comb += [
+                write.en.eq(put),
+                write.addr.eq(put_row[: len(write.addr)]),
+                write.data.eq(Cat(canonical(m, words[k], f"put_{t}_{k}") for k in range(config.lanes))),
+            ]
+            reads.append(outbox.read_port())
         storing, left = self._storing, Signal(range(self._most + 1))
         with m.If(self.release & self._busy & ~self._forget):
             m.d.sync += [storing.eq(stores.level.any()), self._busy.eq(stores.level.any()), left.eq(stores.level)]
@@ -360,8 +369,8 @@ class Records(wiring.Component):
             step.eq(~port.word.valid | port.word.ready),
             load.eq(storing & stores.r_rdy & (~there | (last & step)) & (~port.store.valid | port.store.ready)),
             stores.r_en.eq(load),
-            read.addr.eq(here.row),
-            read.en.eq(step),
+            *(read.addr.eq(here.row) for read in reads),
+            *(read.en.eq(step) for read in reads),
             port.busy.eq(storing | port.store.valid | port.word.valid),
         ]
         with m.If(load):
@@ -386,6 +395,6 @@ class Records(wiring.Component):
         with m.If(step):
             m.d.sync += [
                 port.word.valid.eq(delayed(m, there, 1, name="valid", reset_less=False)),
-                port.word.row.eq(read.data),
+                port.word.row.eq(Array(read.data for read in reads)[delayed(m, here.thread, 1, name="read_thread")]),
                 port.word.last.eq(delayed(m, last, 1, name="read_last")),
             ]

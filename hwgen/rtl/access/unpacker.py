@@ -23,7 +23,7 @@ from hwgen.rtl.access.places import Places
 from hwgen.rtl.access.records import VERDICT_LATENCY, record_link
 from hwgen.rtl.access.watch import WATCH_STAGES, Watch
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write, wires
+from hwgen.rtl.interfaces import fault, hand_over, settings, thread_bits, tuple_address_bits, tuple_write, wires
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE
@@ -205,11 +205,12 @@ class Unpacker(wiring.Component):
         forget = self.start | self.stop
         m.submodules.watch = watch = Watch(self._config)
         place = tuple_address_bits(self._config)
-        rows = {"row": place, "base": place} if self._config.record_depth else {}
+        where = {"row": place, "base": place, "thread": thread_bits(self._config)}
+        rows = where if self._config.record_depth else {}
         seen = Signal(data.StructLayout({**watched(self._config), **rows}))
         m.d.comb += [seen.table.eq(job.table), seen.writes.eq(job.writes)]
         if rows:
-            m.d.comb += [seen.row.eq(job.row), seen.base.eq(places.base)]
+            m.d.comb += [seen.row.eq(job.row), *wires(seen, places, "base", "thread")]
         late = delayed(m, seen, VALUE_LATENCY, name="seen")
         valid = Signal(VALUE_LATENCY, name="seen_after")
         left = Signal(range(WATCH_LATENCY))
@@ -231,7 +232,7 @@ class Unpacker(wiring.Component):
             m.d.comb += [
                 link.valid.eq(valid[-1]),
                 link.word.eq(element),
-                *wires(link, late, "table", "writes", "row", "base"),
+                *wires(link, late, "table", "writes", *rows),
                 *wires(link, places, "begin", "following"),
             ]
 
@@ -398,7 +399,7 @@ class Unpacker(wiring.Component):
                     enable.eq(-1),
                     placed.valid.eq(1),
                     placed.half.eq(self.link.half),
-                    placed.thread.eq(0),
+                    placed.thread.eq(self.link.target_thread),
                     placed.row.eq(self.link.target),
                 ]
         m.d.comb += [

@@ -96,7 +96,7 @@ class Engine(wiring.Component):
             m.d.comb += [
                 self.outbox.valid.eq(sequencer.put),
                 self.outbox.row.eq(sequencer.put_row),
-                self.outbox.data.eq(threads[0].kept),
+                *(self.outbox.data[k].eq(thread.kept) for k, thread in enumerate(threads)),
             ]
         return m
 

@@ -307,6 +307,7 @@ class SectionControl(wiring.Component):
         # `remaining`, `lowest`, the plan: three cycles, which the shortest section takes
         m.d.sync += lowest.eq(_lowest(remaining))
 
+        short = self._current.short.any() if "short" in self._round.members else Const(0)  # has done the batch's work
         merging = (self._section == SECTIONS.index(Section.TUPLE)) | (self._section == SECTIONS.index(Section.MERGE))
         in_batch = merging | (self._section == SECTIONS.index(Section.BATCH))
         m.d.sync += [planned_level.eq(0), self._plan.eq(Plan.WAIT)]
@@ -317,7 +318,7 @@ class SectionControl(wiring.Component):
                 m.d.sync += self._plan.eq(Plan.OVERFLOW)
             with m.Elif(self._exists(Section.PUSH)):
                 m.d.sync += [self._plan.eq(Plan.PUSH), planned_level.eq(_index(clear))]
-        with m.Elif(merging & self._exists(Section.BATCH)):
+        with m.Elif(merging & self._exists(Section.BATCH) & ~short):
             m.d.sync += self._plan.eq(Plan.BATCH)
         with m.Elif(in_batch & self._current.epoch_last):
             m.d.sync += self._plan.eq(Mux(self._exists(Section.EPOCH), Plan.EPOCH, Plan.FINISH))

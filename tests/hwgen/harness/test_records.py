@@ -28,7 +28,7 @@ from tests.simulator.bundles import bits
 from tests.simulator.test_access import NOT_EXPECTED, expected_counters
 from tests.simulator.test_records import MACHINES, Made, Watch, made, random_case
 
-CONFIG = MACHINES["two"]
+CONFIG = MACHINES["threads"]
 
 
 def begun(one: Made, seed: int, *machines: RtlMachine | Simulator) -> Machine:
@@ -129,13 +129,14 @@ def test_no_tuples_and_no_tables() -> None:
 
 
 def numbered(*numbers: float, place: int = 3) -> tuple[Made, bytes]:
-    """A case of two watched columns, float4, and its first page with other numbers of one of its nine tuples."""
+    """A case of two watched columns, float4, and its first page with other numbers of one of its nine tuples, by itself
+    the second of thread 1."""
     rng = random.Random(5)
     one = None
     while one is None or one.bundle.columns[0].type is not ColumnType.FLOAT4:
         one = made(
             rng, CONFIG, (Table(records=20, rows=2), Table(records=3, rows=1)), (Watch(1, True), Watch(2, True)),
-            count=9, group=4,
+            count=9, group=2,
         )  # fmt: skip
     page = bytearray(one.pages[0])
     struct.pack_into("<2f", page, 4 + place * 4 * (2 + CONFIG.lanes + 3), *numbers)
