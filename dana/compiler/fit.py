@@ -102,18 +102,25 @@ def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> 
 
 
 def together_for(
-    plan: Plan, *, index_depth: int, watch_depth: int, record_depth: int, tuple_rows: int, tuple_depth: int
+    plan: Plan, *, threads: int, index_depth: int, watch_depth: int, record_depth: int, tuple_rows: int, tuple_depth: int
 ) -> int:
     """Tuples that a batch has at most which ends where a row is chosen again; 1 where there are no such batches."""
     rows = rows_written(plan.watched)
     if not rows:
         return 1
-    most = min(MAX_TOGETHER, watch_depth // rows, tuple_depth // 2 // tuple_rows)
+    sharing = sharing_threads(threads, records=record_depth > 0)
+    most = min(MAX_TOGETHER, watch_depth // rows, sharing * (tuple_depth // 2 // tuple_rows))
     if record_depth:
         most = min(most, record_depth // len(plan.watched))
     if needs_index(plan, records=record_depth > 0):
-        most = min(most, index_depth)
+        most = min(most, sharing * index_depth)
     return 1 << most.bit_length() - 1 if most > 1 else 1
+
+
+def sharing_threads(threads: int, *, records: bool) -> int:
+    """Threads that have tuples of a batch that ends where a row is chosen again."""
+    # rows that one thread wrote into its scratchpad, all others would have to write, too
+    return threads if records else 1
 
 
 def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
@@ -189,7 +196,8 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
         Not even the smallest does.
     """
     rows = place_inputs(plan.graph, config.lanes).rows
-    depths = {name: getattr(config, name) for name in ("index_depth", "watch_depth", "record_depth", "tuple_depth")}
+    names = ("threads", "index_depth", "watch_depth", "record_depth", "tuple_depth")
+    depths = {name: getattr(config, name) for name in names}
     together = together_for(plan, tuple_rows=tuple_rows(plan, config.lanes, records=config.record_depth > 0), **depths)
     while together > 1:
         side_by_side = _side_by_side(plan, config, together, known)
@@ -256,7 +264,8 @@ def _target(config: MachineConfig, group: int, together: int = 1) -> Target:
 
 def _side_by_side(plan: Plan, config: MachineConfig, together: int, known: Draft | None) -> Draft | None:
     """The rule in batches of so many tuples, that end where a row is chosen again; None: the machine is too small."""
-    target = _target(config, together, together)
+    sharing = sharing_threads(config.threads, records=config.record_depth > 0)
+    target = _target(config, max(1, together // sharing), together)
     if known is not None and known.target == target and _holds(config, known):
         return known
     for reorder in (True, False):

@@ -162,15 +162,16 @@ def place(plan: Plan, target: Target) -> Results:
 
 
 def _short_rounds(results: Results) -> tuple[ShortRound, ...]:
-    """Sections for rounds of fewer tuples than a batch may have that ends where a row is chosen again."""
+    """Sections for rounds of fewer tuples than a batch may have that ends where a row is chosen again: of one thread,
+    for where another has one the first has all that it may."""
     target: Target = results["target"]
     # what was decided about values holds for all of them, so that models and sums lie where they do
     decided = {one.name: results[one.name] for one in TARGET[: [one.name for one in TARGET].index("operations")]}
     found = []
     for section, tuples in SHORT.items():
-        if tuples >= target.together:
+        if tuples >= target.together or tuples > target.group:
             break
-        given = {**results, **decided, "target": replace(target, group=tuples)}
+        given = {**results, **decided, "target": replace(target, threads=1, group=tuples)}
         for name in ("operations", "selection", "schedules", "memory"):
             del given[name]
         made = run(TARGET, given)

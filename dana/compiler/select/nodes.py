@@ -4,7 +4,6 @@ In: a plan, a target, and what was decided about each value. Out: a `Selection`.
 order in which they may run; nothing has an address, and no cycle is counted.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import prod
@@ -16,6 +15,7 @@ from dana.compiler.place.sections import Plan
 from dana.compiler.place.shards import Grain, Shards
 from dana.compiler.select.convert import convert
 from dana.compiler.select.index import IndexFile
+from dana.compiler.select.losses import Losses
 from dana.compiler.select.merge import merge_levels, merge_round
 from dana.compiler.select.ops import Buffer, Home
 from dana.compiler.select.records import Records
@@ -27,7 +27,7 @@ from dana.compiler.select.values import Emitter, Value
 from dana.compiler.target import Target
 from dana.errors import InternalError
 from dsl.hdfg.graph import BINARY, ELEMENTWISE, REDUCTIONS, UNARY, EachEpoch, Node, Op
-from hwgen.spec.engine import Mask, Opcode, Section
+from hwgen.spec.engine import Opcode, Section
 
 OPCODES = {op: Opcode[op.name] for op in ELEMENTWISE - {Op.WHERE}}
 OPCODES |= {op: OPCODES[join] for op, join in REDUCTIONS.items()}
@@ -371,70 +371,26 @@ class _Selector:
                 self.emitter.elementwise(section, Opcode.ADD, fixed, fixed, each)
 
     def _sum_losses(self, section: Section) -> None:
-        """The epoch's loss: the sum of the batches', and beside it that of the errors, which `epoch` adds.
-
-        Where `tuple` does all the work, the sum would be its longest chain: there it takes in the loss of the batch
-        before, beside the rest, and `epoch` the last one's. The first, +0.0, leaves all as it is. Tuples that run side
-        by side, as many as there are, are added one by one at once: the next round may be shorter.
-        """
+        """The epoch's loss: where `tuple` does all the work, it takes in the loss of the batch before (`losses.py`)."""
         emitter = self.emitter
         assert self.graph.loss is not None
         emitter.node = loss = self.plan.resolve(self.graph.loss)
-        total, errors = self.store.lasting("loss"), self.store.lasting("errors")
-        self.loss = total.buffer
-        state = [total, errors]
+        losses = Losses(self.store, emitter)
+        self.loss = losses.total.buffer
         if self.cut:
-            self._add_losses(section, self.store.value(loss, section), total, errors)
+            losses.add_each(self.store.value(loss, section))
         elif self.plan.together:
-            pending = self.store.lasting("pending")
-            state.append(pending)
-            self._add_loss(section, pending, total, errors)
-            self._add_loss(Section.EPOCH, pending, total, errors)
+            pending = losses.pending((), 0.0)
+            losses.add(section, pending)
+            losses.add(Section.EPOCH, pending)
             if self.plan.single:
                 emitter.elementwise(section, Opcode.MOV, pending, self.store.value(loss, section))
             else:
                 self._merge_into(pending, Opcode.ADD, loss, Form.BROADCAST)
         else:
             assert self.batch_loss is not None, "merged before the batch"
-            self._add_loss(section, self.batch_loss, total, errors)
-        emitter.elementwise(Section.EPOCH, Opcode.ADD, total, total, errors)
-        for value in state:
-            emitter.elementwise(Section.INIT, Opcode.MOV, value, self.store.literal(0.0))
-
-    def _add_losses(self, section: Section, losses: Value, total: Value, errors: Value) -> None:
-        """Add the losses of the round's tuples in their order; of sums, the last tuple's that is there counts."""
-        emitter, present = self.emitter, self.store.literal(1.0)  # rounds of one tuple have the same image
-        if emitter.group == 1:
-            self._add_loss(section, losses, total, errors)
-            return
-        sums, lost = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=True) for name in ("sums", "lost"))
-        before = total, errors
-        for k in range(emitter.group):
-            one, *after = (replace(v, base=v.base + k * v.stride, stride=0) for v in (losses, sums, lost))
-            self._add(section, one, before, after)
-            before = after[0], after[1]
-        there = emitter.temporary("there", (), Form.BROADCAST, per_tuple=True)
-        rows, every = (), (emitter.group,)
-        view = emitter.view
-        # MOV's identity is 0: of absent tuples
-        emitter.nest(section, Opcode.MOV, every, view(there, rows), view(present, rows), outer=0, mask=Mask.SINGLE)
-        for state, found in ((total, sums), (errors, lost)):
-            views = (view(state, rows), view(found, rows), view(there, rows))
-            emitter.nest(section, Opcode.MOVC, every, *views, outer=0)
-
-    def _add_loss(self, section: Section, loss: Value, total: Value, errors: Value) -> None:
-        after = self.emitter.temporary("after", (), Form.BROADCAST, per_tuple=False)
-        self._add(section, loss, (total, errors), (after, errors))
-        self.emitter.elementwise(section, Opcode.MOV, total, after)
-
-    def _add(self, section: Section, loss: Value, before: Sequence[Value], after: Sequence[Value]) -> None:
-        """To the sum, and what rounding took from it (Dekker 1971) to the sum of these: no step waits for the other."""
-        emitter, (total, errors) = self.emitter, before
-        added, error = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=False) for name in ("added", "error"))
-        emitter.elementwise(section, Opcode.ADD, after[0], total, loss)
-        emitter.elementwise(section, Opcode.SUB, added, after[0], total)
-        emitter.elementwise(section, Opcode.SUB, error, loss, added)
-        emitter.elementwise(section, Opcode.ADD, after[1], errors, error)
+            losses.add(section, self.batch_loss)
+        losses.end()
 
     def _only_test(self, k: int) -> bool:
         """Whether a node is computed for the convergence test alone, by an operation that takes a place."""

@@ -77,8 +77,10 @@ class Emitter:
 
     Attributes
     ----------
-    lanes, threads, group, together
+    lanes, threads, group, together, records
         Of the target.
+    short
+        The target is rounds of fewer tuples than a batch may have.
     ops
         Operations of each section, in an order in which they may run.
     node
@@ -87,7 +89,8 @@ class Emitter:
 
     def __init__(self, target: Target) -> None:
         self.lanes, self.threads, self.group = target.lanes, target.threads, target.group
-        self.together = target.together
+        self.together, self.records = target.together, target.records
+        self.short = target.round_tuples < target.together
         self._divide_interval = target.divide_interval
         self.ops: dict[Section, list[VectorOp]] = {section: [] for section in Section}
         self.node = -1
