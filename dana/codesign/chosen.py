@@ -8,22 +8,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dana.codesign.size import MAX_CONFIG, MAX_LANES, MAX_WORDS, model_words
 from dana.compiler.fit import power_of_two, together_for
 from dana.compiler.place.records import tuple_rows
+from dana.compiler.place.rows import Record
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import rows_written
 from dana.errors import UsageError
-from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK
+from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK, MachineConfig
 
 TOGETHER = 16
 """Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
 
+IN_RECORDS = 32
+"""The same where models lie in records, whose latency they share."""
 
-def together(plan: Plan, given: Mapping[str, int]) -> int:
+
+def together(plan: Plan, given: Mapping[str, int], threads: int) -> int:
     """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
-    rows = rows_written(plan.watched)
+    most = IN_RECORDS if given.get("record_depth") else TOGETHER
     return together_for(
         plan,
-        index_depth=given.get("index_depth", TOGETHER),
-        watch_depth=given.get("watch_depth", rows * TOGETHER),
+        threads=threads,
+        index_depth=given.get("index_depth", most),
+        watch_depth=given.get("watch_depth", rows_written(plan.watched) * most),
         record_depth=given.get("record_depth", 0),
         tuple_rows=1,
         tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // rows_of_tuple(plan, MAX_LANES, given),
@@ -37,7 +42,13 @@ def rows_of_tuple(plan: Plan, lanes: int, given: Mapping[str, int]) -> int:
 
 def record_depth(plan: Plan) -> int:
     """Records of a batch, of a machine whose models of chosen rows lie beside it."""
-    return power_of_two(len(plan.watched) * TOGETHER)
+    return power_of_two(len(plan.watched) * IN_RECORDS)
+
+
+def moving_cycles(records: Sequence[Record], tuples: int) -> int:
+    """Cycles in which the records of a batch are fetched and stored, behind its section `tuple`: a row in each."""
+    rows = tuples * sum(one.rows * (1 + one.column.writes) for one in records)
+    return 2 * MachineConfig().record_latency + rows if records else 0
 
 
 def may_have_records(plan: Plan, given: Mapping[str, int]) -> bool:
@@ -49,7 +60,6 @@ def against_records(plan: Plan, given: Mapping[str, int]) -> list[str]:
     """Overrides with which no machine has the models of this rule's chosen rows beside it."""
     least = {"record_depth": 2 * len(plan.watched), "watch_depth": 2 * rows_written(plan.watched)}
     against = [name for name, value in least.items() if given.get(name, value) < value]
-    against += ["threads"] if given.get("threads", 1) != 1 else []
     return against + ([] if to_records(given.get("clusters", 1)) else ["clusters"])
 
 
@@ -80,7 +90,7 @@ def overrides_text(given: Mapping[str, int], names: Iterable[str]) -> str:
 def needed_for_records(plan: Plan) -> str:
     """What a machine of this rule has besides its record memory, in words."""
     return (
-        f"threads=1, clusters=1, 2 or {WIDEST_LINK // 4 // LANES_PER_CLUSTER}, and for this rule a record_depth of "
+        f"clusters=1, 2 or {WIDEST_LINK // 4 // LANES_PER_CLUSTER}, and for this rule a record_depth of "
         f"at least {2 * len(plan.watched)} and a watch_depth of at least {2 * rows_written(plan.watched)}"
     )
 
@@ -97,7 +107,7 @@ def needs_records(plan: Plan, given: Mapping[str, int], ways: Sequence[tuple[int
         return False
     if min(model_words(plan, clusters) for _, clusters in ways) <= MAX_WORDS:
         return False
-    return any(threads == 1 and to_records(clusters) for threads, clusters in ways)
+    return any(to_records(clusters) for _, clusters in ways)
 
 
 def to_records(clusters: int) -> bool:

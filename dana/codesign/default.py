@@ -13,7 +13,15 @@ from functools import partial
 from math import ceil, inf
 from typing import Any
 
-from dana.codesign.chosen import check_records, needs_records, record_depth, rows_of_tuple, to_records, together
+from dana.codesign.chosen import (
+    check_records,
+    moving_cycles,
+    needs_records,
+    record_depth,
+    rows_of_tuple,
+    to_records,
+    together,
+)
 from dana.codesign.size import MAX_CONFIG, MAX_WORDS, check_size, model_words
 from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
@@ -23,6 +31,7 @@ from dana.compiler.fit import (
     MAX_GROUP,
     draft_for,
     group_for,
+    group_of,
     least_group,
     power_of_two,
     whole_blocks,
@@ -231,10 +240,10 @@ def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
         clusters = given.get("clusters", max(1, CLUSTERS // max(1, threads)))
         ways = [(threads, clusters)]
     _config({"threads": ways[0][0], "clusters": ways[0][1]})
+    if given.get("record_depth") and plan.watched:  # a row of lanes goes to the memory in a beat
+        return [(threads, clusters) for threads, clusters in ways if to_records(clusters)] or ways[:1]
     if plan.alone:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
-    if given.get("record_depth"):  # a row of lanes goes to the memory in a beat
-        ways = [way for way in ways if to_records(way[1])] or ways[:1]
     return ways
 
 
@@ -252,12 +261,14 @@ def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
 
 def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
     """Tuples of a batch, at most."""
-    return max(plan.batch_tuples(max_tuples), together(plan, given))
+    return max(plan.batch_tuples(max_tuples), together(plan, given, given.get("threads", CLUSTERS)))
 
 
 def _least(plan: Plan, tuples: int, target: Target) -> int:
     """Tuples of a thread that a round has to have."""
-    return target.together if target.together > 1 else least_group(plan, tuples, threads=target.threads)
+    if target.together > 1:
+        return group_of(target.together, target.threads, records=target.records)
+    return least_group(plan, tuples, threads=target.threads)
 
 
 def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
@@ -360,8 +371,8 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
             threads=threads,
             lanes=clusters * LANES_PER_CLUSTER,
             group=1,
-            together=together(plan, given),
-            records=together(plan, given) > 1 and bool(given.get("record_depth")),
+            together=(tuples_together := together(plan, given, threads)),
+            records=tuples_together > 1 and bool(given.get("record_depth")),
             divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
             crossed=bool(given.get("crossed", 1)),
         )
@@ -425,8 +436,8 @@ def _cycles_per_tuple(draft: Draft, tuples: int) -> float:
 
     rounds = -(-tuples // draft.target.round_tuples)
     joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
-    batch = rounds * (timing.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
-    return batch / tuples
+    batch = rounds * (timing.ROUND_START + length(Section.TUPLE)) + joined
+    return (batch + max(length(Section.BATCH), moving_cycles(draft.inputs.records, tuples))) / tuples
 
 
 def _divisions(draft: Draft, tuples: int) -> float:

@@ -239,7 +239,7 @@ def _tried(
     found: dict[Candidate, Candidate] = {}
     refused: DoesNotFit | None = None
     # where one thread does all the work, more of them would only repeat it
-    useful = THREADS[:1] if plan.alone else THREADS
+    useful = THREADS[:1] if plan.alone and not given.get("record_depth") else THREADS
     wide = [count for count in CLUSTERS if not given.get("record_depth") or to_records(count)]
     for threads in _choices(given, "threads", useful):
         for clusters in _choices(given, "clusters", wide):

@@ -117,6 +117,11 @@ def together_for(
     return 1 << most.bit_length() - 1 if most > 1 else 1
 
 
+def group_of(together: int, threads: int, *, records: bool) -> int:
+    """Tuples of a thread of such a batch."""
+    return max(1, together // sharing_threads(threads, records=records))
+
+
 def sharing_threads(threads: int, *, records: bool) -> int:
     """Threads that have tuples of a batch that ends where a row is chosen again."""
     # rows that one thread wrote into its scratchpad, all others would have to write, too
@@ -264,8 +269,7 @@ def _target(config: MachineConfig, group: int, together: int = 1) -> Target:
 
 def _side_by_side(plan: Plan, config: MachineConfig, together: int, known: Draft | None) -> Draft | None:
     """The rule in batches of so many tuples, that end where a row is chosen again; None: the machine is too small."""
-    sharing = sharing_threads(config.threads, records=config.record_depth > 0)
-    target = _target(config, max(1, together // sharing), together)
+    target = _target(config, group_of(together, config.threads, records=config.record_depth > 0), together)
     if known is not None and known.target == target and _holds(config, known):
         return known
     for reorder in (True, False):

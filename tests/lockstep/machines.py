@@ -31,6 +31,7 @@ def random_config(rng: random.Random, *, units: int = 512) -> MachineConfig:
 
 def record_config(rng: random.Random) -> MachineConfig:
     """A machine with a record memory."""
-    config = replace(random_config(rng), threads=1, clusters=rng.choice([1, 2, 4]), index_depth=rng.choice([2, 64]))
+    shape = {"threads": rng.choice([1, 2, 4, 8]), "clusters": rng.choice([1, 2, 4]), "index_depth": rng.choice([2, 64])}
+    config = replace(random_config(rng), **shape)
     depths = {"watch_depth": rng.choice([8, 64]), "record_depth": rng.choice([8, 32, 256])}
     return replace(config, tuple_depth=rng.choice([256, 2048]), record_latency=rng.choice([3, 20, 200]), **depths)

@@ -57,7 +57,14 @@ MACHINES = {
         **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
     ),
     "records": MachineConfig(
-        striders=2, link_bytes=32, index_depth=16, watch_depth=32, record_depth=32, record_latency=11, **DEPTHS
+        threads=2,
+        striders=2,
+        link_bytes=32,
+        index_depth=16,
+        watch_depth=32,
+        record_depth=32,
+        record_latency=11,
+        **DEPTHS,
     ),
     "threads": MachineConfig(
         threads=2,

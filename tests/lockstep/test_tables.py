@@ -123,7 +123,7 @@ def test_two_columns_that_name_one_row(seed: int, records: bool) -> None:
     numbers = [{"i": rng.randrange(4), "j": rng.randrange(4), "y": rng.gauss(0, 1)} for _ in range(40)]
     pages = build_pages(schema, [[row[a.name] for a in schema.attributes] for row in numbers])
     config = MachineConfig(clusters=rng.choice([1, 2]), index_depth=8, watch_depth=16, record_depth=rng.choice([8, 16]))
-    config = config if records else replace(config, record_depth=0)
+    config = replace(config, threads=rng.choice([1, 2, 4])) if records else replace(config, record_depth=0)
     chosen = "\n".join(rng.sample(UPDATES, rng.randint(1, len(UPDATES))))
     case = finished(config, SAME_ROW.format(chosen), schema, pages)
     assert any(row["i"] == row["j"] for row in numbers)
