@@ -39,7 +39,7 @@ class Machine(ctypes.Structure):
         *_i32("threads clusters striders page_size scratch_depth tuple_depth program_depth strider_depth"),
         *_i32("descriptor_depth index_depth watch_depth queue_depth page_cycles link_latency record_latency"),
         *_i32("result_latency section_start min_instruction round_start"),
-        *_i32("strider_start strider_bound unpack_stages unpack_latency watch_latency page_release"),
+        *_i32("strider_start strider_bound unpack_stages unpack_latency watch_latency watch_ahead page_release"),
         *_i32("record_start record_store"),
         ("special_latency", ctypes.c_int32 * ENGINE_CODES),
         ("special_interval", ctypes.c_int32 * ENGINE_CODES),

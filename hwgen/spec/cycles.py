@@ -53,6 +53,10 @@ UNPACK_LATENCY = 10
 WATCH_LATENCY = 13
 """Cycles from the beat of a watched column until it is known whether its tuple begins a batch."""
 
+WATCH_AHEAD = 3
+"""Cycles from there until the tuple may go ahead of that, where both places that it may get are free: its rows are
+written when it is known which it gets."""
+
 PAGE_RELEASE = 1
 """Cycles from the unpacker coming to a page's end to its buffer being free."""
 

@@ -56,19 +56,19 @@ def engine_delays(bundle: Bundle, outcome: Outcome) -> tuple[tuple[int, int], ..
     for r in outcome.rounds:
         after = 0
         level = 0
+        short = [section for section, most in SHORT.items() if r.count <= most and section in bundle.sections]
         while q >> level & 1:
             after += cost(bundle, Section.MERGE)
             level += 1
         if r.batch_last:
             after += sum(cost(bundle, Section.MERGE) for higher in range(level + 1, 32) if q >> higher & 1)
-            after += cost(bundle, Section.BATCH)
+            after += 0 if short else cost(bundle, Section.BATCH)
             q = 0
         else:
             after += cost(bundle, Section.PUSH)
             q += 1
         if r.epoch_last:
             after += cost(bundle, Section.EPOCH)
-        short = [section for section, most in SHORT.items() if r.count <= most and section in bundle.sections]
         delays.append((cycles.ROUND_START + cost(bundle, (*short, Section.TUPLE)[0]), after))
     return tuple(delays) or ((1, 1),)
 

@@ -16,6 +16,7 @@ later(int64_t x, int64_t y)
 	return x > y ? x : y;
 }
 
+#define NEVER		 INT64_MAX
 #define MOST_WATCHED 4 /* columns of a tuple that is worked out at once */
 #define SEEN		 64 /* tuples whose columns are looked at together */
 
@@ -119,6 +120,54 @@ enter(struct sim_clock *c, const struct sim_machine *machine, int32_t gap)
 	return at;
 }
 
+/* The rounds' next half of tuple memory is free */
+static inline int64_t
+next_half(const struct sim_clock *c)
+{
+	return c->half_free[c->phase.half ^ 1] + 1;
+}
+
+/* A tuple's first column is there; returns when it has a place, if the round is not full, and notes if it goes ahead */
+static inline int64_t
+begins(const struct sim *sim, struct sim_clock *c, int64_t at)
+{
+	const int64_t known = c->watched + sim->machine.watch_latency, cut_known = c->cut_known;
+	const int64_t early = later(later(at, c->settled), later(c->watched + sim->machine.watch_ahead, next_half(c)));
+
+	c->cut_known = NEVER;
+	c->ahead = 0;
+	if (c->phase.room > 1 && early < known && early < cut_known)
+	{
+		c->ahead = known;
+		c->moves = cut_known != NEVER;
+		return early;
+	}
+	if (cut_known != NEVER)
+		sim_phase_cut(&c->phase);
+	return later(later(at, c->settled), known);
+}
+
+/* The tuple is over that went ahead: if it begins a round, the one before it is handed over */
+static void
+settle(struct sim *sim)
+{
+	struct sim_clock *c = &sim->clock;
+	const int64_t decided = later(c->ahead, c->done);
+
+	c->settled = c->ahead + 1;
+	c->ahead = 0;
+	if (!c->moves)
+		return;
+	c->moves = false;
+	c->phase.in_round--;
+	c->settled = decided + 2;
+	c->handed = run_round(sim, decided + 1 + sim->machine.unpack_latency, true, false);
+	if (sim->named_columns == 0)
+		c->handed = 0;
+	c->phase.in_round++;
+	c->phase.room--;
+}
+
 /* The first column of a round is there, the one before being full; returns when it can be unpacked */
 static int64_t
 next_round(struct sim *sim, int64_t at)
@@ -133,6 +182,19 @@ next_round(struct sim *sim, int64_t at)
 	return free_at;
 }
 
+/* A tuple's first column is there, behind watched ones; returns when it is unpacked */
+static int64_t
+place(struct sim *sim, int64_t at)
+{
+	struct sim_clock *c = &sim->clock;
+	const int64_t known = begins(sim, c, at), free_at = later(known, c->handed);
+
+	c->beats += (uint64_t)(known - at);
+	c->waited += (uint64_t)(free_at - known);
+	sim_watch_begin(&c->watch, c->phase.room == 0 || c->moves);
+	return c->phase.room == 0 ? next_round(sim, free_at) : free_at;
+}
+
 static inline void
 column(struct sim *sim, const struct sim_column *column, const uint8_t *from, int32_t gap)
 {
@@ -141,24 +203,20 @@ column(struct sim *sim, const struct sim_column *column, const uint8_t *from, in
 
 	if (column->table)
 	{
-		if (sim_watch_column(&c->watch, sim->machine.watch_depth, column, from))
-			sim_phase_cut(&c->phase);
+		if (sim_watch_column(&c->watch, sim->machine.watch_depth, column, from) && c->cut_known == NEVER)
+			c->cut_known = at + sim->machine.watch_latency;
 		c->watched = at;
 	}
 	if (column->first && sim->watches)
-	{
-		const int64_t known = later(at, c->watched + sim->machine.watch_latency);
-
-		c->beats += (uint64_t)(known - at);
-		at = known;
-		sim_watch_begin(&c->watch, c->phase.room == 0);
-	}
-	if (column->first && c->phase.room == 0)
+		at = place(sim, at);
+	else if (column->first && c->phase.room == 0)
 		at = next_round(sim, at);
 	c->done = at + column->beats;
 	c->beats += (uint64_t)column->beats;
 	c->phase.in_round += column->last;
 	c->phase.room -= column->last;
+	if (column->last && c->ahead != 0)
+		settle(sim);
 }
 
 /* --- pages ------------------------------------------------------------------------------------------------------- */
@@ -195,12 +253,15 @@ void
 sim_clock_page_end(struct sim *sim, int32_t gap)
 {
 	struct sim_clock *c = &sim->clock;
+	int64_t at;
 
 	if (!sim->counts)
 		return;
 	if (!c->on_page)
 		arrive(sim);
-	c->end_at = enter(c, &sim->machine, gap);
+	at = enter(c, &sim->machine, gap);
+	c->end_at = later(at, later(c->settled, c->handed));
+	c->beats += (uint64_t)(c->end_at - at);
 	c->done = c->end_at + 1;
 	c->released[c->pages++ % (uint64_t)sim->machine.striders] = c->end_at + sim->machine.page_release;
 	c->on_page = false;
@@ -213,7 +274,7 @@ struct tuple_times
 };
 
 static struct tuple_times
-tuple_times(const struct sim *sim, const struct sim_way *way, const struct sim_handed *handed)
+tuple_times(const struct sim_way *way, const struct sim_handed *handed)
 {
 	struct tuple_times t = {.entries = way->n_handed, .pushes = way->tail};
 
@@ -223,8 +284,6 @@ tuple_times(const struct sim *sim, const struct sim_way *way, const struct sim_h
 		*(handed[k].column->table ? &t.before : &t.beats) += handed[k].column->beats;
 		t.watched += handed[k].column->table != 0;
 	}
-	if (t.watched > 0 && sim->machine.watch_latency > handed[t.watched - 1].column->beats)
-		t.before += sim->machine.watch_latency - handed[t.watched - 1].column->beats;
 	return t;
 }
 
@@ -258,18 +317,20 @@ choose(struct chosen *chosen, const struct sim_handed *handed, const uint8_t *pa
 		chosen->stamps[t] = (uint16_t)sim_watch_stamp(chosen->rows[t]);
 }
 
-/* A round is over before a tuple that comes at `at`; returns when it is unpacked */
+/* A tuple whose last watched column is done, where more than sums may come of it; returns when it is done */
 static __attribute__((noinline)) int64_t
-round_over(struct sim *sim, int64_t at, int32_t room, bool repeated)
+place_tuple(struct sim *sim, int64_t at, int64_t beats, int64_t cut_known)
 {
-	struct sim_phase *phase = &sim->clock.phase;
+	struct sim_clock *c = &sim->clock;
 
-	phase->in_round += phase->room - room;
-	phase->room = room;
-	if (repeated)
-		sim_phase_cut(phase);
-	sim_watch_begin(&sim->clock.watch, phase->room == 0);
-	return phase->room == 0 ? next_round(sim, at) : at;
+	c->watched = at - 1;
+	c->cut_known = cut_known;
+	c->done = place(sim, at) + beats;
+	c->phase.in_round++;
+	c->phase.room--;
+	if (c->ahead != 0)
+		settle(sim);
+	return c->done;
 }
 
 /*
@@ -284,8 +345,9 @@ ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_hand
 	struct chosen chosen[MOST_WATCHED];
 	const int32_t depth = sim->machine.watch_depth, watched = t->watched;
 	const int64_t pushes = t->pushes, before = t->before, beats = t->beats;
+	const int64_t latency = sim->machine.watch_latency, ahead = sim->machine.watch_ahead;
 	struct sim_watched seen = c->watch.n; /* in registers */
-	int64_t turn = c->turn, done = c->done;
+	int64_t turn = c->turn, done = c->done, settled = c->settled, half = next_half(c);
 	int32_t n = 0, room = c->phase.room;
 
 	rows = rows < SEEN ? rows : SEEN;
@@ -293,33 +355,44 @@ ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_hand
 		choose(&chosen[k], &handed[k], page, row, rows);
 	for (; n < rows && turn + 2 * pushes + 2 <= done; n++)
 	{
-		bool repeated = false;
+		const int64_t first = done + before, known = first - 1 + latency;
+		int64_t cut_known = NEVER, at = later(later(settled, half), first - 1 + ahead);
 
 		for (int32_t k = 0; k < watched; k++)
-			repeated |= sim_watch_see(&c->watch, &seen, depth, chosen[k].writes, chosen[k].rows[n], chosen[k].stamps[n]);
-		done += before;
-		if (repeated || room == 0)
+			if (sim_watch_see(&c->watch, &seen, depth, chosen[k].writes, chosen[k].rows[n], chosen[k].stamps[n]) &&
+				cut_known == NEVER)
+				cut_known = done + k + latency;
+		turn += pushes;
+		if (cut_known != NEVER || room <= 1 || at < c->handed)
 		{
 			c->watch.n = seen;
-			done = round_over(sim, done, room, repeated);
+			c->settled = settled;
+			c->phase.in_round += c->phase.room - room;
+			c->phase.room = room;
+			c->beats += (uint64_t)(before + beats);
+			done = place_tuple(sim, first, beats, cut_known);
 			seen = c->watch.n;
+			settled = c->settled;
+			half = next_half(c);
 			room = c->phase.room;
+			continue;
 		}
+		if (at < known)
+			settled = known + 1;
 		else
-		{
-			seen.earlier += seen.own;
-			seen.own = 0;
-		}
-		turn += pushes;
-		done += beats;
+			at = later(settled, known);
+		c->beats += (uint64_t)(at + beats - done);
+		done = at + beats;
 		room--;
+		seen.earlier += seen.own;
+		seen.own = 0;
 	}
 	c->phase.in_round += c->phase.room - room;
 	c->phase.room = room;
 	c->watch.n = seen;
+	c->settled = settled;
 	c->turn = turn;
 	c->done = done;
-	c->beats += (uint64_t)n * (uint64_t)(before + beats);
 	return n;
 }
 
@@ -345,7 +418,7 @@ pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed
 			 int32_t row, int32_t end, int32_t rows_of_page)
 {
 	struct sim_clock *c = &sim->clock;
-	const struct tuple_times times = tuple_times(sim, way, handed);
+	const struct tuple_times times = tuple_times(way, handed);
 	const bool whole = times.watched > 0 && times.watched <= MOST_WATCHED && handed[times.entries - 1].column->last &&
 		times.entries > sim->machine.unpack_stages &&
 		rows_of_page * times.entries < sim->machine.queue_depth; /* never full */
@@ -403,6 +476,7 @@ sim_clock_begin(struct sim *sim)
 	c->state = 0; /* none that memo.c numbered */
 	c->requested = c->last = -1;
 	c->watched = -sim->machine.watch_latency;
+	c->cut_known = NEVER;
 	c->idle = 1 + spend(sim, c, SIM_INIT, 1);
 	sim_phase_open(sim, &c->phase);
 }

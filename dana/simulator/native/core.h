@@ -303,7 +303,12 @@ struct sim_clock
 	int64_t end_at;				  /* at of the last page's end */
 	int64_t idle;				  /* the engine, after the rounds handed over */
 	int64_t half_free[2];
-	int64_t watched; /* at of the last watched column */
+	int64_t watched;   /* at of the last watched column */
+	int64_t cut_known; /* when it is known that the tuple to come ends the batch; NEVER if it does not */
+	int64_t ahead;	   /* when it is known where the tuple goes that went ahead; 0 if none did */
+	bool moves;		   /* it begins a round */
+	int64_t settled;   /* when the tuple before is where it stays */
+	int64_t handed;	   /* when what was handed over for it was */
 	int64_t stored;	 /* the round before, where there are tables in the record memory */
 	struct sim_watch watch;
 };

@@ -84,6 +84,7 @@ class AccessEngine(wiring.Component):
             connect(m, flipped(self.records), records.port)
             connect(m, flipped(self.outbox), records.outbox)
             connect(m, flipped(self.image), records.image)
+            connect(m, flipped(self.settings), records.settings)
             m.d.comb += [
                 records.start.eq(self.start),
                 records.stop.eq(stop),

@@ -28,12 +28,15 @@ class Places(wiring.Component):
         The first beat of a tuple is written in this cycle.
     end
         The last beat of a tuple is written in this cycle.
-    cut
-        Pulse between two tuples: the batch ends with the last one, if the round has one.
+    cut, late
+        Pulse between two tuples: the batch ends with the last one, if the round has one. If `late`, with the one before
+        the last, which is told again in the next cycle: `end`.
     half_release
         Pulse: the engine is done with a half.
     free
         A half can be filled besides the one being filled.
+    final
+        The next tuple is the round's last.
     full, count, batch_done
         The round takes no more tuples; how many it has; they complete their batch. While a round is full it is these
         that speak of it: `half`, `thread`, `base` are the next round's from its last tuple's end on.
@@ -51,8 +54,10 @@ class Places(wiring.Component):
                 "begin": In(1),
                 "end": In(1),
                 "cut": In(1),
+                "late": In(1),
                 "half_release": In(1),
                 "free": Out(1),
+                "final": Out(1),
                 "full": Out(1),
                 "count": Out(count_bits(config)),
                 "batch_done": Out(1),
@@ -102,12 +107,13 @@ class Places(wiring.Component):
             self.base.eq(base),
             self.count.eq(Mux(self.full, full_count, count)),
             self.free.eq(halves.any()),
+            self.final.eq((thread_done & threads_done) | batch_done),
         ]
         with m.If(self.begin):
             m.d.sync += [self.full.eq(0), self.batch_done.eq(0)]
         with m.If(self.end):
             # whatever follows a full round is of the next one
-            full = (thread_done & threads_done) | batch_done
+            full = self.final
             m.d.sync += [
                 count.eq(Mux(full, 0, count + 1)),
                 full_count.eq(count + 1),
@@ -125,8 +131,9 @@ class Places(wiring.Component):
             with m.Elif(thread_done):
                 m.d.sync += [thread.eq(thread + 1), threads_done.eq(thread == config.threads - 2)]
         with m.If(self.cut & ~self.full & count.any()):
-            m.d.sync += [*begins, full_count.eq(count), half.eq(~half), self.full.eq(1), self.batch_done.eq(1)]
-        starts = self.begin & self.following
+            before = count - self.late
+            m.d.sync += [*begins, full_count.eq(before), half.eq(~half), self.full.eq(1), self.batch_done.eq(1)]
+        starts = (self.begin & self.following) | (self.cut & self.late)
         with m.If(starts & ~self.half_release):
             m.d.sync += halves.eq(halves - 1)
         with m.Elif(~starts & self.half_release):

@@ -6,7 +6,7 @@ once and waits in a queue, whole and within its table; what becomes of its tuple
 
     go            the round is decided, and the one before it is stored
     go + 1        the oldest number of the queue
-    go + 2        ... leaves it: its table is looked up, its row in tuple memory worked out
+    go + 2        ... leaves it: its table is looked up, its tuple's place worked out
     go + 4        the table is there: times the record's size
     go + 5        plus the table's address
     go + 6        the request; from here records come as fast as the memory takes and gives them
@@ -14,7 +14,7 @@ once and waits in a queue, whole and within its table; what becomes of its tuple
 A request that has been made stands until it is taken, and a store that has begun is finished, whatever happens.
 """
 
-from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Array, C, Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -31,6 +31,7 @@ from hwgen.rtl.interfaces import (
     image_write,
     outbox_write,
     record_port,
+    settings,
     thread_bits,
     tuple_address_bits,
 )
@@ -53,9 +54,8 @@ def record_link(config: MachineConfig) -> wiring.Signature:
 
     Members
     -------
-    valid, word, table, writes, row, base, thread
-        Pulse: a watched column's value, what its descriptor says, and where its tuple goes, if it does not cut the
-        batch.
+    valid, word, table, writes, row
+        Pulse: a watched column's value, and what its descriptor says.
     begin, following
         The tuple begins whose numbers were seen; it is the first of its round.
     decided
@@ -79,8 +79,6 @@ def record_link(config: MachineConfig) -> wiring.Signature:
             "table": Out(TABLE_BITS),
             "writes": Out(1),
             "row": Out(row),
-            "base": Out(row),
-            "thread": Out(thread_bits(config)),
             "begin": Out(1),
             "following": Out(1),
             "decided": Out(1),
@@ -107,6 +105,8 @@ class Records(wiring.Component):
         Pulse: an epoch begins; forget it.
     release
         Pulse: the round's section `tuple` is over.
+    settings
+        See `hwgen.rtl.interfaces.settings`.
     image
         The host writes a word of the tables.
     """
@@ -119,6 +119,7 @@ class Records(wiring.Component):
                 "start": In(1),
                 "stop": In(1),
                 "release": In(1),
+                "settings": In(settings()),
                 "image": In(image_write(config)),
                 "link": In(record_link(config)),
                 "outbox": In(outbox_write(config)),
@@ -132,7 +133,7 @@ class Records(wiring.Component):
         m = Module()
         row, thread = tuple_address_bits(self._config), thread_bits(self._config)
         self._number = data.StructLayout(
-            {"number": NUMBER_BITS, "table": TABLE_BITS, "writes": 1, "row": row, "base": row, "thread": thread}
+            {"number": NUMBER_BITS, "table": TABLE_BITS, "writes": 1, "row": row, "opens": 1}
         )
         self._place = data.StructLayout({"thread": thread, "row": row, "rows": RECORD_ROW_BITS})
         self._record = data.StructLayout({"address": RECORD_ADDRESS_BITS, "place": self._place})
@@ -153,8 +154,8 @@ class Records(wiring.Component):
         m.submodules.stores = ResetInserter(self._forget & ~self._storing)(self._stores)
         self._tables(m)
         self._take(m)
-        go, count, first = self._count(m)
-        self._ask(m, go, count, first)
+        go, count = self._count(m)
+        self._ask(m, go, count)
         self._fetch(m, go, count)
         self._store(m)
         return m
@@ -198,6 +199,8 @@ class Records(wiring.Component):
     def _take(self, m: Module) -> None:
         """Numbers as they are unpacked: each is looked at, and waits."""
         link = self.link
+        self._own = Signal(range(2 * self._most + 1), name="own")
+        """Numbers of the tuple to come."""
         number, bad = whole_number(m, link.word, NUMBER_BITS)
         bound = self._look_up(m, "records", delayed(m, link.table, WHOLE_LATENCY - 2, name="table"), Value.cast(1))
         valid = Signal(VERDICT_LATENCY, name="taken_after")
@@ -209,19 +212,21 @@ class Records(wiring.Component):
             entry.number.eq(delayed(m, number, VERDICT_LATENCY - WHOLE_LATENCY, name="number")),
             *(
                 entry[name].eq(delayed(m, getattr(link, name), VERDICT_LATENCY, name=f"taken_{name}"))
-                for name in ("table", "writes", "row", "base", "thread")
+                for name in ("table", "writes", "row")
             ),
+            entry.opens.eq(delayed(m, ~self._own.any(), VERDICT_LATENCY, name="opens")),
             self._numbers.w_en.eq(valid[-1]),
             self._numbers.w_data.eq(entry),
             link.wrong.eq(valid[-1] & beyond),
         ]
 
-    def _count(self, m: Module) -> tuple[Signal, Signal, Signal]:
-        """How many numbers a round has, and its first tuple; and when the round is fetched."""
-        link = self.link
-        own, count, first = (Signal(range(2 * self._most + 1), name=name) for name in ("own", "count", "first"))
-        """Of the tuple to come; of those of the round that have begun; of the first of them, where a batch was cut."""
-        pending, go = Signal(), Signal()
+    def _count(self, m: Module) -> tuple[Signal, Signal]:
+        """How many numbers a round has, and when the round is fetched."""
+        link, own = self.link, self._own
+        count, before = (Signal(range(2 * self._most + 1), name=name) for name in ("count", "before"))
+        """Of the round's tuples that have begun; of a round's that is still to be fetched when the next one begins."""
+        pending, go, gone, late = Signal(), Signal(), Signal(), Signal()
+        """`gone`: the round that is filled has been fetched; `late`: the one before it, whose last tuple cut, is to be."""
         busy = Signal()
         """A round has been fetched and is not stored."""
         self._busy = busy
@@ -230,20 +235,24 @@ class Records(wiring.Component):
             m.d.sync += own.eq(own + 1)
         m.d.comb += link.pointer.eq(delayed(m, own, VERDICT_LATENCY, name="own"))
         with m.If(link.begin):
-            m.d.sync += [count.eq(count + own), own.eq(0)]
-            with m.If(link.following):
-                m.d.sync += [count.eq(own), first.eq(own)]
+            m.d.sync += [count.eq(Mux(link.following, 0, count) + own), own.eq(0)]
+        with m.If(link.begin & link.following):
+            m.d.sync += [before.eq(count), late.eq(~gone), gone.eq(0)]
+        with m.Elif(go):
+            m.d.sync += [gone.eq(~late), late.eq(0)]
         m.d.sync += pending.eq((link.decided | pending) & ~go & ~self._forget)
         with m.If(self.start):
-            m.d.sync += [own.eq(0), count.eq(0), first.eq(0)]
-        return go, count, first
+            m.d.sync += [own.eq(0), count.eq(0), gone.eq(0), late.eq(0)]
+        return go, Mux(late, before, count)
 
-    def _ask(self, m: Module, go: Signal, count: Signal, first: Signal) -> None:
+    def _ask(self, m: Module, go: Signal, count: Value) -> None:
         """Numbers become addresses, one a cycle."""
         ask, numbers, places, stores = self.port.ask, self._numbers, self._places, self._stores
         step = Signal()
-        left, left_first = Signal.like(count), Signal.like(first)
-        some = Signal()
+        left, some = Signal.like(count), Signal()
+        base, slot, thread = (Signal(len(self.link.target)), Signal(16), Signal(thread_bits(self._config)))
+        last_slot, first = Signal(16), Signal()
+        """Where the tuple is that numbers are taken of; it is the round's first."""
         oldest = data.View(self._number, numbers.r_data)
         taken = Signal()
         m.d.comb += [
@@ -251,6 +260,13 @@ class Records(wiring.Component):
             taken.eq(some & step & numbers.r_rdy),
             numbers.r_en.eq(taken),
         ]
+        m.d.sync += last_slot.eq((C(1, 16) << self.settings.group_log2) - 1)
+        with m.If(taken):
+            m.d.sync += first.eq(0)
+        with m.If(taken & oldest.opens & ~first):
+            m.d.sync += [slot.eq(slot + 1), base.eq(base + self.settings.tuple_rows)]
+            with m.If(slot == last_slot):
+                m.d.sync += [slot.eq(0), base.eq(0), thread.eq(thread + 1)]
         valid = Signal(4, name="asked_after")
         entry = Signal(self._number, reset_less=True)
         fresh = Signal()
@@ -259,10 +275,7 @@ class Records(wiring.Component):
         # two steps to the table, one for the product
         with m.If(step):
             m.d.sync += [valid.eq(Cat(taken, valid)), entry.eq(oldest)]
-            # a cut makes a tuple its round's first when its numbers are taken
-            at_start = delayed(m, left_first.any(), 1, name="at_start")
-            row = (Mux(at_start, 0, entry.base) + entry.row)[: len(self.link.target)]
-            target = delayed(m, Cat(Mux(at_start, 0, entry.thread), row), 3, name="target")
+            target = delayed(m, Cat(thread, (base + entry.row)[: len(base)]), 3, name="target")
             number = delayed(m, entry.number, 2, name="asked_number")
             shifted = delayed(m, (number << fields["shift"])[: NUMBER_BITS + BOUNDARY_BITS], 1, name="shifted")
             rows, low, high = (delayed(m, fields[name], 1, name=f"{name}_late") for name in ("rows", "low", "high"))
@@ -284,15 +297,16 @@ class Records(wiring.Component):
             stores.w_data.eq(Cat(ask.address, place)),
         ]
         with m.If(taken):
-            m.d.sync += [left.eq(left - 1), some.eq(left != 1), left_first.eq(left_first - left_first.any())]
+            m.d.sync += [left.eq(left - 1), some.eq(left != 1)]
         with m.If(go):
-            m.d.sync += [left.eq(count), some.eq(count.any()), left_first.eq(first), first.eq(0)]
+            m.d.sync += [left.eq(count), some.eq(count.any())]
+            m.d.sync += [first.eq(1), base.eq(0), slot.eq(0), thread.eq(0)]
         with m.If(self._forget):
             m.d.sync += [some.eq(0), valid.eq(0)]
             with m.If(step):  # one that stands does
                 m.d.sync += ask.valid.eq(0)
 
-    def _fetch(self, m: Module, go: Signal, count: Signal) -> None:
+    def _fetch(self, m: Module, go: Signal, count: Value) -> None:
         """Rows that come, to where their records go."""
         port, link, places = self.port, self.link, self._places
         fetching, half = Signal(), Signal()

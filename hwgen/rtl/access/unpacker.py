@@ -23,11 +23,11 @@ from hwgen.rtl.access.places import Places
 from hwgen.rtl.access.records import VERDICT_LATENCY, record_link
 from hwgen.rtl.access.watch import WATCH_STAGES, Watch
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.interfaces import fault, hand_over, settings, thread_bits, tuple_address_bits, tuple_write, wires
+from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write, wires
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE
-from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY, WATCH_LATENCY
+from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY, WATCH_AHEAD, WATCH_LATENCY
 from hwgen.spec.strider import Fault
 
 VALUE_LATENCY = WINDOW_LATENCY + CONVERT_LATENCY + 1
@@ -117,9 +117,14 @@ class Unpacker(wiring.Component):
         ends = job.last & single
         watches = job.table.any() if config.watch_depth else C(0)
         """The column is a watched one."""
-        watching = Signal()
-        """A watched column was there so shortly before that nobody knows where the next tuple goes."""
-        following = begins & places.full & ~watching
+        watching, ahead = Signal(), Signal()
+        """A watched column was there so shortly before that nobody knows where the next tuple goes; it begins all the
+        same, for it has a place whatever comes out."""
+        unsettled, again, handing = Signal(), Signal(), Signal()
+        """The last tuple went ahead, and it is not over where it is; it begins a round, the one before it is to be
+        handed over; that waits for its records."""
+        unknown = (watching & ~ahead) | unsettled
+        following = begins & places.full & ~unknown
         free = places.free
         if config.record_depth:
             fetched = Signal()
@@ -129,7 +134,9 @@ class Unpacker(wiring.Component):
             with m.Elif((beat & begins) | self.start):
                 m.d.sync += fetched.eq(0)
             free = free & (fetched | ~self.link.enabled)
-        blocked = (places.full & ~free) | watching
+        hold = unsettled | handing
+        blocked = hold | (~page_end & ((places.full & ~free) | unknown))
+        page_ends = page_end & ~hold
         wrong = refused | (self._epoch_end & opened) | (column & first_beat & ((job.first | watches) == opened))
         m.d.comb += [
             beat.eq(column & ~(begins & blocked)),
@@ -138,13 +145,14 @@ class Unpacker(wiring.Component):
             self.takes.eq(~(stalled & (not_early | blocked))),
             places.following.eq(following),
             places.begin.eq(beat & begins),
-            places.end.eq(beat & ends),
+            places.end.eq((beat & ends) | again),
         ]
         is_column = self.valid & ~self.job.fault & ~self.job.end
-        will_be_ready, will_be_early = (
-            ~is_column | (self.job.single & ~self.job.first),
-            is_column & self.job.single & self.job.first,
-        )
+        may_wait = is_column & self.job.single & self.job.first
+        will_be_ready = ~is_column | (self.job.single & ~self.job.first)
+        if config.watch_depth:
+            page_waits = self.valid & self.job.end
+            will_be_ready, may_wait = will_be_ready & ~page_waits, may_wait | page_waits
         with m.If(self.ready):
             m.d.sync += [
                 column.eq(is_column),
@@ -155,8 +163,8 @@ class Unpacker(wiring.Component):
                 single.eq(self.job.single),
                 ready_now.eq(will_be_ready),
                 stalled.eq(~will_be_ready),
-                ready_early.eq(will_be_early),
-                not_early.eq(~will_be_early),
+                ready_early.eq(may_wait),
+                not_early.eq(~may_wait),
                 first_beat.eq(1),
                 told.eq(0),
             ]
@@ -173,12 +181,21 @@ class Unpacker(wiring.Component):
                 ]
         with m.If(beat & (begins | ends)):  # a tuple of one beat does both, and is over
             m.d.sync += opened.eq(~ends)
-        self._count(m, has_job=column | page_end | refused, waits=column & ~beat & ~watching, wrong=wrong)
+        self._count(m, has_job=column | page_end | refused, waits=column & ~beat & ~unknown, wrong=wrong)
         self._window(m, job, beat)
-        self._pages(m, job, wrong, page_end, following & ~told, places)
-        element = self._write(m, self._target(m, job, beat & ~watches, first_beat, single, places))
+        self._pages(m, job, wrong, page_ends, (following & ~told) | again, places)
+        moved = Signal()
+        """Rows of the tuple that went ahead are those of the next round's first."""
+        target = self._target(m, job, beat & ~watches, first_beat, single, places, (watching & begins) | unsettled)
+        element = self._write(m, target, moved)
         if config.watch_depth:
-            self._watch(m, job, beat & watches, watching, element, places)
+            ports = {"watching": watching, "ahead": ahead, "unsettled": unsettled, "again": again, "moved": moved}
+            self._watch(m, job, beat, watches, begins, opened, element, places, **ports)
+        if config.record_depth:
+            with m.If(again & self.link.enabled):
+                m.d.sync += handing.eq(1)
+            with m.If(self.link.fetched | self.start | self.stop):
+                m.d.sync += handing.eq(0)
 
         m.d.sync += self.halt.eq(wrong & ~self.stop)
         with m.If(self.start | self.stop | wrong):
@@ -200,40 +217,75 @@ class Unpacker(wiring.Component):
                 ]
         return m
 
-    def _watch(self, m: Module, job: data.View, beat: Value, watching: Signal, element: Value, places: Places) -> None:
-        """What becomes of a watched column: its value is compared, and may end the batch."""
+    def _watch(
+        self,
+        m: Module,
+        job: data.View,
+        beat: Value,
+        watches: Value,
+        begins: Signal,
+        opened: Signal,
+        element: Value,
+        places: Places,
+        *,
+        watching: Signal,
+        ahead: Signal,
+        unsettled: Signal,
+        again: Signal,
+        moved: Signal,
+    ) -> None:
+        """What becomes of a watched column: its value is compared, and may end the batch.
+
+        A tuple that went ahead is there when that is known: then it is taken out of its round.
+        """
         forget = self.start | self.stop
         m.submodules.watch = watch = Watch(self._config)
-        place = tuple_address_bits(self._config)
-        where = {"row": place, "base": place, "thread": thread_bits(self._config)}
-        rows = where if self._config.record_depth else {}
+        rows = {"row": tuple_address_bits(self._config)} if self._config.record_depth else {}
         seen = Signal(data.StructLayout({**watched(self._config), **rows}))
-        m.d.comb += [seen.table.eq(job.table), seen.writes.eq(job.writes)]
-        if rows:
-            m.d.comb += [seen.row.eq(job.row), *wires(seen, places, "base", "thread")]
+        m.d.comb += [*wires(seen, job, "table", "writes", *rows)]
         late = delayed(m, seen, VALUE_LATENCY, name="seen")
         valid = Signal(VALUE_LATENCY, name="seen_after")
-        left = Signal(range(WATCH_LATENCY))
-        m.d.sync += valid.eq(Mux(forget, 0, Cat(beat, valid)))
-        with m.If(beat & ~forget):
+        left, until = Signal(range(WATCH_LATENCY)), Signal(range(WATCH_LATENCY))
+        m.d.sync += valid.eq(Mux(forget, 0, Cat(beat & watches, valid)))
+        with m.If(beat & watches & ~forget):
             m.d.sync += [left.eq(WATCH_LATENCY - 1), watching.eq(1)]
         with m.Elif(watching):
             m.d.sync += [left.eq(left - 1), watching.eq((left != 1) & ~forget)]
+
+        goes, pending, cut = beat & begins & watching, Signal(), Signal()
+        """A tuple goes ahead; nobody knows yet whether it ends a batch; it does."""
+        settles = pending & (until == 0)
+        repeats = watch.repeated & (goes | unsettled)
+        over = unsettled & cut & ~opened & (settles | ~pending) & ~again
+        m.d.comb += [
+            ahead.eq(~unsettled & places.free & ~places.full & ~places.final & (left <= WATCH_LATENCY - WATCH_AHEAD)),
+            places.cut.eq((watch.repeated & ~repeats) | over),
+            places.late.eq(over),
+        ]
+        m.d.sync += [
+            until.eq(Mux(goes, left, until) - (goes | (until != 0))),
+            pending.eq((goes | (pending & ~settles)) & ~forget),
+            unsettled.eq((goes | (unsettled & ~(settles & ~cut) & ~again)) & ~forget),
+            cut.eq((repeats | (cut & ~again)) & ~forget),
+            again.eq(over & ~forget),
+            # until its last row is on the bus
+            moved.eq((repeats | (moved & ~delayed(m, again, UNPACK_LATENCY - 2, name="moved"))) & ~forget),
+        ]
+        told = {"begin": (beat & begins & ~watching) | settles, "following": Mux(settles, cut, places.following)}
         m.d.comb += [
             watch.clear.eq(forget),
             watch.valid.eq(valid[-1]),
             watch.number.eq(element[: len(watch.number)]),
             *wires(watch, late, "table", "writes"),
-            *wires(watch, places, "begin", "following"),
-            places.cut.eq(watch.repeated),
+            *(getattr(watch, name).eq(value) for name, value in told.items()),
         ]
         if rows:
             link = self.link
             m.d.comb += [
                 link.valid.eq(valid[-1]),
                 link.word.eq(element),
-                *wires(link, late, "table", "writes", *rows),
-                *wires(link, places, "begin", "following"),
+                *wires(link, late, "table", "writes", "row"),
+                *(getattr(link, name).eq(value) for name, value in told.items()),
             ]
 
     def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:
@@ -336,7 +388,7 @@ class Unpacker(wiring.Component):
             ]
 
     def _target(
-        self, m: Module, job: data.View, beat: Value, first: Value, single: Signal, places: Places
+        self, m: Module, job: data.View, beat: Value, first: Value, single: Signal, places: Places, ahead: Value
     ) -> data.View:
         """Where the beat goes, in the cycle after it."""
         config = self._config
@@ -359,9 +411,11 @@ class Unpacker(wiring.Component):
             target.low.eq(low),
             target.high.eq(job.high),
         ]
+        if config.watch_depth:
+            m.d.sync += [target.ahead.eq(ahead), target.own.eq(row)]
         return target
 
-    def _write(self, m: Module, target: data.View) -> Signal:
+    def _write(self, m: Module, target: data.View, moved: Signal) -> Signal:
         """From the store's bytes to the write bus; an element, VALUE_LATENCY cycles after its beat."""
         config = self._config
         lanes = config.lanes
@@ -392,6 +446,9 @@ class Unpacker(wiring.Component):
         where = ("valid", "half", "thread", "row")
         placed = Signal(data.StructLayout({name: len(getattr(bus, name)) for name in where}))
         m.d.sync += [placed[name].eq(late[name]) for name in where]
+        if config.watch_depth:
+            with m.If(late.ahead & moved):
+                m.d.sync += [placed.half.eq(~late.half), placed.thread.eq(0), placed.row.eq(late.own)]
         if config.record_depth:
             with m.If(self.link.row_valid):
                 m.d.sync += [

@@ -191,6 +191,14 @@ class _Machine:
         """Table and row that tuples of the round write, and whether the tuple has begun; of the one to come, not."""
         self.cut = False
         self.watched: int | None = None
+        self.cut_known: int | None = None
+        """When it is known that the tuple to come ends the batch."""
+        self.ahead: int | None = None
+        """Of a tuple that went ahead: when it is known where it goes."""
+        self.moves = False
+        """It begins a round."""
+        self.settled = self.handed = 0
+        """When the tuple before is where it stays; when what was handed over for it was."""
         self.hands: list[int] = []
         self.released: list[int] = []
         self.idle = 0
@@ -227,7 +235,7 @@ class _Machine:
                     out.fault = Stop(fault, UNKNOWN_PAGE if index else p, self.named if index else entry.pointer)
                     return out
                 if entry.end:
-                    release.append(at + cycles.PAGE_RELEASE)
+                    release.append(self.done - 1 + cycles.PAGE_RELEASE)
         out.skipped = model.skipped
         return out
 
@@ -247,6 +255,7 @@ class _Machine:
         if entry.end:
             if self.open and last_page:
                 return Fault.TUPLE_PARTS
+            at = max(at, self.settled, self.handed)
             self.done = at + 1
             if last_page:
                 if self.count:
@@ -265,16 +274,16 @@ class _Machine:
             return Fault.TUPLE_PARTS
         self.before = entry.column
         if column.table:
-            number = self._watch(column, page, entry.address)
+            number = self._watch(column, page, entry.address, at)
             self.watched, self.done = at, at + 1
             if self.case.tables:
                 if not (number == np.trunc(number) and 0 <= number < self.case.tables[column.table - 1][0]):
                     return Fault.INDEX
                 self.named += 1
             return Fault.NONE
-        if column.first and self.watched is not None:
-            at = max(at, self.watched + cycles.WATCH_LATENCY)
-        go = at
+        if column.first:
+            at = self._begins(at)
+        go = max(at, self.handed)
         if column.first and self._full():
             self._hand_over(at, epoch_last=False)
             q = len(self.hands)  # the round that begins
@@ -283,12 +292,13 @@ class _Machine:
             if self._batch_complete():
                 self.in_batch = 0
             self.cut = False
+        if column.first and (self.moves or self.count == 0):
             self.written = deque((one for one in self.written if not one[2]), maxlen=config.watch_depth)
         if column.first:
             self.open = True
             self.named = 0
             self.written = deque(((table, row, True) for table, row, _ in self.written), maxlen=config.watch_depth)
-        j, half = self.count, len(self.hands) % 2
+        j, half = (0, (len(self.hands) + 1) % 2) if self.moves else (self.count, len(self.hands) % 2)
         thread, slot = j >> self.case.group_log2, j & (1 << self.case.group_log2) - 1
         base = slot * self.case.tuple_rows
         writes = column_writes(column, page, entry.address, config.lanes)
@@ -297,17 +307,42 @@ class _Machine:
         self.done = go + len(writes)
         if column.last:
             self.open = False
+            if self.moves:
+                decided = max(self.ahead or 0, self.done)
+                self.cut = True
+                self._hand_over(decided + 1, epoch_last=False)
+                self.cut = self.moves = False
+                self.count = self.in_batch = 0
+                self.settled, self.handed = decided + 2, self.hands[-1] if self.case.tables else 0
+            elif self.ahead is not None:
+                self.settled = self.ahead + 1
             self.count += 1
             self.in_batch += 1
         return Fault.NONE
 
-    def _watch(self, column: Column, page: bytes, address: int) -> np.float32:
+    def _begins(self, at: int) -> int:
+        """When a tuple has a place, if the round is not full; and whether it went there before that was known."""
+        cut_known, self.cut_known, self.ahead = self.cut_known, None, None
+        at = max(at, self.settled)
+        if self.watched is None:
+            return at
+        known, q = self.watched + cycles.WATCH_LATENCY, len(self.hands)
+        free = self.released[q - 1] + 1 if q else 0
+        early = max(at, self.watched + cycles.WATCH_AHEAD, free)
+        room = min(self.capacity - self.count, self.case.batch - self.in_batch)
+        if not self._full() and room > 1 and early < known and (cut_known is None or early < cut_known):
+            self.ahead, self.moves = known, cut_known is not None
+            return early
+        self.cut = self.cut or cut_known is not None
+        return max(at, known)
+
+    def _watch(self, column: Column, page: bytes, address: int, at: int) -> np.float32:
         """Whether the row is one that an earlier tuple of the batch writes: then the batch ends. Returns its number."""
         stored = np.frombuffer(page, dtype=column.type.dtype, count=1, offset=address)
         number = column.type.convert(stored)
         row = int(number.view(np.uint32)[0]) & 0x7FFFFFFF
         if self.count and not self._full() and (column.table, row, True) in self.written:
-            self.cut = True
+            self.cut_known = self.cut_known or at + cycles.WATCH_LATENCY
         if column.writes:
             self.written.append((column.table, row, False))
         return np.float32(number[0])
