@@ -102,7 +102,14 @@ def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> 
 
 
 def together_for(
-    plan: Plan, *, threads: int, index_depth: int, watch_depth: int, record_depth: int, tuple_rows: int, tuple_depth: int
+    plan: Plan,
+    *,
+    threads: int,
+    index_depth: int,
+    watch_depth: int,
+    record_depth: int,
+    tuple_rows: int,
+    tuple_depth: int,
 ) -> int:
     """Tuples that a batch has at most which ends where a row is chosen again; 1 where there are no such batches."""
     rows = rows_written(plan.watched)

@@ -73,7 +73,11 @@ def made(
     short: bool = True,
 ) -> Made:
     """Each tuple adds its vector to each record that it names, and multiplies those that it writes by a half."""
-    lanes, width, batch = config.lanes, config.lanes + 3, min(config.threads * group, config.record_depth // len(watches))
+    lanes, width, batch = (
+        config.lanes,
+        config.lanes + 3,
+        min(config.threads * group, config.record_depth // len(watches)),
+    )
     kind = rng.choice([ColumnType.INT4, ColumnType.FLOAT4])
     columns, row, places = [], 2, []
     for watch in watches:

@@ -2,7 +2,7 @@
 
 In: a batch's loss, or that of each tuple. Out: operations in the sections that have the time. The sum is a chain of one
 addition for each loss, the errors' one behind it: no other step waits for one of its own. Where `tuple` does all the
-work it would be the longest of all, so what is left of a batch is added by the section of the next, and by `epoch`.
+work it would be the longest of all, so there a batch's loss is added beside the next one's work, and by `epoch`.
 """
 
 from dataclasses import replace
@@ -11,9 +11,6 @@ from dana.compiler.place.rows import Form
 from dana.compiler.select.store import Store
 from dana.compiler.select.values import Emitter, Value, View
 from hwgen.spec.engine import Mask, Opcode, Section, Source
-
-PENDING = 8
-"""Losses of a batch of tuples side by side that the next one adds: as many as the shortest section has time for."""
 
 
 class Losses:
@@ -29,17 +26,17 @@ class Losses:
         self._store = store
         self._emitter = emitter
         self.total, self._errors = store.lasting("loss"), store.lasting("errors")
-        self._begin(self.total, 0.0)
-        self._begin(self._errors, 0.0)
+        self._begin(self.total)
+        self._begin(self._errors)
 
-    def pending(self, shape: tuple[int, ...], first: float) -> Value:
-        """Room for what the next batch adds, and what the epoch's first one does."""
-        value = self._store.lasting("pending", shape)
-        self._begin(value, first)
+    def pending(self) -> Value:
+        """Room for what the next batch adds; the epoch's first adds 0."""
+        value = self._store.lasting("pending")
+        self._begin(value)
         return value
 
-    def _begin(self, state: Value, first: float) -> None:
-        self._emitter.elementwise(Section.INIT, Opcode.MOV, state, self._store.literal(first))
+    def _begin(self, state: Value) -> None:
+        self._emitter.elementwise(Section.INIT, Opcode.MOV, state, self._store.literal(0.0))
 
     def end(self) -> None:
         """What `epoch` does when all is added."""
@@ -48,25 +45,15 @@ class Losses:
     def add_each(self, losses: Value) -> None:
         """Add the losses of tuples side by side, in their order.
 
-        A tuple that the round lacks counts -0, which leaves sum and errors as they are. Behind a round of any length
-        but the longest nothing is pending but such; of the longest, what the engine can add while records go and come
-        is added then.
+        A tuple that the round lacks counts -0, which leaves sum and errors as they are. Of the longest rounds the
+        engine adds them while records go and come: short ones have no section `batch`.
         """
         emitter = self._emitter
-        least, tuples = self._store.literal(-0.0), emitter.together
-        kept = min(PENDING, tuples // 2)
-        pending = self.pending((kept,), -0.0)
-        for section in (Section.TUPLE, Section.EPOCH):
-            self._chain(section, pending, kept)
-        if emitter.short:
-            own = self._gathered(losses, emitter.group) if emitter.group > 1 else losses
-            self._chain(Section.TUPLE, own, emitter.group)
-            emitter.elementwise(Section.TUPLE, Opcode.MOV, pending, least)
-            return
-        own = self._gathered(losses, tuples)
-        last = replace(own, base=tuples - kept, shape=(kept,), stride=0)
-        emitter.elementwise(Section.TUPLE, Opcode.MOV, pending, last)
-        self._chain(Section.BATCH if emitter.records else Section.TUPLE, own, tuples - kept)
+        tuples = emitter.group if emitter.short else emitter.together
+        later = emitter.records and not emitter.short
+        self._store.literal(-0.0)  # of the image for rounds of every size, so that sums lie where they do
+        own = self._gathered(losses, tuples) if tuples > 1 else losses
+        self._chain(Section.BATCH if later else Section.TUPLE, own, tuples)
 
     def _gathered(self, losses: Value, tuples: int) -> Value:
         """The losses of a round's tuples, one after the other, in thread 0."""
@@ -90,21 +77,27 @@ class Losses:
 
     def _chain(self, section: Section, losses: Value, count: int) -> None:
         """Add some losses that lie one after the other."""
-        before = self.total
+        emitter, before = self._emitter, self.total
+        waiting: tuple[Value, Value, Value] | None = None
         for k in range(count):
-            after = self._emitter.temporary("after", (), Form.BROADCAST, per_tuple=False)
-            if count > 1 and k == count - 1:
-                after = self.total
-            self._add(section, replace(losses, base=losses.base + k, shape=(), stride=0), before, after)
-            before = after
+            loss = replace(losses, base=losses.base + k, shape=(), stride=0)
+            last = k == count - 1
+            after = self.total if last and k else emitter.temporary("after", (), Form.BROADCAST, per_tuple=False)
+            if last and waiting is not None:  # it may read the total, which is written now
+                self._add_error(section, *waiting)
+            emitter.elementwise(section, Opcode.ADD, after, before, loss)
+            if not last and waiting is not None:  # both chains are as long: the sum's goes first, or each waits in turn
+                self._add_error(section, *waiting)
+            waiting, before = (loss, before, after), after
+        assert waiting is not None, "a batch has a loss"
+        self._add_error(section, *waiting)
         if count == 1:
-            self._emitter.elementwise(section, Opcode.MOV, self.total, before)
+            emitter.elementwise(section, Opcode.MOV, self.total, before)
 
-    def _add(self, section: Section, loss: Value, before: Value, after: Value) -> None:
-        """To the sum, and what rounding took from it (Dekker 1971) to the sum of these."""
+    def _add_error(self, section: Section, loss: Value, before: Value, after: Value) -> None:
+        """Add to the sum of the errors what rounding took from a sum (Dekker 1971)."""
         emitter, errors = self._emitter, self._errors
         added, error = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=False) for name in ("added", "error"))
-        emitter.elementwise(section, Opcode.ADD, after, before, loss)
         emitter.elementwise(section, Opcode.SUB, added, after, before)
         emitter.elementwise(section, Opcode.SUB, error, loss, added)
         emitter.elementwise(section, Opcode.ADD, errors, errors, error)

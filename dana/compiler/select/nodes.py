@@ -380,7 +380,7 @@ class _Selector:
         if self.cut:
             losses.add_each(self.store.value(loss, section))
         elif self.plan.together:
-            pending = losses.pending((), 0.0)
+            pending = losses.pending()
             losses.add(section, pending)
             losses.add(Section.EPOCH, pending)
             if self.plan.single:
