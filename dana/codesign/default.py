@@ -186,23 +186,6 @@ def _default(
     return _config({**chosen, **given}), draft, rule
 
 
-def on_pages(design: Mapping[str, int], page_size: int) -> dict[str, int]:
-    """Overrides for a machine that reads pages of so many bytes.
-
-    Raises
-    ------
-    UsageError
-        `design` wants pages of another size.
-    """
-    wanted = design.get("page_size", page_size)
-    if wanted != page_size:
-        raise UsageError(
-            f"page_size of a machine must be that of its table's pages, {page_size}, not {wanted!r}",
-            hint="Leave page_size out of the design.",
-        )
-    return {**design, "page_size": page_size}
-
-
 def check_overrides(given: Mapping[str, Any]) -> None:
     """Raise UsageError where `given` names no fields of a machine, or gives one no whole number."""
     known = [field.name for field in fields(MachineConfig)]
@@ -481,8 +464,9 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     step = timing.STRIDER_CYCLES[strider.Opcode.AD]
     arrays = sum(schema.attributes[use.attribute].length < 0 for use in uses)
     page_cycles = step * (26 * max(1, tuples) + tuples * (3 * columns + 50 * arrays))
-    round_cycles = draft.schedules[Section.TUPLE].length
-    engine = tuples * round_cycles / draft.target.round_tuples
+    engine = tuples * draft.schedules[Section.TUPLE].length / draft.target.round_tuples
+    if draft.target.records:
+        engine = tuples * _cycles_per_tuple(draft, draft.target.together)
     beats = large.page_cycles
     # a page's buffer is taken from its request to its last column
     unpacker = tuples * sum(column.beats(draft.target.lanes) for column in program.columns)

@@ -28,6 +28,23 @@ BLOCK = 512
 """Words of a lane's memory that half a block RAM holds; one of LUTs, where a family's lanes have them, is next."""
 
 
+def on_pages(design: Mapping[str, int], page_size: int) -> dict[str, int]:
+    """Overrides for a machine that reads pages of so many bytes.
+
+    Raises
+    ------
+    UsageError
+        `design` wants pages of another size.
+    """
+    wanted = design.get("page_size", page_size)
+    if wanted != page_size:
+        raise UsageError(
+            f"page_size of a machine must be that of its table's pages, {page_size}, not {wanted!r}",
+            hint="Leave page_size out of the design.",
+        )
+    return {**design, "page_size": page_size}
+
+
 def at_rate(device: Device, design: Mapping[str, int]) -> dict[str, int]:
     """Overrides for a machine at the device's clock, whose pages come as fast as the device's memory sends them."""
     clock = design.get("clock_hz", device.clock_hz)

@@ -26,13 +26,14 @@ from dana.codesign.chosen import (
     to_records,
 )
 from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.default import check_overrides, default_bundle, on_pages
+from dana.codesign.default import check_overrides, default_bundle
 from dana.codesign.fitting import (
     BLOCK,
     MEMORIES,
     at_rate,
     holds_models,
     links,
+    on_pages,
     smaller_memory,
     uses,
     with_ultra,

@@ -19,8 +19,9 @@ from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from dana.codesign.default import default_bundle, default_results, on_pages
+from dana.codesign.default import default_bundle, default_results
 from dana.codesign.device import bundle_for
+from dana.codesign.fitting import on_pages
 from dana.compiler.binding.columns import Binding
 from dana.compiler.binding.weights import class_weights_name
 from dana.compiler.passes import Results

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from dana.codesign.cost import Cost, count_cost
 from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.default import default_bundle, least_cycles, on_pages
+from dana.codesign.default import default_bundle, least_cycles
+from dana.codesign.fitting import on_pages
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler.passes import plan_of
 from dana.errors import UsageError

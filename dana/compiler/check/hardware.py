@@ -25,8 +25,8 @@ def require_hardware(plan: Plan, forms: Forms, program: Program, config: Machine
         moved = [_described(graph.nodes[k]) for k in forms.converted()]
         if not moved:
             raise DoesNotFit(
-                f"rule {graph.name!r} draws random numbers, or adds losses of several threads in turn, for which threads "
-                "must know their numbers; the machine's exchanges do not cross, so it cannot tell them",
+                f"rule {graph.name!r} draws random numbers, or adds losses of several threads in turn, for which "
+                "threads must know their numbers; the machine's exchanges do not cross, so it cannot tell them",
                 hint="Set crossed to 1, or threads to 1.",
             )
         named = ", ".join(moved[:3]) + (f" and {len(moved) - 3} other values" if len(moved) > 3 else "")

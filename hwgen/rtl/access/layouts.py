@@ -85,8 +85,8 @@ def target_layout(config: MachineConfig) -> data.StructLayout:
     """Where a beat of the unpacker goes.
 
     `element`: one value, converted, to lane `low` (to every lane with `spread`); else a row, of which the lanes from
-    `low` on (all if not `first`) and below `high` (all if not `last`) are written; `high` = 0 stands for all. On machines
-    that cut batches, `ahead`: its tuple goes ahead of what is known, and may be moved to where `own` is the row.
+    `low` on (all if not `first`) and below `high` (all if not `last`) are written; `high` = 0 stands for all. On
+    machines that cut batches, `ahead`: its tuple may turn out to begin a round, and then `own` is the row.
     """
     ahead = {"ahead": 1, "own": tuple_address_bits(config)} if config.watch_depth else {}
     return data.StructLayout(

@@ -226,7 +226,7 @@ class Records(wiring.Component):
         count, before = (Signal(range(2 * self._most + 1), name=name) for name in ("count", "before"))
         """Of the round's tuples that have begun; of a round's that is still to be fetched when the next one begins."""
         pending, go, gone, late = Signal(), Signal(), Signal(), Signal()
-        """`gone`: the round that is filled has been fetched; `late`: the one before it, whose last tuple cut, is to be."""
+        """`gone`: the round is fetched, and the next has not begun; `late`: it has, and the one before it is to be."""
         busy = Signal()
         """A round has been fetched and is not stored."""
         self._busy = busy
