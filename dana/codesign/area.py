@@ -221,6 +221,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         "unpacker": (42 * lanes + 1135, 219 * lanes + 1660, 0, 0),
         "watched rows": _times(config.watch_depth, (30, 38, 0, 0)),
         "records": _times(bool(config.record_depth), (420 + 44 * lanes, 708 + 160 * lanes, 0, _outbox(config))),
+        "more outboxes": _more_outboxes(config, 1),
         "access": (415 + 17 * config.striders, 8 * config.link_bytes + 700, 0, 0),
         "host": (347, 405, 0, 0),
         "board": (795, 860 + 8 * config.link_bytes, 0, 1),
@@ -275,6 +276,7 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
         "records": _times(
             bool(config.record_depth), (560 + 54 * lanes, 854 + 160 * lanes, 0, 2 * _outbox(config) + 1 + lanes // 4)
         ),
+        "more outboxes": _more_outboxes(config, 2),
         "access": (450 + 17 * config.striders, 8 * config.link_bytes + 650, 0, 2),
         "host": (430, 210, 0, 0),
         "board": (2050, 1000 + 38 * config.link_bytes, 0, 2),
@@ -300,6 +302,13 @@ def _outbox(config: MachineConfig) -> float:
     """Block RAMs of the outbox. The record unit and its master were synthesised for two clusters, the parts alone: what
     goes with the lanes and what does not is told apart by the width of rows that wait in registers."""
     return _block_rams(config.tuple_depth // 2, 32 * config.lanes)
+
+
+def _more_outboxes(config: MachineConfig, half_blocks: int) -> Row:
+    """Of threads beyond the first, and the choice of one: counted, of up to four threads, not synthesised."""
+    more = config.threads - 1 if config.record_depth else 0
+    choice = 32 * config.lanes * math.ceil(more / 3)
+    return 40 * config.lanes * more + choice, 66 * config.lanes * more, 0, half_blocks * _outbox(config) * more
 
 
 def _sequencer_memory(config: MachineConfig) -> float:

@@ -63,11 +63,15 @@ def bundle_for(
     if holds(device, bundle.config):
         return bundle
     plan = rule_for(binding.graph, schema)["plan"]
-    if not bundle.tables and may_have_records(plan, design):
-        ways = [design["clusters"]] if "clusters" in design else CLUSTERS
-        if not any(holds_models(plan, device, clusters) for clusters in ways):
-            # the search would come to the same, and takes longer
-            other = with_ultra(made(design={**asked, "record_depth": record_depth(plan)}), device, design)
+    ways = [design["clusters"]] if "clusters" in design else CLUSTERS
+    beside: dict[str, int] = {}
+    on_chip = any(holds_models(plan, device, clusters) for clusters in ways)
+    if not bundle.tables and may_have_records(plan, design) and not on_chip:
+        beside = {"record_depth": record_depth(plan)}
+    if bundle.tables or beside:
+        # the search would come to much the same, and takes longer
+        for fewer in ({}, {"threads": 2, "clusters": 2}, {"threads": 1, "clusters": 2}):
+            other = with_ultra(made(design={**fewer, **asked, **beside}), device, design)
             if holds(device, other.config):
                 return other
     units, threads = bundle.config.units, bundle.config.threads

@@ -7,7 +7,7 @@ from dana.compiler.place.forms import Forms
 from dana.compiler.place.sections import Plan
 from dana.compiler.schedule.encode import Program
 from dana.compiler.target import DoesNotFit
-from dsl.hdfg.graph import Node
+from dsl.hdfg.graph import Node, Op
 from hwgen.spec.config import MachineConfig, functions_mask
 
 
@@ -24,9 +24,11 @@ def require_hardware(plan: Plan, forms: Forms, program: Program, config: Machine
     if config.lacking(program.instructions):
         moved = [_described(graph.nodes[k]) for k in forms.converted()]
         if not moved:
+            why = "draws random numbers, for which threads must know their numbers"
+            if not any(node.op is Op.ROW for node in graph.nodes):
+                why = "adds the losses of tuples that run side by side in their order, in a thread that must have all"
             raise DoesNotFit(
-                f"rule {graph.name!r} draws random numbers, or adds losses of several threads in turn, for which "
-                "threads must know their numbers; the machine's exchanges do not cross, so it cannot tell them",
+                f"rule {graph.name!r} {why}; the machine's exchanges do not cross, so it cannot tell them",
                 hint="Set crossed to 1, or threads to 1.",
             )
         named = ", ".join(moved[:3]) + (f" and {len(moved) - 3} other values" if len(moved) > 3 else "")
