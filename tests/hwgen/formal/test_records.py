@@ -18,7 +18,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.registers import TableWord
 from tests.hwgen.formal.proof import check
 
-CONFIG = MachineConfig(tuple_depth=16, watch_depth=2, record_depth=2, link_bytes=8)
+CONFIG = MachineConfig(threads=2, tuple_depth=16, watch_depth=2, record_depth=2, link_bytes=8)
 BYTES = 4 * CONFIG.lanes
 ROW_BITS = 2
 """Of the rows of a record, less one."""
@@ -40,7 +40,7 @@ class OnTheBus(wiring.Component):
 
     def __init__(self, *, shorter: bool = False) -> None:
         self._shorter = shorter
-        names = ("valid", "writes", "begin", "decided", "release", "stop", "start", "put")
+        names = ("valid", "writes", "begin", "late", "decided", "release", "stop", "start", "put")
         memory = ("arready", "awready", "wready", "deliver", "answer", "error")
         super().__init__(
             {
@@ -80,24 +80,28 @@ class OnTheBus(wiring.Component):
         # the unpacker: no more numbers than a batch has, none that names no record, a tuple after its numbers
         fetching, handed, late = Signal(), Signal(), Signal(3)
         own, named = Signal(3), Signal(3)
-        stopped = Signal()
+        stopped, owed, begins_late = Signal(), Signal(), Signal()
+        """`owed`: a round that ended before its last tuple, which has begun the next one; it is not decided yet."""
         m.d.comb += [
             link.valid.eq(self.valid), link.word.eq(Array(C(word, 32) for word in NUMBERS)[self.number]),
             link.table.eq(1), link.writes.eq(self.writes),
-            link.row.eq(self.row), link.begin.eq(self.begin), link.following.eq(handed), link.decided.eq(self.decided),
+            begins_late.eq(self.begin & self.late & ~handed & named.any()),
+            link.row.eq(self.row), link.begin.eq(self.begin), link.following.eq(handed | begins_late),
+            link.decided.eq(self.decided),
             Assume(~self.valid | ((cycle > 3) & (own + named < CONFIG.record_depth) & ~stopped)),
-            Assume(~(self.begin & (self.valid | late.any() | fetching))),
+            Assume(~(self.begin & (self.valid | late.any() | fetching | owed))),
             Assume(~self.decided | (named.any() & ~fetching & ~self.begin & ~self.valid & ~stopped)),
             Assume(~link.wrong),
             unit.outbox.valid.eq(self.put), unit.outbox.row.eq(self.row), unit.outbox.data.eq(row),
         ]  # fmt: skip
         m.d.sync += [late.eq(Cat(self.valid, late)), own.eq(own + self.valid)]
         with m.If(self.begin):
-            m.d.sync += [named.eq(Mux(handed, own, named + own)), own.eq(0), handed.eq(0)]
+            m.d.sync += [named.eq(Mux(handed | begins_late, own, named + own)), own.eq(0), handed.eq(0)]
+            m.d.sync += owed.eq(begins_late)
         with m.If(self.decided):
             m.d.sync += fetching.eq(1)
         with m.If(link.fetched):
-            m.d.sync += [fetching.eq(0), handed.eq(1), named.eq(0)]
+            m.d.sync += [fetching.eq(0), handed.eq(~owed), named.eq(Mux(owed, named, 0)), owed.eq(0)]
         # the engine has a round once it is fetched, and releases it once
         running = Signal()
         m.d.sync += running.eq(~self.stop & (link.fetched | (running & ~self.release)))
@@ -110,7 +114,7 @@ class OnTheBus(wiring.Component):
         with m.If(self.stop):
             m.d.sync += stopped.eq(1)
         with m.Elif(self.start):
-            m.d.sync += [stopped.eq(0), own.eq(0), named.eq(0), fetching.eq(0), handed.eq(0), late.eq(0)]
+            m.d.sync += [stopped.eq(0), own.eq(0), named.eq(0), fetching.eq(0), handed.eq(0), late.eq(0), owed.eq(0)]
 
         # the memory: rows of the bursts it has taken, in their order; an answer to each that has been written
         asked, given, addressed, wrote, answered = (Signal(4) for _ in range(5))

@@ -32,17 +32,21 @@ class Filling(wiring.Component):
 
     The unpacker hands a full round over when it has the next one's first tuple, which it begins as soon as a half is
     free; the engine releases rounds that it was given. After its last tuple an epoch needs no places. A batch may
-    be cut between two tuples.
+    be cut between two tuples, also before the last one, if that had a place in the next half when it began.
 
     Parameters
     ----------
     hasty
         The engine releases what it was not given: a fault.
+    anyhow
+        The last tuple is taken out of its round wherever there was a place for it: a fault.
     """
 
-    def __init__(self, batch: int, group_log2: int, rows: int, *, hasty: bool = False) -> None:
-        self._batch, self._group_log2, self._rows, self._hasty = batch, group_log2, rows, hasty
-        super().__init__({"start": In(1), "begin": In(1), "end": In(1), "cut": In(1), "release": In(1)})
+    def __init__(self, batch: int, group_log2: int, rows: int, *, hasty: bool = False, anyhow: bool = False) -> None:
+        self._batch, self._group_log2, self._rows = batch, group_log2, rows
+        self._hasty, self._anyhow = hasty, anyhow
+        names = ("start", "begin", "end", "cut", "late", "release")
+        super().__init__({name: In(1) for name in names})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -51,10 +55,15 @@ class Filling(wiring.Component):
         # the unpacker
         settled, started, opened, told = Signal(), Signal(), Signal(), Signal()
         begins, ends, follows, cuts = Signal(), Signal(), Signal(), Signal()
+        ahead, lates, again = Signal(), Signal(), Signal()
+        """The last tuple had a place in the next round, too; it is taken there; it is told again."""
         m.d.comb += [
             # the first column of a tuple waits until it is known whether there is a cut
-            cuts.eq(self.cut & started & ~opened & ~self.begin & ~self.start),
-            places.cut.eq(cuts),
+            cuts.eq(self.cut & started & ~opened & ~self.begin & ~self.start & ~again),
+            lates.eq(self.late & ahead & ~opened & ~self.begin & ~self.start & ~self.cut & ~again),
+            places.cut.eq(cuts | lates),
+            places.late.eq(lates),
+            Assume(~(again & self.begin)),
             begins.eq(self.begin & started & ~opened & ~self.start & ~(places.full & ~places.free)),
             ends.eq(self.end & (opened | begins) & ~self.start),
             follows.eq(begins & places.full),
@@ -65,15 +74,15 @@ class Filling(wiring.Component):
             places.settings.group_log2.eq(self._group_log2),
             places.settings.tuple_rows.eq(rows),
             places.begin.eq(begins),
-            places.end.eq(ends),
+            places.end.eq(ends | again),
             places.following.eq(follows),
         ]
         hands = Signal()
         m.d.comb += [
-            hands.eq(self.begin & places.full & ~told & started & ~self.start),
+            hands.eq(((self.begin & places.full & ~told) | again) & started & ~self.start),
             Assume(~told | self.begin | self.start),
         ]
-        m.d.sync += [settled.eq(1), told.eq((told | hands) & ~begins)]
+        m.d.sync += [settled.eq(1), told.eq((told | hands) & ~begins & ~again), again.eq(lates)]
         with m.If(begins | ends):
             m.d.sync += opened.eq(~ends)
 
@@ -109,7 +118,10 @@ class Filling(wiring.Component):
                 Assert(~(held.any() | hands) | (places.half != released)),
             ]
         with m.If(begins):
-            m.d.sync += [number.eq(mine), odd.eq(parity)]
+            free = C(1) if self._anyhow else places.free
+            m.d.sync += [number.eq(mine), odd.eq(parity), ahead.eq(free & ~places.full & ~places.final & mine.any())]
+        with m.Elif(cuts | lates):
+            m.d.sync += ahead.eq(0)
         full, count, batch_done = Signal(), Signal(3), Signal()
         with m.If(ends):
             m.d.sync += [
@@ -123,19 +135,25 @@ class Filling(wiring.Component):
             m.d.sync += full.eq(0)
         with m.Elif(cuts & ~full & number.any()):
             m.d.sync += [full.eq(1), count.eq(number), batch_done.eq(1), batched.eq(0)]
+        with m.If(lates):
+            m.d.sync += [full.eq(1), count.eq(number - 1), batch_done.eq(1)]
+        with m.If(again):
+            m.d.sync += [full.eq(0), number.eq(1), batched.eq(1), odd.eq(~odd)]
         with m.If(started & ~self.start):
             m.d.comb += [
                 Assert(places.full == full),
-                Assert(places.free == (held + ~(full & told) < HALVES)),
+                Assert(places.free == (held + ~(full & told) + again < HALVES)),
             ]
         with m.If(full):
             m.d.comb += [Assert(places.count == count), Assert(places.batch_done == batch_done)]
         with m.If(self.start):
             m.d.sync += [
                 started.eq(1),
-                *(signal.eq(0) for signal in (opened, told, held, released, number, batched, odd, full)),
+                *(signal.eq(0) for signal in (opened, told, held, released, number, batched, odd, full, ahead, again)),
             ]
         m.d.comb += Cover(places.full & ~places.free)
+        if CONFIG.threads * group > 2:  # of two tuples the second fills a round
+            m.d.comb += Cover(again)
         return m
 
 
@@ -150,3 +168,8 @@ def test_a_half_that_is_released_too_soon_is_noticed(tmp_path: Path) -> None:
     """The proof can fail: with an engine that releases what it was not given it does."""
     with pytest.raises(AssertionError, match=r"Assert failed"):
         check(Filling(*SETTINGS["no batch"], hasty=True), cycles=CYCLES, folder=tmp_path)
+
+
+def test_a_tuple_that_had_no_place_in_the_next_half_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"Assert failed"):
+        check(Filling(*SETTINGS["a batch in a round"], anyhow=True), cycles=CYCLES, folder=tmp_path)
