@@ -130,7 +130,7 @@ class Unpacker(wiring.Component):
             fetched = Signal()
             """The records of the round that is full are there."""
             with m.If(self.link.fetched):
-                m.d.sync += fetched.eq(1)
+                m.d.sync += fetched.eq(~handing)
             with m.Elif((beat & begins) | self.start):
                 m.d.sync += fetched.eq(0)
             free = free & (fetched | ~self.link.enabled)
