@@ -16,6 +16,7 @@ from dana.codesign.cost import record_cycles
 from dana.codesign.sample import Sample
 from dana.errors import InternalError
 from dana.simulator import Simulator
+from hwgen.spec import cycles
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
@@ -140,17 +141,20 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         simulator.close()
     tuples = sample.rows / sample.pages
     batches = tuples / batch
-    slope = (second.cycles - first.cycles) / pages
+    slope, engine = (second.cycles - first.cycles) / pages, (second.engine_busy - first.engine_busy) / pages
+    # records go and come beside the section `batch`; a column says which before its tuple, and that is looked up
+    between = max(0, fetched + stored + 1 - _length(bundle, Section.BATCH)) if bundle.tables else 0
+    waits = tuples * (cycles.WATCH_LATENCY - 1) if bundle.cut else 0
     return Cycles(
         config=config,
         tuples=tuples,
-        page=slope + batches * stored,
+        page=max(slope, engine + batches * (between + cycles.ROUND_START)) if bundle.tables else slope,
         fixed=second.cycles - slope * long * sample.pages,
         link=config.page_cycles,
-        unpacker=tuples * sum(column.beats(config.lanes) for column in bundle.columns) + 1,
-        engine=(second.engine_busy - first.engine_busy) / pages,
+        unpacker=tuples * sum(column.beats(config.lanes) for column in bundle.columns) + waits + 1,
+        engine=engine,
         rows=batches * _rows_of_batch(bundle),
-        records=batches * (fetched + stored),
+        records=batches * between,
     )
 
 
@@ -183,6 +187,12 @@ def _rows_of_batch(bundle: Bundle) -> float:
 
 def _trailing_ones(number: int) -> int:
     return (~number & (number + 1)).bit_length() - 1
+
+
+def _length(bundle: Bundle, section: Section) -> int:
+    if section not in bundle.sections:
+        return 0
+    return cycles.SECTION_START + bundle.config.section_length(bundle.section(section))
 
 
 def _rows(bundle: Bundle, section: Section) -> int:
