@@ -159,3 +159,31 @@ def test_optimizers_of_rows(optimizer: str, vector: bool) -> None:
     case = finished(config, source, schema, build_pages(schema, rows))
     assert case.bundle.cut
     assert_same(run(case, Simulator(config)), interpret(case), case.source)
+
+
+ADDED = """
+import dana
+T = dana.table([90, 2])
+i, y = dana.input(), dana.output()
+r = dana.algo(T, i, y)
+r.addRows(T[i], y)
+r.setLoss(y * 3)
+r.setEpochs(2)
+"""
+
+
+@pytest.mark.parametrize(
+    "odd", [[1e30, -1e30], [2e38], [-3e38, 1.0, 3e38], [float("inf")], [float("nan")], [-0.0] * 70]
+)
+def test_losses_of_all_threads_are_added_in_turn(odd: list[float]) -> None:
+    """Sums that overflow and what rounding takes from them; also where the last round is short, or none is full."""
+    schema = TableSchema(relation="t", attributes=(attribute("i", "integer"), attribute("y", "real")))
+    depths = {"watch_depth": 32, "record_depth": 32, "tuple_depth": 128, "program_depth": 1024}
+    for threads, count, twice in ((4, 79, 0), (8, 70, 1), (2, 75, 30), (4, 9, 0)):
+        rng = random.Random(f"added {threads} {count}")
+        values = [rng.gauss(0, 1) * 10 ** rng.randint(-6, 6) for _ in range(count)]
+        values[count // 2 : count // 2 + len(odd)] = odd
+        rows = [(k % (20 if k < twice else 90), y) for k, y in enumerate(values[:count])]
+        case = finished(MachineConfig(threads=threads, **depths), ADDED, schema, build_pages(schema, rows))
+        assert case.bundle.batch == 32
+        assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
