@@ -18,14 +18,15 @@ COMPILER = (
     *faults(
         "dana/compiler",
         "tests/lockstep/test_simulator.py -k side_by_side",
-        ("select/nodes.py", "view(present, rows), outer=0, mask=Mask.SINGLE", "view(present, rows), outer=0", "absent"),
-        (
-            "select/nodes.py",
-            "if self.cut:\n            self._add",
-            "if False:\n            self._add",
-            "losses merged, and not one by one",
-        ),
+        ("select/losses.py", "outer=0, mask=Mask.SINGLE", "outer=0", "losses of tuples that are not there"),
+        ("select/nodes.py", "if self.cut:\n            losses", "if False:\n            losses", "losses merged"),
         ("place/watch.py", "chosen[*column, update.model] = True", "chosen[*column, update.model] = False", "no row"),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/lockstep/test_tables.py -k losses_of",
+        ("select/losses.py", "Opcode.HIGH", "Opcode.LOW", "losses of the first thread alone"),
+        ("passes.py", " or tuples > target.group", "", "one thread's section for the tuples of several"),
     ),
     *faults(
         "dana/compiler",

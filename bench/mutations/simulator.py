@@ -17,7 +17,8 @@ SIMULATOR = (
         "tests/simulator/test_access.py -k comes_again",
         ("watch.h", "n->earlier += n->own;", "", "rows that are forgotten"),
         ("clock.c", "return phase->cut || ", "return ", "a batch goes on where a row is chosen again"),
-        ("clock.c", "at = known;", "", "a tuple that does not wait"),
+        ("clock.c", "return later(later(at, c->settled), known);", "return at;", "a tuple that does not wait"),
+        ("clock.c", "c->settled = decided + 2;", "", "a round that begins too soon"),
         ("rounds.c", "if (m <= room &&", "if (m < room &&", "rounds too long for their section"),
     ),
     *faults(

@@ -378,12 +378,8 @@ def pass_results(request: TrainRequest, notify: Notify) -> Results:
     """
     binding, _ = chosen_binding(request)
     _tell_size(request, binding.graph, notify)
-    return default_results(
-        binding,
-        request.relation.schema,
-        design=on_pages(request.design, request.relation.page_size),
-        max_tuples=tuple_bound(request),
-    )
+    design = on_pages(request.design, request.relation.page_size)
+    return default_results(binding, request.relation.schema, design=design, max_tuples=tuple_bound(request))
 
 
 def bound_graph(request: TrainRequest, design: Design, *, judges: bool = False) -> Graph:

@@ -124,7 +124,7 @@ class Unpacker(wiring.Component):
         """The last tuple went ahead, and it is not over where it is; it begins a round, the one before it is to be
         handed over; that waits for its records."""
         unknown = (watching & ~ahead) | unsettled
-        following = begins & places.full & ~unknown
+        following = begins & places.full & ~unknown & ~handing
         free = places.free
         if config.record_depth:
             fetched = Signal()
