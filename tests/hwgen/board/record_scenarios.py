@@ -22,8 +22,8 @@ from tests.hwgen.board.scenarios import Rig, at_random
 from tests.simulator.test_records import Watch, made
 
 CONFIG = MachineConfig(
-    scratch_depth=64, tuple_depth=64, strider_depth=64, descriptor_depth=8, program_depth=64, watch_depth=8,
-    record_depth=8, link_bytes=16,
+    threads=2, scratch_depth=64, tuple_depth=64, strider_depth=64, descriptor_depth=8, program_depth=64,
+    watch_depth=8, record_depth=8, link_bytes=16,
 )  # fmt: skip
 BASE = 0x7_0000_3000
 EPOCHS = 2
@@ -33,7 +33,7 @@ EPOCHS = 2
 def trained() -> tuple[Bundle, bytes, bytes]:
     """A Bundle, pages, and the memory after the training: what the simulator makes of zeros."""
     tables = (Table(records=9, rows=3), Table(records=4, rows=1))
-    one = made(random.Random(3), CONFIG, tables, (Watch(1, True), Watch(2, True)), count=60, group=4)
+    one = made(random.Random(3), CONFIG, tables, (Watch(1, True), Watch(2, True)), count=60, group=2)
     bundle, pages = one.bundle, b"".join(one.pages)
     simulator = Simulator(CONFIG)
     simulator.load(bundle)

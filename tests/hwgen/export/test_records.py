@@ -34,8 +34,8 @@ from tests.hwgen.export.test_package import run, verilator
 from tests.simulator.test_records import Watch, made
 
 CONFIG = MachineConfig(
-    scratch_depth=64, tuple_depth=64, strider_depth=64, descriptor_depth=8, program_depth=64, watch_depth=8,
-    record_depth=8, link_bytes=16,
+    threads=2, scratch_depth=64, tuple_depth=64, strider_depth=64, descriptor_depth=8, program_depth=64,
+    watch_depth=8, record_depth=8, link_bytes=16,
 )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def factors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, size in zip(("rows", "columns"), RECORDS, strict=True):
         text = text.replace(f"dim(1000)  # {name}", f"dim({size})")
     rule.write_text(text)
-    design = [f"--design={name}" for name in ("clusters=1", "record_depth=16", "tuple_depth=512")]
+    design = [f"--design={name}" for name in ("threads=2", "clusters=1", "record_depth=16", "tuple_depth=512")]
     command = ["hdl", str(rule), "--schema", "i int4, j int4, y float4", "--label", "y", "--device", "lfe5um5g-85"]
     assert main([*command, *design, "-o", str(path)]) == OK
     return path
