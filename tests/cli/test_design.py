@@ -80,14 +80,14 @@ def test_no_number_is_cut_however_narrow_what_shows_it_is(
 
 
 def test_models_that_no_machine_of_the_device_holds_lie_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """With dims that are given; a record of U is 10 numbers and a bias in 2 rows of 16."""
+    """With dims that are given; a record of U is 10 numbers and a bias in 3 rows of 8."""
     assert main(["design", LRMF, *RATINGS, *LARGE, "--device", "lfe5um5g-85"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r" 1×2×8=16 .* records .* best *$", shown, re.M)
+    assert re.search(r" 2×1×8=16 .* records .* best *$", shown, re.M)
     assert "none holds the models itself: models of 1.9 MB in a memory beside the machine, whose rows" in shown
     override = re.search(r"design => '(.*)'\)", shown)
     assert override is not None
-    assert json.loads(override[1])["record_depth"] == 32
+    assert json.loads(override[1])["record_depth"] == 64
 
 
 @pytest.mark.parametrize(
