@@ -18,7 +18,7 @@ SIMULATOR = (
         ("watch.h", "n->earlier += n->own;", "", "rows that are forgotten"),
         ("clock.c", "return phase->cut || ", "return ", "a batch goes on where a row is chosen again"),
         ("clock.c", "return later(later(at, c->settled), known);", "return at;", "a tuple that does not wait"),
-        ("clock.c", "c->settled = decided + 2;", "", "a round that begins too soon"),
+        ("clock.c", "c->settled = c->ahead + 1;", "", "a tuple ahead of one that is ahead"),
         ("rounds.c", "if (m <= room &&", "if (m < room &&", "rounds too long for their section"),
     ),
     *faults(
