@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "walk.h"
 #include "watch.h"
 
 static inline int64_t
@@ -221,7 +221,6 @@ column(struct sim *sim, const struct sim_column *column, const uint8_t *from, in
 
 /* --- pages ------------------------------------------------------------------------------------------------------- */
 
-
 /* The next page arrives, and its Strider begins */
 static void
 arrive(struct sim *sim)
@@ -414,8 +413,8 @@ row_of_page(struct sim *sim, const struct sim_way *way, const struct sim_handed 
  * that is ready make up for.
  */
 static void
-pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page,
-			 int32_t row, int32_t end, int32_t rows_of_page)
+pass_rows(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page,
+		  int32_t row, int32_t end, int32_t rows_of_page)
 {
 	struct sim_clock *c = &sim->clock;
 	const struct tuple_times times = tuple_times(way, handed);
@@ -456,11 +455,7 @@ sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *pa
 
 		for (alike = 1; row + alike < shape->rows && walk->which[row + alike] == which;)
 			alike++;
-		if (sim->watches)
-			pass_watched(sim, way, handed, page, at, at + alike, shape->rows);
-		else
-			for (int32_t k = 0; k < alike; k++)
-				row_of_page(sim, way, handed, page, at + k);
+		pass_rows(sim, way, handed, page, at, at + alike, shape->rows);
 	}
 	sim_clock_page_end(sim, shape->after);
 }

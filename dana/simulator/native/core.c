@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core.h"
 #include "numerics.h"
+#include "walk.h"
 
 /* What sim_consume() returns besides 0 */
 #define STOPPED	 1 /* a fault: sim_end() tells which */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "walk.h"
 
 #define STATES		2048
 #define SHAPES		64

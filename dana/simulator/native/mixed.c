@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "walk.h"
 
 const struct sim_way *
 sim_way_of(const struct sim_walk *walk, int32_t which)

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "core.h"
+#include "walk.h"
 #include "step.h"
 
 #define FAR			0x10000 /* no place on a page is as far from another one */

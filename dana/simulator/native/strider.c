@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "walk.h"
 
 /* Whether whatever an instruction names is there: it comes decoded, and a mistake in that must reach nothing else */
 static bool

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "walk.h"
 
 #define REFUSALS  32 /* ways that could not be had, then none is looked for any more */
 #define MOST_REST 64

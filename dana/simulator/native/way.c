@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "walk.h"
 #include "step.h"
 
 #define VECTOR SIM_ROWS
