@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dana.errors import UsageError, causes
 from dana.runtime.trainer import SqlState, TrainingError
-from dana.simulator.large import TooLarge
+from dana.simulator import large
 from dsl import RuleError
 
 RESERVE = 16 << 20
@@ -136,6 +136,7 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
             hint=f"{mend}.",
         )
     resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
+    asked = large.asked()
     try:
         yield
     except Exception as error:
@@ -147,7 +148,7 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
                 f"The label has {classes:,} classes, each with its own part of the models: choose a rule that learns "
                 f"numbers, such as ridge, where they are numbers, or put rare ones together. {mend} otherwise."
             )
-        elif any(isinstance(one, TooLarge) for one in causes(error)):
+        elif large.asked() > asked:  # whatever it was that had no room beside them
             hint = f"{mend}; or have large models lie in files: start the worker with --model-directory."
         raise TrainingError(
             f"the request needs more memory than the {megabytes(bound)} of {name}",

@@ -30,14 +30,11 @@ def none_at_all() -> float:
 
 _folder: Path | None = None
 _room = none_at_all
+_asked = 0
 
 
 class NoRoom(OSError):
     """The folder's disk is full."""
-
-
-class TooLarge(MemoryError):
-    """There is no memory for an array that a file would hold."""
 
 
 def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> None:
@@ -62,6 +59,11 @@ def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> Non
     _folder, _room = folder, room
 
 
+def asked() -> int:
+    """How many arrays, of those that a file would hold, memory was asked for."""
+    return _asked
+
+
 def zeros(count: int) -> Floats:
     """So many floats.
 
@@ -69,15 +71,14 @@ def zeros(count: int) -> Floats:
     ------
     NoRoom
         The folder's disk is full.
-    TooLarge, MemoryError
+    MemoryError
         There is not enough memory.
     """
+    global _asked
     if _folder is not None and 4 * count >= LARGE and 8 * count > _room():
         return np.frombuffer(_mapped(_folder, 4 * count), np.float32)
-    try:
-        array = np.zeros(count + LANES, np.float32)
-    except MemoryError as error:
-        raise TooLarge(str(error)) if 4 * count >= LARGE else error from None
+    _asked += _folder is None and 4 * count >= LARGE
+    array = np.zeros(count + LANES, np.float32)
     first = -array.ctypes.data % (4 * LANES) // 4
     return array[first : first + count]
 

@@ -141,7 +141,7 @@ def test_tables_in_files_of_more_than_a_session_may_hold(workshop: Workshop) -> 
     digests = f"SELECT array_agg(p::text) FROM ({OF_VERSION}) AS p"
     folder = workshop.cluster.folder / "models"
     workshop.cluster.account.make_inside(folder)
-    usual, limited = workshop.options, (*workshop.options, "--memory-limit", "180MB")
+    usual, limited = workshop.options, (*workshop.options, "--memory-limit", "220MB")
     try:
         workshop.ensure()
         with workshop.connect() as session:
@@ -150,7 +150,7 @@ def test_tables_in_files_of_more_than_a_session_may_hold(workshop: Workshop) -> 
         workshop.stop()
         workshop.options = limited
         workshop.start()
-        with workshop.connect() as session, pytest.raises(psycopg.errors.OutOfMemory, match="than the 180 MB") as error:
+        with workshop.connect() as session, pytest.raises(psycopg.errors.OutOfMemory, match="than the 220 MB") as error:
             session.execute(f"SELECT {training}")
         assert "start the worker with --model-directory" in str(error.value.diag.message_hint)
         workshop.stop()

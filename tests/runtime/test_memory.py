@@ -6,7 +6,7 @@ import pytest
 
 from dana.runtime.memory import memory_at_most
 from dana.runtime.trainer import TrainingError
-from dana.simulator.large import TooLarge
+from dana.simulator import large
 
 PLENTY = 1 << 40
 
@@ -19,8 +19,14 @@ def test_fewer_columns_help(classes: int, words: str) -> None:
 
 
 def test_files_help_where_a_model_is_large() -> None:
+    """Whatever it was that had no room beside it."""
+
+    def asks() -> None:
+        large.zeros(large.LARGE // 4)
+        raise MemoryError
+
     with pytest.raises(TrainingError) as raised, memory_at_most(PLENTY, fresh=True):
-        raise TooLarge
+        asks()
     assert "start the worker with --model-directory" in raised.value.hint
     assert "columns" not in raised.value.hint
 
