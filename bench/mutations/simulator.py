@@ -84,7 +84,7 @@ SIMULATOR = (
         ("mixed.c", "handed[j].address != handed[k].address ||", "", "one address for all columns"),
         ("mixed.c", "address[walk->at[row]]", "address[row]", "addresses by row"),
         ("pattern.c", "other->y - other->x) << bits", "other->y + 1 - other->x) << bits", "what a hole is"),
-        ("pattern.c", "tuples[n++] = tuple;", "tuples[k] = tuple, n++;", "tuples with gaps between them"),
+        ("pattern.c", "walk->tuples[n++] = tuple;", "walk->tuples[k] = tuple, n++;", "tuples with gaps between them"),
         (
             "clock.c",
             "page, at, at + alike, shape->rows",
