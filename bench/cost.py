@@ -7,7 +7,11 @@ scheduled and counted, not measured: nothing runs here. The least is the largest
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from bench.measure import Figure, main
+from bench.workload import array_table, float_column
 from dana import rules
 from dana.codesign.cost import count_cost
 from dana.codesign.default import default_bundle
@@ -19,7 +23,7 @@ from dsl import compile_rule
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import Bundle
 
-FEATURES = 54
+FEATURES, CATEGORIES = 54, 2
 ROWS = 581_012
 TARGET = 1.5
 
@@ -30,17 +34,23 @@ def run() -> list[Figure]:
 
 
 def table_for(text: str) -> TableSchema:
-    """Columns for the text of a shipped rule: numbers of rows, features, label."""
-    columns = [_column(name, 23, "integer") for name in ("i", "j") if f"\n{name} = dana.input()" in text]
-    if "\nx = dana.input(" in text:
-        columns += [_column(f"x{k + 1}", 700, "real") for k in range(FEATURES)]
-    if "\ny = dana." in text:
-        columns.append(_column("y", 700, "real"))
+    """Columns for the text of a shipped rule: numbers of rows, categories, features, label."""
+
+    def declares(name: str) -> bool:
+        return re.search(rf"^(\w+, )*{name}\b[^=\n]* = .*dana\.(input|output)\(", text, re.MULTILINE) is not None
+
+    columns = [replace(float_column(name), type_oid=23, type_name="integer") for name in ("i", "j") if declares(name)]
+    if declares("c"):
+        columns.append(_array("c", CATEGORIES))
+    if declares("x"):  # of two vectors each is an array
+        columns += [_array("x", FEATURES)] if columns else [float_column(f"x{k + 1}") for k in range(FEATURES)]
+    if declares("y"):
+        columns.append(float_column("y"))
     return TableSchema(relation="t", attributes=tuple(columns))
 
 
-def _column(name: str, type_oid: int, type_name: str) -> Attribute:
-    return Attribute(name=name, type_oid=type_oid, type_name=type_name, length=4, align="i")
+def _array(name: str, elements: int) -> Attribute:
+    return replace(array_table(elements).attributes[0], name=name)
 
 
 def bundle_of(name: str) -> tuple[Bundle, Graph, TableSchema]:
