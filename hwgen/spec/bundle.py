@@ -27,7 +27,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.fields import joined, split
 
 MAGIC = b"DANABNDL"
-VERSION = 6
+VERSION = 7
 RECORD_BOUNDARY = 4096
 """Bytes of the largest record, and what a table's address is a multiple of: no burst crosses that (AXI4, A3.4.1)."""
 

@@ -13,7 +13,7 @@ SCRATCH_BITS = ADDRESS_BITS - 1
 """Of a word address in the scratchpad's region: as many words of a thread as a machine that is built can have."""
 
 READ_LATENCY = 10
-IDENTITY = 0xDA7A0003
+IDENTITY = 0xDA7A0004
 """Value of `Register.ID`: product and version of this map."""
 
 
