@@ -206,8 +206,8 @@ def explore(
     job = _Job(binding, schema, device, max_tuples, sample, widths)
     plan: Plan = rule_for(binding.graph, schema)["plan"]
     tried, refused = _tried(job, plan, given, fixed)
-    on_chip = not any(one.bundle.tables for one in tried)
-    if on_chip and not any(one.fits for one in tried.values()) and may_have_records(plan, given):
+    beside = any(one.bundle.tables for one in tried)  # of one thread, while nobody said that there are records
+    if (beside or not any(one.fits for one in tried.values())) and may_have_records(plan, given):
         records = {"record_depth": record_depth(plan)}
         tried |= _tried(job, plan, {**given, **records}, {**fixed, **records})[0]
     if not tried:
