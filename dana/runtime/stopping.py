@@ -171,7 +171,8 @@ def run(
         if request.nulls == "error" and report.skipped:
             raise nulls_error(request.relation, report.skipped)
         if held_out is not None:
-            left = training.parameters()
+            # in the place of the epoch's before it, unless that is the best
+            left = training.parameters(() if best is not None and left is best[1] else left)
             report = replace(report, test_loss=held_out.loss(left))
         if epoch == 1 and held_out is not None and report.loss is not None and report.test_loss is None:
             notify(NONE_LEFT_OUT)
