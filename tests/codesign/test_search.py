@@ -232,6 +232,12 @@ def test_models_lie_beside_the_machine_where_none_that_fits_holds_them() -> None
     assert not any(candidate.bundle.tables for candidate in held.candidates)
 
 
+def test_models_that_no_chip_holds_are_searched_with_several_threads() -> None:
+    found = factorised("xcvu9p", 600_000, 600_000, clusters=2)
+    assert {candidate.bundle.config.threads for candidate in found.candidates} > {1, 4}
+    assert found.best.bundle.config.threads > 1
+
+
 def test_who_asks_for_records_gets_clusters_that_go_with_them() -> None:
     found = factorised("lfe5um5g-85", 1_000, 1_000, record_depth=32)
     assert {candidate.bundle.config.clusters for candidate in found.candidates} == {1, 2, 4}
