@@ -118,7 +118,7 @@ class Channel:
             The peer hung up.
         ProtocolError
             An unknown type, or a payload longer than such a message's may be.
-        MemoryError, NoRoom
+        MemoryError, NoFile
             There is no room for the payload, which has passed.
         """
         while True:
@@ -162,7 +162,7 @@ class Channel:
             raise ProtocolError(f"{message.name} has {length} bytes, more than {most}")
         try:
             payload = _room(length)
-        except (MemoryError, large.NoRoom):
+        except (MemoryError, large.NoFile):
             for start in range(0, length, JOINED):
                 self._fill(bytearray(min(JOINED, length - start)))
             raise

@@ -39,7 +39,7 @@ from dana.runtime.protocol import (
 )
 from dana.runtime.ring import Ring
 from dana.runtime.trainer import Json, OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
-from dana.simulator.large import NoRoom
+from dana.simulator.large import NoFile
 
 log = logging.getLogger("dana.worker")
 
@@ -378,9 +378,16 @@ def error_fields(error: Exception) -> dict[str, str]:
             "message": "the worker has no room left on its disk",
             "detail": f"{full[0]}.",
             "hint": "Make room in the folder of the worker's --model-directory, or start it with one on another disk."
-            if isinstance(full[0], NoRoom)
+            if isinstance(full[0], NoFile)
             else "Make room where its cache lies ($XDG_CACHE_HOME, else ~/.cache), or train with backend => 'sim', "
             "which needs none.",
+        }
+    if isinstance(error, NoFile):
+        return {
+            "sqlstate": SqlState.IO_ERROR,
+            "message": "the worker cannot make files in the folder of its --model-directory",
+            "detail": f"{error}.",
+            "hint": "Make the folder again, writable by the worker's account, or start the worker with another.",
         }
     return {
         "sqlstate": SqlState.INTERNAL,

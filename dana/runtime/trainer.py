@@ -36,6 +36,7 @@ class SqlState(StrEnum):
     OUT_OF_MEMORY = "53200"
     TOO_MANY_CONNECTIONS = "53300"
     LIMIT_EXCEEDED = "54000"
+    IO_ERROR = "58030"
     INTERNAL = "XX000"
 
 

@@ -151,11 +151,14 @@ def _check(options: WorkerOptions) -> None:
             raise SetupError(f"{name} of {megabytes(limit)} is less than the {megabytes(least)} that a session needs")
     if options.max_sessions < 1:
         raise SetupError(f"--max-sessions must be at least 1, not {options.max_sessions}")
+    folder = options.model_directory
     try:
-        large.keep_in(options.model_directory, room_bytes)
-    except OSError as error:
-        folder = options.model_directory
-        raise SetupError(f"no files in --model-directory {folder}: {error.strerror}; it must be writable") from None
+        large.keep_in(folder, room_bytes)
+    except large.NoFile as error:
+        what = error.__cause__ or error
+        raise SetupError(f"no files in --model-directory: {what}; give a folder that this account may write") from None
+    if folder is not None and large.lies_in_memory(folder):
+        log.warning("--model-directory %s lies in memory (tmpfs), which it should spare: name one on a disk", folder)
 
 
 def _ready(sockets: list[socket.socket], patience: float | None) -> set[socket.socket]:

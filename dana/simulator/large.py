@@ -5,7 +5,6 @@ has no name, so nobody else opens it and nothing is left of it when the process 
 model.
 """
 
-import errno
 import mmap
 import os
 import tempfile
@@ -33,8 +32,8 @@ _room = none_at_all
 _asked = 0
 
 
-class NoRoom(OSError):
-    """The folder's disk is full."""
+class NoFile(OSError):
+    """The folder gives no file: its disk is full, or it is gone."""
 
 
 def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> None:
@@ -50,13 +49,23 @@ def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> Non
 
     Raises
     ------
-    OSError
+    NoFile
         Files cannot be made there, or not be mapped.
     """
     global _folder, _room
     if folder is not None:
         _mapped(folder, mmap.PAGESIZE)
     _folder, _room = folder, room
+
+
+def lies_in_memory(folder: Path) -> bool:
+    """Whether files of a folder lie in memory: its file system has no disk."""
+    device = folder.stat().st_dev
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split()
+        if fields[2] == f"{os.major(device)}:{os.minor(device)}":
+            return fields[fields.index("-") + 1] in ("tmpfs", "ramfs")
+    return False
 
 
 def asked() -> int:
@@ -69,8 +78,8 @@ def zeros(count: int) -> Floats:
 
     Raises
     ------
-    NoRoom
-        The folder's disk is full.
+    NoFile
+        The folder gives none.
     MemoryError
         There is not enough memory.
     """
@@ -84,14 +93,13 @@ def zeros(count: int) -> Floats:
 
 
 def _mapped(folder: Path, size: int) -> mmap.mmap:
-    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-        try:
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             # a page that is written and has no room on the disk would end the process (SIGBUS)
             os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise NoRoom(error.errno, f"no room for {size:,} bytes of a model", str(folder)) from error
-        mapped = mmap.mmap(file.fileno(), size)
+            mapped = mmap.mmap(file.fileno(), size)
+    except OSError as error:
+        what = f"no file for {size:,} bytes of a model: {error.strerror}"
+        raise NoFile(error.errno, what, str(folder)) from error
     mapped.madvise(mmap.MADV_RANDOM)  # rows are in no order: read ahead would be read in vain
     return mapped

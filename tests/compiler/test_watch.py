@@ -39,6 +39,16 @@ def test_models_whose_rows_are_chosen_together_are_watched_once() -> None:
     assert watched(read_elsewhere) == [("i", 1, True), ("i", 2, True), ("j", 2, False)]
 
 
+def test_of_what_updates_nothing_columns_are_watched_whose_models_are_read_by_rows() -> None:
+    def judging(source: str) -> list[tuple[str, int, bool]]:
+        graph = bind(compile_rule(source).hdfg, SCHEMA).graph.judging
+        return [(one.input, one.table, one.writes) for one in plan_of(graph).watched]
+
+    assert judging(RULE + LOSS) == [("i", 1, False), ("j", 2, False)]
+    whole = "dana.sigma(U[i] * V[j], 1) - y + dana.sigma(V[0], 1)"
+    assert judging(RULE.replace("dana.sigma(U[i] * V[j], 1) - y", whole) + LOSS) == [("i", 1, False)]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -120,8 +120,11 @@ def rows_case(rng: random.Random, config: MachineConfig, *, rough: bool = False)
     return case_of(rng, config, source, schema, numbers={"i": rows[0], "j": rows[1]}, rough=rough)
 
 
-def side_by_side_case(rng: random.Random, config: MachineConfig, *, rough: bool = False) -> Case:
-    """A case whose tuples run side by side where they share no row; now and then a number that names none."""
+def side_by_side_case(rng: random.Random, config: MachineConfig, *, rough: bool = False, judges: bool = False) -> Case:
+    """A case whose tuples run side by side where they share no row; now and then a number that names none.
+
+    With `judges` nothing is updated, where the rule has a loss.
+    """
     n, rows = rng.choice([1, 8]), (rng.choice([1, 5, 40, 400]), rng.choice([1, 7, 50, 400]))
     columns = [attribute("i", rng.choice(["integer", "real", "bigint"]))]
     columns += [attribute("x", "real[]", array_length=n)] if rng.random() < 0.3 else []
@@ -132,7 +135,7 @@ def side_by_side_case(rng: random.Random, config: MachineConfig, *, rough: bool 
     few = rng.random() < 0.1
     numbers = {"i": rows[0] + few, "j": rows[1] + few}
     source = side_by_side_rule(rng, n, rows=rows)
-    return case_of(rng, config, source, schema, ["i", "j", "x"], numbers=numbers, rough=rough)
+    return case_of(rng, config, source, schema, ["i", "j", "x"], numbers=numbers, rough=rough, judges=judges)
 
 
 def parts_case(rng: random.Random, config: MachineConfig, *, rough: bool = False) -> Case:
@@ -253,6 +256,7 @@ def case_of(
     features: list[str] | None = None,
     numbers: Mapping[str, int] = MappingProxyType({}),
     rough: bool = False,
+    judges: bool = False,
 ) -> Case:
     """Pages for the schema, and the rule compiled; columns of `numbers` count from 0 to below the number."""
     rows = [_row(rng, schema, numbers) for _ in range(rng.choice([1, 2, 5, 63, 64, 65, 130, 300]))]
@@ -261,14 +265,22 @@ def case_of(
         pages = damaged(rng, pages, page_size=config.page_size) if rng.random() < 0.3 else pages
     else:
         pages = build_pages(schema, rows, page_size=config.page_size, fill=rng.choice([1.0, 1.0, 0.3]))
-    return finished(config, source, schema, pages, features=features)
+    return finished(config, source, schema, pages, features=features, judges=judges)
 
 
 def finished(
-    config: MachineConfig, source: str, schema: TableSchema, pages: bytes, *, features: list[str] | None = None
+    config: MachineConfig,
+    source: str,
+    schema: TableSchema,
+    pages: bytes,
+    *,
+    features: list[str] | None = None,
+    judges: bool = False,
 ) -> Case:
-    """The rule compiled for the schema."""
+    """The rule compiled for the schema; with `judges` its loss alone, if it has one."""
     binding = bind(compile_rule(source, filename="rule.py").hdfg, schema, features, "y")
+    if judges and binding.graph.loss is not None:
+        binding = replace(binding, graph=binding.graph.judging)
     bundle = compile_bundle(binding, schema, config=config, max_tuples=1 << 16)
     return Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=binding.graph.epochs)
 

@@ -87,7 +87,8 @@ def records(rng: random.Random) -> Case:
     """Models lie beside the machine; of rules that choose rows in another way too, the machine has an index file."""
     while True:
         with suppress(DoesNotFit):
-            return side_by_side_case(rng, record_config(rng), rough=rng.random() < 0.3)
+            rough, judges = rng.random() < 0.3, rng.random() < 0.2
+            return side_by_side_case(rng, record_config(rng), rough=rough, judges=judges)
 
 
 def network(rng: random.Random) -> Case:

@@ -132,12 +132,14 @@ def _side_by_side(name: str, config: MachineConfig) -> list[Case]:
     seeds = itertools.count()
     while len(cases) < 8 * SCALE:
         seed = next(seeds)
+        rng = random.Random(f"{name} side by side {seed}")
         try:
-            case = side_by_side_case(random.Random(f"{name} side by side {seed}"), config, rough=seed % 4 == 3)
+            case = side_by_side_case(rng, config, rough=seed % 4 == 3, judges=seed % 4 == 2)
         except DoesNotFit:
             continue
         cases += [case] if case.bundle.cut else []
     assert bool(config.record_depth) == any(case.bundle.tables for case in cases)
+    assert any(not case.binding.graph.updates for case in cases)
     return cases
 
 

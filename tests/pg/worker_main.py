@@ -306,9 +306,12 @@ def main() -> None:
     """Arguments: socket, library, and worker options as JSON."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s")
     socket_path, library, options = sys.argv[1:]
+    chosen = json.loads(options)
+    if folder := chosen.get("model_directory"):
+        chosen["model_directory"] = Path(folder)
     worker.serve(
         PageTrainer(Path(library)),
-        worker.WorkerOptions(socket_path=Path(socket_path), **json.loads(options)),
+        worker.WorkerOptions(socket_path=Path(socket_path), **chosen),
     )
 
 

@@ -19,6 +19,7 @@ from dana.runtime.machines import MACHINES, NO_MEMORY, Buffered, PageCollector, 
 from dana.runtime.memory import least_bytes
 from dana.runtime.session import error_fields
 from dana.runtime.trainer import TrainingError
+from dana.simulator import large
 from hwgen.harness import RtlMachine
 from hwgen.harness.build import verilog_of
 from hwgen.rtl.verilate import cache_folder
@@ -111,6 +112,19 @@ def test_a_full_disk_is_an_error_of_its_own(said: OSError) -> None:
         assert (fields["sqlstate"], fields["message"]) == ("53100", "the worker has no room left on its disk")
         assert "backend => 'sim'" in fields["hint"]
     assert error_fields(OSError(errno.EIO, "no"))["sqlstate"] == "XX000"
+
+
+def test_a_folder_for_models_that_is_gone(tmp_path: Path) -> None:
+    large.keep_in(tmp_path)
+    tmp_path.rmdir()
+    try:
+        with pytest.raises(large.NoFile) as raised:
+            large.zeros(large.LARGE)
+    finally:
+        large.keep_in(None)
+    fields = error_fields(raised.value)
+    assert (fields["sqlstate"], str(tmp_path) in fields["detail"]) == ("58030", True)
+    assert "Make the folder again" in fields["hint"]
 
 
 def test_a_compiler_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

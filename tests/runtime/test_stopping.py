@@ -166,6 +166,22 @@ def test_test_loss_is_what_the_rule_says(rule: str, tmp_path: Path, monkeypatch:
     assert outcome.kept.test_loss == expected.losses[0]
 
 
+def test_models_beside_the_chip_are_judged_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(5)
+    table = relation([("i", "integer"), ("j", "integer"), ("y", "real")], pages=2)
+    rows = [[int(random.integers(600_000)), int(random.integers(300)), float(random.normal())] for _ in range(150)]
+    pages = build_pages(table.schema, rows)
+    sizes = {"m": 600_000, "n": 300}
+    losses = []
+    for backend, code in (("sim", "never"), ("sim", "always"), ("interp", "never")):
+        monkeypatch.setenv(VARIABLE, code)
+        asked = request(table, rule="lrmf", source=rules.text("lrmf"), backend=backend, epochs=3, hyper=sizes)
+        held_out = held(asked, pages, MachineTrainer())
+        assert held_out.design["config"]["record_depth"] > 0
+        losses.append([(one.loss, one.test_loss) for one in trained(asked, pages, held_out).reports])
+    assert losses[0] == losses[1] == losses[2]
+
+
 def test_rows_held_out_that_are_none_or_too_many() -> None:
     asked = request(TABLE, rule="passing", source=PASSING, patience=3)
     empty = build_pages(TABLE.schema, [[None, None]] * 3)

@@ -69,7 +69,7 @@ def test_what_fits_lies_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_takes_no_files(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(large.NoFile, match="No such file or directory"):
         large.keep_in(tmp_path / "none")
     before = mapped()
     assert large.zeros(COUNT).size == COUNT
@@ -82,9 +82,14 @@ def test_a_full_disk_is_an_error_before_anything_is_written() -> None:
     large.keep_in(disk)
     status = os.statvfs(disk)
     before, free = mapped(), status.f_bavail
-    with pytest.raises(large.NoRoom, match="no room for") as raised:
+    with pytest.raises(large.NoFile, match="No space left") as raised:
         large.zeros(status.f_blocks * status.f_frsize // 4 + COUNT)
     assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(disk))
     assert mapped() == before, "what could not be had takes nothing"
     assert abs(os.statvfs(disk).f_bavail - free) * status.f_frsize < large.LARGE
     assert large.zeros(COUNT).sum() == 0
+
+
+def test_a_folder_that_lies_in_memory() -> None:
+    assert large.lies_in_memory(Path("/dev/shm"))
+    assert not large.lies_in_memory(Path("/proc"))

@@ -41,28 +41,36 @@ class Watched:
 
 
 def watched_columns(graph: Graph) -> tuple[Watched, ...]:
-    """What has to be watched for tuples to run side by side; nothing where they cannot."""
-    if graph.batch != 1 or not graph.updates:
+    """What has to be watched for tuples to run side by side; nothing where they cannot.
+
+    Of a graph that updates nothing it is what chooses rows of models that are read by rows alone.
+    """
+    if graph.batch != 1:
         return ()
     needed = graph.reachable(graph.training_roots)
     if graph.convergence is not None:
         test = [graph.nodes[k].op for k in graph.reachable([graph.convergence])]
         if any(op in PER_TUPLE or op is Op.MODEL for op in test):
             return ()
-    tables = list(dict.fromkeys(update.model for update in graph.updates))
     chosen: dict[tuple[int, int, int], bool] = {}
     for update in graph.updates:
         if update.index is None or (column := element_of(graph, update.index)) is None:
             return ()
         chosen[*column, update.model] = True
+    whole = set[int]()
     for node in (graph.nodes[k] for k in sorted(needed)):
         for position, operand in enumerate(node.inputs):
-            if operand not in tables:
+            if graph.nodes[operand].op is not Op.MODEL:
                 continue
-            # a model that tuples write is read by rows alone
             if node.op is not Op.GATHER or position or (column := element_of(graph, node.inputs[1])) is None:
-                return ()
-            chosen.setdefault((*column, operand), False)
+                whole.add(operand)
+            else:
+                chosen.setdefault((*column, operand), False)
+    written = dict.fromkeys(update.model for update in graph.updates)
+    if not whole.isdisjoint(written):
+        return ()
+    tables = list(written or dict.fromkeys(model for *_, model in chosen if model not in whole))
+    chosen = {one: writes for one, writes in chosen.items() if one[-1] in tables}
     # models whose rows the same columns choose in the same way meet in the same tuples: one comparison is enough
     ways = {
         table: (
@@ -83,5 +91,5 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
 
 
 def rows_written(watched: Sequence[Watched]) -> int:
-    """Rows that a tuple writes."""
-    return sum(one.writes for one in watched)
+    """Rows that a tuple writes; at least one where columns are watched, for who watches has room for rows."""
+    return max(sum(one.writes for one in watched), bool(watched))
