@@ -4,6 +4,7 @@ In: a graph without merges, and when each value is computed. Out: the values of 
 computed for at a time, before its tuples have their turn (numbers drawn at random) and after (the loss's functions).
 """
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -60,9 +61,15 @@ def _late(
     roots += [] if graph.convergence is None else [graph.convergence]
     earlier = graph.reachable(roots)
     kept = {k for k in scalars if graph.nodes[k].op not in LEAVES | {Op.EXPAND, Op.GATHER}}
+    readers: defaultdict[int, list[int]] = defaultdict(list)
+    for k in graph.reachable(graph.training_roots):
+        for operand in graph.nodes[k].inputs:
+            readers[operand].append(k)
     late: set[int] = set()
-    for k in sorted(scalars - earlier - early):
-        if graph.nodes[k].op in ELEMENTWISE and _from(graph, k, kept | early | epoch):
+    for k in sorted(scalars - earlier - early, reverse=True):
+        # what is computed in a tuple's turn cannot read it
+        alone = late.issuperset(readers[k])
+        if alone and graph.nodes[k].op in ELEMENTWISE and _from(graph, k, kept | early | epoch):
             late.add(k)
     if graph.loss not in late or not any(graph.nodes[k].op in functions for k in late):
         return frozenset()
