@@ -76,9 +76,7 @@ AS_FAST = 0.05
 """Fraction of a tuple's cycles that a smaller division unit may cost."""
 
 MAX_STRIDERS = 16
-MAX_QUEUE = 256
-LONG_QUEUE = 1024
-"""For rows that are handed over twice: a page's worth of them."""
+MAX_QUEUE = 1024
 
 
 def default_bundle(
@@ -457,7 +455,9 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     )
     program = compile_strider(schema, uses, draft.inputs, large, draft.watched)
     columns = len(program.columns)
-    width = sum(_stored_bytes(attribute) for attribute in schema.attributes)
+    width = 0
+    for attribute in schema.attributes:
+        width = pages.align_up(width, attribute.alignment) + _stored_bytes(attribute)
     tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
     tuples = 1 / len(parts.cut(schema)) if schema.part else max(1, page_size // tuple_bytes)
     # about 26 instructions for a line pointer and a header, 3 for each run of columns, 50 to check an array
@@ -475,7 +475,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     # a Strider that runs ahead must be able to leave a whole page's columns behind, or it waits for its turn
     entries = 1 + ceil(tuples * columns)
     return {
-        "queue_depth": min(LONG_QUEUE if draft.watched else MAX_QUEUE, power_of_two(entries)),
+        "queue_depth": min(MAX_QUEUE, power_of_two(entries)),
         "striders": max(defaults.striders, min(MAX_STRIDERS, power_of_two(wanted))),
         "strider_depth": max(defaults.strider_depth, power_of_two(len(program.instructions))),
         "descriptor_depth": max(defaults.descriptor_depth, power_of_two(columns)),
@@ -486,4 +486,4 @@ def _stored_bytes(attribute: Attribute) -> int:
     """Bytes that a value takes on a page, about."""
     if attribute.type_oid in ARRAYS:
         return 24 + (attribute.array_length or 0) * ARRAYS[attribute.type_oid].length
-    return max(attribute.length, 4)
+    return attribute.length if attribute.length > 0 else 4

@@ -92,26 +92,31 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
     """Of a machine whose units wait for rows."""
     size = sample.page_size * sample.pages / sample.rows
     said = f"each row takes {cycles.per_tuple:.2f} cycles, in which the machine reads its {size:.0f} bytes of a page; "
-    config = design.bundle.config
-    if cycles.bottleneck == "link":
-        return _said(
-            "link", None, f"{said}the page link brings no more than {config.page_rate:.4g} in a cycle", None, None
-        )
-    if cycles.bottleneck == "records":
+    config, waits = design.bundle.config, cycles.bottleneck
+    if waits == "link":
+        said += f"the page link brings no more than {config.page_rate:.4g} in a cycle"
+        return _said("link", None, said, None, None)
+    if waits == "records":
         said = (
             f"each row takes {cycles.per_tuple:.2f} cycles; its rows of models lie in a memory beside the machine, and "
             f"those of {design.bundle.batch} at a time are read before they are worked on and written behind it"
         )
         return _said("records", None, said, None, None)
     gathered = _as_arrays(request, design)
-    if cycles.bottleneck == "striders" and gathered is not None:
+    if gathered is not None:
         pages = sample_pages(gathered.relation.schema, page_size=sample.page_size)
         taken = _taken(gathered, designs, pages)
         if taken is not None and GAIN * taken <= cycles.per_tuple:
             said += f"with an array, real[], in the place of its columns it takes {taken:.2f}"
-            return _said("striders", None, said, {"columns": "real[]"}, taken)
-    tried = {"striders": 2 * config.striders}
-    return _helped(request, designs, sample, cycles, cycles.bottleneck, None, said, tried)
+            return _said(waits, None, said, {"columns": "real[]"}, taken)
+    if waits == "unpacker":
+        said += f"each of its columns takes one, and up to {config.lanes} real ones side by side, or in an array, do"
+        return _said("unpacker", None, said, None, None)
+    if "queue_depth" in request.design:  # else it is as long as a page has entries
+        longer = _helped(request, designs, sample, cycles, waits, None, said, {"queue_depth": 2 * config.queue_depth})
+        if longer["change"] is not None:
+            return longer
+    return _helped(request, designs, sample, cycles, waits, None, said, {"striders": 2 * config.striders})
 
 
 def _as_arrays(request: TrainRequest, design: Design) -> TrainRequest | None:

@@ -227,7 +227,24 @@ def test_columns_that_an_array_would_replace_are_why() -> None:
         request = declared_request(rule, declared(schema), label="y")
         return explain(ExplainRequest(training=request, device=None, search=False, rows=None, last=None), DesignStore())
 
-    slow = told("a float4, b float4, c float4, y float4")
-    array = told("x float4[3], y float4")
-    assert (slow["why"]["cause"], slow["why"]["change"]) == ("striders", {"columns": "real[]"})
+    slow = told(f"{', '.join(f'x{k} bool' for k in range(12))}, y int")
+    array = told("x float4[12], y int")
+    assert (slow["why"]["cause"], slow["why"]["change"]) == ("unpacker", {"columns": "real[]"})
     assert slow["why"]["tuple"] == array["cycles"]["tuple"] < slow["cycles"]["tuple"] / 1.25
+    few = told(f"{', '.join(f'x{k} int' for k in range(6))}, y int")
+    assert few["why"]["cause"] == "unpacker"
+    assert "up to 8 real ones side by side, or in an array, do" in few["why"]["text"]
+
+
+def test_a_queue_that_the_user_made_too_short_is_why() -> None:
+    rule = dana.load(CHECKOUT / "examples/paper/logistic.py")
+
+    def told(design: dict[str, int]) -> Json:
+        table = declared("a int, b int, c int, y int")
+        request = declared_request(rule, table, label="y", design=design)
+        return explain(ExplainRequest(training=request, device=None, search=False, rows=None, last=None), DesignStore())
+
+    short, default = told({"queue_depth": 128}), told({})
+    assert (short["why"]["cause"], short["why"]["change"]) == ("striders", {"queue_depth": 256})
+    assert default["cycles"]["tuple"] < short["why"]["tuple"] < short["cycles"]["tuple"] / 1.25
+    assert told({"queue_depth": 1024})["why"] == default["why"]
