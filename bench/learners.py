@@ -2,8 +2,8 @@
 
 The simulator unpacks heap pages, standardises and adds the loss up; its epochs are a training's later ones, whose
 cycles are known from the first. The references (`dana.peers`) get finished arrays of binary32, standardised before the
-clock starts. The ratio is to the fastest of these. Linear models stand beside numba on raw rows, too, which does what the
-shipped rules do: it standardises and chooses its rate of learning.
+clock starts. The ratio is to the fastest of these. Linear models stand beside numba on raw rows, too, which does what
+the shipped rules do: it standardises and chooses its rate of learning.
 """
 
 from __future__ import annotations
