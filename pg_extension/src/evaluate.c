@@ -261,6 +261,28 @@ classes_of(const evaluated_model *model)
 	return PointerGetDatum(construct_array(values, Max(classes.count, 0), TEXTOID, -1, false, TYPALIGN_INT));
 }
 
+/* Says of two classes that a model chooses one of them for every row, as it does where one is rare */
+static void
+tell_of_one_class(const dana_evaluation *asked, Jsonb *metrics)
+{
+	int64		rows, positives, chosen;
+	const char *positive;
+	Jsonb	   *confusion;
+
+	if (dana_json_is_null(metrics, "auc")) /* of more classes, or of rows of one */
+		return;
+	confusion = dana_json_member(metrics, "confusion");
+	positive = dana_json_is_null(metrics, "positive") ? "1" : dana_json_string(metrics, "positive");
+	rows = dana_json_integer(metrics, "rows");
+	positives = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fn");
+	chosen = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fp");
+	if (chosen == 0 || chosen == rows)
+		dana_notice(NOTICE, "auc says how well its predictions tell the two apart: where it is well above 0.5, give another "
+							"threshold, or train with class_weight => '\"balanced\"'.",
+					"model \"%s\" takes %s of " INT64_FORMAT " rows for \"%s\", which " INT64_FORMAT " of them are",
+					asked->model, chosen == 0 ? "none" : "each", rows, positive, positives);
+}
+
 Jsonb *
 dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 {
@@ -325,6 +347,8 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 					 DatumGetInt64(dana_value(0, 3)));
 	SPI_finish();
 	AtEOXact_GUC(true, level);
+	if (snapshot == InvalidSnapshot)
+		tell_of_one_class(asked, metrics);
 	return metrics;
 }
 

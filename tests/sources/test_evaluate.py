@@ -76,6 +76,21 @@ def test_classification(trained: Session, part: str | None) -> None:
     assert found["part"] == (part or "test")
 
 
+def test_a_model_that_takes_every_row_for_one_class_is_told(trained: Session) -> None:
+    told: list[str] = []
+    trained.execute("SET client_min_messages = notice")
+    trained.add_notice_handler(lambda notice: told.append(f"{notice.message_primary} {notice.message_hint}"))
+    for threshold, taken in ((1.5, "none"), (-0.5, "each"), (0.5, None)):
+        told.clear()
+        found = evaluated(trained, f"'m', part => 'all', threshold => {threshold}")
+        positives = found["confusion"]["tp"] + found["confusion"]["fn"]
+        if taken is None:
+            assert not told
+        else:
+            assert f'model "m" takes {taken} of 990 rows for "yes", which {positives} of them are' in told[0]
+            assert "class_weight" in told[0]
+
+
 def test_the_table_of_the_training_is_known_by_what_it_names(trained: Session) -> None:
     """However it is quoted; what the training left out is left out."""
     expected = evaluated(trained, "'m', 't'")
