@@ -64,23 +64,15 @@ def read_register(m: Module, number: Value, values: Mapping[int, Value]) -> Sign
 
 
 class Host(wiring.Component):
-    """Registers, and the way to the memories.
-
-    Members
-    -------
-    port
-        One read or write a cycle; a read's data is there READ_LATENCY cycles later.
-    start, stop
-        Pulses: cycle 0 of an epoch; forget everything but the memories (the host's reset, or a fault).
-    """
+    """Registers, and the way to the memories."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
-                "port": In(host_port()),
-                "start": Out(1),
-                "stop": Out(1),
+                "port": In(host_port()),  # one read or write a cycle; a read's data is there READ_LATENCY cycles later
+                "start": Out(1),  # pulse: cycle 0 of an epoch
+                "stop": Out(1),  # pulse: forget everything but the memories (the host's reset, or a fault)
                 "engine": Out(section_settings()),
                 "access": Out(interfaces.settings()),
                 "program": Out(program_write()),

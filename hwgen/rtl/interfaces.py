@@ -54,153 +54,86 @@ def count_bits(config: MachineConfig) -> int:
 
 
 def tuple_write(config: MachineConfig) -> wiring.Signature:
-    """Unpacker to tuple memory: one row of one thread a cycle; the engine always takes it.
-
-    Members
-    -------
-    valid
-        The other members count in this cycle.
-    thread, half
-        Whose tuple memory, and which of its halves.
-    row
-        Address within the half: slot × TUPLE_ROWS + row of the tuple.
-    data
-        binary32 of each lane, flushed, NaN canonical.
-    lane_enable
-        Lanes that are written; the others keep what they hold.
-    """
+    """Unpacker to tuple memory: one row of one thread a cycle; the engine always takes it."""
     return wiring.Signature(
         {
-            "valid": Out(1),
-            "thread": Out(thread_bits(config)),
-            "half": Out(1),
-            "row": Out(tuple_address_bits(config)),
-            "data": Out(data.ArrayLayout(32, config.lanes)),
-            "lane_enable": Out(config.lanes),
+            "valid": Out(1),  # the other members count in this cycle
+            "thread": Out(thread_bits(config)),  # whose tuple memory
+            "half": Out(1),  # which of its halves
+            "row": Out(tuple_address_bits(config)),  # address within the half: slot × TUPLE_ROWS + row of the tuple
+            "data": Out(data.ArrayLayout(32, config.lanes)),  # binary32 of each lane, flushed, NaN canonical
+            "lane_enable": Out(config.lanes),  # lanes that are written; the others keep what they hold
         }
     )
 
 
 def hand_over(config: MachineConfig) -> wiring.Signature:
-    """Unpacker to sequencer: rounds. At most two rounds are handed over and not yet released.
-
-    Members
-    -------
-    round_valid
-        Pulse in the cycle that `docs/machine.md` calls hand_q. The last `tuple_write` of the round has its
-        `valid` in this cycle or before.
-    count
-        Tuples of the round, 1 … T × G; counts with `round_valid`.
-    batch_last, epoch_last
-        The round completes its batch, the epoch; count with `round_valid`.
-    epoch_empty
-        Pulse: the epoch has no tuple. Once for each such epoch, in cycle at + UNPACK_LATENCY of the last
-        page's end, or in cycle 1 if PAGES is 0.
-    storing
-        Of machines with a record memory: records of the last round that was handed over are still to be stored, and
-        the epoch is not over; up to the cycle that `docs/machine.md` calls stored_q.
-    """
+    """Unpacker to sequencer: rounds. At most two rounds are handed over and not yet released."""
     return wiring.Signature(
         {
+            # pulse in the cycle that `docs/machine.md` calls hand_q. The last `tuple_write` of the round has its
+            # `valid` in this cycle or before
             "round_valid": Out(1),
-            "count": Out(count_bits(config)),
-            "batch_last": Out(1),
-            "epoch_last": Out(1),
+            "count": Out(count_bits(config)),  # tuples of the round, 1 … T × G; counts with `round_valid`
+            "batch_last": Out(1),  # the round completes its batch; counts with `round_valid`
+            "epoch_last": Out(1),  # likewise the epoch
+            # pulse: the epoch has no tuple. Once for each such epoch, in cycle at + UNPACK_LATENCY of the last page's
+            # end, or in cycle 1 if PAGES is 0
             "epoch_empty": Out(1),
+            # records of the last round that was handed over are still to be stored, and the epoch is not over; up to
+            # the cycle that `docs/machine.md` calls stored_q
             **({"storing": Out(1)} if config.record_depth else {}),
         }
     )
 
 
 def fault() -> wiring.Signature:
-    """Access engine to top: why it stopped.
-
-    Members
-    -------
-    valid
-        Pulse, once in an epoch: the first fault in heap order. Nothing is requested or handed over after it.
-    code
-        `hwgen.spec.strider.Fault`.
-    page, pointer
-        Page number, and the low 16 bits of %t0 of the Strider when it pushed what was wrong.
-    """
+    """Access engine to top: why it stopped."""
     return wiring.Signature(
         {
+            # pulse, once in an epoch: the first fault in heap order. Nothing is requested or handed over after it
             "valid": Out(1),
-            "code": Out(FAULT_BITS),
-            "page": Out(PAGE_NUMBER_BITS),
-            "pointer": Out(POINTER_BITS),
+            "code": Out(FAULT_BITS),  # `hwgen.spec.strider.Fault`
+            "page": Out(PAGE_NUMBER_BITS),  # its number
+            "pointer": Out(POINTER_BITS),  # the low 16 bits of %t0 of the Strider when it pushed what was wrong
         }
     )
 
 
 def settings() -> wiring.Signature:
-    """Top to access engine: registers, stable while an epoch runs.
-
-    Members
-    -------
-    pages
-        PAGES of the epoch.
-    batch
-        Tuples of a batch; `WHOLE_EPOCH` (all ones) never completes one.
-    group_log2
-        log2 of G.
-    tuple_rows
-        Rows of one tuple.
-    """
+    """Top to access engine: registers, stable while an epoch runs."""
     return wiring.Signature(
         {
-            "pages": Out(32),
-            "batch": Out(32),
-            "group_log2": Out(4),
-            "tuple_rows": Out(16),
+            "pages": Out(32),  # PAGES of the epoch
+            "batch": Out(32),  # tuples of a batch; `WHOLE_EPOCH` (all ones) never completes one
+            "group_log2": Out(4),  # log2 of G
+            "tuple_rows": Out(16),  # rows of one tuple
         }
     )
 
 
 def image_write(config: MachineConfig) -> wiring.Signature:
-    """Top to access engine: the host writes one of its memories. Only while the machine is idle.
-
-    Members
-    -------
-    strider, constant, column
-        Pulse: the write goes to the Strider program, the %cr registers, the column descriptors.
-    table
-        Of machines with a record memory, likewise: to the tables, `Register.TABLES`.
-    address
-        Word address within the region (`hwgen.spec.registers.Region`).
-    data
-        The word.
-    """
+    """Top to access engine: the host writes one of its memories. Only while the machine is idle."""
     return wiring.Signature(
         {
-            "strider": Out(1),
-            "constant": Out(1),
-            "column": Out(1),
-            **({"table": Out(1)} if config.record_depth else {}),
-            "address": Out(20),
-            "data": Out(32),
+            "strider": Out(1),  # pulse: the write goes to the Strider program
+            "constant": Out(1),  # likewise: to the %cr registers
+            "column": Out(1),  # likewise: to the column descriptors
+            **({"table": Out(1)} if config.record_depth else {}),  # likewise: to the tables, `Register.TABLES`
+            "address": Out(20),  # word address within the region (`hwgen.spec.registers.Region`)
+            "data": Out(32),  # the word
         }
     )
 
 
 def page_port(config: MachineConfig) -> wiring.Signature:
-    """Machine to the page link: requests out, pages in.
-
-    Members
-    -------
-    req_valid
-        Pulse: page `req_page` is wanted. It is always taken.
-    req_page
-        Number of the page in the epoch; requests come in page order.
-    valid
-        `data` holds the next beat. Pages come in the order of their requests, byte 0 first, in the low byte.
-        A beat comes only for a page that was requested; it is always taken. Low: the link stalls.
-    """
+    """Machine to the page link: requests out, pages in."""
     return wiring.Signature(
         {
-            "req_valid": Out(1),
-            "req_page": Out(PAGE_NUMBER_BITS),
+            "req_valid": Out(1),  # pulse: page `req_page` is wanted. It is always taken
+            "req_page": Out(PAGE_NUMBER_BITS),  # number of the page in the epoch; requests come in page order
+            # `data` holds the next beat. Pages come in the order of their requests, byte 0 first, in the low byte. A
+            # beat comes only for a page that was requested; it is always taken. Low: the link stalls
             "valid": In(1),
             "data": In(unsigned(config.link_bytes * 8)),
         }
@@ -208,24 +141,7 @@ def page_port(config: MachineConfig) -> wiring.Signature:
 
 
 def record_port(config: MachineConfig) -> wiring.Signature:
-    """Machine to the record memory; what is valid stays as it is until the other side is ready.
-
-    Members
-    -------
-    ask
-        A record to be read: its address, and its rows less one.
-    row_valid, row
-        The rows of records, in the order in which they were asked for; always taken.
-    store
-        A record to be written, as `ask`. Its rows come as `word`, in their order; the first is there at the latest
-        when `store` is.
-    word
-        A row of the record that is written; `last` of it.
-    stored
-        Pulse: a record has been written.
-    busy
-        Something is to be written, or is on its way.
-    """
+    """Machine to the record memory; what is valid stays as it is until the other side is ready."""
 
     def asked() -> dict[str, wiring.Member]:
         return {"valid": Out(1), "ready": In(1), "address": Out(RECORD_ADDRESS_BITS), "rows": Out(RECORD_ROW_BITS)}
@@ -233,13 +149,16 @@ def record_port(config: MachineConfig) -> wiring.Signature:
     row = data.ArrayLayout(32, config.lanes)
     return wiring.Signature(
         {
-            "ask": Out(wiring.Signature(asked())),
+            "ask": Out(wiring.Signature(asked())),  # a record to be read: its address, and its rows less one
             "row_valid": In(1),
-            "row": In(row),
+            "row": In(row),  # rows of records, in the order in which they were asked for; always taken
+            # a record to be written, as `ask`. Its rows come as `word`, in their order; the first is there at the
+            # latest when `store` is
             "store": Out(wiring.Signature(asked())),
+            # a row of the record that is written; `last` of it
             "word": Out(wiring.Signature({"valid": Out(1), "ready": In(1), "row": Out(row), "last": Out(1)})),
-            "stored": In(1),
-            "busy": Out(1),
+            "stored": In(1),  # pulse: a record has been written
+            "busy": Out(1),  # something is to be written, or is on its way
         }
     )
 
@@ -251,39 +170,25 @@ def outbox_write(config: MachineConfig) -> wiring.Signature:
 
 
 def access_engine(config: MachineConfig) -> wiring.Signature:
-    """All ports of the access engine.
-
-    Members
-    -------
-    start
-        Pulse in cycle 0 of an epoch: counters to zero, page 0 requested in cycle 1.
-    stop
-        Pulse: forget everything but the memories and be ready for `start` (a fault, or the host's reset). Beats
-        of pages requested before are the link's to drop.
-    half_release
-        Pulse in the cycle that `docs/machine.md` calls released_q.
-    skipped
-        Rows skipped since `start`; final when the last round or `epoch_empty` is handed over.
-    waiting_for_engine, waiting_for_pages
-        Cycles since `start` in which the unpacker waited for a half of tuple memory, or had nothing to do; the latter
-        until the end of the last page.
-    records, outbox
-        Of machines with a record memory: see `record_port` and `outbox_write`.
-    """
+    """All ports of the access engine."""
     records = {"records": Out(record_port(config)), "outbox": In(outbox_write(config))}
     return wiring.Signature(
         {
-            "start": In(1),
+            "start": In(1),  # pulse in cycle 0 of an epoch: counters to zero, page 0 requested in cycle 1
+            # pulse: forget everything but the memories and be ready for `start` (a fault, or the host's reset). Beats
+            # of pages requested before are the link's to drop
             "stop": In(1),
             "settings": In(settings()),
             "image": In(image_write(config)),
             "page": Out(page_port(config)),
             "tuples": Out(tuple_write(config)),
             "rounds": Out(hand_over(config)),
-            "half_release": In(1),
+            "half_release": In(1),  # pulse in the cycle that `docs/machine.md` calls released_q
             "fault": Out(fault()),
-            "skipped": Out(64),
+            "skipped": Out(64),  # rows skipped since `start`; final when the last round or `epoch_empty` is handed over
+            # cycles since `start` in which the unpacker waited for a half of tuple memory
             "waiting_for_engine": Out(64),
+            # cycles since `start`, until the end of the last page, in which it had nothing to do
             "waiting_for_pages": Out(64),
             **(records if config.record_depth else {}),
         }

@@ -29,23 +29,15 @@ bytes and more, rotation in three without that register."""
 
 
 class PageStore(wiring.Component):
-    """All pages, a row of bytes a cycle.
-
-    Members
-    -------
-    window
-        What to read.
-    row
-        Its bytes, WINDOW_LATENCY cycles later.
-    """
+    """All pages, a row of bytes a cycle."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
                 "write": In(beat_write(config)),
-                "window": In(window_layout(config)),
-                "row": Out(unsigned(8 * row_bytes(config))),
+                "window": In(window_layout(config)),  # what to read
+                "row": Out(unsigned(8 * row_bytes(config))),  # its bytes, WINDOW_LATENCY cycles later
             }
         )
 
@@ -124,13 +116,7 @@ class PageStore(wiring.Component):
 
 
 class PageWords(wiring.Component):
-    """One Strider's page, 4 bytes at a time.
-
-    Members
-    -------
-    address
-        Of the first byte. The bytes follow in `word` two cycles later, byte 0 at the address.
-    """
+    """One Strider's page, 4 bytes at a time."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
@@ -139,6 +125,7 @@ class PageWords(wiring.Component):
                 "write": In(1),
                 "line": In(line_bits(config)),
                 "data": In(unsigned(8 * config.link_bytes)),
+                # of the first byte. The bytes follow in `word` two cycles later, byte 0 at the address
                 "address": In(page_bits(config)),
                 "word": Out(32),
             }

@@ -70,14 +70,9 @@ def _integer(kind: ColumnType, raw: Value) -> Value:
 
 
 class Converter(wiring.Component):
-    """One element a cycle.
+    """One element a cycle, of eight bytes that begin with its own; its value is there CONVERT_LATENCY cycles later.
 
-    Members
-    -------
-    data, type
-        Eight bytes, the element's first; its `ColumnType`. Not FLOAT4, which needs no conversion.
-    value
-        CONVERT_LATENCY cycles later.
+    `type` is its `ColumnType`, and not FLOAT4, which needs no conversion.
     """
 
     def __init__(self) -> None:

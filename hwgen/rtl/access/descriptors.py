@@ -62,13 +62,7 @@ def known_layout(config: MachineConfig) -> data.StructLayout:
 
 
 class Descriptors(wiring.Component):
-    """Memory of descriptors; what is `known` of one is there in the cycle after its number.
-
-    Members
-    -------
-    number, step, known
-        In a cycle with `step`, the descriptor of that number is looked up; it stays until the next such cycle.
-    """
+    """Memory of descriptors; what is `known` of one is there in the cycle after its number."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
@@ -78,9 +72,9 @@ class Descriptors(wiring.Component):
                 "write": In(1),
                 "address": In(number + 1),
                 "data": In(32),
-                "number": In(number),
+                "number": In(number),  # a descriptor, looked up in a cycle with `step`
                 "step": In(1),
-                "known": Out(known_layout(config)),
+                "known": Out(known_layout(config)),  # of the descriptor that was looked up last
             }
         )
 

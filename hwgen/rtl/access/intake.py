@@ -54,37 +54,23 @@ def job_layout(config: MachineConfig) -> data.StructLayout:
 
 
 class Intake(wiring.Component):
-    """Pipeline of UNPACK_STAGES stages from entries to jobs, which stands still while a job is not taken.
-
-    Members
-    -------
-    write, address, data
-        The host writes a 32-bit word of the descriptor table.
-    clear
-        Pulse: forget all entries; Strider 0 has the first page.
-    stop
-        While high, nothing is taken.
-    oldest, waiting, take
-        The queues' sides; bit s of `waiting` and `take` is Strider s.
-    job, valid, ready, takes
-        A job moves on in a cycle in which both are high; `takes` is what `ready` is, see `unpacker.py`.
-    """
+    """Pipeline of UNPACK_STAGES stages from entries to jobs, which stands still while a job is not taken."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
-                "write": In(1),
+                "write": In(1),  # the host writes a 32-bit word of the descriptor table
                 "address": In((2 * config.descriptor_depth - 1).bit_length()),
                 "data": In(32),
-                "clear": In(1),
-                "oldest": In(data.ArrayLayout(entry_layout(config), config.striders)),
-                "waiting": In(config.striders),
-                "take": Out(config.striders),
-                "job": Out(job_layout(config)),
+                "clear": In(1),  # pulse: forget all entries; Strider 0 has the first page
+                "oldest": In(data.ArrayLayout(entry_layout(config), config.striders)),  # of each Strider's queue
+                "waiting": In(config.striders),  # a bit for each Strider: its queue has an entry
+                "take": Out(config.striders),  # likewise: it is taken
+                "job": Out(job_layout(config)),  # moves on in a cycle in which `valid` and `ready` are high
                 "valid": Out(1),
                 "ready": In(1),
-                "takes": In(1),
+                "takes": In(1),  # what `ready` is, see `unpacker.py`
             }
         )
 

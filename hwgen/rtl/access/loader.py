@@ -27,31 +27,19 @@ def beat_write(config: MachineConfig) -> wiring.Signature:
 
 
 class Loader(wiring.Component):
-    """Master of the page link; beats are written as they arrive.
-
-    Members
-    -------
-    start, stop
-        Pulse: begin an epoch of `pages` pages, all buffers free; forget it.
-    release
-        Pulse: the page that was requested first and not released yet is done with.
-    write
-        The beat of the cycle before.
-    loaded
-        Bit s, a pulse: `write` holds the last beat of a page of Strider s.
-    """
+    """Master of the page link; beats are written as they arrive."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
-                "start": In(1),
-                "stop": In(1),
+                "start": In(1),  # pulse: begin an epoch of `pages` pages, all buffers free
+                "stop": In(1),  # pulse: forget it
                 "pages": In(32),
-                "release": In(1),
+                "release": In(1),  # pulse: the page that was requested first and not released yet is done with
                 "page": Out(page_port(config)),
-                "write": Out(beat_write(config)),
-                "loaded": Out(config.striders),
+                "write": Out(beat_write(config)),  # the beat of the cycle before
+                "loaded": Out(config.striders),  # bit s, a pulse: `write` holds the last beat of a page of Strider s
             }
         )
 

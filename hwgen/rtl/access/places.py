@@ -16,54 +16,31 @@ HALVES = 2
 
 
 class Places(wiring.Component):
-    """Counters of threads, slots, rounds and halves.
-
-    Members
-    -------
-    start
-        Pulse: first tuple of the epoch's first round.
-    following
-        The tuple that begins is the first of the next round.
-    begin
-        The first beat of a tuple is written in this cycle.
-    end
-        The last beat of a tuple is written in this cycle.
-    cut, late
-        Pulse between two tuples: the batch ends with the last one, if the round has one. If `late`, with the one before
-        the last, which is told again in the next cycle: `end`.
-    half_release
-        Pulse: the engine is done with a half.
-    free
-        A half can be filled besides the one being filled.
-    final
-        The next tuple is the round's last.
-    full, count, batch_done
-        The round takes no more tuples; how many it has; they complete their batch. While a round is full it is these
-        that speak of it: `half`, `thread`, `base` are the next round's from its last tuple's end on.
-    half, thread, base
-        Where the tuple is: `base` is the first row of its slot.
-    """
+    """Counters of threads, slots, rounds and halves."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
-                "start": In(1),
+                "start": In(1),  # pulse: first tuple of the epoch's first round
                 "settings": In(settings()),
-                "following": In(1),
-                "begin": In(1),
-                "end": In(1),
-                "cut": In(1),
+                "following": In(1),  # the tuple that begins is the first of the next round
+                "begin": In(1),  # the first beat of a tuple is written in this cycle
+                "end": In(1),  # the last beat of a tuple is written in this cycle
+                "cut": In(1),  # pulse between two tuples: the batch ends with the last one, if the round has one
+                # with `cut`: the one before the last ends it; the last is told again in the next cycle: `end`
                 "late": In(1),
-                "half_release": In(1),
-                "free": Out(1),
-                "final": Out(1),
+                "half_release": In(1),  # pulse: the engine is done with a half
+                "free": Out(1),  # a half can be filled besides the one being filled
+                "final": Out(1),  # the next tuple is the round's last
+                # the round takes no more tuples. While it is full, `count` and `batch_done` speak of it; `half`,
+                # `thread`, `base` are the next round's from its last tuple's end on
                 "full": Out(1),
-                "count": Out(count_bits(config)),
-                "batch_done": Out(1),
-                "half": Out(1),
+                "count": Out(count_bits(config)),  # tuples of the round
+                "batch_done": Out(1),  # they complete their batch
+                "half": Out(1),  # where the tuple is
                 "thread": Out(thread_bits(config)),
-                "base": Out(tuple_address_bits(config)),
+                "base": Out(tuple_address_bits(config)),  # the first row of its slot
             }
         )
 

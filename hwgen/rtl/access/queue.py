@@ -14,30 +14,20 @@ from hwgen.spec.config import MachineConfig
 
 
 class EntryQueue(wiring.Component):
-    """First-in, first-out, with registers on both sides.
-
-    Members
-    -------
-    clear
-        Pulse: empty it.
-    entry, push, room
-        Going in; `push` only while there is `room`.
-    oldest, valid, take
-        Coming out; `take` only while `valid`.
-    """
+    """First-in, first-out, with registers on both sides."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         layout = entry_layout(config)
         super().__init__(
             {
-                "clear": In(1),
+                "clear": In(1),  # pulse: empty it
                 "entry": In(layout),
-                "push": In(1),
+                "push": In(1),  # only while there is `room`
                 "room": Out(1),
                 "oldest": Out(layout),
                 "valid": Out(1),
-                "take": In(1),
+                "take": In(1),  # only while `valid`
             }
         )
 

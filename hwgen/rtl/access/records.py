@@ -50,44 +50,25 @@ SHIFT_BITS = BOUNDARY_BITS.bit_length()
 
 
 def record_link(config: MachineConfig) -> wiring.Signature:
-    """Unpacker to record unit.
-
-    Members
-    -------
-    valid, word, table, writes, row
-        Pulse: a watched column's value, and what its descriptor says.
-    begin, following
-        The tuple begins whose numbers were seen; it is the first of its round.
-    decided
-        Pulse: what would be the hand-over of a round without records. No tuple begins until it is fetched.
-    enabled
-        The Bundle has tables.
-    fetched
-        Pulse in the cycle before the hand-over, and after the round's last row.
-    storing
-        See `hwgen.rtl.interfaces.hand_over`.
-    wrong, pointer
-        Pulse VERDICT_LATENCY cycles after `valid`: the number names no record; which of its tuple's it is.
-    row_valid, half, target_thread, target, data
-        A row of lanes for a thread's tuple memory.
-    """
+    """Unpacker to record unit."""
     row = tuple_address_bits(config)
     return wiring.Signature(
         {
-            "valid": Out(1),
+            "valid": Out(1),  # pulse: a watched column's value is there, with what its descriptor says
             "word": Out(32),
             "table": Out(TABLE_BITS),
             "writes": Out(1),
             "row": Out(row),
-            "begin": Out(1),
-            "following": Out(1),
+            "begin": Out(1),  # the tuple begins whose numbers were seen
+            "following": Out(1),  # it is the first of its round
+            # pulse: what would be the hand-over of a round without records. No tuple begins until it is fetched
             "decided": Out(1),
-            "enabled": In(1),
-            "fetched": In(1),
-            "storing": In(1),
-            "wrong": In(1),
-            "pointer": In(POINTER_BITS),
-            "row_valid": In(1),
+            "enabled": In(1),  # the Bundle has tables
+            "fetched": In(1),  # pulse in the cycle before the hand-over, and after the round's last row
+            "storing": In(1),  # see `hwgen.rtl.interfaces.hand_over`
+            "wrong": In(1),  # pulse VERDICT_LATENCY cycles after `valid`: the number names no record
+            "pointer": In(POINTER_BITS),  # which of its tuple's numbers it is
+            "row_valid": In(1),  # a row of lanes for a thread's tuple memory
             "half": In(1),
             "target_thread": In(thread_bits(config)),
             "target": In(row),
@@ -97,30 +78,18 @@ def record_link(config: MachineConfig) -> wiring.Signature:
 
 
 class Records(wiring.Component):
-    """One round at a time: fetched, then stored.
-
-    Members
-    -------
-    start, stop
-        Pulse: an epoch begins; forget it.
-    release
-        Pulse: the round's section `tuple` is over.
-    settings
-        See `hwgen.rtl.interfaces.settings`.
-    image
-        The host writes a word of the tables.
-    """
+    """One round at a time: fetched, then stored."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         self._most = config.record_depth
         super().__init__(
             {
-                "start": In(1),
-                "stop": In(1),
-                "release": In(1),
+                "start": In(1),  # pulse: an epoch begins
+                "stop": In(1),  # pulse: forget it
+                "release": In(1),  # pulse: the round's section `tuple` is over
                 "settings": In(settings()),
-                "image": In(image_write(config)),
+                "image": In(image_write(config)),  # the host writes a word of the tables
                 "link": In(record_link(config)),
                 "outbox": In(outbox_write(config)),
                 "port": Out(record_port(config)),

@@ -16,31 +16,19 @@ PORTS = 2
 
 
 class Registers(wiring.Component):
-    """Register file with two read ports and a write port, whose result is forwarded to the reads.
-
-    Members
-    -------
-    number, value
-        Of each of two registers, in the same cycle.
-    write, target, result
-        `result` goes into temporary `target`; reads have it in the same cycle already.
-    clear, cleared
-        While `clear` is high the temporaries are cleared; `cleared` if they all are 0 at the end of this cycle.
-    host_write, host_number, host_data
-        The host writes a configuration register; clearing waits for it.
-    """
+    """Register file with two read ports and a write port, whose result is forwarded to the reads."""
 
     def __init__(self) -> None:
         super().__init__(
             {
-                "number": In(data.ArrayLayout(NUMBER_BITS, PORTS)),
-                "value": Out(data.ArrayLayout(32, PORTS)),
-                "write": In(1),
+                "number": In(data.ArrayLayout(NUMBER_BITS, PORTS)),  # of two registers
+                "value": Out(data.ArrayLayout(32, PORTS)),  # theirs, in the same cycle
+                "write": In(1),  # `result` goes into temporary `target`; reads have it in the same cycle already
                 "target": In(range(TEMPORARIES)),
                 "result": In(32),
-                "clear": In(1),
-                "cleared": Out(1),
-                "host_write": In(1),
+                "clear": In(1),  # while it is high the temporaries are cleared
+                "cleared": Out(1),  # they all are 0 at the end of this cycle
+                "host_write": In(1),  # the host writes a configuration register; clearing waits for it
                 "host_number": In(range(CONFIGURATION)),
                 "host_data": In(32),
             }

@@ -71,19 +71,7 @@ def control_layout(config: MachineConfig) -> data.StructLayout:
 
 
 class Strider(wiring.Component):
-    """Two-cycle processor of one page at a time.
-
-    Members
-    -------
-    loaded
-        Pulse, with the page's last beat: begin.
-    stop
-        Pulse: forget the page.
-    entry, push, room
-        `entry` goes into the queue in the cycle in which `push` is high, which it is only while `room` is.
-    skip
-        Pulse: a row was skipped.
-    """
+    """Two-cycle processor of one page at a time."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
@@ -93,12 +81,12 @@ class Strider(wiring.Component):
                 "write": In(1),
                 "line": In(layouts.line_bits(config)),
                 "data": In(unsigned(8 * config.link_bytes)),
-                "loaded": In(1),
-                "stop": In(1),
-                "entry": Out(layouts.entry_layout(config)),
-                "push": Out(1),
+                "loaded": In(1),  # pulse, with the page's last beat: begin
+                "stop": In(1),  # pulse: forget the page
+                "entry": Out(layouts.entry_layout(config)),  # goes into the queue in a cycle with `push`
+                "push": Out(1),  # only while there is `room`
                 "room": In(1),
-                "skip": Out(1),
+                "skip": Out(1),  # pulse: a row was skipped
             }
         )
 

@@ -35,49 +35,34 @@ VALUE_LATENCY = WINDOW_LATENCY + CONVERT_LATENCY + 1
 
 
 class Unpacker(wiring.Component):
-    """Pipeline of one job at a time, a beat a cycle.
-
-    Members
-    -------
-    start, stop
-        Pulse: begin an epoch; forget it.
-    takes
-        What `ready` is, from registers of its own, for the way through intake and queues: `ready` moves a hundred
-        flip-flops, and comes too late for what follows from it.
-    tuples, rounds, half_release, fault
-        See `hwgen.rtl.interfaces.access_engine`.
-    release
-        Pulse: the page that was unpacked is not needed any more.
-    waiting_for_engine, waiting_for_pages
-        Counters of the epoch, see `hwgen.rtl.interfaces.access_engine`.
-    halt
-        Pulse: a fault was found; `stop` is to follow in the same cycle.
-    link
-        Of machines with a record memory: see `records.record_link`. While a round's records are fetched it has the
-        write bus, and no tuple begins.
-    """
+    """Pipeline of one job at a time, a beat a cycle."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
-                "start": In(1),
-                "stop": In(1),
+                "start": In(1),  # pulse: begin an epoch
+                "stop": In(1),  # pulse: forget it
                 "settings": In(settings()),
                 "job": In(job_layout(config)),
                 "valid": In(1),
                 "ready": Out(1),
+                # what `ready` is, from registers of its own, for the way through intake and queues: `ready` moves a
+                # hundred flip-flops, and comes too late for what follows from it
                 "takes": Out(1),
                 "window": Out(layouts.window_layout(config)),
                 "row": In(unsigned(8 * layouts.row_bytes(config))),
+                # this and what has no text here: see `hwgen.rtl.interfaces.access_engine`
                 "tuples": Out(tuple_write(config)),
                 "rounds": Out(hand_over(config)),
                 "half_release": In(1),
                 "fault": Out(fault()),
-                "release": Out(1),
-                "halt": Out(1),
+                "release": Out(1),  # pulse: the page that was unpacked is not needed any more
+                "halt": Out(1),  # pulse: a fault was found; `stop` is to follow in the same cycle
                 "waiting_for_engine": Out(64),
                 "waiting_for_pages": Out(64),
+                # of machines with a record memory: see `records.record_link`. While a round's records are fetched it
+                # has the write bus, and no tuple begins
                 **({"link": Out(record_link(config))} if config.record_depth else {}),
             }
         )

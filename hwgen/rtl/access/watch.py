@@ -18,31 +18,20 @@ NUMBER_BITS = 31
 
 
 class Watch(wiring.Component):
-    """The last `watch_depth` rows that tuples write, and a comparator for each.
-
-    Members
-    -------
-    clear
-        Pulse: an epoch begins.
-    valid, number, table, writes
-        A watched column's value, and what its descriptor says.
-    begin, following
-        The tuple begins whose numbers were seen; it is the first of its round.
-    repeated
-        Pulse WATCH_STAGES cycles after `valid`: an earlier tuple of the round writes that row.
-    """
+    """The last `watch_depth` rows that tuples write, and a comparator for each."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._depth = config.watch_depth
         super().__init__(
             {
-                "clear": In(1),
-                "valid": In(1),
+                "clear": In(1),  # pulse: an epoch begins
+                "valid": In(1),  # pulse: a watched column's value is there, with what its descriptor says
                 "number": In(NUMBER_BITS),
                 "table": In(TABLE_BITS),
                 "writes": In(1),
-                "begin": In(1),
-                "following": In(1),
+                "begin": In(1),  # the tuple begins whose numbers were seen
+                "following": In(1),  # it is the first of its round
+                # pulse WATCH_STAGES cycles after `valid`: an earlier tuple of the round writes that row
                 "repeated": Out(1),
             }
         )

@@ -48,25 +48,14 @@ State = Mapping[str, Value]
 
 
 class FloatDivide(wiring.Component):
-    """a / b, or the square root of a.
+    """a / b, or the square root of a, of operands that are there in a cycle with ``start``.
 
     Parameters
     ----------
     divide, root : bool
-        Which of the two the unit can do.
+        Which of the two the unit can do. One that can do both reads ``square_root`` with the operands.
     interval : int
-        Cycles from one start to the next, one of `DIVIDE_INTERVALS`.
-
-    Attributes
-    ----------
-    a, b : Signal(32), in
-        Operands; count with ``start``.
-    square_root : Signal(1), in
-        The root of a instead of the quotient; counts with ``start``. Only read if the unit can do both.
-    start : Signal(1), in
-        There are operands in this cycle; `interval` cycles or more after the last ones.
-    result : Signal(32), out
-        LATENCY edges after the start, for one cycle.
+        Cycles from one start to the next at least, one of `DIVIDE_INTERVALS`.
     """
 
     LATENCY = DIVIDE_LATENCY

@@ -36,7 +36,7 @@ FUNCTION_BITS = (len([op for op in Opcode if op.special]) - 1).bit_length()
 
 
 class FloatFunction(wiring.Component):
-    """Any function of a that has a `Unit.FUNCTION`.
+    """Any function of a that has a `Unit.FUNCTION`, by the low bits of its code; both count with ``start``.
 
     Parameters
     ----------
@@ -44,17 +44,6 @@ class FloatFunction(wiring.Component):
         Those that the unit can do; hardware for the others is not built.
     narrow : bool
         Build for multipliers of 18 × 18 bits instead of 27 × 18. Same bits, same latency.
-
-    Attributes
-    ----------
-    a : Signal(32), in
-        Operand; counts with ``start``.
-    function : Signal(FUNCTION_BITS), in
-        Low bits of the code of a function that the unit can do; counts with ``start``.
-    start : Signal(1), in
-        There is an operand in this cycle.
-    result : Signal(32), out
-        As many edges later as the function has stages, for one cycle.
     """
 
     def __init__(self, functions: Iterable[Opcode] = FUNCTIONS, *, narrow: bool = True) -> None:

@@ -54,18 +54,6 @@ class Normalize(wiring.Component):
     ----------
     width : int
         Bits of the magnitude, 25 to 63.
-
-    Attributes
-    ----------
-    magnitude : Signal(width), in
-    exponent : Signal(10), in
-        Biased exponent of a number whose leading one is the magnitude's highest bit, plus one; modulo 2**10.
-    sign : Signal(1), in
-        Of the result; not of a NaN, nor of a zero that is not `Special.ZERO`.
-    special : Signal(3), in
-        A `Special`.
-    result : Signal(32), out
-        Of the inputs that were there LATENCY edges ago.
     """
 
     LATENCY = 3
@@ -75,10 +63,11 @@ class Normalize(wiring.Component):
         super().__init__(
             {
                 "magnitude": In(width),
+                # biased exponent of a number whose leading one is the magnitude's highest bit, plus one; modulo 2**10
                 "exponent": In(EXPONENT_BITS),
-                "sign": In(1),
-                "special": In(SPECIAL_BITS),
-                "result": Out(32),
+                "sign": In(1),  # of the result; not of a NaN, nor of a zero that is not `Special.ZERO`
+                "special": In(SPECIAL_BITS),  # a `Special`
+                "result": Out(32),  # of the inputs that were there LATENCY edges ago
             }
         )
 

@@ -38,21 +38,14 @@ class Operation(IntEnum):
 
 
 class FloatSelect(wiring.Component):
-    """One operation of a, or of a and b.
+    """One `Operation` of a, or of a and b: flushed, NaN canonical, a truth as 1.0 or 0.0.
+
+    ``holds``: that b was anything but a zero (a NaN is).
 
     Parameters
     ----------
     second : bool
         Whether it has `Operation.SECOND`.
-
-    Attributes
-    ----------
-    operation : Signal(4), in
-        An `Operation`.
-    result : Signal(32), out
-        Of the operands that were there LATENCY edges ago; flushed, NaN canonical, a truth as 1.0 or 0.0.
-    holds : Signal(1), out
-        Whether that b was anything but a zero (a NaN is).
     """
 
     LATENCY = SELECT_LATENCY

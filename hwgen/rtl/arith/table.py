@@ -18,22 +18,12 @@ VALUE_BITS = layout.C0_FRACTION + 1
 
 
 class TablePolynomial(wiring.Component):
-    """``c0 + (((c2 * t >> INNER_SHIFT) + c1) * t >> OUTER_SHIFT)``, or 1 less that.
+    """``c0 + (((c2 * t >> INNER_SHIFT) + c1) * t >> OUTER_SHIFT)``, or with ``complement`` 1 less that.
 
     Parameters
     ----------
     rows : int
         Rows of the table that arguments can reach, from row 0 on.
-
-    Attributes
-    ----------
-    row : Signal, in
-        9 bits, or as many as the rows need.
-    t : Signal(signed(18)), in
-    complement : Signal(1), in
-        Ask for 1 - y.
-    y : Signal(29), out
-        Of the inputs that were there LATENCY edges ago.
     """
 
     LATENCY = 6

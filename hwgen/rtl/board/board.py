@@ -26,31 +26,19 @@ from hwgen.spec.counters import UNKNOWN_PAGE
 
 
 def board_ports(config: MachineConfig) -> wiring.Signature:
-    """The ports of a board; see `Board`."""
+    """The ports of a board."""
     return wiring.Signature(
         {
-            "s_axil": Out(axi.lite_slave()),
-            "m_axi": Out(axi.read_master(config.link_bytes)),
+            "s_axil": Out(axi.lite_slave()),  # the register map
+            "m_axi": Out(axi.read_master(config.link_bytes)),  # pages
             **({"m_axi_records": Out(axi.master(row_bytes(config)))} if config.record_depth else {}),
-            "irq": Out(1),
+            "irq": Out(1),  # high while a training has ended, and the host has not cleared it, if it is enabled
         }
     )
 
 
 class Board(wiring.Component):
-    """A machine with its two buses.
-
-    Members
-    -------
-    s_axil
-        AXI4-Lite slave: the register map.
-    m_axi
-        AXI4 read master: pages.
-    m_axi_records
-        AXI4 master: records, of machines that have a record memory.
-    irq
-        High while a training has ended, and the host has not cleared it, if it is enabled.
-    """
+    """A machine with its buses, see `board_ports`."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config

@@ -29,29 +29,17 @@ DURING_TRAINING = (
 
 
 class Front(wiring.Component):
-    """The board's registers; an access to the machine's waits until the training loop leaves the host port free.
-
-    Members
-    -------
-    taken
-        The training loop uses the host port in this cycle.
-    port
-        The machine's host port; counts while `taken` is low.
-    train, stop
-        Pulses.
-    ended
-        Pulse: the training has ended.
-    """
+    """The board's registers; an access to the machine's waits until the training loop leaves the host port free."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
                 "access": In(word_access()),
-                "taken": In(1),
-                "port": Out(host_port()),
-                "train": Out(1),
-                "stop": Out(1),
+                "taken": In(1),  # the training loop uses the host port in this cycle
+                "port": Out(host_port()),  # the machine's host port; counts while `taken` is low
+                "train": Out(1),  # pulse
+                "stop": Out(1),  # pulse
                 "settings": Out(settings()),
                 "base": Out(board.PAGE_ADDRESS_BITS),
                 "slots": Out(32),

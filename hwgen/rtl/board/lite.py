@@ -13,24 +13,16 @@ from hwgen.spec.registers import ADDRESS_BITS
 
 
 def word_access() -> wiring.Signature:
-    """A read or a write of one word.
-
-    Members
-    -------
-    valid, write, address, wdata
-        What is wanted; stable until `done`. `wdata` counts for writes only.
-    done, refused, rdata
-        Pulse, and with it: whether the access had no effect, and what was read.
-    """
+    """A read or a write of one word."""
     return wiring.Signature(
         {
-            "valid": Out(1),
+            "valid": Out(1),  # an access is wanted; it is stable until `done`
             "write": Out(1),
             "address": Out(ADDRESS_BITS),
-            "wdata": Out(32),
-            "done": In(1),
-            "refused": In(1),
-            "rdata": In(32),
+            "wdata": Out(32),  # counts for writes only
+            "done": In(1),  # pulse
+            "refused": In(1),  # with `done`: the access had no effect
+            "rdata": In(32),  # with `done`: what was read
         }
     )
 

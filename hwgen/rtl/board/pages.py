@@ -21,39 +21,23 @@ from hwgen.spec.config import MachineConfig
 
 
 class PageReader(wiring.Component):
-    """AXI4 read master with as many pages under way as the machine has buffers.
-
-    Members
-    -------
-    begin
-        Pulse: a training begins, at slot 0.
-    drop
-        Pulse: forget the machine's requests, receive what is under way and give it to nobody.
-    base, slots, ready
-        Registers PAGE_BASE, SLOTS and PAGES_READY.
-    idle
-        Nothing is asked for, nothing under way, nothing left to give.
-    failed
-        A beat of page `failed_page` of the epoch came with an error; until `begin`.
-    arrived
-        Register PAGES_READ.
-    """
+    """AXI4 read master with as many pages under way as the machine has buffers."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
-                "begin": In(1),
-                "drop": In(1),
-                "base": In(board.PAGE_ADDRESS_BITS),
-                "slots": In(32),
-                "ready": In(32),
+                "begin": In(1),  # pulse: a training begins, at slot 0
+                "drop": In(1),  # pulse: forget the machine's requests, receive what is under way and give it to nobody
+                "base": In(board.PAGE_ADDRESS_BITS),  # register PAGE_BASE
+                "slots": In(32),  # register SLOTS
+                "ready": In(32),  # register PAGES_READY
                 "page": In(page_port(config)),
                 "bus": Out(axi.read_master(config.link_bytes)),
-                "idle": Out(1),
-                "failed": Out(1),
+                "idle": Out(1),  # nothing is asked for, nothing under way, nothing left to give
+                "failed": Out(1),  # a beat of page `failed_page` of the epoch came with an error; until `begin`
                 "failed_page": Out(PAGE_NUMBER_BITS),
-                "arrived": Out(32),
+                "arrived": Out(32),  # register PAGES_READ
             }
         )
 

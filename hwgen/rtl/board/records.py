@@ -18,27 +18,17 @@ from hwgen.spec.config import MachineConfig
 
 
 class RecordMaster(wiring.Component):
-    """AXI4 master with as many records under way as a batch names.
-
-    Members
-    -------
-    begin
-        Pulse: a training begins.
-    idle
-        Nothing is asked for, nothing under way, nothing left to write.
-    failed
-        The bus answered a record with an error; until `begin`.
-    """
+    """AXI4 master with as many records under way as a batch names."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
-                "begin": In(1),
+                "begin": In(1),  # pulse: a training begins
                 "records": In(record_port(config)),
                 "bus": Out(axi.master(row_bytes(config))),
-                "idle": Out(1),
-                "failed": Out(1),
+                "idle": Out(1),  # nothing is asked for, nothing under way, nothing left to write
+                "failed": Out(1),  # the bus answered a record with an error; until `begin`
             }
         )
 

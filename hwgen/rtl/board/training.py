@@ -49,25 +49,15 @@ def settings() -> wiring.Signature:
 
 
 class TrainingLoop(wiring.Component):
-    """Master of the machine's host port while a training runs.
-
-    Members
-    -------
-    train, stop
-        Pulses, the two commands.
-    port
-        The machine's host port. An access of this loop is always taken.
-    ended
-        Pulse: `busy` falls.
-    """
+    """Master of the machine's host port while a training runs."""
 
     def __init__(self) -> None:
         super().__init__(
             {
-                "train": In(1),
-                "stop": In(1),
+                "train": In(1),  # pulse
+                "stop": In(1),  # pulse
                 "settings": In(settings()),
-                "port": Out(host_port()),
+                "port": Out(host_port()),  # the machine's host port. An access of this loop is always taken
                 "begin": Out(1),
                 "drop": Out(1),
                 "idle": In(1),

@@ -23,29 +23,7 @@ WORDS = data.ArrayLayout(32, LANES_PER_CLUSTER)
 
 
 class Cluster(wiring.Component):
-    """Eight lanes.
-
-    Members
-    -------
-    number
-        Of the cluster in its thread; a constant, an input only so that all clusters are one module.
-    control
-        From the thread's register.
-    a_absent, b_absent
-        The operand's tuple is not there; in the cycle before stage 1.
-    tuples
-        A row of a tuple, each lane with its own enable.
-    operands
-        Stage 3: operand b of every lane.
-    distant
-        Stage 3: operand b of the lanes of other clusters and threads.
-    first
-        Stage 3: operand a of lane 0.
-    kept
-        Stage 3: operand a of every lane; of machines with a record memory.
-    selected
-        Stage 4: operand a of the lane `special_lane`.
-    """
+    """Eight lanes."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
@@ -53,16 +31,19 @@ class Cluster(wiring.Component):
         row = {"enable": Out(LANES_PER_CLUSTER), "address": Out(tuple_address_bits(config)), "data": Out(WORDS)}
         super().__init__(
             {
+                # of the cluster in its thread; a constant, an input only so that all clusters are one module
                 "number": In(CLUSTER_NUMBER_BITS),
-                "control": In(cluster_layout(config)),
-                "a_absent": In(1),
+                "control": In(cluster_layout(config)),  # from the thread's register
+                "a_absent": In(1),  # the operand's tuple is not there; in the cycle before stage 1
                 "b_absent": In(1),
-                "tuples": In(wiring.Signature(row)),
-                "operands": Out(WORDS),
+                "tuples": In(wiring.Signature(row)),  # a row of a tuple, each lane with its own enable
+                "operands": Out(WORDS),  # stage 3: operand b of every lane
+                # stage 3: operand b of the lanes of other clusters and threads
                 "distant": In(data.ArrayLayout(WORDS, slots(config))),
-                "first": Out(32),
+                "first": Out(32),  # stage 3: operand a of lane 0
+                # stage 3: operand a of every lane; of machines with a record memory
                 **({"kept": Out(WORDS)} if config.record_depth else {}),
-                "selected": Out(32),
+                "selected": Out(32),  # stage 4: operand a of the lane `special_lane`
             }
         )
 

@@ -23,22 +23,7 @@ SCRATCH_READ_LATENCY = 8
 
 
 class Engine(wiring.Component):
-    """All threads.
-
-    Members
-    -------
-    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, batches, busy, merging
-        See `sections.SectionControl`; `tuples` is the counter, `rows` the bus.
-    index_fault, tag
-        Pulse at the end of a section: a SETX's number names no row; the tag of the first tuple's first such SETX. Never
-        after `finished` or `overflow`.
-    rows
-        See `hwgen.rtl.interfaces.tuple_write`.
-    outbox
-        Of machines with a record memory: see `hwgen.rtl.interfaces.outbox_write`; operands as the lanes have them.
-    program, scratch, scratch_word
-        The host's accesses; a word that was read is there SCRATCH_READ_LATENCY cycles after `scratch.read`.
-    """
+    """All threads."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
@@ -46,12 +31,15 @@ class Engine(wiring.Component):
         super().__init__(
             {
                 **epoch_ports(config),
-                "rows": In(tuple_write(config)),
+                "rows": In(tuple_write(config)),  # see `hwgen.rtl.interfaces.tuple_write`
                 "program": In(program_write()),
                 "scratch": In(scratch_access()),
-                "scratch_word": Out(32),
+                "scratch_word": Out(32),  # SCRATCH_READ_LATENCY cycles after `scratch.read`
+                # pulse at the end of a section: a SETX's number names no row; never after `finished` or `overflow`
                 "index_fault": Out(1),
-                "tag": Out(ADDRESS_BITS),
+                "tag": Out(ADDRESS_BITS),  # with it: of the first tuple's first such SETX
+                # of machines with a record memory: see `hwgen.rtl.interfaces.outbox_write`; operands as the lanes have
+                # them
                 **({"outbox": Out(outbox_write(config))} if config.record_depth else {}),
             }
         )

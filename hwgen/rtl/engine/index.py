@@ -40,38 +40,22 @@ def whole_number(m: Module, word: Value, bits: int) -> tuple[Signal, Signal]:
 
 
 class IndexFile(wiring.Component):
-    """Entries, and the way from a binary32 to one of them.
-
-    Members
-    -------
-    word
-        Stage 3: lane 0's operand a.
-    bound, stride
-        Of the SETX that issued last.
-    set, entry
-        Five stages later: the word was a SETX's, for this entry. Or the entry that a row's result uses.
-    wrong
-        In the cycle after `set`: the number names no row.
-    dst
-        In the cycle after `entry`: rows to add.
-    a_entry, a
-        The entry that operand a of a row uses; in the cycle after it, rows to add.
-    """
+    """Entries, and the way from a binary32 to one of them."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         rows = scratch_address_bits(config)
         super().__init__(
             {
-                "word": In(32),
-                "bound": In(bound_bits(config)),
-                "stride": In(STRIDE_BITS),
-                "set": In(1),
-                "entry": In(entry_bits(config)),
-                "wrong": Out(1),
-                "dst": Out(rows),
-                "a_entry": In(entry_bits(config)),
-                "a": Out(rows),
+                "word": In(32),  # stage 3: lane 0's operand a
+                "bound": In(bound_bits(config)),  # of the SETX that issued last
+                "stride": In(STRIDE_BITS),  # likewise
+                "set": In(1),  # five stages after `word`: it was a SETX's, for `entry`
+                "entry": In(entry_bits(config)),  # of `set`, or that a row's result uses
+                "wrong": Out(1),  # in the cycle after `set`: the number names no row
+                "dst": Out(rows),  # in the cycle after `entry`: rows to add
+                "a_entry": In(entry_bits(config)),  # the entry that operand a of a row uses
+                "a": Out(rows),  # in the cycle after it: rows to add
             }
         )
 

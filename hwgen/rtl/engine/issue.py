@@ -31,24 +31,16 @@ def program_write() -> wiring.Signature:
 
 
 class Program(wiring.Component):
-    """Program memory with two registers behind it, which deliver an instruction every second cycle.
-
-    Members
-    -------
-    begin, entry
-        Pulse: fetch from `entry`. The first instruction is `instruction` three cycles later.
-    take
-        The consumer takes `instruction`; not in two cycles that follow each other.
-    """
+    """Program memory with two registers behind it, which deliver an instruction every second cycle."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._depth = config.program_depth
         super().__init__(
             {
                 "write": In(program_write()),
-                "begin": In(1),
+                "begin": In(1),  # pulse: fetch from `entry`; the first instruction is there three cycles later
                 "entry": In(ADDRESS_BITS),
-                "take": In(1),
+                "take": In(1),  # the consumer takes `instruction`; not in two cycles that follow each other
                 "instruction": Out(INSTRUCTION),
             }
         )
@@ -112,35 +104,20 @@ def intervals(op: Value, divide_interval: int) -> Value:
 
 
 class Issue(wiring.Component):
-    """The two loops.
-
-    Members
-    -------
-    write
-        The host writes the program.
-    begin, entry
-        High in the cycle before a section starts, with its first instruction's address.
-    stop
-        Pulse: abandon the section.
-    level_offset
-        Added to the addresses that ask for it; stable from the third cycle of the section on.
-    row
-        See `row_layout`.
-    section_end
-        High in the last cycle of the section.
-    """
+    """The two loops."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
         super().__init__(
             {
-                "write": In(program_write()),
-                "begin": In(1),
-                "entry": In(ADDRESS_BITS),
-                "stop": In(1),
+                "write": In(program_write()),  # the host writes the program
+                "begin": In(1),  # high in the cycle before a section starts
+                "entry": In(ADDRESS_BITS),  # with it: the address of its first instruction
+                "stop": In(1),  # pulse: abandon the section
+                # added to the addresses that ask for it; stable from the third cycle of the section on
                 "level_offset": In(ROW_BITS),
-                "row": Out(row_layout()),
-                "section_end": Out(1),
+                "row": Out(row_layout()),  # see `row_layout`
+                "section_end": Out(1),  # high in the last cycle of the section
             }
         )
 

@@ -20,29 +20,7 @@ from hwgen.spec.cycles import ALU_LATENCY
 
 
 class Lane(wiring.Component):
-    """One analytic unit.
-
-    Members
-    -------
-    a_address, b_address
-        Stage 0: row of each operand.
-    swap
-        Stage 0: the other way round; only with crossed exchanges.
-    a_tuple, b_tuple, a_absent, b_absent, identity
-        Stage 2: the operand is in tuple memory; it is replaced by the word with `identity` on top.
-    a, b
-        Stage 3: the operands from memory, after their masks.
-    adjacent_choice, distant_choice, adjacent, distant
-        Stage 3: whose b it is (`ADJACENT_CHOICE_BITS` and `distant_choice_bits` of `control`), and the others' words.
-    subtract, select
-        Stage 4: what the adder and the `FloatSelect` do.
-    side, side_word
-        Last stage but one: the cluster has a word for its lanes. Last stage: the word, else 0.
-    write_enable, write_address, unit, conditional
-        Last stage: a result for the scratchpad; see `control.write_layout`.
-    tuples
-        A word of a tuple.
-    """
+    """One analytic unit."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
@@ -50,29 +28,30 @@ class Lane(wiring.Component):
         word = wiring.Signature({"enable": Out(1), "address": Out(tuple_address_bits(config)), "data": Out(32)})
         super().__init__(
             {
-                "a_address": In(control.row_address_bits(config)),
+                "a_address": In(control.row_address_bits(config)),  # stage 0: row of each operand
                 "b_address": In(control.row_address_bits(config)),
+                # stage 0: the other way round; only with crossed exchanges
                 **({"swap": In(1)} if config.crossed else {}),
-                "a_tuple": In(1),
+                "a_tuple": In(1),  # stage 2: the operand is in tuple memory
                 "b_tuple": In(1),
-                "a_absent": In(1),
+                "a_absent": In(1),  # stage 2: it is replaced by the word with `identity` on top
                 "b_absent": In(1),
                 "identity": In(control.IDENTITY_BITS),
-                "a": Out(32),
+                "a": Out(32),  # stage 3: operands from memory, after their masks
                 "b": Out(32),
-                "adjacent_choice": In(control.ADJACENT_CHOICE_BITS),
+                "adjacent_choice": In(control.ADJACENT_CHOICE_BITS),  # stage 3: whose b it is, and the others' words
                 "distant_choice": In(control.distant_choice_bits(config)),
                 "adjacent": In(data.ArrayLayout(32, control.LANE_BITS)),
                 "distant": In(data.ArrayLayout(32, control.slots(config))),
-                "subtract": In(1),
-                "select": In(OPERATION_BITS),
-                "side": In(1),
-                "side_word": In(32),
-                "write_enable": In(1),
+                "subtract": In(1),  # stage 4: what the adder does
+                "select": In(OPERATION_BITS),  # stage 4: what the `FloatSelect` does
+                "side": In(1),  # last stage but one: the cluster has a word for its lanes
+                "side_word": In(32),  # last stage: the word, else 0
+                "write_enable": In(1),  # last stage: a result for the scratchpad; see `control.write_layout`
                 "write_address": In(control.scratch_address_bits(config)),
                 "unit": In(control.Result.BITS),
                 "conditional": In(1),
-                "tuples": In(word),
+                "tuples": In(word),  # a word of a tuple
             }
         )
 

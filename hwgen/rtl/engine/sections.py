@@ -26,39 +26,31 @@ SECTIONS = tuple(Section)
 
 
 def section_settings() -> wiring.Signature:
-    """Registers that the sequencer reads, stable while an epoch runs.
-
-    Members
-    -------
-    entry, exists
-        First instruction of each section, in the order of `Section`; whether the program has it.
-    level_stride, levels
-        Rows of one level of the merge stack; levels that there is room for.
-    group_log2, tuple_rows
-        Tuples of one thread in a round; rows of one tuple.
-    """
+    """Registers that the sequencer reads, stable while an epoch runs."""
     return wiring.Signature(
         {
+            # first instruction of each section, in the order of `Section`
             "entry": Out(data.ArrayLayout(ADDRESS_BITS, len(SECTIONS))),
-            "exists": Out(len(SECTIONS)),
-            "level_stride": Out(ROW_BITS),
-            "levels": Out(LEVEL_BITS + 1),
-            "group_log2": Out(4),
-            "tuple_rows": Out(ADDRESS_BITS),
+            "exists": Out(len(SECTIONS)),  # whether the program has it
+            "level_stride": Out(ROW_BITS),  # rows of one level of the merge stack
+            "levels": Out(LEVEL_BITS + 1),  # that there is room for
+            "group_log2": Out(4),  # of a thread's tuples in a round
+            "tuple_rows": Out(ADDRESS_BITS),  # of one tuple
         }
     )
 
 
 COUNTED = ("cycles", "tuples", "batches", "busy", "merging")
 RESULTS = {"half_release": 1, "finished": 1, "overflow": 1, **dict.fromkeys(COUNTED, 64)}
-"""What `SectionControl` says of an epoch, through the sequencer and the engine; their bits."""
+"""What `SectionControl` says of an epoch, through the sequencer and the engine; their bits. Pulses: the tuple section
+is over; the epoch is; fault STACK. The others are the counters of `hwgen.spec.registers`."""
 
 
 def epoch_ports(config: MachineConfig) -> dict[str, wiring.Member]:
     """What `SectionControl`, the sequencer and the engine have alike."""
     return {
-        "start": In(1),
-        "stop": In(1),
+        "start": In(1),  # pulse: begin an epoch (cycle 0)
+        "stop": In(1),  # pulse: forget it
         "rounds": In(hand_over(config)),
         "settings": In(section_settings()),
         **{name: Out(bits) for name, bits in RESULTS.items()},
@@ -109,27 +101,7 @@ def round_layout(config: MachineConfig) -> data.StructLayout:
 
 
 class SectionControl(wiring.Component):
-    """The sequence of sections.
-
-    Members
-    -------
-    start, stop
-        Pulses: begin an epoch (cycle 0); forget it.
-    rounds
-        See `hwgen.rtl.interfaces.hand_over`.
-    section_end
-        High in the last cycle of the running section.
-    begin, entry
-        High in the cycle before a section starts, with the address of its first instruction.
-    level_offset
-        level × LEVEL_STRIDE of the section, from its second cycle on.
-    half, count
-        Half of tuple memory and number of tuples of the round.
-    half_release, finished, overflow
-        Pulses: the tuple section is over; the epoch is; fault STACK.
-    cycles, tuples, batches, busy, merging
-        The counters of `hwgen.spec.registers`.
-    """
+    """The sequence of sections."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._round = round_layout(config)
@@ -137,12 +109,12 @@ class SectionControl(wiring.Component):
         super().__init__(
             {
                 **epoch_ports(config),
-                "section_end": In(1),
-                "begin": Out(1),
-                "entry": Out(ADDRESS_BITS),
-                "level_offset": Out(ROW_BITS),
-                "half": Out(1),
-                "count": Out(count_bits(config)),
+                "section_end": In(1),  # high in the last cycle of the running section
+                "begin": Out(1),  # high in the cycle before a section starts
+                "entry": Out(ADDRESS_BITS),  # with it: the address of its first instruction
+                "level_offset": Out(ROW_BITS),  # level × LEVEL_STRIDE of the section, from its second cycle on
+                "half": Out(1),  # of tuple memory, in which the round is
+                "count": Out(count_bits(config)),  # its tuples
             }
         )
 

@@ -27,40 +27,15 @@ PUT_STAGE = 6
 
 
 def scratch_access() -> wiring.Signature:
-    """The host reads or writes a word of the scratchpads; only while no epoch runs.
+    """The host reads or writes a word of the scratchpads, at row × lanes + lane; only while no epoch runs.
 
-    Members
-    -------
-    read, write
-        Pulses.
-    address
-        row × lanes + lane.
-    data
-        Word to write, to every thread.
+    `read` and `write` are pulses. What is written goes to every thread.
     """
     return wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_BITS), "data": Out(32)})
 
 
 class Sequencer(wiring.Component):
-    """One instruction stream for all threads.
-
-    Members
-    -------
-    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy, merging
-        See `sections.SectionControl`.
-    program, scratch
-        The host's accesses.
-    control
-        To every thread, from a register.
-    half_base
-        Tuple memory address of the second half.
-    count
-        Tuples of the round.
-    tag
-        Of the SETX that issued last.
-    put, put_row
-        Of machines with a record memory: the lanes' operands a in stage 3 go to this row of the outbox.
-    """
+    """One instruction stream for all threads."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
@@ -69,11 +44,12 @@ class Sequencer(wiring.Component):
                 **epoch_ports(config),
                 "program": In(program_write()),
                 "scratch": In(scratch_access()),
-                "control": Out(control.thread_layout(config)),
-                "half_base": Out(ADDRESS_BITS),
-                "count": Out(count_bits(config)),
-                "tag": Out(ADDRESS_BITS),
+                "control": Out(control.thread_layout(config)),  # to every thread, from a register
+                "half_base": Out(ADDRESS_BITS),  # tuple memory address of the second half
+                "count": Out(count_bits(config)),  # tuples of the round
+                "tag": Out(ADDRESS_BITS),  # of the SETX that issued last
                 "section_end": Out(1),
+                # the lanes' operands a in stage 3 go to row `put_row` of the outbox
                 **({"put": Out(1), "put_row": Out(tuple_address_bits(config))} if config.record_depth else {}),
             }
         )

@@ -19,31 +19,19 @@ from hwgen.spec.engine import Opcode
 
 
 class SpecialFunctions(wiring.Component):
-    """The special functions of a cluster.
-
-    Members
-    -------
-    a, b
-        Operands, stage 4.
-    start, function
-        Stage 4: there are operands; what to compute, the low bits of its code.
-    side
-        In the cycle in which a result is due: whose it is (`control.Side`).
-    result
-        In that cycle.
-    """
+    """The special functions of a cluster."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
         self._library = library
         super().__init__(
             {
-                "a": In(32),
+                "a": In(32),  # operands, stage 4
                 "b": In(32),
-                "start": In(1),
-                "function": In(FUNCTION_BITS),
-                "side": In(Side.BITS),
-                "result": Out(32),
+                "start": In(1),  # stage 4: there are operands
+                "function": In(FUNCTION_BITS),  # stage 4: what to compute, the low bits of its code
+                "side": In(Side.BITS),  # in the cycle in which a result is due: whose it is (`control.Side`)
+                "result": Out(32),  # in that cycle
             }
         )
 

@@ -36,46 +36,28 @@ def addressed_row(config: MachineConfig) -> wiring.Signature:
 
 
 class Thread(wiring.Component):
-    """The lanes of one thread.
-
-    Members
-    -------
-    number
-        Of the thread; a constant, an input only so that all threads are one module.
-    control
-        From the sequencer's register.
-    count, group_log2
-        Tuples of the round; log2 of a thread's share.
-    tuples
-        Rows of all threads' tuples.
-    operands, distant, other
-        Stage 3: operand b of every lane; which of the threads that share a slot gives its own; operands b of other
-        threads, as `control.thread_slots` says.
-    kept
-        Stage 3: operand a of every lane; of machines with a record memory.
-    host_cluster, selected
-        Cluster that the host reads; the word, in stage 4.
-    wrong
-        Pulse: a SETX's number names no row.
-    """
+    """The lanes of one thread."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
         self._library = library
         super().__init__(
             {
+                # of the thread; a constant, an input only so that all threads are one module
                 "number": In(thread_bits(config)),
-                "control": In(control.thread_layout(config)),
-                "count": In(count_bits(config)),
-                "group_log2": In(4),
-                "tuples": In(addressed_row(config)),
-                "operands": Out(words(config)),
+                "control": In(control.thread_layout(config)),  # from the sequencer's register
+                "count": In(count_bits(config)),  # tuples of the round
+                "group_log2": In(4),  # of a thread's share of them
+                "tuples": In(addressed_row(config)),  # rows of all threads' tuples
+                "operands": Out(words(config)),  # stage 3: operand b of every lane
+                # stage 3: which of the threads that share a slot gives its own
                 "distant": Out(control.distant_bits(config)),
+                # stage 3: operands b of other threads, as `control.thread_slots` says
                 "other": In(data.ArrayLayout(words(config), max(1, len(control.thread_slots(config))))),
-                "host_cluster": In(control.CLUSTER_NUMBER_BITS),
-                "selected": Out(32),
-                "wrong": Out(1),
-                **({"kept": Out(words(config))} if config.record_depth else {}),
+                "host_cluster": In(control.CLUSTER_NUMBER_BITS),  # cluster that the host reads
+                "selected": Out(32),  # the word, in stage 4
+                "wrong": Out(1),  # pulse: a SETX's number names no row
+                **({"kept": Out(words(config))} if config.record_depth else {}),  # stage 3: operand a of every lane
             }
         )
 
