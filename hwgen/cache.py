@@ -32,22 +32,15 @@ class ForeignFolder(PermissionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFolder:
-    """A cache on disk.
-
-    Attributes
-    ----------
-    path
-        The folder; made with mode 0700 when the first file is. One that is another account's, or that others may write,
-        is a `ForeignFolder`, whatever is done with it.
-    limit
-        Bytes that its finished files may take together.
-    spare_seconds
-        What was used so lately stays, though the limit be passed: somebody may be about to open it by its path.
-    """
+    """A cache on disk."""
 
     path: Path
+    """The folder; made with mode 0700 when the first file is. One that is another account's, or that others may write,
+    is a `ForeignFolder`, whatever is done with it."""
     limit: int
+    """Bytes that its finished files may take together."""
     spare_seconds: float = 0.0
+    """What was used so lately stays, though the limit be passed: somebody may be about to open it by its path."""
 
     def read(self, name: str) -> bytes | None:
         """What the file holds, which is now the most recently used; None where there is none."""

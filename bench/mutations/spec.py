@@ -121,6 +121,6 @@ SPEC = (
             "instruction.inner * instruction.dst_inner",
             "a row more",
         ),
-        ("load.py", "max(self.rows, other.rows)", "self.rows", "rows of another Bundle stay"),
+        ("load.py", "map(max, self, other)", "self", "what another Bundle filled stays"),
     ),
 )

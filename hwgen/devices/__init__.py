@@ -36,34 +36,29 @@ class DeviceError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What a device offers.
-
-    Attributes
-    ----------
-    name, family, part
-        The file's name; one of `FAMILIES`; the order code that toolchains take.
-    luts, flipflops, dsps, block_rams, ultra_rams
-        The whole device's; a file names no UltraRAMs where there are none. A LUT has 6 inputs in xcup, 4 in ecp5 and
-        nexus; a DSP is a DSP48E2, a MULT18X18D or a MULT18X18; a block RAM is a RAMB36, a DP16KD or an EBR.
-    usable
-        Fraction of each that a design may take, so that it can still be routed.
-    clock_hz
-        Clock that a design is meant to run at.
-    page_bandwidth
-        Bytes a second in which pages arrive.
-    """
+    """What a device offers."""
 
     name: str
+    """The file's, without its ending."""
     family: str
+    """One of `FAMILIES`."""
     part: str
+    """The order code that toolchains take."""
     luts: int
+    """The whole device's, as all that follow. Of 6 inputs in xcup, 4 in ecp5 and nexus."""
     flipflops: int
     dsps: int
+    """DSP48E2, MULT18X18D or MULT18X18."""
     block_rams: int
+    """RAMB36, DP16KD or EBR."""
     ultra_rams: int = 0
+    """A file names none where there are none."""
     usable: float
+    """Fraction of each that a design may take, so that it can still be routed."""
     clock_hz: int
+    """Clock that a design is meant to run at."""
     page_bandwidth: int
+    """Bytes a second in which pages arrive."""
 
     @property
     def wide_multipliers(self) -> bool:

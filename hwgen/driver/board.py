@@ -58,18 +58,12 @@ class Registers(Protocol):
 
 
 class PageMemory(Protocol):
-    """Memory that the board's AXI4 master reads.
-
-    Attributes
-    ----------
-    base
-        Address of its first byte on the board's bus, a multiple of the page size.
-    size
-        Bytes.
-    """
+    """Memory that the board's AXI4 master reads."""
 
     base: int
+    """Address of its first byte on the board's bus, a multiple of the page size."""
     size: int
+    """Bytes."""
 
     def write(self, offset: int, data: memoryview) -> None:
         """Put bytes there; the board sees them when this returns."""
@@ -78,28 +72,19 @@ class PageMemory(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRun:
-    """What a training gave.
-
-    Attributes
-    ----------
-    epochs
-        That came to their end.
-    losses
-        Sums of the rule's loss of the last 1,024 of them, binary32, the oldest first; none where the rule has none.
-    converged
-        Whether the convergence test ended the training.
-    cycles
-        From the command to the end, on the board's clock.
-    counters
-        Of the last epoch, with the fault that stopped it if there was one; of the fault BUS the page is
-        `counters.fault_page`, too.
-    """
+    """What a training gave."""
 
     epochs: int
+    """That came to their end."""
     losses: npt.NDArray[np.float32]
+    """Sums of the rule's loss of the last 1,024 of them, binary32, the oldest first; none where the rule has none."""
     converged: bool
+    """Whether the convergence test ended the training."""
     cycles: int
+    """From the command to the end, on the board's clock."""
     counters: EpochCounters
+    """Of the last epoch, with the fault that stopped it if there was one; of the fault BUS the page is
+    `counters.fault_page`, too."""
 
 
 class Board:

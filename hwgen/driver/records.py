@@ -20,18 +20,12 @@ AT_ONCE = 1 << 24
 
 
 class RecordMemory(Protocol):
-    """Memory that the board's second AXI4 master reads and writes.
-
-    Attributes
-    ----------
-    base
-        Address of its first byte on that bus, a multiple of 4,096.
-    size
-        Bytes.
-    """
+    """Memory that the board's second AXI4 master reads and writes."""
 
     base: int
+    """Address of its first byte on that bus, a multiple of 4,096."""
     size: int
+    """Bytes."""
 
     def read(self, offset: int, count: int) -> bytes:
         """Bytes from there on, as the board left them."""

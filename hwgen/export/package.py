@@ -44,50 +44,33 @@ PATIENCE, BETWEEN = 4, 1000
 
 @dataclass(frozen=True)
 class Records:
-    """Records of a table that the testbench's pages choose from.
-
-    Attributes
-    ----------
-    numbers
-        Ascending.
-    before, after
-        The training: bit patterns, shape [records, rows, lanes]. All other records are 0, before and after.
-    """
+    """Records of a table that the testbench's pages choose from."""
 
     numbers: npt.NDArray[np.int64]
+    """Ascending."""
     before: npt.NDArray[np.uint32]
+    """The training: bit patterns, shape [records, rows, lanes]. All other records are 0, before and after."""
     after: npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What the testbench trains on, and what must come of it.
-
-    Attributes
-    ----------
-    pages
-        Whole pages.
-    epochs
-        To train at most.
-    scratchpad
-        First rows of the scratchpad afterwards, bit patterns, shape [rows, lanes].
-    losses
-        Of each epoch that was run, bit patterns; zeros where the rule has none.
-    converged
-        Whether the convergence test ended the training.
-    counters
-        Of the last epoch.
-    records
-        Of each table in the record memory.
-    """
+    """What the testbench trains on, and what must come of it."""
 
     pages: bytes
+    """Whole pages."""
     epochs: int
+    """To train at most."""
     scratchpad: npt.NDArray[np.uint32]
+    """First rows of the scratchpad afterwards, bit patterns, shape [rows, lanes]."""
     losses: Sequence[int]
+    """Of each epoch that was run, bit patterns; zeros where the rule has none."""
     converged: bool
+    """Whether the convergence test ended the training."""
     counters: EpochCounters
+    """Of the last epoch."""
     records: Sequence[Records] = ()
+    """Of each table in the record memory."""
 
 
 def package(

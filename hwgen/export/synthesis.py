@@ -31,31 +31,24 @@ class SynthesisError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesis:
-    """What came of it.
-
-    Attributes
-    ----------
-    device, units
-        As the manifest says.
-    family, config
-        The device's family, the machine's fields: what its area can be estimated from.
-    luts, flipflops, dsps, block_rams, ultra_rams
-        What yosys's cells take when they are packed: on Lattice's devices a carry cell takes two LUTs; a RAMB18 is half
-        a block RAM.
-    clock_hz
-        What the routed design reaches; None where it was not placed.
-    """
+    """What came of it."""
 
     device: str
+    """As the manifest says, like its family."""
     family: str
     config: Mapping[str, int]
+    """The machine's fields: with the family, what its area can be estimated from."""
     units: int
     luts: int
+    """What yosys's cells take when they are packed, as all that follow: on Lattice's devices a carry cell takes two
+    LUTs."""
     flipflops: int
     dsps: int
     block_rams: float
+    """A RAMB18 is half of one."""
     ultra_rams: int
     clock_hz: float | None
+    """What the routed design reaches; None where it was not placed."""
 
 
 def tools(device: str, family: str, *, place: bool) -> tuple[str, str]:

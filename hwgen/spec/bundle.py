@@ -52,23 +52,18 @@ class Symbol:
 
     Element e of a vector lies in row `row + e div lanes`, lane `e mod lanes`; the rows of a
     matrix follow one another, each starting a new row of lanes. A scalar is repeated in every lane of its row.
-
-    Attributes
-    ----------
-    kind
-        `model`, `meta`, `loss` (sum over the epoch), `convergence` (non-zero: converged).
-    broadcast
-        Whether each element lies as a scalar does, in a row of its own.
-    table
-        0, or the number of the table whose records are the value's along its first axis; `row` is counted in a record.
     """
 
     name: str
     kind: str
+    """`model`, `meta`, `loss` (sum over the epoch), `convergence` (non-zero: converged)."""
     shape: tuple[int, ...]
     row: int
     broadcast: bool = False
+    """Whether each element lies as a scalar does, in a row of its own."""
     table: int = 0
+    """0, or the number of the table whose records are the value's along its first axis; `row` is counted in a
+    record."""
 
     def rows(self, lanes: int) -> int:
         """Rows that the value takes."""
@@ -118,18 +113,11 @@ def collect(rows: npt.ArrayLike, shape: tuple[int, ...], *, broadcast: bool = Fa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table in the record memory; see `docs/machine.md`, "Records".
-
-    Attributes
-    ----------
-    records
-        How many there are.
-    rows
-        Rows of lanes of each.
-    """
+    """A table in the record memory; see `docs/machine.md`, "Records"."""
 
     records: int
     rows: int
+    """Rows of lanes of each record."""
 
     def shift(self, lanes: int) -> int:
         """Binary logarithm of the bytes from one record to the next."""
@@ -142,49 +130,34 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """See `docs/machine.md`.
-
-    Attributes
-    ----------
-    sections
-        First instruction of each section that the program has.
-    constants
-        The Strider's %cr registers, at most 32.
-    batch
-        Tuples of a batch, or `WHOLE_EPOCH`.
-    group
-        Tuples of one thread in a round; power of two.
-    tuple_rows
-        Rows of one tuple in tuple memory.
-    level_stride
-        Rows of one level of the merge stack.
-    levels
-        Levels that the merge stack has room for.
-    image
-        First rows of every thread's scratchpad, bit patterns, shape [rows, lanes]; the rest is zero.
-    symbols
-        Where models, metas, loss and convergence lie.
-    tables
-        Tables in the record memory, the first of which is number 1.
-    notes
-        For people: rule, schema, compiler; JSON.
-    """
+    """See `docs/machine.md`."""
 
     config: MachineConfig
     program: tuple[engine.Instruction, ...]
     sections: Mapping[engine.Section, int]
+    """First instruction of each section that the program has."""
     strider: tuple[strider.Instruction, ...]
     constants: tuple[int, ...]
+    """The Strider's %cr registers, at most 32."""
     columns: tuple[columns.Column, ...]
     batch: int
+    """Tuples of a batch, or `WHOLE_EPOCH`."""
     group: int
+    """Tuples of one thread in a round; power of two."""
     tuple_rows: int
+    """Rows of one tuple in tuple memory."""
     level_stride: int
+    """Rows of one level of the merge stack."""
     levels: int
+    """Levels that the merge stack has room for."""
     image: Words
+    """First rows of every thread's scratchpad, bit patterns, shape [rows, lanes]; the rest is zero."""
     symbols: tuple[Symbol, ...]
+    """Where models, metas, loss and convergence lie."""
     tables: tuple[Table, ...] = ()
+    """Tables in the record memory, the first of which is number 1."""
     notes: Mapping[str, Any] = field(default_factory=dict)
+    """For people: rule, schema, compiler; JSON."""
 
     @cached_property
     def digest(self) -> str:

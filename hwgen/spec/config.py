@@ -77,87 +77,62 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineConfig:
-    """One machine.
-
-    Attributes
-    ----------
-    threads
-        Identical threads, each training on its own tuples of a batch. Power of two, 1 to 64.
-    clusters
-        Analytic clusters of eight units in each thread. Power of two, 1 to 16.
-    striders
-        Striders, each with a page buffer of its own. 1 to 64.
-    page_size
-        Bytes of a page, PostgreSQL's BLCKSZ.
-    scratch_depth
-        binary32 words of scratchpad per unit. A multiple of 16; more than `require_hardware` allows are simulated only.
-    tuple_depth
-        binary32 words of tuple memory per unit, both halves together. A multiple of 16.
-    program_depth
-        Instructions the engine holds. Power of two.
-    strider_depth
-        Instructions each Strider holds (one shared image). Power of two.
-    descriptor_depth
-        Entries of the column descriptor table. Power of two, at most 4096.
-    index_depth
-        Entries of each thread's index file, which programs with data-dependent addresses need: at least as many as a
-        thread has tuples in a round. Power of two, or 0: there is none, and no hardware for it.
-    watch_depth
-        Rows of tables that a batch can write, for batches that end where a row is chosen again: tuples of such a batch
-        times the rows that each writes. Power of two, or 0: there is no hardware that compares them.
-    record_depth
-        Records of tables in the record memory that a batch can name: its tuples times their watched columns. Power of
-        two, or 0: there is no record memory.
-    record_latency
-        Cycles from a record's request to its first row, and from a record's last row to the answer, in the modelled
-        memory.
-    queue_depth
-        Column requests that a Strider can have waiting at the unpacker. Power of two.
-    link_bytes
-        Bytes of a page that arrive in one cycle. Power of two, 8 to 8 × lanes, at most 128.
-    link_latency
-        Cycles from a page's request to its first bytes, in the modelled link; at least one more than the page reader
-        takes of them.
-    link_rate
-        Bytes of pages that the memory behind the modelled link sends in 1,000 cycles, where that is less than the link
-        is wide. 0: as many as the link takes.
-    clock_hz
-        The clock at which modelled times are stated.
-    ultra
-        Memories that are UltraRAM, a sum of `Ultra`: for devices that have some. It changes no cycle.
-    divide_interval
-        Cycles between two quotients or roots of a cluster: 27, 9, 3 or 1. A unit of 27 is the smallest, one of 1 has
-        27 times its state.
-    functions
-        Special functions that each cluster has: a bit for each, the lowest for the first of docs/isa.md (`FUNCTIONS`).
-        There is no hardware for the others, and programs that need them are refused.
-    crossed
-        1: lanes can choose in an exchange which operand they keep and which they send. 0: both are the same, there is
-        no hardware to choose, and programs that need it are refused.
-    """
+    """One machine."""
 
     threads: int = 1
+    """Identical threads, each training on its own tuples of a batch. Power of two, 1 to 64."""
     clusters: int = 1
+    """Analytic clusters of eight units in each thread. Power of two, 1 to 16."""
     striders: int = 2
+    """Striders, each with a page buffer of its own. 1 to 64."""
     page_size: int = 8192
+    """Bytes of a page, PostgreSQL's BLCKSZ."""
     scratch_depth: int = 1024
+    """binary32 words of scratchpad per unit. A multiple of 16; more than `require_hardware` allows are simulated
+    only."""
     tuple_depth: int = 1024
+    """binary32 words of tuple memory per unit, both halves together. A multiple of 16."""
     program_depth: int = 256
+    """Instructions the engine holds. Power of two."""
     strider_depth: int = 512
+    """Instructions each Strider holds (one shared image). Power of two."""
     descriptor_depth: int = 64
+    """Entries of the column descriptor table. Power of two, at most 4096."""
     index_depth: int = 0
+    """Entries of each thread's index file, which programs with data-dependent addresses need: at least as many as a
+    thread has tuples in a round. Power of two, or 0: there is none, and no hardware for it."""
     watch_depth: int = 0
+    """Rows of tables that a batch can write, for batches that end where a row is chosen again: tuples of such a batch
+    times the rows that each writes. Power of two, or 0: there is no hardware that compares them."""
     record_depth: int = 0
+    """Records of tables in the record memory that a batch can name: its tuples times their watched columns. Power of
+    two, or 0: there is no record memory."""
     record_latency: int = 64
+    """Cycles from a record's request to its first row, and from a record's last row to the answer, in the modelled
+    memory."""
     queue_depth: int = 16
+    """Column requests that a Strider can have waiting at the unpacker. Power of two."""
     link_bytes: int = 32
+    """Bytes of a page that arrive in one cycle. Power of two, 8 to 8 × lanes, at most 128."""
     link_latency: int = 64
+    """Cycles from a page's request to its first bytes, in the modelled link; at least one more than the page reader
+    takes of them."""
     link_rate: int = 0
+    """Bytes of pages that the memory behind the modelled link sends in 1,000 cycles, where that is less than the link
+    is wide. 0: as many as the link takes."""
     clock_hz: int = 150_000_000
+    """The clock at which modelled times are stated."""
     ultra: int = 0
+    """Memories that are UltraRAM, a sum of `Ultra`: for devices that have some. It changes no cycle."""
     divide_interval: int = DIVIDE_INTERVALS[0]
+    """Cycles between two quotients or roots of a cluster: 27, 9, 3 or 1. A unit of 27 is the smallest, one of 1 has 27
+    times its state."""
     functions: int = ALL_FUNCTIONS
+    """Special functions that each cluster has: a bit for each, the lowest for the first of docs/isa.md (`FUNCTIONS`).
+    There is no hardware for the others, and programs that need them are refused."""
     crossed: int = 1
+    """1: lanes can choose in an exchange which operand they keep and which they send. 0: both are the same, there is no
+    hardware to choose, and programs that need it are refused."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():

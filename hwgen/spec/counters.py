@@ -15,41 +15,31 @@ UNKNOWN_PAGE = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCounters:
-    """Counters of one epoch.
-
-    Attributes
-    ----------
-    cycles
-        From the start of the epoch to its end.
-    tuples, skipped
-        Rows trained on; rows left out because of a NULL.
-    engine_busy
-        Cycles in which the engine ran a section; in all others it waited for tuples.
-    merging
-        Cycles of these in sections `merge` and `push`.
-    waiting_for_engine
-        Cycles in which the unpacker waited for the engine to release a half of tuple memory.
-    waiting_for_pages
-        Cycles until the end of the last page in which the unpacker had nothing to unpack.
-    batches
-        Of tuples; those count that ended where a row was chosen again.
-    fault, fault_page, fault_pointer
-        `Fault.NONE`, or why the machine stopped, the page within the epoch, and the page address of the line pointer
-        being followed (0: the page header). A fault of the engine (STACK, INDEX) has no page: `UNKNOWN_PAGE`; its
-        pointer is 0, or the tag of the SETX that failed. With a fault the other counters mean nothing.
-    """
+    """Counters of one epoch."""
 
     cycles: int
+    """From the start of the epoch to its end."""
     tuples: int
+    """Rows trained on."""
     skipped: int
+    """Rows left out because of a NULL."""
     engine_busy: int
+    """Cycles in which the engine ran a section; in all others it waited for tuples."""
     merging: int
+    """Cycles of these in sections `merge` and `push`."""
     waiting_for_engine: int
+    """Cycles in which the unpacker waited for the engine to release a half of tuple memory."""
     waiting_for_pages: int
+    """Cycles until the end of the last page in which the unpacker had nothing to unpack."""
     batches: int
+    """Of tuples; those count that ended where a row was chosen again."""
     fault: Fault = Fault.NONE
+    """`Fault.NONE`, or why the machine stopped; then the other counters mean nothing."""
     fault_page: int = 0
+    """Within the epoch; of a fault of the engine (STACK, INDEX), which has none, `UNKNOWN_PAGE`."""
     fault_pointer: int = 0
+    """Page address of the line pointer being followed (0: the page header); of a fault of the engine 0, or the tag of
+    the SETX that failed."""
 
 
 COUNTERS = {field.name: Register[field.name.upper()] for field in fields(EpochCounters) if field.default is MISSING}

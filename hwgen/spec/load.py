@@ -7,8 +7,8 @@ driver, testbenches and exported packages all load machines by this list; it kno
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,29 +35,19 @@ def address(region: IntEnum, offset: int = 0) -> int:
     return int(region) << registers.REGION_SHIFT | int(offset)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """How far from its beginning each memory may hold something that is not zero.
-
-    Attributes
-    ----------
-    strider, columns
-        Words of the Striders' program and of the descriptor table.
-    rows
-        Of the scratchpads.
-    """
+class Held(NamedTuple):
+    """How far from its beginning each memory may hold something that is not zero."""
 
     strider: int = 0
+    """Words of the Striders' program."""
     columns: int = 0
+    """Words of the descriptor table."""
     rows: int = 0
+    """Of the scratchpads."""
 
     def joined(self, other: Held) -> Held:
         """Of memories that hold both."""
-        return Held(
-            strider=max(self.strider, other.strider),
-            columns=max(self.columns, other.columns),
-            rows=max(self.rows, other.rows),
-        )
+        return Held(*map(max, self, other))
 
 
 def held(bundle: Bundle) -> Held:
