@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Self
 
@@ -83,13 +83,11 @@ class Column:
     writes: Annotated[int, Bits(1, "watched: the tuple writes the row")] = 0
 
     def encode(self) -> int:
-        return pack(FIELDS, asdict(self))
+        return pack(FIELDS, self)
 
     @classmethod
     def decode(cls, word: int) -> Column:
-        values = unpack(FIELDS, word)
-        # the lookup by code, which mypy takes for a call of __new__
-        return cls(type=ColumnType(values.pop("type")), **values)  # type: ignore[call-arg]
+        return cls(**unpack(FIELDS, word))
 
     def rows(self, lanes: int) -> int:
         """Rows of the tuple in which its elements go."""

@@ -150,18 +150,12 @@ class Instruction:
 
     def encode(self) -> int:
         """The instruction's word."""
-        return pack(FIELDS, {name: getattr(self, name) for name in WIDTHS})
+        return pack(FIELDS, self)
 
     @classmethod
     def decode(cls, word: int) -> Instruction:
         """Read a word. Raises ValueError where it names no operation, source or mask."""
-        values = unpack(FIELDS, word)
-        return cls(
-            op=Opcode(values.pop("op")),
-            source=Source(values.pop("source")),
-            mask=Mask(values.pop("mask")),
-            **values,
-        )
+        return cls(**unpack(FIELDS, word))
 
 
 FIELDS = layout(Instruction)

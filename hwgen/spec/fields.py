@@ -1,8 +1,8 @@
 """Bit fields of instruction words: one description from which encoders, decoders and documents are made."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 
 class EncodingError(ValueError):
@@ -14,6 +14,7 @@ class Field:
     """Unsigned bits `[offset, offset + width)` of a word."""
 
     name: str
+    kind: type[int]
     offset: int
     width: int
     what: str
@@ -32,25 +33,25 @@ def layout(kind: type) -> tuple[Field, ...]:
     offset = 0
     for name, hint in get_type_hints(kind, include_extras=True).items():
         (bits,) = hint.__metadata__
-        placed.append(Field(name=name, offset=offset, width=bits.width, what=bits.what))
+        placed.append(Field(name=name, kind=hint.__origin__, offset=offset, width=bits.width, what=bits.what))
         offset += bits.width
     return tuple(placed)
 
 
-def pack(fields: tuple[Field, ...], values: Mapping[str, int]) -> int:
-    """Encode `values`, one for each field, as an integer."""
+def pack(fields: tuple[Field, ...], record: object) -> int:
+    """Encode what the members of the fields' names are, as an integer."""
     word = 0
     for field in fields:
-        value = values[field.name]
+        value = getattr(record, field.name)
         if not 0 <= value < 1 << field.width:
             raise EncodingError(f"{field.name} must be from 0 to {(1 << field.width) - 1}, not {value!r}")
         word |= value << field.offset
     return word
 
 
-def unpack(fields: tuple[Field, ...], word: int) -> dict[str, int]:
-    """Decode an integer into its fields."""
-    return {field.name: word >> field.offset & (1 << field.width) - 1 for field in fields}
+def unpack(fields: tuple[Field, ...], word: int) -> dict[str, Any]:
+    """Decode an integer into its fields. Raises ValueError where one is of a kind that does not have the number."""
+    return {field.name: field.kind(word >> field.offset & (1 << field.width) - 1) for field in fields}
 
 
 def split(words: Iterable[int], parts: int) -> list[int]:

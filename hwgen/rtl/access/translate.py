@@ -77,69 +77,51 @@ class Translator(wiring.Component):
         c, b, a, op = (self.word[low : low + size] for low, size in ((0, 6), (6, 6), (12, 6), (18, 4)))
         out = Signal(INSTRUCTION)
         number = Cat(c, b)
-        fails = Signal()
         bad = Signal()
         m.d.comb += [out.first.eq(a), out.second.eq(b), out.third.eq(c), out.result.eq(c)]
 
-        def acts(action: Action, *problems: Value, **fields: object) -> None:
-            m.d.comb += out.action.eq(action)
-            m.d.comb += [out[name].eq(value) for name, value in fields.items()]
-            if problems:
-                m.d.comb += bad.eq(Cat(*problems).any())
+        def acts(operation: Opcode | Control, action: Action, *problems: Value, **fields: object) -> None:
+            with m.Case(operation):
+                m.d.comb += out.action.eq(action)
+                m.d.comb += [out[name].eq(value) for name, value in fields.items()]
+                if problems:
+                    m.d.comb += bad.eq(Cat(*problems).any())
 
+        def bits_of(octets: Value) -> Value:
+            return Cat(C(0, 3), octets)
+
+        no_bits = [b[5], ~c.any(), c[5] & c[:5].any()]
+        no_descriptor = number[self._config.descriptor_depth.bit_length() - 1 :].any()
+        low = Cat(exceeds(b[:3], k) for k in range(MAX_ALIGNMENT))
+        cleared = {"third": low[:FIELD_BITS], "second": low[FIELD_BITS:]}
+        # it goes back to the head unless the condition holds
+        equal = (a[:2] == Condition.EQ) | (a[:2] == Condition.NE)
+        otherwise = (a[:2] == Condition.EQ) | (a[:2] == Condition.LT)
+        back = {"subtract": 1, "equal": equal, "less": ~equal, "otherwise": otherwise}
         with m.Switch(op):
-            with m.Case(Opcode.READB):
-                bits = Cat(C(0, 3), b[:3])
-                acts(Action.READ, _constant(c), _no_word(b), second=(b - 1)[:2], third=bits)
-            with m.Case(Opcode.EXTRB):
-                bits, shift = Cat(C(0, 3), c[:3]), Cat(C(0, 3), b[:2])
-                acts(Action.EXTRACT, _constant(a), b[2:].any(), _no_word(c), second=shift, third=bits, result=a)
-            with m.Case(Opcode.EXTRBI):
-                acts(Action.EXTRACT, _constant(a), b[5], ~c.any(), c[5] & c[:5].any(), result=a)
-            with m.Case(Opcode.WRITEB):
-                depth = self._config.descriptor_depth
-                acts(Action.PUSH, number[depth.bit_length() - 1 :].any())
-            with m.Case(Opcode.CLN):
-                low = Cat(exceeds(b[:3], k) for k in range(MAX_ALIGNMENT))
-                fields = {"third": low[:FIELD_BITS], "second": low[FIELD_BITS:]}
-                acts(Action.SUM, _constant(c), b[3:].any(), immediate=1, **fields)
-            with m.Case(Opcode.INS):
-                acts(Action.SUM, _constant(a), immediate=1, zero=1, result=a)
-            with m.Case(Opcode.AD):
-                acts(Action.SUM, _constant(c))
-            with m.Case(Opcode.SUB):
-                acts(Action.SUM, _constant(c), subtract=1)
-            with m.Case(Opcode.MUL):
-                acts(Action.MULTIPLY, _constant(c))
-            with m.Case(Opcode.BENTR):
-                acts(Action.HEAD)
-            with m.Case(Opcode.BEXIT):
-                # it goes back to the head unless the condition holds
-                equal = (a[:2] == Condition.EQ) | (a[:2] == Condition.NE)
-                otherwise = (a[:2] == Condition.EQ) | (a[:2] == Condition.LT)
-                branch = {"subtract": 1, "equal": equal, "less": ~equal, "otherwise": otherwise}
-                acts(Action.NOTHING, a[2:].any(), loop=1, first=b, second=c, **branch)
-            with m.Case(Opcode.BEQ):
-                acts(Action.NOTHING, subtract=1, relative=1, equal=1)
-            with m.Case(Opcode.BNE):
-                acts(Action.NOTHING, subtract=1, relative=1, equal=1, otherwise=1)
-            with m.Case(Opcode.BLT):
-                acts(Action.NOTHING, subtract=1, relative=1, less=1)
-            with m.Case(Opcode.JMP):
-                acts(Action.NOTHING, otherwise=1)
+            acts(Opcode.READB, Action.READ, _constant(c), _no_word(b), second=(b - 1)[:2], third=bits_of(b[:3]))
+            shifts = {"second": bits_of(b[:2]), "third": bits_of(c[:3]), "result": a}
+            acts(Opcode.EXTRB, Action.EXTRACT, _constant(a), b[2:].any(), _no_word(c), **shifts)
+            acts(Opcode.EXTRBI, Action.EXTRACT, _constant(a), *no_bits, result=a)
+            acts(Opcode.WRITEB, Action.PUSH, no_descriptor)
+            acts(Opcode.CLN, Action.SUM, _constant(c), b[3:].any(), immediate=1, **cleared)
+            acts(Opcode.INS, Action.SUM, _constant(a), immediate=1, zero=1, result=a)
+            acts(Opcode.AD, Action.SUM, _constant(c))
+            acts(Opcode.SUB, Action.SUM, _constant(c), subtract=1)
+            acts(Opcode.MUL, Action.MULTIPLY, _constant(c))
+            acts(Opcode.BENTR, Action.HEAD)
+            acts(Opcode.BEXIT, Action.NOTHING, a[2:].any(), loop=1, first=b, second=c, **back)
+            acts(Opcode.BEQ, Action.NOTHING, subtract=1, relative=1, equal=1)
+            acts(Opcode.BNE, Action.NOTHING, subtract=1, relative=1, equal=1, otherwise=1)
+            acts(Opcode.BLT, Action.NOTHING, subtract=1, relative=1, less=1)
+            acts(Opcode.JMP, Action.NOTHING, otherwise=1)
             with m.Case(Opcode.CTL), m.Switch(a):
-                with m.Case(Control.END):
-                    acts(Action.END)
-                with m.Case(Control.SKIP):
-                    acts(Action.SKIP)
-                with m.Case(Control.FAIL):
-                    m.d.comb += fails.eq(1)
-                    acts(Action.NOTHING, b[2:].any() | ~number.any())
-                with m.Case(Control.POP):
-                    acts(Action.COUNT, _constant(c))
+                acts(Control.END, Action.END)
+                acts(Control.SKIP, Action.SKIP)
+                acts(Control.FAIL, Action.NOTHING, b[2:].any() | ~number.any(), wrong=1)
+                acts(Control.POP, Action.COUNT, _constant(c))
                 with m.Default():
-                    acts(Action.NOTHING, C(1, 1))
-        m.d.comb += out.wrong.eq(fails)
+                    m.d.comb += bad.eq(1)
         # whether it is refused is known last
         m.d.comb += self.instruction.eq(delayed(m, out, 1, name="plain"))
         with m.If(delayed(m, bad, 1, name="refused")):

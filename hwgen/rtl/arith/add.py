@@ -1,7 +1,6 @@
 """Binary32 adder: six stages, one addition or subtraction a cycle, flushed, rounded to nearest even.
 
-In: two operands and which operation. Out: their sum or difference, LATENCY edges later. A free-running pipeline: no
-stall, no valid bit; who uses it counts cycles.
+In: two operands and which operation. Out: their sum or difference.
 
 One path serves all operands: swap so that the larger magnitude comes first, shift the smaller one right, add or
 subtract, shift left, round. A difference that loses more than one leading bit is exact, so one rounding at the end
@@ -20,7 +19,7 @@ from hwgen.spec.timing import ADD_LATENCY
 
 
 class FloatAdd(wiring.Component):
-    """a + b, or a - b with ``subtract``; operands are taken in every cycle."""
+    """a + b, or a - b with ``subtract``."""
 
     LATENCY = ADD_LATENCY
 

@@ -36,14 +36,9 @@ FUNCTION_BITS = (len([op for op in Opcode if op.special]) - 1).bit_length()
 
 
 class FloatFunction(wiring.Component):
-    """Any function of a that has a `Unit.FUNCTION`, by the low bits of its code; both count with ``start``.
+    """Any of these functions of a, by the low bits of its code; both count with ``start``.
 
-    Parameters
-    ----------
-    functions : iterable of Opcode
-        Those that the unit can do; hardware for the others is not built.
-    narrow : bool
-        Build for multipliers of 18 × 18 bits instead of 27 × 18. Same bits, same latency.
+    Each is one that has a `Unit.FUNCTION`; hardware for the others is not built.
     """
 
     def __init__(self, functions: Iterable[Opcode] = FUNCTIONS, *, narrow: bool = True) -> None:

@@ -1,7 +1,6 @@
 """Binary32 multiplier: six stages, one product a cycle, flushed, rounded to nearest even.
 
-In: two operands. Out: their product, LATENCY edges later. A free-running pipeline: no stall, no valid bit; who uses it
-counts cycles.
+In: two operands. Out: their product.
 
 The product of the significands is made of 24 × 17 and 24 × 7 bits, or, for narrow multipliers, of four products that
 are summed a stage later. Whether the result is tiny is asked after rounding, of an exponent that has room for every
@@ -24,14 +23,7 @@ NARROW_BITS = 18
 
 
 class FloatMul(wiring.Component):
-    """a * b; operands are taken in every cycle.
-
-    Parameters
-    ----------
-    narrow : bool
-        Build for multipliers of 18 × 18 bits (four MULT18X18D) instead of 27 × 18 (two DSP48E2). Same bits, same
-        latency.
-    """
+    """a * b, by two wide multipliers or four narrow ones."""
 
     LATENCY = MUL_LATENCY
 

@@ -1,8 +1,7 @@
 """Fixed point to binary32: shift the leading one to its place, round to nearest even, pack.
 
-In: a magnitude, the exponent of its highest place, a sign, or a special value to give instead. Out: binary32, LATENCY
-edges later. A free-running pipeline. Results must be normal numbers, zero, or named as special: nothing here looks for
-overflow or underflow.
+In: a magnitude, the exponent of its highest place, a sign, or a special value to give instead. Out: binary32. Results
+must be normal numbers, zero, or named as special: nothing here looks for overflow or underflow.
 """
 
 from enum import IntEnum
@@ -48,13 +47,7 @@ def packed(m: Module, rounded: Value, sign: Value, *, zero: Value, infinite: Val
 
 
 class Normalize(wiring.Component):
-    """magnitude to binary32.
-
-    Parameters
-    ----------
-    width : int
-        Bits of the magnitude, 25 to 63.
-    """
+    """A magnitude of ``width`` bits, 25 to 63, to binary32."""
 
     LATENCY = 3
 
@@ -67,7 +60,7 @@ class Normalize(wiring.Component):
                 "exponent": In(EXPONENT_BITS),
                 "sign": In(1),  # of the result; not of a NaN, nor of a zero that is not `Special.ZERO`
                 "special": In(SPECIAL_BITS),  # a `Special`
-                "result": Out(32),  # of the inputs that were there LATENCY edges ago
+                "result": Out(32),
             }
         )
 

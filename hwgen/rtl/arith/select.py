@@ -1,13 +1,13 @@
 """Comparison and choice of binary32: what moves or tests numbers without computing new ones.
 
-In: two operands and an operation. Out: a result, and whether b holds as a condition, LATENCY edges later. A
-free-running pipeline: no stall, no valid bit. ``where(c, a, b)`` is a move of a that is written only if c holds.
+In: two operands and an operation. Out: a result, and whether b holds as a condition. ``where(c, a, b)`` is a move of a
+that is written only if c holds.
 """
 
 from enum import IntEnum
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -40,12 +40,7 @@ class Operation(IntEnum):
 class FloatSelect(wiring.Component):
     """One `Operation` of a, or of a and b: flushed, NaN canonical, a truth as 1.0 or 0.0.
 
-    ``holds``: that b was anything but a zero (a NaN is).
-
-    Parameters
-    ----------
-    second : bool
-        Whether it has `Operation.SECOND`.
+    ``holds``: that b was anything but a zero (a NaN is). It has `Operation.SECOND` if ``second`` says so.
     """
 
     LATENCY = SELECT_LATENCY
@@ -76,17 +71,11 @@ class FloatSelect(wiring.Component):
         test = operation[3]
         truth, second, sign = Signal(), Signal(), Signal()
         m.d.comb += sign.eq(Mux(second, b[31], a[31]))
+        truths = {"LT": less, "GT": ~(less | equal), "LE": less | equal, "GE": ~less, "EQ": equal}
         with m.Switch(operation):
-            with m.Case(Operation.LT):
-                m.d.comb += truth.eq(less)
-            with m.Case(Operation.GT):
-                m.d.comb += truth.eq(~(less | equal))
-            with m.Case(Operation.LE):
-                m.d.comb += truth.eq(less | equal)
-            with m.Case(Operation.GE):
-                m.d.comb += truth.eq(~less)
-            with m.Case(Operation.EQ):
-                m.d.comb += truth.eq(equal)
+            for name, value in truths.items():
+                with m.Case(Operation[name]):
+                    m.d.comb += truth.eq(value)
             with m.Case(Operation.MAX):
                 m.d.comb += second.eq(less)
                 with m.If(zeros):
@@ -95,12 +84,9 @@ class FloatSelect(wiring.Component):
                 m.d.comb += second.eq(~(less | equal))
                 with m.If(zeros):
                     m.d.comb += sign.eq(a[31] | b[31])
-            with m.Case(Operation.NEG):
-                m.d.comb += sign.eq(~a[31])
-            with m.Case(Operation.ABS):
-                m.d.comb += sign.eq(0)
-            with m.Case(Operation.COPYSIGN):
-                m.d.comb += sign.eq(b[31] & ~b_nan)
+            for name, value in {"NEG": ~a[31], "ABS": Const(0, 1), "COPYSIGN": b[31] & ~b_nan}.items():
+                with m.Case(Operation[name]):
+                    m.d.comb += sign.eq(value)
             if self._second:
                 with m.Case(Operation.SECOND):
                     m.d.comb += second.eq(1)

@@ -1,7 +1,7 @@
 """The coefficient table and its quadratic: the datapath that all table-and-polynomial functions share.
 
-In: a row and a position in it. Out: ``y`` or ``1 - y`` in 2**-28, LATENCY edges later; formats are those of
-``hwgen.spec.numerics.layout``. A free-running pipeline with a ROM and two multipliers of 18 × 18 bits at most.
+In: a row and a position in it. Out: ``y`` or ``1 - y`` in 2**-28; formats are those of ``hwgen.spec.numerics.layout``.
+A ROM and two multipliers of 18 × 18 bits at most.
 """
 
 from typing import Any
@@ -20,10 +20,7 @@ VALUE_BITS = layout.C0_FRACTION + 1
 class TablePolynomial(wiring.Component):
     """``c0 + (((c2 * t >> INNER_SHIFT) + c1) * t >> OUTER_SHIFT)``, or with ``complement`` 1 less that.
 
-    Parameters
-    ----------
-    rows : int
-        Rows of the table that arguments can reach, from row 0 on.
+    ``rows``: how many arguments can reach, from row 0 on.
     """
 
     LATENCY = 6
