@@ -33,6 +33,7 @@ module testbench;
 `endif
 
   integer errors = 0;
+`define WRONG(said) begin if (errors < 10) $display said; errors = errors + 1; end
   reg clk = 0, rst = 1;
   always #5 clk = ~clk;
 
@@ -219,18 +220,12 @@ module testbench;
       row[rows % QUEUE] = given;
       row_last[rows % QUEUE] = given_last;
       rows = rows + 1;
-      if (given_bytes != {ROW_BITS / 8{1'b1}}) begin
-        $display("a row of a record is not written as a whole");
-        errors = errors + 1;
-      end
+      if (given_bytes != {ROW_BITS / 8{1'b1}}) `WRONG(("a row of a record is not written as a whole"))
     end
     while (rows != row_done && puts != put_done) begin
       put_head = put_done % QUEUE;
       records[put_row[put_head]] = row[row_done % QUEUE];
-      if (row_last[row_done % QUEUE] != (put_left[put_head] == 9'd1)) begin
-        $display("a record does not end with its last row");
-        errors = errors + 1;
-      end
+      if (row_last[row_done % QUEUE] != (put_left[put_head] == 9'd1)) `WRONG(("a record does not end with its last row"))
       put_row[put_head] = put_row[put_head] + 1;
       put_left[put_head] = put_left[put_head] - 9'd1;
       row_done = row_done + 1;
@@ -253,10 +248,7 @@ module testbench;
   task compare(input [63:0] wanted);
     begin
       read(wanted[57:32], word);
-      if (word !== wanted[31:0]) begin
-        if (errors < 10) $display("%h holds %h, expected %h", wanted[57:32], word, wanted[31:0]);
-        errors = errors + 1;
-      end
+      if (word !== wanted[31:0]) `WRONG(("%h holds %h, expected %h", wanted[57:32], word, wanted[31:0]))
     end
   endtask
 
@@ -274,10 +266,7 @@ module testbench;
       wvalid = 0;
       bready = 1;
       while (!bvalid) @(negedge clk);
-      if (bresp != 2'b00) begin
-        $display("a write to %h is refused", address);
-        errors = errors + 1;
-      end
+      if (bresp != 2'b00) `WRONG(("a write to %h is refused", address))
       @(negedge clk);
       bready = 0;
     end
@@ -293,10 +282,7 @@ module testbench;
       rready = 1;
       while (!rvalid) @(negedge clk);
       value = rdata;
-      if (rresp != 2'b00) begin
-        $display("a read of %h is refused", address);
-        errors = errors + 1;
-      end
+      if (rresp != 2'b00) `WRONG(("a read of %h is refused", address))
       @(negedge clk);
       rready = 0;
     end
@@ -332,10 +318,7 @@ module testbench;
       @(negedge clk);
       cycles = cycles + 1;
     end
-    if (!interrupt) begin
-      $display("no interrupt in %0d cycles", cycles);
-      errors = errors + 1;
-    end
+    if (!interrupt) `WRONG(("no interrupt in %0d cycles", cycles))
     write(INTERRUPT, 32'd1);
     for (k = 0; k < EXPECTED; k = k + 1) compare(expected[k]);
     if (STALL == 0) for (k = 0; k < COUNTERS; k = k + 1) compare(counters[k]);
@@ -343,15 +326,10 @@ module testbench;
     read(CYCLES + 26'd4, trained[63:32]);
 `ifdef RECORDS
     for (k = 0; k < ROWS; k = k + 1)
-      if (((records[k] ^ wanted[k]) & held[k]) !== 0) begin
-        if (errors < 10) $display("row %0d of the records is %h, expected %h", k, records[k], wanted[k]);
-        errors = errors + 1;
-      end
+      if (((records[k] ^ wanted[k]) & held[k]) !== 0)
+        `WRONG(("row %0d of the records is %h, expected %h", k, records[k], wanted[k]))
 `endif
-    if (interrupt) begin
-      $display("the interrupt was cleared and is still there");
-      errors = errors + 1;
-    end
+    if (interrupt) `WRONG(("the interrupt was cleared and is still there"))
     if (errors == 0) $display("PASS %0d words as expected, %0d cycles of training", EXPECTED, trained);
     else $display("FAIL %0d errors", errors);
     $finish;
