@@ -47,25 +47,11 @@ class RtlMachine(Board):
         super().__init__(self.rtl, self.rtl.pages, self.rtl.records, blank=True)
 
     def load(self, bundle: Bundle, records: Iterable[bytes] | None = None) -> None:
-        """As any board is loaded; without `records` all are zero, as the simulator has them.
-
-        Raises
-        ------
-        hwgen.driver.BoardError
-            The Bundle is for another machine.
-        hwgen.spec.bundle.BundleError
-            It breaks a rule of the machine.
-        """
+        """As any board is loaded; without `records` all are zero, as the simulator has them."""
         super().load(bundle, sparse_image(bundle) if records is None else records)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
-        """Run one epoch over pages that follow one another in a buffer of bytes, from the model that is there.
-
-        Raises
-        ------
-        hwgen.driver.MachineHang
-            The machine did not come to an end.
-        """
+        """Train for one epoch, as any board trains."""
         if self._stalls is not None:
             self.rtl.stall(int(self._stalls.choice(STALLS)), int(self._stalls.integers(1 << 63)))
         return self.train(pages, epochs=1, patience=self._patience).counters

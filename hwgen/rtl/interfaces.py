@@ -169,6 +169,21 @@ def outbox_write(config: MachineConfig) -> wiring.Signature:
     return wiring.Signature({"valid": Out(1), "row": Out(tuple_address_bits(config)), "data": Out(words)})
 
 
+def unpacked(config: MachineConfig) -> dict[str, wiring.Member]:
+    """What the unpacker and the access engine have alike."""
+    return {
+        "settings": In(settings()),
+        "tuples": Out(tuple_write(config)),
+        "rounds": Out(hand_over(config)),
+        "half_release": In(1),  # pulse in the cycle that `docs/machine.md` calls released_q
+        "fault": Out(fault()),
+        # cycles since `start` in which the unpacker waited for a half of tuple memory
+        "waiting_for_engine": Out(64),
+        # cycles since `start`, until the end of the last page, in which it had nothing to do
+        "waiting_for_pages": Out(64),
+    }
+
+
 def access_engine(config: MachineConfig) -> wiring.Signature:
     """All ports of the access engine."""
     records = {"records": Out(record_port(config)), "outbox": In(outbox_write(config))}
@@ -178,18 +193,10 @@ def access_engine(config: MachineConfig) -> wiring.Signature:
             # pulse: forget everything but the memories and be ready for `start` (a fault, or the host's reset). Beats
             # of pages requested before are the link's to drop
             "stop": In(1),
-            "settings": In(settings()),
+            **unpacked(config),
             "image": In(image_write(config)),
             "page": Out(page_port(config)),
-            "tuples": Out(tuple_write(config)),
-            "rounds": Out(hand_over(config)),
-            "half_release": In(1),  # pulse in the cycle that `docs/machine.md` calls released_q
-            "fault": Out(fault()),
             "skipped": Out(64),  # rows skipped since `start`; final when the last round or `epoch_empty` is handed over
-            # cycles since `start` in which the unpacker waited for a half of tuple memory
-            "waiting_for_engine": Out(64),
-            # cycles since `start`, until the end of the last page, in which it had nothing to do
-            "waiting_for_pages": Out(64),
             **(records if config.record_depth else {}),
         }
     )

@@ -12,7 +12,7 @@ from amaranth.utils import exact_log2
 
 from hwgen.rtl.access.layouts import bits_for, lane_bits, page_bits, row_bytes
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.interfaces import UNSHARED
+from hwgen.rtl.interfaces import UNSHARED, image_write
 from hwgen.spec import columns
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
@@ -31,30 +31,24 @@ def watched(config: MachineConfig) -> dict[str, int]:
 
 
 def known_layout(config: MachineConfig) -> data.StructLayout:
-    """What is known of a column.
-
-    `unusable`: the descriptor is not valid. `never`: it fits in no page; `limit`: the last address at which it does.
-    `beats`: cycles; `single` if it is one. `element`: values are converted one by one; else rows are, the first of
-    which begins `back` words before the column. `ahead`: from the column's address to that of the second row. The rest
-    is the descriptor's; `high` is the lane behind the last, and `follows` is never set together with `first`.
-    """
+    """What is known of a column."""
     return data.StructLayout(
         {
-            "unusable": 1,
-            "never": 1,
-            "limit": page_bits(config),
-            "beats": COUNT_BITS,
-            "single": 1,
-            "element": 1,
-            "back": lane_bits(config),
-            "ahead": (row_bytes(config)).bit_length(),
+            "unusable": 1,  # the descriptor is not valid
+            "never": 1,  # it fits in no page
+            "limit": page_bits(config),  # the last address at which it does
+            "beats": COUNT_BITS,  # cycles
+            "single": 1,  # it is one
+            "element": 1,  # values are converted one by one; else rows are
+            "back": lane_bits(config),  # words before the column in which the first row begins
+            "ahead": (row_bytes(config)).bit_length(),  # from the column's address to that of the second row
             "low": lane_bits(config),
-            "high": lane_bits(config),
+            "high": lane_bits(config),  # the lane behind the last
             "spread": 1,
             "type": COLUMN["type"].width,
             "first": 1,
             "last": 1,
-            "follows": 1,
+            "follows": 1,  # never set together with `first`
             "row": ROW_BITS,
             **watched(config),
         }
@@ -69,9 +63,7 @@ class Descriptors(wiring.Component):
         number = bits_for(config.descriptor_depth)
         super().__init__(
             {
-                "write": In(1),
-                "address": In(number + 1),
-                "data": In(32),
+                "image": In(image_write(config)),
                 "number": In(number),  # a descriptor, looked up in a cycle with `step`
                 "step": In(1),
                 "known": Out(known_layout(config)),  # of the descriptor that was looked up last
@@ -81,11 +73,13 @@ class Descriptors(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         config = self._config
         m = Module()
+        write, word = self.image.column, self.image.data
+        upper, place = self.image.address[0], self.image.address[1 : 1 + len(self.number)]
         lower = Signal(32, reset_less=True)
         column = Signal(COLUMN, reset_less=True)
-        m.d.sync += column.eq(Cat(lower, self.data))
-        with m.If(self.write & ~self.address[0]):
-            m.d.sync += lower.eq(self.data)
+        m.d.sync += column.eq(Cat(lower, word))
+        with m.If(write & ~upper):
+            m.d.sync += lower.eq(word)
 
         lanes = lane_bits(config)
         size = row_bytes(config)
@@ -127,8 +121,8 @@ class Descriptors(wiring.Component):
         )
         writer, reader = table.write_port(), table.read_port()
         m.d.comb += [
-            writer.en.eq(delayed(m, self.write & self.address[0], 2, name="stored", reset_less=False)),
-            writer.addr.eq(delayed(m, self.address[1:], 2, name="number")),
+            writer.en.eq(delayed(m, write & upper, 2, name="stored", reset_less=False)),
+            writer.addr.eq(delayed(m, place, 2, name="number")),
             writer.data.eq(known),
             reader.en.eq(self.step),
             reader.addr.eq(self.number),

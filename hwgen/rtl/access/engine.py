@@ -38,10 +38,9 @@ class AccessEngine(wiring.Component):
         m.submodules.intake = intake = Intake(config)
         m.submodules.unpacker = unpacker = Unpacker(config)
         connect(m, flipped(self.page), loader.page)
-        connect(m, flipped(self.tuples), unpacker.tuples)
-        connect(m, flipped(self.rounds), unpacker.rounds)
-        connect(m, flipped(self.fault), unpacker.fault)
-        connect(m, unpacker.settings, flipped(self.settings))
+        for name in ("settings", "tuples", "rounds", "fault"):
+            connect(m, flipped(getattr(self, name)), getattr(unpacker, name))
+        connect(m, flipped(self.image), intake.image)
         connect(m, loader.write, store.write)
 
         stop, forget = Signal(), Signal()
@@ -60,8 +59,6 @@ class AccessEngine(wiring.Component):
             *wires(unpacker, intake, "job", "valid"),
             *wires(intake, unpacker, "ready", "takes"),
             intake.clear.eq(forget),
-            intake.write.eq(self.image.column),
-            *wires(intake, self.image, "address", "data"),
         ]
 
         # the host's writes reach the Striders three cycles later: translation takes two, and many may be far away

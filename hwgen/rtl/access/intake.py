@@ -20,7 +20,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.access.descriptors import Descriptors, known_layout, watched
 from hwgen.rtl.access.layouts import POINTER_BITS, Kind, entry_layout, page_bits, strider_bits
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.interfaces import FAULT_BITS, wires
+from hwgen.rtl.interfaces import FAULT_BITS, image_write
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import UNPACK_STAGES
 from hwgen.spec.strider import Fault
@@ -31,23 +31,18 @@ COPIED = ("beats", "single", "element", "spread", "type", "first", "last", "row"
 
 
 def job_layout(config: MachineConfig) -> data.StructLayout:
-    """What the unpacker does next.
-
-    `fault`: report OUT_OF_PAGE if `outside`, else `code`; and `pointer`. `end`: the page is done. Else a column of
-    `beats` beats (`single` if it is one) whose first reads from page address `at` on, `ahead` being a row further;
-    `element`: values are converted one by one, and `high` counts for nothing.
-    """
+    """What the unpacker does next; `element`: `high` counts for nothing."""
     known = known_layout(config).members
     return data.StructLayout(
         {
-            "fault": 1,
+            "fault": 1,  # report it: OUT_OF_PAGE if `outside`, else `code`; and `pointer`
             "outside": 1,
             "code": FAULT_BITS,
             "pointer": POINTER_BITS,
-            "end": 1,
+            "end": 1,  # the page is done; if it is no fault either, it is a column
             "strider": strider_bits(config),
-            "at": page_bits(config),
-            "ahead": page_bits(config),
+            "at": page_bits(config),  # page address from which its first beat reads
+            "ahead": page_bits(config),  # a row further
             **{name: known[name] for name in (*COPIED, *watched(config))},
         }
     )
@@ -60,9 +55,7 @@ class Intake(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "write": In(1),  # the host writes a 32-bit word of the descriptor table
-                "address": In((2 * config.descriptor_depth - 1).bit_length()),
-                "data": In(32),
+                "image": In(image_write(config)),
                 "clear": In(1),  # pulse: forget all entries; Strider 0 has the first page
                 "oldest": In(data.ArrayLayout(entry_layout(config), config.striders)),  # of each Strider's queue
                 "waiting": In(config.striders),  # a bit for each Strider: its queue has an entry
@@ -108,8 +101,8 @@ class Intake(wiring.Component):
 
         # --- stages
         m.submodules.descriptors = descriptors = Descriptors(config)
+        wiring.connect(m, wiring.flipped(self.image), descriptors.image)
         m.d.comb += [
-            *wires(descriptors, self, "write", "address", "data"),
             descriptors.number.eq(stages[0].entry.number),
             descriptors.step.eq(free[1]),
         ]

@@ -54,18 +54,14 @@ def number_bits(config: MachineConfig) -> int:
 
 
 def entry_layout(config: MachineConfig) -> data.StructLayout:
-    """An entry of a Strider's queue.
-
-    `address`: of the column in the page; with `beyond` it is not in the page. `pointer`: the low bits of %t0 when the
-    entry was pushed.
-    """
+    """An entry of a Strider's queue."""
     return data.StructLayout(
         {
             "kind": Kind,
             "number": number_bits(config),
-            "address": page_bits(config),
-            "beyond": 1,
-            "pointer": POINTER_BITS,
+            "address": page_bits(config),  # of the column in the page
+            "beyond": 1,  # it is not in the page
+            "pointer": POINTER_BITS,  # the low bits of %t0 when the entry was pushed
         }
     )
 
@@ -82,12 +78,8 @@ def window_layout(config: MachineConfig) -> data.StructLayout:
 
 
 def target_layout(config: MachineConfig) -> data.StructLayout:
-    """Where a beat of the unpacker goes.
-
-    `element`: one value, converted, to lane `low` (to every lane with `spread`); else a row, of which the lanes from
-    `low` on (all if not `first`) and below `high` (all if not `last`) are written; `high` = 0 stands for all. On
-    machines that cut batches, `ahead`: its tuple may turn out to begin a round, and then `own` is the row.
-    """
+    """Where a beat of the unpacker goes."""
+    # on machines that cut batches: its tuple may turn out to begin a round, and then `own` is the row
     ahead = {"ahead": 1, "own": tuple_address_bits(config)} if config.watch_depth else {}
     return data.StructLayout(
         {
@@ -95,11 +87,11 @@ def target_layout(config: MachineConfig) -> data.StructLayout:
             "half": 1,
             "thread": thread_bits(config),
             "row": tuple_address_bits(config),
-            "element": 1,
-            "spread": 1,
+            "element": 1,  # one value, converted, to lane `low`; else a row
+            "spread": 1,  # to every lane
             "type": TYPE_BITS,
-            "first": 1,
-            "last": 1,
+            "first": 1,  # of a row, the lanes from `low` on; else from the first
+            "last": 1,  # of a row, the lanes below `high`; else up to the last, as for `high` = 0
             "low": lane_bits(config),
             "high": lane_bits(config),
             **ahead,

@@ -39,30 +39,23 @@ class Action(IntEnum):
 
 INSTRUCTION = data.StructLayout(
     {
-        "third": FIELD_BITS,
-        "second": FIELD_BITS,
-        "first": FIELD_BITS,
+        "third": FIELD_BITS,  # or bits that READ and EXTRACT keep
+        "second": FIELD_BITS,  # register of operand b; of EXTRACT the lowest bit kept; of READ bytes behind the first
+        "first": FIELD_BITS,  # register of operand a
         "result": (TEMPORARIES - 1).bit_length(),
         "action": 4,
-        "wrong": 1,
-        "subtract": 1,
-        "immediate": 1,
-        "zero": 1,
-        "relative": 1,
-        "loop": 1,
-        "equal": 1,
-        "less": 1,
-        "otherwise": 1,
+        "wrong": 1,  # refused, `second` and `third` being the fault
+        "subtract": 1,  # b comes inverted
+        "immediate": 1,  # b is the number that `second` and `third` make
+        "zero": 1,  # a is 0
+        "relative": 1,  # a branch goes by `third`
+        "loop": 1,  # a branch goes to the loop's head; else to the address that the three fields make
+        "equal": 1,  # branches if the operands are equal
+        "less": 1,  # branches if a is less
+        "otherwise": 1,  # branches if neither condition that it names holds
     }
 )
-"""A translated instruction.
-
-`first`, `second`: registers that are operands a and b; with `zero` a is 0, with `immediate` b is the number that
-`second` and `third` make; with `subtract` b comes inverted. `third`: bits that READ and EXTRACT keep. `second`: for
-EXTRACT the lowest bit kept, for READ the bytes behind the first. `wrong`: refused, the number being the fault.
-It branches if the operands are `equal`, if a is `less`, or, with `otherwise`, if neither condition that it names
-holds; by `third` if `relative`, to the loop's head if `loop`, else to the address that the three fields make.
-"""
+"""A translated instruction."""
 
 
 class Translator(wiring.Component):

@@ -23,7 +23,7 @@ from hwgen.rtl.access.places import Places
 from hwgen.rtl.access.records import VERDICT_LATENCY, record_link
 from hwgen.rtl.access.watch import WATCH_STAGES, Watch
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write, wires
+from hwgen.rtl.interfaces import tuple_address_bits, unpacked, wires
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE
@@ -43,7 +43,7 @@ class Unpacker(wiring.Component):
             {
                 "start": In(1),  # pulse: begin an epoch
                 "stop": In(1),  # pulse: forget it
-                "settings": In(settings()),
+                **unpacked(config),
                 "job": In(job_layout(config)),
                 "valid": In(1),
                 "ready": Out(1),
@@ -52,15 +52,8 @@ class Unpacker(wiring.Component):
                 "takes": Out(1),
                 "window": Out(layouts.window_layout(config)),
                 "row": In(unsigned(8 * layouts.row_bytes(config))),
-                # this and what has no text here: see `hwgen.rtl.interfaces.access_engine`
-                "tuples": Out(tuple_write(config)),
-                "rounds": Out(hand_over(config)),
-                "half_release": In(1),
-                "fault": Out(fault()),
                 "release": Out(1),  # pulse: the page that was unpacked is not needed any more
                 "halt": Out(1),  # pulse: a fault was found; `stop` is to follow in the same cycle
-                "waiting_for_engine": Out(64),
-                "waiting_for_pages": Out(64),
                 # of machines with a record memory: see `records.record_link`. While a round's records are fetched it
                 # has the write bus, and no tuple begins
                 **({"link": Out(record_link(config))} if config.record_depth else {}),

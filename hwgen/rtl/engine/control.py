@@ -97,30 +97,25 @@ def index_layout(config: MachineConfig) -> data.StructLayout:
 
 
 def write_layout(config: MachineConfig) -> data.StructLayout:
-    """A word for the lanes of one row.
-
-    `lanes`: which of a cluster's lanes are written. `conditional`: only those whose condition (MOVC) holds.
-    """
+    """A word for the lanes of one row."""
     return data.StructLayout(
         {
             "address": scratch_address_bits(config),
-            "lanes": LANES_PER_CLUSTER,
+            "lanes": LANES_PER_CLUSTER,  # which of a cluster's lanes are written
             "unit": Result.BITS,
-            "conditional": 1,
+            "conditional": 1,  # only those whose condition (MOVC) holds
         }
     )
 
 
 def cluster_layout(config: MachineConfig) -> data.StructLayout:
-    """The bus that every cluster receives.
-
-    With crossed exchanges: `swap_lanes`, `swap_clusters`: bit of the lane's, the cluster's number that makes a lane
-    swap its addresses; `swap_all`: all of them do. `choose`: those that do take the other of `Operation.MOV`, `SECOND`.
-    `special_lane`: lane that the special function unit takes in stage 3, or that the host reads. `select`: operation of
-    the lanes' `FloatSelect`. `special`: the special function `function` starts. `one_cluster`: the write is for cluster
-    `cluster` alone.
-    """
-    swap = {"swap_lanes": LANE_BITS, "swap_clusters": max(1, cluster_distances(config)), "swap_all": 1, "choose": 1}
+    """The bus that every cluster receives."""
+    swap = {
+        "swap_lanes": LANE_BITS,  # bit of the lane's number that makes it swap its addresses
+        "swap_clusters": max(1, cluster_distances(config)),  # likewise of its cluster's number
+        "swap_all": 1,  # all lanes do
+        "choose": 1,  # those that do take the other of `Operation.MOV`, `SECOND`
+    }
     return data.StructLayout(
         {
             **(swap if config.crossed else {}),
@@ -134,15 +129,15 @@ def cluster_layout(config: MachineConfig) -> data.StructLayout:
             "tail": TAIL_BITS,
             "adjacent_choice": ADJACENT_CHOICE_BITS,
             "distant_choice": distant_choice_bits(config),
-            "special_lane": LANE_BITS,
+            "special_lane": LANE_BITS,  # that the special function unit takes in stage 3, or that the host reads
             "subtract": 1,
-            "select": OPERATION_BITS,
-            "special": 1,
+            "select": OPERATION_BITS,  # operation of the lanes' `FloatSelect`
+            "special": 1,  # the special function `function` starts
             "function": FUNCTION_BITS,
             "side": Side.BITS,
             "host_data": 32,
             "write": write_layout(config),
-            "one_cluster": 1,
+            "one_cluster": 1,  # the write is for cluster `cluster` alone
             "cluster": CLUSTER_NUMBER_BITS,
         }
     )
@@ -189,24 +184,23 @@ def distant_bits(config: MachineConfig) -> int:
 
 
 def thread_layout(config: MachineConfig) -> data.StructLayout:
-    """The bus that every thread receives.
-
-    `tuple_number`: of operand a within the thread; with `pair`, b is of the next one, with `both` of the same.
-    `masked`: absent tuples count. `swap_threads`: bit of the thread's number that makes its lanes swap their addresses.
-    `distant`: which words stage 3 takes of those that have one slot (`cluster_slots`, `thread_slots`). With an index
-    file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX; `index`:
-    what goes with the clusters' `write`.
-    """
-    indices = {"a_index": 1, "bound": bound_bits(config), "stride": STRIDE_BITS, "index": index_layout(config)}
+    """The bus that every thread receives."""
+    indices = {
+        "a_index": 1,  # the entry `tuple_number` is added to a's address
+        "bound": bound_bits(config),  # of the last SETX
+        "stride": STRIDE_BITS,  # likewise
+        "index": index_layout(config),  # what goes with the clusters' `write`
+    }
     return data.StructLayout(
         {
             "cluster": cluster_layout(config),
-            "tuple_number": TUPLE_NUMBER_BITS + 1,
-            "masked": 1,
-            "pair": 1,
-            "both": 1,
+            "tuple_number": TUPLE_NUMBER_BITS + 1,  # of operand a within the thread
+            "masked": 1,  # absent tuples count
+            "pair": 1,  # b is of the next tuple
+            "both": 1,  # b is of the same tuple
+            # bit of the thread's number that makes its lanes swap their addresses
             **({"swap_threads": max(1, (config.threads - 1).bit_length())} if config.crossed else {}),
-            "distant": distant_bits(config),
+            "distant": distant_bits(config),  # which words stage 3 takes of those that have one slot
             **(indices if config.index_depth else {}),
         }
     )

@@ -77,21 +77,17 @@ class Program(wiring.Component):
 
 
 def row_layout() -> data.StructLayout:
-    """A row in the cycle in which it issues.
-
-    `valid`: the rest counts. `lane`: of a special function that takes the lanes in turn. `last_inner`: the row is the
-    last of the inner loop. `number`: of the outer loop's round. Addresses hold the level's offset, not the half's.
-    """
+    """A row in the cycle in which it issues."""
     return data.StructLayout(
         {
-            "valid": 1,
+            "valid": 1,  # the rest counts
             "instruction": INSTRUCTION,
-            "a": ROW_BITS,
+            "a": ROW_BITS,  # addresses hold the level's offset, not the half's
             "b": ROW_BITS,
             "dst": ROW_BITS,
-            "number": OUTER_BITS,
-            "last_inner": 1,
-            "lane": LANE_BITS,
+            "number": OUTER_BITS,  # of the outer loop's round
+            "last_inner": 1,  # the row is the last of the inner loop
+            "lane": LANE_BITS,  # of a special function that takes the lanes in turn
         }
     )
 
