@@ -1,12 +1,13 @@
-"""The manual of both instruction sets and of the column descriptors, from the texts beside them in `hwgen.spec`.
+"""The manual of both instruction sets and of the column descriptors, from their texts in `hwgen.spec`.
 
 In: enumerations, fields and cycles of the specification. Out: Markdown. Nothing is said here that the specification
 does not say; how sections, masks and indices work together is in `docs/machine.md`.
 """
 
-from hwgen.export.texts import table, texts
+from hwgen.export.markdown import table
 from hwgen.spec import columns, cycles, engine, strider
 from hwgen.spec.columns import ColumnType
+from hwgen.spec.described import Described
 from hwgen.spec.engine import Mask, Section, Source
 from hwgen.spec.engine import Opcode as EngineOpcode
 from hwgen.spec.fields import Field
@@ -73,7 +74,7 @@ def manual() -> str:
         "Fields, from bit 0 up:\n\n" + _fields(engine.FIELDS),
         EXCHANGE + _enumeration("source", Source),
         _enumeration("mask", Mask),
-        table(("section", "runs"), [(section.value, texts(Section)[section.name]) for section in Section]),
+        table(("section", "runs"), [(section.value, section.text) for section in Section]),
         COLUMNS.format(words=columns.WORD_U32),
         _fields(columns.FIELDS),
         _enumeration("type", ColumnType),
@@ -82,12 +83,10 @@ def manual() -> str:
 
 
 def _strider_rows() -> list[tuple[str, ...]]:
-    said = texts(StriderOpcode)
-    return [(str(int(op)), op.name.lower(), str(cycles.STRIDER_CYCLES[op]), said[op.name]) for op in StriderOpcode]
+    return [(str(int(op)), op.name.lower(), str(cycles.STRIDER_CYCLES[op]), op.text) for op in StriderOpcode]
 
 
 def _engine_rows() -> list[tuple[str, ...]]:
-    said = texts(EngineOpcode)
     rows: list[tuple[str, ...]] = []
     for op in EngineOpcode:
         latency = str(cycles.SPECIAL_LATENCY.get(op, cycles.RESULT_LATENCY))
@@ -95,7 +94,7 @@ def _engine_rows() -> list[tuple[str, ...]]:
         if op is EngineOpcode.END:
             latency = interval = ""
         identity = "" if op.identity is None else f"{op.identity:#010x}"
-        rows.append((str(int(op)), op.name.lower(), latency, interval, identity, said[op.name]))
+        rows.append((str(int(op)), op.name.lower(), latency, interval, identity, op.text))
     return rows
 
 
@@ -104,6 +103,5 @@ def _fields(fields: tuple[Field, ...]) -> str:
     return table(("bits", "field", "meaning"), rows)
 
 
-def _enumeration(name: str, members: type[Control] | type[Source] | type[Mask] | type[ColumnType]) -> str:
-    said = texts(members)
-    return table(("code", name, "meaning"), [(str(int(k)), k.name.lower(), said[k.name]) for k in members])
+def _enumeration(name: str, members: type[Described]) -> str:
+    return table(("code", name, "meaning"), [(str(int(k)), k.name.lower(), k.text) for k in members])

@@ -1,14 +1,12 @@
-"""The register map as a document and as a C header, from the texts that stand beside the registers in `hwgen.spec`.
+"""The register map as a document and as a C header, from the registers' texts in `hwgen.spec`.
 
-In: the enumerations of the address map. Out: Markdown, C. Nothing is said here that the specification does not say; so
-a register without a text is an error.
+In: the enumerations of the address map. Out: Markdown, C. Nothing is said here that the specification does not say.
 """
 
-from enum import IntEnum
-
-from hwgen.export.texts import table, texts
+from hwgen.export.markdown import table
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
+from hwgen.spec.described import Described
 from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 from hwgen.spec.strider import Fault
 
@@ -50,11 +48,10 @@ def register_map() -> str:
         for k, name in enumerate(board.CONFIGURATION)
     ]
     own = [row for row in _rows(BoardRegister) if row[1] != BoardRegister.THREADS.name]
-    faults = [(str(int(fault)), fault.name, text) for fault, text in zip(Fault, texts(Fault).values(), strict=True)]
+    faults = [(str(int(fault)), fault.name, fault.text) for fault in Fault]
     regions = [
-        (str(int(region)), region.name, _hex(board.byte_address(region)), text)
-        for enumeration in (Region, BoardRegion)
-        for region, text in zip(enumeration, texts(enumeration).values(), strict=True)
+        (str(int(region)), region.name, _hex(board.byte_address(region)), region.text)
+        for region in (*Region, *BoardRegion)
     ]
     parts = (
         INTRODUCTION,
@@ -69,10 +66,8 @@ def register_map() -> str:
     return "\n".join(parts)
 
 
-def _rows(enumeration: type[IntEnum]) -> list[tuple[str, ...]]:
-    return [
-        (_hex(member), member.name, text) for member, text in zip(enumeration, texts(enumeration).values(), strict=True)
-    ]
+def _rows(enumeration: type[Described]) -> list[tuple[str, ...]]:
+    return [(_hex(member), member.name, member.text) for member in enumeration]
 
 
 def _hex(number: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import fields
 from enum import IntEnum, IntFlag
 
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.described import Described
 from hwgen.spec.registers import ADDRESS_BITS, REGION_SHIFT
 
 TOP = "dana_board"
@@ -37,55 +38,52 @@ LONGEST_BURST = 256
 """Beats of a burst at most (AXI4, section A3.4.1)."""
 
 
-class BoardRegion(IntEnum):
+class BoardRegion(Described):
     """Address bits from `REGION_SHIFT` on."""
 
-    BOARD = 6
-    """`BoardRegister`"""
-    LOSSES = 7
-    """Sum of the rule's loss over each epoch, binary32, word address = epoch mod 1024. Read only."""
+    BOARD = 6, "`BoardRegister`"
+    LOSSES = 7, "Sum of the rule's loss over each epoch, binary32, word address = epoch mod 1024. Read only."
 
 
-class BoardRegister(IntEnum):
+class BoardRegister(Described):
     """Words of the board's region; (r) read only, (w) write only: reads as 0, 64-bit values are two words, low
     first."""
 
-    ID = 0x00
-    """(r) product and version of the board's map"""
-    COMMAND = 0x01
-    """(w) Write 1: train. Write 2: stop, wait for what is still on the bus, and be idle; 3 is the same."""
-    STATUS = 0x02
-    """(r) bit 0 busy, bit 1 trained, bit 2 the convergence test held, bit 3 stopped by command, bits 15:8 fault"""
-    INTERRUPT = 0x03
-    """Bit 0: training has ended, well or not. Write 1 to bit 0: clear."""
-    INTERRUPT_ENABLE = 0x04
-    """Bit 0: the interrupt's line follows INTERRUPT"""
-    EPOCHS = 0x05
-    """Epochs to train at most; 0 counts as 1"""
-    EPOCHS_RUN = 0x06
-    """(r) epochs that came to their end"""
-    SLOTS = 0x07
-    """Pages that the memory at PAGE_BASE has room for: page k of the training lies in slot k mod SLOTS. Slots follow
-    one another. A table that is in memory as a whole has SLOTS = PAGES. While it is 0, as after a reset, a write of 1
-    to COMMAND is refused."""
-    PAGE_BASE = 0x08
-    """(64 bits) Address of slot 0; a multiple of the page size, lower bits are ignored"""
-    PAGES_READY = 0x0A
-    """Pages that the host has put in their slots since the training began, modulo 2**32; may be written while the board
-    is busy. All ones: all pages of all epochs are there already."""
-    PAGES_READ = 0x0B
-    """(r) pages that were read since the training began, modulo 2**32: their slots may be used again"""
-    LOSS_AT = 0x0C
-    """Word address in the scratchpad region of the epoch's loss; all ones: there is none"""
-    CONVERGENCE_AT = 0x0D
-    """Word address in the scratchpad region of the convergence test, which holds if it is not zero; all ones: none"""
-    CYCLES = 0x0E
-    """(r, 64 bits) cycles of the training, from the write of COMMAND to its end"""
-    FAILED_PAGE = 0x10
-    """(r) page of the epoch whose read the bus answered with an error, all ones if it was a record; counts with fault
-    BUS"""
-    THREADS = 0x20
-    """(r) The machine's configuration follows, a word for each field of `MachineConfig`"""
+    ID = 0x00, "(r) product and version of the board's map"
+    COMMAND = 0x01, "(w) Write 1: train. Write 2: stop, wait for what is still on the bus, and be idle; 3 is the same."
+    STATUS = (
+        0x02,
+        "(r) bit 0 busy, bit 1 trained, bit 2 the convergence test held, bit 3 stopped by command, bits 15:8 fault",
+    )
+    INTERRUPT = 0x03, "Bit 0: training has ended, well or not. Write 1 to bit 0: clear."
+    INTERRUPT_ENABLE = 0x04, "Bit 0: the interrupt's line follows INTERRUPT"
+    EPOCHS = 0x05, "Epochs to train at most; 0 counts as 1"
+    EPOCHS_RUN = 0x06, "(r) epochs that came to their end"
+    SLOTS = (
+        0x07,
+        "Pages that the memory at PAGE_BASE has room for: page k of the training lies in slot k mod SLOTS. Slots "
+        "follow one another. A table that is in memory as a whole has SLOTS = PAGES. While it is 0, as after a reset, "
+        "a write of 1 to COMMAND is refused.",
+    )
+    PAGE_BASE = 0x08, "(64 bits) Address of slot 0; a multiple of the page size, lower bits are ignored"
+    PAGES_READY = (
+        0x0A,
+        "Pages that the host has put in their slots since the training began, modulo 2**32; may be written while the "
+        "board is busy. All ones: all pages of all epochs are there already.",
+    )
+    PAGES_READ = 0x0B, "(r) pages that were read since the training began, modulo 2**32: their slots may be used again"
+    LOSS_AT = 0x0C, "Word address in the scratchpad region of the epoch's loss; all ones: there is none"
+    CONVERGENCE_AT = (
+        0x0D,
+        "Word address in the scratchpad region of the convergence test, which holds if it is not zero; all ones: none",
+    )
+    CYCLES = 0x0E, "(r, 64 bits) cycles of the training, from the write of COMMAND to its end"
+    FAILED_PAGE = (
+        0x10,
+        "(r) page of the epoch whose read the bus answered with an error, all ones if it was a record; counts with "
+        "fault BUS",
+    )
+    THREADS = 0x20, "(r) The machine's configuration follows, a word for each field of `MachineConfig`"
 
 
 CONFIGURATION = tuple(field.name for field in fields(MachineConfig))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from hwgen.spec import numerics
+from hwgen.spec.described import Described
 from hwgen.spec.fields import Bits, layout, pack, unpack
 
 WORD_U32 = 2
@@ -23,33 +23,24 @@ MAX_TABLES = (1 << TABLE_BITS) - 1
 """Tables that watched columns can tell apart."""
 
 
-class ColumnType(IntEnum):
-    """How an element is stored on the page, before it becomes a binary32: code, NumPy type, conversion.
+class ColumnType(Described):
+    """How an element is stored on the page, before it becomes a binary32: code, text, NumPy type, conversion.
 
     C has the conversion under the same name behind `dn_`.
     """
 
-    FLOAT4 = 0, "<f4", numerics.from_float32
-    """binary32; subnormals are flushed"""
-    FLOAT8 = 1, "<f8", numerics.from_float64
-    """binary64, rounded once"""
-    INT2 = 2, "<i2", numerics.from_int16
-    """16 bits, signed"""
-    INT4 = 3, "<i4", numerics.from_int32
-    """32 bits, signed, rounded to nearest even"""
-    INT8 = 4, "<i8", numerics.from_int64
-    """64 bits, signed, rounded to nearest even"""
-    BOOL = 5, "u1", numerics.from_bool
-    """a byte: 0.0 for zero, else 1.0"""
+    FLOAT4 = 0, "binary32; subnormals are flushed", "<f4", numerics.from_float32
+    FLOAT8 = 1, "binary64, rounded once", "<f8", numerics.from_float64
+    INT2 = 2, "16 bits, signed", "<i2", numerics.from_int16
+    INT4 = 3, "32 bits, signed, rounded to nearest even", "<i4", numerics.from_int32
+    INT8 = 4, "64 bits, signed, rounded to nearest even", "<i8", numerics.from_int64
+    BOOL = 5, "a byte: 0.0 for zero, else 1.0", "u1", numerics.from_bool
 
-    dtype: str
-    convert: Callable[[npt.ArrayLike], npt.NDArray[np.float32]]
-
-    def __new__(cls, code: int, dtype: str, convert: Callable[[npt.ArrayLike], npt.NDArray[np.float32]]) -> Self:
-        kind = int.__new__(cls, code)
-        kind._value_ = code
-        kind.dtype, kind.convert = dtype, convert
-        return kind
+    def __init__(
+        self, code: int, text: str, dtype: str, convert: Callable[[npt.ArrayLike], npt.NDArray[np.float32]]
+    ) -> None:
+        super().__init__(code, text)
+        self.dtype, self.convert = dtype, convert
 
     @property
     def bytes(self) -> int:

@@ -14,9 +14,10 @@ model are then chosen by data. See `docs/machine.md` for sections, masks, indice
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Self
 
+from hwgen.spec.described import Described
 from hwgen.spec.fields import Bits, layout, pack, unpack
 from hwgen.spec.operations import Opcode as Opcode
 
@@ -31,58 +32,47 @@ MAX_CHOSEN = 1 << 24
 """Rows that a number of binary32 can choose one of."""
 
 
-class Source(IntEnum):
+class Source(Described):
     """Where operand b comes from: memory, or the operand b of a partner, to whom the own one goes.
 
     In an exchange, a lane (a thread) whose number has bit `distance` set reads A at `b` and B at `a`.
     """
 
-    MEMORY = 0
-    """Memory, at `b`."""
-    LANE_XOR = 1
-    """Operand b (after its masks) of the lane whose number differs in bit `distance`."""
-    THREAD_XOR = 2
-    """Operand b (after its masks) of the same lane in the thread whose number differs in bit `distance`."""
+    MEMORY = 0, "Memory, at `b`."
+    LANE_XOR = 1, "Operand b (after its masks) of the lane whose number differs in bit `distance`."
+    THREAD_XOR = 2, "Operand b (after its masks) of the same lane in the thread whose number differs in bit `distance`."
 
 
-class Mask(IntEnum):
+class Mask(Described):
     """Which tuples of a round count; operands of absent ones read as the operation's identity."""
 
-    NONE = 0
-    """All of them."""
-    PAIR = 1
-    """a belongs to the thread's tuple 2*o, b to 2*o + 1."""
-    SINGLE = 2
-    """a belongs to the thread's tuple o; so does b in an exchange, else it is not masked."""
+    NONE = 0, "All of them."
+    PAIR = 1, "a belongs to the thread's tuple 2*o, b to 2*o + 1."
+    SINGLE = 2, "a belongs to the thread's tuple o; so does b in an exchange, else it is not masked."
 
 
 class Section(StrEnum):
-    """Straight-line pieces of the program; the sequencer decides which runs when."""
+    """Straight-line pieces of the program; the sequencer decides which runs when, as the text says."""
 
-    INIT = "init"
-    """At the start of each epoch."""
-    TUPLE = "tuple"
-    """For each round."""
-    MERGE = "merge"
-    """The round's block with one of the merge stack's, for batches of several rounds."""
-    PUSH = "push"
-    """The round's block onto the merge stack, likewise."""
-    BATCH = "batch"
-    """At the end of each batch."""
-    EPOCH = "epoch"
-    """At the end of an epoch that had a tuple."""
-    TUPLE_1 = "tuple1"
-    """In the place of `tuple` for rounds of one tuple."""
-    TUPLE_2 = "tuple2"
-    """Likewise for rounds of up to 2."""
-    TUPLE_4 = "tuple4"
-    """Likewise for rounds of up to 4."""
-    TUPLE_8 = "tuple8"
-    """Likewise for rounds of up to 8."""
-    TUPLE_16 = "tuple16"
-    """Likewise for rounds of up to 16."""
-    TUPLE_32 = "tuple32"
-    """Likewise for rounds of up to 32."""
+    text: str
+
+    def __new__(cls, name: str, text: str = "") -> Self:
+        section = str.__new__(cls, name)
+        section._value_, section.text = name, text
+        return section
+
+    INIT = "init", "At the start of each epoch."
+    TUPLE = "tuple", "For each round."
+    MERGE = "merge", "The round's block with one of the merge stack's, for batches of several rounds."
+    PUSH = "push", "The round's block onto the merge stack, likewise."
+    BATCH = "batch", "At the end of each batch."
+    EPOCH = "epoch", "At the end of an epoch that had a tuple."
+    TUPLE_1 = "tuple1", "In the place of `tuple` for rounds of one tuple."
+    TUPLE_2 = "tuple2", "Likewise for rounds of up to 2."
+    TUPLE_4 = "tuple4", "Likewise for rounds of up to 4."
+    TUPLE_8 = "tuple8", "Likewise for rounds of up to 8."
+    TUPLE_16 = "tuple16", "Likewise for rounds of up to 16."
+    TUPLE_32 = "tuple32", "Likewise for rounds of up to 32."
 
 
 SHORT = {Section[f"TUPLE_{tuples}"]: tuples for tuples in (1, 2, 4, 8, 16, 32)}

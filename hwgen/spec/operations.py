@@ -4,10 +4,10 @@ In: nothing. Out: `Opcode`, its columns as attributes. No hardware library. `pyt
 headers and the documents that repeat a column.
 """
 
-from enum import Enum, IntEnum
-from typing import Self
+from enum import Enum
 
 from hwgen.spec import timing
+from hwgen.spec.described import Described
 
 
 class Unit(Enum):
@@ -48,90 +48,55 @@ class Exchange(Enum):
 NEVER, ALLOWED, REQUIRED = Exchange
 
 
-class Opcode(IntEnum):
-    """Operations; the columns are code, operands, unit, exchange, identity, and of a function its register stages.
+class Opcode(Described):
+    """Operations; the columns are code, text, operands, unit, exchange, identity, and a function's register stages.
 
     Codes below 32 are the lanes' own; the *special functions*, of a cluster's units, have codes from 32 on. The
     identity e of a reduction has x op e = x; of every other operation it is +0.0.
     """
 
-    END = 0
-    """The section is over, after `wait`; it has no row."""
-    MOV = 1, 1, Unit.SELECT
-    """A, flushed; a NaN is canonical."""
-    ADD = 2, 2, Unit.ADD, ALLOWED, 0x80000000
-    """A + B"""
-    SUB = 3, 2, Unit.ADD, ALLOWED
-    """A - B"""
-    MUL = 4, 2, Unit.MULTIPLY, ALLOWED, 0x3F800000
-    """A * B"""
-    MAX = 5, 2, Unit.SELECT, ALLOWED, 0xFF800000
-    """The larger of A and B; NaN if one of them is."""
-    MIN = 6, 2, Unit.SELECT, ALLOWED, 0x7F800000
-    """The smaller of A and B; NaN if one of them is."""
-    LT = 7, 2, Unit.SELECT, ALLOWED
-    """1.0 if A < B, else 0.0, here and in the other comparisons; 0.0 if one of them is NaN."""
-    GT = 8, 2, Unit.SELECT, ALLOWED
-    """A > B"""
-    LE = 9, 2, Unit.SELECT, ALLOWED
-    """A <= B"""
-    GE = 10, 2, Unit.SELECT, ALLOWED
-    """A >= B"""
-    EQ = 11, 2, Unit.SELECT, ALLOWED
-    """A = B"""
-    NEG = 12, 1, Unit.SELECT
-    """-A"""
-    ABS = 13, 1, Unit.SELECT
-    """A without its sign"""
-    MOVC = 14, 2, Unit.SELECT
-    """A, in those lanes in which B is not zero; the others keep what they hold."""
-    SETX = 15, 1, Unit.SEQUENCER
-    """Sets an entry of the index file; writes no row."""
-    LOW = 16, 2, Unit.SELECT, REQUIRED
-    """A in lanes (threads) whose bit `distance` is clear, B in the others; flushed, a NaN is canonical."""
-    HIGH = 17, 2, Unit.SELECT, REQUIRED
-    """B in lanes (threads) whose bit `distance` is clear, A in the others; likewise."""
-    PUT = 18, 1, Unit.SEQUENCER
-    """A as MOV makes it, to the outbox."""
-    COPYSIGN = 19, 2, Unit.SELECT, ALLOWED
-    """A with the sign of B; a NaN's is +."""
-    SIGMOID = 32, 1, Unit.FUNCTION, NEVER, None, 12
-    """1 / (1 + exp(-A))"""
-    GAUSSIAN = 33, 1, Unit.FUNCTION, NEVER, None, 17
-    """exp(-A * A)"""
-    EXP = 34, 1, Unit.FUNCTION, NEVER, None, 15
-    """e to the power of A"""
-    LOG = 35, 1, Unit.FUNCTION, NEVER, None, 13
-    """Natural logarithm of A"""
-    SQRT = 36, 1, Unit.DIVIDE
-    """Square root of A"""
-    DIV = 37, 2, Unit.DIVIDE
-    """A / B"""
-    TANH = 38, 1, Unit.FUNCTION, NEVER, None, 12
-    """Hyperbolic tangent of A"""
-    SINPI = 39, 1, Unit.FUNCTION, NEVER, None, 14
-    """sin(pi A)"""
+    END = 0, "The section is over, after `wait`; it has no row."
+    MOV = 1, "A, flushed; a NaN is canonical.", 1, Unit.SELECT
+    ADD = 2, "A + B", 2, Unit.ADD, ALLOWED, 0x80000000
+    SUB = 3, "A - B", 2, Unit.ADD, ALLOWED
+    MUL = 4, "A * B", 2, Unit.MULTIPLY, ALLOWED, 0x3F800000
+    MAX = 5, "The larger of A and B; NaN if one of them is.", 2, Unit.SELECT, ALLOWED, 0xFF800000
+    MIN = 6, "The smaller of A and B; NaN if one of them is.", 2, Unit.SELECT, ALLOWED, 0x7F800000
+    LT = 7, "1.0 if A < B, else 0.0, as in other comparisons; 0.0 if one of them is NaN.", 2, Unit.SELECT, ALLOWED
+    GT = 8, "A > B", 2, Unit.SELECT, ALLOWED
+    LE = 9, "A <= B", 2, Unit.SELECT, ALLOWED
+    GE = 10, "A >= B", 2, Unit.SELECT, ALLOWED
+    EQ = 11, "A = B", 2, Unit.SELECT, ALLOWED
+    NEG = 12, "-A", 1, Unit.SELECT
+    ABS = 13, "A without its sign", 1, Unit.SELECT
+    MOVC = 14, "A, in those lanes in which B is not zero; the others keep what they hold.", 2, Unit.SELECT
+    SETX = 15, "Sets an entry of the index file; writes no row.", 1, Unit.SEQUENCER
+    LOW = 16, "A where the lane's (thread's) bit `distance` is clear, else B; as MOV.", 2, Unit.SELECT, REQUIRED
+    HIGH = 17, "B where the lane's (thread's) bit `distance` is clear, else A; as MOV.", 2, Unit.SELECT, REQUIRED
+    PUT = 18, "A as MOV makes it, to the outbox.", 1, Unit.SEQUENCER
+    COPYSIGN = 19, "A with the sign of B; a NaN's is +.", 2, Unit.SELECT, ALLOWED
+    SIGMOID = 32, "1 / (1 + exp(-A))", 1, Unit.FUNCTION, NEVER, None, 12
+    GAUSSIAN = 33, "exp(-A * A)", 1, Unit.FUNCTION, NEVER, None, 17
+    EXP = 34, "e to the power of A", 1, Unit.FUNCTION, NEVER, None, 15
+    LOG = 35, "Natural logarithm of A", 1, Unit.FUNCTION, NEVER, None, 13
+    SQRT = 36, "Square root of A", 1, Unit.DIVIDE
+    DIV = 37, "A / B", 2, Unit.DIVIDE
+    TANH = 38, "Hyperbolic tangent of A", 1, Unit.FUNCTION, NEVER, None, 12
+    SINPI = 39, "sin(pi A)", 1, Unit.FUNCTION, NEVER, None, 14
 
-    operands: int
-    unit: Unit
-    exchange: Exchange
-    identity: int | None
-    stages: int
-
-    def __new__(
-        cls,
+    def __init__(
+        self,
         code: int,
+        text: str = "",
         operands: int = 0,
         unit: Unit = Unit.SEQUENCER,
         exchange: Exchange = NEVER,
         identity: int | None = None,
         stages: int = 0,
-    ) -> Self:
-        op = int.__new__(cls, code)
-        op._value_ = code
-        op.operands, op.unit, op.exchange, op.identity = operands, unit, exchange, identity
-        op.stages = STAGES.get(unit, stages)
-        return op
+    ) -> None:
+        super().__init__(code, text)
+        self.operands, self.unit, self.exchange, self.identity = operands, unit, exchange, identity
+        self.stages = STAGES.get(unit, stages)
 
     @property
     def special(self) -> bool:

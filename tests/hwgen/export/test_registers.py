@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 
 import pytest
 
 from hwgen.export import registers
 from hwgen.spec import board
 from hwgen.spec.board import BoardRegion, BoardRegister
+from hwgen.spec.described import Described
 from hwgen.spec.registers import Region, Register
 
 
@@ -26,12 +26,9 @@ def test_the_header_has_every_register_at_its_address() -> None:
     assert len(lines) == len(defined)
 
 
-class Undocumented(IntEnum):
-    TOLD = 0
-    """Something."""
-    BARE = 1
-
-
 def test_a_register_without_a_text_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"each member of Undocumented must .* BARE has none"):
-        registers.texts(Undocumented)
+    with pytest.raises(ValueError, match=r"each member of Undocumented must .* but 1 has none"):
+
+        class Undocumented(Described):
+            TOLD = 0, "Something."
+            BARE = 1
