@@ -54,8 +54,8 @@ ASKED = "`dana board FOLDER --write-records FILE` writes the rule's start values
 TEXT = """\
 # {title}
 
-A training accelerator for PostgreSQL pages: {units} analytic units ({threads} of {clusters} of 8), {striders},
-for {device} ({part}) at {clock:g} MHz.
+A training accelerator for PostgreSQL pages: {config.units} analytic units ({threads} of {clusters} of 8), {striders},
+for {device.name} ({device.part}) at {clock:g} MHz.
 
 {notes}
 
@@ -68,9 +68,9 @@ for {device} ({part}) at {clock:g} MHz.
 ## Where the values are
 
 Byte addresses on `s_axil`, in region SCRATCH; words are binary32. Element e of a vector is word e, each row of a matrix
-begins at a multiple of {lanes} words, a scalar is repeated {lanes} times; element [n] of a value in a table lies in
-record n of it, from that row on. Models and metas (rates and the like) may be
-written before a training, models are read after it.
+begins at a multiple of {config.lanes} words, a scalar is repeated {config.lanes} times; element [n] of a value in a
+table lies in record n of it, from that row on. Models and metas (rates and the like) may be written before a training,
+models are read after it.
 
 | value | kind | shape | first word | last word |
 |---|---|---|--:|--:|
@@ -83,10 +83,11 @@ written before a training, models are read after it.
 serves {pages} pages as PostgreSQL lays them out, trains {epochs} epochs, and compares the whole model with the one that
 the simulator computed, bit for bit. Icarus takes some hundred times as long as Verilator.
 
-Of the last epoch, {tuples} tuples in {batches} batches, the simulator counts {cycles:,} cycles, {each:.2f} for a tuple.
-The testbench's memories are as late and as fast as the settings above say, so the board's own counters must say the
-same (`sim/counters.hex`), or it fails. With an argument from 1 to 255 the buses of memories pause in so many of 256
-cycles; then only the model is compared. The cycles that it prints are of the whole training, what the board does
+Of the last epoch,
+{counters.tuples} tuples in {counters.batches} batches, the simulator counts {counters.cycles:,} cycles, {each:.2f} for
+a tuple. The testbench's memories are as late and as fast as the settings above say, so the board's own counters must
+say the same (`sim/counters.hex`), or it fails. With an argument from 1 to 255 the buses of memories pause in so many of
+256 cycles; then only the model is compared. The cycles that it prints are of the whole training, what the board does
 between epochs included.
 
 `verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/{top}.v` finds nothing; `rtl/lint.vlt` switches rules
@@ -144,21 +145,17 @@ def report(
     return TEXT.format(
         title=title,
         notes=notes,
-        units=config.units,
         threads=_some(config.threads, "thread"),
         clusters=_some(config.clusters, "cluster"),
         striders=_some(config.striders, "Strider"),
-        lanes=config.lanes,
-        device=device.name,
-        part=device.part,
+        config=config,
+        device=device,
+        counters=counters,
         clock=config.clock_hz / 1e6,
         values="\n".join(_value(symbol, config.lanes) for symbol in made.symbols),
         settings="\n".join(f"| {name} | {value} |" for name, value in config.to_json().items()),
         pages=pages,
         epochs=epochs,
-        tuples=counters.tuples,
-        batches=counters.batches,
-        cycles=counters.cycles,
         each=counters.cycles / max(1, counters.tuples),
         top=board.TOP,
         waived=", ".join(WAIVED),

@@ -58,12 +58,6 @@ module testbench;
   reg page_ready = 0, page_valid = 0, page_last = 0;
   reg [DATA_BITS - 1:0] page_data = 0;
   wire interrupt;
-  // verilator lint_off UNUSEDSIGNAL
-  wire page_arid, page_lock;
-  wire [2:0] page_size, page_prot;
-  wire [1:0] page_burst;
-  wire [3:0] page_cache;
-  // verilator lint_on UNUSEDSIGNAL
 
 `ifdef RECORDS
   wire [63:0] get_address, put_address;
@@ -85,9 +79,8 @@ module testbench;
     .s_axil_bresp(bresp), .s_axil_bvalid(bvalid), .s_axil_bready(bready),
     .s_axil_araddr(araddr), .s_axil_arprot(3'b000), .s_axil_arvalid(arvalid), .s_axil_arready(arready),
     .s_axil_rdata(rdata), .s_axil_rresp(rresp), .s_axil_rvalid(rvalid), .s_axil_rready(rready),
-    .m_axi_arid(page_arid), .m_axi_araddr(page_address), .m_axi_arlen(page_length), .m_axi_arsize(page_size),
-    .m_axi_arburst(page_burst), .m_axi_arlock(page_lock), .m_axi_arcache(page_cache), .m_axi_arprot(page_prot),
-    .m_axi_arvalid(page_asked), .m_axi_arready(page_ready),
+    .m_axi_arid(), .m_axi_araddr(page_address), .m_axi_arlen(page_length), .m_axi_arsize(), .m_axi_arburst(),
+    .m_axi_arlock(), .m_axi_arcache(), .m_axi_arprot(), .m_axi_arvalid(page_asked), .m_axi_arready(page_ready),
 `ifdef RECORDS
     .m_axi_records_arid(), .m_axi_records_araddr(get_address), .m_axi_records_arlen(get_length),
     .m_axi_records_arsize(), .m_axi_records_arburst(), .m_axi_records_arlock(), .m_axi_records_arcache(),

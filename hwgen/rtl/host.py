@@ -106,7 +106,12 @@ class Host(wiring.Component):
         m.d.comb += register.eq(offset[:8])
         to_register = writing & (region == Region.CONTROL) & ~offset[8:].any()
 
-        self._scratch(m, region, address, word, writing, reading)
+        m.d.comb += [
+            self.scratch.write.eq(writing & (region == Region.SCRATCH)),
+            self.scratch.read.eq(reading & (region == Region.SCRATCH)),
+            self.scratch.address.eq(address[: registers.SCRATCH_BITS]),
+            self.scratch.data.eq(word),
+        ]
         status = self._status(m, to_register & (register == Register.CONTROL), word)
         # what is written goes to all corners of the machine: which register it is, is known a cycle before
         self._memories(m, region, offset, delayed(m, word, 1, name="memory_word"), writing)
@@ -115,14 +120,6 @@ class Host(wiring.Component):
         self._settings(m, setting, number, delayed(m, word, 2, name="setting_word"))
         self._read(m, region, register, status)
         return m
-
-    def _scratch(self, m: Module, region: Value, address: Value, word: Value, writing: Value, reading: Value) -> None:
-        m.d.comb += [
-            self.scratch.write.eq(writing & (region == Region.SCRATCH)),
-            self.scratch.read.eq(reading & (region == Region.SCRATCH)),
-            self.scratch.address.eq(address[: registers.SCRATCH_BITS]),
-            self.scratch.data.eq(word),
-        ]
 
     def _memories(self, m: Module, region: Value, offset: Value, written: Value, writing: Value) -> None:
         address = delayed(m, offset, 1, name="written_address", reset_less=False)

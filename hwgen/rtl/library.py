@@ -92,19 +92,10 @@ class Library:
             name, self._signatures[name], clock=_has_port(header, name, "clk"), reset=_has_port(header, name, "rst")
         )
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The modules, innermost first."""
-        return tuple(self._texts)
-
-    def rtlil(self) -> str:
-        """All modules as RTLIL."""
-        return "\n".join(self._texts.values())
-
     def verilog(self) -> str:
         """All modules as Verilog 2001; the same text for the same design."""
         # Amaranth's own converter; its public entry takes one component only
-        return str(verilog._convert_rtlil_text(self.rtlil(), strip_internal_attrs=True))
+        return str(verilog._convert_rtlil_text("\n".join(self._texts.values()), strip_internal_attrs=True))
 
 
 @contextmanager

@@ -60,8 +60,9 @@ class Lane(wiring.Component):
         result = Signal(32)
         enable = Signal()
         # both operands are read in one cycle, and block RAM has one port for that: two copies, written alike
-        for name in ("a", "b"):
-            address = self._address(name)
+        a, b = self.a_address, self.b_address
+        for name, own, other in (("a", a, b), ("b", b, a)):
+            address = Mux(self.swap, other, own) if self._config.crossed else own
             write, arriving = (self.write_address, result, enable), self.tuples
             scratch = self._memory(m, f"scratch_{name}", Ultra.SCRATCH, address, write)
             write = (arriving.address, arriving.data, arriving.enable)
@@ -89,11 +90,6 @@ class Lane(wiring.Component):
         ]
         kept = delayed(m, read.data, 1, name=f"{name}_word")
         return Mux(delayed(m, address[0], 2, name=f"{name}_odd"), kept[32:], kept[:32]) if two else kept
-
-    def _address(self, name: str) -> Value:
-        """Stage 0."""
-        own, other = (self.a_address, self.b_address) if name == "a" else (self.b_address, self.a_address)
-        return Mux(self.swap, other, own) if self._config.crossed else own
 
     def _operand(self, m: Module, name: str, scratch: Value, tuples: Value) -> None:
         """Stage 2: the memory, the mask."""
