@@ -63,12 +63,9 @@ MAY_BE_NONE = ("index_depth", "watch_depth", "record_depth")
 class Ultra(IntFlag):
     """Memories that may be UltraRAM instead of block RAM. A block has 4,096 words of 72 bits, each two of a lane."""
 
-    PAGES = 1
-    """The unpacker's copy of the pages."""
-    SCRATCH = 2
-    """Scratchpads."""
-    TUPLES = 4
-    """Tuple memories."""
+    PAGES = 1  # the unpacker's copy of the pages
+    SCRATCH = 2  # scratchpads
+    TUPLES = 4  # tuple memories
 
 
 class ConfigError(ValueError):

@@ -311,8 +311,7 @@ def _entries(section: Sequence[Instruction], config: MachineConfig) -> Iterator[
     """Numbers of a section's instructions that break a rule of `ENTRIES`, and which."""
     now = 0
     setter: Instruction | None = None
-    set_at = 0
-    """The cycle in which `setter`'s first row issues; a row later, the next one's."""
+    set_at = 0  # the cycle in which `setter`'s first row issues; a row later, the next one's
     for k, instruction in enumerate(section):
         issue = now + instruction.wait
         if instruction.indexed:

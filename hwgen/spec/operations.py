@@ -13,18 +13,12 @@ from hwgen.spec.described import Described
 class Unit(Enum):
     """What computes an operation."""
 
-    SEQUENCER = "sequencer"
-    """Nothing: the operation writes no row."""
-    ADD = "add"
-    """A lane's adder."""
-    MULTIPLY = "multiply"
-    """A lane's multiplier."""
-    SELECT = "select"
-    """What moves and compares numbers in a lane."""
-    FUNCTION = "function"
-    """A cluster's table and polynomial: an element of the cluster in each cycle."""
-    DIVIDE = "divide"
-    """A cluster's quotients and roots: an element every `MachineConfig.divide_interval` cycles."""
+    SEQUENCER = "sequencer"  # nothing: the operation writes no row
+    ADD = "add"  # a lane's adder
+    MULTIPLY = "multiply"  # a lane's multiplier
+    SELECT = "select"  # what moves and compares numbers in a lane
+    FUNCTION = "function"  # a cluster's table and polynomial: an element of the cluster in each cycle
+    DIVIDE = "divide"  # a cluster's quotients and roots: an element every `MachineConfig.divide_interval` cycles
 
 
 STAGES = {
@@ -41,8 +35,7 @@ class Exchange(Enum):
 
     NEVER = "never"
     ALLOWED = "allowed"
-    REQUIRED = "required"
-    """The operation chooses between the two words that partners have exchanged."""
+    REQUIRED = "required"  # the operation chooses between the two words that partners have exchanged
 
 
 NEVER, ALLOWED, REQUIRED = Exchange

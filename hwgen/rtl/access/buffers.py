@@ -134,8 +134,7 @@ class PageWords(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         config = self._config
         m = Module()
-        words = config.link_bytes // WORD
-        """Words of a line."""
+        words = config.link_bytes // WORD  # words of a line
         choice_bits = (words - 1).bit_length()
         number = self.address[2:]
         after = Signal(len(number))

@@ -82,12 +82,10 @@ class Intake(wiring.Component):
 
         # --- take
         current = Signal(strider_bits(config))
-        turn = Signal(config.striders, init=1)
-        """`current`, one bit for each Strider."""
+        turn = Signal(config.striders, init=1)  # `current`, one bit for each Strider
         entry = Signal(entry_layout(config))
         taking = Signal()
-        takes = ~full.all() | self.takes
-        """`free` of the first stage."""
+        takes = ~full.all() | self.takes  # `free` of the first stage
         m.d.comb += [
             entry.eq(Array(self.oldest[s] for s in range(config.striders))[current]),
             taking.eq((self.waiting & turn).any() & takes),
@@ -117,8 +115,8 @@ class Intake(wiring.Component):
         following = Signal(len(stages[1].entry.number) + 1, init=-1)
         with m.If(free[2]):
             known = delayed(m, descriptors.known, 1, name="known")
+            # the column's number is the one behind that of the column before it
             in_turn = delayed(m, stages[1].entry.number == following, 1, name="in_turn")
-            """The column's number is the one behind that of the column before it."""
             with m.If(full[1] & (stages[1].entry.kind == Kind.COLUMN)):
                 m.d.sync += following.eq(stages[1].entry.number + 1)
         m.d.comb += self.valid.eq(full[2])

@@ -17,10 +17,8 @@ class Kind(IntEnum):
     """What an entry of a queue asks for."""
 
     COLUMN = 0
-    END = 1
-    """The page is done."""
-    FAULT = 2
-    """The page is not what it should be; `number` is the fault's code."""
+    END = 1  # the page is done
+    FAULT = 2  # the page is not what it should be; `number` is the fault's code
 
 
 def bits_for(values: int) -> int:

@@ -51,8 +51,7 @@ class Loader(wiring.Component):
         left = Signal(32)
         # a register, made one cycle ahead: much hangs on it
         request = Signal()
-        some, several = Signal(), Signal()
-        """`left` is at least 1, at least 2."""
+        some, several = Signal(), Signal()  # `left` is at least 1, at least 2
 
         m.d.comb += self.page.req_valid.eq(request)
         # after this cycle: the page requested in it takes a buffer, one that is released gives one back

@@ -168,8 +168,7 @@ class Records(wiring.Component):
     def _take(self, m: Module) -> None:
         """Numbers as they are unpacked: each is looked at, and waits."""
         link = self.link
-        self._own = Signal(range(2 * self._most + 1), name="own")
-        """Numbers of the tuple to come."""
+        self._own = Signal(range(2 * self._most + 1), name="own")  # numbers of the tuple to come
         number, bad = whole_number(m, link.word, NUMBER_BITS)
         bound = self._look_up(m, "records", delayed(m, link.table, WHOLE_LATENCY - 2, name="table"), Value.cast(1))
         valid = Signal(VERDICT_LATENCY, name="taken_after")
@@ -192,12 +191,11 @@ class Records(wiring.Component):
     def _count(self, m: Module) -> tuple[Signal, Signal]:
         """How many numbers a round has, and when the round is fetched."""
         link, own = self.link, self._own
+        # of the round's tuples that have begun; of a round's that is still to be fetched when the next one begins
         count, before = (Signal(range(2 * self._most + 1), name=name) for name in ("count", "before"))
-        """Of the round's tuples that have begun; of a round's that is still to be fetched when the next one begins."""
+        # `gone`: the round is fetched, and the next has not begun; `late`: it has, and the one before it is to be
         pending, go, gone, late = Signal(), Signal(), Signal(), Signal()
-        """`gone`: the round is fetched, and the next has not begun; `late`: it has, and the one before it is to be."""
-        busy = Signal()
-        """A round has been fetched and is not stored."""
+        busy = Signal()  # a round has been fetched and is not stored
         self._busy = busy
         m.d.comb += [go.eq((link.decided | pending) & ~busy), link.storing.eq(busy)]
         with m.If(link.valid & link.enabled):
@@ -220,8 +218,7 @@ class Records(wiring.Component):
         step = Signal()
         left, some = Signal.like(count), Signal()
         base, slot, thread = (Signal(len(self.link.target)), Signal(16), Signal(thread_bits(self._config)))
-        last_slot, first = Signal(16), Signal()
-        """Where the tuple is that numbers are taken of; it is the round's first."""
+        last_slot, first = Signal(16), Signal()  # where the tuple is that numbers are taken of; it is the round's first
         oldest = data.View(self._number, numbers.r_data)
         taken = Signal()
         m.d.comb += [
@@ -238,8 +235,7 @@ class Records(wiring.Component):
                 m.d.sync += [slot.eq(0), base.eq(0), thread.eq(thread + 1)]
         valid = Signal(4, name="asked_after")
         entry = Signal(self._number, reset_less=True)
-        fresh = Signal()
-        """The request is in its first cycle."""
+        fresh = Signal()  # the request is in its first cycle
         fields = {name: self._look_up(m, name, entry.table, step) for name in ("rows", "shift", "low", "high")}
         # two steps to the table, one for the product
         with m.If(step):
@@ -280,8 +276,7 @@ class Records(wiring.Component):
         port, link, places = self.port, self.link, self._places
         fetching, half = Signal(), Signal()
         left = Signal.like(count)
-        final = Signal()
-        """The record that comes is the last."""
+        final = Signal()  # the record that comes is the last
         here = Signal(self._place, reset_less=True)
         last, there = Signal(reset_less=True), Signal()
         following = data.View(self._place, places.r_data)

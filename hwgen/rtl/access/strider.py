@@ -98,8 +98,7 @@ class Strider(wiring.Component):
         m = Module()
         idle = Signal(init=1)
         decode, execute, memory, finish = (Signal(name=name) for name in ("decode", "execute", "memory", "finish"))
-        multiplying = Signal(FACTOR_BITS)
-        """Which of the product's cycles it is, one bit for each."""
+        multiplying = Signal(FACTOR_BITS)  # which of the product's cycles it is, one bit for each
         instruction = Signal(INSTRUCTION)
         control = Signal(control_layout(config), reset_less=True)
         mask = Signal(32, reset_less=True)
@@ -123,8 +122,7 @@ class Strider(wiring.Component):
         m.d.comb += begin.eq(idle & registers.cleared & (self.loaded | waiting))
         m.d.sync += waiting.eq((self.loaded | waiting) & ~begin & ~self.stop)
         taken = Signal()
-        done = Signal()
-        """The last cycle of an instruction that another one follows."""
+        done = Signal()  # the last cycle of an instruction that another one follows
         target = self._fetch(
             m, instruction, idle=idle, begin=begin, decode=decode, taken=taken, done=done, control=control
         )
@@ -151,11 +149,9 @@ class Strider(wiring.Component):
 
         # --- the queue
         size = layouts.page_bits(config)
-        beyond = Signal()
-        """Operand a is no address in the page."""
+        beyond = Signal()  # operand a is no address in the page
         at_end = a[2:size].all() & layouts.exceeds(a[:2] + control.extra, 3)
-        outside = delayed(m, beyond | at_end, 1, name="outside")
-        """The bytes to be read are not all in the page."""
+        outside = delayed(m, beyond | at_end, 1, name="outside")  # the bytes to be read are not all in the page
         pushes = Signal()
         m.d.comb += [
             beyond.eq(a[size:].any()),

@@ -24,8 +24,7 @@ MAX_ALIGNMENT = 7
 class Action(IntEnum):
     """What an instruction does with its operands."""
 
-    NOTHING = 0
-    """But, perhaps, branch."""
+    NOTHING = 0  # but, perhaps, branch
     SUM = 1
     EXTRACT = 2
     READ = 3

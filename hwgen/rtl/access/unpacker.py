@@ -73,40 +73,33 @@ class Unpacker(wiring.Component):
 
         self._epoch_end = Signal()
         job = Signal(job_layout(config), reset_less=True)
+        # what the job is; none is high while there is no job
         column, page_end, refused = (Signal(name=name) for name in ("column", "page_end", "refused"))
-        """What the job is; none is high while there is no job."""
-        begins = Signal()
-        """The job is the first column of a tuple, and its first beat is still to be done."""
+        begins = Signal()  # the job is the first column of a tuple, and its first beat is still to be done
         first_beat = Signal()
-        told = Signal()
-        """The round that the job found full has been handed over."""
-        opened = Signal()
-        """A tuple has begun and not ended."""
-        single = Signal(reset_less=True)
-        """This beat is the last."""
-        ready_now = Signal(init=1)
-        ready_early = Signal()
-        """Ready for the next job: whatever happens; if the tuple that the job begins has a place."""
+        told = Signal()  # the round that the job found full has been handed over
+        opened = Signal()  # a tuple has begun and not ended
+        single = Signal(reset_less=True)  # this beat is the last
+        ready_now = Signal(init=1)  # ready for the next job, whatever happens
+        ready_early = Signal()  # likewise if the tuple that the job begins has a place
+        # the opposites of the two, for `takes`: registers that are equal would be made one
         stalled, not_early = Signal(), Signal(init=1)
-        """The opposites of the two, for `takes`: registers that are equal would be made one."""
 
         # what happens in this cycle; a fault, which all forget in the next one, is not waited for
         beat = Signal()
         ends = job.last & single
-        watches = job.table.any() if config.watch_depth else C(0)
-        """The column is a watched one."""
+        watches = job.table.any() if config.watch_depth else C(0)  # the column is a watched one
+        # a watched column was there so shortly before that nobody knows where the next tuple goes; it begins all the
+        # same, for it has a place whatever comes out
         watching, ahead = Signal(), Signal()
-        """A watched column was there so shortly before that nobody knows where the next tuple goes; it begins all the
-        same, for it has a place whatever comes out."""
+        # the last tuple went ahead, and it is not over where it is; it begins a round, the one before it is to be
+        # handed over; that waits for its records
         unsettled, again, handing = Signal(), Signal(), Signal()
-        """The last tuple went ahead, and it is not over where it is; it begins a round, the one before it is to be
-        handed over; that waits for its records."""
         unknown = (watching & ~ahead) | unsettled
         following = begins & places.full & ~unknown & ~handing
         free = places.free
         if config.record_depth:
-            fetched = Signal()
-            """The records of the round that is full are there."""
+            fetched = Signal()  # the records of the round that is full are there
             with m.If(self.link.fetched):
                 m.d.sync += fetched.eq(~handing)
             with m.Elif((beat & begins) | self.start):
@@ -162,8 +155,7 @@ class Unpacker(wiring.Component):
         self._count(m, has_job=column | page_end | refused, waits=column & ~beat & ~unknown, wrong=wrong)
         self._window(m, job, beat)
         self._pages(m, job, wrong, page_ends, (following & ~told) | again, places)
-        moved = Signal()
-        """Rows of the tuple that went ahead are those of the next round's first."""
+        moved = Signal()  # rows of the tuple that went ahead are those of the next round's first
         target = self._target(m, job, beat & ~watches, first_beat, single, places, (watching & begins) | unsettled)
         element = self._write(m, target, moved)
         if config.watch_depth:
@@ -230,8 +222,8 @@ class Unpacker(wiring.Component):
         with m.Elif(watching):
             m.d.sync += [left.eq(left - 1), watching.eq((left != 1) & ~forget)]
 
+        # a tuple goes ahead; nobody knows yet whether it ends a batch; it does
         goes, pending, cut = beat & begins & watching, Signal(), Signal()
-        """A tuple goes ahead; nobody knows yet whether it ends a batch; it does."""
         settles = pending & (until == 0)
         repeats = watch.repeated & (goes | unsettled)
         over = unsettled & cut & ~opened & (settles | ~pending) & ~again
@@ -310,10 +302,8 @@ class Unpacker(wiring.Component):
         """Rounds, the end of pages and of the epoch, the fault that ends it."""
         rounds = self.rounds
         page, left = Signal(32), Signal(32)
-        final = Signal()
-        """The page is the epoch's last."""
-        some = Signal()
-        """The epoch has a tuple."""
+        final = Signal()  # the page is the epoch's last
+        some = Signal()  # the epoch has a tuple
         m.d.sync += self.release.eq(page_end)
         epoch_end = page_end & final
         m.d.comb += self._epoch_end.eq(epoch_end)

@@ -39,8 +39,7 @@ class Watch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         key = Cat(self.number, self.table)
-        turn = Signal(self._depth, init=1)
-        """The place of the next row, one bit for each."""
+        turn = Signal(self._depth, init=1)  # the place of the next row, one bit for each
         pushed = self.valid & self.writes
         with m.If(pushed):
             m.d.sync += turn.eq(turn.rotate_left(1))

@@ -74,8 +74,7 @@ class Normalize(wiring.Component):
         # 1 and 2: the other places
         value: Any = self.magnitude
         before: Any = value
-        unshifted: list[Any] = []
-        """Whether the places by which the value would move hold something: it is not moved."""
+        unshifted: list[Any] = []  # whether the places by which the value would move hold something: it is not moved
         for stage in (steps[: len(steps) - 4], steps[len(steps) - 4 : -1]):
             if unshifted and width > KEPT_BITS:
                 # what cannot come up to the rounded places any more is only asked whether it was zero

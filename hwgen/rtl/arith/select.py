@@ -23,8 +23,7 @@ class Operation(IntEnum):
     """What a `FloatSelect` does. Those from 8 on give a truth."""
 
     MOV = 0
-    SECOND = 1
-    """b, as MOV gives a; the two differ in bit 0."""
+    SECOND = 1  # b, as MOV gives a; the two differ in bit 0
     NEG = 2
     ABS = 3
     MAX = 4

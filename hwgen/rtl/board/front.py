@@ -58,8 +58,8 @@ class Front(wiring.Component):
         region = region_of(access.address)
         offset = access.address[: registers.REGION_SHIFT]
         register = Signal(8)
+        # `register` is there; which one it is; `ours`, `refused` and what memories answer
         decoded, known, looked = (Signal(name=name) for name in ("decoded", "known", "looked"))
-        """`register` is there; which one it is; `ours`, `refused` and what memories answer."""
         ours = Signal()
         m.d.sync += [
             register.eq(Mux(offset[8:].any(), 0xFF, offset[:8])),

@@ -60,10 +60,9 @@ class PageReader(wiring.Component):
         bursts = config.page_beats // beats
         page_bits = (config.page_size - 1).bit_length()
         burst_bits = (bursts - 1).bit_length()
+        # pages that the machine waits for and that are not asked for to their last burst
         wanted = Signal(range(config.striders + 1))
-        """Pages that the machine waits for and that are not asked for to their last burst."""
-        number = Signal(board.PAGE_ADDRESS_BITS - page_bits)
-        """Address of the page, in pages."""
+        number = Signal(board.PAGE_ADDRESS_BITS - page_bits)  # address of the page, in pages
         slot = Signal(32)
         taken = Signal(32)
         burst = Signal(max(1, burst_bits))

@@ -51,20 +51,16 @@ class Result:
 
     ADD = 0
     MULTIPLY = 1
-    OTHER = 2
-    """The lane's `FloatSelect`, or the cluster's word."""
+    OTHER = 2  # the lane's `FloatSelect`, or the cluster's word
     BITS = 2
 
 
 class Side:
     """What the cluster's word is: values of the control field `side`."""
 
-    NONE = 0
-    """There is none: the lanes take their own results."""
-    FUNCTION = 1
-    """A result of the unit for most special functions."""
-    DIVIDE = 2
-    """A quotient or a root."""
+    NONE = 0  # there is none: the lanes take their own results
+    FUNCTION = 1  # a result of the unit for most special functions
+    DIVIDE = 2  # a quotient or a root
     HOST = 3
     BITS = 2
 

@@ -129,8 +129,7 @@ class Issue(wiring.Component):
         starting = Signal(cycles.SECTION_START)
         load = Signal()
         current = Signal(INSTRUCTION, reset_less=True)
-        last = Signal(reset_less=True)
-        """The instruction is END."""
+        last = Signal(reset_less=True)  # the instruction is END
         following = program.instruction
         m.d.comb += [
             self.section_end.eq(turn_end & last),

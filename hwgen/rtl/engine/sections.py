@@ -60,15 +60,13 @@ def epoch_ports(config: MachineConfig) -> dict[str, wiring.Member]:
 class Plan(IntEnum):
     """What comes after the section that runs."""
 
-    WAIT = 0
-    """The next round."""
+    WAIT = 0  # the next round
     MERGE = 1
     PUSH = 2
     BATCH = 3
     EPOCH = 4
     FINISH = 5
-    OVERFLOW = 6
-    """The merge stack has no level for this round."""
+    OVERFLOW = 6  # the merge stack has no level for this round
 
 
 PLANNED = {Plan.MERGE: Section.MERGE, Plan.PUSH: Section.PUSH, Plan.BATCH: Section.BATCH, Plan.EPOCH: Section.EPOCH}
@@ -76,10 +74,8 @@ PLANNED = {Plan.MERGE: Section.MERGE, Plan.PUSH: Section.PUSH, Plan.BATCH: Secti
 
 class State(IntEnum):
     OFF = 0
-    RUN = 1
-    """A section runs."""
-    SETTLE = 2
-    """The first cycle without one."""
+    RUN = 1  # a section runs
+    SETTLE = 2  # the first cycle without one
     READY = 3
 
 
