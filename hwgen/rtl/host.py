@@ -16,9 +16,9 @@ from amaranth.utils import exact_log2
 from hwgen.rtl import interfaces
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.engine import SCRATCH_READ_LATENCY
-from hwgen.rtl.engine.issue import program_write
-from hwgen.rtl.engine.sections import SECTIONS, section_settings
-from hwgen.rtl.engine.sequencer import scratch_access
+from hwgen.rtl.engine.issue import PROGRAM_WRITE
+from hwgen.rtl.engine.sections import SECTION_SETTINGS, SECTIONS
+from hwgen.rtl.engine.sequencer import SCRATCH_ACCESS
 from hwgen.spec import registers
 from hwgen.spec.columns import TABLE_BITS
 from hwgen.spec.config import MachineConfig
@@ -26,18 +26,16 @@ from hwgen.spec.counters import COUNTERS, UNKNOWN_PAGE
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 
-
-def host_port() -> wiring.Signature:
-    """The port that a bus adapter or a simulation drives; see `hwgen.spec.registers`."""
-    return wiring.Signature(
-        {
-            "addr": Out(registers.ADDRESS_BITS),
-            "write": Out(1),
-            "wdata": Out(32),
-            "read": Out(1),
-            "rdata": In(32),
-        }
-    )
+HOST_PORT = wiring.Signature(
+    {
+        "addr": Out(registers.ADDRESS_BITS),
+        "write": Out(1),
+        "wdata": Out(32),
+        "read": Out(1),
+        "rdata": In(32),
+    }
+)
+"""The port that a bus adapter or a simulation drives; see `hwgen.spec.registers`."""
 
 
 def region_of(address: Value) -> Value:
@@ -70,16 +68,16 @@ class Host(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "port": In(host_port()),  # one read or write a cycle; a read's data is there READ_LATENCY cycles later
+                "port": In(HOST_PORT),  # one read or write a cycle; a read's data is there READ_LATENCY cycles later
                 "start": Out(1),  # pulse: cycle 0 of an epoch
                 "stop": Out(1),  # pulse: forget everything but the memories (the host's reset, or a fault)
-                "engine": Out(section_settings()),
-                "access": Out(interfaces.settings()),
-                "program": Out(program_write()),
+                "engine": Out(SECTION_SETTINGS),
+                "access": Out(interfaces.SETTINGS),
+                "program": Out(PROGRAM_WRITE),
                 "image": Out(interfaces.image_write(config)),
-                "scratch": Out(scratch_access()),
+                "scratch": Out(SCRATCH_ACCESS),
                 "scratch_word": In(32),
-                "fault": In(interfaces.fault()),
+                "fault": In(interfaces.FAULT),
                 "overflow": In(1),
                 "index_fault": In(1),
                 "tag": In(interfaces.POINTER_BITS),

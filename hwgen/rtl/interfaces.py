@@ -87,29 +87,26 @@ def hand_over(config: MachineConfig) -> wiring.Signature:
     )
 
 
-def fault() -> wiring.Signature:
-    """Access engine to top: why it stopped."""
-    return wiring.Signature(
-        {
-            # pulse, once in an epoch: the first fault in heap order. Nothing is requested or handed over after it
-            "valid": Out(1),
-            "code": Out(FAULT_BITS),  # `hwgen.spec.strider.Fault`
-            "page": Out(PAGE_NUMBER_BITS),  # its number
-            "pointer": Out(POINTER_BITS),  # the low 16 bits of %t0 of the Strider when it pushed what was wrong
-        }
-    )
+FAULT = wiring.Signature(
+    {
+        # pulse, once in an epoch: the first fault in heap order. Nothing is requested or handed over after it
+        "valid": Out(1),
+        "code": Out(FAULT_BITS),  # `hwgen.spec.strider.Fault`
+        "page": Out(PAGE_NUMBER_BITS),  # its number
+        "pointer": Out(POINTER_BITS),  # the low 16 bits of %t0 of the Strider when it pushed what was wrong
+    }
+)
+"""Access engine to top: why it stopped."""
 
-
-def settings() -> wiring.Signature:
-    """Top to access engine: registers, stable while an epoch runs."""
-    return wiring.Signature(
-        {
-            "pages": Out(32),  # PAGES of the epoch
-            "batch": Out(32),  # tuples of a batch; `WHOLE_EPOCH` (all ones) never completes one
-            "group_log2": Out(4),  # log2 of G
-            "tuple_rows": Out(16),  # rows of one tuple
-        }
-    )
+SETTINGS = wiring.Signature(
+    {
+        "pages": Out(32),  # PAGES of the epoch
+        "batch": Out(32),  # tuples of a batch; `WHOLE_EPOCH` (all ones) never completes one
+        "group_log2": Out(4),  # log2 of G
+        "tuple_rows": Out(16),  # rows of one tuple
+    }
+)
+"""Top to access engine: registers, stable while an epoch runs."""
 
 
 def image_write(config: MachineConfig) -> wiring.Signature:
@@ -172,13 +169,12 @@ def outbox_write(config: MachineConfig) -> wiring.Signature:
 def unpacked(config: MachineConfig) -> dict[str, wiring.Member]:
     """What the unpacker and the access engine have alike."""
     return {
-        "settings": In(settings()),
+        "settings": In(SETTINGS),
         "tuples": Out(tuple_write(config)),
         "rounds": Out(hand_over(config)),
         "half_release": In(1),  # pulse in the cycle that `docs/machine.md` calls released_q
-        "fault": Out(fault()),
-        # cycles since `start` in which the unpacker waited for a half of tuple memory
-        "waiting_for_engine": Out(64),
+        "fault": Out(FAULT),
+        "waiting_for_engine": Out(64),  # cycles since `start` in which the unpacker waited for a half of tuple memory
         # cycles since `start`, until the end of the last page, in which it had nothing to do
         "waiting_for_pages": Out(64),
     }

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.engine import AccessEngine
 from hwgen.rtl.engine.engine import Engine
-from hwgen.rtl.host import Host, host_port
+from hwgen.rtl.host import HOST_PORT, Host
 from hwgen.rtl.interfaces import page_port, record_port, wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
@@ -19,14 +19,14 @@ TOP = "machine"
 
 
 class Machine(wiring.Component):
-    """A whole accelerator; its ports are a `host_port`, a `page_port`, and a `record_port` where it has records."""
+    """A whole accelerator; its ports are a `HOST_PORT`, a `page_port`, and a `record_port` where it has records."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         config.require_hardware()
         self._config = config
         self._library = library
         records = {"records": Out(record_port(config))} if config.record_depth else {}
-        super().__init__({"host": In(host_port()), "page": Out(page_port(config)), **records})
+        super().__init__({"host": In(HOST_PORT), "page": Out(page_port(config)), **records})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

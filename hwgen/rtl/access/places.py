@@ -8,7 +8,7 @@ from amaranth.hdl import C, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.interfaces import count_bits, settings, thread_bits, tuple_address_bits
+from hwgen.rtl.interfaces import SETTINGS, count_bits, thread_bits, tuple_address_bits
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
 
@@ -23,7 +23,7 @@ class Places(wiring.Component):
         super().__init__(
             {
                 "start": In(1),  # pulse: first tuple of the epoch's first round
-                "settings": In(settings()),
+                "settings": In(SETTINGS),
                 "following": In(1),  # the tuple that begins is the first of the next round
                 "begin": In(1),  # the first beat of a tuple is written in this cycle
                 "end": In(1),  # the last beat of a tuple is written in this cycle

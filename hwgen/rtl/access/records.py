@@ -27,11 +27,11 @@ from hwgen.rtl.engine.index import WHOLE_LATENCY, whole_number
 from hwgen.rtl.interfaces import (
     RECORD_ADDRESS_BITS,
     RECORD_ROW_BITS,
+    SETTINGS,
     UNSHARED,
     image_write,
     outbox_write,
     record_port,
-    settings,
     thread_bits,
     tuple_address_bits,
 )
@@ -88,7 +88,7 @@ class Records(wiring.Component):
                 "start": In(1),  # pulse: an epoch begins
                 "stop": In(1),  # pulse: forget it
                 "release": In(1),  # pulse: the round's section `tuple` is over
-                "settings": In(settings()),
+                "settings": In(SETTINGS),
                 "image": In(image_write(config)),  # the host writes a word of the tables
                 "link": In(record_link(config)),
                 "outbox": In(outbox_write(config)),

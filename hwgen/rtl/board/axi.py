@@ -71,28 +71,27 @@ def master(data_bytes: int) -> wiring.Signature:
     )
 
 
-def lite_slave() -> wiring.Signature:
-    """AXI4-Lite with 32-bit data."""
-    return wiring.Signature(
-        {
-            "awaddr": In(BYTE_ADDRESS_BITS),
-            "awprot": In(3),
-            "awvalid": In(1),
-            "awready": Out(1),
-            "wdata": In(32),
-            "wstrb": In(4),
-            "wvalid": In(1),
-            "wready": Out(1),
-            "bresp": Out(2),
-            "bvalid": Out(1),
-            "bready": In(1),
-            "araddr": In(BYTE_ADDRESS_BITS),
-            "arprot": In(3),
-            "arvalid": In(1),
-            "arready": Out(1),
-            "rdata": Out(32),
-            "rresp": Out(2),
-            "rvalid": Out(1),
-            "rready": In(1),
-        }
-    )
+LITE_SLAVE = wiring.Signature(
+    {
+        "awaddr": In(BYTE_ADDRESS_BITS),
+        "awprot": In(3),
+        "awvalid": In(1),
+        "awready": Out(1),
+        "wdata": In(32),
+        "wstrb": In(4),
+        "wvalid": In(1),
+        "wready": Out(1),
+        "bresp": Out(2),
+        "bvalid": Out(1),
+        "bready": In(1),
+        "araddr": In(BYTE_ADDRESS_BITS),
+        "arprot": In(3),
+        "arvalid": In(1),
+        "arready": Out(1),
+        "rdata": Out(32),
+        "rresp": Out(2),
+        "rvalid": Out(1),
+        "rready": In(1),
+    }
+)
+"""AXI4-Lite with 32-bit data."""

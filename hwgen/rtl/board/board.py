@@ -29,7 +29,7 @@ def board_ports(config: MachineConfig) -> wiring.Signature:
     """The ports of a board."""
     return wiring.Signature(
         {
-            "s_axil": Out(axi.lite_slave()),  # the register map
+            "s_axil": Out(axi.LITE_SLAVE),  # the register map
             "m_axi": Out(axi.read_master(config.link_bytes)),  # pages
             **({"m_axi_records": Out(axi.master(row_bytes(config)))} if config.record_depth else {}),
             "irq": Out(1),  # high while a training has ended, and the host has not cleared it, if it is enabled

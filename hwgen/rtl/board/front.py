@@ -9,10 +9,10 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.board.lite import word_access
-from hwgen.rtl.board.training import EPOCH_BITS, SHOWN, START, loss_write, settings
+from hwgen.rtl.board.lite import WORD_ACCESS
+from hwgen.rtl.board.training import EPOCH_BITS, LOSS_WRITE, SETTINGS, SHOWN, START
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.host import host_port, read_register, region_of
+from hwgen.rtl.host import HOST_PORT, read_register, region_of
 from hwgen.rtl.interfaces import PAGE_NUMBER_BITS
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
@@ -35,16 +35,16 @@ class Front(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "access": In(word_access()),
+                "access": In(WORD_ACCESS),
                 "taken": In(1),  # the training loop uses the host port in this cycle
-                "port": Out(host_port()),  # the machine's host port; counts while `taken` is low
+                "port": Out(HOST_PORT),  # the machine's host port; counts while `taken` is low
                 "train": Out(1),  # pulse
                 "stop": Out(1),  # pulse
-                "settings": Out(settings()),
+                "settings": Out(SETTINGS),
                 "base": Out(board.PAGE_ADDRESS_BITS),
                 "slots": Out(32),
                 "ready": Out(32),
-                "loss": In(loss_write()),
+                "loss": In(LOSS_WRITE),
                 **{name: In(bits) for name, bits in SHOWN.items()},
                 "arrived": In(32),
                 "failed_page": In(PAGE_NUMBER_BITS),

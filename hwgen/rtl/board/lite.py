@@ -11,27 +11,25 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.board import axi
 from hwgen.spec.registers import ADDRESS_BITS
 
-
-def word_access() -> wiring.Signature:
-    """A read or a write of one word."""
-    return wiring.Signature(
-        {
-            "valid": Out(1),  # an access is wanted; it is stable until `done`
-            "write": Out(1),
-            "address": Out(ADDRESS_BITS),
-            "wdata": Out(32),  # counts for writes only
-            "done": In(1),  # pulse
-            "refused": In(1),  # with `done`: the access had no effect
-            "rdata": In(32),  # with `done`: what was read
-        }
-    )
+WORD_ACCESS = wiring.Signature(
+    {
+        "valid": Out(1),  # an access is wanted; it is stable until `done`
+        "write": Out(1),
+        "address": Out(ADDRESS_BITS),
+        "wdata": Out(32),  # counts for writes only
+        "done": In(1),  # pulse
+        "refused": In(1),  # with `done`: the access had no effect
+        "rdata": In(32),  # with `done`: what was read
+    }
+)
+"""A read or a write of one word."""
 
 
 class LiteSlave(wiring.Component):
     """AXI4-Lite slave, `bus`, with one `access` under way at a time."""
 
     def __init__(self) -> None:
-        super().__init__({"bus": Out(axi.lite_slave()), "access": Out(word_access())})
+        super().__init__({"bus": Out(axi.LITE_SLAVE), "access": Out(WORD_ACCESS)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

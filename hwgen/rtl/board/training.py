@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.host import host_port
+from hwgen.rtl.host import HOST_PORT
 from hwgen.rtl.interfaces import FAULT_BITS
 from hwgen.spec import board, registers
 from hwgen.spec.registers import Region, Register
@@ -24,7 +24,6 @@ ASKED = ("read", "write", "addr", "wdata")
 SIGN = 31
 """Bit of a binary32 that does not tell zero from other values."""
 
-
 SHOWN = {
     "busy": 1,
     "trained": 1,
@@ -37,15 +36,11 @@ SHOWN = {
 }
 """What the loop says of a training, and its bits; `ended` is a pulse, the others are what registers show."""
 
+LOSS_WRITE = wiring.Signature({"valid": Out(1), "epoch": Out(EPOCH_BITS), "word": Out(32)})
+"""The loss of an epoch that has ended."""
 
-def loss_write() -> wiring.Signature:
-    """The loss of an epoch that has ended."""
-    return wiring.Signature({"valid": Out(1), "epoch": Out(EPOCH_BITS), "word": Out(32)})
-
-
-def settings() -> wiring.Signature:
-    """Registers of the same names; stable while a training runs."""
-    return wiring.Signature({"epochs": Out(32), "loss_at": Out(32), "convergence_at": Out(32)})
+SETTINGS = wiring.Signature({"epochs": Out(32), "loss_at": Out(32), "convergence_at": Out(32)})
+"""Registers of the same names; stable while a training runs."""
 
 
 class TrainingLoop(wiring.Component):
@@ -56,13 +51,13 @@ class TrainingLoop(wiring.Component):
             {
                 "train": In(1),  # pulse
                 "stop": In(1),  # pulse
-                "settings": In(settings()),
-                "port": Out(host_port()),  # the machine's host port. An access of this loop is always taken
+                "settings": In(SETTINGS),
+                "port": Out(HOST_PORT),  # the machine's host port. An access of this loop is always taken
                 "begin": Out(1),
                 "drop": Out(1),
                 "idle": In(1),
                 "failed": In(1),
-                "loss": Out(loss_write()),
+                "loss": Out(LOSS_WRITE),
                 **{name: Out(bits) for name, bits in SHOWN.items()},
             }
         )
@@ -78,7 +73,7 @@ class TrainingLoop(wiring.Component):
         last = delayed(m, self.epochs_run + 1 >= self.settings.epochs, 1, name="last", reset_less=False)
         no_loss = delayed(m, self.settings.loss_at == board.NOWHERE, 1, name="no_loss", reset_less=False)
         no_test = delayed(m, self.settings.convergence_at == board.NOWHERE, 1, name="no_test", reset_less=False)
-        self._access = host_port().create(path=("access",))
+        self._access = HOST_PORT.create(path=("access",))
         m.d.sync += [getattr(self.port, name).eq(getattr(self._access, name)) for name in ASKED]
         word = self.port.rdata
         waited = self._wait(m)

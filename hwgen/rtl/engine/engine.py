@@ -10,9 +10,9 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import LANE_BITS, choose, entry_bits, thread_slots
-from hwgen.rtl.engine.issue import program_write
+from hwgen.rtl.engine.issue import PROGRAM_WRITE
 from hwgen.rtl.engine.sections import ADDRESS_BITS, COUNTED, epoch_ports
-from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
+from hwgen.rtl.engine.sequencer import SCRATCH_ACCESS, Sequencer
 from hwgen.rtl.engine.thread import Thread
 from hwgen.rtl.interfaces import outbox_write, thread_bits, tuple_write, wires
 from hwgen.rtl.library import Library
@@ -32,8 +32,8 @@ class Engine(wiring.Component):
             {
                 **epoch_ports(config),
                 "rows": In(tuple_write(config)),  # see `hwgen.rtl.interfaces.tuple_write`
-                "program": In(program_write()),
-                "scratch": In(scratch_access()),
+                "program": In(PROGRAM_WRITE),
+                "scratch": In(SCRATCH_ACCESS),
                 "scratch_word": Out(32),  # SCRATCH_READ_LATENCY cycles after `scratch.read`
                 # pulse at the end of a section: a SETX's number names no row; never after `finished` or `overflow`
                 "index_fault": Out(1),

@@ -24,10 +24,8 @@ INTERVAL_BITS = max(DIVIDE_INTERVALS).bit_length()
 PROGRAM_ADDRESS_BITS = 20
 """A word address in the host's program region; see `hwgen.spec.registers.Region`."""
 
-
-def program_write() -> wiring.Signature:
-    """The host writes a 32-bit word of an instruction: `address` is 8 × instruction + word."""
-    return wiring.Signature({"valid": Out(1), "address": Out(PROGRAM_ADDRESS_BITS), "data": Out(32)})
+PROGRAM_WRITE = wiring.Signature({"valid": Out(1), "address": Out(PROGRAM_ADDRESS_BITS), "data": Out(32)})
+"""The host writes a 32-bit word of an instruction: `address` is 8 × instruction + word."""
 
 
 class Program(wiring.Component):
@@ -37,7 +35,7 @@ class Program(wiring.Component):
         self._depth = config.program_depth
         super().__init__(
             {
-                "write": In(program_write()),
+                "write": In(PROGRAM_WRITE),
                 "begin": In(1),  # pulse: fetch from `entry`; the first instruction is there three cycles later
                 "entry": In(ADDRESS_BITS),
                 "take": In(1),  # the consumer takes `instruction`; not in two cycles that follow each other
@@ -76,20 +74,19 @@ class Program(wiring.Component):
         return m
 
 
-def row_layout() -> data.StructLayout:
-    """A row in the cycle in which it issues."""
-    return data.StructLayout(
-        {
-            "valid": 1,  # the rest counts
-            "instruction": INSTRUCTION,
-            "a": ROW_BITS,  # addresses hold the level's offset, not the half's
-            "b": ROW_BITS,
-            "dst": ROW_BITS,
-            "number": OUTER_BITS,  # of the outer loop's round
-            "last_inner": 1,  # the row is the last of the inner loop
-            "lane": LANE_BITS,  # of a special function that takes the lanes in turn
-        }
-    )
+ROW = data.StructLayout(
+    {
+        "valid": 1,  # the rest counts
+        "instruction": INSTRUCTION,
+        "a": ROW_BITS,  # addresses hold the level's offset, not the half's
+        "b": ROW_BITS,
+        "dst": ROW_BITS,
+        "number": OUTER_BITS,  # of the outer loop's round
+        "last_inner": 1,  # the row is the last of the inner loop
+        "lane": LANE_BITS,  # of a special function that takes the lanes in turn
+    }
+)
+"""A row in the cycle in which it issues."""
 
 
 def intervals(op: Value, divide_interval: int) -> Value:
@@ -106,13 +103,13 @@ class Issue(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "write": In(program_write()),  # the host writes the program
+                "write": In(PROGRAM_WRITE),  # the host writes the program
                 "begin": In(1),  # high in the cycle before a section starts
                 "entry": In(ADDRESS_BITS),  # with it: the address of its first instruction
                 "stop": In(1),  # pulse: abandon the section
                 # added to the addresses that ask for it; stable from the third cycle of the section on
                 "level_offset": In(ROW_BITS),
-                "row": Out(row_layout()),  # see `row_layout`
+                "row": Out(ROW),
                 "section_end": Out(1),  # high in the last cycle of the section
             }
         )

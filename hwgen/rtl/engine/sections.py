@@ -24,21 +24,18 @@ OUTSTANDING = 2
 
 SECTIONS = tuple(Section)
 
-
-def section_settings() -> wiring.Signature:
-    """Registers that the sequencer reads, stable while an epoch runs."""
-    return wiring.Signature(
-        {
-            # first instruction of each section, in the order of `Section`
-            "entry": Out(data.ArrayLayout(ADDRESS_BITS, len(SECTIONS))),
-            "exists": Out(len(SECTIONS)),  # whether the program has it
-            "level_stride": Out(ROW_BITS),  # rows of one level of the merge stack
-            "levels": Out(LEVEL_BITS + 1),  # that there is room for
-            "group_log2": Out(4),  # of a thread's tuples in a round
-            "tuple_rows": Out(ADDRESS_BITS),  # of one tuple
-        }
-    )
-
+SECTION_SETTINGS = wiring.Signature(
+    {
+        # first instruction of each section, in the order of `Section`
+        "entry": Out(data.ArrayLayout(ADDRESS_BITS, len(SECTIONS))),
+        "exists": Out(len(SECTIONS)),  # whether the program has it
+        "level_stride": Out(ROW_BITS),  # rows of one level of the merge stack
+        "levels": Out(LEVEL_BITS + 1),  # that there is room for
+        "group_log2": Out(4),  # of a thread's tuples in a round
+        "tuple_rows": Out(ADDRESS_BITS),  # of one tuple
+    }
+)
+"""Registers that the sequencer reads, stable while an epoch runs."""
 
 COUNTED = ("cycles", "tuples", "batches", "busy", "merging")
 RESULTS = {"half_release": 1, "finished": 1, "overflow": 1, **dict.fromkeys(COUNTED, 64)}
@@ -52,7 +49,7 @@ def epoch_ports(config: MachineConfig) -> dict[str, wiring.Member]:
         "start": In(1),  # pulse: begin an epoch (cycle 0)
         "stop": In(1),  # pulse: forget it
         "rounds": In(hand_over(config)),
-        "settings": In(section_settings()),
+        "settings": In(SECTION_SETTINGS),
         **{name: Out(bits) for name, bits in RESULTS.items()},
     }
 

@@ -13,7 +13,7 @@ from hwgen.rtl.arith.function import FUNCTION_BITS
 from hwgen.rtl.arith.select import OPERATION_BITS, Operation
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine import control
-from hwgen.rtl.engine.issue import Issue, program_write
+from hwgen.rtl.engine.issue import PROGRAM_WRITE, Issue
 from hwgen.rtl.engine.sections import ADDRESS_BITS, RESULTS, SectionControl, epoch_ports
 from hwgen.rtl.interfaces import count_bits, tuple_address_bits, wires
 from hwgen.spec import cycles
@@ -25,13 +25,11 @@ from hwgen.spec.registers import SCRATCH_BITS
 PUT_STAGE = 6
 """Cycles from a row's issue to its operands in stage 3."""
 
+SCRATCH_ACCESS = wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_BITS), "data": Out(32)})
+"""The host reads or writes a word of the scratchpads, at row × lanes + lane; only while no epoch runs.
 
-def scratch_access() -> wiring.Signature:
-    """The host reads or writes a word of the scratchpads, at row × lanes + lane; only while no epoch runs.
-
-    `read` and `write` are pulses. What is written goes to every thread.
-    """
-    return wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_BITS), "data": Out(32)})
+`read` and `write` are pulses. What is written goes to every thread.
+"""
 
 
 class Sequencer(wiring.Component):
@@ -42,8 +40,8 @@ class Sequencer(wiring.Component):
         super().__init__(
             {
                 **epoch_ports(config),
-                "program": In(program_write()),
-                "scratch": In(scratch_access()),
+                "program": In(PROGRAM_WRITE),
+                "scratch": In(SCRATCH_ACCESS),
                 "control": Out(control.thread_layout(config)),  # to every thread, from a register
                 "half_base": Out(ADDRESS_BITS),  # tuple memory address of the second half
                 "count": Out(count_bits(config)),  # tuples of the round
