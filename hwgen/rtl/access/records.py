@@ -22,6 +22,7 @@ from amaranth.utils import exact_log2
 
 from hwgen.rtl.access.convert import CANONICAL_LATENCY, canonical
 from hwgen.rtl.access.layouts import POINTER_BITS
+from hwgen.rtl.access.watch import SEEN
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.index import WHOLE_LATENCY, whole_number
 from hwgen.rtl.interfaces import (
@@ -54,13 +55,9 @@ def record_link(config: MachineConfig) -> wiring.Signature:
     row = tuple_address_bits(config)
     return wiring.Signature(
         {
-            "valid": Out(1),  # pulse: a watched column's value is there, with what its descriptor says
-            "word": Out(32),
-            "table": Out(TABLE_BITS),
-            "writes": Out(1),
+            **{name: Out(bits) for name, bits in SEEN.items()},
+            "word": Out(32),  # the value
             "row": Out(row),
-            "begin": Out(1),  # the tuple begins whose numbers were seen
-            "following": Out(1),  # it is the first of its round
             # pulse: what would be the hand-over of a round without records. No tuple begins until it is fetched
             "decided": Out(1),
             "enabled": In(1),  # the Bundle has tables

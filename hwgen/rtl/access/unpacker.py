@@ -241,21 +241,15 @@ class Unpacker(wiring.Component):
             # until its last row is on the bus
             moved.eq((repeats | (moved & ~delayed(m, again, UNPACK_LATENCY - 2, name="moved"))) & ~forget),
         ]
-        told = {"begin": (beat & begins & ~watching) | settles, "following": Mux(settles, cut, places.following)}
-        m.d.comb += [
-            watch.clear.eq(forget),
-            watch.valid.eq(valid[-1]),
-            watch.number.eq(element[: len(watch.number)]),
-            *wires(watch, late, "table", "writes"),
-            *(getattr(watch, name).eq(value) for name, value in told.items()),
-        ]
+        m.d.comb += [watch.clear.eq(forget), watch.number.eq(element[: len(watch.number)])]
         if rows:
-            link = self.link
+            m.d.comb += [self.link.word.eq(element), self.link.row.eq(late.row)]
+        for told in (watch, self.link) if rows else (watch,):
             m.d.comb += [
-                link.valid.eq(valid[-1]),
-                link.word.eq(element),
-                *wires(link, late, "table", "writes", "row"),
-                *(getattr(link, name).eq(value) for name, value in told.items()),
+                told.valid.eq(valid[-1]),
+                *wires(told, late, "table", "writes"),
+                told.begin.eq((beat & begins & ~watching) | settles),
+                told.following.eq(Mux(settles, cut, places.following)),
             ]
 
     def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:

@@ -15,6 +15,14 @@ WATCH_STAGES = 2
 """Cycles from a number to the pulse."""
 NUMBER_BITS = 31
 """Of a binary32 without its sign: -0.0 and 0.0 choose the same row, and no other negative number chooses one."""
+SEEN = {
+    "valid": 1,  # pulse: a watched column's value is there, with what its descriptor says
+    "table": TABLE_BITS,
+    "writes": 1,
+    "begin": 1,  # the tuple begins whose numbers were seen
+    "following": 1,  # it is the first of its round
+}
+"""What the unpacker says of watched columns, and its bits."""
 
 
 class Watch(wiring.Component):
@@ -25,12 +33,8 @@ class Watch(wiring.Component):
         super().__init__(
             {
                 "clear": In(1),  # pulse: an epoch begins
-                "valid": In(1),  # pulse: a watched column's value is there, with what its descriptor says
+                **{name: In(bits) for name, bits in SEEN.items()},
                 "number": In(NUMBER_BITS),
-                "table": In(TABLE_BITS),
-                "writes": In(1),
-                "begin": In(1),  # the tuple begins whose numbers were seen
-                "following": In(1),  # it is the first of its round
                 # pulse WATCH_STAGES cycles after `valid`: an earlier tuple of the round writes that row
                 "repeated": Out(1),
             }

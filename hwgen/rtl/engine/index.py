@@ -67,7 +67,12 @@ class IndexFile(wiring.Component):
         # an entry is not read in the cycle in which it is written: rows wait for INDEX_LATENCY
         m.submodules.entries = entries = Memory(shape=rows, depth=self._config.index_depth, init=[], attrs=UNSHARED)
         write, for_a, for_dst = entries.write_port(), entries.read_port(), entries.read_port()
-        value, bad = self._convert(m, rows)
+        # five stages: those of `whole_number`, in bounds? and times the stride, a register for the product
+        after = pipeline(m)
+        number, no_number = whole_number(m, self.word, bound_bits(self._config))
+        # cut to an address: a number that would pass it is not below the bound, whose reach fits (setx_reach)
+        value = after((number * self.stride)[:rows], 2)
+        bad = after(no_number | (number >= self.bound), 2)
         m.d.comb += [
             write.addr.eq(self.entry),
             write.data.eq(value),
@@ -79,10 +84,3 @@ class IndexFile(wiring.Component):
         ]
         m.d.sync += self.wrong.eq(self.set & bad)
         return m
-
-    def _convert(self, m: Module, rows: int) -> tuple[Signal, Signal]:
-        """Five stages: those of `whole_number`, in bounds? and times the stride, a register for the product."""
-        after = pipeline(m)
-        number, no_number = whole_number(m, self.word, bound_bits(self._config))
-        # cut to an address: a number that would pass it is not below the bound, whose reach fits (setx_reach)
-        return after((number * self.stride)[:rows], 2), after(no_number | (number >= self.bound), 2)

@@ -22,25 +22,19 @@ def words(config: MachineConfig) -> data.ArrayLayout:
     return data.ArrayLayout(32, config.lanes)
 
 
-def addressed_row(config: MachineConfig) -> wiring.Signature:
-    """A row for the tuple memories of one thread, at an address of the whole memory."""
-    return wiring.Signature(
-        {
-            "valid": Out(1),
-            "thread": Out(thread_bits(config)),
-            "address": Out(tuple_address_bits(config)),
-            "data": Out(words(config)),
-            "lane_enable": Out(config.lanes),
-        }
-    )
-
-
 class Thread(wiring.Component):
     """The lanes of one thread."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
         self._library = library
+        row = {
+            "valid": Out(1),
+            "thread": Out(thread_bits(config)),
+            "address": Out(tuple_address_bits(config)),  # in the whole memory
+            "data": Out(words(config)),
+            "lane_enable": Out(config.lanes),
+        }
         super().__init__(
             {
                 # of the thread; a constant, an input only so that all threads are one module
@@ -48,7 +42,7 @@ class Thread(wiring.Component):
                 "control": In(control.thread_layout(config)),  # from the sequencer's register
                 "count": In(count_bits(config)),  # tuples of the round
                 "group_log2": In(4),  # of a thread's share of them
-                "tuples": In(addressed_row(config)),  # rows of all threads' tuples
+                "tuples": In(wiring.Signature(row)),  # rows of all threads' tuples
                 "operands": Out(words(config)),  # stage 3: operand b of every lane
                 # stage 3: which of the threads that share a slot gives its own
                 "distant": Out(control.distant_bits(config)),
