@@ -56,13 +56,7 @@ class CacheFolder:
         return data
 
     def write(self, name: str, data: bytes) -> None:
-        """Make or replace a file; one that is larger than the limit is not made.
-
-        Raises
-        ------
-        OSError
-            As files do; nothing is left then.
-        """
+        """Make or replace a file, unless it is larger than the limit. OSError as files have it: nothing is left."""
         if len(data) <= self.limit:
             with self._working(name) as (work, _):
                 (work / name).write_bytes(data)

@@ -22,7 +22,6 @@ FAMILIES = tuple(WIDE_MULTIPLIERS)
 ULTRA_FAMILIES = ("xcup",)
 """Those that have UltraRAM."""
 
-
 VIVADO_PART = re.compile(r"x[acq](au|ku|vu|zu|[ku])\d+[a-z]*-[a-z]{4}\d{3,4}-[1-3](lv|l)?(-[a-z]\w*)+", re.IGNORECASE)
 """UltraScale+: device, package, speed grade, temperatures."""
 
@@ -73,10 +72,7 @@ class Device:
     def link_rate(self, clock_hz: int) -> int:
         """`MachineConfig.link_rate` of a machine that runs at such a clock, whatever its link's width.
 
-        Raises
-        ------
-        DeviceError
-            A link cannot be so slow: the clock is too fast for the device's memory.
+        DeviceError where a link cannot be so slow: the clock is too fast for the device's memory.
         """
         rate = RATE_CYCLES * self.page_bandwidth // clock_hz
         if not rate:

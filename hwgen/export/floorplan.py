@@ -22,7 +22,6 @@ Plan = dict[str, dict[str, list[str]]]
 BLOCK_RAM_WORDS = 512
 """32-bit words in a block RAM with a port to read and one to write."""
 
-
 SIZE = "85k"
 """The device whose places stand here; other sizes have no room for two clusters."""
 

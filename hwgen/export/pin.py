@@ -12,12 +12,8 @@ from typing import Any
 def pin(netlist: dict[str, Any], plan: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
     """The netlist, changed: each instance's cells of a type, in the order of their names, take its places in turn.
 
-    Cells beyond the last place stay free.
-
-    Raises
-    ------
-    ValueError
-        The netlist has no such instance: the plan is another machine's. Says which.
+    Cells beyond the last place stay free. ValueError where the netlist has no such instance: the plan is another
+    machine's. It says which.
     """
     (top,) = (module for module in netlist["modules"].values() if int(module["attributes"].get("top", "0"), 2))
     cells = top["cells"]

@@ -22,7 +22,7 @@ STALLS = (8, 64, 128, 230)
 
 
 class RtlMachine(Board):
-    """A machine on a simulated board, whose memories are blank.
+    """A machine on an `RtlBoard`, whose memories are blank.
 
     Parameters
     ----------
@@ -33,11 +33,6 @@ class RtlMachine(Board):
         each epoch.
     patience
         See `hwgen.driver.Board.train`.
-
-    Raises
-    ------
-    hwgen.rtl.verilate.BuildError
-        Verilator, g++ or make is missing, or refused the design.
     """
 
     def __init__(self, config: MachineConfig, *, stall_seed: int | None = None, patience: int | None = None) -> None:

@@ -72,7 +72,6 @@ _NO_ROOM: Final = re.compile(r"No space left on device|Disk quota exceeded")
 
 _cache_bytes = MAX_CACHE_BYTES
 
-
 Run = Callable[[Sequence[str], str], None]
 """Runs a command, for a purpose."""
 

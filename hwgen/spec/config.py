@@ -41,7 +41,6 @@ WIDEST_LINK = 128
 """Bytes of the widest data bus that AXI has (ARM IHI 0022): pages come over one. So a page has at least 64 beats, and a
 Strider has cleared its registers, one in a cycle, before the next one is there."""
 
-
 RATE_CYCLES = 1000
 """Cycles in which `MachineConfig.link_rate` counts."""
 

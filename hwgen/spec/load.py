@@ -76,7 +76,7 @@ def _rows_written(bundle: Bundle, instruction: Instruction) -> int:
 
 
 def bundle_blocks(bundle: Bundle, *, before: Held | None = None, records: int = 0) -> Iterator[Block]:
-    """A reset, all memories, all settings of the machine but PAGES.
+    """A reset, all memories, all settings of the machine but PAGES. BundleError where it breaks a rule: write nothing.
 
     Parameters
     ----------
@@ -85,11 +85,6 @@ def bundle_blocks(bundle: Bundle, *, before: Held | None = None, records: int = 
         Bundle's own rows: no program of the compiler reads a row that nobody wrote.
     records
         Address at which the Bundle's tables begin in the record memory (`Bundle.table_offsets`).
-
-    Raises
-    ------
-    BundleError
-        The Bundle breaks a rule of `docs/machine.md`; nothing is to be written then.
     """
     legal.check(bundle)
     config = bundle.config

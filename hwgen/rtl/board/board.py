@@ -95,12 +95,8 @@ class Board(wiring.Component):
 def generate(config: MachineConfig, *, wide_multipliers: bool = False) -> str:
     """The board as Verilog, one module for each kind of part; the same text for the same configuration.
 
-    With `wide_multipliers` products are built for 27 × 18 bits (DSP48E2) instead of 18 × 18.
-
-    Raises
-    ------
-    ConfigError
-        No hardware is so large.
+    With `wide_multipliers` products are built for 27 × 18 bits (DSP48E2) instead of 18 × 18. ConfigError where no
+    hardware is so large.
     """
     config.require_hardware()
     library = Library(wide_multipliers=wide_multipliers)

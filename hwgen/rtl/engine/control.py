@@ -37,7 +37,6 @@ IDENTITY_BITS = 9
 CLUSTER_NUMBER_BITS = 4
 LANE_BITS = LANES_PER_CLUSTER.bit_length() - 1
 
-
 ADJACENT_CHOICE_BITS = 2
 """Where operand b comes from: 0 is memory, d + 1 the lane of the same cluster whose number differs in bit d."""
 

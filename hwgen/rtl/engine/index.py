@@ -18,7 +18,6 @@ from hwgen.spec.cycles import INDEX_LATENCY, RESULT_LATENCY
 MANTISSA = 23
 BIAS = 127
 
-
 WHOLE_LATENCY = 3
 
 

@@ -40,16 +40,13 @@ def _not_empty(x: Floats) -> None:
 def fold(x: npt.ArrayLike, axis: int, op: str) -> Floats:
     """Reduce one axis by halving: with h the largest power of two below n, x[i] takes in x[i + h], then n becomes h.
 
+    ValueError where the operator is unknown or the axis empty.
+
     Parameters
     ----------
     axis : int
         The axis that disappears; at least one element long.
     op : {'add', 'mul', 'max', 'min'}
-
-    Raises
-    ------
-    ValueError
-        An unknown operator, or an empty axis.
     """
     operator = _operator(op)
     lanes = np.moveaxis(flush(x), axis, 0).copy()
