@@ -19,14 +19,12 @@ from hwgen.driver.watch import Watch
 from hwgen.driver.watch import patience as longest
 from hwgen.spec import board, load, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
-from hwgen.spec.bundle import Bundle
+from hwgen.spec.bundle import Bundle, Words
 from hwgen.spec.config import NOT_HARDWARE, ConfigError, MachineConfig
 from hwgen.spec.counters import EpochCounters, read_counters
 from hwgen.spec.load import Held
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
-
-Words = npt.NDArray[np.uint32]
 
 AT_LEAST = ("functions", "crossed")
 """Fields of which a machine may have more than a program needs."""
@@ -46,15 +44,12 @@ class Registers(Protocol):
 
     def read(self, address: int, count: int) -> Words:
         """`count` words from there on."""
-        ...
 
     def write(self, address: int, words: Words) -> None:
         """Words from there on."""
-        ...
 
     def wait(self) -> None:
         """Let some time pass before the next look at a status."""
-        ...
 
 
 class PageMemory(Protocol):
@@ -67,7 +62,6 @@ class PageMemory(Protocol):
 
     def write(self, offset: int, data: memoryview) -> None:
         """Put bytes there; the board sees them when this returns."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,9 @@ class RecordMemory(Protocol):
 
     def read(self, offset: int, count: int) -> bytes:
         """Bytes from there on, as the board left them."""
-        ...
 
     def write(self, offset: int, data: memoryview) -> None:
         """Put bytes there; the board sees them when this returns."""
-        ...
 
 
 def sparse_image(bundle: Bundle, rows: Mapping[int, bytes] = MappingProxyType({})) -> Iterator[bytes]:

@@ -11,17 +11,15 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hwgen.spec import board, legal, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
-from hwgen.spec.bundle import RECORD_BOUNDARY, Bundle, BundleError, Symbol
+from hwgen.spec.bundle import RECORD_BOUNDARY, Bundle, BundleError, Symbol, Words
 from hwgen.spec.columns import MAX_TABLES
 from hwgen.spec.engine import WORD_U32, Instruction, Opcode, Section
 from hwgen.spec.registers import Region, Register, TableWord
 from hwgen.spec.strider import CONFIGURATION
 
-Words = npt.NDArray[np.uint32]
 Block = tuple[int, Words]
 """A word address and the words that are written from there on."""
 

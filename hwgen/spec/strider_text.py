@@ -86,12 +86,8 @@ CONTROL_OPERANDS: Mapping[Control, tuple[Operand, ...]] = {
     Control.FAIL: (Number("a fault", 1, 255, Fault, fields=2),),
     Control.POP: (_READ, _WRITTEN),
 }
-MNEMONICS = {op: op.name.lower() for op in Opcode} | {
-    Opcode.READB: "readB",
-    Opcode.EXTRB: "extrB",
-    Opcode.WRITEB: "writeB",
-    Opcode.EXTRBI: "extrBi",
-}
+MNEMONICS = {op: op.text.partition(":")[0].partition(" ")[0] for op in Opcode}
+"""The texts begin with them."""
 FIELD_BITS = 6
 
 
