@@ -132,15 +132,7 @@ def report(
     epochs: int,
     counters: EpochCounters,
 ) -> str:
-    """The document.
-
-    Parameters
-    ----------
-    notes
-        Paragraphs about design and estimates.
-    pages, epochs, counters
-        Of the testbench.
-    """
+    """The document; notes are paragraphs about design and estimates, pages, epochs and counters the testbench's."""
     config = made.config
     return TEXT.format(
         title=title,

@@ -63,10 +63,7 @@ class Placed(wiring.Component):
 class Library:
     """The modules of one design, in the order in which they were first wanted.
 
-    Parameters
-    ----------
-    wide_multipliers : bool
-        Build products for multipliers of 27 × 18 bits instead of 18 × 18. Same bits, same cycles.
+    With ``wide_multipliers``, products are built for 27 × 18 bits instead of 18 × 18. Same bits, same cycles.
     """
 
     def __init__(self, *, wide_multipliers: bool = False) -> None:

@@ -47,14 +47,9 @@ COUNTERS = {field.name: Register[field.name.upper()] for field in fields(EpochCo
 
 
 def read_counters(read: Callable[[int, int], npt.NDArray[np.uint32]], fault: Fault) -> EpochCounters:
-    """The last epoch's counters.
+    """The last epoch's counters, with the fault that STATUS has.
 
-    Parameters
-    ----------
-    read
-        So many words from a register on; region CONTROL begins the address map.
-    fault
-        As STATUS has it.
+    ``read`` gives so many words from a register on; region CONTROL begins the address map.
     """
 
     def counter(first: Register) -> int:
