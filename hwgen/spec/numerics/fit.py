@@ -10,6 +10,7 @@ hardware does, shifts included; c0 centres what error is left.
 
 from decimal import getcontext
 from fractions import Fraction
+from importlib.resources import files
 from itertools import product
 from math import lcm
 from textwrap import fill
@@ -70,7 +71,10 @@ def fit() -> tuple[Row, ...]:
 
 
 def c_source(rows: tuple[Row, ...]) -> str:
-    """``native/coefficients.h``: c1 and c2 share a word, c1 in its upper bits, so that two gathers fetch a row."""
+    """``native/coefficients.h``: c1 and c2 share a word, c1 in its upper bits, so that two gathers fetch a row.
+
+    Of the formats it has those that ``native/numerics.h`` reads.
+    """
     packed = [(c1 << layout.PACKED_BITS) + (c2 % (1 << layout.PACKED_BITS)) for _, c1, c2 in rows]
     parts = [
         "/* The coefficient table of layout.py's formats. Written by python -m dana.generated. */",
@@ -82,9 +86,8 @@ def c_source(rows: tuple[Row, ...]) -> str:
     for name, values in (("dn_c0", [row[0] for row in rows]), ("dn_c1_c2", packed)):
         numbers = fill(", ".join(map(str, values)) + ",", 120, initial_indent="    ", subsequent_indent="    ")
         parts += [f"static const int32_t {name}[{layout.ROWS}] = {{", numbers, "};", ""]
-    for name, value in vars(layout).items():
-        if isinstance(value, int):
-            parts.append(f"#define DN_{name} {value}")
-        elif name.isupper() and isinstance(value, tuple):
-            parts += [f"#define DN_{name}_{k} {one}" for k, one in enumerate(value)]
+    formats = {name: value for name, value in vars(layout).items() if isinstance(value, int)}
+    formats |= {f"TANH_ROWS_{k}": row for k, row in enumerate(layout.TANH_ROWS)}
+    uses = files(__package__).joinpath("native", "numerics.h").read_text(encoding="utf-8")
+    parts += [f"#define DN_{name} {value}" for name, value in formats.items() if f"DN_{name}" in uses]
     return "\n".join([*parts, "#endif", ""])

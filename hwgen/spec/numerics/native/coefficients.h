@@ -120,31 +120,18 @@ static const int32_t dn_c1_c2[576] = {
     -1044022361, -1052951596, -1061536768, -1069745108,
 };
 
-#define DN_SHARED_ROWS 512
 #define DN_SINPI_BASE 512
-#define DN_ROWS 576
-#define DN_SIGMOID_ROWS 256
 #define DN_EXP_BASE 256
 #define DN_LOG_BASE 384
-#define DN_TANH_ROWS_0 256
-#define DN_TANH_ROWS_1 368
-#define DN_TANH_ROWS_2 384
-#define DN_T_BITS 18
-#define DN_C0_BITS 29
-#define DN_C1_BITS 18
-#define DN_C2_BITS 13
-#define DN_PACKED_BITS 14
 #define DN_C0_FRACTION 28
-#define DN_C1_FRACTION 23
-#define DN_C2_FRACTION 25
 #define DN_INNER_SHIFT 20
 #define DN_OUTER_SHIFT 13
-#define DN_ARGUMENT_FRACTION 31
-#define DN_COARSE_FRACTION 8
-#define DN_LOG2E_FRACTION 15
 #define DN_LOG2E 47274
 #define DN_LN2 1488522236
 #define DN_LOG_SPLIT 181
 #define DN_RATIO_FRACTION 25
 #define DN_LOG_FRACTION 48
+#define DN_TANH_ROWS_0 256
+#define DN_TANH_ROWS_1 368
+#define DN_TANH_ROWS_2 384
 #endif
