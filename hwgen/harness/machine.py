@@ -22,7 +22,7 @@ STALLS = (8, 64, 128, 230)
 
 
 class RtlMachine(Board):
-    """A machine on an `RtlBoard`, whose memories are blank.
+    """A machine on a simulated board, whose memories are blank.
 
     Parameters
     ----------
@@ -33,6 +33,11 @@ class RtlMachine(Board):
         each epoch.
     patience
         See `hwgen.driver.Board.train`.
+
+    Raises
+    ------
+    hwgen.rtl.verilate.BuildError
+        Verilator, g++ or make is missing, or refused the design.
     """
 
     def __init__(self, config: MachineConfig, *, stall_seed: int | None = None, patience: int | None = None) -> None:
@@ -42,11 +47,25 @@ class RtlMachine(Board):
         super().__init__(self.rtl, self.rtl.pages, self.rtl.records, blank=True)
 
     def load(self, bundle: Bundle, records: Iterable[bytes] | None = None) -> None:
-        """As any board is loaded; without `records` all are zero, as the simulator has them."""
+        """As any board is loaded; without `records` all are zero, as the simulator has them.
+
+        Raises
+        ------
+        hwgen.driver.BoardError
+            The Bundle is for another machine.
+        hwgen.spec.bundle.BundleError
+            It breaks a rule of the machine.
+        """
         super().load(bundle, sparse_image(bundle) if records is None else records)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
-        """Train for one epoch, as any board trains."""
+        """Run one epoch over pages that follow one another in a buffer of bytes, from the model that is there.
+
+        Raises
+        ------
+        hwgen.driver.MachineHang
+            The machine did not come to an end.
+        """
         if self._stalls is not None:
             self.rtl.stall(int(self._stalls.choice(STALLS)), int(self._stalls.integers(1 << 63)))
         return self.train(pages, epochs=1, patience=self._patience).counters
