@@ -19,7 +19,7 @@ from hwgen.spec import columns, engine, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import LANES_PER_CLUSTER, MAX_WATCHED
 from hwgen.spec.counters import UNKNOWN_PAGE
-from hwgen.spec.operations import Exchange, Opcode, Unit
+from hwgen.spec.operations import Opcode, Unit
 
 LIMITS = {
     "CLUSTER": str(LANES_PER_CLUSTER),
@@ -28,7 +28,6 @@ LIMITS = {
     "WHOLE_EPOCH": f"UINT32_C({WHOLE_EPOCH:#x})",
     "UNKNOWN_PAGE": f"UINT32_C({UNKNOWN_PAGE:#x})",
     "ENGINE_CODES": str(ENGINE_CODES),
-    "LANE_CODES": str(min(op for op in Opcode if op.special)),
     "MAX_WATCHED": str(MAX_WATCHED),
     "MAX_TABLES": str(columns.MAX_TABLES),
     "SECTIONS": str(len(engine.Section)),
@@ -45,13 +44,12 @@ PROPERTIES: Mapping[str, tuple[str, Callable[[Opcode], bool]]] = {
 """Sets of operations, as bits of a word."""
 
 LISTS: Mapping[str, tuple[str, Callable[[Opcode], bool]]] = {
-    "REDUCTIONS": ("lanes, two operands, an identity", lambda op: op.identity is not None),
-    "BINARIES": (
-        "lanes, two operands, without an identity",
-        lambda op: op.exchange is Exchange.ALLOWED and op.identity is None,
+    "REDUCTIONS": ("that have an identity", lambda op: op.identity is not None),
+    "BINARIES": ("two operands", lambda op: op.reads_b and not op.chooses and op is not Opcode.MOVC),
+    "UNARIES": (
+        "one operand, which they change",
+        lambda op: op.operands == 1 and op.unit is not Unit.SEQUENCER and op is not Opcode.MOV,
     ),
-    "UNARIES": ("lanes, one operand", lambda op: op.unit is Unit.SELECT and not op.reads_b),
-    "FUNCTIONS": ("a cluster's, one operand", lambda op: op.special and not op.reads_b),
 }
 """Operations whose code differs in nothing but what they compute, for X(NAME, name)."""
 

@@ -39,9 +39,8 @@ unload(struct sim *sim)
 	sim_walk_free(sim);
 	free(sim->memo);
 	sim_records_free(sim);
-	free(sim->care);
 	free(sim->index);
-	free(sim->ops);
+	free(sim->program);
 	free(sim->masks);
 	free(sim->rows);
 	free(sim->pending);
@@ -52,7 +51,7 @@ unload(struct sim *sim)
 	free(sim->unproved);
 	free(sim->strider);
 	free(sim->columns);
-	*sim = (struct sim){.machine = sim->machine, .kernels = sim->kernels, .one = 1.0f, .trains = true, .counts = true,
+	*sim = (struct sim){.machine = sim->machine, .kernels = sim->kernels, .trains = true, .counts = true,
 						.lanes = sim->lanes, .unit = sim->unit, .plain = sim->plain};
 }
 
@@ -218,11 +217,11 @@ sim_proved(const struct sim *sim)
 	return sim->compiled.state != NULL && sim->unproved == NULL;
 }
 
-/* Address of the function over arrays, for the code */
+/* Address of the operations over arrays, for the code */
 SIM_EXPORT void *
 sim_special_address(void)
 {
-	return (void *)sim_choose_kernels(NULL)->special;
+	return (void *)sim_choose_kernels(NULL)->apply;
 }
 
 /* Whether each Strider instruction is interpreted by itself; for tests */

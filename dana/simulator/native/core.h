@@ -8,15 +8,13 @@
  *
  *   core.c     load, rows, epochs: what is exported           strider.c  one page, instruction by instruction
  *   verify.c   is the program one that the machine allows?    walk.c     one page, all of its rows at once
- *   engine.c   instructions                                   unpack.c   columns become tuples and rounds
- *   row.c      one row of an instruction, in general          values.c   columns' bytes to tuple memory
- *   index.c    rows chosen by data                            clock.c    when all of this happens
- *   pipeline.c instructions whose results overlap             rounds.c   the sequencer
+ *   engine.c   instructions, rows chosen by data              unpack.c   columns become tuples and rounds
+ *   pipeline.c results that overlap                           values.c   columns' bytes to tuple memory
+ *   rounds.c   the sequencer                                  clock.c    when all of this happens, memo.c
  *   kernels.c  inner loops, chosen by the processor's kind    way.c      what a row can be, for walk.c
- *   kernels.inc, exchange.inc, operations.h                   pattern.c  rows alike, mixed.c  rows of several ways: walk.h
- *   portable.c kernels.inc for any processor                 number.h   an element of a column
+ *   kernels.inc, portable.c  the loops, for any processor     number.h   an element of a column
+ *   records.c  tables in a memory beside the machine's        pattern.c  rows alike, mixed.c  of several ways: walk.h
  *   watch.h    rows chosen again, which end a batch
- *   records.c  tables in a memory beside the machine's
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
 #ifndef DANA_SIMULATOR_CORE_H
@@ -34,50 +32,10 @@
 struct sim_shape; /* walk.h */
 struct sim_walk;
 
-/* The geometry of an engine instruction's loops, in floats; a row is `n` floats: [thread][lane] */
-struct sim_loop
-{
-	int32_t n; /* of a row, or of several that lie one behind the other */
-	int32_t outer, inner;
-	int32_t flip;					/* exchanges: bit of the unit's number that differs */
-	ptrdiff_t d, a, b;				/* steps of the outer loop */
-	ptrdiff_t d_row, a_row, b_row; /* steps of the inner loop */
-};
-
-typedef void (*sim_kernel)(const struct sim_loop *loop, float *d, const float *a, const float *b);
-
-enum sim_manner
-{
-	SIM_BY_ROW,
-	SIM_SET_INDEX,
-	SIM_BY_INDEX
-};
-
-/* What verify.c found of an engine instruction */
-struct sim_care
-{
-	bool in_order; /* rows read what earlier rows of the same instruction wrote */
-	int32_t entries, entry_rows; /* its addresses have entry_rows * k added, k < entries; 1, 0 without an index */
-};
-
-/* An engine instruction, made ready */
-struct sim_op
-{
-	sim_kernel kernel; /* of SIM_BY_ROW; NULL: a special function */
-	struct sim_loop loop;
-	int32_t quick; /* rows of its inner loop that the kernel takes from memory as they are, all but the rest of them */
-	int64_t d, a, b;				 /* first floats */
-	int64_t d_level, a_level;		 /* floats that a level adds */
-	enum sim_manner manner;
-	struct sim_care care;
-	bool in_group; /* its tuple mask, if any, is of tuples that a whole round has */
-	struct sim_instruction i;
-};
-
 struct sim_code
 {
-	struct sim_op *ops; /* END is not among them */
-	int32_t n_ops;
+	const struct sim_instruction *first;
+	int32_t n; /* END is not among them */
 	int32_t end_wait;
 	int64_t cycles; /* SECTION_START + length; 0: the program has no such section */
 };
@@ -97,28 +55,16 @@ struct sim_beginning
 #define SIM_MAX_QUEUE	 1024
 #define SIM_MAX_STAGES	 8
 
-/* Where a column of successive tuples goes */
-struct sim_places
-{
-	float *first;		  /* element 0 of the first tuple */
-	ptrdiff_t step;		  /* to a thread's next tuple */
-	ptrdiff_t wrap;		  /* from behind a thread's last tuple to the next thread's first */
-	int32_t until_wrap;	  /* tuples of this thread */
-	int32_t group;		  /* tuples of the others */
-	int32_t n, lane;	  /* elements; lane of the first */
-	int32_t lanes, unit;  /* floats of a thread's row, from row to row */
-	float one;			  /* 1.0f, unknown to the compiler */
-};
-
-/* Inner loops for one kind of processor */
+/* Inner loops for one kind of processor. A result may lie where an operand does, not partly over it. */
 struct sim_kernels
 {
-	/* rows, and exchanges of two operands, which may be the same */
-	sim_kernel rows[SIM_LANE_CODES], cross[SIM_LANE_CODES];
-	void (*special)(int op, size_t n, float *d, const float *a, const float *b);
-	/* a float4 column of tuples one after the other, tuple k's at page + at[k] + offset: side by side, or in all lanes */
-	void (*floats)(const struct sim_places *places, const uint8_t *page, const uint32_t *at, uint32_t offset, int tuples);
-	void (*spread)(const struct sim_places *places, const uint8_t *page, const uint32_t *at, uint32_t offset, int tuples);
+	/* d <- op(a, b), n floats of each */
+	void (*apply)(int op, size_t n, float *d, const float *a, const float *b);
+	/* What an exchange brings together: for units whose bit is clear both are of a, for the others of b */
+	void (*cross)(int n, int bit, const float *a, const float *b, float *own, float *partner);
+	/* a column's n elements of tuples one after the other, tuple k's from page + at[k] + offset to d + k * step */
+	void (*convert)(int type, int n, float *d, ptrdiff_t step, const uint8_t *page, const uint32_t *at, uint32_t offset,
+					int tuples);
 };
 
 extern const struct sim_kernels portable_kernels;
@@ -251,17 +197,15 @@ struct sim
 {
 	struct sim_machine machine;
 	const struct sim_kernels *kernels;
-	float one; /* 1.0f */
 
 	/* engine */
 	int32_t lanes, unit; /* floats of a thread's row, of a row */
-	int32_t group, tuple_rows, round_tuples, levels;
+	int32_t group, tuple_rows, round_tuples, levels, level_stride;
 	ptrdiff_t tuple_stride; /* floats from a tuple to its thread's next */
 	uint32_t batch;
-	struct sim_care *care; /* of each instruction of the Bundle */
 	bool overlaps; /* results are read before they are visible: pipeline.c */
 	struct sim_code sections[SIM_SECTIONS];
-	struct sim_op *ops;
+	struct sim_instruction *program;
 	uint32_t *masks; /* [lanes + 1][unit]: row t is all ones in the lanes below t */
 	float *scratch;	 /* [scratch_depth][unit] */
 	float *tuples;	 /* [2][group * tuple_rows][unit] */
@@ -315,19 +259,19 @@ void sim_clear(void *memory, size_t size);
 
 /* engine.c */
 bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
+void sim_row_apply(const struct sim *sim, const struct sim_instruction *in, int32_t rows, float *d, const float *a,
+				   const float *b);
 void sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level);
-
-/* index.c */
-void sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m);
-void sim_index_run(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level);
 
 /* pipeline.c */
 bool sim_pipeline_prepare(struct sim *sim);
-void sim_pipeline_run(struct sim *sim, const struct sim_code *code, int32_t half, int32_t m, int32_t level);
+void sim_pipeline_settle(struct sim *sim, int64_t cycle);
+void sim_pipeline_issue(struct sim *sim, const struct sim_instruction *in, float *d, const float *a, const float *b,
+						int64_t cycle);
 
 /* verify.c */
-bool sim_indexed(const struct sim_instruction *in);
-int32_t sim_levels(const struct sim_bundle *bundle, int section);
+int32_t sim_interval(const struct sim *sim, const struct sim_instruction *in);
+int32_t sim_latency(const struct sim *sim, const struct sim_instruction *in);
 bool sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem);
 
 /* values.c */

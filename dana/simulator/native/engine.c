@@ -1,41 +1,222 @@
 /*
- * The execution engine: instructions over rows of the scratchpad and of tuple memory.
+ * The execution engine: instructions, row by row of the scratchpad and of tuple memory, and the threads' index files.
  *
- * In: a verified program, the half of tuple memory and the number of tuples of a round. Out: the scratchpad. Memory is
- * laid out [row][thread][lane], so that a row of all threads, and the rows of an inner loop, are one vector; a unit's
+ * In: a verified program, the half of tuple memory and the number of tuples of a round. Out: the scratchpad, the
+ * outbox, the fault INDEX. Memory is laid out [row][thread][lane], so that a row of all threads is one vector; a unit's
  * number is thread * lanes + lane, and both exchanges flip a bit of it. This is docs/machine.md section 2, but for the
- * times: a program that reads results before they are visible runs in pipeline.c.
+ * times: of a program that reads results before they are visible pipeline.c holds them back.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "row.h"
+#include "core.h"
+#include "numerics.h"
 
-/* Rows of each inner loop by the kernel, `quick` of them, and the others one by one */
+/* --- rows -------------------------------------------------------------------------------------------------------- */
+
+#define IDENTITY(NAME, bits) [SIM_##NAME] = (bits),
+/* What leaves the other operand of an operation as it is; +0 where nothing does */
+static const uint32_t identities[SIM_ENGINE_CODES] = {SIM_IDENTITIES(IDENTITY)};
+
+/* Units of threads that have their tuple t */
+static int32_t
+present(const struct sim *sim, int32_t m, int32_t t)
+{
+	int32_t threads = m > t ? (m - t + sim->group - 1) / sim->group : 0;
+
+	return (threads < sim->machine.threads ? threads : sim->machine.threads) * sim->lanes;
+}
+
+/* Bit of a unit's number in which partners differ */
+static int32_t
+partner_bit(const struct sim *sim, const struct sim_instruction *in)
+{
+	return in->source == SIM_LANE_XOR ? 1 << in->distance : sim->lanes << in->distance;
+}
+
+/* Between a row and those that the threads' entries for round o choose, `chosen` with entries of 0, of some units */
 static void
-run_rows(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t quick)
+move_chosen(const struct sim *sim, int32_t o, int32_t units, float *row, float *chosen, bool stores)
+{
+	for (int32_t u = 0, t = 0; u < units; u += sim->lanes, t++)
+	{
+		float *own = row + u, *other = chosen + sim->index[t * sim->machine.index_depth + o] + u;
+
+		memcpy(stores ? other : own, stores ? own : other, sizeof *own * (size_t)sim->lanes);
+	}
+}
+
+/* Which words of an operand's row count: those of the first `units`, and in the last inner row those below the tail */
+struct mask
+{
+	int32_t units, flip;
+	const uint32_t *keep, *keep_flipped; /* of units whose bit is clear, and set: these swap their operands */
+};
+
+typedef uint32_t word __attribute__((may_alias));
+
+static const float *
+mask_row(float *to, const float *from, int32_t unit, const struct mask *mask, uint32_t identity)
+{
+	word *restrict words = (word *)to;
+	const word *of = (const word *)from;
+
+	for (int32_t u = 0; u < unit; u++)
+	{
+		const uint32_t own = mask->keep[u], flipped = mask->keep_flipped[u];
+		const uint32_t keep = u >= mask->units ? 0 : u & mask->flip ? flipped : own;
+
+		words[u] = (of[u] & keep) | (identity & ~keep);
+	}
+	return to;
+}
+
+/* Puts copies in the place of operands of which not all words count */
+static void
+mask_operands(const struct sim *sim, const struct sim_instruction *in, int32_t m, int32_t o, int32_t i, const float **a,
+			  const float **b)
+{
+	const bool exchange = in->source != SIM_MEMORY, last = i == in->inner - 1, tail_a = last && in->tail_a,
+			   tail_b = last && in->tail_b;
+	const int32_t first = in->mask == SIM_MASK_PAIR ? 2 * o : o, unit = sim->unit;
+	const uint32_t *all = sim->masks + sim->lanes * unit, *below = sim->masks + in->tail * unit;
+	struct mask of_a = {.units = in->mask == SIM_MASK_NONE ? unit : present(sim, m, first),
+						.flip = exchange ? partner_bit(sim, in) : 0};
+	struct mask of_b = of_a;
+
+	if (!exchange)
+		of_b.units = in->mask == SIM_MASK_PAIR ? present(sim, m, first + 1) : unit;
+	if (of_a.units == unit && of_b.units == unit && !tail_a && !tail_b)
+		return;
+	of_a.keep = of_b.keep_flipped = tail_a ? below : all;
+	of_b.keep = of_a.keep_flipped = tail_b ? below : all;
+	if (sim_is(SIM_WITH_B, in->op))
+		*b = mask_row(sim->rows + unit, *b, unit, &of_b, identities[in->op]);
+	*a = mask_row(sim->rows, *a, unit, &of_a, identities[in->op]);
+}
+
+/*
+ * The operands of row (o, i) after index and masks, before an exchange, and the place of its result, without its index.
+ * sim->rows holds copies: A, B, the result of what is written by index, two operands
+ */
+static void
+operands(const struct sim *sim, const struct sim_instruction *in, int32_t half, int32_t m, int32_t level, int32_t o,
+		 int32_t i, float **d, const float **a, const float **b)
+{
+	const ptrdiff_t unit = sim->unit, shift = level * (ptrdiff_t)sim->level_stride;
+	float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * unit;
+	float *from = (in->a_tuple ? tuples : sim->scratch + in->a_level * shift * unit) +
+				  (in->a + o * (ptrdiff_t)in->a_outer + i * in->a_inner) * unit;
+
+	*d = (in->op == SIM_PUT ? sim->outbox : sim->scratch) +
+		 (in->dst + o * (ptrdiff_t)in->dst_outer + i * in->dst_inner + in->dst_level * shift) * unit;
+	if (in->a_index)
+		move_chosen(sim, o, sim->unit, sim->rows, from, false);
+	*a = *b = in->a_index ? sim->rows : from;
+	if (sim_is(SIM_WITH_B, in->op))
+		*b = (in->b_tuple ? tuples : sim->scratch) + (in->b + o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
+	if (in->mask != SIM_MASK_NONE || in->tail_a || in->tail_b)
+		mask_operands(sim, in, m, o, i, a, b);
+}
+
+/* The operation on a row whose operands are ready, or on several(); the result may lie where an operand does */
+void
+sim_row_apply(const struct sim *sim, const struct sim_instruction *in, int32_t rows, float *d, const float *a,
+			  const float *b)
+{
+	const int32_t unit = sim->unit, bit = partner_bit(sim, in);
+	float *x = sim->rows + 3 * unit, *y = x + unit;
+
+	if (in->source != SIM_MEMORY)
+	{
+		sim->kernels->cross(unit, bit, a, b, x, y);
+		if (in->op == SIM_LOW || in->op == SIM_HIGH)
+			for (int32_t u = 0; u < unit; u++)
+				d[u] = (in->op == SIM_LOW) == !(u & bit) ? x[u] : y[u];
+		else
+			sim->kernels->apply(in->op, (size_t)unit, d, x, y);
+	}
+	else if (!in->scalar || !sim_is(SIM_SPECIAL, in->op))
+		sim->kernels->apply(in->op, (size_t)rows * (size_t)unit, d, a, b);
+	else
+	{
+		for (int32_t k = 0; k < unit / SIM_CLUSTER; k++)
+		{
+			x[k] = a[k * SIM_CLUSTER];
+			y[k] = b[k * SIM_CLUSTER];
+		}
+		sim->kernels->apply(in->op, (size_t)(unit / SIM_CLUSTER), x, x, y);
+		for (int32_t u = 0; u < unit; u++)
+			d[u] = x[u / SIM_CLUSTER];
+	}
+}
+
+/* Whether two places are the same, or as far apart as n floats are long */
+static bool
+apart(const float *x, const float *y, ptrdiff_t n)
+{
+	return x == y || x + n <= y || y + n <= x;
+}
+
+/*
+ * Rows that are computed at a time from the first of round o on: all that are left or those of the round, if nothing is
+ * said of single ones, they lie one behind the other, and none is read that one before it has written.
+ */
+static int32_t
+several(const struct sim *sim, const struct sim_instruction *in, int32_t o, const float *d, const float *a, const float *b)
+{
+	const bool alike = in->source == SIM_MEMORY && in->mask == SIM_MASK_NONE && !in->scalar && !in->tail_a &&
+		!in->tail_b && !in->a_index;
+	const bool with_b = sim_is(SIM_WITH_B, in->op);
+	const bool round = in->inner == 1 || (in->dst_inner && in->a_inner && (in->b_inner || !with_b));
+	const bool all = o == 0 && in->dst_outer == in->inner && in->a_outer == in->inner &&
+		(in->b_outer == in->inner || !with_b);
+	const int32_t rows = all ? in->inner * in->outer : in->inner;
+	const ptrdiff_t n = rows * (ptrdiff_t)sim->unit;
+
+	return alike && round && apart(d, a, n) && (!with_b || apart(d, b, n)) ? rows : 1;
+}
+
+/* One row whose result goes where round o's entries say, of threads that have their tuple */
+static void
+apply_chosen(const struct sim *sim, const struct sim_instruction *in, int32_t m, int32_t o, float *d, const float *a,
+			 const float *b)
+{
+	const int32_t units = in->mask == SIM_MASK_NONE ? sim->unit : present(sim, m, o);
+	float *result = sim->rows + 2 * sim->unit;
+
+	if (in->op == SIM_MOVC)
+		move_chosen(sim, o, sim->unit, result, d, false);
+	sim_row_apply(sim, in, 1, result, a, b);
+	move_chosen(sim, o, units, result, d, true);
+}
+
+/* --- instructions ------------------------------------------------------------------------------------------------ */
+
+/* SETX; a number that names no row is a fault at the section's end: of the first tuple, and of it the first. Entries are
+ * kept in floats from a row to the one chosen. */
+static void
+set_index(struct sim *sim, const struct sim_instruction *in, int32_t half, int32_t m)
 {
 	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * sim->unit;
-	float *d = sim_result_memory(sim, op) + op->d + level * op->d_level;
-	const float *a = (op->i.a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a;
-	const float *b = (op->i.b_tuple ? tuples : sim->scratch) + op->b;
+	const float *row = (in->a_tuple ? tuples : sim->scratch) + in->a * (ptrdiff_t)sim->unit;
 
-	if (quick == op->i.inner)
+	for (int32_t o = 0; o < in->outer; o++, row += in->a_outer * (ptrdiff_t)sim->unit)
 	{
-		op->kernel(&op->loop, d, a, b);
-		return;
-	}
-	for (int32_t o = 0; o < op->i.outer; o++)
-	{
-		if (quick > 0)
-			op->kernel(&op->loop, d + o * op->loop.d, a + o * op->loop.a, b + o * op->loop.b);
-		for (int32_t i = quick; i < op->i.inner; i++)
+		const int32_t units = in->mask == SIM_MASK_NONE ? sim->unit : present(sim, m, o);
+
+		for (int32_t t = 0; t < sim->machine.threads; t++)
 		{
-			float *to;
-			const float *x, *y;
+			const float n = t * sim->lanes < units ? dn_flush(row[t * sim->lanes]) : 0.0f;
+			const bool is_row = n >= 0.0f && n < (float)in->dst && n == (float)(int32_t)n;
+			const int32_t place = t * sim->machine.index_depth + o;
 
-			sim_row_operands(sim, op, half, m, level, o, i, &to, &x, &y);
-			sim_row_apply(sim, op, to, x, y);
+			if (!is_row && (sim->e.fault != SIM_FAULT_INDEX || place < sim->e.wrong))
+			{
+				(void)sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)in->b);
+				sim->e.wrong = place;
+			}
+			sim->index[place] = is_row ? (int32_t)n * in->dst_outer * (ptrdiff_t)sim->unit : 0;
 		}
 	}
 }
@@ -44,99 +225,60 @@ void
 sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level)
 {
 	const struct sim_code *code = &sim->sections[section];
-	const bool whole = m == sim->round_tuples;
+	int64_t cycle = 0;
 
+	for (const struct sim_instruction *in = code->first; in < code->first + code->n; in++)
+	{
+		const int32_t interval = sim_interval(sim, in);
+
+		cycle += in->wait;
+		if (in->op == SIM_SETX)
+		{
+			set_index(sim, in, half, m);
+			continue; /* of a program with one no result is held back */
+		}
+		for (int32_t r = 0, rows = 1; r < in->outer * in->inner; r += rows, cycle += interval)
+		{
+			const int32_t o = r / in->inner, i = r % in->inner;
+			float *d;
+			const float *a, *b;
+
+			if (sim->overlaps)
+				sim_pipeline_settle(sim, cycle);
+			operands(sim, in, half, m, level, o, i, &d, &a, &b);
+			if (sim->overlaps)
+				sim_pipeline_issue(sim, in, d, a, b, cycle);
+			else if (in->dst_index)
+				apply_chosen(sim, in, m, o, d, a, b);
+			else
+			{
+				rows = i == 0 ? several(sim, in, o, d, a, b) : 1;
+				sim_row_apply(sim, in, rows, d, a, b);
+			}
+		}
+	}
 	if (sim->overlaps)
-	{
-		sim_pipeline_run(sim, code, half, m, level);
-		return;
-	}
-	for (int32_t k = 0; k < code->n_ops; k++)
-	{
-		const struct sim_op *op = &code->ops[k];
-		const int32_t quick = op->i.mask == SIM_MASK_NONE || (whole && op->in_group) ? op->quick : 0;
-
-		if (op->manner == SIM_SET_INDEX)
-			sim_index_set(sim, op, half, m);
-		else if (op->manner == SIM_BY_INDEX)
-			sim_index_run(sim, op, half, m, level);
-		else
-			run_rows(sim, op, half, m, level, quick);
-	}
+		sim_pipeline_settle(sim, INT64_MAX - 1); /* all results are visible at the section's end */
 }
 
-/* --- making ready ------------------------------------------------------------------------------------------------ */
-
-/* Chooses how an instruction runs; its addresses are known to be good */
-static void
-choose(const struct sim *sim, struct sim_op *op)
-{
-	const struct sim_instruction *in = &op->i;
-	const bool unary = !sim_is(SIM_WITH_B, in->op), exchange = in->source != SIM_MEMORY;
-	const ptrdiff_t unit = sim->unit;
-	struct sim_loop *loop = &op->loop;
-
-	op->in_group = (in->mask == SIM_MASK_PAIR ? 2 * in->outer : in->outer) <= sim->group;
-	op->manner = in->op == SIM_SETX ? SIM_SET_INDEX : sim_indexed(in) ? SIM_BY_INDEX : SIM_BY_ROW;
-	if (in->op < SIM_LANE_CODES)
-		op->kernel = (exchange ? sim->kernels->cross : sim->kernels->rows)[in->op == SIM_PUT ? SIM_MOV : in->op];
-	if (op->kernel != NULL)
-		op->quick = in->inner - (in->tail_a || (in->tail_b && !unary));
-	*loop = (struct sim_loop){.n = sim->unit, .outer = op->quick == in->inner ? in->outer : 1, .inner = op->quick,
-							  .d = in->dst_outer * unit, .a = in->a_outer * unit, .b = in->b_outer * unit,
-							  .d_row = in->dst_inner * unit, .a_row = in->a_inner * unit, .b_row = in->b_inner * unit};
-	loop->flip = in->source == SIM_LANE_XOR ? 1 << in->distance : sim->lanes << in->distance;
-	if (unary)
-		loop->b = loop->a, loop->b_row = loop->a_row;
-	if (op->care.in_order)
-		return;
-	if (op->quick == in->inner && in->inner == 1)
-	{
-		loop->inner = loop->outer;
-		loop->outer = 1;
-		loop->d_row = loop->d, loop->a_row = loop->a, loop->b_row = loop->b;
-	}
-	if (loop->inner > 0 && loop->d_row == unit && loop->a_row == unit && loop->b_row == unit)
-	{
-		loop->n *= loop->inner; /* one vector */
-		loop->inner = 1;
-	}
-}
-
-/* Takes the sections over from the Bundle and makes them ready; sim_verify_engine has passed */
+/* Takes the program over from the Bundle; sim_verify() has passed */
 bool
 sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle)
 {
-	const int32_t unit = sim->unit;
-	struct sim_op *op;
-	size_t n = 0;
+	const size_t unit = (size_t)sim->unit;
 
-	for (int s = 0; s < SIM_SECTIONS; s++)
-		n += (size_t)sim->sections[s].n_ops;
-	sim->ops = calloc(n + 1, sizeof *sim->ops);
-	sim->masks = malloc(sizeof(uint32_t) * (size_t)(sim->lanes + 1) * (size_t)unit);
-	sim->rows = malloc(sizeof(float) * (size_t)unit * 6);
+	sim->level_stride = bundle->level_stride;
+	sim->program = calloc((size_t)bundle->n_program + 1, sizeof *sim->program);
+	sim->masks = malloc(sizeof *sim->masks * (size_t)(sim->lanes + 1) * unit);
+	sim->rows = malloc(sizeof *sim->rows * unit * 5);
 	sim->index = calloc((size_t)sim->machine.threads * (size_t)sim->machine.index_depth + 1, sizeof *sim->index);
-	if (sim->index == NULL || sim->ops == NULL || sim->masks == NULL || sim->rows == NULL)
+	if (sim->index == NULL || sim->program == NULL || sim->masks == NULL || sim->rows == NULL)
 		return false;
-	for (int32_t t = 0; t <= sim->lanes; t++)
-		for (int32_t u = 0; u < unit; u++)
-			sim->masks[t * unit + u] = u % sim->lanes < t ? UINT32_MAX : 0;
-	op = sim->ops;
+	memcpy(sim->program, bundle->program, sizeof *sim->program * (size_t)bundle->n_program);
 	for (int s = 0; s < SIM_SECTIONS; s++)
-	{
-		sim->sections[s].ops = op;
-		for (int32_t k = 0; k < sim->sections[s].n_ops; k++, op++)
-		{
-			op->i = bundle->program[bundle->sections[s] + k];
-			op->d = (int64_t)op->i.dst * unit;
-			op->a = (int64_t)op->i.a * unit;
-			op->b = sim_is(SIM_WITH_B, op->i.op) ? (int64_t)op->i.b * unit : op->a;
-			op->d_level = op->i.dst_level ? (int64_t)bundle->level_stride * unit : 0;
-			op->a_level = op->i.a_level ? (int64_t)bundle->level_stride * unit : 0;
-			op->care = sim->care[bundle->sections[s] + k];
-			choose(sim, op);
-		}
-	}
+		sim->sections[s].first = sim->program + (bundle->sections[s] < 0 ? 0 : bundle->sections[s]);
+	for (int32_t t = 0; t <= sim->lanes; t++)
+		for (int32_t u = 0; u < sim->unit; u++)
+			sim->masks[t * sim->unit + u] = u % sim->lanes < t ? UINT32_MAX : 0;
 	return true;
 }

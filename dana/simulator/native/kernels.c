@@ -6,46 +6,22 @@
 #include <string.h>
 
 #include "core.h"
-#include "operations.h"
+#include "numerics.h"
 
-#if defined(__x86_64__) && !defined(DN_PORTABLE)
-#include <immintrin.h>
+#ifndef DN_PORTABLE
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,prefer-vector-width=512")
-
-/* Fewer than 16 float4; the shorter vector where it is long enough, it crosses fewer cache lines */
-static inline void
-avx512_few(float *d, const uint8_t *from, unsigned n, float one)
-{
-	if (n <= 8)
-	{
-		const __mmask8 mask = (__mmask8)((1u << n) - 1);
-
-		_mm256_mask_storeu_ps(d, mask, FLUSH(_mm256_maskz_loadu_ps(mask, from), one));
-	}
-	else
-	{
-		const __mmask16 mask = (__mmask16)((1u << n) - 1);
-
-		_mm512_mask_storeu_ps(d, mask, FLUSH(_mm512_maskz_loadu_ps(mask, from), one));
-	}
-}
-
-#define VW			 16
-#define NAME(x)		 avx512_##x
-#define FEW(d, s, n, one) avx512_few(d, s, (unsigned)(n), one)
+#define NAME(x) avx512_##x
 #include "kernels.inc"
 #pragma GCC pop_options
 
 #pragma GCC push_options
 #pragma GCC target("avx2,bmi,bmi2")
-#define VW			 8
-#define NAME(x)		 avx2_##x
+#define NAME(x) avx2_##x
 #include "kernels.inc"
 #pragma GCC pop_options
 
-#define VW		4
 #define NAME(x) sse2_##x
 #include "kernels.inc"
 

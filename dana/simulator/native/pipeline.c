@@ -1,13 +1,12 @@
 /*
- * Engine programs that read results before they are visible: rows in the order of their cycles, results when they are due.
+ * Engine programs that read results before they are visible: results are written when they are due.
  *
- * In: a section that verify.c has found to overlap. Out: the scratchpad. No program of the compiler comes here; the
- * machine runs such programs (docs/machine.md, timing of instructions), so the simulator does.
+ * In: rows of a program that verify.c has found to overlap. Out: the scratchpad. No program of the compiler comes here;
+ * the machine runs such programs (docs/machine.md, timing of instructions), so the simulator does.
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "row.h"
+#include "core.h"
 
 #define UNDER_WAY 512 /* rows whose results are due later, at most: one may issue in each cycle of the longest latency */
 
@@ -45,8 +44,8 @@ sim_pipeline_prepare(struct sim *sim)
 }
 
 /* Writes what is visible in a cycle, the earlier first */
-static void
-settle(struct sim *sim, int64_t cycle)
+void
+sim_pipeline_settle(struct sim *sim, int64_t cycle)
 {
 	for (;;)
 	{
@@ -69,54 +68,20 @@ settle(struct sim *sim, int64_t cycle)
 	}
 }
 
-static void
-issue(struct sim *sim, const struct sim_op *op, float *d, const float *a, const float *b, int64_t cycle)
+/* A row issues whose operands are ready: its result comes later */
+void
+sim_pipeline_issue(struct sim *sim, const struct sim_instruction *in, float *d, const float *a, const float *b,
+				   int64_t cycle)
 {
-	const struct sim_instruction *in = &op->i;
-	const bool special = sim_is(SIM_SPECIAL, in->op);
 	struct sim_pending *p = sim->pending;
 
 	while (p->to != NULL)
 		p++;
 	p->to = d;
 	p->lanes = 0;
-	p->due = cycle + (special ? sim->machine.special_latency[in->op] : sim->machine.result_latency);
-	p->interval = special && !in->scalar ? sim->machine.special_interval[in->op] : 0;
-	if (in->op != SIM_MOVC)
-	{
-		memset(p->keep, 0xff, sizeof *p->keep * (size_t)sim->unit);
-		sim_row_apply(sim, op, p->value, a, b);
-		return;
-	}
-	memcpy(p->value, a, sizeof *p->value * (size_t)sim->unit);
+	p->due = cycle + sim_latency(sim, in);
+	p->interval = sim_is(SIM_SPECIAL, in->op) && !in->scalar ? sim->machine.special_interval[in->op] : 0;
 	for (int32_t u = 0; u < sim->unit; u++)
-		p->keep[u] = b[u] != 0.0f;
-}
-
-/* Runs a section; all its results are visible at its end */
-void
-sim_pipeline_run(struct sim *sim, const struct sim_code *code, int32_t half, int32_t m, int32_t level)
-{
-	int64_t turn = 0;
-
-	for (int32_t k = 0; k < code->n_ops; k++)
-	{
-		const struct sim_op *op = &code->ops[k];
-		const bool special = sim_is(SIM_SPECIAL, op->i.op);
-		const int32_t interval =
-			!special ? 1 : sim->machine.special_interval[op->i.op] * (op->i.scalar ? 1 : SIM_CLUSTER);
-
-		turn += op->i.wait;
-		for (int32_t o = 0; o < op->i.outer; o++)
-			for (int32_t i = 0; i < op->i.inner; i++, turn += interval)
-			{
-				float *d;
-				const float *a, *b;
-
-				settle(sim, turn);
-				sim_row_operands(sim, op, half, m, level, o, i, &d, &a, &b);
-				issue(sim, op, d, a, b, turn);
-			}
-	}
-	settle(sim, INT64_MAX - 1);
+		p->keep[u] = in->op != SIM_MOVC || b[u] != 0.0f;
+	sim_row_apply(sim, in, 1, p->value, a, b);
 }

@@ -31,58 +31,6 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 	return true;
 }
 
-/* Elements to floats one behind the other */
-static void
-convert(int32_t type, const uint8_t *from, float *restrict to, int32_t n)
-{
-	switch (type)
-	{
-#define CONVERT(NAME, c_type, conversion) \
-		case SIM_##NAME: \
-			for (int32_t k = 0; k < n; k++) \
-			{ \
-				c_type x; \
-\
-				memcpy(&x, from + (size_t)k * sizeof x, sizeof x); \
-				to[k] = conversion(x); \
-			} \
-			break;
-		SIM_COLUMN_TYPES(CONVERT)
-#undef CONVERT
-	}
-}
-
-/* Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a scalar's to all lanes of that row, but for
- * code, whose rows are no further from one another than they are long, and which reads a scalar's first */
-static void
-convert_column(const struct sim *sim, const struct sim_column *column, float *slot, const uint8_t *from)
-{
-	const int32_t size = column->bytes / column->count;
-	float *row = slot + (ptrdiff_t)column->row * sim->fill.unit;
-	int32_t lane = column->lane;
-
-	if (sim->fast)
-	{
-		convert(column->type, from, row + (column->scalar ? 0 : lane), column->count);
-		return;
-	}
-	for (int32_t k = 0; k < column->count; k++, from += size)
-	{
-		const float value = sim_number(column->type, from);
-
-		if (column->scalar)
-			for (int32_t l = 0; l < sim->lanes; l++)
-				row[l] = value;
-		else
-			row[lane] = value;
-		if (++lane == sim->lanes)
-		{
-			lane = 0;
-			row += sim->fill.unit;
-		}
-	}
-}
-
 /* Code reads a column where it lies; not where it could read more than there is */
 static void
 point(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at, uint32_t offset,
@@ -118,46 +66,50 @@ collect(const struct sim *sim, const struct sim_column *column, const uint8_t *p
 			to[k] = sim_number(column->type, page + (uint32_t)(at[k] + offset));
 }
 
+/*
+ * A column of tuples of one thread. Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a scalar's
+ * to all lanes of that row, but for code, whose rows are no further from one another than they are long, and which reads
+ * a scalar's first.
+ */
+static void
+convert(const struct sim *sim, const struct sim_column *column, float *row, const uint8_t *page, const uint32_t *at,
+		uint32_t offset, int32_t tuples)
+{
+	const int32_t lanes = sim->fast ? INT32_MAX : sim->lanes;
+	const ptrdiff_t step = sim->fill.stride;
+	int32_t lane = column->scalar ? 0 : column->lane;
+
+	for (int32_t k = 0, n; k < column->count; k += n, lane = 0, row += sim->fill.unit)
+	{
+		n = column->count - k < lanes - lane ? column->count - k : lanes - lane;
+		sim->kernels->convert(column->type, n, row + lane, step, page, at, offset, tuples);
+		offset += (uint32_t)(column->bytes / column->count * n);
+		for (int32_t t = 0; t < tuples && column->scalar && !sim->fast; t++)
+			for (int32_t l = 1; l < lanes; l++)
+				row[t * step + l] = row[t * step];
+	}
+}
+
 /* A column of successive tuples of the round, from page + at[k] + offset */
 void
-sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at, uint32_t offset,
-		 int32_t tuples)
+sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at,
+		 uint32_t offset, int32_t tuples)
 {
-	const struct sim_epoch *e = &sim->e;
-	const struct sim_places places = {
-		.first = e->slot + (ptrdiff_t)column->row * sim->fill.unit + (column->scalar ? 0 : column->lane),
-		.step = sim->fill.stride,
-		.wrap = sim->lanes - sim->fill.group * sim->fill.stride,
-		.until_wrap = sim->fill.group - e->in_slot,
-		.group = sim->fill.group,
-		.n = column->count,
-		.lane = column->lane,
-		.lanes = sim->lanes,
-		.unit = sim->fill.unit,
-		.one = sim->one,
-	};
+	const struct sim_fill *fill = &sim->fill;
+	float *row = sim->e.slot + (ptrdiff_t)column->row * fill->unit;
+	int32_t left = fill->group - sim->e.in_slot; /* of the thread */
 
 	if (sim->fast && column->input >= 0)
-		(sim->compiled.inputs[column->input].floats == 1 ? collect : point)(sim, column, page, at, offset, tuples);
-	else if (column->type == SIM_FLOAT4 && !column->scalar)
-		sim->kernels->floats(&places, page, at, offset, tuples);
-	else if (column->type == SIM_FLOAT4 && column->count == 1)
-		sim->kernels->spread(&places, page, at, offset, tuples);
-	else
 	{
-		float *slot = e->slot;
-		int32_t until_wrap = places.until_wrap;
-
-		for (int32_t k = 0; k < tuples; k++, slot += places.step)
-		{
-			const uint8_t *from = page + (uint32_t)(at[k] + offset);
-
-			convert_column(sim, column, slot, from);
-			if (--until_wrap == 0)
-			{
-				until_wrap = sim->fill.group;
-				slot += places.wrap;
-			}
-		}
+		(sim->compiled.inputs[column->input].floats == 1 ? collect : point)(sim, column, page, at, offset, tuples);
+		return;
 	}
+	for (; tuples > left; left = fill->group)
+	{
+		convert(sim, column, row, page, at, offset, left);
+		row += sim->lanes - (fill->group - left) * fill->stride;
+		at += left;
+		tuples -= left;
+	}
+	convert(sim, column, row, page, at, offset, tuples);
 }

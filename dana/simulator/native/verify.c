@@ -1,9 +1,8 @@
 /*
  * Is a Bundle one that the machine runs? And where must its engine program be run with care?
  *
- * In: a Bundle that keeps the rules of hwgen/spec/legal.py. Out: the first problem found, or the sections' lengths and,
- * for each engine instruction, whether its rows depend on one another; for the whole program, whether results are read
- * before they are visible. After this no address of the engine leaves its memory.
+ * In: a Bundle that keeps the rules of hwgen/spec/legal.py. Out: the first problem found, or the sections' lengths, and
+ * whether results are read before they are visible. After this no address of the engine leaves its memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,31 +23,50 @@ complain(struct sim_problem *problem, enum sim_problem_kind kind, int32_t positi
 	return false;
 }
 
-/* Whether an address has an entry of the index file added */
-bool
-sim_indexed(const struct sim_instruction *in)
+/* Cycles from one row of an instruction to the next */
+int32_t
+sim_interval(const struct sim *sim, const struct sim_instruction *in)
 {
-	return in->a_index || in->dst_index;
+	return sim_is(SIM_SPECIAL, in->op) ? sim->machine.special_interval[in->op] * (in->scalar ? 1 : SIM_CLUSTER) : 1;
+}
+
+/* Cycles from a row's issue until its result, that of a cluster's first lane, can be read */
+int32_t
+sim_latency(const struct sim *sim, const struct sim_instruction *in)
+{
+	return sim_is(SIM_SPECIAL, in->op) ? sim->machine.special_latency[in->op] : sim->machine.result_latency;
 }
 
 /* Levels of the merge stack that a section runs at */
-int32_t
-sim_levels(const struct sim_bundle *bundle, int section)
+static int32_t
+levels(const struct sim_bundle *bundle, int section)
 {
 	return (section == SIM_MERGE || section == SIM_PUSH) && bundle->levels > 0 ? bundle->levels : 1;
 }
 
-static bool
-addresses(const struct sim *sim, const struct sim_bundle *bundle, const struct sim_instruction *in, int section,
-		  int32_t position, struct sim_problem *problem)
+/* Rows that an instruction's entry of the index file, if it uses one, adds to an address: k * rows, k < entries */
+struct reach
 {
-	const int64_t o = in->outer - 1, i = in->inner - 1;
-	const int64_t level = (int64_t)(sim_levels(bundle, section) - 1) * bundle->level_stride;
+	int32_t entries, rows;
+};
+
+static struct reach
+reach_of(const struct sim_instruction *in, const struct sim_instruction *setter)
+{
+	if (!in->a_index && !in->dst_index)
+		return (struct reach){.entries = 1};
+	return (struct reach){.entries = setter->dst_outer > 0 ? setter->dst : 1, .rows = setter->dst_outer};
+}
+
+static bool
+addresses(const struct sim *sim, const struct sim_bundle *bundle, const struct sim_instruction *in, struct reach reach,
+		  int section, int32_t position, struct sim_problem *problem)
+{
+	const int64_t o = in->outer - 1, i = in->inner - 1, x = (reach.entries - 1) * (int64_t)reach.rows;
+	const int64_t level = (int64_t)(levels(bundle, section) - 1) * bundle->level_stride;
 	const int64_t tuples = (int64_t)bundle->group * bundle->tuple_rows, scratch = sim->machine.scratch_depth;
-	const struct sim_care *care = &sim->care[position];
-	const int64_t reach = (care->entries - 1) * (int64_t)care->entry_rows;
-	const int64_t d = in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * level + in->dst_index * reach;
-	const int64_t a = in->a + o * in->a_outer + i * in->a_inner + in->a_level * level + in->a_index * reach;
+	const int64_t d = in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * level + in->dst_index * x;
+	const int64_t a = in->a + o * in->a_outer + i * in->a_inner + in->a_level * level + in->a_index * x;
 	const int64_t b = in->b + o * in->b_outer + i * in->b_inner;
 
 	if (in->op != SIM_SETX && d >= (in->op == SIM_PUT ? tuples : scratch))
@@ -62,77 +80,50 @@ addresses(const struct sim *sim, const struct sim_bundle *bundle, const struct s
 
 /* --- engine: times ----------------------------------------------------------------------------------------------- */
 
-/* What was written to a scratchpad row last */
-struct written
-{
-	int64_t visible;  /* cycle from which rows that issue see it */
-	int32_t position; /* instruction; -1: none in this section */
-};
-
 struct timing
 {
 	bool indexes;			/* there is a SETX in some section */
 	int32_t early;			/* the first instruction that reads a row before it is visible; -1: none */
-	struct written *rows;
+	int64_t *rows;			/* by row of the scratchpad: cycle from which what the section wrote last is seen */
 	int64_t writes[WINDOW]; /* cycle of the last write that fell into each place */
 	int64_t visible;		/* cycle from which everything written is seen */
 };
 
-/* A row in instruction `position` reads a row of the scratchpad in a cycle */
+/* In a cycle a row is read, or another result for it comes out: the last one should be visible by then */
 static void
-read_row(struct sim *sim, struct timing *t, int32_t position, int64_t row, int64_t cycle)
+expect(struct sim *sim, struct timing *t, int32_t position, int64_t row, int64_t cycle)
 {
-	const struct written *w = &t->rows[row];
-
-	if (w->position < 0)
+	if (t->rows[row] <= cycle)
 		return;
-	if (w->visible > cycle)
-	{
-		sim->overlaps = true;
-		if (t->early < 0)
-			t->early = position;
-	}
-	else if (w->position == position)
-		sim->care[position].in_order = true;
-}
-
-/* A row becomes visible */
-static void
-written_row(struct sim *sim, struct timing *t, int32_t position, int64_t row, int64_t visible)
-{
-	struct written *w = &t->rows[row];
-
-	if (w->position >= 0 && w->visible >= visible)
-	{
-		sim->overlaps = true; /* the later of the two would be overwritten */
-		if (t->early < 0)
-			t->early = position;
-	}
-	w->visible = visible;
-	w->position = position;
+	sim->overlaps = true;
+	if (t->early < 0)
+		t->early = position;
 }
 
 static bool
-write_row(struct sim *sim, struct timing *t, const struct sim_instruction *in, int32_t position, int64_t row,
-		  int64_t cycle, struct sim_problem *problem)
+write_row(struct sim *sim, struct timing *t, const struct sim_instruction *in, struct reach reach, int32_t position,
+		  int64_t row, int64_t cycle, struct sim_problem *problem)
 {
-	const struct sim_care *care = &sim->care[position];
 	const bool special = sim_is(SIM_SPECIAL, in->op);
-	const int32_t latency = special ? sim->machine.special_latency[in->op] : sim->machine.result_latency;
 	const int32_t interval = special ? sim->machine.special_interval[in->op] : 0;
 	const int32_t writes = special && !in->scalar ? SIM_CLUSTER : 1;
-	const int64_t visible = cycle + latency + (writes - 1) * (int64_t)interval;
+	const int64_t first = cycle + sim_latency(sim, in), visible = first + (writes - 1) * (int64_t)interval;
 
 	for (int32_t k = 0; k < writes; k++)
 	{
-		const int64_t at = cycle + latency - 1 + k * (int64_t)interval;
+		const int64_t at = first - 1 + k * (int64_t)interval;
 
 		if (t->writes[at % WINDOW] == at)
 			return complain(problem, SIM_WRITES_COLLIDE, position, at, 0);
 		t->writes[at % WINDOW] = at;
 	}
-	for (int32_t k = 0; in->op != SIM_SETX && in->op != SIM_PUT && k < (in->dst_index ? care->entries : 1); k++)
-		written_row(sim, t, position, row + k * (int64_t)care->entry_rows, visible);
+	for (int32_t k = 0; in->op != SIM_SETX && in->op != SIM_PUT && k < (in->dst_index ? reach.entries : 1); k++)
+	{
+		const int64_t to = row + k * (int64_t)reach.rows;
+
+		expect(sim, t, position, to, visible - 1); /* the later of two would be overwritten */
+		t->rows[to] = visible;
+	}
 	if (visible > t->visible)
 		t->visible = visible;
 	return true;
@@ -144,20 +135,20 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 	 struct sim_problem *problem)
 {
 	const struct sim_code *code = &sim->sections[s];
+	const struct sim_instruction *setter = NULL;
 	const int64_t shift = (int64_t)level * bundle->level_stride;
 	int64_t turn = 0;
 
-	for (int32_t r = 0; r < sim->machine.scratch_depth; r++)
-		t->rows[r].position = -1;
+	memset(t->rows, 0, sizeof *t->rows * (size_t)sim->machine.scratch_depth);
 	for (int32_t k = 0; k < WINDOW; k++)
 		t->writes[k] = -1;
 	t->visible = 0;
 	t->early = -1;
-	for (int32_t position = bundle->sections[s]; position < bundle->sections[s] + code->n_ops; position++)
+	for (int32_t position = bundle->sections[s]; position < bundle->sections[s] + code->n; position++)
 	{
 		const struct sim_instruction *in = &bundle->program[position];
-		const int32_t interval =
-			!sim_is(SIM_SPECIAL, in->op) ? 1 : sim->machine.special_interval[in->op] * (in->scalar ? 1 : SIM_CLUSTER);
+		const struct reach reach = reach_of(in, setter);
+		const int32_t interval = sim_interval(sim, in);
 		const int64_t cycles = in->wait + (int64_t)in->inner * in->outer * interval;
 		int64_t cycle = turn + in->wait;
 
@@ -166,28 +157,29 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 		for (int32_t o = 0; o < in->outer; o++)
 			for (int32_t i = 0; i < in->inner; i++, cycle += interval)
 			{
-				const struct sim_care *care = &sim->care[position];
+				const int64_t a = in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift;
+				const int64_t d = in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * shift;
 
-				for (int32_t k = 0; !in->a_tuple && k < (in->a_index ? care->entries : 1); k++)
-					read_row(sim, t, position, in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift + k * (int64_t)care->entry_rows, cycle);
+				for (int32_t k = 0; !in->a_tuple && k < (in->a_index ? reach.entries : 1); k++)
+					expect(sim, t, position, a + k * (int64_t)reach.rows, cycle);
 				if (sim_is(SIM_WITH_B, in->op) && !in->b_tuple)
-					read_row(sim, t, position, in->b + o * in->b_outer + i * in->b_inner, cycle);
-				if (!write_row(sim, t, in, position, in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * shift,
-							   cycle, problem))
+					expect(sim, t, position, in->b + o * in->b_outer + i * in->b_inner, cycle);
+				if (!write_row(sim, t, in, reach, position, d, cycle, problem))
 					return false;
 			}
+		setter = in->op == SIM_SETX ? in : setter;
 		turn += cycles;
 	}
 	if (t->early >= 0 && t->indexes)
 		return complain(problem, SIM_INDEX_OVERLAPS, t->early, 0, 0);
 	turn += code->end_wait + 1;
 	if (t->visible > turn)
-		return complain(problem, SIM_RESULTS_OUTSTAND, bundle->sections[s] + code->n_ops, t->visible - turn, 0);
+		return complain(problem, SIM_RESULTS_OUTSTAND, bundle->sections[s] + code->n, t->visible - turn, 0);
 	sim->sections[s].cycles = sim->machine.section_start + turn;
 	return true;
 }
 
-/* Sections, their lengths, and which of their instructions need care; sim_engine_prepare() needs what it finds */
+/* Sections and their lengths; sim_engine_prepare() needs what it finds */
 bool
 sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
 {
@@ -195,9 +187,6 @@ sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem 
 	bool fits = true;
 
 	sim->overlaps = false;
-	sim->care = calloc((size_t)bundle->n_program + 1, sizeof *sim->care);
-	if (sim->care == NULL)
-		return complain(problem, SIM_NO_MEMORY, 0, 0, 0);
 	for (int s = 0; s < SIM_SECTIONS; s++)
 	{
 		const int32_t start = bundle->sections[s];
@@ -205,8 +194,7 @@ sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem 
 		int32_t end = start;
 
 		problem->section = s;
-		sim->sections[s].n_ops = 0;
-		sim->sections[s].cycles = 0;
+		sim->sections[s] = (struct sim_code){.n = 0};
 		if (start < 0)
 			continue;
 		while (bundle->program[end].op != SIM_END)
@@ -218,13 +206,11 @@ sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem 
 				setter = in;
 				t.indexes = true;
 			}
-			sim->care[end].entries = sim_indexed(in) && setter->dst_outer > 0 ? setter->dst : 1;
-			sim->care[end].entry_rows = sim_indexed(in) ? setter->dst_outer : 0;
-			if (!addresses(sim, bundle, in, s, end, problem))
+			if (!addresses(sim, bundle, in, reach_of(in, setter), s, end, problem))
 				return false;
 			end++;
 		}
-		sim->sections[s].n_ops = end - start;
+		sim->sections[s].n = end - start;
 		sim->sections[s].end_wait = bundle->program[end].wait;
 	}
 	t.rows = malloc(sizeof *t.rows * (size_t)sim->machine.scratch_depth);
@@ -233,7 +219,7 @@ sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem 
 	for (int s = 0; fits && s < SIM_SECTIONS; s++)
 	{
 		problem->section = s;
-		for (int32_t level = 0; fits && bundle->sections[s] >= 0 && level < sim_levels(bundle, s); level++)
+		for (int32_t level = 0; fits && bundle->sections[s] >= 0 && level < levels(bundle, s); level++)
 			fits = play(sim, bundle, s, level, &t, problem);
 	}
 	free(t.rows);
