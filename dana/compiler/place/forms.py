@@ -127,12 +127,8 @@ class _Chooser:
         self.free = [node.id for node in self.nodes if node.id not in self.fixed]
         self.packed: list[bool] = []
         """By node whether its value is packed; behind them False and True, for demands of a form."""
-        self.asked = [0] * len(graph.nodes)
-        """By node how many readers and updates ask for its value."""
-        self.wants: list[int] = []
-        """By node how many of them want it packed."""
-        self.asking: dict[int, list[int]] = {}
-        """The values that a node wants in its own form, or in a form."""
+        self.asked: dict[int, list[int]] = {node.id: [] for node in graph.nodes}
+        """By node where `packed` has the forms in which readers and updates ask for its value."""
         self.near: dict[int, set[int]] = {k: {k, *self.operands.get(k, ())} for k in self.free}
         """Nodes whose cost the form of a node changes."""
         for k, operands in self.operands.items():
@@ -142,24 +138,15 @@ class _Chooser:
             value = plan.resolve(update.value)
             self._ask(value, demand, value)
             self.near.get(update.model, set()).add(value)
-        self.touching: dict[int, list[int]] = {}
-        """The free nodes whose form changes the cost of a node."""
-        for k, near in self.near.items():
-            for other in near:
-                self.touching.setdefault(other, []).append(k)
         # a node's rows follow from its form, and its operand's if it folds
         self.folded = {node.id: self.operands[node.id][0] for node in self.nodes if self._folds(node)}
         self.own: dict[int, float] = {}
         self.other: dict[int, float] = {}
 
     def _ask(self, value: int, demand: Demand, reader: int) -> None:
-        self.asked[value] += 1
-        self.asking.setdefault(self._place(demand), []).append(value)
+        forms = len(self.graph.nodes)
+        self.asked[value].append(demand if isinstance(demand, int) else forms + (demand is Form.PACKED))
         self.near.get(value, set()).add(reader)
-
-    def _place(self, demand: Demand) -> int:
-        """Where `packed` has a demand's form."""
-        return demand if isinstance(demand, int) else len(self.graph.nodes) + (demand is Form.PACKED)
 
     def choose(self) -> Forms:
         found: list[tuple[float, int, list[bool]]] = []
@@ -168,11 +155,11 @@ class _Chooser:
         if (forward := self._forward()) not in starts:
             starts.insert(1, forward)
         for start in starts if self.free else starts[:1]:
-            self._take(start)
+            self.packed = start
             costs = {node.id: self._cost(node.id) for node in self.nodes}
             self._settle(costs)
             found.append((sum(costs.values()), len(found), start))
-        self._take(min(found, key=lambda option: option[:2])[-1])
+        self.packed = min(found, key=lambda option: option[:2])[-1]
         rows = dict.fromkeys(Section, 0.0)
         for k in self.plan.section:
             rows[Section.TUPLE if self.graph.nodes[k].op is Op.MERGE else self.plan.section[k]] += self._cost(k)
@@ -206,40 +193,21 @@ class _Chooser:
             start[k] = not any(not start[o] and self.shape[o] == shape and not narrow(shape) for o in operands)
         return start
 
-    def _take(self, packed: list[bool]) -> None:
-        self.packed, self.wants = packed, [0] * len(packed)
-        for k, values in self.asking.items():
-            for value in values:
-                self.wants[value] += packed[k]
-
     def _settle(self, costs: dict[int, float]) -> None:
         """Change the form of single values as long as that saves rows."""
-        near = {k: tuple(others) for k, others in self.near.items()}
-        waiting = set(self.free)
+        packed, near = self.packed, {k: tuple(others) for k, others in self.near.items()}
         for _ in range(SWEEPS):
-            # a value is looked at again where a cost that it changes has changed
-            again: set[int] = set()
+            settled = True
             for k in self.free:
-                if k not in waiting and k not in again:
-                    continue
-                again.discard(k)
-                self._turn(k)
+                packed[k] = not packed[k]
                 after = [self._cost(other) for other in near[k]]
                 if sum(after) < sum([costs[other] for other in near[k]]):
                     costs.update(zip(near[k], after, strict=True))
-                    again.update(*(self.touching[other] for other in near[k]))
+                    settled = False
                 else:
-                    self._turn(k)
-            waiting = again
-            if not waiting:
+                    packed[k] = not packed[k]
+            if settled:
                 break
-
-    def _turn(self, k: int) -> None:
-        """Give a value the other form."""
-        self.packed[k] = not self.packed[k]
-        change = 1 if self.packed[k] else -1
-        for value in self.asking.get(k, ()):
-            self.wants[value] += change
 
     def _form(self, k: int) -> Form:
         return Form.PACKED if self.packed[k] else Form.BROADCAST
@@ -252,7 +220,7 @@ class _Chooser:
         key = 4 * k + 2 * packed + self.packed[self.folded.get(k, -2)]
         if (own := self.own.get(key)) is None:
             own = self.own[key] = self._computing(k)
-        if self.wants[k] == (self.asked[k] if packed else 0):
+        if all([self.packed[demand] == packed for demand in self.asked[k]]):
             return own
         if (other := self.other.get(key)) is None:
             other = self.other[key] = self._conversion(k)
