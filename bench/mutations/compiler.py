@@ -172,7 +172,7 @@ COMPILER = (
         "tests/compiler/test_schedule.py",
         (
             "schedule/list_scheduling.py",
-            "earliest = max(earliest, *map(sub, ready[rows.start : rows.stop : rows.step], offsets))",
+            "earliest = max(earliest, *map(sub, ready[rows.start : rows.stop : rows.step], behind))",
             "earliest = max(earliest, *ready[rows.start : rows.stop : rows.step])",
             "rows wait for the last one's operand",
         ),

@@ -26,6 +26,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from operator import sub
 
 from dana.compiler.select.ops import Access, Buffer, VectorOp
@@ -82,15 +83,19 @@ def schedules_text(schedules: Mapping[Section, Schedule]) -> str:
 
 def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
     """Order a section and count its waits; without `reorder` the given order stays, which needs fewer rows."""
-    found = _in_turn(ops, reorder=reorder)
-    if not reorder or found.length <= (1 + WAITING) * found.busy or len(ops) > MAX_OPERATIONS:
+    if not reorder:
+        clock = _Clock()
+        return _ended([(op, clock.issue(op, clock.operands_ready(op))) for op in ops], clock)
+    found = _in_turn(ops)
+    if found.length <= (1 + WAITING) * found.busy or len(ops) > MAX_OPERATIONS:
         return found
     return min(found, _in_gaps(ops), key=lambda option: option.length)
 
 
-def _in_turn(ops: Sequence[VectorOp], *, reorder: bool) -> Schedule:
+def _in_turn(ops: Sequence[VectorOp]) -> Schedule:
+    """The order in which of the operations that could go the one with the longest chain behind it does."""
     before, after = _dependences(ops)
-    priority = _priorities(ops, after) if reorder else [len(ops) - k for k in range(len(ops))]
+    priority = _priorities(ops, after)
     clock = _Clock()
     missing = [len(needed) for needed in before]
     start: dict[int, int] = {}
@@ -103,19 +108,15 @@ def _in_turn(ops: Sequence[VectorOp], *, reorder: bool) -> Schedule:
         heapq.heappush(future, (start[k] - _least_wait(ops[k]), k))
 
     for k, count in enumerate(missing):
-        if not count and (reorder or k == 0):
+        if not count:
             release(k)
     issue = []
-    for turn in range(len(ops)):
+    while future or available:
         while future and future[0][0] <= clock.now:
             _, k = heapq.heappop(future)
             heapq.heappush(available, (-priority[k], k))
         k = _chosen(ops, available, start, clock) if available else heapq.heappop(future)[1]
         issue.append((ops[k], clock.issue(ops[k], start[k])))
-        if not reorder:
-            if turn + 1 < len(ops):
-                release(turn + 1)
-            continue
         for other in after[k]:
             missing[other] -= 1
             if not missing[other]:
@@ -284,16 +285,10 @@ class _Clock:
         if ready is None:
             return 0
         earliest = 0
-        # row r issues r intervals behind the first: what it reads may be ready that much later
-        for rows, turns in op.spans(access):
-            first = turns.start * op.interval
-            if len(rows) == 1:
-                earliest = max(earliest, ready[rows.start] - first)
-            elif len(turns) == 1:
-                earliest = max(earliest, max(ready[rows.start : rows.stop : rows.step]) - first)
-            else:
-                offsets = range(first, turns.stop * op.interval, turns.step * op.interval)
-                earliest = max(earliest, *map(sub, ready[rows.start : rows.stop : rows.step], offsets))
+        # a row that issues later may be ready that much later
+        for rows, issues in op.spans(access):
+            behind = issues if len(issues) > 1 else repeat(issues.start)
+            earliest = max(earliest, *map(sub, ready[rows.start : rows.stop : rows.step], behind))
         return earliest
 
     def first(self, op: VectorOp, start: int) -> int:
@@ -316,11 +311,7 @@ class _Clock:
         if ready is None:
             ready = self._ready[op.dst.buffer] = [LONG_AGO] * op.dst.buffer.rows
         # of several results for a row the last one counts, which comes out later than all before
-        for rows, turns in op.spans(op.dst, last=True):
-            result = first + turns.start * op.interval + op.latency
-            if len(turns) == 1:
-                ready[rows.start : rows.stop : rows.step] = [result] * len(rows)
-            else:
-                results = range(result, first + turns.stop * op.interval + op.latency, turns.step * op.interval)
-                ready[rows.start : rows.stop : rows.step] = results
+        for rows, issues in op.spans(op.dst, last=True):
+            results = [first + issue + op.latency for issue in issues]
+            ready[rows.start : rows.stop : rows.step] = results if len(results) > 1 else results * len(rows)
         return wait

@@ -95,7 +95,7 @@ class Access:
 
 
 Span = tuple[range, range]
-"""Rows, and the iterations that use them; all of them in one iteration, if there is one."""
+"""Rows, and the cycles in which they are used; all of them in one, if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,19 +174,19 @@ class VectorOp:
                 break
 
     def spans(self, access: Access, *, last: bool = False) -> Iterator[Span]:
-        """Rows of an operand's buffer, each with the first iteration that uses it, or with the last one."""
-        turn, loops = 0, []
-        for extent, step, apart in ((self.outer, access.outer, self.inner), (self.inner, access.inner, 1)):
+        """Rows of an operand's buffer, each with the cycle in which it is first used, or last, behind the first row's."""
+        cycle, loops, row = 0, [], self.interval
+        for extent, step, apart in ((self.outer, access.outer, self.inner * row), (self.inner, access.inner, row)):
             if step and extent > 1:
                 loops.append((extent, step, apart))
             elif last:
-                turn += (extent - 1) * apart
+                cycle += (extent - 1) * apart
         if len(loops) == 2 and loops[0][1] == loops[1][0] * loops[1][1]:
-            loops = [(self.rows, loops[1][1], 1)]
+            loops = [(self.rows, loops[1][1], row)]
         extent, step, apart = loops.pop() if loops else (1, 1, 1)
         around, far, later = loops.pop() if loops else (1, 0, 0)
         for o in range(around):
-            base, first = access.base + o * far, turn + o * later
+            base, first = access.base + o * far, cycle + o * later
             rows = range(base, base + extent * step, step)
             if access.index is None or not access.indexed:
                 yield rows, range(first, first + extent * apart, apart)
