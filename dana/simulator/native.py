@@ -25,7 +25,6 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import Opcode
 from hwgen.spec.strider_text import exists, target
 
-CONTRACT = {name.lower(): number for name, number in vars(cycles).items() if isinstance(number, int)}
 NO_SECTION = -1
 UNLOADED = 2
 """Status of `sim_consume` where no Bundle is loaded."""
@@ -61,11 +60,7 @@ def library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("sim_new", pointer, (ctypes.POINTER(structures.Machine), ctypes.c_char_p)),
         ("sim_free", None, (pointer,)),
-        (
-            "sim_load",
-            None,
-            (pointer, bundle, pointer, problem),
-        ),
+        ("sim_load", None, (pointer, bundle, pointer, problem)),
         ("sim_attach", ctypes.c_int32, (pointer, ctypes.POINTER(structures.CompiledData))),
         ("sim_differs", ctypes.c_int32, (pointer,)),
         ("sim_proved", ctypes.c_int32, (pointer,)),
@@ -90,11 +85,10 @@ def library() -> ctypes.CDLL:
 def machine_data(config: MachineConfig) -> structures.Machine:
     """A configuration and the constants of the cycle contract."""
     data = structures.Machine(
-        # what has the name of a number of the cycle contract is that
-        **{name: number for name, number in CONTRACT.items() if hasattr(structures.Machine, name)},
+        **config.to_json(),
+        **structures.CONTRACT,
         strider_bound=strider.STRIDER_BOUND,
         page_cycles=config.page_cycles,
-        **{name: value for name, value in config.to_json().items() if hasattr(structures.Machine, name)},
     )
     for op, count in cycles.SPECIAL_LATENCY.items():
         data.special_latency[op] = count if config.has(op) else 0

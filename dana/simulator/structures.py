@@ -4,10 +4,12 @@ In: fields of `hwgen.spec`. Out: `ctypes` structures; `headers` writes them in C
 """
 
 import ctypes
+from dataclasses import fields
 from enum import IntEnum
 from functools import partial
 
-from hwgen.spec import columns, engine, strider
+from hwgen.spec import columns, cycles, engine, strider
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import COUNTERS
 
 BLOCK = 16
@@ -16,6 +18,8 @@ ENGINE_CODES = 1 << engine.FIELDS[0].width
 """Opcodes that the field of an engine instruction can name."""
 NO_OPCODE = len(strider.Opcode)
 """In the place of a Strider's."""
+CONTRACT = {name.lower(): number for name, number in vars(cycles).items() if isinstance(number, int)}
+"""Numbers of the cycle contract."""
 
 Fields = tuple[tuple[str, type], ...]
 
@@ -36,11 +40,7 @@ class Machine(ctypes.Structure):
     """hwgen.spec.config.MachineConfig and hwgen.spec.cycles. special_latency 0: the machine has no such function."""
 
     _fields_ = (
-        *_i32("threads clusters striders page_size scratch_depth tuple_depth program_depth strider_depth"),
-        *_i32("descriptor_depth index_depth watch_depth queue_depth page_cycles link_latency record_latency"),
-        *_i32("result_latency section_start min_instruction round_start"),
-        *_i32("strider_start strider_bound unpack_stages unpack_latency watch_latency watch_ahead page_release"),
-        *_i32("record_start record_store"),
+        *_i32(" ".join((*(field.name for field in fields(MachineConfig)), *CONTRACT, "page_cycles strider_bound"))),
         ("special_latency", ctypes.c_int32 * ENGINE_CODES),
         ("special_interval", ctypes.c_int32 * ENGINE_CODES),
     )
