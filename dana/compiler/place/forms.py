@@ -220,7 +220,7 @@ class _Chooser:
         key = 4 * k + 2 * packed + self.packed[self.folded.get(k, -2)]
         if (own := self.own.get(key)) is None:
             own = self.own[key] = self._computing(k)
-        if all([self.packed[demand] == packed for demand in self.asked[k]]):
+        if all(self.packed[demand] == packed for demand in self.asked[k]):
             return own
         if (other := self.other.get(key)) is None:
             other = self.other[key] = self._conversion(k)

@@ -174,7 +174,7 @@ class VectorOp:
                 break
 
     def spans(self, access: Access, *, last: bool = False) -> Iterator[Span]:
-        """Rows of an operand's buffer, each with the cycle in which it is first used, or last, behind the first row's."""
+        """Rows of an operand's buffer, each with the cycle of its first use, or of its last, behind the first row's."""
         cycle, loops, row = 0, [], self.interval
         for extent, step, apart in ((self.outer, access.outer, self.inner * row), (self.inner, access.inner, row)):
             if step and extent > 1:

@@ -106,17 +106,16 @@ struct sim_named
 	int32_t record;
 };
 
-/* Records as they were before the first time that they were stored */
+/* Records as they were, each time that one was stored */
 struct sim_journal
 {
-	size_t n, most, slots;
+	size_t n, most;
 	int32_t spacing; /* floats from one's contents to the next one's */
 	uint64_t sum;	 /* of all records */
 	struct sim_stored
 	{
 		int32_t table, record;
 	} *entries;
-	uint32_t *hashed; /* [slots]: entries by hash, from 1; 0: none */
 	float *contents, *others; /* [n][spacing]: as they were; as the engine left them */
 };
 

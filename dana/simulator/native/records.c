@@ -139,26 +139,16 @@ sim_records_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uin
 	return true;
 }
 
-/* A record that is about to be stored, for sim_journal_undo(); false: there is no room for it */
+/* A record that is about to be stored; false: there is no room for it */
 static bool
 note(struct sim *sim, int32_t table, int32_t record)
 {
 	struct sim_journal *journal = sim->journal;
-	const uint64_t key = ((uint64_t)(uint32_t)table << 32 | (uint32_t)record) * UINT64_C(0x9E3779B97F4A7C15);
-	size_t slot = key >> 32 & (journal->slots - 1);
 
-	for (; journal->hashed[slot] != 0; slot = (slot + 1) & (journal->slots - 1))
-	{
-		const struct sim_stored *other = &journal->entries[journal->hashed[slot] - 1];
-
-		if (other->table == table && other->record == record)
-			return true;
-	}
 	if (journal->n == journal->most)
 		return false;
 	journal->entries[journal->n] = (struct sim_stored){.table = table, .record = record};
-	copy(sim, table, record, journal->contents + journal->n * (size_t)journal->spacing, sim->lanes, false);
-	journal->hashed[slot] = (uint32_t)++journal->n;
+	copy(sim, table, record, journal->contents + journal->n++ * (size_t)journal->spacing, sim->lanes, false);
 	return true;
 }
 
@@ -227,39 +217,44 @@ sim_journal_open(struct sim *sim, size_t pages)
 	for (int32_t t = 1; t <= SIM_MAX_TABLES; t++)
 		journal->spacing = sim->tables[t].floats > journal->spacing ? sim->tables[t].floats : journal->spacing;
 	journal->most = most;
-	for (journal->slots = 1; journal->slots < 2 * most;)
-		journal->slots *= 2;
 	journal->entries = calloc(most, sizeof *journal->entries);
-	journal->hashed = calloc(journal->slots, sizeof *journal->hashed);
 	journal->contents = calloc(2 * most * (size_t)journal->spacing, sizeof *journal->contents);
 	journal->others = journal->contents + most * (size_t)journal->spacing;
 	journal->sum = sum_of(sim);
-	if (journal->entries != NULL && journal->hashed != NULL && journal->contents != NULL)
+	if (journal->entries != NULL && journal->contents != NULL)
 		return true;
 	sim_journal_free(sim);
 	return false;
+}
+
+/* Records are as they were before the first of them was stored */
+static void
+undo(struct sim *sim)
+{
+	const struct sim_journal *journal = sim->journal;
+
+	for (size_t k = journal != NULL ? journal->n : 0; k-- > 0;)
+		copy(sim, journal->entries[k].table, journal->entries[k].record,
+			 journal->contents + k * (size_t)journal->spacing, sim->lanes, true);
 }
 
 /* Notes what the engine has stored; records are as they were before */
 void
 sim_journal_swap(struct sim *sim)
 {
-	struct sim_journal *journal = sim->journal;
+	const struct sim_journal *journal = sim->journal;
 
 	for (size_t k = 0; k < (journal != NULL ? journal->n : 0); k++)
-	{
-		const struct sim_stored *one = &journal->entries[k];
-
-		copy(sim, one->table, one->record, journal->others + k * (size_t)journal->spacing, sim->lanes, false);
-		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, sim->lanes, true);
-	}
+		copy(sim, journal->entries[k].table, journal->entries[k].record,
+			 journal->others + k * (size_t)journal->spacing, sim->lanes, false);
+	undo(sim);
 }
 
 /* Whether records hold what the engine stored; they are as before then, unless code has changed others: `spoilt` */
 bool
 sim_journal_settle(struct sim *sim)
 {
-	struct sim_journal *journal = sim->journal;
+	const struct sim_journal *journal = sim->journal;
 	bool same = true;
 
 	for (size_t k = 0; k < (journal != NULL ? journal->n : 0); k++)
@@ -270,8 +265,8 @@ sim_journal_settle(struct sim *sim)
 		copy(sim, one->table, one->record, sim->record, sim->lanes, false);
 		for (int32_t e = 0; e < sim->tables[one->table].floats; e++)
 			same &= dn_bits(dn_canonical(dn_flush(left[e]))) == dn_bits(dn_canonical(sim->record[e]));
-		copy(sim, one->table, one->record, journal->contents + k * (size_t)journal->spacing, sim->lanes, true);
 	}
+	undo(sim);
 	sim->spoilt = journal != NULL && journal->sum != sum_of(sim);
 	return same;
 }
@@ -283,7 +278,6 @@ sim_journal_free(struct sim *sim)
 	if (sim->journal != NULL)
 	{
 		free(sim->journal->entries);
-		free(sim->journal->hashed);
 		free(sim->journal->contents);
 	}
 	free(sim->journal);
