@@ -16,7 +16,7 @@ from dana.jit.folds import TOGETHER
 from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
 from dana.jit.memory import Merged
 from dana.jit.plan import BATCH, EARLY, EPOCH, FUNCTIONS, LATE, SERIAL, TUPLE, Nest, Unsupported, of_tuples
-from dana.simulator.layout import lanes_of, padded, strides
+from dana.simulator.layout import lanes_of, padded
 from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
 from dsl.hdfg.ops import ROW_NUMBERS
 
@@ -116,9 +116,8 @@ class Emitter(Ahead):
         shape = self.plan.shape(operand)
         vector = lanes_of(shape)
         with self._axes(shape, vector=vector) as idx:
-            terms = [*zip(idx, strides(shape), strict=True), (t, prod(padded(shape)))]
             value = self._value(operand, idx, ZERO, vector=vector).value
-            self._store(value, self._address(self._state, self._joined[k], terms))
+            self._store(value, self._element(self._joined[k], shape, idx, (t, prod(padded(shape)))))
 
     @property
     def _counts(self) -> bool:
@@ -337,8 +336,7 @@ class Emitter(Ahead):
             vector = lanes_of(shape)
             with self._over_tuples(phase) as t, self._axes(shape, vector=vector) as idx:
                 value = self._operand(operand, shape, idx, t, vector=vector)
-                terms = [*zip(idx, strides(shape), strict=True), (t if count > 1 else ZERO, size)]
-                self._store(value.value, self._address(self._state, self._operands, terms))
+                self._store(value.value, self._element(self._operands, shape, idx, (t if count > 1 else ZERO, size)))
         to = self._own(k, (ZERO,) * len(shape), self._turn if count == 1 else ZERO)
         from_ = self._address(self._state, self._operands, [])
         code = I32(FUNCTIONS[plan.nodes[k].op])
@@ -351,7 +349,6 @@ class Emitter(Ahead):
         merged = self.memory.merged[self.merges[k]]
         shape = self.plan.shape(operand)
         level, count, op = self._run.bit_length() - 1, self._run, merged.op
-        first = merged.first + level * merged.size
         if not shape:
             if count == 1:
                 value = self._value(operand, (), ZERO, vector=0).value
@@ -367,7 +364,7 @@ class Emitter(Ahead):
                     value = combine(self._builder, op, left, self._shuffled(value, range(1, count, 2)))
                     count //= 2
                 value = self._builder.extract_element(value, I32(0))
-            self._push(value, merged, first, [])
+            self._push(value, merged, self._element(merged.first + level * merged.size, (), ()))
             return
         vector = lanes_of(shape)
         together = min(count, IN_STEP)
@@ -375,31 +372,29 @@ class Emitter(Ahead):
         elsewhere = [i for i in self.graph.inputs if self.plan.shape(i) == shape and i not in self.plan.reads(operand)]
         for group in range(count // together):
             with self._axes(shape, vector=vector, last_first=True) as idx:
-                terms = list(zip(idx, strides(shape), strict=True))
 
                 def leaf(t: int, idx: Indices = idx) -> ir.Value:
                     for i in elsewhere:
                         self._ask_ahead(i, self._input_at(i, idx, Index(const=t)), vector=vector)
                     if kept is None:
                         return self._value(operand, idx, Index(const=t), vector=vector).value
-                    at = [*zip(idx, strides(shape), strict=True), (Index(const=t), prod(padded(shape)))]
-                    return self._load(self._address(self._state, kept, at), vector=vector).value
+                    at = self._element(kept, shape, idx, (Index(const=t), prod(padded(shape))))
+                    return self._load(at, vector=vector).value
 
-                def waiting(level: int, terms: list[tuple[Index, int]] = terms) -> Found:
-                    return self._address(self._state, merged.first + level * merged.size, terms)
+                def waiting(level: int, idx: Indices = idx) -> Found:
+                    return self._element(merged.first + level * merged.size, shape, idx)
 
                 value, at = tree(self._builder, op, group * together, together, leaf), low
                 while group >> (at - low) & 1:
                     value, at = combine(self._builder, op, self._load(waiting(at), vector=vector).value, value), at + 1
                 if at == level:
-                    self._push(value, merged, first, terms)
+                    self._push(value, merged, waiting(level))
                 else:
                     self._store(value, waiting(at))
 
-    def _push(self, value: ir.Value, merged: Merged, first: int, terms: list[tuple[Index, int]]) -> None:
+    def _push(self, value: ir.Value, merged: Merged, place: Found) -> None:
+        """Leave what is merged on the stack, from a level on, joined with what waits there."""
         builder = self._builder
-        size = merged.size
-        place = self._address(self._state, first, terms).value
         before = builder.block
         head, body, end = (builder.append_basic_block() for _ in range(3))
         builder.branch(head)
@@ -407,7 +402,7 @@ class Emitter(Ahead):
         number, sum_ = builder.phi(I64), builder.phi(value.type)
         number.add_incoming(I64(0), before)
         sum_.add_incoming(value, before)
-        address = builder.gep(place, [builder.mul(number, I64(size))], source_etype=FLOAT)
+        address = builder.gep(place.value, [builder.mul(number, I64(merged.size))], source_etype=FLOAT)
         builder.cbranch(builder.icmp_signed("<", number, self._count), body, end)
         builder.position_at_end(body)
         joined = combine(builder, merged.op, builder.load(address, typ=value.type, align=4), sum_)
@@ -433,8 +428,7 @@ class Emitter(Ahead):
                 self._store(number, self._address(self._state, numbers, [(waiting, 1), (t, 1)]))
                 with self._axes(shape, vector=vector) as idx:
                     value = self._operand(update.value, shape, idx, t, vector=vector).value
-                    terms = [*zip(idx, strides(shape), strict=True), (waiting, size), (t, size)]
-                    self._store(value, self._address(self._state, values, terms))
+                    self._store(value, self._element(values, shape, idx, (waiting, size), (t, size)))
         self._builder.store(self._builder.add(count, I64(self._run)), place, align=4)
 
     def _write_rows(self) -> None:
@@ -448,8 +442,8 @@ class Emitter(Ahead):
                 number = self._load(self._address(self._state, numbers, [(t, 1)]), vector=0)
                 row = Index(Var(self._builder.fptosi(number.value, I64), t.level))
                 with self._axes(shape, vector=vector) as idx:
-                    terms = [*zip(idx, strides(shape), strict=True), (t, prod(padded(shape)))]
-                    value = self._load(self._address(self._state, values, terms), vector=vector).value
+                    at = self._element(values, shape, idx, (t, prod(padded(shape))))
+                    value = self._load(at, vector=vector).value
                     self._put(update, value, (row, *idx), vector=vector)
 
     def _put(self, update: Update, value: ir.Value, idx: Indices, *, vector: int) -> None:
@@ -468,14 +462,10 @@ class Emitter(Ahead):
             vector = lanes_of(shape)
             with self._axes(shape, vector=vector) as idx:
                 value = self._value(update.value, idx, self._turn, vector=vector)
-                terms = list(zip(idx, strides(shape), strict=True))
-                self._store(value.value, self._address(self._state, self._new[id(update)], terms))
-        rows = {}
-        for update in updates:
-            if update.index is not None:
-                rows[id(update)] = self._row(update.index, update.model, self._turn)
-        for update in updates:
-            self._copy(update, rows.get(id(update)))
+                self._store(value.value, self._element(self._new[id(update)], shape, idx))
+        rows = [None if u.index is None else self._row(u.index, u.model, self._turn) for u in updates]
+        for update, row in zip(updates, rows, strict=True):
+            self._copy(update, row)
 
     def _copy(self, update: Update, row: Index | None) -> None:
         plan = self.plan
@@ -488,8 +478,7 @@ class Emitter(Ahead):
             if update.value in plan.kept:
                 found = self._value(update.value, places, self._turn, vector=vector and wide)
             else:
-                terms = list(zip(places, strides(source), strict=True))
-                found = self._load(self._address(self._state, self._new[id(update)], terms), vector=vector and wide)
+                found = self._load(self._element(self._new[id(update)], source, places), vector=vector and wide)
             if vector and not wide:
                 found = self._splat(found, vector)
             self._put(update, found.value, idx if row is None else (row, *idx), vector=vector)

@@ -287,6 +287,10 @@ class Loops:
             found = self._cached(key, max(before.level, var.level), step)
         return self._at(found.level, lambda builder: builder.gep(found.value, [I64(const)], source_etype=FLOAT))
 
+    def _element(self, first: int, shape: tuple[int, ...], idx: Indices, *terms: tuple[Index, int]) -> Found:
+        """Where an element lies of a value of the functions' memory, so much further on."""
+        return self._address(self._state, first, [*zip(idx, strides(shape), strict=True), *terms])
+
     def _load(self, address: Found, *, vector: int, here: bool = False) -> Found:
         """Before the loops that do not change the address; `here`: in them, as they store there themselves."""
         typ = ir.VectorType(FLOAT, vector) if vector else FLOAT
@@ -306,8 +310,8 @@ class Loops:
         """Where a model, a meta or a kept value lies."""
         if k in self.merges:
             number = self.merges[k]
-            terms = [*zip(idx, strides(self.plan.shape(k)), strict=True), (Index(self._slots[number]), 1)]
-            return self._address(self._state, self.memory.merged[number].first, terms)
+            slot = Index(self._slots[number]), 1
+            return self._element(self.memory.merged[number].first, self.plan.shape(k), idx, slot)
         base, first = (self._bases[k], 0) if k in self.tables else (self._state, self.memory.at[k])
         return self._address(base, first, self._terms(k, idx, t))
 
