@@ -295,25 +295,19 @@ struct chosen
 };
 
 static void
-choose(struct chosen *chosen, const struct sim_handed *handed, const uint8_t *page, int32_t row, int32_t rows)
+choose(const struct sim *sim, struct chosen *chosen, const struct sim_handed *handed, const uint8_t *page, int32_t row,
+	   int32_t rows)
 {
-	const struct sim_column column = *handed->column;
-	const uint32_t *address = handed->address + row, offset = handed->offset;
+	const struct sim_column *column = handed->column;
+	float numbers[SEEN];
 
-	chosen->writes = column.writes;
-	if (column.type == SIM_FLOAT4) /* the same, a loop without a jump for each type */
-		for (int32_t t = 0; t < rows; t++)
-			chosen->rows[t] = sim_watch_row(&(struct sim_column){.type = SIM_FLOAT4, .table = column.table},
-											page + (uint32_t)(address[t] + offset));
-	else if (column.type == SIM_INT4)
-		for (int32_t t = 0; t < rows; t++)
-			chosen->rows[t] = sim_watch_row(&(struct sim_column){.type = SIM_INT4, .table = column.table},
-											page + (uint32_t)(address[t] + offset));
-	else
-		for (int32_t t = 0; t < rows; t++)
-			chosen->rows[t] = sim_watch_row(&column, page + (uint32_t)(address[t] + offset));
+	chosen->writes = column->writes;
+	sim->kernels->convert(column->type, 1, numbers, 1, page, handed->address + row, handed->offset, rows);
 	for (int32_t t = 0; t < rows; t++)
+	{
+		chosen->rows[t] = sim_watch_row(column, numbers[t]);
 		chosen->stamps[t] = (uint16_t)sim_watch_stamp(chosen->rows[t]);
+	}
 }
 
 /* A tuple whose last watched column is done, where more than sums may come of it; returns when it is done */
@@ -351,7 +345,7 @@ ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_hand
 
 	rows = rows < SEEN ? rows : SEEN;
 	for (int32_t k = 0; k < watched; k++)
-		choose(&chosen[k], &handed[k], page, row, rows);
+		choose(sim, &chosen[k], &handed[k], page, row, rows);
 	for (; n < rows && turn + 2 * pushes + 2 <= done; n++)
 	{
 		const int64_t first = done + before, known = first - 1 + latency;

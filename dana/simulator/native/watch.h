@@ -14,9 +14,9 @@
 
 /* The row that a watched column's value chooses, by table and number */
 static inline uint64_t
-sim_watch_row(const struct sim_column *column, const uint8_t *from)
+sim_watch_row(const struct sim_column *column, float number)
 {
-	return (uint64_t)column->table << 32 | (dn_bits(sim_number(column->type, from)) & INT32_MAX); /* without the sign */
+	return (uint64_t)column->table << 32 | (dn_bits(number) & INT32_MAX); /* without the sign */
 }
 
 /* Where is noted when a row of this hash was last written */
@@ -65,7 +65,7 @@ sim_watch_see(struct sim_watch *w, struct sim_watched *n, int32_t depth, bool wr
 static inline bool
 sim_watch_column(struct sim_watch *w, int32_t depth, const struct sim_column *column, const uint8_t *from)
 {
-	const uint64_t row = sim_watch_row(column, from);
+	const uint64_t row = sim_watch_row(column, sim_number(column->type, from));
 
 	return sim_watch_see(w, &w->n, depth, column->writes, row, sim_watch_stamp(row));
 }
