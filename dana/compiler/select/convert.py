@@ -14,7 +14,7 @@ from dana.compiler.place.lanes import blocks
 from dana.compiler.place.rows import Form
 from dana.compiler.select.split import rest, split
 from dana.compiler.select.values import Emitter, Value, View
-from hwgen.spec.engine import Opcode, Section, Source
+from hwgen.spec.engine import Opcode, Section
 
 
 def convert(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
@@ -32,7 +32,7 @@ def repeat(emitter: Emitter, section: Section, value: Value) -> None:
     view = emitter.view(value, emitter.row_shape(value))
     extents = (emitter.instances(value), *emitter.row_shape(value))
     for bit in range((value.shape[-1] - 1).bit_length(), (emitter.lanes - 1).bit_length()):
-        _exchange(emitter, section, Opcode.LOW, extents, view, view, view, bit)
+        emitter.nest(section, Opcode.LOW, extents, view, view, view, lane=bit)
 
 
 def _nested(emitter: Emitter, packed: Value, broadcast: Value) -> tuple[View, View]:
@@ -53,14 +53,14 @@ def _broadcast(emitter: Emitter, section: Section, value: Value, room: Value) ->
         bits = (count - 1).bit_length()
         # first the elements into all lanes, from the first 2 ** bits on: they repeat then
         for bit in range(bits, bits if value.repeats else (emitter.lanes - 1).bit_length()):
-            _exchange(emitter, section, Opcode.LOW, (*extents, 1), places[bits % 2], source, source, bit)
+            emitter.nest(section, Opcode.LOW, (*extents, 1), places[bits % 2], source, source, lane=bit)
             source = places[bits % 2]
         elements = 1
         for bit in range(bits):
             into, more = places[(bits - bit - 1) % 2], min(2 * elements, count) - elements
             upper = into.moved(at + 1, elements)
-            _exchange(emitter, section, Opcode.LOW, (*extents, elements), into, source, source, bit)
-            _exchange(emitter, section, Opcode.HIGH, (*extents, more), upper, source, source, bit)
+            emitter.nest(section, Opcode.LOW, (*extents, elements), into, source, source, lane=bit)
+            emitter.nest(section, Opcode.HIGH, (*extents, more), upper, source, source, lane=bit)
             source, elements = into, elements + more
 
 
@@ -70,12 +70,6 @@ def _alternating(emitter: Emitter, extents: tuple[int, ...], count: int, target:
         return target, target
     tuples, *others = extents
     return target, emitter.room("broadcast", (*others, 1 << (count - 1).bit_length() - 1), per_tuple=tuples > 1)
-
-
-def _exchange(
-    emitter: Emitter, section: Section, op: Opcode, extents: tuple[int, ...], target: View, a: View, b: View, bit: int
-) -> None:
-    emitter.nest(section, op, extents, target, a, b, source=Source.LANE_XOR, distance=bit)
 
 
 def _pack(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
@@ -96,7 +90,7 @@ def _pack(emitter: Emitter, section: Section, value: Value, room: Value) -> None
             # rows without a partner stay where they are until a step pairs them
             for low, high, left, right in split(pieces, pairs, step, at + 1):
                 bit, own = step.bit_length() - 1, into.moved(at + 1, low)
-                _exchange(emitter, section, Opcode.LOW, (*extents, high - low), own, left, right, bit)
+                emitter.nest(section, Opcode.LOW, (*extents, high - low), own, left, right, lane=bit)
             pieces = [(0, pairs, into), *rest(pieces, pairs, step)]
             count = step
 

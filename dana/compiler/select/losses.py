@@ -10,7 +10,7 @@ from dataclasses import replace
 from dana.compiler.place.rows import Form
 from dana.compiler.select.store import Store
 from dana.compiler.select.values import Emitter, Value, View
-from hwgen.spec.engine import Mask, Opcode, Section, Source
+from hwgen.spec.engine import Mask, Opcode, Section
 
 
 class Losses:
@@ -66,8 +66,7 @@ class Losses:
         distance = 0
         while rows < tuples:
             # of threads in pairs, in pairs of pairs …: the first has the losses of all behind its own
-            exchange = {"source": Source.THREAD_XOR, "distance": distance}
-            emitter.nest(Section.TUPLE, Opcode.HIGH, (rows,), here.moved(0, rows), here, here, **exchange)
+            emitter.nest(Section.TUPLE, Opcode.HIGH, (rows,), here.moved(0, rows), here, here, thread=distance)
             rows, distance = 2 * rows, distance + 1
         return replace(room, shape=(), stride=1)
 

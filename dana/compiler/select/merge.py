@@ -12,7 +12,7 @@ from itertools import pairwise
 from dana.compiler.place.shards import shares
 from dana.compiler.select.ops import Buffer
 from dana.compiler.select.values import Emitter, Value, View
-from hwgen.spec.engine import Mask, Opcode, Section, Source
+from hwgen.spec.engine import Mask, Opcode, Section
 
 
 def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_place: bool, name: str) -> None:
@@ -46,8 +46,7 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
         # the outer loop counts tuples where they are masked, so it cannot count vectors whose halves are crossed: the
         # first two threads merge all rows, and take their halves of the result
         target = here if mine else replace(emitter.room(name, (rows,), per_tuple=False), steps=(0, 1))
-        exchange = {"source": Source.THREAD_XOR, "distance": 0, "mask": mask}
-        emitter.nest(Section.TUPLE, op, (1, rows), target, here, here, outer=0, **exchange)
+        emitter.nest(Section.TUPLE, op, (1, rows), target, here, here, outer=0, thread=0, mask=mask)
         here, step, mask, mine = target, Opcode.LOW, Mask.NONE, True
     # threads that want a shard cross halves: each goes on with the half that it is to hold
     here = replace(here, steps=(0, chunks * chunk, 1))
@@ -59,9 +58,8 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
         else:
             target = replace(emitter.room(name, (vectors, one * chunk), per_tuple=False), steps=(0, one * chunk, 1))
         extents, upper = (1, vectors, one * chunk), here.moved(2, (both - one) * chunk)
-        exchange = {"source": Source.THREAD_XOR, "distance": distance, "mask": mask}
         outer = None if mask is Mask.NONE else 0
-        emitter.nest(Section.TUPLE, step, extents, target, here, upper, outer=outer, **exchange)
+        emitter.nest(Section.TUPLE, step, extents, target, here, upper, outer=outer, thread=distance, mask=mask)
         here, step, mask, mine = target, op, Mask.NONE, True
 
 

@@ -24,7 +24,7 @@ from dana.compiler.place.lanes import blocks
 from dana.compiler.place.rows import Form
 from dana.compiler.select.split import rest, split
 from dana.compiler.select.values import Emitter, Value, View
-from hwgen.spec.engine import Opcode, Section, Source
+from hwgen.spec.engine import Opcode, Section
 
 Nest = Callable[..., None]
 """`Emitter.nest` in a section, for an operation."""
@@ -132,5 +132,4 @@ def _blocked(view: View, lanes: int) -> View:
 
 def _exchange(nest: Nest, extents: tuple[int, ...], target: View, a: View, b: View, distance: int, tail: int) -> None:
     inner, cut = len(extents) - 1 if tail else None, tail > 0
-    fields = {"source": Source.LANE_XOR, "distance": distance, "tail_a": cut, "tail_b": cut, "tail": tail}
-    nest(extents, target, a, b, inner=inner, **fields)
+    nest(extents, target, a, b, inner=inner, lane=distance, tail_a=cut, tail_b=cut, tail=tail)

@@ -17,7 +17,7 @@ from dana.compiler.select.store import Store
 from dana.compiler.select.values import Emitter, Value
 from dsl.hdfg.ops import ROW_NUMBERS
 from hwgen.spec.bundle import WHOLE_EPOCH
-from hwgen.spec.engine import Opcode, Section, Source
+from hwgen.spec.engine import Opcode, Section
 
 
 def number_tuples(emitter: Emitter, store: Store, plan: Plan, *, several: bool) -> Value:
@@ -52,8 +52,7 @@ def _of_round(emitter: Emitter, store: Store, *, threads: int) -> Value:
     for distance in range(threads.bit_length() - 1):
         bit = first if not distance else emitter.temporary("bit", (), Form.BROADCAST, per_tuple=False)
         clear, set_ = (emitter.view(store.literal(float(one)), ()) for one in (0, group << distance))
-        exchange = {"source": Source.THREAD_XOR, "distance": distance}
-        emitter.nest(Section.INIT, Opcode.LOW, (1,), emitter.view(bit, ()), clear, set_, **exchange)
+        emitter.nest(Section.INIT, Opcode.LOW, (1,), emitter.view(bit, ()), clear, set_, thread=distance)
         if distance:
             emitter.elementwise(Section.INIT, Opcode.ADD, first, first, bit)
     if group == 1:

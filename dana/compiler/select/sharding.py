@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from dana.compiler.place.shards import shares
 from dana.compiler.select.values import Emitter, Value, View
-from hwgen.spec.engine import Opcode, Section, Source
+from hwgen.spec.engine import Opcode, Section
 
 
 def halves(chunks: int, threads: int) -> list[tuple[int, int, int]]:
@@ -36,9 +36,8 @@ def cut(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
         else:
             own = emitter.room(room.buffer.name, (vectors, one * chunk), per_tuple=False)
             target = replace(own, steps=(0, one * chunk, 1))
-        exchange = {"source": Source.THREAD_XOR, "distance": distance}
         upper = here.moved(2, (both - one) * chunk)
-        emitter.nest(section, Opcode.LOW, (1, vectors, one * chunk), target, here, upper, **exchange)
+        emitter.nest(section, Opcode.LOW, (1, vectors, one * chunk), target, here, upper, thread=distance)
         here = target
 
 
@@ -48,10 +47,9 @@ def join(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
     here = View(value.buffer, value.base, (0, emitter.rows(value) // vectors, 1))
     there = View(room.buffer, room.base, (0, chunks * chunk, 1))
     for distance, both, one in reversed(halves(chunks, emitter.threads)):
-        exchange = {"source": Source.THREAD_XOR, "distance": distance}
         lower, upper = (1, vectors, one * chunk), (1, vectors, (both - one) * chunk)
         high = here.moved(2, (2 * one - both) * chunk)
         # the upper half first: from the second step on the lower one is written over what both come from
-        emitter.nest(section, Opcode.HIGH, upper, there.moved(2, one * chunk), high, high, **exchange)
-        emitter.nest(section, Opcode.LOW, lower, there, here, here, **exchange)
+        emitter.nest(section, Opcode.HIGH, upper, there.moved(2, one * chunk), high, high, thread=distance)
+        emitter.nest(section, Opcode.LOW, lower, there, here, here, thread=distance)
         here = there

@@ -17,7 +17,7 @@ from dana.compiler.place.shards import Grain, parts_of, shard_of
 from dana.compiler.select.nest import pieces
 from dana.compiler.select.ops import Access, Buffer, Home, Index, VectorOp
 from dana.compiler.target import Target
-from hwgen.spec.engine import Opcode, Section
+from hwgen.spec.engine import Opcode, Section, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +156,8 @@ class Emitter:
         *,
         inner: int | None = None,
         outer: int | None = None,
+        lane: int | None = None,
+        thread: int | None = None,
         **fields: Any,
     ) -> None:
         """Add the operations of a loop nest.
@@ -166,9 +168,15 @@ class Emitter:
             Of the loops, tuples first.
         inner, outer
             The loop that has to be the instruction's inner or outer one.
+        lane, thread
+            The bit of the number in which partners of an exchange differ.
         fields
             Of `VectorOp`.
         """
+        if lane is not None:
+            fields |= {"source": Source.LANE_XOR, "distance": lane}
+        elif thread is not None:
+            fields |= {"source": Source.THREAD_XOR, "distance": thread}
         views = [dst, a] if b is None else [dst, a, b]
         for piece in pieces(tuple(extents), tuple(view.steps for view in views), inner=inner, outer=outer):
             accesses = [
