@@ -77,14 +77,13 @@ class Simulator:
         self.config = config
         self._core = native.library()
         machine = native.machine_data(config)
-        address = self._core.sim_new(ctypes.byref(machine), None if kernels is None else kernels.encode())
+        address = self._core.sim_new(ctypes.byref(machine), None if kernels is None else kernels.encode(), plain)
         if not address and kernels is None:
             raise MemoryError(NO_MEMORY)
         if not address:
             raise UsageError(f"kernels must be one of {', '.join(KERNELS)} that this processor has, not {kernels!r}")
         self._address: int = address
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
-        self._core.sim_set_plain(address, plain)
         self._held: list[Floats] = []
         """What tables hold, by symbol."""
 

@@ -58,14 +58,13 @@ def library() -> ctypes.CDLL:
     rows = (pointer, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, pointer)
     bundle, problem = ctypes.POINTER(structures.BundleData), ctypes.POINTER(structures.Problem)
     for name, result, arguments in (
-        ("sim_new", pointer, (ctypes.POINTER(structures.Machine), ctypes.c_char_p)),
+        ("sim_new", pointer, (ctypes.POINTER(structures.Machine), ctypes.c_char_p, ctypes.c_int32)),
         ("sim_free", None, (pointer,)),
         ("sim_load", None, (pointer, bundle, pointer, problem)),
         ("sim_attach", ctypes.c_int32, (pointer, ctypes.POINTER(structures.CompiledData))),
         ("sim_differs", ctypes.c_int32, (pointer,)),
         ("sim_proved", ctypes.c_int32, (pointer,)),
         ("sim_special_address", pointer, ()),
-        ("sim_set_plain", None, (pointer, ctypes.c_int32)),
         ("sim_walked_rows", ctypes.c_uint64, (pointer,)),
         ("sim_write_rows", ctypes.c_int32, rows),
         ("sim_read_rows", ctypes.c_int32, rows),
@@ -137,33 +136,26 @@ _made: dict[int, tuple[structures.BundleData, list[npt.NDArray[Any]]]] = {}
 def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArray[Any]]]:
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
-    program = _table([_engine_fields(i) for i in bundle.program], structures.Instruction)
-    instructions = _table(list(_strider_rows(bundle)), structures.StriderInstruction)
-    lanes = bundle.config.lanes
-    descriptors = _table(
-        [(*_column_fields(c), c.count * c.type.bytes, c.beats(lanes)) for c in bundle.columns], structures.Column
-    )
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
-    tables = _table([(table.records, table.rows) for table in bundle.tables], structures.TableData)
-    held = _table([_held(symbol) for symbol in bundle.symbols if symbol.table], structures.HeldData)
+    lanes = bundle.config.lanes
+    descriptors = [(*_column_fields(c), c.count * c.type.bytes, c.beats(lanes)) for c in bundle.columns]
+    tables = {
+        "program": _table([_engine_fields(i) for i in bundle.program], structures.Instruction),
+        "strider": _table(list(_strider_rows(bundle)), structures.StriderInstruction),
+        "columns": _table(descriptors, structures.Column),
+        "tables": _table([(table.records, table.rows) for table in bundle.tables], structures.TableData),
+        "held": _table([_held(symbol) for symbol in bundle.symbols if symbol.table], structures.HeldData),
+    }
     data = structures.BundleData(
-        program=program.ctypes.data,
-        strider=instructions.ctypes.data,
-        columns=descriptors.ctypes.data,
+        **{name: table.ctypes.data for name, table in tables.items()},
+        **{f"n_{name}": len(table) for name, table in tables.items()},
         constants=constants.ctypes.data,
         image=image.ctypes.data,
-        n_program=len(bundle.program),
-        n_strider=len(instructions),
-        n_columns=len(bundle.columns),
-        image_rows=image.shape[0],
-        tables=tables.ctypes.data,
-        n_tables=len(bundle.tables),
-        held=held.ctypes.data,
-        n_held=len(held),
+        image_rows=len(image),
         sections=(ctypes.c_int32 * len(engine.Section))(*(bundle.sections.get(s, NO_SECTION) for s in engine.Section)),
         **{name: getattr(bundle, name) for name in SIZES},
     )
-    return data, [program, instructions, descriptors, constants, image, tables, held]
+    return data, [*tables.values(), constants, image]
 
 
 def _held(symbol: Symbol) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ In: fields of `hwgen.spec`. Out: `ctypes` structures; `headers` writes them in C
 """
 
 import ctypes
+import re
 from dataclasses import fields
 from enum import IntEnum
 from functools import partial
@@ -220,23 +221,8 @@ class Counters(ctypes.Structure):
 
 
 STRUCTURES: dict[str, type[ctypes.Structure]] = {
-    "machine": Machine,
-    "instruction": Instruction,
-    "strider_instruction": StriderInstruction,
-    "column": Column,
-    "handed": Handed,
-    "observer": ObserverData,
-    "table": TableData,
-    "held": HeldData,
-    "bundle": BundleData,
-    "problem": Problem,
-    "compiled_merge": CompiledMerge,
-    "compiled_pass": CompiledPass,
-    "compiled_symbol": CompiledSymbol,
-    "compiled_table": CompiledTable,
-    "compiled_index": CompiledIndex,
-    "compiled_input": CompiledInput,
-    "compiled": CompiledData,
-    "counters": Counters,
+    re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Data")).lower(): kind
+    for name, kind in list(globals().items())
+    if isinstance(kind, type) and issubclass(kind, ctypes.Structure)
 }
-"""struct sim_NAME, in the order in which C needs them."""
+"""By NAME of struct sim_NAME; in the order of this file, in which C needs them."""

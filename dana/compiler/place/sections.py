@@ -14,7 +14,7 @@ round (`joined`): what follows the merges runs beside what precedes them, where 
 that uses a value of the batch in the batch's tuples again has to be taken so: its tuples are still in tuple memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dana.compiler.place.watch import Watched, watched_columns
@@ -219,18 +219,26 @@ def _passing(graph: Graph, counted: frozenset[int], section: Mapping[int, Sectio
     """Nodes of `init` on the way to what the number of the epoch decides, and read by nothing else."""
     if not counted:
         return frozenset()
-    roots = set(graph.training_roots)
+    init = {k for k in section if section[k] is Section.INIT}
+    chosen = _with_readers(
+        section, lambda k: graph.nodes[k].inputs, init.difference(graph.training_roots), counted & init
+    )
+    return frozenset(chosen)
+
+
+def _with_readers(
+    nodes: Iterable[int], reads: Callable[[int], Iterable[int]], fit: Container[int], others: Container[int] = ()
+) -> set[int]:
+    """Of nodes those that fit, if all that read them do, or are others."""
     readers: dict[int, list[int]] = {}
-    for k in section:
-        for operand in graph.nodes[k].inputs:
+    for k in nodes:
+        for operand in reads(k):
             readers.setdefault(operand, []).append(k)
-    found: set[int] = set()
-    for k in sorted(section, reverse=True):
-        on_the_way = all(reader in counted or reader in found for reader in readers.get(k, ()))
-        in_init = section[k] is Section.INIT and all(section[reader] is Section.INIT for reader in readers.get(k, ()))
-        if in_init and on_the_way and k not in roots:
-            found.add(k)
-    return frozenset(found)
+    chosen: set[int] = set()
+    for k in sorted(nodes, reverse=True):  # readers before what they read
+        if k in fit and all(reader in chosen or reader in others for reader in readers.get(k, ())):
+            chosen.add(k)
+    return chosen
 
 
 def _section(node: Node, *, together: bool) -> Section:
@@ -247,17 +255,8 @@ def _epoch_nodes(plan: Plan) -> set[int]:
     others = [node for update in graph.updates for node in (update.value, update.index) if node is not None]
     others += [] if graph.loss is None else [graph.loss]
     alone = graph.reachable([graph.convergence]) - graph.reachable(others)
-    users: dict[int, list[int]] = {}
-    for k in alone:
-        for operand in plan.operands(k):
-            users.setdefault(operand, []).append(k)
-    chosen: set[int] = set()
-    # users before what they use: a node may move only if all that read it do
-    for k in sorted(alone, reverse=True):
-        movable = plan.section.get(k) is plan.update_section and graph.nodes[k].op is not Op.MERGE
-        # metas and literals keep their rows; models are new by then and the tuple's rows belong to the unpacker
-        roots = [graph.nodes[plan.root(o)].op for o in plan.operands(k)]
-        lasting = all(op not in PER_TUPLE and op is not Op.MODEL for op in roots)
-        if movable and lasting and all(user in chosen for user in users.get(k, ())):
-            chosen.add(k)
-    return chosen
+    movable = {k for k in plan.of(plan.update_section) if graph.nodes[k].op is not Op.MERGE}
+    # metas and literals keep their rows; models are new by then and the tuple's rows belong to the unpacker
+    passing = {node.id for node in graph.nodes if node.op in PER_TUPLE or node.op is Op.MODEL}
+    lasting = {k for k in movable if passing.isdisjoint(map(plan.root, plan.operands(k)))}
+    return _with_readers(alone, plan.operands, lasting)

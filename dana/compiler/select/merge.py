@@ -15,10 +15,11 @@ from dana.compiler.select.values import Emitter, Value, View
 from hwgen.spec.engine import Mask, Opcode, Section
 
 
-def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_place: bool, name: str) -> None:
+def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_place: bool) -> None:
     """Merge the tuples of a round into `block`; at the end of `tuple`."""
     rows, threads, group = emitter.rows(value), emitter.threads, emitter.group
     vectors, chunks, chunk = emitter.parts(block)
+    name = block.buffer.name
     if group == 1 and threads == 1:  # every round has its one tuple
         emitter.elementwise(Section.TUPLE, Opcode.MOV, block, value)
         return

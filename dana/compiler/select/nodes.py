@@ -226,8 +226,7 @@ class _Selector:
 
     def _merge_into(self, room: Value, op: Opcode, source: int, form: Form) -> None:
         value = self.store.value(source, Section.TUPLE, form)
-        in_place = self.store.last_use(source, form)
-        merge_round(self.emitter, op, value, room, in_place=in_place, name=room.buffer.name)
+        merge_round(self.emitter, op, value, room, in_place=self.store.last_use(source, form))
 
     # --- loss, convergence, updates -------------------------------------------------------------------------------
 

@@ -55,9 +55,10 @@ unload(struct sim *sim)
 						.lanes = sim->lanes, .unit = sim->unit, .plain = sim->plain};
 }
 
-/* A simulator of a machine; `kernels`: see sim_choose_kernels(); NULL: no memory, or no such kernels */
+/* A simulator of a machine; `kernels`: see sim_choose_kernels(); `plain`: each Strider instruction is interpreted by itself,
+ * for tests; NULL: no memory, or no such kernels */
 SIM_EXPORT struct sim *
-sim_new(const struct sim_machine *machine, const char *kernels)
+sim_new(const struct sim_machine *machine, const char *kernels, int32_t plain)
 {
 	const struct sim_kernels *chosen = sim_choose_kernels(kernels);
 	struct sim *sim = chosen != NULL ? calloc(1, sizeof *sim) : NULL;
@@ -66,6 +67,7 @@ sim_new(const struct sim_machine *machine, const char *kernels)
 		return NULL;
 	sim->machine = *machine;
 	sim->kernels = chosen;
+	sim->plain = plain;
 	sim->lanes = machine->clusters * SIM_CLUSTER;
 	sim->unit = machine->threads * sim->lanes;
 	unload(sim);
@@ -222,13 +224,6 @@ SIM_EXPORT void *
 sim_special_address(void)
 {
 	return (void *)sim_choose_kernels(NULL)->apply;
-}
-
-/* Whether each Strider instruction is interpreted by itself; for tests */
-SIM_EXPORT void
-sim_set_plain(struct sim *sim, int32_t plain)
-{
-	sim->plain = plain;
 }
 
 /* Rows of pages that were walked since the Bundle was loaded; for tests */
