@@ -17,8 +17,8 @@ from typing import Any
 
 from dana.compiler.check.hardware import require_hardware
 from dana.compiler.check.verify import check
-from dana.compiler.place.forms import Forms, choose_forms
-from dana.compiler.place.order import Order, order_updates
+from dana.compiler.place.forms import choose_forms
+from dana.compiler.place.order import order_updates
 from dana.compiler.place.records import place_records
 from dana.compiler.place.repeat import find_repeats
 from dana.compiler.place.rows import InputPlaces, place_inputs_for
@@ -198,10 +198,7 @@ class Draft:
     target: Target
     plan: Plan
     inputs: InputPlaces
-    forms: Forms
     shards: Shards
-    repeats: frozenset[int]
-    order: Order
     selection: Selection
     schedules: Mapping[Section, Schedule]
     memory: MemoryMap
