@@ -130,7 +130,7 @@ COMPILER = (
         ("check/verify.py", "if overtaken.any():", "if False:", "overtaken results"),
         (
             "check/verify.py",
-            "elif _just_written(np.atleast_2d(dst.rows)[0], np.atleast_2d(address)[0], issue, latency):",
+            "elif _just_written(np.atleast_2d(dst)[0], np.atleast_2d(address)[0], issue, latency):",
             "elif False:",
             "its own results",
         ),
@@ -142,8 +142,8 @@ COMPILER = (
         ),
         (
             "check/verify.py",
-            "loops.append((self.levels, self.level_stride))",
-            "loops.append((1, 0))",
+            "np.arange(self.levels)[:, None]",
+            "np.arange(1)[:, None]",
             "levels of the stack",
         ),
         (

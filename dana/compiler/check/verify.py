@@ -12,7 +12,6 @@ choose obeys all of this.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -147,27 +146,27 @@ class _Timing:
             return
         dst = self._operand(instruction, "dst")
         if instruction.op is Opcode.PUT:
-            if dst.high >= self.half_rows:
-                yield f"puts row {dst.high} of {self.half_rows}"
+            if dst.max() >= self.half_rows:
+                yield f"puts row {dst.max()} of {self.half_rows}"
             yield from self._reads(instruction, issue, None, last)
             return
-        if dst.high >= self.config.scratch_depth:
-            yield f"writes row {dst.high} of {self.config.scratch_depth}"
+        if dst.max() >= self.config.scratch_depth:
+            yield f"writes row {dst.max()} of {self.config.scratch_depth}"
             return
         yield from self._reads(instruction, issue, dst, last)
         # nothing interlocks: of two results for a row the one that comes out last would stay
-        overtaken = self.ready[dst.rows] >= issue + first
+        overtaken = self.ready[dst] >= issue + first
         if overtaken.any():
-            yield f"overtakes the result of an earlier instruction in row {dst.rows[overtaken][0]}"
+            yield f"overtakes the result of an earlier instruction in row {dst[overtaken][0]}"
         # lanes without the condition, rows that no entry chooses, keep what they hold
         partly = instruction.op is Opcode.MOVC or instruction.dst_index
-        if partly and not self.defined[dst.rows].all():
-            yield f"changes a part of row {dst.rows[~self.defined[dst.rows]][0]}, which nothing has written"
-        if dst.rows.ndim == 1:  # later rows issue later: of two results for a row the last one stays
-            self.ready[dst.rows] = np.maximum(self.ready[dst.rows], issue + last)
+        if partly and not self.defined[dst].all():
+            yield f"changes a part of row {dst[~self.defined[dst]][0]}, which nothing has written"
+        if dst.ndim == 1:  # later rows issue later: of two results for a row the last one stays
+            self.ready[dst] = np.maximum(self.ready[dst], issue + last)
         else:
-            np.maximum.at(self.ready, dst.rows, np.broadcast_to(issue + last, dst.rows.shape))
-        self.defined[dst.rows] = True
+            np.maximum.at(self.ready, dst, np.broadcast_to(issue + last, dst.shape))
+        self.defined[dst] = True
 
     def end(self, instruction: Instruction) -> Iterator[str]:
         """The end of the section."""
@@ -183,26 +182,25 @@ class _Timing:
         if written.max() > self.now + instruction.wait:
             yield f"ends in cycle {self.now + instruction.wait}, before the result of cycle {written.max()}"
 
-    def _reads(self, instruction: Instruction, issue: Integers, dst: _Operand | None, latency: int) -> Iterator[str]:
+    def _reads(self, instruction: Instruction, issue: Integers, dst: Integers | None, latency: int) -> Iterator[str]:
         for name in ("a", "b") if instruction.op.reads_b else ("a",):
-            operand = self._operand(instruction, name)
+            address = self._operand(instruction, name)
             in_tuples = getattr(instruction, f"{name}_tuple")
             depth = self.half_rows if in_tuples else self.config.scratch_depth
-            if operand.high >= depth:
-                yield f"reads row {operand.high} of {depth} ({name})"
+            if address.max() >= depth:
+                yield f"reads row {address.max()} of {depth} ({name})"
                 continue
             if in_tuples:  # the half is complete before its section begins
                 continue
-            address = operand.rows
             early = self.ready[address] > issue
             if early.any():
                 yield f"reads row {address[early][0]} before its result is there ({name})"
-            if dst is not None and operand.low <= dst.high and dst.low <= operand.high:
+            if dst is not None and address.min() <= dst.max() and dst.min() <= address.max():
                 if instruction.indexed:
                     # stricter than the machine: which row comes when is not looked at, but of a row that it adds to
-                    if not self._adds(instruction) and np.isin(address, dst.rows).any():
+                    if not self._adds(instruction) and np.isin(address, dst).any():
                         yield f"may read a row that it writes ({name})"
-                elif _just_written(np.atleast_2d(dst.rows)[0], np.atleast_2d(address)[0], issue, latency):
+                elif _just_written(np.atleast_2d(dst)[0], np.atleast_2d(address)[0], issue, latency):
                     yield f"reads a row that it has just written ({name})"
             defined = self.defined[address]
             if not defined.all():
@@ -218,34 +216,21 @@ class _Timing:
         stride = self.setter.dst_outer if self.setter is not None else 0
         return same and instruction.outer == 1 and 0 < instruction.inner * max(1, instruction.a_inner) <= stride
 
-    def _operand(self, instruction: Instruction, name: str) -> _Operand:
-        """Rows that an operand may name."""
-        base = getattr(instruction, name)
-        loops = [(instruction.inner, getattr(instruction, f"{name}_inner"))]
-        loops.append((instruction.outer, getattr(instruction, f"{name}_outer")))
-        rows = _rows(base, instruction.outer, loops[1][1], *loops[0])
+    def _operand(self, instruction: Instruction, name: str) -> Integers:
+        """Rows that an operand may name, in the order of their use; of several levels or entries [these, rows]."""
+        inner, outer = (getattr(instruction, f"{name}_{loop}") for loop in ("inner", "outer"))
+        rows = _rows(getattr(instruction, name), instruction.outer, outer, instruction.inner, inner)
         # the levels of the stack, or all that an entry of an index may say
         if getattr(instruction, f"{name}_index", 0) and self.setter is not None:
-            loops.append((max(1, self.setter.dst), self.setter.dst_outer))
-        elif getattr(instruction, f"{name}_level", 0):
-            loops.append((self.levels, self.level_stride))
-        if len(loops) > 2:
-            rows = rows + _some(loops[2][0])[:, None] * loops[2][1]
-        return _Operand(rows, base, base + sum((extent - 1) * step for extent, step in loops))
+            return rows + _some(max(1, self.setter.dst))[:, None] * self.setter.dst_outer
+        if getattr(instruction, f"{name}_level", 0):
+            return rows + np.arange(self.levels)[:, None] * self.level_stride
+        return rows
 
 
 def _some(count: int) -> Integers:
     """Levels, or entries of an index: all that a machine has which is built; of more, which are alike, both ends."""
     return np.arange(count) if count <= MANY else np.r_[: MANY // 2, count - MANY // 2 : count]
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """Rows in the order in which they are used, or shape [levels or entries of an index, rows]; lowest and highest."""
-
-    rows: Integers
-    low: int
-    high: int
 
 
 def _rows(base: int, outer: int, far: int, inner: int, near: int) -> Integers:
