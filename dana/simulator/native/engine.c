@@ -163,7 +163,8 @@ apart(const float *x, const float *y, ptrdiff_t n)
  * said of single ones, they lie one behind the other, and none is read that one before it has written.
  */
 static int32_t
-several(const struct sim *sim, const struct sim_instruction *in, int32_t o, const float *d, const float *a, const float *b)
+several(const struct sim *sim, const struct sim_instruction *in, int32_t o, const float *d, const float *a,
+		const float *b)
 {
 	const bool alike = in->source == SIM_MEMORY && in->mask == SIM_MASK_NONE && !in->scalar && !in->tail_a &&
 		!in->tail_b && !in->a_index;

@@ -48,10 +48,28 @@ point(const struct sim *sim, const struct sim_column *column, const uint8_t *pag
 			*place = memcpy(sim->e.slot + k * sim->fill.stride + input->first, *place, (size_t)column->bytes);
 }
 
+/* Numbers, one of each tuple, side by side for code. Labels are zeros as often as not, so no processor foresees a branch
+ * that asks: the loop here has none. */
+static void
+collect(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at,
+		uint32_t offset, int32_t tuples)
+{
+	float *to = sim->numbers + column->input * (sim->most + 1) + sim->e.phase.in_round;
+
+	if (column->type == SIM_FLOAT4)
+		for (int32_t k = 0; k < tuples; k++)
+		{
+			memcpy(&to[k], page + (uint32_t)(at[k] + offset), sizeof *to);
+			to[k] = dn_flush(to[k]);
+		}
+	else
+		sim->kernels->convert(column->type, 1, to, 1, page, at, offset, tuples);
+}
+
 /*
- * A column of tuples of one thread. Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a scalar's
- * to all lanes of that row, but for code, whose rows are no further from one another than they are long, and which reads
- * a scalar's first.
+ * A column of tuples of one thread. Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a
+ * scalar's to all lanes of that row, but for code, whose rows are no further from one another than they are long, and
+ * which reads a scalar's first.
  */
 static void
 convert(const struct sim *sim, const struct sim_column *column, float *row, const uint8_t *page, const uint32_t *at,
@@ -83,11 +101,7 @@ sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *
 
 	if (sim->fast && column->input >= 0)
 	{
-		if (sim->compiled.inputs[column->input].floats == 1) /* numbers, one of each tuple, side by side for code */
-			sim->kernels->convert(column->type, 1, sim->numbers + column->input * (sim->most + 1) + sim->e.phase.in_round, 1,
-								  page, at, offset, tuples);
-		else
-			point(sim, column, page, at, offset, tuples);
+		(sim->compiled.inputs[column->input].floats == 1 ? collect : point)(sim, column, page, at, offset, tuples);
 		return;
 	}
 	for (; tuples > left; left = fill->group)
