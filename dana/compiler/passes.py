@@ -165,16 +165,13 @@ def _short_rounds(results: Results) -> tuple[ShortRound, ...]:
     """Sections for rounds of fewer tuples than a batch may have that ends where a row is chosen again: of one thread,
     for where another has one the first has all that it may."""
     target: Target = results["target"]
-    # what was decided about values holds for all of them, so that models and sums lie where they do
-    decided = {one.name: results[one.name] for one in TARGET[: [one.name for one in TARGET].index("operations")]}
     found = []
     for section, tuples in SHORT.items():
         if tuples >= target.together or tuples > target.group:
             break
-        given = {**results, **decided, "target": replace(target, threads=1, group=tuples)}
-        for name in ("operations", "selection", "schedules", "memory"):
-            del given[name]
-        made = run(TARGET, given)
+        # what was decided about values holds for all of them, so that models and sums lie where they do
+        decided = {k: v for k, v in results.items() if k not in ("operations", "selection", "schedules", "memory")}
+        made = run(TARGET, {**decided, "target": replace(target, threads=1, group=tuples)})
         memory: MemoryMap = made["memory"]
         if memory.lasting != results["memory"].lasting:
             raise InternalError(f"models and sums lie elsewhere in rounds of {tuples} tuples")

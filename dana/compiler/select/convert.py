@@ -35,20 +35,20 @@ def repeat(emitter: Emitter, section: Section, value: Value) -> None:
         emitter.nest(section, Opcode.LOW, extents, view, view, view, lane=bit)
 
 
-def _nested(emitter: Emitter, packed: Value, broadcast: Value) -> tuple[View, View]:
-    """Views of both for a nest of tuples, leading axes, rows of lanes, elements of a row."""
+def _by_rows(
+    emitter: Emitter, packed: Value, broadcast: Value, instances: int
+) -> Iterator[tuple[tuple[int, ...], int, View, View]]:
+    """Rows of lanes with as many elements each: loops of a nest around these, how many, and views of both values."""
+    *leading, n = packed.shape
     a = emitter.view(packed, emitter.row_shape(packed))
     b = emitter.view(broadcast, broadcast.shape)
-    return replace(a, steps=(*a.steps, 0)), replace(b, steps=(*b.steps[:-1], emitter.lanes, 1))
+    a, b = replace(a, steps=(*a.steps, 0)), replace(b, steps=(*b.steps[:-1], emitter.lanes, 1))
+    for first, rows, count in blocks(n, emitter.lanes):
+        yield (instances, *leading, rows), count, a.moved(-2, first), b.moved(-2, first)
 
 
 def _broadcast(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
-    *leading, n = value.shape
-    packed, broadcast = _nested(emitter, value, room)
-    at = len(packed.steps) - 2
-    for first, rows, count in blocks(n, emitter.lanes):
-        extents = (emitter.instances(room), *leading, rows)
-        target, source = broadcast.moved(at, first), packed.moved(at, first)
+    for extents, count, source, target in _by_rows(emitter, value, room, emitter.instances(room)):
         places = _alternating(emitter, extents, count, target)
         bits = (count - 1).bit_length()
         # first the elements into all lanes, from the first 2 ** bits on: they repeat then
@@ -58,7 +58,7 @@ def _broadcast(emitter: Emitter, section: Section, value: Value, room: Value) ->
         elements = 1
         for bit in range(bits):
             into, more = places[(bits - bit - 1) % 2], min(2 * elements, count) - elements
-            upper = into.moved(at + 1, elements)
+            upper = into.moved(-1, elements)
             emitter.nest(section, Opcode.LOW, (*extents, elements), into, source, source, lane=bit)
             emitter.nest(section, Opcode.HIGH, (*extents, more), upper, source, source, lane=bit)
             source, elements = into, elements + more
@@ -73,24 +73,20 @@ def _alternating(emitter: Emitter, extents: tuple[int, ...], count: int, target:
 
 
 def _pack(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
-    *leading, n = value.shape
-    packed, broadcast = _nested(emitter, room, value)
-    at = len(packed.steps) - 2
-    for first, rows, count in blocks(n, emitter.lanes):
-        extents = (emitter.instances(room), *leading, rows)
-        target, source = packed.moved(at, first), broadcast.moved(at, first)
+    for extents, count, target, source in _by_rows(emitter, room, value, emitter.instances(room)):
         if count == 1:
             emitter.nest(section, Opcode.MOV, (*extents, 1), target, source)
             continue
         steps = list(_halves(count))
-        half = emitter.room("packed", (*leading, rows, steps[0]), per_tuple=room.stride > 0) if count > 2 else target
+        own = (*extents[1:], steps[0])
+        half = emitter.room("packed", own, per_tuple=room.stride > 0) if count > 2 else target
         pieces = [(0, count, source)]
         for step in steps:
             into, pairs = target if step == 1 else half, count - step
             # rows without a partner stay where they are until a step pairs them
-            for low, high, left, right in split(pieces, pairs, step, at + 1):
-                bit, own = step.bit_length() - 1, into.moved(at + 1, low)
-                emitter.nest(section, Opcode.LOW, (*extents, high - low), own, left, right, lane=bit)
+            for low, high, left, right in split(pieces, pairs, step, -1):
+                lane = step.bit_length() - 1
+                emitter.nest(section, Opcode.LOW, (*extents, high - low), into.moved(-1, low), left, right, lane=lane)
             pieces = [(0, pairs, into), *rest(pieces, pairs, step)]
             count = step
 
