@@ -77,6 +77,8 @@ class PageWriter(ABC):
 
     faults: ClassVar[Sequence[Fault]]
     """What `_row` and `_nulls` branch to, by name, besides LINE_POINTER, TUPLE_HEADER and TUPLE_SHORT."""
+    chained: ClassVar[bool] = False
+    """Whether each column is to come behind the one before it in the table, and nowhere else: then no two share one."""
 
     def __init__(self, inputs: InputPlaces, page_size: int, *, attributes: int, total: int) -> None:
         self.asm = Assembly()
@@ -194,44 +196,30 @@ class PageWriter(ABC):
 
     def hand_over(self, base: int, run: Run) -> None:
         """Hand a run over, a matrix vector by vector: each of them starts a row of lanes."""
-        shape = self.inputs.place(run.input).shape
-        length = shape[-1] if len(shape) > 1 and shape[-1] % self.inputs.lanes else prod(shape)
+        place, lanes = self.inputs.place(run.input), self.inputs.lanes
+        shape = place.shape
+        length = shape[-1] if len(shape) > 1 and shape[-1] % lanes else prod(shape)
         done = 0
         while done < run.count:
-            count = min(run.count - done, length - (run.element + done) % length)
-            offset = run.offset + done * run.kind.bytes
-            self._hand_vector_over(base, Run(offset, run.kind, run.input, run.element + done, count), length)
+            vector, element = divmod(run.element + done, length)
+            count = min(run.count - done, length - element)
+            self.written += count
+            column = Column(
+                count=count,
+                row=place.row + vector * -(-length // lanes) + element // lanes,
+                lane=element % lanes,
+                type=run.kind,
+                scalar=int(not shape),
+                first=int(self.written == count),
+                last=int(self.written == self.total),
+                follows=int(self.chained and bool(self.columns)),
+            )
+            self.hand_column(base, run.offset + done * run.kind.bytes, column)
             done += count
-
-    def _hand_vector_over(self, base: int, run: Run, length: int) -> None:
-        place = self.inputs.place(run.input)
-        scalar = not place.shape
-        lanes = self.inputs.lanes
-        vector, element = divmod(run.element, length)
-        self.written += run.count
-        column = Column(
-            count=run.count,
-            row=place.row + (0 if scalar else vector * -(-length // lanes) + element // lanes),
-            lane=0 if scalar else element % lanes,
-            type=run.kind,
-            scalar=int(scalar),
-            first=int(self.written == run.count),
-            last=int(self.written == self.total),
-            follows=self._follows(),
-        )
-        self.hand_column(base, run.offset, column)
 
     def hand_column(self, base: int, offset: int, column: Column) -> None:
         """Hand what lies at %base + offset over, as a descriptor says."""
-        number = self._number(column)
-        self.asm.emit(Opcode.WRITEB, self.behind(base, offset), number >> 6, number & 63)
-
-    def _follows(self) -> int:
-        """Whether the next column is to come behind the last one of the table, and nowhere else."""
-        return 0
-
-    def _number(self, column: Column) -> int:
-        """Its place in the table."""
-        if column not in self.columns:
+        if self.chained or column not in self.columns:
             self.columns.append(column)
-        return self.columns.index(column)
+        number = len(self.columns) - 1 if self.chained else self.columns.index(column)
+        self.asm.emit(Opcode.WRITEB, self.behind(base, offset), number >> 6, number & 63)

@@ -11,7 +11,7 @@ from dana.compiler.place.rows import InputPlaces
 from dana.compiler.strider.pages import PageWriter, Run, T, append
 from dana.storage import parts
 from dana.storage.schema import TableSchema, Use
-from hwgen.spec.columns import Column, ColumnType
+from hwgen.spec.columns import ColumnType
 from hwgen.spec.strider import Fault, Opcode
 
 
@@ -19,6 +19,7 @@ class PartWriter(PageWriter):
     """Tuples that are parts of rows."""
 
     faults = (Fault.TUPLE_PARTS,)
+    chained = True
 
     def __init__(self, schema: TableSchema, uses: Sequence[Use], inputs: InputPlaces, page_size: int) -> None:
         self.parts = parts.cut(schema)
@@ -58,14 +59,6 @@ class PartWriter(PageWriter):
         """No part has a NULL."""
         self.asm.label("nulls")
         self.asm.fail(Fault.TUPLE_HEADER)
-
-    def _follows(self) -> int:
-        return int(bool(self.columns))
-
-    def _number(self, column: Column) -> int:
-        # no two parts share a descriptor: `follows` refers to the one before it in the table
-        self.columns.append(column)
-        return len(self.columns) - 1
 
 
 def _runs(part: tuple[int, int], schema: TableSchema, uses: Sequence[Use]) -> list[Run]:
