@@ -114,10 +114,7 @@ class InputPlaces:
 
     def place(self, name: str) -> InputPlace:
         """Where the input of that name lies. Raises KeyError where the rule has no such input."""
-        for place in self.places:
-            if place.name == name:
-                return place
-        raise KeyError(name)
+        return {place.name: place for place in self.places}[name]
 
 
 def rows_of(shape: tuple[int, ...], lanes: int) -> int:

@@ -115,8 +115,8 @@ class _Writer(PageWriter):
         asm.branch(Opcode.BLT, T.END, T.DATA, Fault.TUPLE_HEADER.name)
         asm.branch(Opcode.BLT, T.NATTS, asm.constant(self.last + 1), "skip")
         holes = "holes" if len(self.uses) <= self.last else "skip"
-        for first in range(0, self.last + 1, REQUIRED):
-            self._require(first, min(REQUIRED, self.last + 1 - first), holes)
+        for first, count in _spans(range(self.last + 1)):
+            self._require(first, count, holes)
         asm.jump("whole")
         if holes == "holes":
             asm.label("holes")
