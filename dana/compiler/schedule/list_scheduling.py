@@ -24,6 +24,7 @@ it ends before any with a longer chain can begin, or the rows of it that do; the
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -94,10 +95,10 @@ def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
 
 def _in_turn(ops: Sequence[VectorOp]) -> Schedule:
     """The order in which of the operations that could go the one with the longest chain behind it does."""
-    before, after = _dependences(ops)
+    after = _dependences(ops)
     priority = _priorities(ops, after)
     clock = _Clock()
-    missing = [len(needed) for needed in before]
+    missing = Counter(other for followers in after for other in followers)
     start: dict[int, int] = {}
     future: list[tuple[int, int]] = []
     available: list[tuple[int, int]] = []
@@ -107,8 +108,8 @@ def _in_turn(ops: Sequence[VectorOp]) -> Schedule:
         # a short operation's turn has to begin before its row issues: turns take MIN_INSTRUCTION cycles
         heapq.heappush(future, (start[k] - _least_wait(ops[k]), k))
 
-    for k, count in enumerate(missing):
-        if not count:
+    for k in range(len(ops)):
+        if not missing[k]:
             release(k)
     issue = []
     while future or available:
@@ -133,11 +134,11 @@ def _ended(issue: Sequence[tuple[VectorOp, int]], clock: _Clock) -> Schedule:
 def _in_gaps(ops: Sequence[VectorOp]) -> Schedule:
     """The order in which the longest chain is never delayed."""
     ops = list(ops)
-    before, after = _dependences(ops)
+    after = _dependences(ops)
     priority = _priorities(ops, after)
     clock = _Clock()
-    missing = [len(needed) for needed in before]
-    start = {k: clock.operands_ready(ops[k]) for k, count in enumerate(missing) if not count}
+    missing = Counter(other for followers in after for other in followers)
+    start = {k: clock.operands_ready(op) for k, op in enumerate(ops) if not missing[k]}
     issue = []
     while start:
         k, rows = _fitting(ops, start, priority, clock)
@@ -217,16 +218,14 @@ def _least_wait(op: VectorOp) -> int:
     return max(0, cycles.MIN_INSTRUCTION - op.busy)
 
 
-def _dependences(ops: Sequence[VectorOp]) -> tuple[list[set[int]], list[dict[int, bool]]]:
-    """For each operation those that must be before it; and those after it, with whether they read its result."""
-    before: list[set[int]] = [set() for _ in ops]
+def _dependences(ops: Sequence[VectorOp]) -> list[dict[int, bool]]:
+    """For each operation those that must come after it, with whether they read its result."""
     after: list[dict[int, bool]] = [{} for _ in ops]
     writer: dict[Buffer, int] = {}
     readers: dict[Buffer, list[int]] = {}
 
     def follow(first: int, then: int, *, reads: bool) -> None:
         if first != then:
-            before[then].add(first)
             after[first][then] = after[first].get(then, False) or reads
 
     for k, op in enumerate(ops):
@@ -242,7 +241,7 @@ def _dependences(ops: Sequence[VectorOp]) -> tuple[list[set[int]], list[dict[int
         for reader in readers.pop(target, ()):
             follow(reader, k, reads=False)
         writer[target] = k
-    return before, after
+    return after
 
 
 def _priorities(ops: Sequence[VectorOp], after: list[dict[int, bool]]) -> list[int]:
