@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from dana.compiler.place.forms import Forms
@@ -161,19 +162,13 @@ def _precede(before: dict[Step, set[Step]], readers: set[Step], writer: Step) ->
 
 def _sorted(before: Mapping[Step, set[Step]]) -> tuple[Step, ...]:
     """Topological order, the least step first where there is a choice."""
-    after: dict[Step, list[Step]] = {step: [] for step in before}
-    missing = {step: len(needed) for step, needed in before.items()}
-    for step, needed in before.items():
-        for other in needed:
-            after[other].append(step)
-    free = [step for step, count in missing.items() if not count]
+    sorter = TopologicalSorter(before)
+    sorter.prepare()
+    free, steps = list(sorter.get_ready()), list[Step]()
     heapq.heapify(free)
-    steps = []
     while free:
-        step = heapq.heappop(free)
-        steps.append(step)
-        for other in after[step]:
-            missing[other] -= 1
-            if not missing[other]:
-                heapq.heappush(free, other)
+        steps.append(heapq.heappop(free))
+        sorter.done(steps[-1])
+        for step in sorter.get_ready():
+            heapq.heappush(free, step)
     return tuple(steps)
