@@ -217,25 +217,13 @@ class _Chooser:
 
     def _groups(self) -> list[list[int]]:
         """The chosen nodes, those together that feed one another, in this batch or by a model in the next."""
-        parent = {k: k for k in self.chosen}
-
-        def find(k: int) -> int:
-            while parent[k] != k:
-                parent[k] = parent[parent[k]]
-                k = parent[k]
-            return k
-
+        groups: list[set[int]] = []
         for k in self.chosen:
-            if self.graph.nodes[k].op is Op.MERGE:
-                continue
-            for operand in self.operands[k]:
-                fed = self.source.get(operand, operand)
-                if fed in parent:
-                    parent[find(k)] = find(fed)
-        groups: dict[int, list[int]] = {}
-        for k in sorted(self.chosen):
-            groups.setdefault(find(k), []).append(k)
-        return list(groups.values())
+            fed = () if self.graph.nodes[k].op is Op.MERGE else self.operands[k]
+            together = {k, *self.chosen.keys() & {self.source.get(operand, operand) for operand in fed}}
+            together.update(*(group for group in groups if not group.isdisjoint(together)))
+            groups = [*(group for group in groups if group.isdisjoint(together)), together]
+        return sorted(sorted(group) for group in groups)
 
     def _saved(self, group: list[int], grain: int, beside: dict[int, int]) -> int:
         """Rows that shards of a group save beside others, everything else being whole."""
