@@ -11,7 +11,7 @@ unrolled: the choice is the one of fewest instructions, and among those the one 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import permutations, product
 from math import prod
 
 from hwgen.spec.engine import WIDTHS
@@ -110,18 +110,11 @@ _Mapping = tuple[_Loop | None, _Loop | None, tuple[_Loop, ...]]
 
 def _joined(loops: list[_Loop]) -> list[_Loop]:
     """Make one loop of two where every operand steps through both as through one."""
-    loops = list(loops)
-    found = True
-    while found:
-        found = False
-        for around, within in product(loops, loops):
-            if around is within or around.fixed or within.fixed:
-                continue
-            if all(far == near * within.extent for far, near in zip(around.steps, within.steps, strict=True)):
-                loops.remove(around)
-                loops[loops.index(within)] = _Loop(around.extent * within.extent, within.steps)
-                found = True
-                break
+    for around, within in permutations(loops, 2):
+        alike = all(far == near * within.extent for far, near in zip(around.steps, within.steps, strict=True))
+        if alike and not around.fixed and not within.fixed:
+            both = _Loop(around.extent * within.extent, within.steps)
+            return _joined([both if loop is within else loop for loop in loops if loop is not around])
     return loops
 
 

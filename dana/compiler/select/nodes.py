@@ -5,7 +5,7 @@ order in which they may run; nothing has an address, and no cycle is counted.
 """
 
 from dataclasses import replace
-from itertools import groupby
+from itertools import accumulate, groupby
 from math import prod
 
 from dana.compiler.place.forms import Forms
@@ -436,13 +436,6 @@ class _Selector:
 
 def _parts(block: list[tuple[Opcode, Buffer]]) -> list[tuple[Opcode, int, int]]:
     """(operation, first row, rows) of each run of parts with one operation."""
-    parts: list[tuple[Opcode, int, int]] = []
-    row = 0
-    for op, buffer in block:
-        if parts and parts[-1][0] is op:
-            op, first, rows = parts.pop()
-            parts.append((op, first, rows + buffer.rows))
-        else:
-            parts.append((op, row, buffer.rows))
-        row += buffer.rows
-    return parts
+    runs = [(op, sum(buffer.rows for _, buffer in run)) for op, run in groupby(block, key=lambda part: part[0])]
+    firsts = accumulate((rows for _, rows in runs), initial=0)
+    return [(op, first, rows) for (op, rows), first in zip(runs, firsts, strict=False)]
