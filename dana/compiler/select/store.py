@@ -58,14 +58,13 @@ class Store:
         self.emitter = emitter
         self.literals: dict[int, Buffer] = {}
         self.ranges: dict[tuple[int, Form], Buffer] = {}
-        self.metas = {k: self._image(self.graph.nodes[k].name or "meta", 1) for k in self.graph.metas}
-        self.models: dict[int, Value] = {}
+        self.metas = {k: self._image(self.name(k)) for k in self.graph.metas}
         self.recorded = inputs.recorded
-        for k in self.graph.models:
-            if k in self.recorded:
-                continue
-            name, shape = self.graph.nodes[k].name or "model", self.graph.concrete_shape(k)
-            self.models[k] = emitter.placed(name, Home.IMAGE, shape, forms.of[k])
+        self.models = {
+            k: emitter.placed(self.name(k), Home.IMAGE, self.graph.concrete_shape(k), forms.of[k])
+            for k in self.graph.models
+            if k not in self.recorded
+        }
         self.state: list[Buffer] = []
         self._values: dict[_Key, Value] = {}
         self._uses = self._count_uses()
@@ -77,8 +76,8 @@ class Store:
 
     # --- buffers that last ----------------------------------------------------------------------------------------
 
-    def _image(self, name: str, rows: int) -> Buffer:
-        return Buffer(name=name, rows=rows, home=Home.IMAGE)
+    def _image(self, name: str) -> Buffer:
+        return Buffer(name=name, rows=1, home=Home.IMAGE)
 
     def lasting(
         self, name: str, shape: tuple[int, ...] = (), form: Form = Form.BROADCAST, grain: Grain = None
@@ -93,7 +92,7 @@ class Store:
         # by bits: 0.0 and -0.0 are equal and not the same
         bits = bits_of(value)
         if bits not in self.literals:
-            self.literals[bits] = self._image(f"{value:g}", 1)
+            self.literals[bits] = self._image(f"{value:g}")
         return Value(buffer=self.literals[bits])
 
     def counted(self, count: int) -> Value:
