@@ -208,11 +208,8 @@ class _Timing:
 
     def _adds(self, instruction: Instruction) -> bool:
         """Whether each row that an instruction writes is one that it has read itself, and reads no more."""
-        same = (instruction.a, instruction.a_inner, instruction.a_index) == (
-            instruction.dst,
-            instruction.dst_inner,
-            instruction.dst_index,
-        )
+        read = instruction.a, instruction.a_inner, instruction.a_index
+        same = read == (instruction.dst, instruction.dst_inner, instruction.dst_index)
         stride = self.setter.dst_outer if self.setter is not None else 0
         return same and instruction.outer == 1 and 0 < instruction.inner * max(1, instruction.a_inner) <= stride
 

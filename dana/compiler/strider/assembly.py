@@ -5,6 +5,7 @@ and nothing of pages or schemas.
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from hwgen.spec.strider import CONFIGURATION, TEMPORARIES, Control, Fault, Instruction, Opcode
 
@@ -100,10 +101,7 @@ class Assembly:
         return tuple(program)
 
     def _places(self) -> list[int]:
-        places = [0]
-        for item in self._items:
-            places.append(places[-1] + item.size())
-        return places
+        return list(accumulate((item.size() for item in self._items), initial=0))
 
     @staticmethod
     def _encode(item: _Item, at: int, target: int) -> list[Instruction]:
