@@ -40,7 +40,7 @@ WAIT_SECONDS = 0.3
 """Without code, from this time on, an epoch takes longer than waiting for the code and running that."""
 SHORT = 300
 """Instructions of a machine's program, from which on both times grow with it: an unrolled rule takes LLVM seconds."""
-PER_BYTE, PER_INSTRUCTION, PER_OPERATION = 0.3e-9, 9e-9, 0.1e-9
+PER_BYTE, PER_INSTRUCTION, PER_OPERATION = 0.3e-9, 25e-9, 0.16e-9
 """Seconds of the simulator without code, for a byte of a page, an instruction and an operation on a number; roughly."""
 PROCESSORS = ("x86_64", "AMD64")
 ROOM = 400 << 20
