@@ -127,9 +127,7 @@ def rated(db: Connection) -> Connection:
     with db.session.cursor() as cursor, cursor.copy("COPY rated FROM STDIN") as copy:
         for row in zip(users.tolist(), items.tolist(), stars.tolist(), strict=True):
             copy.write_row(row)
-    db.session.execute(
-        "SELECT dana_train('lrmf', 'rated', epochs => 1, backend => 'interp'); SELECT dana_profile('lrmf')"
-    )
+    db.session.execute("SELECT dana_train('lrmf', 'rated', epochs => 1); SELECT dana_profile('lrmf')")
     return db
 
 
@@ -174,9 +172,7 @@ def test_what_cannot_be_compared_is_not_alike(rated: Connection, columns: str, m
 def test_arrays_that_are_shorter_are_not_alike(rated: Connection) -> None:
     rated.create_rules("fm")
     rated.session.execute("CREATE TABLE pairs AS SELECT ARRAY[i, j] AS pair, y FROM rated")
-    rated.session.execute(
-        "SELECT dana_train('fm', 'pairs', epochs => 1, backend => 'interp'); SELECT dana_profile('fm')"
-    )
+    rated.session.execute("SELECT dana_train('fm', 'pairs', epochs => 1); SELECT dana_profile('fm')")
     rated.session.execute("CREATE VIEW halves AS SELECT ARRAY[i] AS pair, y FROM rated")
     found = rated.session.execute("SELECT element, psi, found FROM dana_drift('fm', 'halves')").fetchall()
     assert found[0] == (2, float("inf"), 0)
