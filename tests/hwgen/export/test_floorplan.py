@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.devices import load_device
+from hwgen.export import yosys
 from hwgen.export.floorplan import BANDS, COLUMNS, RING, floorplan
 from hwgen.export.pin import pin
 from hwgen.export.scripts import ENGINE, FIT, PARTS, scripts
@@ -19,7 +20,6 @@ from hwgen.rtl.board.board import generate
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig, functions_mask
 from hwgen.spec.engine import Opcode
-from tests.yosys import yosys
 
 DEVICE = load_device("lfe5um5g-85")
 SHAPE = {"link_bytes": 16, "functions": functions_mask([Opcode.SIGMOID]), "crossed": 0}
@@ -147,7 +147,7 @@ def test_the_plan_names_instances_of_the_netlist(tmp_path: Path) -> None:
         f"read_verilog ../rtl/{board.TOP}.v {FIT}.v; hierarchy -check -top {FIT}; proc; "
         "setattr -mod -set keep_hierarchy 1 lane special; flatten; write_json boxes.json"
     )
-    subprocess.run([yosys(), "-q", "-p", script], cwd=tmp_path / "synth", check=True)
+    yosys.run(script, tmp_path / "synth")
     boxes = json.loads((tmp_path / "synth" / "boxes.json").read_text())["modules"][FIT]["cells"]
     plan = json.loads(made["floorplan.json"])
     assert set(plan) == {name for name in boxes if name.rpartition(".")[2].startswith(("lane_", "special"))}

