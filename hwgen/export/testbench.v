@@ -3,13 +3,13 @@
 // In: what a driver writes to load the machine (../images/load.hex) and to train (writes.hex), pages (pages.hex), rows of
 // records at first (starts.hex; all others are 0), words that the board must then hold (expected.hex), what records must
 // then be (records.hex) in which bits (held.hex; in all where it has no row), and what the last epoch must have taken
-// (counters.hex). Out: a line that starts with PASS or FAIL. STALL, 0 to 255: buses of memories pause in so many of 256
+// (counters.hex). Out: a line that starts with PASS or FAIL. +STALL=n, 0 to 255: buses of memories pause in n of 256
 // cycles, at random, and counters are not compared.
 `timescale 1ns / 1ps
 @DEFINES@
 
 module testbench;
-  parameter STALL = 0;
+  integer stall = 0;
   localparam DATA_BITS = @DATA_BITS@;
   localparam BEATS = @BEATS@;            // of all pages
   localparam LOADS = @LOADS@;
@@ -105,7 +105,7 @@ module testbench;
   // falling edges, as the driver does; what the rising edge takes is sampled at it.
   reg [63:0] now = 0;
   reg [63:0] noise = 64'h2545f4914f6cdd1d;
-`define PAUSES(k) (noise[8 * k +: 8] < STALL)
+`define PAUSES(k) (noise[8 * k +: 8] < stall)
 
   function [63:0] drawn(input [63:0] from);  // xorshift64
     begin
@@ -282,8 +282,8 @@ module testbench;
   endtask
 
   initial begin
-    if (STALL < 0 || STALL > 255) begin
-      $display("FAIL: STALL must be 0 to 255, not %0d", STALL);
+    if ($value$plusargs("STALL=%d", stall) && (stall < 0 || stall > 255)) begin
+      $display("FAIL: STALL must be 0 to 255, not %0d", stall);
       $finish;
     end
     $readmemh("../images/load.hex", loads);
@@ -306,7 +306,7 @@ module testbench;
     @(negedge clk);
     for (k = 0; k < LOADS; k = k + 1) write(loads[k][57:32], loads[k][31:0]);
     for (k = 0; k < WRITES; k = k + 1) write(writes[k][57:32], writes[k][31:0]);
-    patience = PATIENCE * 256 / (256 - STALL);
+    patience = PATIENCE * 256 / (256 - stall);
     while (!interrupt && cycles < patience) begin
       @(negedge clk);
       cycles = cycles + 1;
@@ -314,7 +314,7 @@ module testbench;
     if (!interrupt) `WRONG(("no interrupt in %0d cycles", cycles))
     write(INTERRUPT, 32'd1);
     for (k = 0; k < EXPECTED; k = k + 1) compare(expected[k]);
-    if (STALL == 0) for (k = 0; k < COUNTERS; k = k + 1) compare(counters[k]);
+    if (stall == 0) for (k = 0; k < COUNTERS; k = k + 1) compare(counters[k]);
     read(CYCLES, trained[31:0]);
     read(CYCLES + 26'd4, trained[63:32]);
 `ifdef RECORDS

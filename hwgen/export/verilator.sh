@@ -16,7 +16,7 @@ stall=${1:-0}
 cd "$(dirname "$0")"
 # in one piece: Verilator's headers take longer to read than most of its files to compile
 run() {
-  "$verilator" --binary --timing -O3 --top-module testbench -GSTALL="$stall" -Wno-fatal -Wno-lint -Wno-style \
+  "$verilator" --binary --timing -O3 --top-module testbench -Wno-fatal -Wno-lint -Wno-style \
     --default-language 1364-2001 --x-initial 0 --no-assert -j 0 -Mdir verilated -o testbench \
     -MAKEFLAGS OPT_FAST="${OPTIMIZE:--O0}" -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL="${OPTIMIZE:--O0}" \
     -MAKEFLAGS VM_PARALLEL_BUILDS=0 "$@" testbench.v ../rtl/dana_board.v
@@ -35,5 +35,5 @@ else
   run -MAKEFLAGS CXX="${CXX:-g++}" -MAKEFLAGS LINK="${CXX:-g++}" -MAKEFLAGS AR=ar -MAKEFLAGS PYTHON3="$python" \
     -MAKEFLAGS CFG_CXXFLAGS_STD=-std=gnu++20 -MAKEFLAGS CFG_CXXFLAGS_COROUTINES=-fcoroutines
 fi
-./verilated/testbench | tee testbench.log
+./verilated/testbench "+STALL=$stall" | tee testbench.log
 grep -q '^PASS' testbench.log

@@ -82,10 +82,9 @@ def test_the_testbench_passes_in_icarus_and_sees_a_wrong_record(folder: Path, mo
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert shutil.which("iverilog")
-    for stall in ((), ("96",)):
-        done = icarus(*stall)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "PASS" in done.stdout
+    done = icarus("96")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS" in done.stdout
     assert "FAIL: STALL must be 0 to 255, not 256" in icarus("256").stdout
     path = folder / "sim" / "records.hex"
     text = path.read_text()
@@ -94,7 +93,7 @@ def test_the_testbench_passes_in_icarus_and_sees_a_wrong_record(folder: Path, mo
     done = icarus()
     path.write_text(text)
     assert done.returncode != 0
-    assert "FAIL 1 errors" in done.stdout
+    assert "FAIL 1 errors" in done.stdout, "without pauses, all else is as expected"
 
 
 def test_what_the_package_says_of_records(folder: Path) -> None:
