@@ -22,7 +22,7 @@ help:
 demo: $(STAMPS)/demo
 	$(BIN)/dana demo
 
-# The extension is compiled for five versions while pip unpacks packages, and mypy runs beside the tests: each alone would
+# The extension is compiled for three versions while pip unpacks packages, and mypy runs beside the tests: each alone would
 # leave a core idle, and so would as many test sessions as there are cores, of which some wait for a server.
 test: $(STAMPS)/icarus
 	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/test headers
@@ -33,8 +33,9 @@ test: $(STAMPS)/icarus
 pytest: $(STAMPS)/test
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 
+# the tests compile it for 16 and 18, with warnings as errors, too
 headers: $(STAMPS)/venv
-	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
+	$(MAKE) -C pg_extension check-headers MAJORS='14 15 17' PYTHON=$(CURDIR)/$(BIN)/python
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m bench

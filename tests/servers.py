@@ -39,6 +39,7 @@ def share_installations(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="dana-test-")
     Path(folder.name).chmod(0o755)
     os.environ[SHARED_VARIABLE] = folder.name
+    os.environ.setdefault("COPT", "-Werror")  # of the extension: a warning is an error
     config.add_cleanup(folder.cleanup)
 
 
@@ -50,15 +51,20 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+def prepared(major: int) -> Path:
+    """The folder that the processes of a run share, with PostgreSQL and the extension in it."""
+    shared = Path(os.environ[SHARED_VARIABLE])
+    with locked(shared / f"postgresql-{major}.lock"):
+        installation.prepare(shared, major)
+    return shared
+
+
 def install(root: Path, major: int) -> None:
     """Give ``root`` PostgreSQL with the extension, the worker's Python, and a folder for the embedded server.
 
     It holds a data directory, and the hardware that workers of this run compiled: each takes seconds.
     """
-    shared = Path(os.environ[SHARED_VARIABLE])
-    name = f"postgresql-{major}"
-    with locked(shared / f"{name}.lock"):
-        installation.prepare(shared, major)
+    shared, name = prepared(major), f"postgresql-{major}"
     with locked(shared / "python.lock"):
         interpreter.worker_interpreter(shared, server_account())
     if not (root / name).exists():  # a tree of its own: tests add files
