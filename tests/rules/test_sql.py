@@ -81,7 +81,7 @@ def test_a_category_that_no_row_had_is_unknown(db: Connection, name: str, backen
     """Items go to 19, users to 99: both columns have the factors of 100, which are random where nobody learnt them."""
     db.session.execute(
         "CREATE TABLE seen AS SELECT i % 100 AS u, CASE i % 20 WHEN 7 THEN 8 ELSE i % 20 END AS item, i % 3 AS x, "
-        "(i % 20 > 9)::int AS y, (i % 20 <> 5)::int AS w FROM generate_series(0, 799) AS i"
+        "(i % 20 > 9)::int AS y, (i % 20 <> 5)::int AS w FROM generate_series(0, 399) AS i"
     )
     db.session.execute("INSERT INTO seen VALUES (NULL, 30, 1, 1, 1)")
     numbers = ["x"] if name == "dlrm" else []

@@ -23,6 +23,7 @@ from dana.simulator import large
 from hwgen.harness import RtlMachine
 from hwgen.harness.build import verilog_of
 from hwgen.rtl.verilate import cache_folder
+from hwgen.spec.board import TOP
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
 from tests.hwgen.harness.test_machine import CONFIG, ENDLESS, rule, table
@@ -128,6 +129,8 @@ def test_a_folder_for_models_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_compiler_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of any hardware: an empty board is soon translated."""
+    monkeypatch.setattr("hwgen.harness.machine.verilog_of", lambda _: f"module {TOP}; endmodule\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "make").write_text("#!/bin/sh\ncat $0 > /dev/full\n")

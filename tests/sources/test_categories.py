@@ -41,7 +41,7 @@ def dims(db: Connection, model: str) -> dict[str, int]:
     ("rule", "arguments", "wanted"),
     [
         ("lrmf", "'rated', features => '{i,j}', label => 'y'", {"m": USERS, "n": ITEMS}),
-        ("lrmf", "'rated', features => '{i,j}', label => 'y', backend => 'sim'", {"m": USERS, "n": ITEMS}),
+        ("lrmf", "'rated', features => '{i,j}', label => 'y', backend => 'interp'", {"m": USERS, "n": ITEMS}),
         ("lrmf", "'rated', features => '{j,i}', label => 'y'", {"m": ITEMS, "n": USERS}),
         ("lrmf", "'rated', features => '{i,j}', label => 'y', hyper => '{\"m\": 1300}'", {"m": 1300, "n": ITEMS}),
         ("lrmf", "'rated', features => '{i,j}', label => 'y', filter => 'i < 20'", {"m": 20}),
@@ -52,8 +52,7 @@ def dims(db: Connection, model: str) -> dict[str, int]:
     ],
 )
 def test_the_table_says_how_many(db: Connection, rule: str, arguments: str, wanted: dict[str, int]) -> None:
-    backend = "" if "backend" in arguments else ", backend => 'interp'"  # which needs no machine
-    db.session.execute(f"SELECT dana_train('{rule}', {arguments}, epochs => 1{backend})".encode())
+    db.session.execute(f"SELECT dana_train('{rule}', {arguments}, epochs => 1)".encode())
     assert wanted.items() <= dims(db, rule).items()
 
 
@@ -67,7 +66,7 @@ def test_rows_left_out_for_a_test_count(db: Connection, left_out: bool) -> None:
     assert found is not None
     db.session.execute(
         "SELECT dana_train('lrmf', 'rated', features => '{i,j}', label => 'y', epochs => 1, test_size => 0.5, "
-        "seed => %s, backend => 'interp')",
+        "seed => %s)",
         found,
     )
     assert dims(db, "lrmf") == {"m": USERS, "n": ITEMS}
@@ -76,7 +75,7 @@ def test_rows_left_out_for_a_test_count(db: Connection, left_out: bool) -> None:
 @pytest.mark.parametrize("source", ["'rated'", "NULL"])
 def test_rows_of_other_folds_count(db: Connection, source: str) -> None:
     """The row that alone has the largest number is in one fold, which the others' model predicts."""
-    asked = {"features": ["i", "j"], "label": "y", "epochs": 1, "backend": "interp"}
+    asked = {"features": ["i", "j"], "label": "y", "epochs": 1}
     if source == "NULL":
         asked["query"] = "SELECT i, j, y, (i * 10000 + j)::bigint AS k FROM rated"
     for call in ("dana_cross_validate('lrmf', {}, folds => 2", "dana_search('lrmf', {}, '[{{}}]', 'rmse', folds => 2"):
@@ -88,13 +87,13 @@ def test_rows_of_other_folds_count(db: Connection, source: str) -> None:
 def test_null_nan_and_infinity_are_no_categories(db: Connection) -> None:
     db.session.execute("CREATE TABLE gaps AS SELECT i::float8, j::float8, y FROM rated WHERE i < 100")
     db.session.execute("INSERT INTO gaps VALUES ('NaN', 1, 1), ('Infinity', 2, 1), (NULL, 3, 1)")
-    db.session.execute("SELECT dana_train('lrmf', 'gaps', epochs => 1, backend => 'interp')")
+    db.session.execute("SELECT dana_train('lrmf', 'gaps', epochs => 1)")
     users = db.session.execute("SELECT max(i) + 1 FROM rated WHERE i < 100").fetchone()
     assert users == (dims(db, "lrmf")["m"],)
 
 
 def test_a_model_to_start_from_says_it(db: Connection) -> None:
-    of = "features => '{i,j}', label => 'y', epochs => 1, backend => 'interp'"
+    of = "features => '{i,j}', label => 'y', epochs => 1"
     db.session.execute(f"SELECT dana_train('lrmf', 'rated', 'first', {of}, hyper => '{{\"k\": 3}}')".encode())
     db.session.execute("CREATE TABLE later AS SELECT * FROM rated WHERE i < 500")
     db.session.execute(f"SELECT dana_train('lrmf', 'later', 'second', {of}, warm_start_from => 'first')".encode())
@@ -127,7 +126,7 @@ def test_groups_have_models_of_one_size(db: Connection) -> None:
     db.session.execute("UPDATE rated SET part = i % 3")
     made = db.session.execute(
         "SELECT model FROM dana_train_groups('lrmf', 'rated', '{part}', "
-        """'{"features": ["i", "j"], "label": "y", "epochs": 1, "backend": "interp"}')"""
+        """'{"features": ["i", "j"], "label": "y", "epochs": 1}')"""
     ).fetchall()
     assert [dims(db, name) for (name,) in made] == [{"m": USERS, "n": ITEMS}] * 3
 
@@ -161,7 +160,7 @@ def told(db: Connection) -> list[str]:
     return heard
 
 
-QUICK = "epochs => 1, backend => 'interp'"
+QUICK = "epochs => 1"
 
 
 def test_a_number_far_beyond_the_rows(db: Connection, told: list[str]) -> None:
@@ -182,8 +181,9 @@ def test_numbers_below_0(db: Connection, told: list[str]) -> None:
     assert [one for one in told if "below 0" in one] == [
         f"column j: {count} rows hold numbers below 0, which are taken as unknown\nNone"
     ]
+    of = f"query => '{query} WHERE i <> 5', {QUICK}, backend => 'interp'"
     with pytest.raises(psycopg.errors.DataException, match="row -1"):  # where they are no rows of a model
-        db.session.execute(f"SELECT dana_train('lrmf', query => '{query} WHERE i <> 5', {QUICK})".encode())
+        db.session.execute(f"SELECT dana_train('lrmf', {of})".encode())
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_what_stands_for_a_null_is_told(db: Connection, told: list[str], gaps: i
     db.session.execute(f"SELECT dana_train('lrmf', query => 'TABLE gaps', {QUICK})".encode())
     (said_of,) = told
     assert said_of == f'{gaps} of {ROWS} rows of the query are left out: "i" is null ({gaps})\nNone'
-    db.session.execute("SELECT dana_train('lrmf', 'gaps', nulls => '70', epochs => 1, backend => 'interp')")
+    db.session.execute("SELECT dana_train('lrmf', 'gaps', nulls => '70', epochs => 1)")
     assert dims(db, "lrmf")["m"] in (40, 71)
 
 
