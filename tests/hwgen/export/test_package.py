@@ -236,12 +236,15 @@ def test_a_training_that_does_not_end_is_given_up_soon(folder: Path, monkeypatch
         said = run(["verilated/testbench"], sim)
     finally:
         writes.write_text(text)
-    given_up, takes = re.search(r"no interrupt in (\d+) cycles", said), re.search(r"(\d+) cycles of training", passed)
+    paused = run(["sh", "verilator.sh", "255"], sim)
+    given_up = re.search(r"no interrupt in (\d+) cycles", said)
     assert given_up is not None
-    assert takes is not None
-    assert 3.9 * int(takes[1]) < int(given_up[1]) < 4.1 * (int(takes[1]) + EPOCHS * BETWEEN)
+    takes, slowly = (
+        int(found[1]) for one in (passed, paused) if (found := re.search(r"PASS.*, (\d+) cycles of training", one))
+    )
+    assert 3.9 * takes < int(given_up[1]) < 4.1 * (takes + EPOCHS * BETWEEN)
     assert "FAIL" in said
-    assert "PASS" in run(["sh", "verilator.sh", "255"], sim)
+    assert slowly > 50 * takes
 
 
 def test_the_script_says_where_it_looked_for_verilator(folder: Path, tmp_path: Path) -> None:
