@@ -6,6 +6,7 @@ In: commands, and the folder that they read and write. Out: their files, and a l
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,8 @@ def run(commands: str, folder: Path, *, log: str = "yosys.log") -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, log],
         cwd=folder,
+        # its threads cost more than they save: other cores are idle all the same
+        env={"YOSYS_MAX_THREADS": "1", **os.environ},
         input=commands + "\n",
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
