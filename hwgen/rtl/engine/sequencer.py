@@ -101,13 +101,12 @@ class Sequencer(wiring.Component):
             out.both.eq(instruction.source != Source.MEMORY),
             out.tuple_number.eq(Mux(pair, row.number << 1, row.number)),
         ]
-        identities = [0] * 16
+        identities = [0] * 16  # another number is an error below: operations with codes from 16 on have +0.0
         for opcode in Opcode:
             if opcode.identity is not None:
                 identities[opcode] = opcode.identity >> 32 - control.IDENTITY_BITS
-        # special functions have +0.0, and so has PUT
-        without = instruction.op[4:].any() if self._config.record_depth else instruction.op[-1]
-        identity = Mux(without, 0, Array(Const(bits, control.IDENTITY_BITS) for bits in identities)[instruction.op[:4]])
+        low = Array(Const(bits, control.IDENTITY_BITS) for bits in identities)[instruction.op[:4]]
+        identity = Mux(instruction.op[4:].any(), 0, low)
         chosen = {
             "a_tuple": row.valid & instruction.a_tuple,
             "b_tuple": row.valid & instruction.b_tuple,
