@@ -37,11 +37,12 @@ def made(name: str, columns: str, device: str, **design: int) -> Bundle:
 
 @pytest.mark.parametrize("device", device_names())
 def test_the_device_s_clock_and_link(device: str) -> None:
-    """64 units where they fit, and fewer where they do not."""
+    """64 units where they fit, and fewer where they do not; a link half as wide where it is as fast."""
     found, bundle = load_device(device), made("logistic", "x float4[54], y float4", device)
     assert holds(found, bundle.config)
     assert bundle.config.clock_hz == found.clock_hz
-    assert bundle.config.page_rate == pytest.approx(min(found.link_bytes, 8 * bundle.config.lanes), rel=0.005)
+    widest = min(found.link_bytes, 8 * bundle.config.lanes)
+    assert widest / 2 <= bundle.config.page_rate <= 1.005 * widest
     assert bundle.notes["of"] == "logistic"
     assert (bundle.config.units == 64) is (found.family == "xcup")
 

@@ -33,7 +33,7 @@ OPERATIONS = {
     Op.ADD: lambda a, b: a + b,
     Op.SUB: lambda a, b: a - b,
     Op.MUL: lambda a, b: a * b,
-    Op.DIV: lambda a, b: a / b,
+    Op.DIV: anp.true_divide,
     Op.SQRT: anp.sqrt,
     **{op: row.meaning for op, row in EXACT.items()},
     **{Op(name): function.exact for name, function in FUNCTIONS.items()},
@@ -196,9 +196,10 @@ SCALARS += ["a @ c", *(f"dana.{name}(a)" for name in ("norm", "pi", "amax", "ami
 
 @pytest.mark.parametrize("value", SCALARS)
 def test_each_operation(value: str) -> None:
-    """Alone, where no other hides it; squared, so that not only 1 is asked of it."""
+    """Alone, where no other hides it; squared, so that not only 1 is asked of it, nor 0 where it is 0."""
     text = HEAD.format(n=4, k=2) + f"a, c = dana.abs(w) + 0.1, dana.abs(x) + 0.2\nlone = {value}\n"
-    text += "loss = lone * lone + dana.sigma(w * x)\nrule.setLoss(loss)\nrule.setModel(w, dana.gradient(loss, w))\n"
+    text += "loss = lone * (lone + 3) + dana.sigma(w * x)\n"
+    text += "rule.setLoss(loss)\nrule.setModel(w, dana.gradient(loss, w))\n"
     rounded = sum(function.slope_error for name, function in FUNCTIONS.items() if f"dana.{name}(" in value)
     agree(compile_rule(text).hdfg, 7, tolerance=1e-9 + rounded)
 

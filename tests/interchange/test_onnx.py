@@ -19,6 +19,7 @@ from hwgen.spec import numerics
 from tests.hwgen import vectors
 from tests.interchange.models import Case, library_case, rule_case
 from tests.oracles import rounding
+from tests.oracles.exact import EXACT
 from tests.oracles.functions import BOUNDED
 
 
@@ -165,6 +166,13 @@ def test_what_is_made_of_others_is_numpy_s(name: str) -> None:
     found = run(onnx_model(made.model), values[:, None])
     with np.errstate(invalid="ignore"):  # signalling NaNs
         np.testing.assert_array_equal(found, rounding.MEANING[name](values))
+
+
+@pytest.mark.parametrize("op", [op for op in ops.FUNCTIONS if op in EXACT])
+def test_functions_that_round_nothing_are_the_machine_s(op: ops.Op) -> None:
+    made = rule_case("w = dana.model(); x = dana.input()", "w, x", f"dana.{op}(x)", {"x": ()})
+    values = numerics.flush(np.concatenate([vectors.floats(vectors.EDGES), rounding.numbers()]))
+    np.testing.assert_array_equal(run(onnx_model(made.model), values[:, None]), function(numerics, op)(values))
 
 
 @pytest.mark.parametrize("op", ops.FUNCTIONS_OF_TWO)

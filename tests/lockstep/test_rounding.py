@@ -1,4 +1,4 @@
-"""Operations made of others are NumPy's, those of two operands the machine's, interpreted, simulated and compiled."""
+"""Operations made of others are NumPy's, functions the machine's: interpreted, simulated and compiled."""
 
 from __future__ import annotations
 
@@ -65,6 +65,16 @@ def test_what_is_made_of_others_is_numpy_s(name: str) -> None:
     values = np.append(values, np.zeros(-len(values) % WIDTH, np.float32)).reshape(-1, WIDTH)
     bits = expected(name, values).view(np.uint32)
     for found in everywhere(case_of(f"dana.{name}(x)", values)):
+        np.testing.assert_array_equal(found, bits)
+
+
+@pytest.mark.parametrize("op", ops.FUNCTIONS)
+def test_functions_of_one_operand(op: ops.Op) -> None:
+    """Of every edge, and of what rounding may get wrong."""
+    values = np.concatenate([vectors.floats(vectors.EDGES), numbers()])
+    values = np.resize(values, (-(-values.size // WIDTH), WIDTH))
+    bits = function(numerics, op)(values).view(np.uint32)
+    for found in everywhere(case_of(f"dana.{op}(x)", values)):
         np.testing.assert_array_equal(found, bits)
 
 
