@@ -122,7 +122,8 @@ def _parse(text: str, name: str) -> Device:
     missing, unknown = sorted(set(types) - {"ultra_rams", *values}), sorted(set(values) - set(types))
     if missing or unknown:
         raise DeviceError(
-            f"the device {name} must have exactly {', '.join(types)}"
+            f"the device {name} must have exactly {', '.join(one for one in types if one != 'ultra_rams')}, "
+            "and may have ultra_rams"
             + (f"; {', '.join(missing)} missing" if missing else "")
             + (f"; {', '.join(unknown)} unknown" if unknown else "")
         )
