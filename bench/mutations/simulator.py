@@ -11,6 +11,12 @@ SIMULATOR = (
         CORE,
         "tests/simulator/test_ready.py",
         ("clock.c", "seen.earlier += seen.own;", "", "rows of tuples at once that are forgotten"),
+        (
+            "clock.c",
+            "page, at, at + alike, shape->rows",
+            "page, row, row + alike, shape->rows",
+            "watched rows by place",
+        ),
     ),
     *faults(
         CORE,
@@ -85,12 +91,6 @@ SIMULATOR = (
         ("mixed.c", "address[walk->at[row]]", "address[row]", "addresses by row"),
         ("pattern.c", "other->y - other->x) << bits", "other->y + 1 - other->x) << bits", "what a hole is"),
         ("pattern.c", "walk->tuples[n++] = tuple;", "walk->tuples[k] = tuple, n++;", "tuples with gaps between them"),
-        (
-            "clock.c",
-            "page, at, at + alike, shape->rows",
-            "page, row, row + alike, shape->rows",
-            "watched rows by place",
-        ),
         ("way.c", "all &= (rows_of)(at <= page_size - s->y);", "", "bytes beyond the page"),
         ("way.c", "guard(m, taken ? LT : GE, x, y);", ";", "branches that are not looked at"),
         (
