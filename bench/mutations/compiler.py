@@ -17,6 +17,16 @@ COMPILER = (
     ),
     *faults(
         "dana/compiler",
+        "tests/compiler/test_watch.py",
+        (
+            "place/watch.py",
+            "for *_, model in chosen if model not in whole",
+            "for *_, model in ()",
+            "none that is judged",
+        ),
+    ),
+    *faults(
+        "dana/compiler",
         "tests/lockstep/test_simulator.py -k side_by_side",
         ("select/losses.py", "outer=0, mask=Mask.SINGLE", "outer=0", "losses of tuples that are not there"),
         ("select/nodes.py", "if self.cut:\n            losses", "if False:\n            losses", "losses merged"),

@@ -7,6 +7,16 @@ from bench.mutations.fault import faults
 JIT = (
     *faults(
         "dana/jit",
+        "tests/lockstep/test_compiled.py -k 'engine_s_bits and records'",
+        (
+            "parts.py",
+            "alone = late.issuperset(readers[k])",
+            "alone = True",
+            "what a turn reads is computed after it, too",
+        ),
+    ),
+    *faults(
+        "dana/jit",
         "tests/lockstep/test_compiled.py -k 'engine_s_bits and rows-20'",
         ("emit.py", "self._outermost = t.level  #", "self._outermost = 0  #", "models are read once for all tuples"),
     ),
