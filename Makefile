@@ -22,8 +22,8 @@ help:
 demo: $(STAMPS)/demo
 	$(BIN)/dana demo
 
-# The extension is compiled for three versions while pip unpacks packages, and mypy runs beside the tests: each alone would
-# leave a core idle, and so would as many test sessions as there are cores, of which some wait for a server.
+# The extension is compiled for three versions while pip unpacks packages, and mypy runs beside the tests: each alone
+# would leave a core idle, and so would as many test sessions as there are cores, of which some wait for a server.
 test: $(STAMPS)/icarus
 	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/test headers
 	$(MAKE) --jobs 2 lint pytest

@@ -108,45 +108,6 @@ def linear(x: Floats, y: Floats, error: str, *, threshold: float = 0.0) -> Learn
     return Learner(lambda: epoch(x, y, w, v), lambda rows: rows @ w[:-1] + w[-1])
 
 
-def linear_of_raw_rows(x: Floats, y: Floats, error: str) -> Learner:
-    """The same model of rows as a table has them, as the shipped rules have it: they are standardised in each pass, and
-    a batch's rate of learning follows from their sum of squares."""
-    import numba
-
-    judge: Any = numba.njit(fastmath=True)(ERRORS[error])
-    mean, scale = x.mean(axis=0), 1 / x.std(axis=0)
-    w, v = (np.zeros(x.shape[1] + 1, np.float32) for _ in range(2))
-
-    @numba.njit(fastmath=True)
-    def epoch(x, y, mean, scale, w, v):  # type: ignore[no-untyped-def]
-        n = x.shape[1]
-        g, r = np.zeros(n + 1, np.float32), np.zeros(n, np.float32)
-        total = np.float32(0)
-        for first in range(0, len(x), BATCH):
-            g[:] = 0
-            squares = np.float32(0)
-            for row in range(first, min(first + BATCH, len(x))):
-                z, square = w[n], np.float32(1)
-                for k in range(n):
-                    r[k] = (x[row, k] - mean[k]) * scale[k]
-                    z += w[k] * r[k]
-                    square += r[k] * r[k]
-                slope, loss = judge(z, y[row])
-                for k in range(n):
-                    g[k] += slope * r[k]
-                g[n] += slope
-                squares += square
-                total += loss
-            rate = np.float32(0.5) / squares
-            for k in range(n + 1):
-                step = rate * g[k]
-                v[k] = KEEP * v[k] + step
-                w[k] -= step + KEEP * v[k]
-        return total
-
-    return Learner(lambda: epoch(x, y, mean, scale, w, v), lambda rows: ((rows - mean) * scale) @ w[:-1] + w[-1])
-
-
 def linear_in_numpy(x: Floats, y: Floats, error: str) -> Learner:
     """The same steps in NumPy."""
     slopes: dict[str, Callable[[Any, Any], Any]] = {

@@ -382,11 +382,12 @@ def error_fields(error: Exception) -> dict[str, str]:
             else "Make room where its cache lies ($XDG_CACHE_HOME, else ~/.cache), or train with backend => 'sim', "
             "which needs none.",
         }
-    if isinstance(error, NoFile):
+    gone = [one for one in causes(error) if isinstance(one, NoFile)]
+    if gone:
         return {
             "sqlstate": SqlState.IO_ERROR,
             "message": "the worker cannot make files in the folder of its --model-directory",
-            "detail": f"{error}.",
+            "detail": f"{gone[0]}.",
             "hint": "Make the folder again, writable by the worker's account, or start the worker with another.",
         }
     return {

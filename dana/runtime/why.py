@@ -110,7 +110,7 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
             said += f"with an array, real[], in the place of its columns it takes {taken:.2f}"
             return _said(waits, None, said, {"columns": "real[]"}, taken)
     if waits == "unpacker":
-        said += f"each of its columns takes one, and up to {config.lanes} real ones side by side, or in an array, do"
+        said += f"each number takes one, but up to {config.lanes} of type real side by side, in columns or in an array"
         return _said("unpacker", None, said, None, None)
     if "queue_depth" in request.design:  # else it is as long as a page has entries
         longer = _helped(request, designs, sample, cycles, waits, None, said, {"queue_depth": 2 * config.queue_depth})

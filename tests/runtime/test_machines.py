@@ -123,9 +123,12 @@ def test_a_folder_for_models_that_is_gone(tmp_path: Path) -> None:
             large.zeros(large.LARGE)
     finally:
         large.keep_in(None)
-    fields = error_fields(raised.value)
-    assert (fields["sqlstate"], str(tmp_path) in fields["detail"]) == ("58030", True)
-    assert "Make the folder again" in fields["hint"]
+    around = RuntimeError("while something was made")
+    around.__cause__ = raised.value
+    for error in (raised.value, around):
+        fields = error_fields(error)
+        assert (fields["sqlstate"], str(tmp_path) in fields["detail"]) == ("58030", True)
+        assert "Make the folder again" in fields["hint"]
 
 
 def test_a_compiler_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
