@@ -333,12 +333,12 @@ CALLS: tuple[Mutation, ...] = (
     *faults(
         SRC,
         in_sources("metrics.py::test_no_cast_of_somebody_else_is_called"),
-        ("classes.c", "\tfmgr_info_cxt(output, &found->output, context);", CAST, "casts of users in classes"),
+        ("label_values.c", "\tfmgr_info_cxt(output, &found->output, context);", CAST, "casts of users in classes"),
     ),
     *faults(
         SRC,
         in_sources("labels.py::test_with_the_callers_rights"),
-        ("classes.c", "\tfmgr_info_cxt(output, &found->output, context);", CAST, "casts of users in labels"),
+        ("label_values.c", "\tfmgr_info_cxt(output, &found->output, context);", CAST, "casts of users in labels"),
     ),
     *faults(
         SRC,

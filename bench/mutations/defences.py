@@ -257,7 +257,7 @@ CONTENT = (
         SRC,
         "tests/pg/test_corruption.py --postgresql 18 -k test_line_pointers",
         (
-            "source.c",
+            "tuples.c",
             "if (offset < ((PageHeader)page)->pd_lower || length < SizeofHeapTupleHeader ||"
             " offset + length > BLCKSZ ||\n\t\toffset != MAXALIGN(offset))",
             "if (0)",
@@ -289,7 +289,7 @@ CONTENT = (
         SRC,
         "tests/pg/test_corruption.py --postgresql 18 -k 'filter or array'",
         (
-            "schema.c",
+            "tuples.c",
             "if (header->t_hoff != expected || expected > tuple->t_len)",
             "if (0)",
             "headers beyond the tuple",
@@ -310,7 +310,7 @@ CONTENT = (
     *faults(
         SRC,
         "tests/pg/test_corruption.py --postgresql 18 -k test_no_look_leaves_a_tuple",
-        ("schema.c", "\t\tif (size == 0)", "\t\tif (0)", "columns beyond the tuple"),
+        ("tuples.c", "\t\tif (size == 0)", "\t\tif (0)", "columns beyond the tuple"),
     ),
     *faults(
         SRC,

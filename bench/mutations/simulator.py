@@ -25,7 +25,7 @@ SIMULATOR = (
         ("clock.c", "return phase->cut || ", "return ", "a batch goes on where a row is chosen again"),
         ("clock.c", "return later(later(at, c->settled), known);", "return at;", "a tuple that does not wait"),
         ("clock.c", "c->settled = c->ahead + 1;", "", "a tuple ahead of one that is ahead"),
-        ("rounds.c", "if (m <= room &&", "if (m < room &&", "rounds too long for their section"),
+        ("state.h", "if (m <= room &&", "if (m < room &&", "rounds too long for their section"),
     ),
     *faults(
         CORE,
@@ -117,8 +117,8 @@ SIMULATOR = (
             "registers",
         ),
         ("clock.c", "sim->clock.turn += shape->before;", "", "a page's header takes no time"),
-        ("memo.c", "EACH(c->idle);", "", "the engine's clock is no part of a state"),
-        ("memo.c", "PHASE(c->phase.in_batch);", "", "a batch's tuples are no part of a state"),
+        ("clock_state.h", "EACH(c->idle);", "", "the engine's clock is no part of a state"),
+        ("clock_state.h", "PHASE(c->phase.in_batch);", "", "a batch's tuples are no part of a state"),
         ("memo.c", "c->merging += t->merging;", "", "merges of pages alike are not counted"),
         ("memo.c", "| (uint32_t)__builtin_ctz(~(q >> bits)) << 16;", ";", "merges of higher levels"),
     ),
@@ -128,7 +128,7 @@ SIMULATOR = (
         ("engine.c", "u >= mask->units ? 0 : ", "", "absent tuples count"),
         ("engine.c", "in->mask == SIM_MASK_PAIR ? 2 * o : o", "o", "a pair is one tuple"),
         ("engine.c", "apart(d, a, n) && (!with_b || apart(d, b, n))", "1", "rows that depend on one another at once"),
-        ("engine.c", "x[k] = a[k * SIM_CLUSTER];", "x[k] = a[k];", "one cluster's function for all"),
+        ("apply.c", "x[k] = a[k * SIM_CLUSTER];", "x[k] = a[k];", "one cluster's function for all"),
         (
             "engine.c",
             "u % sim->lanes < t ? UINT32_MAX : 0",

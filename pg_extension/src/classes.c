@@ -22,98 +22,6 @@
 /* Values that need no look any more, of types that are passed by value */
 #define REMEMBERED 8
 
-void
-dana_label_type_of(Oid type, dana_label_type *found, MemoryContext context)
-{
-	Oid	 output;
-	bool varlena;
-
-	found->base = getBaseType(type);
-	/* what counts days or seconds is written as a date or a time is */
-	found->number = dana_type_of(type, &found->holds) && !found->holds.array &&
-		(found->holds.number->element != DANA_ELEMENT_CONVERTED || found->base == NUMERICOID);
-	getTypeOutputInfo(type, &output, &varlena);
-	fmgr_info_cxt(output, &found->output, context);
-}
-
-/* Bytes of a text, without what pads a char(n) */
-static Size
-label_length(const dana_label_type *type, const char *text)
-{
-	Size length = strlen(text);
-
-	while (type->base == BPCHAROID && length > 0 && text[length - 1] == ' ')
-		length--;
-	return length;
-}
-
-/* A label as text, in every session alike; users may make casts, but none of these functions */
-static char *
-label_text(dana_label_type *type, Datum value)
-{
-	char *text;
-
-	if (type->base == BOOLOID)
-		return DatumGetBool(value) ? "true" : "false";
-	text = dana_fixed_output(&type->output, type->base, value);
-	text[label_length(type, text)] = '\0';
-	return text;
-}
-
-/* The number in a text, NaN where there is none */
-static double
-number_in(const dana_label_type *type, const char *text)
-{
-	bool   truth;
-	char  *end;
-	double number;
-
-	if (type->base == BOOLOID)
-		return parse_bool(text, &truth) ? truth : NAN;
-	number = strtod(text, &end);
-	return end == text || *end != '\0' ? NAN : number;
-}
-
-static Datum
-numeric_of(const char *text)
-{
-	return DirectFunctionCall3(numeric_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
-}
-
-/* Order of two numbers of a label's type: double precision does not tell all of them apart */
-static int
-compare_numbers(const dana_label_type *type, double a, const char *text, double b, const char *other)
-{
-	if (a != b || (type->base != INT8OID && type->base != NUMERICOID) || strcmp(text, other) == 0)
-		return (a > b) - (a < b);
-	return DatumGetInt32(DirectFunctionCall2(numeric_cmp, numeric_of(text), numeric_of(other)));
-}
-
-/* Number of the class whose text this is; a number may be written in several ways. -1: none */
-static int
-class_of_text(const dana_label_type *type, const char *text, const dana_texts *classes)
-{
-	const Size	 length = strlen(text);
-	const double number = type->number ? number_in(type, text) : NAN;
-
-	for (int i = 0; i < classes->count; i++)
-		if (classes->values[i] != NULL && label_length(type, classes->values[i]) == length &&
-			memcmp(classes->values[i], text, length) == 0)
-			return i;
-	for (int i = 0; i < classes->count && !isnan(number); i++)
-		if (classes->values[i] != NULL && number_in(type, classes->values[i]) == number &&
-			compare_numbers(type, number, text, number, classes->values[i]) == 0)
-			return i;
-	return -1;
-}
-
-int
-dana_class_of(dana_label_type *type, Datum value, const dana_texts *classes, char **text)
-{
-	*text = label_text(type, value);
-	return class_of_text(type, *text, classes);
-}
-
 /* The look at a label's values */
 
 /* A value, and where it comes first */
@@ -147,7 +55,7 @@ typedef struct label_look
 static int
 compare_labels(const dana_label_type *type, double a, const char *text, const label_value *b)
 {
-	return isnan(a) ? strcmp(text, b->text) : compare_numbers(type, a, text, b->number, b->text);
+	return isnan(a) ? strcmp(text, b->text) : dana_compare_labels(type, a, text, b->number, b->text);
 }
 
 /* Takes the label of one row; the slot's tts_tid is its place, if it has one */
@@ -172,7 +80,7 @@ look_at_label(TupleTableSlot *row, void *context)
 		if (look->remembered[i] == value)
 			return true;
 	caller = MemoryContextSwitchTo(look->row_context);
-	text = label_text(&look->type, value);
+	text = dana_label_text(&look->type, value);
 	if (look->type.number)
 		number = dana_number_of(&look->type.holds, value);
 	while (first < last)
@@ -357,7 +265,7 @@ check_known(const label_look *look, const dana_texts *names, const char *rule)
 
 	for (int i = 0; i < look->count; i++)
 	{
-		if (class_of_text(&look->type, look->values[i].text, names) >= 0)
+		if (dana_class_of_text(&look->type, look->values[i].text, names) >= 0)
 			continue;
 		if (strcmp(rule, training->rule) != 0)
 			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
@@ -474,7 +382,7 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 	else
 		names = number_labels(&look, description);
 	for (int i = 0; i < look.count && same; i++)
-		same = look.values[i].number == class_of_text(&look.type, look.values[i].text, &names);
+		same = look.values[i].number == dana_class_of_text(&look.type, look.values[i].text, &names);
 	pfree(look.values);
 	if (names.count == 0 && !look.type.number)
 		dana_error(DATA_EXCEPTION, "%s has no row with a label in column \"%s\"", source->name, look.column);

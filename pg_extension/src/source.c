@@ -16,6 +16,7 @@
 #include "utils/rls.h"
 #include "utils/varlena.h"
 
+#include "blocks.h"
 #include "dana.h"
 #include "training.h"
 #include "worker.h"
@@ -264,31 +265,6 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 		for (int i = 0; i < layout->columns; i++)
 			layout->numbers[i] = i + 1;
 	}
-}
-
-_Noreturn void
-dana_source_corrupt(const dana_source *source, BlockNumber block, const char *what)
-{
-	dana_error(DATA_CORRUPTED, "page %u of table %s is corrupt: %s", block, source->name, what);
-}
-
-bool
-dana_tuple_on_page(const dana_source *source, BlockNumber block, Page page, OffsetNumber i, HeapTuple tuple)
-{
-	ItemId	 item = PageGetItemId(page, i);
-	unsigned offset = ItemIdGetOffset(item);
-	unsigned length = ItemIdGetLength(item);
-
-	if (!ItemIdIsNormal(item))
-		return false;
-	if (offset < ((PageHeader)page)->pd_lower || length < SizeofHeapTupleHeader || offset + length > BLCKSZ ||
-		offset != MAXALIGN(offset))
-		dana_source_corrupt(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
-	tuple->t_tableOid = RelationGetRelid(source->relation);
-	tuple->t_data = (HeapTupleHeader)PageGetItem(page, item);
-	tuple->t_len = length;
-	ItemPointerSet(&tuple->t_self, block, i);
-	return true;
 }
 
 /*

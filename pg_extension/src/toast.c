@@ -20,6 +20,7 @@
 #include "storage/bufpage.h"
 #include "utils/fmgroids.h"
 
+#include "blocks.h"
 #include "dana.h"
 #include "source.h"
 

@@ -3,55 +3,12 @@
  */
 #pragma once
 
-#include <signal.h>
-
 #include "storage/lock.h"
 #include "utils/backend_progress.h"
 
+#include "bounds.h"
 #include "models.h"
 #include "source.h"
-
-/* bounds.c: settings that bound trainings and jobs, and the bracket around a training that enforces them */
-
-extern int dana_max_epochs;
-extern int dana_max_memory; /* MB of the worker's session; 0: as the worker was started */
-extern int dana_max_jobs;	/* in the whole server; 0: any number */
-extern int dana_max_jobs_per_role;
-extern void dana_bounds_define(void);
-
-/* Our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */
-extern LOCKTAG dana_lock(uint32 number);
-
-/*
- * Does work that trains, under the session's limits: not inside another training, on the clock, and with an eye on
- * the client.
- */
-extern Datum dana_bounds_train(Datum (*train)(void *state), void *state);
-
-/* Starts the clock again: a model is stored, and the next one of the same call begins */
-extern void dana_bounds_start_clock(void);
-
-/* Raises an error where the training's time is over. To be called for each page and row, and before storing a model */
-extern volatile sig_atomic_t dana_bounds_overdue;
-extern _Noreturn void		 dana_bounds_raise_overdue(void);
-
-static inline void
-dana_bounds_check(void)
-{
-	if (unlikely(dana_bounds_overdue))
-		dana_bounds_raise_overdue();
-}
-
-/* Waits until fewer than dana.max_runs trainings run. The place is held until dana_bounds_leave(), or an abort. */
-extern void dana_bounds_enter(void);
-extern void dana_bounds_leave(void);
-
-/* Refuses a backend that dana.backends does not allow */
-extern void dana_bounds_check_backend(const char *backend);
-
-/* The limits of this session as a JSON object, and the stricter ones of such an object and of this session */
-extern Jsonb *dana_bounds_carry(void);
-extern void	 dana_bounds_adopt(Jsonb *carried);
 
 /*
  * progress.c: how far a training is, for other sessions. Most of it stands in PostgreSQL's own progress counters

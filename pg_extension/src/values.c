@@ -321,39 +321,6 @@ DANA_FUNCTION(dana_number)
 	PG_RETURN_FLOAT8(dana_number_of(type, PG_GETARG_DATUM(0)));
 }
 
-typedef struct class_call
-{
-	dana_label_type type;
-	dana_texts		classes;
-	bool			constant; /* these are */
-} class_call;
-
-/* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
-DANA_FUNCTION(dana_class)
-{
-	class_call *call = fcinfo->flinfo->fn_extra;
-	char	   *text;
-	int			number;
-
-	if (call == NULL)
-	{
-		MemoryContext caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-
-		call = fcinfo->flinfo->fn_extra = palloc0(sizeof *call);
-		dana_label_type_of(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->type, fcinfo->flinfo->fn_mcxt);
-		call->constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
-		if (call->constant)
-			call->classes = dana_texts_of(PG_GETARG_DATUM(1));
-		MemoryContextSwitchTo(caller);
-	}
-	if (!call->constant)
-		call->classes = dana_texts_of(PG_GETARG_DATUM(1));
-	number = dana_class_of(&call->type, PG_GETARG_DATUM(0), &call->classes, &text);
-	if (number < 0)
-		PG_RETURN_NULL();
-	PG_RETURN_FLOAT8(number);
-}
-
 /* Writes the numbers of arguments; a function of its own: see numerics.h on brackets and loops */
 static pg_noinline void
 write_numbers(const dana_numbers *numbers, int count, float *to)

@@ -136,7 +136,7 @@ extern char *dana_fixed_output(FmgrInfo *output, Oid base, Datum value);
 /* SQL for the same of a column: a cast, which an index knows, where none is a user's and none has a setting */
 extern char *dana_text_expression(const char *column, Oid type);
 
-/* classes.c: labels that a list of classes numbers, from 0; of so many classes at most */
+/* label_values.c: labels that a list of classes numbers, from 0; of so many classes at most */
 #define DANA_MOST_CLASSES 10000
 
 typedef struct dana_label_type
@@ -148,6 +148,10 @@ typedef struct dana_label_type
 } dana_label_type;
 
 extern void dana_label_type_of(Oid type, dana_label_type *found, MemoryContext context);
+
+extern char *dana_label_text(dana_label_type *type, Datum value);
+extern int dana_class_of_text(const dana_label_type *type, const char *text, const dana_texts *classes);
+extern int dana_compare_labels(const dana_label_type *type, double a, const char *text, double b, const char *other);
 
 /* The number of the class that a label is, and the label as `text`; -1 where it is none of them */
 extern int dana_class_of(dana_label_type *type, Datum value, const dana_texts *classes, char **text);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "walk.h"
+#include "clock_state.h"
 #include "watch.h"
 
 static inline int64_t
@@ -489,4 +490,23 @@ sim_clock_end(struct sim *sim)
 	else if (c->pages > 0)
 		c->idle = later(c->idle, hand);
 	return (uint64_t)c->idle;
+}
+
+/* Makes the clocks those of the state that they are known to be in */
+void
+sim_clock_restore(struct sim *sim)
+{
+	struct sim_clock *c = &sim->clock;
+	const int32_t striders = sim->machine.striders, stages = sim->machine.unpack_stages;
+	const int32_t *state;
+
+	if (c->state == NONE)
+		return;
+	state = sim->memo->states + (ptrdiff_t)c->state * sim->memo->size;
+#define PUT(clock)		 (clock) = c->last + *state++
+#define PUT_PHASE(value) (value) = (__typeof__(value))*state++
+	EACH_CLOCK(PUT, PUT_PHASE)
+#undef PUT
+#undef PUT_PHASE
+	c->state = NONE;
 }

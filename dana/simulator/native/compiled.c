@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "state.h"
 #include "numerics.h"
 
 /* The next epoch is run by code or by the engine, each of which wants its tuples in its own way */
@@ -25,24 +25,24 @@ sim_choose_road(struct sim *sim, bool fast)
 }
 
 /* Floats of a symbol's vector that a row holds */
-static int32_t
-in_row(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+int32_t
+sim_compiled_in_row(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
 	return symbol->broadcast ? 1 : sim->lanes;
 }
 
 /* Rows of a symbol's vector */
-static int32_t
-of_vector(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+int32_t
+sim_compiled_of_vector(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
-	return (symbol->last + in_row(sim, symbol) - 1) / in_row(sim, symbol);
+	return (symbol->last + sim_compiled_in_row(sim, symbol) - 1) / sim_compiled_in_row(sim, symbol);
 }
 
 /* Rows of a symbol */
 static int32_t
 rows_of(const struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
-	return symbol->leading * of_vector(sim, symbol);
+	return symbol->leading * sim_compiled_of_vector(sim, symbol);
 }
 
 /* Floats of a symbol's vectors from rows of thread 0 */
@@ -50,7 +50,7 @@ static void
 take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
 	float *to = sim->compiled.state + symbol->first;
-	const int32_t lanes = in_row(sim, symbol);
+	const int32_t lanes = sim_compiled_in_row(sim, symbol);
 	int32_t r = 0;
 
 	for (int32_t v = 0; v < symbol->leading; v++, to += symbol->stride)
@@ -64,10 +64,10 @@ take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
 }
 
 /* Lanes of a symbol's row, from where code has it */
-static void
-give_row(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t row, int32_t n, float *to)
+void
+sim_compiled_give_row(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t row, int32_t n, float *to)
 {
-	const int32_t rows = of_vector(sim, symbol), lanes = in_row(sim, symbol), e = row % rows * lanes;
+	const int32_t rows = sim_compiled_of_vector(sim, symbol), lanes = sim_compiled_in_row(sim, symbol), e = row % rows * lanes;
 	const float *state = sim->compiled.state + symbol->first + row / rows * symbol->stride;
 	const float *from = symbol->first < 0 ? sim->e.loss : state;
 
@@ -86,7 +86,7 @@ sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lan
 		const int32_t behind = symbol->row + rows_of(sim, symbol), first = symbol->row > row ? symbol->row : row;
 
 		for (int32_t r = first; symbol->out && r < behind && r < row + count; r++)
-			give_row(sim, symbol, r - symbol->row, lanes, rows + (r - row) * (ptrdiff_t)lanes);
+			sim_compiled_give_row(sim, symbol, r - symbol->row, lanes, rows + (r - row) * (ptrdiff_t)lanes);
 	}
 }
 
@@ -350,8 +350,8 @@ sim_compiled_keep(struct sim *sim, const uint8_t *pages)
 		}
 }
 
-static void
-end_losses(struct sim *sim)
+void
+sim_compiled_end_losses(struct sim *sim)
 {
 	sim->e.loss[0] = dn_add(sim->e.loss[0], sim->e.loss[1]);
 }
@@ -360,7 +360,7 @@ end_losses(struct sim *sim)
 void
 sim_compiled_end(struct sim *sim)
 {
-	end_losses(sim);
+	sim_compiled_end_losses(sim);
 	for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->ahead_of_scratch; k++)
 	{
 		const struct sim_compiled_symbol *symbol = &sim->compiled.symbols[k];
@@ -370,96 +370,4 @@ sim_compiled_end(struct sim *sim)
 					  sizeof(float) * (size_t)rows_of(sim, symbol) * (size_t)sim->unit);
 	}
 	sim->ahead_of_scratch = true;
-}
-
-/* --- proof ------------------------------------------------------------------------------------------------------- */
-
-/* An epoch of a few pages, by code as fast as it goes, or instruction by instruction; false: a fault */
-static bool
-run_pages(struct sim *sim, bool fast, const uint8_t *pages, size_t n_pages, uint64_t *cycles)
-{
-	const bool plain = sim->plain;
-
-	sim_choose_road(sim, fast);
-	sim->plain = plain || !fast;
-	sim_epoch_begin(sim);
-	for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
-		(void)sim_page(sim, pages + k * (size_t)sim->machine.page_size);
-	if (sim->e.fault == SIM_FAULT_NONE)
-		*cycles = sim_epoch_end(sim);
-	sim->plain = plain;
-	return sim->e.fault == SIM_FAULT_NONE;
-}
-
-/* Whether code has of a symbol what the engine left of it in a scratchpad, lanes past a vector's end aside */
-static bool
-same(const struct sim *sim, const struct sim_compiled_symbol *symbol, const float *scratch)
-{
-	const int32_t rows = of_vector(sim, symbol), lanes = in_row(sim, symbol);
-	float own[16 * SIM_CLUSTER]; /* of as many clusters as there may be */
-
-	for (int32_t r = 0; r < symbol->leading * rows; r++)
-	{
-		const float *row = scratch + (symbol->row + (ptrdiff_t)r) * sim->unit;
-
-		give_row(sim, symbol, r, lanes, own);
-		for (int32_t e = 0; e < lanes && r % rows * lanes + e < symbol->last; e++)
-			if (dn_bits(dn_canonical(dn_flush(row[e]))) != dn_bits(dn_canonical(own[e])))
-				return false;
-	}
-	return true;
-}
-
-/*
- * Has the first pages run as the hardware does, instruction by instruction, and by walk and code, each from the scratchpad
- * as it is, and compares what comes of it and when: so that neither a wrong program, which would be exported, nor wrong
- * code goes unseen. Scratchpad and records are as before.
- */
-void
-sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
-{
-	const size_t size = sizeof(float) * (size_t)sim->machine.scratch_depth * (size_t)sim->unit;
-	const struct sim_observer observer = sim->observer; /* these pages will come again */
-	const bool counts = sim->counts;
-	uint64_t expected, cycles = 0;
-	bool proved = false;
-
-	if (sim->named_columns > 0 && !sim_journal_open(sim, n_pages))
-		return; /* no memory: the next epoch is asked again */
-	memcpy(sim->unproved, sim->scratch, size);
-	sim->counts = true;
-	memset(&sim->observer, 0, sizeof sim->observer);
-	if (run_pages(sim, false, pages, n_pages, &expected) && sim->e.tuples > 0)
-	{
-		float *scratch = sim->unproved; /* the scratchpad as it was */
-
-		sim->unproved = sim->scratch;
-		sim->scratch = scratch;
-		sim_journal_swap(sim);
-		proved = true;
-		sim->differs = !run_pages(sim, true, pages, n_pages, &cycles) || cycles != expected;
-		end_losses(sim);
-		sim->plain = sim->plain || cycles != expected;
-		sim->counted = sim->counted && cycles == expected;
-		for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->differs; k++)
-			sim->differs = sim->compiled.symbols[k].out && !same(sim, &sim->compiled.symbols[k], sim->unproved);
-		sim->differs = !sim_journal_settle(sim) || sim->differs;
-	}
-	else
-	{
-		memcpy(sim->scratch, sim->unproved, size);
-		sim_journal_swap(sim);
-	}
-	sim_journal_free(sim);
-	if (proved)
-	{
-		free(sim->unproved);
-		sim->unproved = NULL;
-	}
-	if (sim->differs)
-		sim->compiled.state = NULL;
-	sim->observer = observer;
-	sim->counts = counts || !sim->counted;
-	sim->begun = false;
-	sim_choose_road(sim, !sim->differs);
 }

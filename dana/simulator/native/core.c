@@ -22,7 +22,6 @@
 
 #define MOST_PROVED 16 /* pages on which code is compared with the engine */
 
-#define GIVEN_BACK (1 << 20) /* bytes from which on zeros are the kernel's */
 #define BATCHED (6 << 10) /* bytes of the tuples that code gets at a time, if that is at least SIM_BLOCK of them */
 
 /* Of contract.h, from which this is built */
@@ -81,18 +80,6 @@ sim_free(struct sim *sim)
 		return;
 	unload(sim);
 	free(sim);
-}
-
-/* Sets memory to zeros. Of much, whole pages are given back: the kernel has zeros for who touches them. */
-void
-sim_clear(void *memory, size_t size)
-{
-	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)memory, end = first + size;
-	const uintptr_t inner = (first + page - 1) / page * page, behind = end / page * page;
-	const bool given = size >= GIVEN_BACK && madvise((void *)inner, behind - inner, MADV_DONTNEED) == 0;
-
-	memset(memory, 0, given ? inner - first : size);
-	memset((void *)behind, 0, given ? end - behind : 0);
 }
 
 /* Rows of zeros, on a cache line */

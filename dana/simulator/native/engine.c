@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "state.h"
 #include "numerics.h"
 
 /* --- rows -------------------------------------------------------------------------------------------------------- */
@@ -25,13 +25,6 @@ present(const struct sim *sim, int32_t m, int32_t t)
 	int32_t threads = m > t ? (m - t + sim->group - 1) / sim->group : 0;
 
 	return (threads < sim->machine.threads ? threads : sim->machine.threads) * sim->lanes;
-}
-
-/* Bit of a unit's number in which partners differ */
-static int32_t
-partner_bit(const struct sim *sim, const struct sim_instruction *in)
-{
-	return in->source == SIM_LANE_XOR ? 1 << in->distance : sim->lanes << in->distance;
 }
 
 /* Between a row and those that the threads' entries for round o choose, `chosen` with entries of 0, of some units */
@@ -81,7 +74,7 @@ mask_operands(const struct sim *sim, const struct sim_instruction *in, int32_t m
 	const int32_t first = in->mask == SIM_MASK_PAIR ? 2 * o : o, unit = sim->unit;
 	const uint32_t *all = sim->masks + sim->lanes * unit, *below = sim->masks + in->tail * unit;
 	struct mask of_a = {.units = in->mask == SIM_MASK_NONE ? unit : present(sim, m, first),
-						.flip = exchange ? partner_bit(sim, in) : 0};
+						.flip = exchange ? sim_partner_bit(sim, in) : 0};
 	struct mask of_b = of_a;
 
 	if (!exchange)
@@ -117,38 +110,6 @@ operands(const struct sim *sim, const struct sim_instruction *in, int32_t half, 
 		*b = (in->b_tuple ? tuples : sim->scratch) + (in->b + o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
 	if (in->mask != SIM_MASK_NONE || in->tail_a || in->tail_b)
 		mask_operands(sim, in, m, o, i, a, b);
-}
-
-/* The operation on a row whose operands are ready, or on several(); the result may lie where an operand does */
-void
-sim_row_apply(const struct sim *sim, const struct sim_instruction *in, int32_t rows, float *d, const float *a,
-			  const float *b)
-{
-	const int32_t unit = sim->unit, bit = partner_bit(sim, in);
-	float *x = sim->rows + 3 * unit, *y = x + unit;
-
-	if (in->source != SIM_MEMORY)
-	{
-		sim->kernels->cross(unit, bit, a, b, x, y);
-		if (in->op == SIM_LOW || in->op == SIM_HIGH)
-			for (int32_t u = 0; u < unit; u++)
-				d[u] = (in->op == SIM_LOW) == !(u & bit) ? x[u] : y[u];
-		else
-			sim->kernels->apply(in->op, (size_t)unit, d, x, y);
-	}
-	else if (!in->scalar || !sim_is(SIM_SPECIAL, in->op))
-		sim->kernels->apply(in->op, (size_t)rows * (size_t)unit, d, a, b);
-	else
-	{
-		for (int32_t k = 0; k < unit / SIM_CLUSTER; k++)
-		{
-			x[k] = a[k * SIM_CLUSTER];
-			y[k] = b[k * SIM_CLUSTER];
-		}
-		sim->kernels->apply(in->op, (size_t)(unit / SIM_CLUSTER), x, x, y);
-		for (int32_t u = 0; u < unit; u++)
-			d[u] = x[u / SIM_CLUSTER];
-	}
 }
 
 /* Whether two places are the same, or as far apart as n floats are long */

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "core.h"
+#include "state.h"
 #include "numerics.h"
 
 #ifndef DN_PORTABLE

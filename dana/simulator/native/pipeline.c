@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "core.h"
+#include "state.h"
 
 #define UNDER_WAY 512 /* rows whose results are due later, at most: one may issue in each cycle of the longest latency */
 

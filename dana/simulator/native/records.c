@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "state.h"
 #include "number.h"
 
 #define LEAST_TUPLE 28 /* bytes of a page that a tuple takes at least */

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "core.h"
+#include "state.h"
 
 /* Runs a section that the program may not have, and none after a fault or where the epoch only is looked at */
 static void
@@ -14,16 +14,6 @@ run(struct sim *sim, enum sim_section section, int32_t m, int32_t level)
 {
 	if (sim->sections[section].cycles != 0 && sim->trains && sim->e.fault == SIM_FAULT_NONE)
 		sim_engine_run(sim, section, sim->e.phase.half, m, level);
-}
-
-/* Which section a round of m tuples runs: the shortest that has room for it */
-enum sim_section
-sim_tuple_section(const struct sim *sim, int32_t m)
-{
-	for (int32_t s = SIM_TUPLE_1, room = 1; s <= SIM_TUPLE_32; s++, room *= 2)
-		if (m <= room && sim->sections[s].cycles != 0)
-			return (enum sim_section)s;
-	return SIM_TUPLE;
 }
 
 /* The unpacker is at the first tuple of a round */

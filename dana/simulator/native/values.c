@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "state.h"
 #include "number.h"
 
 /* Takes the descriptors over from the Bundle; the table is as long as the machine's, zeros at its end */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "state.h"
 
 #define WINDOW 1024 /* cycles that a result can be under way, at most */
 

@@ -2,7 +2,7 @@
 #ifndef DANA_SIMULATOR_WALK_H
 #define DANA_SIMULATOR_WALK_H
 
-#include "core.h"
+#include "state.h"
 
 #define SIM_ROWS		8 /* rows that steps take are a multiple of this */
 #define SIM_WAYS		8

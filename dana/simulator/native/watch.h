@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "core.h"
+#include "state.h"
 #include "number.h"
 
 /* The row that a watched column's value chooses, by table and number */

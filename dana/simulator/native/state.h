@@ -17,8 +17,8 @@
  *   watch.h    rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
-#ifndef DANA_SIMULATOR_CORE_H
-#define DANA_SIMULATOR_CORE_H
+#ifndef DANA_SIMULATOR_STATE_H
+#define DANA_SIMULATOR_STATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -317,11 +317,15 @@ uint64_t sim_epoch_end(struct sim *sim);
 
 /* rounds.c */
 void sim_epoch_begin(struct sim *sim);
-enum sim_section sim_tuple_section(const struct sim *sim, int32_t m);
 bool sim_round(struct sim *sim, bool batch_last, bool epoch_last);
 
 /* compiled.c */
 void sim_choose_road(struct sim *sim, bool fast);
+int32_t sim_compiled_in_row(const struct sim *sim, const struct sim_compiled_symbol *symbol);
+int32_t sim_compiled_of_vector(const struct sim *sim, const struct sim_compiled_symbol *symbol);
+void sim_compiled_give_row(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t row, int32_t n, float *to);
+void sim_compiled_end_losses(struct sim *sim);
+int32_t sim_partner_bit(const struct sim *sim, const struct sim_instruction *in);
 void sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages);
 void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
@@ -333,5 +337,15 @@ void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
 /* strider.c */
 bool sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle);
 bool sim_page(struct sim *sim, const uint8_t *page);
+
+/* Which section a round of m tuples runs: the shortest that has room for it */
+static inline enum sim_section
+sim_tuple_section(const struct sim *sim, int32_t m)
+{
+	for (int32_t s = SIM_TUPLE_1, room = 1; s <= SIM_TUPLE_32; s++, room *= 2)
+		if (m <= room && sim->sections[s].cycles != 0)
+			return (enum sim_section)s;
+	return SIM_TUPLE;
+}
 
 #endif
