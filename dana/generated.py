@@ -64,7 +64,9 @@ FILES: Mapping[str, Callable[[], str]] = {
     "dana/elementwise.py": _elementwise,
     "dana/language.py": lambda: _between("dana/language.py", _listed({*TYPES, *NAMES} - SAID.keys())),
     "docs/isa.md": manual.manual,
-    "docs/language.md": lambda: _between("docs/language.md", _for_readers(), until="<!-- to here -->"),
+    "docs/language-reference.md": lambda: _between(
+        "docs/language-reference.md", _for_readers(), until="<!-- to here -->"
+    ),
     "docs/registers.md": registers.register_map,
     "hwgen/spec/numerics/native/coefficients.h": lambda: fit.c_source(fit.fit()),
 }

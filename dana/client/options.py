@@ -1,7 +1,7 @@
 """What a training can be told, as Python and the command line have it.
 
 ``dana_train`` declares the same in SQL (pg_extension/sql/dana.sql); a test compares the two. A training option is added
-in both, and in docs/sql.md.
+in both, and in docs/sql-reference.md.
 """
 
 from __future__ import annotations

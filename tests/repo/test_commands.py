@@ -71,7 +71,7 @@ NOT_RUN = {
     ("docs/export.md", "from hwgen.driver…"): "a board; tests/hwgen/export drives a simulated one so",
     ("docs/hardware.md", "unit = Unit(…"): "a part of a test that the reader writes",
     (
-        "docs/language.md",
+        "docs/language-reference.md",
         "import dana\nfrom dana.functions import *…",
     ): "names for the page's tables: tests/dsl compiles them",
     ("docs/proof.md", "python -m bench"): "minutes to hours",

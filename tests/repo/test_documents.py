@@ -21,6 +21,15 @@ TOP = {"dana", "dsl", "hwgen", "pg_extension", "tests", "docs", "examples", "ben
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(file for folder in TOP for file in (CHECKOUT / folder).rglob("*.md"))])
 
 
+ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def named_paths(document: Path) -> set[Path]:
     """Files and folders that ``document`` names, by link or as code."""
     text = document.read_text(encoding="utf-8")
@@ -36,6 +45,19 @@ def named_paths(document: Path) -> set[Path]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_paths_exist(document: Path) -> None:
     assert sorted(str(path) for path in named_paths(document) if not path.exists()) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_anchors_exist(document: Path) -> None:
+    pages = [
+        (document.parent / page if page else document, anchor)
+        for page, anchor in ANCHOR.findall(document.read_text(encoding="utf-8"))
+        if "://" not in page
+    ]
+    missing = [
+        (page.name, anchor) for page, anchor in pages if anchor not in anchors_of(page.read_text(encoding="utf-8"))
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))

@@ -53,7 +53,7 @@ def test_the_command_line_has_the_same(command: str, options: type, capsys: pyte
 
 
 def test_the_document_has_the_same(declared: dict[str, str]) -> None:
-    text = (CHECKOUT / "docs" / "sql.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "docs" / "sql-reference.md").read_text(encoding="utf-8")
     section = text.partition("### Options of a training\n")[2].partition("\n#")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", section, re.MULTILINE)
     assert rows == list(declared.items())

@@ -17,7 +17,7 @@ def test_the_smallest_page_that_holds_a_row_whole(size: int) -> None:
     PageBuilder(size).add(build_tuple([part_attribute("x", longest)], [[0.0] * longest]))
     assert frame_layout("t", [longest + 1]) != Frames(page_size=size)
     if size == PAGE_SIZES[-1]:
-        assert f"{longest:,} numbers in one array" in (CHECKOUT / "docs" / "sql.md").read_text()
+        assert f"{longest:,} numbers in one array" in (CHECKOUT / "docs" / "sql-reference.md").read_text()
 
 
 def test_rows_that_no_page_holds() -> None:
