@@ -136,7 +136,7 @@ HARDWARE = (
     Mutation("access/places.py", "starts & ~self.half_release", "starts", "a half that is freed is lost", HALVES),
     Mutation("access/places.py", "~self.full & count.any()", "~self.full", "a round of no tuple is cut", HALVES),
     Mutation("access/watch.py", "self.valid & earlier & ", "self.valid & ", "rows of rounds before", WATCHED),
-    Mutation("access/watch.py", "earlier.eq(own | ", "earlier.eq(1 | ", "rows that nobody writes", WATCHED),
+    Mutation("access/watch.py", "earlier.eq(own | ", "earlier.eq(1 | ", "rows that are not written", WATCHED),
     Mutation("access/unpacker.py", "~free) | unknown", "~free)", "a tuple that does not wait", WATCHED),
     Mutation("access/unpacker.py", "half.eq(~late.half)", "half.eq(late.half)", "rows ahead that stay", WATCHED),
     Mutation("access/unpacker.py", "cut & ~opened & ", "cut & ", "a round begins with a part of a tuple", WATCHED),
@@ -172,7 +172,7 @@ HARDWARE = (
         "board/pages.py",
         "dropping, self.bus.rvalid & under_way.any())",
         "dropping, self.bus.rvalid)",
-        "beats that nobody asked for are a page's",
+        "beats without a request are a page's",
         _tests("formal/test_pages.py"),
     ),
     Mutation("board/training.py", "last | self.converged", "last", "convergence does not end it", CONVERGED),
@@ -249,7 +249,7 @@ HARDWARE = (
     Mutation(
         "driver/mapped.py", "data, self.base + offset)", "data, offset)", "pages begin at the bus's 0", PLACES, BESIDE
     ),
-    Mutation("spec/load.py", "    legal.check(bundle)\n", "", "nothing is refused", LEGAL, BESIDE),
+    Mutation("spec/load.py", "    legal.check(bundle)\n", "", "nothing is rejected", LEGAL, BESIDE),
     Mutation(
         "spec/legal.py",
         "i.distance < _partners",
