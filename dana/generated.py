@@ -63,7 +63,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "pg_extension/src/predictor_codes.h": program.header,
     "dana/elementwise.py": _elementwise,
     "dana/language.py": lambda: _between("dana/language.py", _listed({*TYPES, *NAMES} - SAID.keys())),
-    "docs/isa.md": manual.manual,
+    "docs/isa.md": lambda: manual.manual(machine="[machine.md](machine.md)"),
     "docs/language-reference.md": lambda: _between(
         "docs/language-reference.md", _for_readers(), until="<!-- to here -->"
     ),

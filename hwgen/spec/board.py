@@ -63,7 +63,7 @@ class BoardRegister(Described):
         0x07,
         "Pages that the memory at PAGE_BASE has room for: page k of the training lies in slot k mod SLOTS. Slots "
         "follow one another. A table that is in memory as a whole has SLOTS = PAGES. While it is 0, as after a reset, "
-        "a write of 1 to COMMAND is refused.",
+        "a write of 1 to COMMAND is an error.",
     )
     PAGE_BASE = 0x08, "(64 bits) Address of slot 0; a multiple of the page size, lower bits are ignored"
     PAGES_READY = (

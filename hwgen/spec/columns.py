@@ -67,7 +67,7 @@ class Column:
     scalar: Annotated[int, Bits(1, "count is 1 and the element goes to every lane of its row")] = 0
     first: Annotated[int, Bits(1, "first column of its tuple")] = 0
     last: Annotated[int, Bits(1, "last column of its tuple")] = 0
-    follows: Annotated[int, Bits(1, "not first: comes right behind the column of the descriptor before this one")] = 0
+    follows: Annotated[int, Bits(1, "not first: comes directly after the column of the previous descriptor")] = 0
     table: Annotated[
         int, Bits(TABLE_BITS, "0, or the column is watched: number of the table whose row its value chooses")
     ] = 0

@@ -63,16 +63,16 @@ class Section(StrEnum):
 
     INIT = "init", "At the start of each epoch."
     TUPLE = "tuple", "For each round."
-    MERGE = "merge", "The round's block with one of the merge stack's, for batches of several rounds."
-    PUSH = "push", "The round's block onto the merge stack, likewise."
+    MERGE = "merge", "Merges the round's block with one of the merge stack, for batches of several rounds."
+    PUSH = "push", "Pushes the round's block onto the merge stack, for batches of several rounds."
     BATCH = "batch", "At the end of each batch."
     EPOCH = "epoch", "At the end of an epoch that had a tuple."
-    TUPLE_1 = "tuple1", "In the place of `tuple` for rounds of one tuple."
-    TUPLE_2 = "tuple2", "Likewise for rounds of up to 2."
-    TUPLE_4 = "tuple4", "Likewise for rounds of up to 4."
-    TUPLE_8 = "tuple8", "Likewise for rounds of up to 8."
-    TUPLE_16 = "tuple16", "Likewise for rounds of up to 16."
-    TUPLE_32 = "tuple32", "Likewise for rounds of up to 32."
+    TUPLE_1 = "tuple1", "Instead of `tuple`, for rounds of one tuple."
+    TUPLE_2 = "tuple2", "Instead of `tuple`, for rounds of up to 2 tuples."
+    TUPLE_4 = "tuple4", "Instead of `tuple`, for rounds of up to 4 tuples."
+    TUPLE_8 = "tuple8", "Instead of `tuple`, for rounds of up to 8 tuples."
+    TUPLE_16 = "tuple16", "Instead of `tuple`, for rounds of up to 16 tuples."
+    TUPLE_32 = "tuple32", "Instead of `tuple`, for rounds of up to 32 tuples."
 
 
 SHORT = {Section[f"TUPLE_{tuples}"]: tuples for tuples in (1, 2, 4, 8, 16, 32)}

@@ -32,7 +32,7 @@ class Opcode(Described):
     )
     EXTRB = (
         1,
-        "extrB r, off, n: %r <- n bytes (1 to 4) of %r from byte `off` (0 to 3) up; zeros behind the register's end.",
+        "extrB r, off, n: %r <- n bytes (1 to 4) of %r from byte `off` (0 to 3) up; zeros past the register's end.",
     )
     WRITEB = (
         2,
@@ -41,7 +41,7 @@ class Opcode(Described):
     )
     EXTRBI = (
         3,
-        "extrBi r, off, n: %r <- n bits (1 to 32) of %r from bit `off` (0 to 31) up; zeros behind the register's end.",
+        "extrBi r, off, n: %r <- n bits (1 to 32) of %r from bit `off` (0 to 31) up; zeros past the register's end.",
     )
     CLN = 4, "cln a, k, d: %d <- %a rounded up to a multiple of 2**k, k from 0 to 7: drops padding."
     INS = 5, "ins d, hi, lo: %d <- hi*64 + lo."
