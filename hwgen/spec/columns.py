@@ -69,7 +69,7 @@ class Column:
     last: Annotated[int, Bits(1, "last column of its tuple")] = 0
     follows: Annotated[int, Bits(1, "not first: comes directly after the column of the previous descriptor")] = 0
     table: Annotated[
-        int, Bits(TABLE_BITS, "0, or the column is watched: number of the table whose row its value chooses")
+        int, Bits(TABLE_BITS, "0, or the column is watched: number of the table in which its value chooses a row")
     ] = 0
     writes: Annotated[int, Bits(1, "watched: the tuple writes the row")] = 0
 

@@ -39,8 +39,8 @@ class Source(Described):
     """
 
     MEMORY = 0, "Memory, at `b`."
-    LANE_XOR = 1, "Operand b (after its masks) of the lane whose number differs in bit `distance`."
-    THREAD_XOR = 2, "Operand b (after its masks) of the same lane in the thread whose number differs in bit `distance`."
+    LANE_XOR = 1, "Operand b (after its masks) of the lane with a number that differs in bit `distance`."
+    THREAD_XOR = 2, "Operand b (after its masks) of the same lane in the thread that differs in bit `distance`."
 
 
 class Mask(Described):
