@@ -80,8 +80,7 @@ class BoardRegister(Described):
     CYCLES = 0x0E, "(r, 64 bits) cycles of the training, from the write of COMMAND to its end"
     FAILED_PAGE = (
         0x10,
-        "(r) page of the epoch that the bus failed to read, all ones if it was a record; counts with "
-        "fault BUS",
+        "(r) page of the epoch that the bus failed to read, all ones if it was a record; counts with fault BUS",
     )
     THREADS = 0x20, "(r) The machine's configuration follows, a word for each field of `MachineConfig`"
 
