@@ -99,7 +99,7 @@ class Cycles:
         name, busy = max(parts.items(), key=lambda part: part[1])
         return name if busy >= NEAR * self.page else "striders"
 
-    def epoch(self, pages: int) -> float:
+    def epoch(self, pages: float) -> float:
         """Cycles of an epoch over so many pages."""
         return self.fixed + pages * self.page if pages else 0.0
 
@@ -117,8 +117,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         Of `sample_pages`, for the Bundle's table and page size.
     """
     fetched, stored = record_cycles(bundle)
-    # rows of a sample are all alike: each would end a batch
-    bundle = replace(bundle, columns=tuple(replace(column, writes=0) for column in bundle.columns))
+    bundle = _without_writes(bundle)
     config = bundle.config
     batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
     most = min(MAX_TUPLES, max(1, MAX_BYTES * sample.rows // len(sample.data)))
@@ -156,6 +155,21 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         rows=batches * _rows_of_batch(bundle),
         records=batches * between,
     )
+
+
+def count_cycles(bundle: Bundle, pages: bytes) -> int:
+    """Cycles of an epoch over these pages, in which no tuple chooses a row of a model again."""
+    simulator = Simulator(bundle.config)
+    try:
+        simulator.load(_without_writes(bundle))
+        return _run(simulator, Sample(data=pages, page_size=bundle.config.page_size, rows=0), 1).cycles
+    finally:
+        simulator.close()
+
+
+def _without_writes(bundle: Bundle) -> Bundle:
+    """Rows of a sample are all alike: each would end a batch."""
+    return replace(bundle, columns=tuple(replace(column, writes=0) for column in bundle.columns))
 
 
 def _run(simulator: Simulator, sample: Sample, times: int) -> EpochCounters:

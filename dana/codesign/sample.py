@@ -6,11 +6,14 @@ labels, as row numbers) and as good as any: no time of the machine depends on a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dana.errors import UsageError
 from dana.storage.builder import PageBuilder, PageFull, build_tuple
+from dana.storage.layout import LP_UNUSED
 from dana.storage.parts import build_part_pages
 from dana.storage.schema import Attribute, TableSchema
 from dana.storage.types import ARRAYS, SCALARS
@@ -65,7 +68,7 @@ def sample_pages(schema: TableSchema, *, page_size: int, tuples: int | None = No
         row = [_value(attribute) for attribute in schema.attributes]
         return Sample(data=build_part_pages(schema, [row], page_size=page_size), page_size=page_size, rows=1)
     for unknown in UNKNOWN_VARLENA:
-        stored = build_tuple(schema.attributes, [_value(attribute, unknown) for attribute in schema.attributes])
+        stored = _row(schema, unknown)
         builder, count = _filled(stored, page_size, tuples)
         if count and (tuples is None or count == tuples):
             break
@@ -75,6 +78,32 @@ def sample_pages(schema: TableSchema, *, page_size: int, tuples: int | None = No
             hint="Such rows are TOASTed; estimate for larger pages (--page-size 32768) or fewer columns.",
         )
     return Sample(data=builder.finish(), page_size=page_size, rows=count)
+
+
+def sample_table(schema: TableSchema, *, page_size: int, counts: Sequence[tuple[int, int]]) -> bytes:
+    """Pages of equal rows, each with so many tuples and line pointers; a page that is too small has as many as fit."""
+    most = max((tuples for tuples, _ in counts), default=0)
+    unknown = next(
+        (one for one in UNKNOWN_VARLENA if _filled(_row(schema, one), page_size, most)[1] == most), UNKNOWN_VARLENA[-1]
+    )
+    stored = _row(schema, unknown)
+    made = {one: _counted(stored, page_size, *one) for one in set(counts)}
+    return b"".join(made[one] for one in counts)
+
+
+def _counted(stored: bytes, page_size: int, tuples: int, pointers: int) -> bytes:
+    builder, pointers = PageBuilder(page_size), max(tuples, pointers)
+    with suppress(PageFull):
+        for k in range(pointers):
+            if (k + 1) * tuples // pointers > k * tuples // pointers:
+                builder.add(stored)
+            else:
+                builder.add_pointer(LP_UNUSED)
+    return builder.finish()
+
+
+def _row(schema: TableSchema, unknown: int) -> bytes:
+    return build_tuple(schema.attributes, [_value(attribute, unknown) for attribute in schema.attributes])
 
 
 def _filled(stored: bytes, page_size: int, tuples: int | None) -> tuple[PageBuilder, int]:

@@ -1,29 +1,30 @@
 """What a training would run on, and how fast: the answer to ``dana_explain``.
 
 In: a request as for a training, a device, and what a former training of the same took. Out: numbers as JSON, and the
-same as lines for people, in the words of ``dana design``. Nothing is trained, no page is read: cycles are those of
-`dana.codesign.cycles`, areas those of `dana.codesign.area`.
+same as lines for people, in the words of ``dana design``. Nothing is trained, no page is read here: cycles are those of
+`dana.codesign.cycles` for the rows and pages that the backend counted, areas those of `dana.codesign.area`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dana.codesign.area import area_of
 from dana.codesign.chosen import records_text
-from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.sample import sample_pages
+from dana.codesign.cycles import Cycles, count_cycles, measure_cycles
+from dana.codesign.sample import Sample, sample_pages, sample_table
 from dana.codesign.search import Exploration, explore
 from dana.runtime.designs import Design, DesignStore, chosen_extents, named_device, rule_graph
 from dana.runtime.metas import meta_values
 from dana.runtime.provenance import digest_of
 from dana.runtime.streams import plan_stream
-from dana.runtime.trainer import ExplainRequest, Json, Stream, TrainRequest
+from dana.runtime.trainer import ExplainRequest, Json, PageCounts, TrainRequest
 from dana.runtime.weights import bind_request
 from dana.runtime.why import why
+from dana.storage.schema import TableSchema
 from hwgen.devices import Device
-from hwgen.spec.bundle import WHOLE_EPOCH
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, RATE_CYCLES, MachineConfig
 from hwgen.spec.engine import Opcode
 
@@ -35,7 +36,8 @@ RESOURCES = {
     "ultra_rams": "UltraRAMs",
 }
 
-
+MAX_PAGES = 1000
+"""Pages of frames that are counted one by one."""
 AREAS_OF = "xcvu9p"
 """The device whose areas are shown of a machine that is made for none: the paper's."""
 
@@ -55,16 +57,21 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         asked = replace(asked, device=device.name)
     training, stream = plan_stream(asked)
     design = designs.get(training, write=False)  # a question leaves nothing behind
-    found = _search(training, design, device, _per_page(request, training, stream)) if request.search else None
+    layout = None if stream is not None else request.layout
+    filled = [tuples for tuples, _ in layout or () if tuples]
+    per_page = round(sum(filled) / len(filled)) if filled else None
+    found = _search(training, design, device, per_page) if request.search else None
     bundle = design.bundle if found is None else found.best.bundle
-    sample = sample_pages(
-        training.relation.schema, page_size=bundle.config.page_size, tuples=_per_page(request, training, stream)
-    )
+    sample = sample_pages(training.relation.schema, page_size=bundle.config.page_size, tuples=per_page)
     cycles = measure_cycles(bundle, sample)
     searched = training if found is None else replace(training, design=found.overrides)
-    pages = training.relation.pages
-    if pages is None and request.rows is not None:
-        pages = sample.pages_of(request.rows)
+    pages, rows = training.relation.pages, request.rows
+    if pages is None and rows is not None:
+        pages = sample.pages_of(rows)
+    if layout is None and pages is not None and sample.pages == 1:
+        layout = _full(pages, rows, sample)
+    table = _Table(schema=training.relation.schema, bundle=bundle, sample=sample, cycles=cycles, layout=layout or ())
+    epoch = None if pages is None else table.epoch(pages, rows)
     return {
         "rule": training.rule,
         "source": training.relation.name,
@@ -78,6 +85,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
             "frames": stream is not None,
             "page_bytes": bundle.config.page_size,
             "pages": pages,
+            "empty": table.empty(pages or 0),
             "tuples": sample.rows,
             "counted": stream is not None or request.rows is not None,
             "pages_of_a_tuple": sample.pages,
@@ -92,21 +100,58 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         },
         "cycles": _cycles(cycles),
         "why": why(searched, replace(design, bundle=bundle), sample, cycles, designs),
-        "epoch": None if pages is None else _epoch(cycles, pages),
+        "epoch": None if pages is None or epoch is None else _epoch(bundle.config, epoch, pages),
         "area": _area(bundle.config, device),
         "search": None if found is None else _searched(found),
         "last_run": None
         if request.last is None
-        else _last_run(request.last, _differences(request.last["design"], training, design), bundle.config, cycles),
+        else _last_run(request.last, _differences(request.last["design"], training, design), table, pages, rows, epoch),
     }
 
 
-def _per_page(request: ExplainRequest, training: TrainRequest, stream: Stream | None) -> int | None:
-    """Rows on a page as the table has them; None: as many as fit."""
-    pages = training.relation.pages
-    if stream is not None or not pages or not request.rows:
-        return None
-    return max(1, round(request.rows / pages))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """What an epoch takes over pages that are not all alike.
+
+    Attributes
+    ----------
+    sample, cycles
+        A page of as many rows as those of the table have that have some, and what it takes.
+    layout
+        What lies on pages of the table, each of which stands for as many others; empty: all are as the sample.
+    """
+
+    schema: TableSchema
+    bundle: Bundle
+    sample: Sample
+    cycles: Cycles
+    layout: PageCounts
+
+    def empty(self, pages: int) -> int:
+        """Pages without a row, of so many."""
+        return round(sum(not tuples for tuples, _ in self.layout) * pages / len(self.layout)) if self.layout else 0
+
+    def epoch(self, pages: int, rows: int | None) -> float:
+        """Cycles of an epoch over so many pages, which have so many rows; None: as many as the sample."""
+        if not self.layout or self.bundle.tables:  # the simulator counts no waits for records
+            return self.cycles.epoch(pages) if rows is None else self.alike(pages, rows)
+        counted = count_cycles(
+            self.bundle, sample_table(self.schema, page_size=self.bundle.config.page_size, counts=self.layout)
+        )
+        return counted + (counted - self.cycles.fixed) * (pages / len(self.layout) - 1)
+
+    def alike(self, pages: int, rows: int) -> float:
+        """Of the rows on pages as the sample, and the other pages behind them without a row: the engine is still busy
+        while the first of those come."""
+        filled = min(pages, rows * self.sample.pages / self.sample.rows)
+        return self.cycles.epoch(filled) + max(0, pages - filled - self.bundle.config.striders) * self.cycles.link
+
+
+def _full(pages: int, rows: int | None, sample: Sample) -> PageCounts:
+    """Pages that are full but for the last."""
+    if pages > MAX_PAGES or rows is None:
+        return []
+    return [(count, count) for k in range(pages) if (count := min(sample.rows, rows - k * sample.rows)) > 0]
 
 
 def _search(training: TrainRequest, design: Design, device: Device, tuples: int | None) -> Exploration:
@@ -144,12 +189,11 @@ def _cycles(cycles: Cycles) -> Json:
     }
 
 
-def _epoch(cycles: Cycles, pages: int) -> Json:
-    seconds = cycles.seconds(pages)
+def _epoch(config: MachineConfig, cycles: float, pages: int) -> Json:
     return {
-        "cycles": round(cycles.epoch(pages)),
-        "seconds": seconds,
-        "bytes_per_second": pages * cycles.config.page_size / seconds if seconds else 0.0,
+        "cycles": round(cycles),
+        "seconds": cycles / config.clock_hz,
+        "bytes_per_second": pages * config.page_size * config.clock_hz / cycles if cycles else 0.0,
     }
 
 
@@ -187,14 +231,21 @@ def _differences(run: Json, training: TrainRequest, design: Design) -> list[str]
     return made
 
 
-def _last_run(run: Json, others: list[str], config: MachineConfig, cycles: Cycles) -> Json:
-    """The run beside the estimate for as many pages, where it was of the same on this machine."""
-    machine = run["design"].get("config")
+def _last_run(
+    run: Json, others: list[str], table: _Table, pages: int | None, rows: int | None, epoch: float | None
+) -> Json:
+    """The run beside the estimate for its own pages and rows, where it was of the same on this machine."""
+    machine, config = run["design"].get("config"), table.bundle.config
     # the clock changes no cycle
     same = machine is not None and {**machine, "clock_hz": config.clock_hz} == config.to_json()
     estimate = None
     if same and not others and run["cycles"]:
-        estimate = round(run["epochs"] * cycles.epoch(run["pages"] // run["epochs"]))
+        read, taken = run["pages"] // run["epochs"], run["tuples"] + run["skipped"]
+        if epoch is None or rows is None or read != pages:
+            epoch = table.alike(read, taken)
+        else:
+            epoch += (taken - rows) * table.cycles.per_tuple
+        estimate = round(run["epochs"] * epoch)
     return {
         **{name: value for name, value in run.items() if name != "design"},
         "same_machine": same,
@@ -285,7 +336,8 @@ def _reads(reads: Json) -> str:
     if reads["pages_of_a_tuple"] > 1:
         return f"{made}{pages} of {reads['page_bytes']} bytes, {reads['pages_of_a_tuple']} to a tuple"
     full = "" if reads["counted"] else ", as many as fit: no ANALYZE has counted them"
-    return f"{made}{pages} of {reads['page_bytes']} bytes, {counted(reads['tuples'], 'tuple')} each{full}"
+    empty = f", {reads['empty']:,} without a row" if reads["empty"] else ""
+    return f"{made}{pages} of {reads['page_bytes']} bytes, {counted(reads['tuples'], 'tuple')} each{full}{empty}"
 
 
 def _part(part: Json, written: str) -> str:

@@ -320,6 +320,9 @@ def explain_request(payload: bytes | bytearray | memoryview, *, page_size: int) 
             device=fields["device"],
             search=fields["search"],
             rows=fields["rows"],
+            layout=None
+            if fields["page_rows"] is None
+            else list(zip(fields["page_rows"], fields["page_pointers"], strict=True)),
             last=fields["last"],
         )
 

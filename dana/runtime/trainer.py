@@ -219,6 +219,10 @@ class Categories:
     unknown: Sequence[str]
 
 
+PageCounts = Sequence[tuple[int, int]]
+"""Tuples and line pointers of each page."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
     """What ``dana_explain`` was called with.
@@ -232,7 +236,9 @@ class ExplainRequest:
     search
         Explain the best machine of the device, not the one that the training would take.
     rows
-        Rows of the table, as its statistics have it; None: unknown.
+        Rows that the training would read; None: unknown.
+    layout
+        Of the pages of a heap in their order, or of a sample of them; None: the source has none.
     last
         The last run of the rule on the source, columns of dana.run; None: there is none.
     """
@@ -241,6 +247,7 @@ class ExplainRequest:
     device: str | None
     search: bool
     rows: int | None
+    layout: PageCounts | None
     last: Json | None
 
 

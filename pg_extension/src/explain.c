@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "storage/bufmgr.h"
+
 #include "dana.h"
 #include "training.h"
 #include "worker.h"
@@ -15,8 +17,8 @@ append_last_run(StringInfo to, const char *rule, const char *source)
 {
 	static dana_statement find = DANA_STATEMENT(
 		"SELECT jsonb_build_object('id', id, 'started', to_char(started, 'YYYY-MM-DD HH24:MI:SS'), 'backend', backend, "
-		" 'epochs', epochs, 'tuples', tuples, 'pages', pages, 'cycles', cycles, 'wall_seconds', wall_seconds, "
-		" 'modelled_seconds', modelled_seconds, 'design', design) "
+		" 'epochs', epochs, 'tuples', tuples, 'skipped', skipped, 'pages', pages, 'cycles', cycles, "
+		" 'wall_seconds', wall_seconds, 'modelled_seconds', modelled_seconds, 'design', design) "
 		"FROM dana.run WHERE rule = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') ORDER BY id DESC LIMIT 1",
 		TEXTOID, TEXTOID, OIDOID);
 	dana_identity before = dana_become_owner();
@@ -26,20 +28,86 @@ append_last_run(StringInfo to, const char *rule, const char *source)
 	dana_become_caller(before);
 }
 
-/* Appends the rows that the table's statistics know of, or null */
-static void
-append_rows(StringInfo to, const dana_source *source)
-{
-	if (source->relation != NULL && source->relation->rd_rel->relpages > 0 && source->relation->rd_rel->reltuples >= 0)
-	{
-		Form_pg_class class = source->relation->rd_rel;
-		double		  pages = source->pages > 0 ? source->pages : class->relpages;
+/* Pages of a larger table that are looked at: each stands for as many others */
+#define SAMPLED_PAGES 1000
 
-		/* as the planner does: the density of the last ANALYZE, the pages of today */
-		dana_json_number(to, "rows", rint(class->reltuples / class->relpages * pages));
+/* The rows on each of the pages that are looked at */
+typedef struct page_counts
+{
+	uint32 pages;
+	uint32 sampled;
+	int	  *rows;
+} page_counts;
+
+static bool
+count_row(TupleTableSlot *row, void *context)
+{
+	page_counts	*counts = context;
+	/* the inverse of dana_source_scan()'s choice */
+	const uint32 at = (((uint64)ItemPointerGetBlockNumber(&row->tts_tid) + 1) * counts->sampled - 1) / counts->pages;
+
+	if (at < counts->sampled) /* the table may grow meanwhile */
+		counts->rows[at]++;
+	return true;
+}
+
+/* Line pointers of a page: Striders walk over those without a visible row, too */
+static int
+count_pointers(Relation relation, BlockNumber block)
+{
+	Buffer buffer = ReadBuffer(relation, block);
+	int	   pointers;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	pointers = PageGetMaxOffsetNumber(BufferGetPage(buffer));
+	UnlockReleaseBuffer(buffer);
+	return pointers;
+}
+
+static void
+append_integers(StringInfo to, const char *name, const int *values, uint32 count)
+{
+	dana_json_open(to, name, '[');
+	for (uint32 i = 0; i < count; i++)
+		dana_json_number(to, NULL, values[i]);
+	dana_json_close(to, ']');
+}
+
+/*
+ * Appends the number of rows that the training would read, and what lies on each of a heap's pages, or on a sample of
+ * them; null where it is not known. Statistics are not enough: a table that was just loaded has none, and its file ends
+ * in pages without a row (RelationAddBlocks(), hio.c) until a VACUUM cuts them off.
+ */
+static void
+append_rows(StringInfo to, dana_source *source, const char *filter)
+{
+	page_counts counts = {.pages = source->pages, .sampled = Min(source->pages, SAMPLED_PAGES)};
+	int		   *pointers;
+	double		rows = 0;
+
+	if (!source->heap)
+	{
+		if (source->relation != NULL && source->relation->rd_rel->relpages > 0 && source->relation->rd_rel->reltuples >= 0)
+			dana_json_number(to, "rows", rint(source->relation->rd_rel->reltuples));
+		else
+			dana_json_text(to, "rows", NULL);
+		dana_json_text(to, "page_rows", NULL);
+		dana_json_text(to, "page_pointers", NULL);
+		return;
 	}
-	else
-		dana_json_text(to, "rows", NULL);
+	counts.rows = palloc0(sizeof(int) * Max(counts.sampled, 1));
+	pointers = palloc(sizeof(int) * Max(counts.sampled, 1));
+	if (counts.sampled > 0)
+		dana_source_scan(source, filter, source->pages > SAMPLED_PAGES ? SAMPLED_PAGES : 0, 0, count_row, &counts);
+	for (uint32 i = 0; i < counts.sampled; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		rows += counts.rows[i];
+		pointers[i] = count_pointers(source->relation, (uint64)counts.pages * i / counts.sampled);
+	}
+	dana_json_number(to, "rows", counts.sampled > 0 ? rint(rows * source->pages / counts.sampled) : 0);
+	append_integers(to, "page_rows", counts.rows, counts.sampled);
+	append_integers(to, "page_pointers", pointers, counts.sampled);
 }
 
 /* What the worker says to a call of dana_explain() */
@@ -60,7 +128,7 @@ explain_training(FunctionCallInfo fcinfo)
 	dana_json_begin(&request);
 	dana_json_text(&request, "device", PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	dana_json_truth(&request, "search", !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));
-	append_rows(&request, source);
+	append_rows(&request, source, training.filter);
 	append_last_run(&request, training.rule, source->asked.query != NULL ? "" : source->name);
 	appendStringInfo(&request, ",\"training\":%s",
 					 dana_training_request(&training, rule.text, source, NULL)->data);

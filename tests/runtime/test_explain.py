@@ -66,7 +66,7 @@ def asked(source: str, rows: int) -> ExplainRequest:
         backend="sim",
         design={},
     )
-    return ExplainRequest(training=training, device=None, search=False, rows=rows, last=None)
+    return ExplainRequest(training=training, device=None, search=False, rows=rows, layout=None, last=None)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_machine_fits_the_device_that_it_is_made_for_and_says_which_that_is() 
     schema = declared("x float4[784], y float4")
     training = declared_request(dana.load(rules.FOLDER / "mlp.py"), schema, label="y")
     designs = DesignStore()
-    question = ExplainRequest(training=training, device=None, search=False, rows=None, last=None)
+    question = ExplainRequest(training=training, device=None, search=False, rows=None, layout=None, last=None)
     free, fitting = (explain(replace(question, device=device), designs) for device in (None, "xcvu9p"))
     assert (free["made_for"], free["area"]["device"], free["area"]["fits"]) == (None, "xcvu9p", False)
     assert (fitting["made_for"], fitting["area"]["device"], fitting["area"]["fits"]) == ("xcvu9p", "xcvu9p", True)
@@ -126,7 +126,9 @@ def test_the_rows_of_a_page_are_those_of_the_statistics_whatever_text_nobody_rea
     training = declared_request(dana.load(CHECKOUT / "examples/paper/logistic.py"), schema, label="y", pages=40)
     training = replace(training, features=("a", "b"))
     for rows in (3000, 2000, 6000):
-        question = ExplainRequest(training=training, device=None, search=False, rows=rows, last=None)
+        question = ExplainRequest(
+            training=training, device=None, search=False, rows=rows, layout=[(rows // 40,) * 2] * 40, last=None
+        )
         assert explain(question, DesignStore())["reads"]["tuples"] == rows / 40
 
 
@@ -202,8 +204,16 @@ def test_an_epoch_is_what_a_training_of_rows_at_random_takes(design: dict[str, i
     training = declared_request(dana.load(rules.FOLDER / "lrmf.py"), schema, label="y", pages=len(stored) // 8192)
     training = replace(training, hyper={"m": 50_000, "n": 10_000}, design=design)
     designs = DesignStore()
+    full = sample_pages(schema, page_size=8192).rows
+    counts = [min(full, rows - start) for start in range(0, rows, full)]
+    assert len(counts) == len(stored) // 8192
     question = ExplainRequest(
-        training=training, device=None, search=False, rows=rows if statistics else None, last=None
+        training=training,
+        device=None,
+        search=False,
+        rows=rows if statistics else None,
+        layout=[(count, count) for count in counts] if statistics else None,
+        last=None,
     )
     explained = explain(question, designs)
     bundle = designs.get(training).bundle
@@ -225,7 +235,10 @@ def test_columns_that_an_array_would_replace_are_why() -> None:
 
     def told(schema: str) -> Json:
         request = declared_request(rule, declared(schema), label="y")
-        return explain(ExplainRequest(training=request, device=None, search=False, rows=None, last=None), DesignStore())
+        return explain(
+            ExplainRequest(training=request, device=None, search=False, rows=None, layout=None, last=None),
+            DesignStore(),
+        )
 
     slow = told(f"{', '.join(f'x{k} bool' for k in range(12))}, y int")
     array = told("x float4[12], y int")
@@ -242,7 +255,10 @@ def test_a_queue_that_the_user_made_too_short_is_why() -> None:
     def told(design: dict[str, int]) -> Json:
         table = declared("a int, b int, c int, y int")
         request = declared_request(rule, table, label="y", design=design)
-        return explain(ExplainRequest(training=request, device=None, search=False, rows=None, last=None), DesignStore())
+        return explain(
+            ExplainRequest(training=request, device=None, search=False, rows=None, layout=None, last=None),
+            DesignStore(),
+        )
 
     short, default = told({"queue_depth": 128}), told({})
     assert (short["why"]["cause"], short["why"]["change"]) == ("striders", {"queue_depth": 256})

@@ -91,7 +91,7 @@ def test_a_question_leaves_nothing_on_disk(tmp_path: Path) -> None:
     asked = request(relation(REALS), design={"threads": 1, "clusters": 1})  # a search through few machines
     trainer = MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 20))
     for device, search in ((None, False), ("lfe5um5g-85", True)):
-        question = ExplainRequest(training=asked, device=device, search=search, rows=40, last=None)
+        question = ExplainRequest(training=asked, device=device, search=search, rows=40, layout=[(40, 40)], last=None)
         trainer.explain(question)
         assert list(tmp_path.iterdir()) == []
     trainer.open(asked, lambda notice: None).close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from dana.client.connection import Connection
 from tests.sources.conftest import SUMS, Session
 
 errors = psycopg.errors
@@ -63,6 +66,77 @@ def test_it_says_what_the_training_then_does(session: Session, table: str) -> No
     assert after["last_run"]["same_machine"]
     assert after["last_run"]["estimated_cycles"] == pytest.approx(3 * before["epoch"]["cycles"], abs=3)
     assert after["last_run"]["error"] == pytest.approx(after["last_run"]["estimated_cycles"] / cycles - 1)
+
+
+def numbers(rows: int, columns: int) -> dict[str, Any]:
+    x = np.random.default_rng(columns).standard_normal((rows, columns), dtype=np.float32)
+    return {f"x{k}": x[:, k] for k in range(columns)} | {"y": (x[:, 0] > 0).astype(np.float32)}
+
+
+TABLES: dict[str, Callable[[], dict[str, Any]]] = {
+    "few rows": lambda: numbers(300, 3),
+    "one column": lambda: numbers(12_000, 1),
+    "columns": lambda: numbers(5_000, 54),
+    "texts among them": lambda: {"name": [f"{'n' * (k % 30)}" for k in range(8_000)], **numbers(8_000, 4)},
+    "float8": lambda: {name: column.astype(np.float64) for name, column in numbers(5_000, 12).items()},
+    "more pages than are looked at": lambda: numbers(2_300, 500),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_epoch_takes_what_was_explained(session: Session, name: str) -> None:
+    """Within 2 %: of tables that no ANALYZE has seen, with pages behind the last row, with deleted and new rows."""
+    made = TABLES[name]()
+    features = [column for column in made if column.startswith("x")]
+    asked: dict[str, Any] = {"features": features, "label": "y", "epochs": 2}
+    by_name = ", ".join(made)
+
+    def check(table: str) -> None:
+        found = explained(session, table, **asked)
+        training = "SELECT dana_train('sums', %s::text::regclass, features => %s, label => 'y', epochs => 2)"
+        session.execute(training, (table, features))
+        cycles, pages, rows = session.execute(
+            "SELECT cycles / epochs, pages / epochs, tuples FROM dana.run ORDER BY id DESC LIMIT 1"
+        ).fetchone() or (0, 0, 0)
+        assert (found["reads"]["pages"], found["reads"]["counted"]) == (pages, True)
+        assert found["epoch"]["cycles"] == pytest.approx(cycles, rel=0.02), rows
+        assert explained(session, table, **asked)["last_run"]["error"] == pytest.approx(0, abs=0.02)
+
+    Connection(session).load(made, "loaded")
+    session.execute("ALTER TABLE loaded SET (autovacuum_enabled = false)")
+    check("loaded")
+    session.execute("CREATE TABLE copied (LIKE loaded) WITH (autovacuum_enabled = false)")
+    with (
+        session.cursor().copy(f"COPY loaded ({by_name}) TO STDOUT") as rows,
+        psycopg.connect(session.info.dsn, autocommit=True) as other,
+        other.cursor().copy(f"COPY test.copied ({by_name}) FROM STDIN") as copy,
+    ):
+        for block in rows:
+            copy.write(block)
+    check("copied")
+    for statement in (
+        "DELETE FROM copied WHERE x0 > 0.7",
+        "VACUUM copied",
+        "INSERT INTO copied SELECT * FROM copied WHERE x0 < -1",
+        "DELETE FROM copied WHERE x0 < 0.2",
+        "DELETE FROM copied WHERE ctid > (SELECT max(ctid) FROM copied WHERE random() < 0.5)",
+        "VACUUM ANALYZE copied",
+    ):
+        session.execute(statement)
+        check("copied")
+
+
+def test_a_table_whose_rows_are_all_deleted(session: Session, table: str) -> None:
+    session.execute("DELETE FROM t")
+    found = explained(session, "t")
+    assert found["reads"]["empty"] == found["reads"]["pages"] > 0
+    assert any(line.endswith(f", {found['reads']['pages']} without a row") for line in lines(session))
+
+
+def test_the_rows_that_a_filter_leaves(session: Session, table: str) -> None:
+    session.execute("SELECT dana_train('sums', 't', filter => 'b < 2000')")
+    (cycles,) = session.execute("SELECT cycles / epochs FROM dana.run ORDER BY id DESC LIMIT 1").fetchone() or (0,)
+    assert explained(session, "t", filter="b < 2000")["epoch"]["cycles"] == pytest.approx(cycles, rel=0.02)
 
 
 def test_lines_are_the_same_numbers(session: Session, table: str) -> None:
