@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
+from hwgen.folders import make_folder, write_file
 from hwgen.spec.config import LANES_PER_CLUSTER
 
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ def _draw(title: str, best: Candidate, folder: Path) -> list[Path]:
         raise SetupError(f"charts need the package {error.name}; run: {install_command('report')}") from None
     from dana.report.machine import Machine
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = []
     for name, drawing in machine_charts(Machine.of(title, best.bundle, best.cycles)).items():
         paths.append(folder / f"{name}.svg")
-        paths[-1].write_text(drawing, encoding="utf-8")
+        write_file(paths[-1], drawing.encode())
     return paths
 
 

@@ -79,10 +79,12 @@ def _report(error: Exception) -> int:
         code = USAGE if getattr(error, "sqlstate", None) == INVALID_PARAMETER else DATABASE
         # the context is the extension's own functions, which nobody has to know
         return _fail(str(error).split("\nCONTEXT:", 1)[0].strip(), code)
-    if isinstance(error, SetupError):
+    if isinstance(error, SetupError) or _is_from("hwgen.folders", "ForeignFolder", error):
         return _fail(str(error), SETUP)
     if isinstance(error, UsageError):
         return _fail(str(error), USAGE)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _fail(f"{error.filename}: {error.strerror}", SETUP)
     print(printable("".join(traceback.format_exception(error)), lines=True), end="", file=sys.stderr)
     return _fail("this is a bug in dana; please report it with the lines above", INTERNAL)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
 from dana.cli.rules import override
+from hwgen.folders import create_file
 
 if TYPE_CHECKING:
     from hwgen.devices import Device
@@ -193,7 +194,7 @@ def _write_records(bundle: Bundle, path: Path) -> int:
     if not bundle.tables:
         raise UsageError("--write-records needs a package whose models lie in a record memory; this one has none")
     try:
-        with path.open("wb") as file:
+        with open(path, "wb", opener=create_file) as file:
             for piece in record_image(bundle):
                 file.write(piece)
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dana.cli.options import names
 from dana.session.terminal import cells, printable
+from hwgen.folders import create_file, write_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -126,7 +127,7 @@ def run_predict(options: argparse.Namespace) -> int:
         values = ([printable(v) if shown and isinstance(v, str) else v for v in row] for row in [tuple(titles), *rows])
         csv.writer(sys.stdout, lineterminator="\n").writerows(values)
         return 0
-    with options.output.open("w", encoding="utf-8", newline="") as file:
+    with open(options.output, "w", encoding="utf-8", newline="", opener=create_file) as file:
         csv.writer(file, lineterminator="\n").writerows([tuple(titles), *rows])
     print(f"{options.output}: {len(rows):,} predictions of model {printable(options.model)}")
     return 0
@@ -149,7 +150,7 @@ def run_export_model(options: argparse.Namespace) -> int:
         sys.stdout.buffer.write(made)
         sys.stdout.flush()
     else:
-        options.output.write_bytes(made)
+        write_file(options.output, made)
         name = printable(stored["name"])
         print(f"{options.output}: model {name}@{stored['version']} as {kind}, {len(made):,} bytes")
     return 0

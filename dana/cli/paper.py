@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dana.cli.screen import console, one_thread, positive, renderer
+from hwgen.folders import write_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,9 +85,9 @@ def run_paper(options: argparse.Namespace) -> int:
         "tables": [table.document() for table in found],
     }
     if options.json is not None:
-        options.json.write_text(json.dumps(run, indent=1), encoding="utf-8")
+        write_file(options.json, json.dumps(run, indent=1).encode())
     if draw is not None:
-        options.html.write_text(draw(run, found, known.sources), encoding="utf-8")
+        write_file(options.html, draw(run, found, known.sources).encode())
     return 0
 
 

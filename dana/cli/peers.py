@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.options import names
 from dana.cli.screen import console, one_thread, positive, renderer
+from hwgen.folders import write_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -90,9 +91,9 @@ def run_peers(options: argparse.Namespace) -> int:
                 run = document(contests) | {"summary": found.document()}
                 keep(run, options.history or default_file())
                 if options.json is not None:
-                    options.json.write_text(json.dumps(run, indent=1), encoding="utf-8")
+                    write_file(options.json, json.dumps(run, indent=1).encode())
                 if draw is not None:
-                    options.html.write_text(draw(run, contests, tuple(found.lines())), encoding="utf-8")
+                    write_file(options.html, draw(run, contests, tuple(found.lines())).encode())
     return 0
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hwgen.folders import write_file
+
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
@@ -42,6 +44,6 @@ def run_report(options: argparse.Namespace) -> int:
         model = read_model(db.session, run)
         scores = "" if options.no_rows else read_scores(db.session, run, model, options.threshold)
     file = options.output or Path(f"run-{run.id}.html")
-    file.write_text(render(run, machine_of(run), model, scores), encoding="utf-8")
+    write_file(file, render(run, machine_of(run), model, scores).encode())
     print(file)
     return 0

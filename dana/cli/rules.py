@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dana.cli.columns import add_table, asked
 from dana.errors import UsageError
 from dana.session.terminal import printable
+from hwgen.folders import write_file
 
 if TYPE_CHECKING:
     from dana.runtime.trainer import Notice, TrainRequest
@@ -114,7 +115,7 @@ def run_compile(options: argparse.Namespace) -> int:
         raise UsageError(f"stage {options.emit!r} does not exist", hint=f"The stages are {', '.join(stages)}.")
     made = stages[options.emit][1](load(options.file), options)
     if options.output is not None:
-        options.output.write_bytes(made)
+        write_file(options.output, made)
     elif sys.stdout.isatty() and b"\0" in made:
         raise UsageError("a bundle is binary; write it to a file with --output FILE")
     else:

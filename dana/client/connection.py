@@ -41,6 +41,7 @@ from dana.session.notices import repeat
 from dana.session.results import Rows
 from dana.session.sources import LoadedColumn, LoadedTable, identifier, is_frame, table_of
 from dana.session.tables import create_table
+from hwgen.folders import write_file
 
 if TYPE_CHECKING:
     from dsl import Rule
@@ -396,7 +397,7 @@ class Connection(PredictingSession):
         path = None if file is None else Path(file)
         made = encode_model(read_exported(self.session, model), format or format_of(path))
         if path is not None:
-            path.write_bytes(made)
+            write_file(path, made)
         return made
 
     def evaluate(

@@ -20,6 +20,7 @@ from dana.peers.contest import Contest, Line
 from dana.peers.participants import COUNT, DANA
 from dana.peers.parts import Part
 from dana.server.places import CHECKOUT
+from hwgen.folders import create_file, make_folder
 
 
 def default_file() -> Path:
@@ -63,8 +64,8 @@ def _commit() -> str | None:
 
 def keep(run: dict[str, Any], file: Path) -> None:
     """Add a run to a file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as stream:
+    make_folder(file.parent)
+    with open(file, "a", encoding="utf-8", opener=create_file) as stream:
         stream.write(json.dumps(run) + "\n")
 
 

@@ -221,7 +221,7 @@ def _simulator(config: MachineConfig) -> StreamingMachine:
 
 def _rtl(config: MachineConfig) -> StreamingMachine:
     load_backend("rtl")
-    from hwgen.cache import ForeignFolder
+    from hwgen.folders import ForeignFolder
     from hwgen.harness import RtlMachine
     from hwgen.rtl.verilate import BuildError
 

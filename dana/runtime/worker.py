@@ -33,6 +33,7 @@ from dana.runtime.sessions import Sessions
 from dana.runtime.trainer import SqlState, Trainer, TrainingError
 from dana.simulator import large
 from hwgen.cache import CacheFolder
+from hwgen.folders import ForeignFolder, open_folder
 
 log = logging.getLogger("dana.worker")
 
@@ -156,7 +157,14 @@ def _check(options: WorkerOptions) -> None:
         large.keep_in(folder, room_bytes)
     except large.NoFile as error:
         what = error.__cause__ or error
-        raise SetupError(f"no files in --model-directory: {what}; give a folder that this account may write") from None
+        raise SetupError(
+            f"no files in --model-directory: {what}; give a folder that this account alone may write"
+        ) from None
+    for cache in options.caches:
+        try:
+            cache.sweep()
+        except OSError as error:
+            log.warning("a cache is not used: %s", error)
     if folder is not None and large.lies_in_memory(folder):
         log.warning("--model-directory %s lies in memory (tmpfs), which it should spare: name one on a disk", folder)
 
@@ -302,8 +310,10 @@ def _listening(path: Path) -> Iterator[_Listener]:
     A lock beside it tells a worker that runs from a socket that one left behind.
     """
     try:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        lock = os.open(f"{path.name}.lock", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
+        folder = open_folder(path.parent)
+        lock = os.open(f"{path.name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    except ForeignFolder as error:
+        raise SetupError(f"cannot listen on {path}: {error}") from None
     except OSError as error:
         raise SetupError(f"cannot listen on {path}: {error.strerror}; its folder must exist and be writable") from None
     listener = _Listener(socket=socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), folder=folder, lock=lock)
@@ -329,7 +339,8 @@ def _listening(path: Path) -> Iterator[_Listener]:
         try:
             yield listener
         finally:
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(path.name, dir_fd=folder)
     finally:
         listener.close()
 

@@ -23,6 +23,7 @@ from dana.errors import SetupError, UsageError
 from dana.server import cluster, installation, interpreter, supervisor
 from dana.server.account import Account, server_account
 from dana.server.places import CHECKOUT, default_root, socket_folder
+from hwgen.folders import ForeignFolder, open_folder
 
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 60.0
@@ -59,7 +60,7 @@ class EmbeddedServer:
             known = " and ".join(map(str, installation.MAJORS))
             raise UsageError(f"the embedded server has PostgreSQL {known}, not {major}")
         account = server_account()
-        root = default_root(account) if root is None else root.resolve()
+        root = default_root(account) if root is None else Path(os.path.abspath(root))
         return cls(root=root, major=major, account=account)
 
     @classmethod
@@ -169,7 +170,9 @@ class EmbeddedServer:
 
     def _make_folders(self) -> None:
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            os.close(open_folder(self.root, make=0o755))
+        except ForeignFolder as error:
+            raise SetupError(f"cannot use the server's folder: {error}, and set DANA_HOME to it") from None
         except OSError as error:
             raise SetupError(f"cannot make the folder {self.root}: {error.strerror}; set DANA_HOME") from None
         if self.account.switched and not self.account.can("x", self.root):
@@ -184,7 +187,12 @@ class EmbeddedServer:
     def _exclusive(self) -> Iterator[None]:
         """One process at a time starts or stops the server; the others wait."""
         # beside the account's folder, not in it: root follows no path that the account can change
-        lock = os.open(self.root / f"start-{self.major}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        root = open_folder(self.root)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(f"start-{self.major}.lock", flags, 0o600, dir_fd=root)
+        finally:
+            os.close(root)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -36,7 +36,7 @@ def default_root(account: Account) -> Path:
     """
     chosen = os.environ.get(HOME_VARIABLE)
     if chosen:
-        return Path(chosen).expanduser().resolve()
+        return Path(os.path.abspath(Path(chosen).expanduser()))  # links are checked where it is opened
     if not account.switched or account.can("x", CHECKOUT):
         return CHECKOUT / ".dana"
     return Path("/var/cache/dana") / short_name(CHECKOUT)

@@ -5,6 +5,7 @@ has no name, so nobody else opens it and nothing is left of it when the process 
 model.
 """
 
+import errno
 import mmap
 import os
 import tempfile
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.simulator.layout import LANES
+from hwgen.folders import open_folder
 
 Floats = NDArray[np.float32]
 
@@ -33,7 +35,7 @@ _asked = 0
 
 
 class NoFile(OSError):
-    """The folder gives no file: its disk is full, or it is gone."""
+    """The folder gives no file: its disk is full, it is gone, or other accounts may write it."""
 
 
 def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> None:
@@ -42,7 +44,7 @@ def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> Non
     Parameters
     ----------
     folder
-        Of the files; None: all lie in memory.
+        Of the files, as `hwgen.folders.open_folder` opens it; None: all lie in memory.
     room
         Bytes that the process may take yet: an array of at most half of them lies in memory, which is faster by what
         pages of 2 MB save.
@@ -94,12 +96,16 @@ def zeros(count: int) -> Floats:
 
 def _mapped(folder: Path, size: int) -> mmap.mmap:
     try:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            # a page that is written and has no room on the disk would end the process (SIGBUS)
-            os.posix_fallocate(file.fileno(), 0, size)
-            mapped = mmap.mmap(file.fileno(), size)
+        opened = open_folder(folder)
+        try:
+            with tempfile.TemporaryFile(dir=f"/proc/self/fd/{opened}", buffering=0) as file:
+                # a page that is written and has no room on the disk would end the process (SIGBUS)
+                os.posix_fallocate(file.fileno(), 0, size)
+                mapped = mmap.mmap(file.fileno(), size)
+        finally:
+            os.close(opened)
     except OSError as error:
-        what = f"no file for {size:,} bytes of a model: {error.strerror}"
-        raise NoFile(error.errno, what, str(folder)) from error
+        what = f"no file for {size:,} bytes of a model: {error.strerror or error}"
+        raise NoFile(error.errno or errno.EACCES, what, str(folder)) from error
     mapped.madvise(mmap.MADV_RANDOM)  # rows are in no order: read ahead would be read in vain
     return mapped

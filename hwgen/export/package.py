@@ -22,6 +22,7 @@ from hwgen.export.manual import manual
 from hwgen.export.registers import header, register_map
 from hwgen.export.report import report
 from hwgen.export.scripts import scripts
+from hwgen.folders import make_folder, write_file
 from hwgen.rtl.board.board import generate
 from hwgen.spec import board, bundle, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus
@@ -154,15 +155,20 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Put the files into a folder, which may exist.
 
     Files of an older package that are as it made them go; what else is there under other names stays.
+
+    Raises
+    ------
+    hwgen.folders.ForeignFolder
+        Another account has put a link or a file there.
     """
+    for part in ("", *FOLDERS):
+        make_folder(folder / part)
     for name, digest in _made_before(folder).items():
         path = folder / name
         if name not in files and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:
             path.unlink()
     for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        write_file(folder / name, data)
 
 
 def _made_before(folder: Path) -> dict[str, str]:

@@ -192,7 +192,7 @@ def verilate(
     MemoryError
         One of them failed for lack of memory.
     OSError
-        There is no room on the disk (ENOSPC), or the cache is not ours (`hwgen.cache.ForeignFolder`).
+        There is no room on the disk (ENOSPC), or the cache is not ours (`hwgen.folders.ForeignFolder`).
     """
     root = _verilator_root()
     extra = dict(files or {})

@@ -15,6 +15,7 @@ from dana.cli import entry
 from dana.cli.entry import DATABASE, INTERNAL, INTERRUPTED, OK, SETUP, USAGE, main, parser
 from dana.errors import InternalError, SetupError, UsageError
 from dana.server.places import CHECKOUT
+from hwgen.folders import ForeignFolder
 
 
 def raising(error: BaseException) -> Callable[[], argparse.ArgumentParser]:
@@ -39,6 +40,7 @@ def raising(error: BaseException) -> Callable[[], argparse.ArgumentParser]:
         (psycopg.OperationalError("no server"), DATABASE),
         (psycopg.errors.UndefinedTable("no such table"), DATABASE),
         (psycopg.errors.InvalidParameterValue("no such hyperparameter"), USAGE),
+        (ForeignFolder("/tmp/x must be a file of this account"), SETUP),
         (KeyboardInterrupt(), INTERRUPTED),
         (InternalError("a queue is negative"), INTERNAL),
         (ZeroDivisionError("division by zero"), INTERNAL),
@@ -56,6 +58,14 @@ def test_an_error_becomes_an_exit_code_and_a_message(
     # a traceback is for us alone
     assert ("Traceback" in said.err) == (code == INTERNAL)
     assert str(error) in said.err
+
+
+def test_a_file_that_cannot_be_written_is_no_bug_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(entry, "parser", raising(FileNotFoundError(2, "No such file or directory", "/none/model.json")))
+    assert main([]) == SETUP
+    assert capsys.readouterr().err == "dana: /none/model.json: No such file or directory\n"
 
 
 def test_the_version_is_the_extension_s(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -371,9 +372,31 @@ def test_a_folder_for_models_that_takes_none(start: Start, tmp_path: Path) -> No
 
 
 def test_a_folder_for_models_that_lies_in_memory(start: Start, tmp_path: Path) -> None:
-    worker = start(tmp_path / "w", wait=False, model_directory="/dev/shm")
-    assert worker.stderr is not None
-    assert "--model-directory /dev/shm lies in memory (tmpfs)" in worker.stderr.readline()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        worker = start(tmp_path / "w", wait=False, model_directory=folder)
+        assert worker.stderr is not None
+        assert f"--model-directory {folder} lies in memory (tmpfs)" in worker.stderr.readline()
+
+
+@pytest.mark.parametrize("option", ["--model-directory", "socket"])
+def test_folders_that_other_accounts_can_change(start: Start, tmp_path: Path, option: str) -> None:
+    """Models of other sessions would lie there, or another's socket."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "writable").mkdir()
+    (tmp_path / "writable").chmod(0o777)
+    for name, said in (
+        ("link", "must be a folder, not a symbolic link"),
+        ("writable", "must be writable for its owner alone"),
+    ):
+        if option == "socket":
+            worker = start(tmp_path / name / "w", wait=False)
+        else:
+            worker = start(tmp_path / "w", wait=False, model_directory=str(tmp_path / name))
+        assert worker.wait(PATIENCE) != 0
+        assert worker.stderr is not None
+        assert f"{tmp_path / name} {said}" in (text := worker.stderr.read()), text
+    assert not list((tmp_path / "folder").iterdir()) + list((tmp_path / "writable").iterdir())
 
 
 def test_a_session_that_has_grown_leaves_requests_to_a_new_one(start: Start, tmp_path: Path) -> None:

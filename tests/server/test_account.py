@@ -18,6 +18,7 @@ from dana.server.cluster import initialise, settings
 from dana.server.embedded import EmbeddedServer
 from dana.server.installation import Installation
 from dana.server.places import CHECKOUT, HOME_VARIABLE, default_root, socket_folder
+from hwgen.folders import ForeignFolder
 
 AS_ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not AS_ROOT, reason="another account's folder can be made by root alone")
@@ -246,3 +247,32 @@ def test_a_server_s_files_are_the_account_s_alone(tmp_path: Path, theirs: Path, 
     for looks in (lambda: server.worker_pid, lambda: server.is_running, lambda: server._tail(server.server_log)):
         with pytest.raises(SetupError, match="must be a file of account"):
             looks()
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("link", "must be a folder, not a symbolic link"),
+        ("writable", "must be writable for its owner alone"),
+        ("writable/below", "must not be writable for others"),
+        ("sticky/link", "must be a folder, not a symbolic link"),
+        ("sticky/link/below", "since other accounts may write the folder it lies in"),
+    ],
+)
+def test_no_server_lives_where_others_can_change_it(tmp_path: Path, place: str, said: str) -> None:
+    """Its programs, as root copies them there, would be theirs."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "link").symlink_to("mine")
+    for name, mode in (("writable", 0o777), ("sticky", 0o1777)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "sticky" / "link").symlink_to("../mine")
+    with pytest.raises(SetupError, match=f"cannot use the server's folder: .*{said}.* DANA_HOME"):
+        EmbeddedServer.start(tmp_path / place)
+    if (tmp_path / place).exists():  # as if it had been there before
+        (tmp_path / place / "18").mkdir()
+        with pytest.raises(ForeignFolder, match=said):
+            EmbeddedServer.at(tmp_path / place).stop()
+        assert os.listdir(tmp_path / place) == ["18"]
+    else:
+        assert not os.listdir(tmp_path / "mine") + os.listdir(tmp_path / "writable")
