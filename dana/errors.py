@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dana.printable import printable
+
 
 class DanaError(Exception):
-    """Any error that this package raises on purpose."""
+    """Any error that this package raises on purpose; what it says is printable, as it may hold names."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), lines=True)
 
 
 class UsageError(DanaError):
@@ -31,7 +36,7 @@ class UsageError(DanaError):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}\nHint: {self.hint}" if self.hint else self.message
+        return printable(f"{self.message}\nHint: {self.hint}" if self.hint else self.message, lines=True)
 
 
 class SetupError(DanaError):

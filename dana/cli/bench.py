@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from dana.cli import paper, peers
+from dana.session.terminal import say
 
 MISSED = 1
 """Exit code where a rule is less accurate than its counterpart by more than 1 %, on a raw table by more than 0.02."""
@@ -49,9 +50,9 @@ def run_accuracy(options: argparse.Namespace) -> int:
         layout = "| " + " | ".join(["{}"] * len(heads)) + " |"
     else:
         layout = "{:<12} {:<24} {:>15}  {:<27} {:>9} {:>9}  {:<21} {:>6}  {:>8} {:>8}"
-    print(layout.format(*heads))
+    say(layout.format(*heads))
     if options.markdown:
-        print("|---" * len(heads) + "|")
+        say("|---" * len(heads) + "|")
     found = []
     for row in compare(options.names, None if given is None else Path(given)):
         found.append(row.enough)
@@ -59,6 +60,6 @@ def run_accuracy(options: argparse.Namespace) -> int:
         values = (f"{row.ours:.4g}", f"{row.theirs:.4g}", row.counterpart, f"{row.ratio:.3f}")
         times = (f"{row.seconds:.1f}", f"{row.their_seconds:.1f}")
         cells = (row.rule, row.data, shape, row.metric.name, *values, *times)
-        print(layout.format(*cells) + ("" if row.enough or options.markdown else "  worse"), flush=True)
-    print(f"\n{sum(found)} of {len(found)} within 1 %, on raw tables within 0.02, or better")
+        say(layout.format(*cells) + ("" if row.enough or options.markdown else "  worse"), flush=True)
+    say(f"\n{sum(found)} of {len(found)} within 1 %, on raw tables within 0.02, or better", lines=True)
     return 0 if all(found) else MISSED

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.options import assignment
 from dana.errors import UsageError
+from dana.session.terminal import say
 from hwgen.spec.config import PAGE_SIZES
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def asked(rule: Rule, options: argparse.Namespace, design: Json | None = None) -
 
 def said(notice: Notice) -> None:
     """Show what a compilation has to say, beside what it makes."""
-    print(notice.message, file=sys.stderr, flush=True)
+    say(notice.message, lines=True, file=sys.stderr, flush=True)
 
 
 def _table(options: argparse.Namespace) -> TableSchema:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dana.session.terminal import cells, shown
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -39,7 +41,7 @@ def run_demo(options: argparse.Namespace) -> int:
         _print_statement(console, demo.TRAINING)
         trained = demo.train(db)
         for said in trained.said:
-            console.print("NOTICE:  " + said.replace("\nHint: ", "\nHINT:  "), markup=False)
+            console.print(shown("NOTICE:  " + said.replace("\nHint: ", "\nHINT:  ")))
         result = trained.result
         console.print(f"{result.tuples:,} rows, {result.epochs} passes, {_time(result.wall_seconds)}\n")
         _print_statement(console, f"SELECT dana_evaluate('{demo.RULE}');")
@@ -73,7 +75,7 @@ def _print_rows(console: Console, names: list[str], rows: list[tuple[object, ...
 
     table = Table(*names, box=None)
     for row in rows:
-        table.add_row(*("NULL" if value is None else str(value) for value in row))
+        table.add_row(*cells("NULL" if value is None else str(value) for value in row))
     console.print(table)
 
 

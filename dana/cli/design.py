@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
+from dana.session.terminal import shown
 from hwgen.folders import make_folder, write_file
 from hwgen.spec.config import LANES_PER_CLUSTER
 
@@ -56,12 +57,12 @@ def run_design(options: argparse.Namespace) -> int:
     binding, _ = chosen_binding(request)
     found = explore(binding, schema, device, max_tuples=options.pages * page_size // 28, page_size=page_size)
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())  # a pipe has no width to fit
-    console.print(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes")
+    console.print(shown(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes"))
     _print_machines(console, found)
     _print_best(console, found, options.pages)
     if options.charts is not None:
         for path in _draw(f"rule {rule.name} on {device.name}", found.best, options.charts):
-            console.print(str(path), soft_wrap=True)
+            console.print(shown(str(path)), soft_wrap=True)
     return 0
 
 
@@ -128,7 +129,7 @@ def _print_best(console: Console, found: Exploration, pages: int) -> None:
     config = bundle.config
     if bundle.tables:
         said = records_text(bundle.table_offsets[-1])
-        console.print(f"Of the machines that fit, none holds the models itself: {said}.")
+        console.print(shown(f"Of the machines that fit, none holds the models itself: {said}."))
     seconds = cycles.seconds(pages)
     rate = pages * config.page_size / seconds / 1e9
     console.print(
@@ -136,4 +137,4 @@ def _print_best(console: Console, found: Exploration, pages: int) -> None:
         f"{config.clock_hz / 1e6:.0f} MHz, {rate:.3g} GB/s; {found.gap:.1%} above the bound of link, units and a "
         f"batch's steps."
     )
-    console.print(f"In SQL: dana_train(…, design => '{json.dumps(found.overrides)}')", soft_wrap=True)
+    console.print(shown(f"In SQL: dana_train(…, design => '{json.dumps(found.overrides)}')"), soft_wrap=True)

@@ -12,10 +12,12 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import NoReturn
 
 from dana.cli import bench, demo, design, hardware, jobs, library, models, report, rules, search, server, top, train
 from dana.errors import SetupError, UsageError
-from dana.session.terminal import printable
+from dana.printable import printable
+from dana.session.terminal import say
 
 OK = 0
 USAGE = 2
@@ -35,9 +37,16 @@ GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, re
 """Modules of commands, in the order in which ``dana --help`` lists them."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its errors quote the arguments, which may be names from elsewhere."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message, lines=True))
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="dana",
         description="Train machine-learning rules on PostgreSQL pages with a generated accelerator.",
         epilog="exit codes: 0 done, 2 your bug, 3 database, 4 set-up, 70 our bug, 130 interrupted",
@@ -85,15 +94,17 @@ def _report(error: Exception) -> int:
         return _fail(str(error), USAGE)
     if isinstance(error, OSError) and error.filename is not None:
         return _fail(f"{error.filename}: {error.strerror}", SETUP)
-    print(printable("".join(traceback.format_exception(error)), lines=True), end="", file=sys.stderr)
+    say("".join(traceback.format_exception(error)), lines=True, end="", file=sys.stderr)
     return _fail("this is a bug in dana; please report it with the lines above", INTERNAL)
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
     """Print what the server or the compiler says; where in our own code it was said helps nobody."""
     label = "notice: " if _is_from("dana.session.notices", "ServerNotice", message) else "warning: "
-    text = printable(str(message), lines=True)
-    print(text if text.startswith("warning[") else label + text, file=sys.stderr)  # the compiler's say it themselves
+    text = str(message)
+    if not text.startswith("warning["):  # the compiler's have it already
+        text = label + text
+    say(text, lines=True, file=sys.stderr)
 
 
 def _is_from(module: str, name: str, error: object) -> bool:
@@ -104,5 +115,5 @@ def _is_from(module: str, name: str, error: object) -> bool:
 
 def _fail(message: str, code: int) -> int:
     # it may be the server's, with names that anybody chose
-    print(f"dana: {printable(message, lines=True)}", file=sys.stderr)
+    say(f"dana: {message}", lines=True, file=sys.stderr)
     return code

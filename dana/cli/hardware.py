@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
 from dana.cli.rules import override
+from dana.session.terminal import say
 from hwgen.folders import create_file
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def run_export(options: argparse.Namespace) -> int:
     device, design = _device(options.device), dict(options.design)
     files = export(rule, binding, schema, device, page_size=page_size, design=design, metas=metas)
     write(options.output, files)
-    print(f"{options.output}: rule {rule.name}, {len(files)} files; read {options.output / 'REPORT.md'}")
+    say(f"{options.output}: rule {rule.name}, {len(files)} files; read {options.output / 'REPORT.md'}")
     return 0
 
 
@@ -111,11 +112,11 @@ def run_synth(options: argparse.Namespace) -> int:
                 options.output = Path(f"{options.file.stem}-{Path(options.device).stem}")
             run_export(options)
             options.file = options.output
-        made = synthesise(options.file, place=options.place, tell=lambda line: print(line, file=sys.stderr, flush=True))
+        made = synthesise(options.file, place=options.place, tell=lambda line: say(line, file=sys.stderr, flush=True))
     except SynthesisError as error:
         raise SetupError(str(error)) from None
     area = area_of(MachineConfig.from_json(dict(made.config)), made.family)
-    print(f"{made.units} units on {made.device}: packed, for each unit, and as estimated")
+    say(f"{made.units} units on {made.device}: packed, for each unit, and as estimated")
     for name, value, estimate in (
         ("LUTs", made.luts, area.luts),
         ("flip-flops", made.flipflops, area.flipflops),
@@ -124,9 +125,9 @@ def run_synth(options: argparse.Namespace) -> int:
         *([("UltraRAMs", made.ultra_rams, area.ultra_rams)] if made.ultra_rams or area.ultra_rams else []),
     ):
         over = "" if not value else f" ({estimate / value - 1:+.1%})"
-        print(f"  {name:<12}{value:>12,g}{value / made.units:>12,.1f}{estimate:>12,}{over}")
+        say(f"  {name:<12}{value:>12,g}{value / made.units:>12,.1f}{estimate:>12,}{over}")
     if made.clock_hz is not None:
-        print(f"  {'clock':<12}{made.clock_hz / 1e6:>12,.1f} MHz, placed and routed")
+        say(f"  {'clock':<12}{made.clock_hz / 1e6:>12,.1f} MHz, placed and routed")
     return 0
 
 
@@ -179,7 +180,7 @@ def run_board(options: argparse.Namespace) -> int:
     except (BoardError, CheckError) as error:
         raise SetupError(str(error)) from None
     rows = run.counters.tuples
-    print(
+    say(
         f"PASS: {run.epochs} epochs of {rows} rows in {run.cycles:,} cycles, the last one in {run.counters.cycles:,}; "
         "every word is as expected"
     )
@@ -199,7 +200,7 @@ def _write_records(bundle: Bundle, path: Path) -> int:
                 file.write(piece)
     except OSError as error:
         raise SetupError(f"cannot write the records to {path}: {error}") from None
-    print(f"{path}: {bundle.table_offsets[-1]:,} bytes, from the first table's beginning on")
+    say(f"{path}: {bundle.table_offsets[-1]:,} bytes, from the first table's beginning on")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dana.session.terminal import cells, printable
+from dana.session.terminal import cells, shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +43,6 @@ def run_jobs(options: argparse.Namespace) -> int:
 
 def _table(jobs: list[Job]) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None)
     for title in ("job", "call", "on", "state", "started", "what came of it"):
@@ -52,8 +51,7 @@ def _table(jobs: list[Job]) -> Table:
         source = job.arguments.get("source") or "a query"
         begun = "" if job.started is None else f"{job.started:%Y-%m-%d %H:%M:%S}"
         call = f"{job.function.removeprefix('dana_')} {job.arguments.get('rule')}"
-        outcome = Text(printable(_outcome(job), lines=True))
-        table.add_row(*cells((str(job.id), call, str(source), job.state, begun)), outcome)
+        table.add_row(*cells((str(job.id), call, str(source), job.state, begun)), shown(_outcome(job)))
     return table
 
 

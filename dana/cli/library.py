@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dana.session.terminal import say
+
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
@@ -27,7 +29,7 @@ def run_list(options: argparse.Namespace) -> int:
 
     width = max(map(len, rules.NAMES))
     for name in rules.NAMES:
-        print(f"{name:{width}}  {rules.summary(name)}")
+        say(f"{name:{width}}  {rules.summary(name)}")
     return 0
 
 
@@ -47,5 +49,5 @@ def run_install(options: argparse.Namespace) -> int:
     dsn = options.dsn or started(major=18).dsn
     with connect(dsn) as db:
         names = db.create_rules(*options.names)
-    print(f"registered: {', '.join(names)}")
+    say(f"registered: {', '.join(names)}")
     return 0

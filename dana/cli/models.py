@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dana.cli.options import names
-from dana.session.terminal import cells, printable
+from dana.printable import printable
+from dana.session.terminal import cells, say
 from hwgen.folders import create_file, write_file
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def run_predict(options: argparse.Namespace) -> int:
         return 0
     with open(options.output, "w", encoding="utf-8", newline="", opener=create_file) as file:
         csv.writer(file, lineterminator="\n").writerows([tuple(titles), *rows])
-    print(f"{options.output}: {len(rows):,} predictions of model {printable(options.model)}")
+    say(f"{options.output}: {len(rows):,} predictions of model {options.model}")
     return 0
 
 
@@ -151,8 +152,7 @@ def run_export_model(options: argparse.Namespace) -> int:
         sys.stdout.flush()
     else:
         write_file(options.output, made)
-        name = printable(stored["name"])
-        print(f"{options.output}: model {name}@{stored['version']} as {kind}, {len(made):,} bytes")
+        say(f"{options.output}: model {stored['name']}@{stored['version']} as {kind}, {len(made):,} bytes")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.options import names
 from dana.cli.screen import console, one_thread, positive, renderer
+from dana.session.terminal import cells, shown
 from hwgen.folders import write_file
 
 if TYPE_CHECKING:
@@ -82,12 +83,12 @@ def run_peers(options: argparse.Namespace) -> int:
                 contests.append(measure(db, case, passes=options.passes, repeats=options.repeats, parts=largest))
                 console().print(peers_table(contests[-1]))
                 if largest:
-                    console().print(_parts_line(contests[-1]), markup=False, highlight=False)
+                    console().print(shown(_parts_line(contests[-1])), highlight=False)
         finally:  # what was measured is kept, whatever ends it
             if contests:
                 found = summary(contests, quoted_madlib())
                 for line in found.lines():
-                    console().print(line, markup=False, highlight=False)
+                    console().print(shown(line), highlight=False)
                 run = document(contests) | {"summary": found.document()}
                 keep(run, options.history or default_file())
                 if options.json is not None:
@@ -133,10 +134,12 @@ def peers_table(contest: Contest) -> Table:
     seen = any(line.processors is not None for line in contest.lines)
     heads = ("", "ms of a pass", "DAnA = 1", *(["processors'"] if seen else []), contest.loss)
     heads = (*heads, *(["joules"] if energy else []), "how")
-    table = Table(*heads, title=title, title_justify="left")
+    table = Table(title=shown(title), title_justify="left")
+    for head in cells(heads):
+        table.add_column(head)
     for line in contest.lines:
         ratio, joules = contest.ratio(line), "" if line.joules is None else f"{line.joules:.3g}"
-        table.add_row(
+        row = (
             line.peer,
             _milliseconds(line.seconds),
             "–" if ratio is None else f"{ratio:.2f}",
@@ -144,6 +147,9 @@ def peers_table(contest: Contest) -> Table:
             "" if line.loss is None else f"{line.loss:.5g}",
             *([joules] if energy else []),
             line.how,
+        )
+        table.add_row(
+            *cells(row),
             style="bold" if line is contest.lines[0] else "" if line.trains else "dim",
         )
     return table
@@ -172,6 +178,6 @@ def run_history(options: argparse.Namespace) -> int:
     heads = ("when (UTC)", "commit", "machine", "case", "rows", "a pass", "fastest peer, DAnA = 1", "count(*)")
     table = Table(*heads)
     for row in trend(read(options.history or default_file()), options.case):
-        table.add_row(*row)
+        table.add_row(*cells(row))
     console().print(table)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from dana.session.terminal import say
 from hwgen.folders import write_file
 
 
@@ -45,5 +46,5 @@ def run_report(options: argparse.Namespace) -> int:
         scores = "" if options.no_rows else read_scores(db.session, run, model, options.threshold)
     file = options.output or Path(f"run-{run.id}.html")
     write_file(file, render(run, machine_of(run), model, scores).encode())
-    print(file)
+    say(file)
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
 from dana.errors import UsageError
-from dana.session.terminal import printable
+from dana.session.terminal import say
 from hwgen.folders import write_file
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ def run_check(options: argparse.Namespace) -> int:
     for file in options.files:
         rule = Rule(read_rule(file), filename=str(file))
         if rule.report:
-            print(printable(rule.report, lines=True), file=sys.stderr)
+            say(rule.report, lines=True, file=sys.stderr)
         if rule.diagnostics:
             code = FAILED
         else:
-            print(printable(f"{file}: rule {rule.name}, no errors"))
+            say(f"{file}: rule {rule.name}, no errors")
     return code
 
 
@@ -91,11 +91,11 @@ def run_fmt(options: argparse.Namespace) -> int:
         try:
             made = formatted(text, filename=str(file), modules=modules_beside(text, file.parent))
         except RuleError as error:
-            print(printable(str(error), lines=True), file=sys.stderr)
+            say(error, lines=True, file=sys.stderr)
             code = FAILED
             continue
         if made != text:
-            print(printable(f"{file}: {'would be ' if options.check else ''}formatted"))
+            say(f"{file}: {'would be ' if options.check else ''}formatted")
             if options.check:
                 code = FAILED
             else:
@@ -109,7 +109,7 @@ def run_compile(options: argparse.Namespace) -> int:
 
     stages = _stages()
     if options.emit == "list":
-        print("".join(f"{name:12} {what}\n" for name, (what, _) in stages.items()), end="")
+        say("".join(f"{name:12} {what}\n" for name, (what, _) in stages.items()), lines=True, end="")
         return 0
     if options.emit not in stages:
         raise UsageError(f"stage {options.emit!r} does not exist", hint=f"The stages are {', '.join(stages)}.")
@@ -218,4 +218,4 @@ def _compiled(rule: Rule, options: argparse.Namespace) -> Bundle:
 
 
 def _said(notice: Notice) -> None:
-    print(f"{notice.message} …", file=sys.stderr, flush=True)
+    say(f"{notice.message} …", lines=True, file=sys.stderr, flush=True)

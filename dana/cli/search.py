@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dana.cli.options import add_training, table_or_query, training_options
 from dana.cli.train import registered
 from dana.client.options import TrialOptions
-from dana.session.terminal import cells, printable
+from dana.printable import printable
+from dana.session.terminal import cells, shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,6 +82,5 @@ def _table(points: list[SearchPoint]) -> Table:
         score, deviation = (f"{value:.6g}" if value is not None else "" for value in (point.score, point.deviation))
         rank = "" if point.rank is None else str(point.rank)
         values = (f"{point.hyper[meta]:g}" for meta in metas)
-        error = Text(printable(point.error or "", lines=True))
-        table.add_row(*cells((rank, *values, score, deviation)), error)
+        table.add_row(*cells((rank, *values, score, deviation)), shown(point.error or ""))
     return table

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dana.session.terminal import say
+
 if TYPE_CHECKING:
     from dana.server.embedded import EmbeddedServer, Progress
 
@@ -92,7 +94,7 @@ def shown_progress() -> Iterator[Progress]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda text: print(f"dana: {text} …", file=sys.stderr, flush=True)
+        yield lambda text: say(f"dana: {text} …", file=sys.stderr, flush=True)
         return
     with console.status("") as status:
         yield lambda text: status.update(f"{text} …")
@@ -109,10 +111,10 @@ def started(major: int) -> EmbeddedServer:
 def run_start(options: argparse.Namespace) -> int:
     """Start the embedded server; print its connection string and its folder."""
     server = started(options.major)
-    print(f"connect:  {server.dsn}")
-    print(f"folder:   {server.root}")
-    print(f"logs:     {server.server_log}")
-    print(f"          {server.worker_log}")
+    say(f"connect:  {server.dsn}")
+    say(f"folder:   {server.root}")
+    say(f"logs:     {server.server_log}")
+    say(f"          {server.worker_log}")
     return 0
 
 
@@ -120,7 +122,7 @@ def run_stop(options: argparse.Namespace) -> int:
     """Stop the embedded server."""
     from dana.server.embedded import EmbeddedServer
 
-    print("stopped" if EmbeddedServer.at(major=options.major).stop() else "not running")
+    say("stopped" if EmbeddedServer.at(major=options.major).stop() else "not running")
     return 0
 
 
@@ -129,7 +131,7 @@ def run_psql(options: argparse.Namespace) -> int:
     server = started(options.major)
     psql = server.program("psql")
     if not os.access(psql, os.X_OK):
-        print(server.dsn)
+        say(server.dsn)
         return 0
     arguments = options.passed_on[1:] if options.passed_on[:1] == ["--"] else options.passed_on
     os.execv(psql, [str(psql), server.dsn, *arguments])

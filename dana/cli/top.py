@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from dana.session.terminal import cells, printable
+from dana.printable import printable
+from dana.session.terminal import cells
 
 if TYPE_CHECKING:
     import psycopg

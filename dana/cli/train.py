@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.options import add_training, table_or_query, training_options
 from dana.client.options import TrainOptions
-from dana.session.terminal import cells
+from dana.session.terminal import cells, say
 
 if TYPE_CHECKING:
     from dana.client.connection import Connection, TrainResult
@@ -34,7 +34,7 @@ def run_train(options: argparse.Namespace) -> int:
     with connect(options.dsn or started(major=18).dsn) as db:
         name = registered(db, options.rule)
         if options.background:
-            print(f"job {db.start('train', name, table, **arguments)}")
+            say(f"job {db.start('train', name, table, **arguments)}")
             return 0
         result = db.train(name, table, progress=True, **arguments)
     _print(result)

@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
+from dana.printable import printable
 from dana.session.notices import is_progress
-from dana.session.terminal import printable
 
 Show = Callable[[str], None]
 
@@ -27,6 +27,7 @@ def shown_progress(session: psycopg.Connection[Any], what: str, wanted: bool | N
     wanted
         None: in a notebook; True: in a terminal, too; False: nowhere.
     """
+    what = printable(what)
     with _place(what, wanted) as show:
         if show is None:
             yield

@@ -13,8 +13,8 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
+from dana.printable import printable
 from dana.report import figure
-from dana.session.terminal import printable
 
 INK = {figure.PAPER: "paper", figure.TEXT: "text", figure.LABEL: "label", figure.EDGE: "edge"}
 INK |= {figure.GRID: "grid", figure.FAINT: "faint", figure.LINE: "line"}

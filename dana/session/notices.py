@@ -16,6 +16,8 @@ from typing import Any, Self
 import psycopg
 from psycopg.errors import Diagnostic
 
+from dana.printable import printable
+
 PROGRESS = ("_notice_epoch", "_notice_run")
 """Ends of the names of the extension's functions whose NOTICEs somebody asked for, by the setting dana.notices."""
 
@@ -78,7 +80,9 @@ def _warn(said: Iterable[tuple[type[UserWarning], str]]) -> None:
     caller = _caller()
     for category, text in said:
         # a registry of its own: Python's is the module's, in which a notebook's cell that runs again is silent
-        warnings.warn_explicit(text, category, caller.f_code.co_filename, caller.f_lineno, registry={})
+        warnings.warn_explicit(
+            printable(text, lines=True), category, caller.f_code.co_filename, caller.f_lineno, registry={}
+        )
 
 
 def _caller() -> FrameType:

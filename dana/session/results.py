@@ -14,7 +14,7 @@ import numpy as np
 
 from dana.errors import UsageError
 from dana.extras import install_command
-from dana.session.terminal import printable
+from dana.printable import printable
 
 Row = TypeVar("Row")
 MAX_SHOWN = 100

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 
 from dana.errors import UsageError
+from dana.printable import printable
 from dana.session.results import Rows, html_text
-from dana.session.terminal import printable
 
 PART = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
 IDENTIFIERS = re.compile(rf"\s*{PART}\s*(?:\.\s*{PART}\s*)*")

@@ -1,36 +1,36 @@
-"""Texts that others wrote, on their way to a terminal or a page: what would act there is shown instead.
+"""What goes to a terminal: every text is printable (`dana.printable`), and nothing in it is markup of rich.
 
-In: a name, a message, a rule's line. Out: the same, whose control characters and invisible ones (escape sequences,
-overrides of the direction of writing, separators of lines) are written as Python writes them: ``\\x1b``, ``\\u202e``.
+In: texts with names that anybody chose. Out: lines on a stream; texts and cells for rich. The command line prints in no
+other way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
+
+from dana.printable import printable
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 
-def printable(text: str, *, lines: bool = False) -> str:
-    """The text without a character that is not printable in the sense of `str.isprintable`.
+def say(
+    text: object, *, lines: bool = False, end: str = "\n", file: IO[str] | None = None, flush: bool = False
+) -> None:
+    """Print a line; with `lines`, a text of several."""
+    print(printable(str(text), lines=lines), end=end, file=file, flush=flush)
 
-    Parameters
-    ----------
-    lines
-        Keep line feeds and tabs: for messages, which have several lines, and not for names.
-    """
-    if text.isprintable():
-        return text
-    kept = "\n\t" if lines else ""
-    return "".join(
-        one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii") for one in text
-    )
+
+def shown(text: str) -> Text:
+    """A text of one line or more for rich."""
+    from rich.text import Text
+
+    return Text(printable(text, lines=True))
 
 
 def cells(texts: Iterable[str]) -> list[Text]:
-    """Names as a row of a table of rich: printable, and nothing in them is markup."""
+    """Names as a row of a table of rich."""
     from rich.text import Text
 
     return [Text(printable(text)) for text in texts]

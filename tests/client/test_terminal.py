@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -16,12 +17,15 @@ from rich.console import Console
 from dana.cli import entry, main, search
 from dana.cli.entry import DATABASE, OK
 from dana.client.connection import Connection
+from dana.client.progress import shown_progress
+from dana.errors import SetupError, UsageError
+from dana.printable import printable
 from dana.report.history import read_run
 from dana.report.machine import machine_of
 from dana.report.page import render
 from dana.server.places import PAPER
 from dana.session.calls import SearchPoint
-from dana.session.terminal import printable
+from dana.session.notices import ServerNotice, repeat
 
 TITLE = "\x1b]0;owned\x07"
 NAME = f"m{TITLE}\x9b2J\u202eevil\u2066\u200f\x7f\u2028\rx\tz\n[b]"
@@ -73,6 +77,40 @@ def test_notices_while_it_trains(session: psycopg.Connection, monkeypatch: pytes
     Connection(session).train("shown", query=query, label="y", model=NAME, progress=True)
     assert any(SHOWN[:20] in one for one in shown)
     assert acts("".join(shown)) == set()
+
+
+def test_what_trains_is_named_in_the_progress_line(
+    session: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule's and the table's name, which anybody chose."""
+    begun: list[str] = []
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setattr("rich.status.Status.__init__", lambda self, text, **more: begun.append(str(text)))
+    monkeypatch.setattr("rich.status.Status.__enter__", lambda self: self)
+    monkeypatch.setattr("rich.status.Status.__exit__", lambda self, *error: None)
+    with shown_progress(session, NAME, wanted=True):
+        pass
+    assert begun == [f"{SHOWN} …"]
+
+
+def test_errors_and_warnings_of_the_client() -> None:
+    for error in (UsageError(NAME, hint=NAME), SetupError(NAME)):
+        assert acts(str(error)) == set()
+    with pytest.warns(ServerNotice) as said:
+        repeat([f"NOTICE: {NAME}"])
+    assert acts(str(said[0].message)) == set()
+
+
+def test_arguments_that_are_quoted(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", "a.py", NAME])
+    assert acts(capsys.readouterr().err) == set()
+
+
+@pytest.mark.parametrize("file", sorted(Path(entry.__file__).parent.glob("*.py")), ids=lambda file: file.name)
+def test_the_command_line_prints_by_one_function(file: Path) -> None:
+    """`dana.session.terminal.say`; what goes to rich has no markup but its own."""
+    assert not re.search(r"(?<![\w.])print\(", file.read_text())
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def foreign(path: Path, said: str) -> None:
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """A folder that everybody may write, sticky as /tmp is."""
-    folder = tmp_path / "shared"
+    folder = tmp_path / "everybody"
     folder.mkdir()
     folder.chmod(0o1777)
     return folder
@@ -79,7 +79,7 @@ def test_links_above_a_folder_are_followed_where_others_cannot_put_them(tmp_path
 def test_links_in_a_shared_folder_are_not_followed(tmp_path: Path, shared: Path) -> None:
     (tmp_path / "mine" / "in").mkdir(parents=True)
     (shared / "link").symlink_to(tmp_path / "mine")
-    said = "/shared/link must not be a symbolic link .* since other accounts may write the folder it lies in"
+    said = "/everybody/link must not be a symbolic link .* since other accounts may write the folder it lies in"
     foreign(shared / "link" / "in", said)
     with pytest.raises(ForeignFolder, match=said):
         opened(shared / "link" / "new", 0o700)
@@ -90,7 +90,7 @@ def test_a_folder_above_that_others_may_write(tmp_path: Path, shared: Path) -> N
     """Sticky, nobody replaces what is there; else anybody can."""
     assert opened(shared / "own", 0o700).st_mode & 0o777 == 0o700
     shared.chmod(0o777)
-    foreign(shared / "own", "/shared must not be writable for others, .* its mode is 0777: .* chmod go-w")
+    foreign(shared / "own", "/everybody must not be writable for others, .* its mode is 0777: .* chmod go-w")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702])

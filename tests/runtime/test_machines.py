@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import resource
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -85,7 +86,7 @@ def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cache_folder().mkdir(parents=True)
     for path in generated:
-        (cache_folder() / path.name).symlink_to(path)
+        shutil.copy(path, cache_folder())
     with pytest.raises(UsageError, match=r"backend 'rtl' cannot build the hardware's simulation: .* needs make"):
         MACHINES["rtl"](CONFIG)
 
