@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from dana.client.connection import Connection
 
 FORMATS = ("json", "onnx", "pmml")
+
+FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,6 +46,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     predict.add_argument("--columns", type=names, metavar="A,B,…", help="columns to keep (the primary key)")
     predict.add_argument(
         "--labels", action="store_true", help="labels, of a model that predicts a probability or score"
+    )
+    predict.add_argument(
+        "--spreadsheet", action="store_true", help="put ' before texts that a spreadsheet would run as formulas"
     )
     predict.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
     predict.set_defaults(run=run_predict)
@@ -123,15 +130,30 @@ def run_predict(options: argparse.Namespace) -> int:
     if function == "dana_predict_array":
         titles = [*titles[:-1], *how.titles()]
         rows = [(*kept, *(numbers or [None] * how.width)) for *kept, numbers in rows]
+    rows = [tuple(titles), *rows]
+    formulas = sum(is_formula(value) for row in rows for value in row)
+    if options.spreadsheet:
+        rows = [tuple(f"'{value}" if is_formula(value) else value for value in row) for row in rows]
+    elif formulas:
+        say(
+            f"warning: {formulas:,} of the texts begin as formulas do; where a spreadsheet will open this, write it "
+            "with --spreadsheet",
+            file=sys.stderr,
+        )
     if options.output is None:
         shown = sys.stdout.isatty()
-        values = ([printable(v) if shown and isinstance(v, str) else v for v in row] for row in [tuple(titles), *rows])
+        values = ([printable(v) if shown and isinstance(v, str) else v for v in row] for row in rows)
         csv.writer(sys.stdout, lineterminator="\n").writerows(values)
         return 0
     with open(options.output, "w", encoding="utf-8", newline="", opener=create_file) as file:
-        csv.writer(file, lineterminator="\n").writerows([tuple(titles), *rows])
-    say(f"{options.output}: {len(rows):,} predictions of model {options.model}")
+        csv.writer(file, lineterminator="\n").writerows(rows)
+    say(f"{options.output}: {len(rows) - 1:,} predictions of model {options.model}")
     return 0
+
+
+def is_formula(value: Any) -> bool:
+    """Whether a spreadsheet that opens a CSV file would run a value: OWASP's list (CSV Injection), without numbers."""
+    return isinstance(value, str) and FORMULA.match(value) is not None and NUMBER.fullmatch(value) is None
 
 
 def run_export_model(options: argparse.Namespace) -> int:

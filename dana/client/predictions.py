@@ -20,7 +20,7 @@ from dana.errors import UsageError
 from dana.session.frames import columns_of
 from dana.session.notices import Messages
 from dana.session.sources import LoadedTable, is_frame, names_of, table_of
-from dana.session.tables import create_table
+from dana.session.tables import checked_name, create_table
 
 PREDICTION = "prediction"
 LOADED = "dana_rows"
@@ -187,7 +187,7 @@ def predicted_rows(
     if len(set(names)) < len(names):
         raise UsageError(f"the columns to keep must have different names, and none may be {PREDICTION}")
     # not r.name: without such a column that calls a function of the name
-    kept = sql.SQL("").join(sql.SQL("{}, ").format(sql.Identifier(name)) for name in wanted)
+    kept = sql.SQL("").join(sql.SQL("{}, ").format(sql.Identifier(checked_name("column", name))) for name in wanted)
     before, after, where = (
         part.as_string(session).replace("%", "%%") for part in (kept, rows, sql.SQL(filter or "true"))
     )

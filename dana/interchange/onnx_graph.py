@@ -102,12 +102,15 @@ def onnx_model(model: StoredModel) -> bytes:
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
-    # a name may have any character
-    features = "\n".join(name.replace("\n", "\\n") for name in model.inputs)
-    notes = {"rule": model.rule, "features": features, "labels": "\n".join(model.labels)}
+    notes = {"rule": model.rule, "features": _lines(model.inputs), "labels": _lines(model.labels)}
     helper.set_model_props(made, notes | ({"preprocess": json.dumps(model.preprocess)} if model.preprocess else {}))
     onnx.checker.check_model(made, full_check=True)
     return bytes(made.SerializeToString())
+
+
+def _lines(names: Sequence[str]) -> str:
+    """A name a line; since one may have any character, a backslash and a line feed in it are written as C does."""
+    return "\n".join(name.replace("\\", "\\\\").replace("\n", "\\n") for name in names)
 
 
 class _Graph:

@@ -6,6 +6,8 @@ the largest is chosen, one that classifies; with an exponential function one wit
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from importlib.metadata import version
 from xml.etree import ElementTree as Xml
 
@@ -15,6 +17,9 @@ from dana.predictor.affine import Link, Scores, scores
 
 NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
+NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML document has, not even as a reference (XML 1.0, production 2)."""
+
 
 def pmml(model: StoredModel) -> str:
     """Make the document.
@@ -22,13 +27,19 @@ def pmml(model: StoredModel) -> str:
     Raises
     ------
     UsageError
-        The model cannot predict, or PMML has no form for how it predicts.
+        The model cannot predict, or PMML has no form for how it predicts, or for a name.
     """
     if model.predicts == "numbers":
         raise UsageError(
             f"PMML has no form for the {model.prediction.width} numbers that model {model.name!r} predicts",
             hint="Export it as ONNX.",
         )
+    for what, text in _texts(model):
+        if (wrong := NO_XML.search(text)) is not None:
+            raise UsageError(
+                f"PMML is XML, which has no form for the character U+{ord(wrong[0]):04X} in the {what} {text!r}",
+                hint="Export it as ONNX or JSON, or train it under another name.",
+            )
     found = scores(model.prediction, model.weights)
     if found is None:
         raise UsageError(
@@ -67,6 +78,14 @@ def pmml(model: StoredModel) -> str:
         Xml.SubElement(regression, "RegressionTable", intercept="0.0", targetCategory=classes[0])
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _texts(model: StoredModel) -> Iterator[tuple[str, str]]:
+    """All that comes from users."""
+    yield "model's name", model.name
+    yield "rule's name", model.rule
+    for what, names in (("feature", model.inputs), ("label", model.labels), ("class", model.classes or ())):
+        yield from ((what, name) for name in names)
 
 
 def _target(model: StoredModel) -> str:

@@ -16,8 +16,9 @@ import psycopg
 from dana.errors import UsageError
 from dana.printable import printable
 from dana.session.results import Rows, html_text
+from dana.session.tables import checked_name
 
-PART = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
+PART = r'(?:[^\W\d][\w$]*|"(?:[^"\0]|"")+")'
 IDENTIFIERS = re.compile(rf"\s*{PART}\s*(?:\.\s*{PART}\s*)*")
 """A name as SQL has it, of one part or more: what PostgreSQL can read."""
 
@@ -85,9 +86,11 @@ def identifier(table: Any) -> str:
             hint = '; make it a table with db.load(frame, "name") first'
         raise TypeError(f"a table's name is expected, not a {kind}{hint}")
     if IDENTIFIERS.fullmatch(table):
+        for part in re.findall(PART, table):
+            checked_name("table", part[1:-1].replace('""', '"') if part.startswith('"') else part)
         return table
     if table.strip() and not set('."\0') & set(table):
-        return f'"{table}"'
+        return f'"{checked_name("table", table)}"'
     raise UsageError(
         f"{table!r} is no name of a table", hint='Quote its parts as SQL does: \'"My schema"."My table"\'.'
     )

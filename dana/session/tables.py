@@ -118,11 +118,11 @@ def create_table(
     Raises
     ------
     UsageError
-        An array of another type or length; a name that is none.
+        An array of another type or length; a name that the server would cut or reject.
     """
     made = {column: _checked(column, values) for column, values in columns.items()}
     rows = _rows(made)
-    parts = [name] if isinstance(name, str) else name
+    parts = [checked_name("table", part) for part in ([name] if isinstance(name, str) else name)]
     # named with its schema, since a table that is no temporary one may have the name
     table = sql.Identifier(*(["pg_temp", *parts] if temporary and len(parts) == 1 else parts))
     kind = sql.SQL("TEMPORARY TABLE" if temporary else "TABLE")
@@ -147,9 +147,26 @@ def create_table(
     return rows
 
 
+def checked_name(what: str, name: str) -> str:
+    """The name of a column or table, which PostgreSQL can hold as it is.
+
+    Raises
+    ------
+    UsageError
+        It is empty or too long, which PostgreSQL would cut, or has a character that PostgreSQL has not: libpq would end
+        the name at a NUL, and half of a surrogate pair is no UTF-8.
+    """
+    size = len(name.encode(errors="replace"))
+    if not 0 < size < NAMEDATALEN:
+        raise UsageError(f"the name of a {what} must have 1 to {NAMEDATALEN - 1} bytes, not {size}: {name!r}")
+    wrong = next((one for one in name if one == "\0" or "\ud800" <= one <= "\udfff"), None)
+    if wrong is not None:
+        raise UsageError(f"the name of a {what} must not have the character U+{ord(wrong):04X}: {name!r}")
+    return name
+
+
 def _checked(name: str, values: NDArray[Any] | Column) -> Column:
-    if not 0 < len(name.encode()) < NAMEDATALEN:
-        raise UsageError(f"the name of a column must have 1 to {NAMEDATALEN - 1} bytes, which {name!r} has not")
+    checked_name("column", name)
     if isinstance(values, Column):
         return values
     if values.dtype not in COLUMN_TYPES:

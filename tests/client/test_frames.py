@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from dana.client.connection import Connection
+from dana.client.predictions import predicted_rows
 from dana.errors import UsageError
 from dana.extras import install_command
 from dana.session.frames import columns_of
@@ -203,6 +204,14 @@ def test_a_session_of_another_encoding(pg_uri: str, encoding: str) -> None:
         session.rollback()
 
 
+WRONG_NAMES = {
+    "x\0y": r"the name of a column must not have the character U\+0000: 'x\\x00y'",
+    "x\ud800": r"the name of a column must not have the character U\+D800: 'x\\ud800'",
+    "": "the name of a column must have 1 to 63 bytes, not 0",
+    "ö" * 32: "the name of a column must have 1 to 63 bytes, not 64",
+}
+
+
 def test_a_table_is_loaded_under_a_name_of_sql(connection: Session) -> None:
     db = Connection(connection)
     frame = pd.DataFrame({"Size of": [1, 2], "kind": ["a", None]}, index=[7, 8])
@@ -226,6 +235,19 @@ def test_a_table_is_loaded_under_a_name_of_sql(connection: Session) -> None:
             db.load(frame, 'x"; DROP TABLE public.loaded; --')
         with pytest.raises(UsageError, match="1 to 63 bytes"):
             db.load({"x" * 64: [1]}, "long")
+        for name, said in WRONG_NAMES.items():
+            with pytest.raises(UsageError, match=said):
+                db.load({name: [1]}, "named")
+            with pytest.raises(UsageError, match=said.replace("column", "table")):
+                create_table(connection, name, columns_of({"x": [1]}))
+            with pytest.raises(UsageError, match=said):
+                predicted_rows(connection, "m", "loaded", query=None, columns=[name], filter=None, function="x")
+        for table in ("t" * 64, f'"{"ö" * 32}"', f'public."{"t" * 64}"'):
+            with pytest.raises(UsageError, match="the name of a table must have 1 to 63 bytes, not 64"):
+                db.load(frame, table)
+        with pytest.raises(UsageError, match="is no name of a table"):
+            db.load(frame, '"x\0y"')
+        assert set(columns_of({"X": [1], "x": [2]})) == {"X", "x"}
     finally:
         connection.execute("DROP TABLE public.loaded")
         connection.commit()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
 from rich.console import Console
+from rich.status import Status
+from rich.text import Text
 
 from dana.cli import entry, main, search
-from dana.cli.entry import DATABASE, OK
+from dana.cli.entry import DATABASE, OK, USAGE
 from dana.client.connection import Connection
-from dana.client.progress import shown_progress
 from dana.errors import SetupError, UsageError
 from dana.printable import printable
 from dana.report.history import read_run
@@ -82,15 +85,51 @@ def test_notices_while_it_trains(session: psycopg.Connection, monkeypatch: pytes
 def test_what_trains_is_named_in_the_progress_line(
     session: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rule's and the table's name, which anybody chose."""
-    begun: list[str] = []
+    shown: list[str] = []
+    begin = Status.__init__
+
+    def begins(self: Status, text: Text, **more: Any) -> None:
+        shown.append(str(text))
+        begin(self, text, **more)
+
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
-    monkeypatch.setattr("rich.status.Status.__init__", lambda self, text, **more: begun.append(str(text)))
-    monkeypatch.setattr("rich.status.Status.__enter__", lambda self: self)
-    monkeypatch.setattr("rich.status.Status.__exit__", lambda self, *error: None)
-    with shown_progress(session, NAME, wanted=True):
-        pass
-    assert begun == [f"{SHOWN} …"]
+    monkeypatch.setattr("rich.status.Status.__init__", begins)
+    monkeypatch.setattr("rich.status.Status.update", lambda _self, text: shown.append(str(text)))
+    table = sql.Identifier(NAME)
+    session.execute(sql.SQL("CREATE TABLE {} AS SELECT * FROM shown").format(table))
+    try:
+        Connection(session).train("shown", table.as_string(session), label="y", model=NAME, progress=True)
+    finally:
+        session.execute(sql.SQL("DROP TABLE {}").format(table))
+    assert shown
+    assert all(SHOWN in one for one in shown)
+    assert acts("".join(shown)) == set()
+
+
+def test_texts_that_a_spreadsheet_would_run(
+    pg_uri: str, session: psycopg.Connection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data goes through CSV as it is, with a warning; for a spreadsheet there is an option."""
+    Connection(session).train("shown", "shown", label="y", model=NAME)
+    texts = ['=HYPERLINK("http://x";"y")', "@SUM(A1)", "+1 (555)", "-a", "\t=1", "\uff1d1", "-1.5e3", "plain", "a=b"]
+    session.execute('CREATE TABLE texts ("=t" text, a real, n integer)')
+    try:
+        for text in texts:
+            session.execute("INSERT INTO texts VALUES (%s, 1, -7)", (text,))
+        read = {}
+        for options in ([], ["--spreadsheet"]):
+            file = tmp_path / "made.csv"
+            columns = ["predict", NAME, "--source", "texts", "--columns", "=t,n", "-o", str(file), "--dsn", pg_uri]
+            assert main([*columns, *options]) == OK
+            said = capsys.readouterr().err
+            assert ("warning: 7 of the texts begin as formulas do" in said) == (not options)
+            with file.open(newline="") as rows:
+                read[bool(options)] = list(csv.reader(rows))
+    finally:
+        session.execute("DROP TABLE texts")
+    assert [row[:2] for row in read[False]] == [["=t", "n"], *([text, "-7"] for text in texts)]
+    safe = [f"'{text}" for text in texts[:6]] + texts[6:]
+    assert [row[:2] for row in read[True]] == [["'=t", "n"], *([text, "-7"] for text in safe)]
 
 
 def test_errors_and_warnings_of_the_client() -> None:
@@ -103,7 +142,7 @@ def test_errors_and_warnings_of_the_client() -> None:
 
 def test_arguments_that_are_quoted(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["check", "a.py", NAME])
+        main(["models", "a", NAME])
     assert acts(capsys.readouterr().err) == set()
 
 
@@ -151,10 +190,14 @@ def test_no_command_sends_a_name_as_it_is(
         if command[-1] == "--background":
             session.execute("SELECT dana_wait(max(id)) FROM dana.job")
 
-    # PMML has the name as it is: in a file, and not on a terminal
+    # JSON has the name as it is: in a file, and not on a terminal
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert main(["export", NAME, "--format", "pmml", "--dsn", pg_uri]) == OK
+    assert main(["export", NAME, "--format", "json", "--dsn", pg_uri]) == OK
     assert acts(capsys.readouterr().out) == set()
+    assert main(["export", NAME, "--format", "pmml", "--dsn", pg_uri]) == USAGE, "XML has no ESC"
+    said = capsys.readouterr().err
+    assert "U+001B in the model's name" in said
+    assert acts(said) == set()
 
     number = session.execute("SELECT max(id) FROM dana.run WHERE model = %s", (NAME,)).fetchone()
     assert number

@@ -233,3 +233,10 @@ def test_a_predictor_of_other_weights_is_refused() -> None:
     more = {**model.parameters, "another": np.zeros(3, np.float32)}
     with pytest.raises(UsageError, match=r"model 'm' has \d+ weights, but its predictor needs \d+"):
         onnx_model(replace(model, parameters=more))
+
+
+def test_names_of_any_character_are_told_apart() -> None:
+    model = replace(library_case("logistic").model, features=("a\nb", "a\\nb", "a\\", "\0", "x5"), labels=("y\nz",))
+    notes = {one.key: one.value for one in onnx.load_from_string(onnx_model(model)).metadata_props}
+    assert notes["features"] == "a\\nb\na\\\\nb\na\\\\\n\0\nx5"
+    assert notes["labels"] == "y\\nz"

@@ -13,6 +13,7 @@ from sklearn_pmml_model.linear_model import PMMLLinearRegression, PMMLLogisticRe
 from dana import rules
 from dana.errors import UsageError
 from dana.interchange.pmml import NAMESPACE, pmml
+from dana.interchange.stored import StoredModel
 from dsl import compile_rule
 from tests.interchange.models import Case, case, library_case, rule_case
 
@@ -182,3 +183,26 @@ def test_an_array_column_and_a_label_named_as_a_feature() -> None:
     _, root = document(replace(made, model=model))
     names = [one.get("name") for one in root.findall(f".//{{{NAMESPACE}}}DataField")]
     assert names == ["x_1", "x_2", "x_3", "x_4", "x_5", "x_1_"]
+
+
+ODD = "\t\n\r <&>\"' \\ é\x85\u202e\U0001f600"
+
+
+def named(name: str, where: str) -> StoredModel:
+    """A model with a name in one place."""
+    model = replace(library_case("logistic").model, classes=("no", "yes"))
+    if where in ("name", "rule"):
+        return replace(model, **{where: name})
+    return replace(model, **{where: (name, *getattr(model, where)[1:])})
+
+
+@pytest.mark.parametrize("where", ["name", "rule", "features", "labels", "classes"])
+def test_names_come_back_as_they_were_or_are_an_error(where: str) -> None:
+    root = Xml.fromstring(pmml(named(ODD, where)))
+    assert any(
+        ODD in (value, value.removeprefix("model m@3 of rule ")) for one in root.iter() for value in one.attrib.values()
+    )
+    for wrong in "\0\x01\x0b\x1f\ufffe\uffff\ud800":
+        with pytest.raises(UsageError, match=f"no form for the character U\\+{ord(wrong):04X} in the .*a.*b") as raised:
+            pmml(named(f"a{wrong}b", where))
+        assert "ONNX" in raised.value.hint
