@@ -88,16 +88,21 @@ WORKER = (
         "tests/runtime/test_builds.py::test_a_build_that_is_cut_short_leaves_nothing",
         (
             "cache.py",
-            "                    if _is(descriptor, lock):\n                        _remove(lock)\n",
-            "                    pass\n",
+            "if _is(descriptor, folder, lock):\n                                _remove(folder, lock)\n",
+            "pass\n",
             "half-made files are never swept",
         ),
     ),
     *faults(
         "hwgen",
-        "tests/hwgen/test_cache.py",
-        ("cache.py", "if found.st_uid != os.geteuid():", "if False:", "code of another account"),
-        ("cache.py", "if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):", "if False:", "folders that all may write"),
+        "tests/hwgen/test_cache.py tests/hwgen/test_folders.py tests/runtime/test_shared_caches.py",
+        ("folders.py", "if found.st_uid != os.geteuid():", "if False:", "code of another account"),
+        ("folders.py", "    if others_may_write(found):\n", "    if False:\n", "folders that all may write"),
+        ("folders.py", "if strict and last:", "if False:", "folders that are links"),
+        ("folders.py", "if others_may_write(folder) if strict else", "if False if strict else", "links of others"),
+        ("folders.py", "if found.st_uid not in trusted:", "if False:", "folders in those of others"),
+        ("folders.py", "if shared and not (stat.S_ISREG", "if False and not (stat.S_ISREG", "files of others"),
+        ("cache.py", "if NAME.fullmatch(entry.name) and", "if", "names that no cache made"),
     ),
 )
 
@@ -386,9 +391,14 @@ TOOLS = (
         ),
     ),
     *faults(
+        "dana",
+        "tests/client/test_terminal.py",
+        ("printable.py", "    if text.isprintable():", "    if True:", "names steer the terminal"),
+        ("client/progress.py", "what = printable(what)", "pass", "names in progress lines steer the terminal"),
+    ),
+    *faults(
         "dana/session",
         "tests/client/test_terminal.py",
-        ("terminal.py", "    if text.isprintable():", "    if True:", "names steer the terminal"),
         ("terminal.py", "Text(printable(text))", "Text(text)", "names in tables steer the terminal"),
     ),
     *faults(
@@ -412,7 +422,7 @@ TOOLS = (
         ),
         (
             "predictions.py",
-            'sql.SQL("{}, ").format(sql.Identifier(name))',
+            'sql.SQL("{}, ").format(sql.Identifier(checked_name("column", name)))',
             'sql.SQL("{}, ").format(sql.SQL(name))',
             "columns' names are SQL",
         ),
