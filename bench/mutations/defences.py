@@ -139,7 +139,19 @@ SESSIONS = (
     *faults(
         SRC,
         f"{LIMITS} 'test_the_next_training_waits'",
-        ("bounds.c", "if (max_runs == 0)", "if (1)", "dana.max_runs"),
+        ("turns.c", "(max_runs == 0 && worker_sessions() == 0)", "1", "dana.max_runs"),
+    ),
+    *faults(
+        SRC,
+        "tests/pg/test_turns.py",
+        ("turns.c", "free > 1 ||", "free > 0 ||", "a role that takes all places"),
+        ("turns.c", "	if (fewer != 0)\n		return fewer < 0;\n", "", "a role that keeps others out"),
+        ("turns.c", "(uint32)(due / 1000)", "0", "a long training that waits for ever"),
+    ),
+    *faults(
+        SRC,
+        "tests/pg/test_json_arguments.py",
+        ("json.c", "if (++depth > MAX_DEPTH)", "if (++depth < 0)", "JSON that the worker cannot read"),
     ),
     *faults(
         SRC,

@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import re
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.runtime.conform import Mismatch, conform
 from dana.runtime.messages import FRAME_HEADER, MAX_MESSAGE, MAX_REQUEST, WITH_RAW, Message, aligned
 from dana.runtime.trainer import (
     EpochReport,
@@ -34,7 +36,7 @@ from dana.runtime.trainer import (
     TrainResult,
 )
 from dana.simulator import large
-from dana.storage.schema import Attribute
+from dana.storage.layout import ALIGNMENTS
 
 RELEASE = version("dana-db")
 """Extension and worker are of one release: neither knows what another one says."""
@@ -42,6 +44,10 @@ RELEASE = version("dana-db")
 JOINED = 1 << 20
 """Bytes of a message from which on a call for each of its pieces is cheaper than a copy of all."""
 
+MAX_DEPTH = 64
+"""Levels of a message's JSON; the extension accepts fewer in an argument."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HEADER = struct.Struct("=IB")
 assert _HEADER.size == FRAME_HEADER
 _LENGTH = struct.Struct("=I")
@@ -50,6 +56,10 @@ _PEER = struct.Struct("=iII")
 
 class ProtocolError(Exception):
     """The peer said something that this version of the protocol does not have."""
+
+
+class FrameError(ProtocolError):
+    """A message's header is malformed, so where the next message begins is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +143,10 @@ class Channel:
             if message != Message.HELLO or len(descriptors) != 1:
                 raise ProtocolError(f"a hello with one descriptor was expected, not {message.name} with {descriptors}")
             fields = decode(payload)
-            hello = Hello(**{name: fields.get(name, default) for name, default in _HELLO_DEFAULTS.items()})
+            with _all_fields():
+                hello: Hello = conform(
+                    Hello, {name: fields.get(name, default) for name, default in _HELLO_DEFAULTS.items()}, "greeting"
+                )
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -156,10 +169,10 @@ class Channel:
         try:
             message = Message(code)
         except ValueError:
-            raise ProtocolError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
+            raise FrameError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
         most = MAX_MESSAGE if message in WITH_RAW else MAX_REQUEST
         if length > most:
-            raise ProtocolError(f"{message.name} has {length} bytes, more than {most}")
+            raise FrameError(f"{message.name} has {length} bytes, more than {most}")
         try:
             payload = _room(length)
         except (MemoryError, large.NoFile):
@@ -266,7 +279,7 @@ def _room(length: int) -> bytearray | memoryview:
 
 
 def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
-    """Read a JSON object.
+    """Read a JSON object as the extension writes it: finite numbers, texts that PostgreSQL can hold.
 
     Raises
     ------
@@ -274,14 +287,51 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
         The payload is something else.
     """
     try:
-        value = json.loads(bytes(payload))
+        value = json.loads(bytes(payload), parse_constant=_finite, parse_float=_finite)
     except ValueError as error:
         raise ProtocolError(f"the payload is not JSON: {error}") from None
     except RecursionError:
-        raise ProtocolError("the payload's JSON is nested too deeply") from None
+        raise _nested_too_deeply() from None
     if not isinstance(value, dict):
         raise ProtocolError(f"the payload must be a JSON object, not {type(value).__name__}")
+    _check_texts(value)
     return value
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:20]} is no finite number")
+    return number
+
+
+def _check_texts(value: Json) -> None:
+    """Raise for a character that no text of PostgreSQL's has, or a level too many."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.keys()
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+            elif isinstance(one, str) and ("\0" in one or _SURROGATE.search(one)):
+                raise ProtocolError(f"the payload holds a text with a NUL or half a character: {one[:20]!a}")
+        if not below:
+            return
+        level = below
+    raise _nested_too_deeply()
+
+
+def _nested_too_deeply() -> ProtocolError:
+    return ProtocolError(f"the payload's JSON is nested more than {MAX_DEPTH} levels deep")
+
+
+def check_request(payload: bytes | bytearray | memoryview) -> str:
+    """Read a CHECK message: the text of the rule; raises as `decode`."""
+    with _all_fields():
+        return str(conform(str, decode(payload)["text"], "text"))
 
 
 def train_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> tuple[TrainRequest, int]:
@@ -311,75 +361,101 @@ def explain_request(payload: bytes | bytearray | memoryview, *, page_size: int) 
     Raises
     ------
     ProtocolError
-        A field is missing.
+        A field is missing or has another type.
     """
     fields = decode(payload)
     with _all_fields():
-        return ExplainRequest(
-            training=_training(fields["training"], page_size)[0],
-            device=fields["device"],
-            search=fields["search"],
-            rows=fields["rows"],
-            layout=None
-            if fields["page_rows"] is None
-            else list(zip(fields["page_rows"], fields["page_pointers"], strict=True)),
-            last=fields["last"],
+        training = conform(Json, fields.pop("training"), "training")
+        names = ("page_rows", "page_pointers")
+        rows, pointers = (conform(tuple[int, ...] | None, fields.pop(name), name) for name in names)
+        layout = None if rows is None or pointers is None else tuple(zip(rows, pointers, strict=False))
+        request: ExplainRequest = conform(
+            ExplainRequest, {**fields, "layout": layout, "training": _training(training, page_size)[0]}, "request"
         )
+        return request
 
 
 @contextmanager
 def _all_fields() -> Iterator[None]:
     try:
         yield
-    except (KeyError, TypeError) as error:
-        raise ProtocolError(f"the request lacks or misnames a field: {error}") from None
+    except KeyError as error:
+        raise ProtocolError(f"the message lacks {error}") from None
+    except Mismatch as error:
+        raise ProtocolError(f"the message has a field of another kind: {error}") from None
 
 
 def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None = None) -> tuple[TrainRequest, int]:
     """A request, and the CPU; `weights`: of the model to start from, where they are known."""
     with _all_fields():
-        relation = fields["relation"]
         # what the extension does not read itself comes as it was given, by the names of dana_train()'s arguments
-        options: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in fields["options"].items()
-        }
+        options = {**conform(Json, fields["options"], "options")}
         options |= {name: options[name] or {} for name in ("hyper", "design")}
-        start = fields["warm_start_from"]
-        request = TrainRequest(
-            rule=fields["rule"],
-            source=fields["text"],
-            relation=Relation(
-                name=relation["name"],
-                pages=relation["pages"],
-                page_size=page_size,
-                attributes=tuple(Attribute(**one) for one in relation["attributes"]),
-                rows=relation["rows"],
-            ),
-            backend=fields["backend"],
-            nulls=fields["nulls"],
-            warm_start_from=None if start is None else _models(start["parameters"], weights),
-            warm_start_features=() if start is None else tuple(start["features"]),
-            held_out=fields["held_out"],
-            largest=fields.get("largest", {}),
-            metadata=fields["metadata"],
-            max_epochs=fields["max_epochs"],
-            max_memory=fields["max_memory"],
-            device=fields["device"],
-            caller=f"{fields['role']}@{fields['database']}",
-            **options,
+        start: _Start | None = conform(_Start | None, fields["warm_start_from"], "warm_start_from")
+        request: TrainRequest = conform(
+            TrainRequest,
+            {
+                "rule": fields["rule"],
+                "source": fields["text"],
+                "relation": {**conform(Json, fields["relation"], "relation"), "page_size": page_size},
+                "backend": fields["backend"],
+                "nulls": fields["nulls"],
+                "warm_start_from": None if start is None else _models(start.parameters, weights),
+                "warm_start_features": () if start is None else start.features,
+                "held_out": fields["held_out"],
+                "largest": fields.get("largest", {}),
+                "metadata": fields["metadata"],
+                "max_epochs": fields["max_epochs"],
+                "max_memory": fields["max_memory"],
+                "device": fields["device"],
+                "caller": f"{fields['role']}@{fields['database']}",
+                **options,
+            },
+            "request",
         )
-        return request, int(fields["cpu"])
+        cpu: int = conform(int, fields["cpu"], "cpu")
+    _check_relation(request.relation)
+    return request, cpu
 
 
-def _models(parameters: Sequence[Json], weights: NDArray[np.float32] | None) -> dict[str, NDArray[np.float32]]:
-    """Parameters of a stored model by name, as `Channel.send_result` described them; without weights, their shapes."""
-    if weights is None:
-        return {one["name"]: np.broadcast_to(np.float32(0), one["shape"]) for one in parameters}
-    models = {one["name"]: weights[one["offset"] : one["offset"] + one["size"]] for one in parameters}
+def _check_relation(relation: Relation) -> None:
+    for one in relation.attributes:
+        if one.align not in ALIGNMENTS or not -2 <= one.length < 1 << 15 or (one.array_length or 0) < 0:
+            raise ProtocolError(f"column {one.name!r} is not laid out as PostgreSQL does: {one}")
+    if (relation.pages or 0) < 0:
+        raise ProtocolError(f"a relation of {relation.pages} pages does not exist")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parameter:
+    """A model that a training starts from, as `Channel.send_result` described it."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    parameters: tuple[_Parameter, ...]
+    features: tuple[str, ...]
+
+
+def _models(parameters: Sequence[_Parameter], weights: NDArray[np.float32] | None) -> dict[str, NDArray[np.float32]]:
+    """Parameters of a stored model by name; without weights, their shapes."""
+    models = {}
     for one in parameters:
-        if not models[one["name"]].size == one["size"] == math.prod(one["shape"]):
-            raise _no_weights(f"{one['name']} of shape {one['shape']} has {models[one['name']].size} numbers")
-    return {one["name"]: models[one["name"]].reshape(one["shape"]) for one in parameters}
+        if not 0 <= one.size == math.prod(one.shape) <= MAX_MESSAGE or min(one.shape, default=0) < 0 or one.offset < 0:
+            raise _no_weights(f"{one.name} of shape {one.shape} has {one.size} numbers from {one.offset}")
+        if weights is None:
+            models[one.name] = np.broadcast_to(np.float32(0), one.shape)
+            continue
+        values = weights[one.offset :][: one.size]
+        if values.size != one.size:
+            raise _no_weights(f"{one.name} of shape {one.shape} has {values.size} numbers")
+        models[one.name] = values.reshape(one.shape)
+    return models
 
 
 def _no_weights(why: str) -> ProtocolError:

@@ -30,10 +30,11 @@ from dana.runtime.messages import Message
 from dana.runtime.protocol import (
     RELEASE,
     Channel,
+    FrameError,
     Hello,
     ProtocolError,
     categories_request,
-    decode,
+    check_request,
     explain_request,
     train_request,
 )
@@ -209,8 +210,8 @@ class _Session:
             except Exception as error:
                 self.ring.release()  # what is spared may have been what was missing
                 self._reply(self._error(error))
-                if isinstance(error, ProtocolError):
-                    return
+                if isinstance(error, FrameError):
+                    break
             self.answered += 1
         with suppress(ConnectionError):  # a request that is on its way is for the next session
             self.channel.send(Message.BYE, {})
@@ -260,9 +261,9 @@ class _Session:
     def _answer(self, message: Message, payload: bytearray | memoryview) -> Callable[[], None]:
         """Do what a request asks for; what comes back sends the answer."""
         if message == Message.CHECK:
-            fields = decode(payload)
+            text = check_request(payload)
             with memory_at_most(0, fresh=not self.answered):
-                described = self.trainer.check(str(fields["text"]), self.channel.send_notice)
+                described = self.trainer.check(text, self.channel.send_notice)
             return partial(self.channel.send, Message.CHECKED, {"description": described})
         if message == Message.CATEGORIES:
             request = categories_request(payload, page_size=self.ring.page_size)

@@ -194,7 +194,7 @@ class TrainRequest:
     standardize: bool | None = None
     classes: tuple[str, ...] | None = None
     weight: str | None = None
-    class_weight: Mapping[str, float] | str | None = None
+    class_weight: Json | str | bool | float | None = None
     warm_start_from: Mapping[str, NDArray[np.float32]] | None = None
     warm_start_features: tuple[str, ...] = ()
     warm_start_whole: bool = True

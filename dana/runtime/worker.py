@@ -17,9 +17,10 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,6 +44,9 @@ STOP_GRACE = 2.0
 
 OOM_SCORE = 500
 """Added to a session's badness: short of memory, the kernel ends it and not PostgreSQL (proc(5), oom_score_adj)."""
+
+ROOM_SECONDS = 5.0
+"""How long a connection waits for room: the session of a backend that was cancelled may take a moment to end."""
 
 MAX_REFUSED = 64
 """Connections that are refused and may still read why."""
@@ -72,7 +76,8 @@ class WorkerOptions:
     idle_seconds
         A session without requests for this long ends; None: never.
     max_sessions
-        Sessions at a time; for one more, the one that idles longest ends.
+        Sessions at a time; for one more, the one that idles longest ends. Backends read it next to the socket, and let
+        no more requests in.
     model_directory
         Folder in whose files models lie that are too large for a session's memory; None: there is an error.
     caches
@@ -123,7 +128,8 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
     _check(options)
     sessions = Sessions(max_sessions=options.max_sessions, total_bytes=options.total_memory, caches=options.caches)
     refused = _Refused(options.max_sessions)
-    with _listening(options.socket_path) as listener, _signals_as_events() as wakeup:
+    waiting: list[tuple[socket.socket, float]] = []
+    with _listening(options.socket_path, options.max_sessions) as listener, _signals_as_events() as wakeup:
         # what is loaded now is shared with every session; without this the collector would touch, so copy, it all
         gc.collect()
         gc.freeze()
@@ -135,8 +141,21 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
                     _read_signals(wakeup)
                     sessions.reap()
                 refused.look(ready)
-                if listener.socket in ready:
-                    _accept(listener, trainer, options, sessions, refused)
+                if listener.socket in ready and (connection := _accepted(listener)):
+                    waiting.append((connection, time.monotonic() + ROOM_SECONDS))
+                while waiting and sessions.room():
+                    connection, _ = waiting.pop(0)
+                    _start(
+                        connection,
+                        listener,
+                        trainer,
+                        options,
+                        sessions,
+                        (*refused.waiting, *map(itemgetter(0), waiting)),
+                    )
+                while waiting and waiting[0][1] < time.monotonic():
+                    log.warning("rejected a session: %d are at work", options.max_sessions)
+                    refused.add(waiting.pop(0)[0])
                 sessions.watch()
         except _Stop:
             log.info("stopping, %d sessions", len(sessions))
@@ -213,25 +232,26 @@ class _Refused:
                 del self.waiting[connection]
                 connection.close()
 
-    def close(self) -> None:
-        for connection in self.waiting:
-            connection.close()
 
-
-def _accept(
-    listener: _Listener, trainer: Trainer, options: WorkerOptions, sessions: Sessions, refused: _Refused
-) -> None:
-    """Start a session for the next connection, or refuse it."""
+def _accepted(listener: _Listener) -> socket.socket | None:
+    """The next connection, if there is one."""
     try:
-        connection, _ = listener.socket.accept()
+        return listener.socket.accept()[0]
     except OSError as error:  # the client gave up, or no descriptor is left
         log.warning("accept failed: %s", error)
         time.sleep(0.01)
-        return
-    if not sessions.room():
-        log.warning("refused a session: %d are at work", options.max_sessions)
-        refused.add(connection)
-        return
+        return None
+
+
+def _start(
+    connection: socket.socket,
+    listener: _Listener,
+    trainer: Trainer,
+    options: WorkerOptions,
+    sessions: Sessions,
+    others: Sequence[socket.socket],
+) -> None:
+    """Start a session for a connection; it lets go of the others."""
     try:
         attendance = Attendance()
     except OSError as error:
@@ -245,7 +265,8 @@ def _accept(
         child = os.fork()
         if child == 0:
             listener.close()
-            refused.close()
+            for other in others:
+                other.close()
             sessions.forget()
             _session_process(connection, trainer, options, attendance, parent, mask)
         sessions.add(child, attendance)
@@ -304,10 +325,11 @@ def _confine(parent: int, options: WorkerOptions) -> None:
 
 
 @contextmanager
-def _listening(path: Path) -> Iterator[_Listener]:
+def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
     """A listening socket at ``path``, mode 0600; removed afterwards.
 
-    A lock beside it tells a worker that runs from a socket that one left behind.
+    A lock next to it tells a worker that runs from a socket that one left behind. In that file stands how many
+    sessions there may be: as many requests the backends let in at a time (pg_extension/src/turns.c).
     """
     try:
         folder = open_folder(path.parent)
@@ -322,6 +344,8 @@ def _listening(path: Path) -> Iterator[_Listener]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SetupError(f"another worker listens on {path}; stop it first") from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d\n" % max_sessions, 0)
         # under another name first: where the socket is, somebody listens
         unready = f"{path.name}.new"
         with suppress(FileNotFoundError):

@@ -49,6 +49,8 @@ dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *arguments)
 	{
 		arguments->values[i] = fcinfo->args[i].value;
 		arguments->nulls[i] = fcinfo->args[i].isnull;
+		if (arguments->types[i] == JSONBOID && !arguments->nulls[i])
+			dana_json_check_argument(arguments->names[i], DatumGetJsonbP(arguments->values[i]));
 	}
 }
 
@@ -108,13 +110,16 @@ static Datum
 argument_from_json(char *name, Oid type, JsonbValue *value)
 {
 	ErrorContextCallback context = {error_context_stack, in_argument, name};
-	char				*text = scalar_text(value);
+	Jsonb				*whole = JsonbValueToJsonb(value);
+	char				*text;
 	Oid					 input;
 	Oid					 parameter;
 	Datum				 datum;
 
+	dana_json_check_argument(name, whole);
 	if (type == JSONBOID)
-		return JsonbPGetDatum(JsonbValueToJsonb(value));
+		return JsonbPGetDatum(whole);
+	text = scalar_text(value);
 	if (type == TEXTARRAYOID)
 		return texts_from_json(name, value);
 	if (text == NULL)

@@ -1,9 +1,6 @@
 /*
  * What a training may use: how many run at once, how long one may take, and with which backend.
  *
- * A training holds one of dana.max_runs locks, which no SQL statement can take. So the one too many waits as for any
- * lock: seen in pg_locks, found by the deadlock detector, ended by lock_timeout, statement_timeout and cancel.
- *
  * The clock is a timeout of PostgreSQL's that cancels the statement: it also ends a query that never gives a row. The
  * functions of a query or a filter are anybody's, and may catch that cancel. So it also leaves a flag, which is looked
  * at between rows, outside of them, and it cancels again each second. Who goes on catching loses the session: that end
@@ -20,8 +17,10 @@
 
 #include "dana.h"
 #include "training.h"
+#include "worker.h"
 
 #define AGAIN_MS	1000 /* between two cancels, and two looks at the client */
+#define UNKNOWN_SECONDS "60" /* that a training takes which has not run before */
 #define MAX_CAUGHT	3	 /* cancels that may be caught */
 
 int							 dana_max_epochs;
@@ -35,7 +34,6 @@ static char					*allowed_backends;
 
 static bool					 training = false; /* this session trains */
 static bool					 watching = false; /* its client */
-static int					 place = 0;		   /* that we hold, or 0 */
 static TimeoutId			 timer = MAX_TIMEOUTS;
 static TimestampTz			 deadline;		   /* 0: none */
 static volatile sig_atomic_t cancels;		   /* since then */
@@ -60,7 +58,7 @@ static const struct bounds_limit
 	{"dana.max_epochs", &dana_max_epochs, 100000, 1, 10000000, PGC_SUSET, 0, "Most epochs that a training may have.",
 	 "Each is a row of dana.epoch."},
 	{"dana.max_runs", &max_runs, 0, 0, 10000, PGC_SIGHUP, 0,
-	 "Most trainings that run at once in the server; 0: any number.", "The next one waits, as for a lock."},
+	 "Most trainings that run at once in the server; 0: any number.", "The next one waits until it is its turn."},
 	{"dana.training_timeout", &training_timeout, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
 	 "Longest time that a training may take; 0: any.", "Unlike statement_timeout, a user cannot change it."},
 	{"dana.max_memory", &dana_max_memory, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MB,
@@ -167,26 +165,28 @@ dana_bounds_adopt(Jsonb *carried)
 	SetConfigOption(BACKENDS, both.data, PGC_SUSET, PGC_S_SESSION);
 }
 
-/* Places */
-
-LOCKTAG
-dana_lock(uint32 number)
+typedef struct prediction
 {
-	LOCKTAG tag;
+	const dana_awaited *training;
+	double				seconds;
+} prediction;
 
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, 0x44414e41, number, 0); /* no catalog has that OID */
-	return tag;
-}
-
-static bool
-bounds_take_place(int number, bool wait)
+/* Predicts what a training takes from the last one of its rule on its source */
+static void
+bounds_predict(void *state)
 {
-	LOCKTAG tag = dana_lock(number);
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT coalesce(avg(e.seconds) * coalesce(nullif($4, 0), max(r.epochs)), " UNKNOWN_SECONDS ") FROM "
+		"(SELECT id, epochs FROM dana.run WHERE rule = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') "
+		" ORDER BY id DESC LIMIT 1) AS r JOIN dana.epoch AS e ON e.run = r.id", TEXTOID, TEXTOID, OIDOID, INT4OID);
+	prediction	 *of = state;
+	dana_identity before = dana_become_owner();
+	Datum		  values[] = {CStringGetTextDatum(of->training->rule), CStringGetTextDatum(of->training->source),
+							  ObjectIdGetDatum(before.user), Int32GetDatum(of->training->epochs)};
 
-	if (LockAcquire(&tag, ExclusiveLock, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
-		return false;
-	place = number;
-	return true;
+	dana_run_on_latest(&find, values);
+	of->seconds = DatumGetFloat8(dana_value(0, 1));
+	dana_become_caller(before);
 }
 
 static void
@@ -204,36 +204,29 @@ bounds_disarm(void)
 }
 
 void
-dana_bounds_enter(void)
+dana_bounds_enter(const dana_awaited *awaited)
 {
 	TimestampTz began;
+	prediction	predicted = {.training = awaited};
 
-	place = 0;
-	if (max_runs == 0)
+	if (dana_turn_take(awaited != NULL, max_runs))
 		return;
-	for (int i = 1; i <= max_runs; i++)
-		if (bounds_take_place(i, false))
-			return;
-	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_WAITING);
 	/* it is not the training that takes this time */
 	bounds_disarm();
 	began = GetCurrentTimestamp();
-	(void)bounds_take_place(1 + MyProcPid % max_runs, true);
-	if (deadline != 0)
+	if (awaited != NULL)
+	{
+		dana_peek(bounds_predict, &predicted);
+		dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_WAITING);
+	}
+	dana_turn_wait(awaited != NULL, max_runs, predicted.seconds);
+	if (awaited != NULL)
+		dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_COMPILING);
+	if (training && deadline != 0)
+	{
 		deadline += GetCurrentTimestamp() - began;
-	bounds_arm();
-	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_COMPILING);
-}
-
-void
-dana_bounds_leave(void)
-{
-	LOCKTAG tag = dana_lock(place);
-
-	if (place == 0)
-		return;
-	LockRelease(&tag, ExclusiveLock, false);
-	place = 0;
+		bounds_arm();
+	}
 }
 
 /* The clock */

@@ -5,16 +5,11 @@
 
 #include <signal.h>
 
-#include "storage/lock.h"
-
 extern int dana_max_epochs;
 extern int dana_max_memory; /* MB of the worker's session; 0: as the worker was started */
 extern int dana_max_jobs;	/* in the whole server; 0: any number */
 extern int dana_max_jobs_per_role;
 extern void dana_bounds_define(void);
-
-/* Our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */
-extern LOCKTAG dana_lock(uint32 number);
 
 /*
  * Does work that trains, under the session's limits: not inside another training, on the clock, and with an eye on
@@ -36,9 +31,19 @@ dana_bounds_check(void)
 		dana_bounds_raise_overdue();
 }
 
-/* Waits until fewer than dana.max_runs trainings run. The place is held until dana_bounds_leave(), or an abort. */
-extern void dana_bounds_enter(void);
-extern void dana_bounds_leave(void);
+/* What a training is known by before it begins */
+typedef struct dana_awaited
+{
+	const char *rule;
+	const char *source;
+	int			epochs; /* 0: the rule's */
+} dana_awaited;
+
+/*
+ * Waits until a place for a request to the worker is free: for a training, one of dana.max_runs; NULL: for another
+ * request. It is held until dana_turn_end(), or an error.
+ */
+extern void dana_bounds_enter(const dana_awaited *awaited);
 
 /* Refuses a backend that dana.backends does not allow */
 extern void dana_bounds_check_backend(const char *backend);

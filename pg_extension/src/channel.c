@@ -108,7 +108,7 @@ channel_report(Jsonb *report, bool is_error)
 	char *sqlstate = dana_json_string(report, "sqlstate");
 	char *detail = dana_json_string(report, "detail");
 	char *hint = dana_json_string(report, "hint");
-	int	  code = ERRCODE_INTERNAL_ERROR;
+	int	  code = ERRCODE_PROTOCOL_VIOLATION;
 	int	  elevel = NOTICE;
 
 	if (strlen(sqlstate) == 5 && strspn(sqlstate, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5)

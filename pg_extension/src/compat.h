@@ -60,6 +60,7 @@ typedef enum dana_wait_reason
 {
 	DANA_WAIT_CONNECT, /* the worker has not accepted the connection yet */
 	DANA_WAIT_ANSWER,  /* it compiles, or trains on pages that it kept */
+	DANA_WAIT_TURN,	   /* all sessions of the worker that we may have are at work */
 	DANA_WAIT_RING	   /* the ring is full: it trains more slowly than we stream */
 } dana_wait_reason;
 
@@ -68,7 +69,7 @@ static inline uint32
 dana_wait_event(dana_wait_reason wait)
 {
 #if PG_VERSION_NUM >= 170000
-	static const char *const names[] = {"DanaConnect", "DanaWorker", "DanaRing"};
+	static const char *const names[] = {"DanaConnect", "DanaWorker", "DanaTurn", "DanaRing"};
 	static uint32			 events[lengthof(names)];
 
 	if (events[wait] == 0)

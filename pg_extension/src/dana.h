@@ -208,6 +208,9 @@ extern Datum dana_notices_kept(void); /* text[] */
 /* Reads a JSON object; anything else is a protocol error */
 extern Jsonb *dana_json_parse(const char *text);
 
+/* Raises an error where an argument's JSON is nested too deeply, or has a number that no double holds */
+extern void dana_json_check_argument(const char *name, Jsonb *value);
+
 /* Members of an object: "" where a string, 0 where a number is missing or null */
 extern char	 *dana_json_string(Jsonb *object, const char *key);
 extern int64  dana_json_integer(Jsonb *object, const char *key);

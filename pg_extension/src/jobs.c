@@ -16,6 +16,7 @@
 
 #include "dana.h"
 #include "training.h"
+#include "worker.h"
 
 #define JOB_TYPE "dana job" /* of a background worker */
 

@@ -3,20 +3,78 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "common/shortest_dec.h"
 #include "utils/json.h"
 #include "utils/numeric.h"
 
 #include "dana.h"
 
+/* Levels of an argument's JSON; the worker reads twice as many */
+#define MAX_DEPTH 32
+
+/* Calls a function of PostgreSQL's on what the worker sent: that it cannot be read is the worker's error */
+static Datum
+json_read(PGFunction read, Datum sent)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	Datum		  result = 0;
+
+	PG_TRY();
+	{
+		result = DirectFunctionCall1(read, sent);
+	}
+	PG_CATCH();
+	{
+		const int  category = ERRCODE_TO_CATEGORY(geterrcode());
+		ErrorData *error;
+
+		if (category != ERRCODE_DATA_EXCEPTION && category != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(caller);
+		error = CopyErrorData();
+		FlushErrorState();
+		dana_protocol_error("sent a malformed message: %s", error->message);
+	}
+	PG_END_TRY();
+	return result;
+}
+
 Jsonb *
 dana_json_parse(const char *text)
 {
-	Jsonb *value = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
+	Jsonb *value = DatumGetJsonbP(json_read(jsonb_in, CStringGetDatum(text)));
 
 	if (!JB_ROOT_IS_OBJECT(value))
 		dana_protocol_error("sent JSON that is not an object");
 	return value;
+}
+
+void
+dana_json_check_argument(const char *name, Jsonb *value)
+{
+	JsonbIterator	  *parts = JsonbIteratorInit(&value->root);
+	JsonbIteratorToken token;
+	JsonbValue		   part;
+	int				   depth = 0;
+
+	while ((token = JsonbIteratorNext(&parts, &part, false)) != WJB_DONE)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (token == WJB_BEGIN_OBJECT || token == WJB_BEGIN_ARRAY)
+		{
+			if (++depth > MAX_DEPTH)
+				dana_refuse_argument("%s", "be JSON of at most %d levels", name, MAX_DEPTH);
+		}
+		else if (token == WJB_END_OBJECT || token == WJB_END_ARRAY)
+			depth--;
+		else if (token != WJB_KEY && part.type == jbvNumeric &&
+				 isinf(DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(part.val.numeric)))))
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("argument \"%s\" has a number outside the range of double precision", name),
+							errhint("Numbers lie between -1.8e308 and 1.8e308.")));
+	}
 }
 
 static JsonbValue *
@@ -42,7 +100,7 @@ dana_json_integer(Jsonb *object, const char *key)
 
 	if (value == NULL || value->type != jbvNumeric)
 		return 0;
-	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
+	return DatumGetInt64(json_read(numeric_int8, NumericGetDatum(value->val.numeric)));
 }
 
 /* Non-finite numbers come as the words that float8in() reads: JSON has no other way */
@@ -52,10 +110,10 @@ dana_json_double(Jsonb *object, const char *key)
 	JsonbValue *value = json_member(object, key);
 
 	if (value != NULL && value->type == jbvString)
-		return DatumGetFloat8(DirectFunctionCall1(float8in, CStringGetDatum(dana_json_string(object, key))));
+		return DatumGetFloat8(json_read(float8in, CStringGetDatum(dana_json_string(object, key))));
 	if (value == NULL || value->type != jbvNumeric)
 		return 0;
-	return DatumGetFloat8(DirectFunctionCall1(numeric_float8, NumericGetDatum(value->val.numeric)));
+	return DatumGetFloat8(json_read(numeric_float8, NumericGetDatum(value->val.numeric)));
 }
 
 bool
@@ -193,7 +251,7 @@ dana_json_integers(Jsonb *object, const char *key, int **values)
 
 	*values = palloc(sizeof(int) * Max(count, 1));
 	for (int i = 0; i < count; i++)
-		(*values)[i] = DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(elements[i]->val.numeric)));
+		(*values)[i] = DatumGetInt32(json_read(numeric_int4, NumericGetDatum(elements[i]->val.numeric)));
 	return count;
 }
 

@@ -12,6 +12,7 @@
 #include "storage/fd.h"
 
 #include "dana.h"
+#include "bounds.h"
 #include "worker.h"
 
 /* How long a worker that ended may take to come back: its service manager starts it, and it loads for a second */
@@ -36,6 +37,12 @@ dana_session_define(void)
 	DefineCustomIntVariable("dana.ring_pages", "Pages of shared memory between a session and its worker.",
 							"Made when a session first trains, and kept.", &ring_pages, 1024, 16, 8192, PGC_SUSET, 0, NULL,
 							NULL, NULL);
+}
+
+const char *
+dana_socket_path(void)
+{
+	return socket_path;
 }
 
 static void
@@ -287,8 +294,8 @@ dana_send(char type, StringInfo request, const dana_raw *raw)
 	(void)session_send_request(type, payload, length, raw);
 }
 
-void
-dana_request(void (*converse)(void *state), void *state)
+static void
+session_check_free(void)
 {
 	if (dana_channel_busy)
 		ereport(ERROR,
@@ -297,6 +304,12 @@ dana_request(void (*converse)(void *state), void *state)
 				 errdetail("The call comes from the query or the filter that rows for the worker are read with, or a "
 						   "function in them."),
 				 errhint("Call one after the other.")));
+}
+
+void
+dana_request(void (*converse)(void *state), void *state)
+{
+	session_check_free();
 	if (dana_channel == PGINVALID_SOCKET || session_stale())
 	{
 		session_close();
@@ -345,6 +358,9 @@ dana_ask(char type, StringInfo request, char answer)
 {
 	question asked = {type, request, answer, NULL};
 
+	session_check_free();
+	dana_bounds_enter(NULL);
 	dana_request(session_ask, &asked);
+	dana_turn_end();
 	return asked.answered;
 }

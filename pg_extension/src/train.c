@@ -274,7 +274,7 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 	of.request = dana_training_request(training, rule->text, source, &of.weights);
 	dana_progress_begin(training->rows.relation);
 
-	dana_bounds_enter();
+	dana_bounds_enter(&(dana_awaited){training->rule, source->name, training->epochs});
 	PG_TRY();
 	{
 		dana_request(train_converse, &of);
@@ -284,7 +284,7 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 		dana_progress_end_epochs();
 	}
 	PG_END_TRY();
-	dana_bounds_leave();
+	dana_turn_end();
 	dana_bounds_check();
 	if (model->result == NULL)
 		return false;

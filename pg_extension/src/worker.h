@@ -5,6 +5,7 @@
 #pragma once
 
 #include "port.h"
+#include "storage/lock.h"
 
 #include "wire.h"
 
@@ -33,6 +34,18 @@ extern void dana_send(char type, StringInfo request, const dana_raw *raw);
 
 /* The whole of a request that has one answer, JSON of this type */
 extern Jsonb *dana_ask(char type, StringInfo request, char answer);
+
+/* turns.c: places of requests */
+
+extern const char *dana_socket_path(void);
+
+/* Our locks that are no catalog's: 0 is the registration of jobs */
+extern LOCKTAG dana_lock(uint32 number);
+
+/* Takes a place, if one is free for this session; false: it has to wait */
+extern bool dana_turn_take(bool trains, int max_runs);
+extern void dana_turn_wait(bool trains, int max_runs, double predicted);
+extern void dana_turn_end(void);
 
 /* channel.c: the socket, and the messages on it */
 

@@ -138,8 +138,8 @@ MOMENTS = {
     ),
     "waiting for dana.max_runs": Moment(
         call=LOGISTIC,
-        reached="phase = 'waiting' AND locked",
-        lasts="phase = 'waiting' AND locked",
+        reached="phase = 'waiting'",
+        lasts="phase = 'waiting'",
         prepare=one_run,
         session=False,
     ),

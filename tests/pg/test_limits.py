@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import psycopg
 import pytest
@@ -56,7 +55,11 @@ def test_the_next_training_waits(cluster: Cluster, session: Session, rule: Rule,
         wait_for_phase(session, "training")
         threads[1].start()
         wait_for_phase(session, "waiting")
-        assert session.execute("SELECT FROM pg_locks WHERE NOT granted").rowcount == 1
+        if cluster.major >= 17:
+            waits = session.execute(
+                "SELECT wait_event FROM pg_stat_activity WHERE pid = %s", (second.info.backend_pid,)
+            )
+            assert waits.fetchone() == ("DanaTurn",)
         third.execute("SET lock_timeout = '50ms'")
         with pytest.raises(errors.LockNotAvailable):
             third.execute("SELECT dana_train(%s, 'test.t')", (good,))
@@ -268,39 +271,18 @@ def test_memory(session: Session, rule: Rule) -> None:
 def test_sessions_of_the_worker(cluster: Cluster, session: Session, rule: Rule) -> None:
     """One more than there may be takes the place of one that idles, whose backend notices nothing."""
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    held, good = rule(on_epoch="hang"), rule()
-    train = "SELECT tuples FROM dana_train(%s, 'test.t')"
+    good = rule()
     cluster.stop_worker()
     cluster.start_worker(max_sessions=2)
     try:
         first, second, third = (cluster.connect(options=BOUNDED) for _ in range(3))
         with first, second, third:
             for own in (first, second, third, first, second, third):
-                assert own.execute(train, (good,)).fetchone() == (1,)
-            threads = [threading.Thread(target=lambda own=own: suppressed(own, train, held)) for own in (first, second)]
-            for thread in threads:
-                thread.start()
-            deadline = time.monotonic() + 30
-            while session.execute("SELECT FROM dana.progress WHERE phase = 'training'").rowcount < 2:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            with pytest.raises(errors.TooManyConnections, match="too many sessions for the worker") as raised:
-                third.execute(train, (good,))
-            assert "--max-sessions" in (raised.value.diag.message_hint or "")
-            for own in (first, second):
-                session.execute("SELECT pg_cancel_backend(%s)", (own.info.backend_pid,))
-            for thread in threads:
-                thread.join()
-            cluster.until_sessions(0)
-            assert third.execute(train, (good,)).fetchone() == (1,)
+                assert own.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (good,)).fetchone() == (1,)
+                assert len(cluster.sessions()) <= 2
     finally:
         cluster.stop_worker()
         cluster.start_worker()
-
-
-def suppressed(session: Session, statement: str, rule: str) -> None:
-    with suppress(errors.QueryCanceled):
-        session.execute(statement, (rule,))
 
 
 def test_limits_are_not_the_users(cluster: Cluster, session: Session) -> None:

@@ -134,10 +134,10 @@ def check(client: socket.socket, **rule: Any) -> tuple[int, Any]:
     ("hello", "says"),
     [
         (frame(Message.HELLO, {**HELLO, "release": "0.1"}), f"is of release '0.1', this worker of {RELEASE}"),
-        (frame(Message.HELLO, {**HELLO, "release": 3}), "install both from the same release"),
+        (frame(Message.HELLO, {**HELLO, "release": 3}), "greeting.release must be of type str, not int"),
         (frame(Message.HELLO, {"protocol": 3}), "the extension is of release ''"),
         (frame(Message.HELLO, {**HELLO, "server_version": 190000}), "outside 14 to 18"),
-        (frame(Message.HELLO, {**HELLO, "server_version": None}), "outside 14 to 18"),
+        (frame(Message.HELLO, {**HELLO, "server_version": None}), "greeting.server_version must be of type int"),
         (frame(Message.HELLO, b"[]"), "must be a JSON object"),
         (frame(Message.CHECK, {}), "a hello with one descriptor was expected"),
         (frame(ord("G"), b"ET / HTTP/1.1"), "unknown"),
@@ -183,7 +183,38 @@ def test_requests_out_of_place(start: Start, tmp_path: Path, request_: bytes) ->
     client, ring, _ = greeted(path)
     client.sendall(request_)
     assert read(client)[1]["sqlstate"] == "08P01"
-    assert hung_up(client), "a peer that breaks the protocol is not heard again"
+    assert check(client)[0] == Message.CHECKED, "the request has ended, not the session"
+    client.close()
+    ring.close()
+
+
+def test_a_message_that_has_no_end(start: Start, tmp_path: Path) -> None:
+    """Where the next one begins is unknown: the session ends, and says so to a request that crosses this."""
+    path = tmp_path / "w"
+    start(path)
+    client, ring, _ = greeted(path)
+    client.sendall(struct.pack("=IB", 0xFFFFFFFF, Message.CHECK))
+    assert read(client)[1]["sqlstate"] == "08P01"
+    assert read(client) == (Message.BYE, {})
+    assert hung_up(client)
+    client.close()
+    ring.close()
+
+
+def test_a_connection_waits_for_room(start: Start, tmp_path: Path) -> None:
+    """The session of a backend that was cancelled takes a moment to end."""
+    path = tmp_path / "w"
+    start(path, max_sessions=1)
+    assert path.with_name("w.lock").read_text() == "1\n", "the backends know how many requests there may be"
+    first, ring, _ = greeted(path)
+    ask(first, on_check="hang")
+    client = connected(path)
+    hello = frame(Message.HELLO, HELLO)
+    socket.send_fds(client, [hello[:5]], [ring.memfd])
+    client.sendall(hello[5:])
+    assert select.select([client], [], [], 0.3)[0] == []
+    first.close()
+    assert read(client)[0] == Message.WELCOME
     client.close()
     ring.close()
 
