@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,16 +57,19 @@ def lied_to(session: Session, statement: str) -> psycopg.Error | None:
 
 @pytest.mark.parametrize("direction", ["to worker", "to backend"])
 @pytest.mark.parametrize("which", STATEMENTS)
-def test_lies(cluster: Cluster, workshop: Workshop, direction: str, which: str) -> None:
+def test_lies(shared_cluster: Cluster, workshop: Workshop, direction: str, which: str) -> None:
     statement, sent, received = STATEMENTS[which]
     messages = sent if direction == "to worker" else received
-    plan, path = cluster.folder / "plan.json", cluster.folder / "liar.sock"
+    plan, path = shared_cluster.folder / "plan.json", shared_cluster.folder / "liar.sock"
     plan.write_text(json.dumps({"direction": "", "number": 0, "seed": 0}))
     plan.chmod(0o644)
     script = (Path(__file__).parent / "liar.py").read_text()
-    log = len(workshop.log)
+    log, server_log = len(workshop.log), len(shared_cluster.log)
     chance = random.Random(f"{which} {direction}")
-    with spawned(cluster, script, [str(path), str(workshop.socket), str(plan)], path), workshop.connect() as other:
+    with (
+        spawned(shared_cluster, script, [str(path), str(workshop.socket), str(plan)], path),
+        workshop.connect() as other,
+    ):
         for _ in range(LIES):
             told = {"direction": direction, "number": chance.randint(1, messages), "seed": chance.random()}
             plan.write_text(json.dumps(told))
@@ -81,3 +85,5 @@ def test_lies(cluster: Cluster, workshop: Workshop, direction: str, which: str) 
         assert other.execute("SELECT FROM pg_locks WHERE classid = 1145130561").rowcount == 0
         assert other.execute("SELECT FROM dana.progress").rowcount == 0
     assert "Traceback" not in workshop.log[log:], workshop.log[log:]
+    added = shared_cluster.log[server_log:]
+    assert not re.search(r"PANIC|was terminated by signal|leak|TRAP", added), added
