@@ -16,10 +16,9 @@ from tests.pg.conftest import Session
 errors = psycopg.errors
 Rule = Callable[..., str]
 
-PLACES = "SELECT count(*) FROM pg_locks WHERE classid = 1145130561 AND database <> 0 AND objsubid BETWEEN 1 AND 10000"
-WAITING = (
-    "SELECT count(*) FROM pg_locks WHERE classid = 1145130561 AND database <> 0 AND objsubid NOT BETWEEN 1 AND 10000"
-)
+LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND classid = 1145130561 AND database <> 0 AND "
+PLACES = LOCKS + "objsubid > 0"
+WAITING = LOCKS + "objsubid < 0"
 
 
 class Office:
