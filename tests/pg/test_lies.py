@@ -35,7 +35,7 @@ STATEMENTS = {
 }
 """Statements, with how many messages go to the worker and, at least, come back."""
 
-LIES = 24
+LIES = 12
 """Of each statement in each direction."""
 
 
@@ -55,8 +55,10 @@ def lied_to(session: Session, statement: str) -> psycopg.Error | None:
     return None
 
 
-@pytest.mark.parametrize("direction", ["to worker", "to backend"])
-@pytest.mark.parametrize("which", STATEMENTS)
+@pytest.mark.parametrize(
+    ("which", "direction"),
+    [("dana_create_udf", "to worker"), ("dana_create_udf", "to backend"), ("dana_train", "to worker")],
+)
 def test_lies(shared_cluster: Cluster, workshop: Workshop, direction: str, which: str) -> None:
     statement, sent, received = STATEMENTS[which]
     messages = sent if direction == "to worker" else received

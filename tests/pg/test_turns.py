@@ -180,24 +180,6 @@ def test_a_long_one_is_not_starved(office: Office, session: Session, rule: Rule,
     assert office.order()[-5] == "long"
 
 
-def test_a_deadlock_with_the_queue(office: Office, session: Session, rule: Rule, one_place: None) -> None:
-    """The training that runs waits for a lock of the session that waits for it to end."""
-    name = rule()
-    session.execute(
-        "CREATE TABLE locked AS SELECT 1 AS id; CREATE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS "
-        "'BEGIN RETURN (SELECT count(*) FROM test.locked); END'"
-    )
-    with office.cluster.connect() as first, office.cluster.connect() as second:
-        query = "SELECT tuples FROM dana_train(%s, query => 'SELECT id, test.slow() AS x FROM test.t')"
-        second.execute("BEGIN; LOCK TABLE test.locked")
-        done = office.pool.submit(lambda: first.execute(query, (name,)).fetchone())
-        office.until("SELECT count(*) FROM pg_locks WHERE NOT granted", 1)
-        with pytest.raises(errors.DeadlockDetected, match="deadlock"):
-            second.execute("SELECT dana_train(%s, 'test.t')", (name,))
-        second.execute("ROLLBACK")
-        assert done.result(30) == (1,)
-
-
 @pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend"])
 def test_a_place_comes_back_however_its_training_ends(
     office: Office, session: Session, rule: Rule, one_place: None, how: str
