@@ -17,7 +17,7 @@ import socket
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -368,11 +368,16 @@ def explain_request(payload: bytes | bytearray | memoryview, *, page_size: int) 
         training = conform(Json, fields.pop("training"), "training")
         names = ("page_rows", "page_pointers")
         rows, pointers = (conform(tuple[int, ...] | None, fields.pop(name), name) for name in names)
-        layout = None if rows is None or pointers is None else tuple(zip(rows, pointers, strict=False))
         request: ExplainRequest = conform(
-            ExplainRequest, {**fields, "layout": layout, "training": _training(training, page_size)[0]}, "request"
+            ExplainRequest, {**fields, "layout": None, "training": _training(training, page_size)[0]}, "request"
         )
+    if rows is None or pointers is None:
         return request
+    if len(rows) != len(pointers):
+        raise ProtocolError(
+            f"{len(rows)} counts of rows and {len(pointers)} of line pointers are not of the same pages"
+        )
+    return replace(request, layout=tuple(zip(rows, pointers, strict=True)))
 
 
 @contextmanager

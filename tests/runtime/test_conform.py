@@ -107,6 +107,7 @@ def test_requests_of_a_liar() -> None:
         largest={"x": 3},
     )
     explain = {"training": training, "device": None, "search": False, "rows": 3, "last": None}
+    explain |= {"page_rows": [3], "page_pointers": [4]}
     weights = np.arange(6, dtype=np.float32).tobytes()
     chance = random.Random(34)
     read = 0
