@@ -78,6 +78,9 @@ def _add_machine(command: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="override for the machine: threads=4",
     )
+    command.add_argument(
+        "--prefix", metavar="NAME", help="what names of Verilog modules begin with (the rule's name and a digest)"
+    )
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -91,7 +94,9 @@ def run_export(options: argparse.Namespace) -> int:
     schema, page_size = request.relation.schema, request.relation.page_size
     binding, metas = chosen_binding(request)
     device, design = _device(options.device), dict(options.design)
-    files = export(rule, binding, schema, device, page_size=page_size, design=design, metas=metas)
+    files = export(
+        rule, binding, schema, device, page_size=page_size, design=design, metas=metas, prefix=options.prefix
+    )
     write(options.output, files)
     say(f"{options.output}: rule {rule.name}, {len(files)} files; read {options.output / 'REPORT.md'}")
     return 0

@@ -6,6 +6,7 @@ expected model is the simulator's; the machine is the best that `dana.codesign` 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from dana.codesign.fitting import RESOURCES
 from dana.codesign.records import record_image, start_rows
 from dana.codesign.search import Candidate, explore
 from dana.compiler import Binding
-from dana.errors import InternalError, SetupError
+from dana.errors import InternalError, SetupError, UsageError
 from dana.extras import install_command
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
@@ -73,6 +74,7 @@ def export(
     table_pages: int = 10_000,
     page_size: int = 8192,
     metas: Mapping[str, float] | None = None,
+    prefix: str | None = None,
 ) -> dict[str, bytes]:
     """Make the package's files.
 
@@ -86,6 +88,8 @@ def export(
         Pages of the table that is to be trained on; for rules whose batch is the whole table.
     metas
         Values of the rule's metas that are not its own.
+    prefix
+        What names of modules begin with; None: the rule's name and a digest.
 
     Warns
     -----
@@ -101,6 +105,11 @@ def export(
     """
     with needs_amaranth():
         from hwgen.export.package import package
+    if prefix is not None and not re.fullmatch(r"[A-Za-z_][0-9A-Za-z_]*", prefix):
+        raise UsageError(
+            f"a prefix must be letters, digits and underscores, and begin with no digit, not {prefix!r}",
+            hint="Every module's name begins with it: --prefix trainer_",
+        )
     max_tuples = table_pages * page_size // 28
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
     bundle = with_metas(found.bundle, metas or {})
@@ -112,6 +121,8 @@ def export(
         device,
         _check(bundle, binding, schema),
         title=f"rule {rule.name} on {device.name}",
+        name=rule.name,
+        prefix=prefix,
         notes=_notes(found),
         texts={
             f"rule/{rule.name}.py": rule.source.text,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.driver.errors import BoardError
+from hwgen.driver.errors import BoardError, BusHang
 from hwgen.driver.records import RecordMemory, Tables
 from hwgen.driver.watch import Watch
 from hwgen.driver.watch import patience as longest
@@ -29,10 +29,11 @@ from hwgen.spec.strider import Fault
 AT_LEAST = ("functions", "crossed")
 """Fields of which a machine may have more than a program needs."""
 SLOTS_LEAST = 2
-KNOWN_STATUS = BoardStatus.BUSY | BoardStatus.TRAINED | BoardStatus.CONVERGED | BoardStatus.STOPPED | 0xFF00
+KNOWN_STATUS = sum(BoardStatus) | 0xFF00
 """Bits of STATUS that mean something; a device that is gone reads as all ones."""
 STOPPING = 10.0
 """Seconds that a board may take to become idle after it was told to stop."""
+RESET_BOTH = "reset the board together with the interconnect to its memories"
 
 
 class Registers(Protocol):
@@ -204,6 +205,8 @@ class Board:
 
         Raises
         ------
+        BusHang
+            A memory did not answer for BUS_TIMEOUT cycles, or owes answers of an earlier training.
         MachineHang
             Nothing was read and nothing ended for so long; the board is idle then, and to be loaded again.
         BoardError
@@ -213,6 +216,11 @@ class Board:
         if bundle is None:
             raise ValueError("a board must be loaded with a Bundle before it trains; call load first")
         data, size = memoryview(pages).cast("B"), self.config.page_size
+        if self._status() & BoardStatus.UNANSWERED:
+            raise BusHang(
+                "the memories must have answered all that the board asked for before it trains, but they have not: "
+                f"{RESET_BOTH}"
+            )
         count, rest = divmod(len(data), size)
         if rest:
             raise ValueError(f"pages must be a multiple of {size} bytes, not {len(data)}")
@@ -230,7 +238,9 @@ class Board:
             for address, words in blocks:
                 self._registers.write(address, words)
             ready = 0
-            while self._status() & BoardStatus.BUSY:
+            while (status := self._status()) & BoardStatus.BUSY:
+                if status & BoardStatus.UNANSWERED:
+                    raise BusHang(self._silence())
                 if end is not None and time.monotonic() > end:
                     raise BoardError(f"the training must end within {seconds} s, but it has not; the board was stopped")
                 # cycles first: what is read after them is no older, so no standstill is counted too long
@@ -248,7 +258,7 @@ class Board:
         Raises
         ------
         BoardError
-            It does not become idle: its page bus hangs.
+            It does not become idle: a memory does not answer, and BUS_TIMEOUT is 0 or too long.
         """
         end = time.monotonic() + STOPPING
         if self._status() & BoardStatus.BUSY:
@@ -257,7 +267,7 @@ class Board:
             if time.monotonic() > end:
                 raise BoardError(
                     f"the board must be idle {STOPPING:g} s after a stop, but it is not: "
-                    "the memory does not answer its page reads; reset the board together with the interconnect to it"
+                    f"a memory does not answer and BUS_TIMEOUT has not passed; {RESET_BOTH}"
                 )
             self._registers.wait()
         self._put(BoardRegister.INTERRUPT, 1)
@@ -388,6 +398,18 @@ class Board:
             except BoardError as running:
                 error.add_note(str(running))
             raise
+
+    def _silence(self) -> str:
+        """What is known of a memory that does not answer."""
+        wide = load.address(BoardRegion.BOARD, BoardRegister.PAGE_BASE)
+        low, high = (int(word) for word in self._registers.read(wide, 2))
+        records = "" if self._records is None else f", of records from {self._records.base:#x} on"
+        return (
+            f"the memory of pages from {low | high << 32:#x} on{records} must answer the board within "
+            f"{self._get(BoardRegister.BUS_TIMEOUT)} cycles, but it has not after "
+            f"{self._get(BoardRegister.PAGES_READ)} pages; the board was stopped. Check the address and the "
+            f"interconnect, and {RESET_BOTH}"
+        )
 
     def _status(self) -> int:
         status = self._get(BoardRegister.STATUS)

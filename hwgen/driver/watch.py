@@ -5,7 +5,7 @@ take. It reads nothing itself.
 """
 
 from hwgen.driver.errors import MachineHang
-from hwgen.spec import cycles
+from hwgen.spec import board, cycles
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.strider import STRIDER_BOUND
 
@@ -16,13 +16,14 @@ CYCLE_BITS = 32
 
 
 def patience(bundle: Bundle) -> int:
-    """Cycles that a machine may take from one page to the next: Striders at their bound, each tuple a batch."""
+    """Cycles that a machine may take from one page to the next: Striders at their bound, each tuple a batch, after the
+    longest silence of a memory that its board does not report."""
     config = bundle.config
     slowest = max(cycles.STRIDER_CYCLES[instruction.op] for instruction in bundle.strider)
     strider = STRIDER_BOUND * config.page_size * slowest
     sections = sum(cycles.SECTION_START + config.section_length(bundle.section(name)) for name in bundle.sections)
     tuples = config.page_size // TUPLE_BYTES_LEAST + 1
-    return (config.striders + 1) * (strider + tuples * (bundle.levels + 1) * sections)
+    return board.BUS_TIMEOUT + (config.striders + 1) * (strider + tuples * (bundle.levels + 1) * sections)
 
 
 class Watch:

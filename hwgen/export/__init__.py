@@ -5,6 +5,9 @@ from pathlib import Path
 MANIFEST = "manifest.json"
 """File by which a folder is known as a package."""
 
+FORMAT = 4
+"""Version of the package's layout."""
+
 RECORD_IMAGE = "images/records.bin"
 """What the record memory holds before the first training, from the first table's beginning to the last one's end."""
 

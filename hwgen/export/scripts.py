@@ -21,7 +21,7 @@ from hwgen.spec.config import MachineConfig
 FIT = "fit"
 """Top module of the stand-in."""
 
-PARTS = "lane special thread strider sequencer"
+PARTS = ("lane", "special", "thread", "strider", "sequencer")
 """Modules that yosys maps once for all their instances, each flattened: as small as a flat design, and 32 units take
 as long as eight."""
 
@@ -35,12 +35,12 @@ ECP5_MULTIPLIERS = (
 )
 
 
-def scripts(config: MachineConfig, device: Device) -> dict[str, str]:
-    """Names of files in the package's folder `synth`, and their texts."""
-    return SCRIPTS[device.family](config, device)
+def scripts(config: MachineConfig, device: Device, prefix: str = "") -> dict[str, str]:
+    """Names of files in the package's folder `synth`, and their texts; names of modules begin with `prefix`."""
+    return SCRIPTS[device.family](config, device, prefix)
 
 
-def fit(config: MachineConfig) -> str:
+def fit(config: MachineConfig, prefix: str) -> str:
     """The stand-in for what surrounds a board, in Verilog."""
     surface = [
         (name, "fed" if direction.value == "input" else "given", len(value))
@@ -60,7 +60,7 @@ def fit(config: MachineConfig) -> str:
         f"    held <= given ^ {{held[{folded - 2}:0], 1'b0}};",
         f"    o <= held[{folded - 1}];",
         "  end",
-        f"  {board.TOP} board (",
+        f"  {prefix}{board.TOP} board (",
         "    .clk(clk), .rst(reset),",
     ]
     connected, at = [], {"fed": 0, "given": 0}
@@ -71,14 +71,18 @@ def fit(config: MachineConfig) -> str:
     return "\n".join([*lines, ",\n".join(connected), "  );", "endmodule", ""])
 
 
-def _lattice(*mapping: str) -> str:
+def _kept(prefix: str) -> str:
+    return f"setattr -mod -set keep_hierarchy 1 {' '.join(prefix + part for part in PARTS)}"
+
+
+def _lattice(prefix: str, *mapping: str) -> str:
     """The board in its stand-in, mapped so."""
     yosys = [
         "# LUTs, flip-flops, multipliers, block RAMs of the board in its stand-in",
         f"read_verilog ../rtl/{board.TOP}.v {FIT}.v",
         f"hierarchy -check -top {FIT}",
         "proc",
-        f"setattr -mod -set keep_hierarchy 1 {PARTS}",
+        _kept(prefix),
         "flatten; opt; wreduce; opt_clean",
         "techmap -map small_products.v",
         *mapping,
@@ -91,18 +95,19 @@ def _lattice(*mapping: str) -> str:
     return "\n".join(yosys) + "\n"
 
 
-def _nexus(config: MachineConfig, device: Device) -> dict[str, str]:
+def _nexus(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
     return {
-        "yosys.ys": _lattice("scratchpad -set abc9.D 7500", f"synth_nexus -noflatten -noiopad -top {FIT}"),
+        "yosys.ys": _lattice(prefix, "scratchpad -set abc9.D 7500", f"synth_nexus -noflatten -noiopad -top {FIT}"),
         f"{board.TOP}.sdc": _clock(device),
-        f"{FIT}.v": fit(config),
+        f"{FIT}.v": fit(config, prefix),
         "small_products.v": beside("small_products.v"),
     }
 
 
-def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
+def _ecp5(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
     size, package, grade = lattice_part(device.part)
     yosys = _lattice(
+        prefix,
         ECP5_MULTIPLIERS,
         "chtype -set $mul t:$__soft_mul",
         "scratchpad -set abc9.D 7500",
@@ -127,21 +132,22 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
         "yosys.ys": yosys,
         "nextpnr.sh": "\n".join(place) + "\n",
         f"{FIT}.lpf": "\n".join(constraints) + "\n",
-        f"{FIT}.v": fit(config),
+        f"{FIT}.v": fit(config, prefix),
         "small_products.v": beside("small_products.v"),
         **({} if plan is None else {"floorplan.json": json.dumps(plan, indent=1) + "\n", "pin.py": beside("pin.py")}),
     }
 
 
-def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
+def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
     del config
+    top = prefix + board.TOP
     period = 1e9 / device.clock_hz
-    synth = f"synth_xilinx -family xcup -flatten -nosrl -widemux 9 -top {board.TOP}"
+    synth = f"synth_xilinx -family xcup -flatten -nosrl -widemux 9 -top {top}"
     yosys = [
         "# LUTs, flip-flops, DSPs, block RAMs of the board",
         f"read_verilog ../rtl/{board.TOP}.v",
-        f"hierarchy -check -top {board.TOP}",
-        f"setattr -mod -set keep_hierarchy 1 {PARTS}",
+        f"hierarchy -check -top {top}",
+        _kept(prefix),
         "# pipelines stay registers: there are two flip-flops for each LUT that a shift register would take;",
         "# choices of nine and more take the multiplexers behind the LUTs, which nothing else needs",
         f"{synth} -run begin:map_dsp",
@@ -160,13 +166,13 @@ def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
         "xilinx_dffopt",
         "opt_lut_ins -tech xilinx",
         f"{synth} -run finalize:",
-        f"tee -q -o utilisation.json stat -json -top {board.TOP}",
+        f"tee -q -o utilisation.json stat -json -top {top}",
     ]
     vivado = [
         "# vivado -mode batch -source vivado.tcl: out of context, since the buses stay on the chip",
         f"read_verilog ../rtl/{board.TOP}.v",
         f"read_xdc -mode out_of_context {board.TOP}.xdc",
-        f"synth_design -top {board.TOP} -part {device.part} -mode out_of_context -shreg_min_size 8",
+        f"synth_design -top {top} -part {device.part} -mode out_of_context -shreg_min_size 8",
         "opt_design",
         "place_design",
         "phys_opt_design",

@@ -3,7 +3,8 @@
 // In: what a driver writes to load the machine (../images/load.hex) and to train (writes.hex), pages (pages.hex), rows of
 // records at first (starts.hex; all others are 0), words that the board must then hold (expected.hex), what records must
 // then be (records.hex) in which bits (held.hex; in all where it has no row), and what the last epoch must have taken
-// (counters.hex). Out: a line that starts with PASS or FAIL. +STALL=n, 0 to 255: buses of memories pause in n of 256
+// (counters.hex); then steps (scenarios.hex) of what must be rejected, fail, stop and go on, with a page of their own
+// (scenario_pages.hex). Out: a line that starts with PASS or FAIL. +STALL=n, 0 to 255: buses of memories pause in n of 256
 // cycles, at random, and counters are not compared.
 `timescale 1ns / 1ps
 @DEFINES@
@@ -12,6 +13,10 @@ module testbench;
   integer stall = 0;
   localparam DATA_BITS = @DATA_BITS@;
   localparam BEATS = @BEATS@;            // of all pages
+  localparam MORE_BEATS = @MORE_BEATS@;  // of those of the scenarios, which follow
+  localparam STEPS = @STEPS@;
+  localparam SLOP = 64;                  // cycles that the driver takes to start, and to see the end
+@ACTS@
   localparam LOADS = @LOADS@;
   localparam WRITES = @WRITES@;
   localparam EXPECTED = @EXPECTED@;
@@ -22,8 +27,8 @@ module testbench;
   localparam PAGE_CYCLES = @PAGE_CYCLES@;  // from a page's first beat to its last, both included
   localparam QUEUE = @QUEUE@;            // bursts that a memory remembers
   localparam [63:0] BASE = 64'h@BASE@;
-  localparam [25:0] INTERRUPT = 26'h@INTERRUPT@;
-  localparam [25:0] CYCLES = 26'h@CYCLES@;  // of the training
+  localparam [25:0] INTERRUPT_REGISTER = 26'h@INTERRUPT@;
+  localparam [25:0] CYCLES_REGISTER = 26'h@CYCLES@;  // of the training
 
 `ifdef RECORDS
   localparam ROW_BITS = @ROW_BITS@;
@@ -42,11 +47,13 @@ module testbench;
   reg [63:0] writes [0:WRITES - 1];
   reg [63:0] expected [0:EXPECTED - 1];
   reg [63:0] counters [0:COUNTERS - 1];
-  reg [DATA_BITS - 1:0] pages [0:BEATS - 1];
+  reg [71:0] steps [0:STEPS - 1];        // act, address, word
+  reg [DATA_BITS - 1:0] pages [0:BEATS + MORE_BEATS - 1];
 
   reg [25:0] awaddr = 0, araddr = 0;
   reg awvalid = 0, wvalid = 0, bready = 0, arvalid = 0, rready = 0;
   reg [31:0] wdata = 0;
+  reg [3:0] wstrb = 4'hf;
   wire awready, wready, bvalid, arready, rvalid;
   wire [1:0] bresp, rresp;
   wire [31:0] rdata;
@@ -56,6 +63,9 @@ module testbench;
   wire page_asked;
   wire page_taken;
   reg page_ready = 0, page_valid = 0, page_last = 0;
+  reg silent = 0;                        // accepts and answers nothing
+  reg [1:0] page_response = 0, bad_response = 0;
+  reg [31:0] bad_beat = 0;
   reg [DATA_BITS - 1:0] page_data = 0;
   wire interrupt;
 
@@ -66,16 +76,17 @@ module testbench;
   wire [ROW_BITS - 1:0] given;
   wire [ROW_BITS / 8 - 1:0] given_bytes;
   reg get_ready = 0, got_valid = 0, got_last = 0, put_ready = 0, given_ready = 0, answer_valid = 0;
+  reg [1:0] got_response = 0, answer_response = 0;
   reg [ROW_BITS - 1:0] got = 0;
   reg [ROW_BITS - 1:0] records [0:ROWS - 1];
   reg [ROW_BITS - 1:0] wanted [0:ROWS - 1];
   reg [ROW_BITS - 1:0] held [0:ROWS - 1];
 `endif
 
-  dana_board board (
+  @TOP@ board (
     .clk(clk), .rst(rst), .irq(interrupt),
     .s_axil_awaddr(awaddr), .s_axil_awprot(3'b000), .s_axil_awvalid(awvalid), .s_axil_awready(awready),
-    .s_axil_wdata(wdata), .s_axil_wstrb(4'hf), .s_axil_wvalid(wvalid), .s_axil_wready(wready),
+    .s_axil_wdata(wdata), .s_axil_wstrb(wstrb), .s_axil_wvalid(wvalid), .s_axil_wready(wready),
     .s_axil_bresp(bresp), .s_axil_bvalid(bvalid), .s_axil_bready(bready),
     .s_axil_araddr(araddr), .s_axil_arprot(3'b000), .s_axil_arvalid(arvalid), .s_axil_arready(arready),
     .s_axil_rdata(rdata), .s_axil_rresp(rresp), .s_axil_rvalid(rvalid), .s_axil_rready(rready),
@@ -85,17 +96,17 @@ module testbench;
     .m_axi_records_arid(), .m_axi_records_araddr(get_address), .m_axi_records_arlen(get_length),
     .m_axi_records_arsize(), .m_axi_records_arburst(), .m_axi_records_arlock(), .m_axi_records_arcache(),
     .m_axi_records_arprot(), .m_axi_records_arvalid(get_asked), .m_axi_records_arready(get_ready),
-    .m_axi_records_rid(1'b0), .m_axi_records_rdata(got), .m_axi_records_rresp(2'b00),
+    .m_axi_records_rid(1'b0), .m_axi_records_rdata(got), .m_axi_records_rresp(got_response),
     .m_axi_records_rlast(got_last), .m_axi_records_rvalid(got_valid), .m_axi_records_rready(got_taken),
     .m_axi_records_awid(), .m_axi_records_awaddr(put_address), .m_axi_records_awlen(put_length),
     .m_axi_records_awsize(), .m_axi_records_awburst(), .m_axi_records_awlock(), .m_axi_records_awcache(),
     .m_axi_records_awprot(), .m_axi_records_awvalid(put_asked), .m_axi_records_awready(put_ready),
     .m_axi_records_wdata(given), .m_axi_records_wstrb(given_bytes), .m_axi_records_wlast(given_last),
     .m_axi_records_wvalid(given_valid), .m_axi_records_wready(given_ready),
-    .m_axi_records_bid(1'b0), .m_axi_records_bresp(2'b00), .m_axi_records_bvalid(answer_valid),
+    .m_axi_records_bid(1'b0), .m_axi_records_bresp(answer_response), .m_axi_records_bvalid(answer_valid),
     .m_axi_records_bready(answer_taken),
 `endif
-    .m_axi_rid(1'b0), .m_axi_rdata(page_data), .m_axi_rresp(2'b00), .m_axi_rlast(page_last),
+    .m_axi_rid(1'b0), .m_axi_rdata(page_data), .m_axi_rresp(page_response), .m_axi_rlast(page_last),
     .m_axi_rvalid(page_valid), .m_axi_rready(page_taken)
   );
 
@@ -130,10 +141,11 @@ module testbench;
 
   always begin
     @(negedge clk);
-    if (page_went) page_valid = 0;
-    page_ready = page_asks - page_done < QUEUE && !`PAUSES(0);
+    if (page_went || rst) page_valid = 0;
+    if (rst) page_done = page_asks;
+    page_ready = page_asks - page_done < QUEUE && !silent && !`PAUSES(0);
     page_head = page_done % QUEUE;
-    if (!page_valid && page_asks != page_done && now >= page_first[page_head]) begin
+    if (!page_valid && page_asks != page_done && !silent && now >= page_first[page_head]) begin
       page_part = page_beat[page_head] % PAGE_BEATS;
       if (page_part == 0 && !page_waits) page_began = now;
       page_waits = page_part == 0;
@@ -141,6 +153,7 @@ module testbench;
       if (now + 1 >= page_began + ((page_part + 1) * PAGE_CYCLES + PAGE_BEATS - 1) / PAGE_BEATS && !`PAUSES(1)) begin
         page_valid = 1;
         page_data = pages[page_beat[page_head]];
+        page_response = page_beat[page_head] == bad_beat ? bad_response : 2'b00;
         page_last = page_left[page_head] == 9'd1;
       end
     end
@@ -176,8 +189,14 @@ module testbench;
 
   always begin
     @(negedge clk);
-    if (got_went) got_valid = 0;
-    if (answer_went) answer_valid = 0;
+    if (got_went || rst) got_valid = 0;
+    if (answer_went || rst) answer_valid = 0;
+    if (rst) begin
+      get_done = gets;
+      put_done = puts;
+      row_done = rows;
+      answer_done = answers;
+    end
     get_ready = gets - get_done < QUEUE && !`PAUSES(2);
     put_ready = puts - put_done < QUEUE && answers - answer_done < QUEUE && !`PAUSES(3);
     given_ready = rows - row_done < QUEUE && !`PAUSES(4);
@@ -232,7 +251,7 @@ module testbench;
 `endif
 
   // ---- driver
-  integer k;
+  integer k, before;
   reg [63:0] cycles = 0, patience;
   reg [31:0] word;
   reg [63:0] trained;
@@ -247,10 +266,11 @@ module testbench;
 
   // The driver acts at falling edges, halfway between those at which the board does. What it then sees of the board
   // (ready, valid) is what holds at the next rising edge.
-  task write(input [25:0] address, input [31:0] value);
+  task put(input [25:0] address, input [31:0] value, input [3:0] bytes, input [1:0] response);
     begin
       awaddr = address;
       wdata = value;
+      wstrb = bytes;
       awvalid = 1;
       wvalid = 1;
       while (!(awready && wready)) @(negedge clk);
@@ -259,13 +279,17 @@ module testbench;
       wvalid = 0;
       bready = 1;
       while (!bvalid) @(negedge clk);
-      if (bresp != 2'b00) `WRONG(("a write to %h is refused", address))
+      if (bresp != response) `WRONG(("a write to %h is answered with %0d, expected %0d", address, bresp, response))
       @(negedge clk);
       bready = 0;
     end
   endtask
 
-  task read(input [25:0] address, output [31:0] value);
+  task write(input [25:0] address, input [31:0] value);
+    put(address, value, 4'hf, 2'b00);
+  endtask
+
+  task get(input [25:0] address, input [1:0] response, output [31:0] value);
     begin
       araddr = address;
       arvalid = 1;
@@ -275,10 +299,64 @@ module testbench;
       rready = 1;
       while (!rvalid) @(negedge clk);
       value = rdata;
-      if (rresp != 2'b00) `WRONG(("a read of %h is refused", address))
+      if (rresp != response) `WRONG(("a read of %h is answered with %0d, expected %0d", address, rresp, response))
       @(negedge clk);
       rready = 0;
     end
+  endtask
+
+  task read(input [25:0] address, output [31:0] value);
+    get(address, 2'b00, value);
+  endtask
+
+  task await_interrupt(output [63:0] waited);
+    begin
+      waited = 0;
+      while (!interrupt && waited < patience) begin
+        @(negedge clk);
+        waited = waited + 1;
+      end
+      if (!interrupt) `WRONG(("no interrupt in %0d cycles", waited))
+    end
+  endtask
+
+  // One step of the scenarios; hwgen/export/scenarios.py of the project that made this says what each is.
+  reg [63:0] waited;
+  task play(input [71:0] step);
+    case (step[71:64])
+      WRITE: write(step[57:32], step[31:0]);
+      REJECTED_WRITE: put(step[57:32], step[31:0], 4'hf, 2'b10);
+      PARTIAL_WRITE: put(step[57:32], step[31:0], 4'h3, 2'b10);
+      READ: compare(step[63:0]);
+      REJECTED_READ: get(step[57:32], 2'b10, word);
+      CLEARED: begin
+        waited = 0;
+        read(step[57:32], word);
+        while ((word & step[31:0]) != 0 && waited < patience) begin
+          waited = waited + 8;           // cycles of a read, at the least
+          read(step[57:32], word);
+        end
+        if ((word & step[31:0]) != 0) `WRONG(("%h holds %h after %0d cycles", step[57:32], word, waited))
+      end
+      INTERRUPT: await_interrupt(waited);
+      LINE: if (interrupt != step[0]) `WRONG(("the interrupt's line is %b, expected %b", interrupt, step[0]))
+      CYCLES: repeat (step[31:0]) @(negedge clk);
+      SILENT: silent = step[0];
+      BAD_BEAT: begin
+        bad_beat = (step[63:32] - BASE) / (DATA_BITS / 8);
+        bad_response = step[1:0];
+      end
+`ifdef RECORDS
+      BAD_RECORDS: {answer_response, got_response} = step[3:0];
+`endif
+      RESET: begin
+        rst = 1;
+        repeat (8) @(negedge clk);
+        rst = 0;
+        @(negedge clk);
+      end
+      default: `WRONG(("there is no act %0d", step[71:64]))
+    endcase
   endtask
 
   initial begin
@@ -290,7 +368,9 @@ module testbench;
     $readmemh("writes.hex", writes);
     $readmemh("expected.hex", expected);
     $readmemh("counters.hex", counters);
-    $readmemh("pages.hex", pages);
+    $readmemh("scenarios.hex", steps);
+    $readmemh("pages.hex", pages, 0, BEATS - 1);
+    $readmemh("scenario_pages.hex", pages, BEATS, BEATS + MORE_BEATS - 1);
 `ifdef RECORDS
     for (k = 0; k < ROWS; k = k + 1) begin
       records[k] = 0;
@@ -307,22 +387,25 @@ module testbench;
     for (k = 0; k < LOADS; k = k + 1) write(loads[k][57:32], loads[k][31:0]);
     for (k = 0; k < WRITES; k = k + 1) write(writes[k][57:32], writes[k][31:0]);
     patience = PATIENCE * 256 / (256 - stall);
-    while (!interrupt && cycles < patience) begin
-      @(negedge clk);
-      cycles = cycles + 1;
-    end
-    if (!interrupt) `WRONG(("no interrupt in %0d cycles", cycles))
-    write(INTERRUPT, 32'd1);
+    await_interrupt(cycles);
+    write(INTERRUPT_REGISTER, 32'd1);
     for (k = 0; k < EXPECTED; k = k + 1) compare(expected[k]);
     if (stall == 0) for (k = 0; k < COUNTERS; k = k + 1) compare(counters[k]);
-    read(CYCLES, trained[31:0]);
-    read(CYCLES + 26'd4, trained[63:32]);
+    read(CYCLES_REGISTER, trained[31:0]);
+    read(CYCLES_REGISTER + 26'd4, trained[63:32]);
+    if (trained > cycles + SLOP || trained + SLOP < cycles)
+      `WRONG(("the board says that its training took %0d cycles, it took %0d", trained, cycles))
 `ifdef RECORDS
     for (k = 0; k < ROWS; k = k + 1)
       if (((records[k] ^ wanted[k]) & held[k]) !== 0)
         `WRONG(("row %0d of the records is %h, expected %h", k, records[k], wanted[k]))
 `endif
     if (interrupt) `WRONG(("the interrupt was cleared and is still there"))
+    for (k = 0; k < STEPS; k = k + 1) begin
+      before = errors;
+      play(steps[k]);
+      if (errors != before && errors <= 10) $display("that was step %0d of scenarios.hex", k);
+    end
     if (errors == 0) $display("PASS %0d words as expected, %0d cycles of training", EXPECTED, trained);
     else $display("FAIL %0d errors", errors);
     $finish;

@@ -63,11 +63,13 @@ class Placed(wiring.Component):
 class Library:
     """The modules of one design, in the order in which they were first wanted.
 
-    With ``wide_multipliers``, products are built for 27 × 18 bits instead of 18 × 18. Same bits, same cycles.
+    With ``wide_multipliers``, products are built for 27 × 18 bits instead of 18 × 18. Same bits, same cycles. All
+    names of modules begin with ``prefix``.
     """
 
-    def __init__(self, *, wide_multipliers: bool = False) -> None:
+    def __init__(self, *, wide_multipliers: bool = False, prefix: str = "") -> None:
         self.wide_multipliers = wide_multipliers
+        self._prefix = prefix
         self._texts: dict[str, str] = {}
         self._signatures: dict[str, wiring.Signature] = {}
 
@@ -77,16 +79,17 @@ class Library:
             with _quickly():
                 component = make()
                 # what it places itself goes before it
-                text = str(rtlil.convert(component, name=name, ports=ports(component), emit_src=False))
+                full = self._prefix + name
+                text = str(rtlil.convert(component, name=full, ports=ports(component), emit_src=False))
             self._signatures[name] = component.signature
             self._texts[name] = text
 
     def place(self, name: str, make: Callable[[], wiring.Component]) -> Placed:
         """One more instance of module `name`, which is `make()`."""
         self.add(name, make)
-        header = self._texts[name]
+        header, full = self._texts[name], self._prefix + name
         return Placed(
-            name, self._signatures[name], clock=_has_port(header, name, "clk"), reset=_has_port(header, name, "rst")
+            full, self._signatures[name], clock=_has_port(header, full, "clk"), reset=_has_port(header, full, "rst")
         )
 
     def verilog(self) -> str:

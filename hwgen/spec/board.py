@@ -19,7 +19,7 @@ BYTE_ADDRESS_BITS = ADDRESS_BITS + 2
 """Width of the AXI4-Lite slave's addresses."""
 
 PAGE_ADDRESS_BITS = 64
-IDENTITY = 0xDA7AB002
+IDENTITY = 0xDA7AB003
 """Value of `BoardRegister.ID`: product and version of this map."""
 
 NOWHERE = 0xFFFFFFFF
@@ -27,6 +27,9 @@ NOWHERE = 0xFFFFFFFF
 
 ENDLESS = 0xFFFFFFFF
 """Value of PAGES_READY: all pages are in memory before the start."""
+
+BUS_TIMEOUT = 1 << 20
+"""Value of `BoardRegister.BUS_TIMEOUT` after a reset: 7 ms at 150 MHz."""
 
 LOSSES = 1024
 """Epochs whose losses are kept: epoch e at e mod LOSSES."""
@@ -53,9 +56,13 @@ class BoardRegister(Described):
     COMMAND = 0x01, "(w) Write 1: train. Write 2: stop, wait for what is still on the bus, and be idle; 3 is the same."
     STATUS = (
         0x02,
-        "(r) bit 0 busy, bit 1 trained, bit 2 the convergence test held, bit 3 stopped by command, bits 15:8 fault",
+        "(r) bit 0 busy, bit 1 trained, bit 2 the convergence test held, bit 3 stopped by command, bit 4 unanswered: a "
+        "memory has not answered for BUS_TIMEOUT cycles, bits 15:8 fault",
     )
-    INTERRUPT = 0x03, "Bit 0: training has ended, well or not. Write 1 to bit 0: clear."
+    INTERRUPT = (
+        0x03,
+        "Bit 0: training has ended, well or not, or a memory does not answer (STATUS). Write 1 to bit 0: clear.",
+    )
     INTERRUPT_ENABLE = 0x04, "Bit 0: the interrupt's line follows INTERRUPT"
     EPOCHS = 0x05, "Epochs to train at most; 0 counts as 1"
     EPOCHS_RUN = 0x06, "(r) epochs that came to their end"
@@ -82,6 +89,11 @@ class BoardRegister(Described):
         0x10,
         "(r) page of the epoch that the bus failed to read, all ones if it was a record; counts with fault BUS",
     )
+    BUS_TIMEOUT = (
+        0x11,
+        "Cycles that a memory may leave the board without an answer before STATUS says unanswered, 2**20 after a "
+        "reset; 0: any number",
+    )
     THREADS = 0x20, "(r) The machine's configuration follows, a word for each field of `MachineConfig`"
 
 
@@ -96,6 +108,8 @@ class BoardStatus(IntFlag):
     TRAINED = 2
     CONVERGED = 4
     STOPPED = 8
+    UNANSWERED = 16
+    """While it trains: no answer for BUS_TIMEOUT cycles. Idle: answers are still owed, and no training can begin."""
 
 
 class Command(IntFlag):

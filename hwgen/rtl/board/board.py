@@ -72,6 +72,7 @@ class Board(wiring.Component):
             *(port.rdata.eq(whole.host.rdata) for port in (front.port, loop.port)),
             *wires(loop, front, "train", "stop"),
             *wires(loop, reader, "idle", "failed"),
+            loop.silent.eq(reader.owed & ~reader.moves),
             *wires(reader, loop, "begin", "drop"),
             *wires(reader, front, "base", "slots", "ready"),
             *wires(front, reader, "arrived", "failed_page"),
@@ -86,19 +87,20 @@ class Board(wiring.Component):
             m.d.comb += [
                 master.begin.eq(loop.begin),
                 loop.idle.eq(reader.idle & master.idle),
+                loop.silent.eq((reader.owed | master.owed) & ~reader.moves & ~master.moves),
                 loop.failed.eq(reader.failed | master.failed),
                 front.failed_page.eq(Mux(master.failed, UNKNOWN_PAGE, reader.failed_page)),
             ]
         return m
 
 
-def generate(config: MachineConfig, *, wide_multipliers: bool = False) -> str:
+def generate(config: MachineConfig, *, wide_multipliers: bool = False, prefix: str = "") -> str:
     """The board as Verilog, one module for each kind of part; the same text for the same configuration.
 
-    With `wide_multipliers` products are built for 27 × 18 bits (DSP48E2) instead of 18 × 18. ConfigError where no
-    hardware is so large.
+    With `wide_multipliers` products are built for 27 × 18 bits (DSP48E2) instead of 18 × 18. The names of all modules
+    begin with `prefix`. ConfigError where no hardware is so large.
     """
     config.require_hardware()
-    library = Library(wide_multipliers=wide_multipliers)
+    library = Library(wide_multipliers=wide_multipliers, prefix=prefix)
     library.add(board.TOP, lambda: Board(config, library))
     return library.verilog()

@@ -108,8 +108,9 @@ class Front(wiring.Component):
             self.access.address[: registers.SCRATCH_BITS] >= self._config.scratch_depth * self._config.lanes
         )
         no_slots = delayed(m, self.slots == 0, 1, name="no_slots", reset_less=False)
-        nowhere = (region == BoardRegion.BOARD) & (register == BoardRegister.COMMAND) & self._trains & no_slots
-        no_write = ~one_of(region, *Region, BoardRegion.BOARD) | starts | beyond | nowhere
+        not_ready = no_slots | self.owed
+        too_soon = (region == BoardRegion.BOARD) & (register == BoardRegister.COMMAND) & self._trains & not_ready
+        no_write = ~one_of(region, *Region, BoardRegion.BOARD) | starts | beyond | too_soon
         while_busy = (region != BoardRegion.BOARD) | ~one_of(register, *DURING_TRAINING)
         no_read = ~one_of(region, Region.CONTROL, Region.SCRATCH, *BoardRegion) | beyond
         always, if_busy, refused = Signal(), Signal(), Signal()
@@ -140,6 +141,7 @@ class Front(wiring.Component):
             BoardRegister.LOSS_AT: self.settings.loss_at,
             BoardRegister.CONVERGENCE_AT: self.settings.convergence_at,
             BoardRegister.INTERRUPT_ENABLE: self._enabled,
+            BoardRegister.BUS_TIMEOUT: self.settings.bus_timeout,
         }
         for number, value in stored.items():
             with m.If(written & (register == number)):
@@ -168,7 +170,11 @@ class Front(wiring.Component):
         ]
         values: dict[int, Value] = {
             BoardRegister.ID: Const(board.IDENTITY, 32),
-            BoardRegister.STATUS: Cat(self.busy, self.trained, self.converged, self.stopped, Const(0, 4), self.fault),
+            BoardRegister.STATUS: Cat(
+                *(getattr(self, name) for name in ("busy", "trained", "converged", "stopped", "unanswered")),
+                Const(0, 3),
+                self.fault,
+            ),
             BoardRegister.INTERRUPT: self._pending,
             BoardRegister.EPOCHS_RUN: self.epochs_run,
             BoardRegister.PAGES_READ: self.arrived,

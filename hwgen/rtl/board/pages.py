@@ -35,6 +35,8 @@ class PageReader(wiring.Component):
                 "page": In(page_port(config)),
                 "bus": Out(axi.read_master(config.link_bytes)),
                 "idle": Out(1),  # nothing is asked for, nothing under way, nothing left to give
+                "owed": Out(1),  # the memory owes the acceptance of an address, or beats
+                "moves": Out(1),  # it accepts or answers
                 "failed": Out(1),  # a beat of page `failed_page` of the epoch came with an error; until `begin`
                 "failed_page": Out(PAGE_NUMBER_BITS),
                 "arrived": Out(32),  # register PAGES_READ
@@ -45,7 +47,12 @@ class PageReader(wiring.Component):
         m = Module()
         dropping = Signal()
         under_way = self._ask(m, dropping)
-        self._receive(m, dropping, self.bus.rvalid & under_way.any())
+        comes = self.bus.rvalid & under_way.any()
+        self._receive(m, dropping, comes)
+        m.d.comb += [
+            self.owed.eq(self.bus.arvalid | under_way.any()),
+            self.moves.eq((self.bus.arvalid & self.bus.arready) | comes),
+        ]
         m.d.comb += self.idle.eq(~self.bus.arvalid & ~under_way.any() & ~self.page.valid)
         with m.If(self.drop):
             m.d.sync += dropping.eq(1)

@@ -28,6 +28,8 @@ class RecordMaster(wiring.Component):
                 "records": In(record_port(config)),
                 "bus": Out(axi.master(row_bytes(config))),
                 "idle": Out(1),  # nothing is asked for, nothing under way, nothing left to write
+                "owed": Out(1),  # the memory owes an acceptance, rows or answers
+                "moves": Out(1),  # it accepts or answers
                 "failed": Out(1),  # the bus answered a record with an error; until `begin`
             }
         )
@@ -59,6 +61,14 @@ class RecordMaster(wiring.Component):
             bus.bready.eq(1),
             comes.eq(bus.rvalid & reads.any()),
             stored.eq(bus.bvalid & writes.any()),
+            self.owed.eq(bus.arvalid | bus.awvalid | bus.wvalid | reads.any() | writes.any()),
+            self.moves.eq(
+                (bus.arvalid & bus.arready)
+                | (bus.awvalid & bus.awready)
+                | (bus.wvalid & bus.wready)
+                | comes
+                | stored
+            ),
             self.idle.eq(~records.busy & ~bus.arvalid & ~reads.any() & ~records.row_valid),
         ]
         m.d.sync += [

@@ -29,17 +29,25 @@ SHOWN = {
     "trained": 1,
     "converged": 1,
     "stopped": 1,
+    "unanswered": 1,
     "fault": FAULT_BITS,
     "epochs_run": 32,
     "cycles": 64,
+    "owed": 1,
     "ended": 1,
 }
-"""What the loop says of a training, and its bits; `ended` is a pulse, the others are what registers show."""
+"""What the loop says of a training, and its bits; `ended` is a pulse, also where a bus is found silent; with `owed` no
+training may begin; the others are what registers show."""
 
 LOSS_WRITE = wiring.Signature({"valid": Out(1), "epoch": Out(EPOCH_BITS), "word": Out(32)})
 """The loss of an epoch that has ended."""
 
-SETTINGS = wiring.Signature({"epochs": Out(32), "loss_at": Out(32), "convergence_at": Out(32)})
+SETTINGS = wiring.Signature(
+    {
+        **{name: Out(32) for name in ("epochs", "loss_at", "convergence_at")},
+        "bus_timeout": Out(32, init=board.BUS_TIMEOUT),
+    }
+)
 """Registers of the same names; stable while a training runs."""
 
 
@@ -56,6 +64,7 @@ class TrainingLoop(wiring.Component):
                 "begin": Out(1),
                 "drop": Out(1),
                 "idle": In(1),
+                "silent": In(1),  # a memory owes something, and none moves
                 "failed": In(1),
                 "loss": Out(LOSS_WRITE),
                 **{name: Out(bits) for name, bits in SHOWN.items()},
@@ -77,6 +86,15 @@ class TrainingLoop(wiring.Component):
         m.d.sync += [getattr(self.port, name).eq(getattr(self._access, name)) for name in ASKED]
         word = self.port.rdata
         waited = self._wait(m)
+        timed_out = self._time(m)
+        ended, told = Signal(), Signal()
+        m.d.sync += told.eq(timed_out)
+        m.d.comb += [
+            self.ended.eq(ended | (self.busy & timed_out & ~told)),
+            self.unanswered.eq((self.busy & timed_out) | self.owed),
+        ]
+        with m.If(self.idle):
+            m.d.sync += self.owed.eq(0)
 
         begin = Signal()
         m.d.sync += self.begin.eq(begin)
@@ -143,9 +161,10 @@ class TrainingLoop(wiring.Component):
             with m.State("drop"), m.If(waited):
                 m.d.sync += dropping.eq(0)
                 m.next = "drain"
-            with m.State("drain"), m.If(self.idle):
-                m.d.comb += self.ended.eq(1)
-                m.d.sync += self.busy.eq(0)
+            # a stop does not wait for a bus that does not answer; what it owes is received when it comes
+            with m.State("drain"), m.If(self.idle | (stopping & timed_out)):
+                m.d.comb += ended.eq(1)
+                m.d.sync += [self.busy.eq(0), self.owed.eq(~self.idle)]
                 m.next = "idle"
 
         m.d.comb += [
@@ -154,6 +173,18 @@ class TrainingLoop(wiring.Component):
             self.loss.word.eq(word),
         ]
         return m
+
+    def _time(self, m: Module) -> Signal:
+        """True when a bus has been silent for so many cycles, until it moves."""
+        quiet = Signal(32)
+        timed_out = Signal()
+        reached = quiet == self.settings.bus_timeout
+        with m.If(~self.silent):
+            m.d.sync += quiet.eq(0)
+        with m.Elif(~reached):
+            m.d.sync += quiet.eq(quiet + 1)
+        m.d.sync += timed_out.eq(self.silent & reached & self.settings.bus_timeout.any())
+        return timed_out
 
     def _wait(self, m: Module) -> Value:
         """True when the answer to the last access of this loop is there."""

@@ -9,7 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles
-from cocotbext.axi import AxiBus, AxiSlave
+from cocotbext.axi import AxiBus, AxiResp, AxiSlave
 
 from dana.simulator import Simulator
 from hwgen.spec import load
@@ -18,7 +18,7 @@ from hwgen.spec.bundle import RECORD_BOUNDARY, Bundle, Table
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.strider import Fault
-from tests.hwgen.board.scenarios import Rig, at_random
+from tests.hwgen.board.scenarios import TIMEOUT, Rig, at_random
 from tests.simulator.test_records import Watch, made
 
 CONFIG = MachineConfig(
@@ -27,6 +27,7 @@ CONFIG = MachineConfig(
 )  # fmt: skip
 BASE = 0x7_0000_3000
 EPOCHS = 2
+ENDED = BoardStatus.STOPPED | BoardStatus.UNANSWERED
 
 
 @cache
@@ -117,6 +118,26 @@ async def an_error_is_reported_and_forgotten(dut: Any, written: bool) -> None:
     assert await rig.ended() == Fault.BUS << 8
     assert await rig.register(BoardRegister.FAILED_PAGE) == UNKNOWN_PAGE
     rig.records.bad_reads = rig.records.bad_writes = False
+    await rig.trains_exactly()
+
+
+@cocotb.test()
+@cocotb.parametrize(channel=["ar", "r", "aw", "w", "b"])
+async def a_memory_that_does_not_answer_is_reported_and_forgotten(dut: Any, channel: str) -> None:
+    rig = await RecordRig.ready(dut)
+    side = rig.both.read_if if channel in {"ar", "r"} else rig.both.write_if
+    silent = getattr(side, f"{channel}_channel")
+    await rig.put(BoardRegister.BUS_TIMEOUT, TIMEOUT)
+    await rig.begin()
+    await ClockCycles(dut.clk, 1500)
+    silent.pause = True
+    assert await rig.ended() == BoardStatus.BUSY | BoardStatus.UNANSWERED
+    await rig.put(BoardRegister.COMMAND, Command.STOP)
+    assert await rig.ended() & ~BoardStatus.TRAINED in {BoardStatus.UNANSWERED, ENDED}
+    assert await rig.put(BoardRegister.COMMAND, Command.TRAIN) == AxiResp.SLVERR
+    silent.pause = False
+    await ClockCycles(dut.clk, 2000)
+    assert not await rig.register(BoardRegister.STATUS) & BoardStatus.UNANSWERED
     await rig.trains_exactly()
 
 

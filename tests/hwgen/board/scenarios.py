@@ -25,6 +25,8 @@ from tests.hwgen.board.table import CONFIG, CONVERGES_BELOW, rule, simulated, ta
 BASE = 0x12_3456_0000
 PATIENCE = 400_000
 """Cycles until an interrupt."""
+TIMEOUT = 700
+"""Cycles for the answer of a memory, more than one of these takes."""
 ROUNDS = 200_000
 """Cycles of a scenario that asks again and again."""
 
@@ -322,6 +324,53 @@ async def stopped_in_the_middle_and_begun_anew(dut: Any) -> None:
         await ClockCycles(dut.clk, 200)
         assert rig.memory.reads == reads
     await rig.trains(bundle, pages, 2)
+
+
+@cocotb.test()
+@cocotb.parametrize(channel=["ar", "r"])
+async def a_memory_that_does_not_answer_is_reported_and_forgotten(dut: Any, channel: str) -> None:
+    """From moments that differ; a stop ends the training, and the next one begins when all has been answered."""
+    rig = await Rig.ready(dut)
+    bundle, pages = rule(), table(120)
+    assert await rig.register(BoardRegister.BUS_TIMEOUT) == board.BUS_TIMEOUT
+    assert await rig.put(BoardRegister.BUS_TIMEOUT, TIMEOUT) == AxiResp.OKAY
+    draw = random.Random(5)
+    silent = {"ar": rig.slave.ar_channel, "r": rig.slave.r_channel}[channel]
+    for _ in range(3):
+        await rig.load(bundle)
+        await rig.train(bundle, pages, 50)
+        await ClockCycles(dut.clk, draw.randrange(1, 6000))
+        silent.pause = True
+        assert await rig.ended() == BoardStatus.BUSY | BoardStatus.UNANSWERED
+        # it is no end: where the memory answers, the training goes on
+        silent.pause = False
+        await ClockCycles(dut.clk, 3 * TIMEOUT)
+        assert await rig.register(BoardRegister.STATUS) == BoardStatus.BUSY
+        silent.pause = True
+        assert await rig.ended() == BoardStatus.BUSY | BoardStatus.UNANSWERED
+        await rig.put(BoardRegister.COMMAND, Command.STOP)
+        assert await rig.ended() == BoardStatus.STOPPED | BoardStatus.UNANSWERED
+        await rig.load(bundle)
+        assert await rig.put(BoardRegister.COMMAND, Command.TRAIN) == AxiResp.SLVERR
+        silent.pause = False
+        await ClockCycles(dut.clk, 2000)
+        assert await rig.register(BoardRegister.STATUS) == BoardStatus.STOPPED
+        await rig.trains(bundle, pages, 2)
+        assert await rig.register(BoardRegister.PAGES_READ) == 2 * len(pages) // CONFIG.page_size
+
+
+@cocotb.test()
+async def a_timeout_of_zero_is_none(dut: Any) -> None:
+    rig = await Rig.ready(dut)
+    bundle, pages = rule(), table(120)
+    await rig.put(BoardRegister.BUS_TIMEOUT, 0)
+    await rig.load(bundle)
+    rig.slave.r_channel.pause = True
+    await rig.train(bundle, pages, 2)
+    await ClockCycles(dut.clk, 4 * TIMEOUT)
+    assert await rig.register(BoardRegister.STATUS) == BoardStatus.BUSY
+    rig.slave.r_channel.pause = False
+    await rig.check(bundle, pages, 2, await rig.ended())
 
 
 @cocotb.test()

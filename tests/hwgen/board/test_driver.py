@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwgen.driver import Board, BoardError, MachineHang, MappedPages, MappedRegisters, WrittenPages
+from hwgen.driver import Board, BoardError, BusHang, MachineHang, MappedPages, MappedRegisters, WrittenPages
 from hwgen.driver.board import announced
 from hwgen.driver.mapped import APERTURE
 from hwgen.driver.watch import Watch
@@ -28,6 +28,8 @@ from tests.assembly.engine import assemble
 from tests.hwgen.board.table import CONFIG, CONVERGES_BELOW, rule, simulated, table
 
 MANY = 1 << 20
+NEVER = 256
+"""Of 256 cycles, those in which the bus of a memory pauses."""
 
 
 @cache
@@ -111,6 +113,26 @@ def test_a_board_is_left_idle() -> None:
     assert_trains(Board(rtl, rtl.pages), 120, 1)
 
 
+def test_a_memory_that_does_not_answer_is_named() -> None:
+    """From a cycle in which pages are under way; the board trains again once it has what was owed."""
+    rtl, driver = made()
+    driver.load(rule())
+    timeout = load.address(BoardRegion.BOARD, BoardRegister.BUS_TIMEOUT)
+    assert int(rtl.read(timeout, 1)[0]) == board.BUS_TIMEOUT
+    rtl.write(timeout, np.array([5000], dtype=np.uint32))
+    rtl.stall(NEVER)
+    with pytest.raises(BusHang, match=r"from 0x40000000 on must answer the board within 5000 cycles, but .* 0 pages"):
+        driver.train(table(120), epochs=2)
+    status = load.address(BoardRegion.BOARD, BoardRegister.STATUS)
+    assert int(rtl.read(status, 1)[0]) == BoardStatus.STOPPED | BoardStatus.UNANSWERED
+    driver.load(rule())
+    with pytest.raises(BusHang, match=r"must have answered all that the board asked for before it trains"):
+        driver.train(table(120), epochs=2)
+    rtl.stall(0)
+    rtl.wait()
+    assert_trains(driver, 120, 2)
+
+
 def test_who_stops_the_board_of_another_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     rtl, driver = made()
     driver.load(rule())
@@ -185,7 +207,7 @@ def test_a_device_that_is_gone_is_not_busy(tmp_path: Path) -> None:
     registers = file_of(path, CONFIG)
     driver = Board(registers, MappedPages(path, base=0, size=4096))
     registers.write(load.address(BoardRegion.BOARD, BoardRegister.STATUS), np.array([0xFFFFFFFF], dtype=np.uint32))
-    with pytest.raises(BoardError, match=r"STATUS must have no bits but 0xff0f, but 0xffffffff was read: is it gone\?"):
+    with pytest.raises(BoardError, match=r"STATUS must have no bits but 0xff1f, but 0xffffffff was read: is it gone\?"):
         driver.load(rule())
 
 
@@ -224,7 +246,7 @@ def test_registers_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "registers"
     with path.open("wb") as file:
         file.truncate(APERTURE)
-    with pytest.raises(BoardError, match=r"ID of the board must be 0xda7ab002, but 0x0 was read: is the bitstream"):
+    with pytest.raises(BoardError, match=r"ID of the board must be 0xda7ab003, but 0x0 was read: is the bitstream"):
         Board(MappedRegisters(path), MappedPages(path, base=0, size=4096))
     with pytest.raises(BoardError, match=r"must be open to reading, writing and mapping, but is not"):
         MappedRegisters(tmp_path / "nothing")

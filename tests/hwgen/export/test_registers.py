@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +14,12 @@ from hwgen.spec import board
 from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.described import Described
 from hwgen.spec.registers import Region, Register
+from tests.hwgen.board.table import rule
 
 
 def test_the_header_has_every_register_at_its_address() -> None:
-    defined = dict(re.findall(r"#define DANA_(\w+) (0x[0-9a-f]+)u", registers.header()))
+    text = registers.header(rule())
+    defined = dict(re.findall(r"#define DANA_(\w+) (0x[0-9a-f]+)u", text))
     for register in Register:
         assert int(defined[register.name], 16) == board.byte_address(Region.CONTROL, register)
     for own in BoardRegister:
@@ -22,8 +27,21 @@ def test_the_header_has_every_register_at_its_address() -> None:
     for k, name in enumerate(board.CONFIGURATION):
         at = board.byte_address(BoardRegion.BOARD, BoardRegister.THREADS + k)
         assert int(defined[f"BOARD_{name.upper()}"], 16) == at
-    lines = [line for line in registers.header().splitlines() if line.startswith("#define") and " 0x" in line]
+    lines = [line for line in text.splitlines() if line.startswith("#define") and " 0x" in line]
     assert len(lines) == len(defined)
+
+
+def test_the_header_is_c_and_its_names_are_different(tmp_path: Path) -> None:
+    """Also of values that Verilog and C cannot spell apart."""
+    bundle = rule()
+    (w,) = (symbol for symbol in bundle.symbols if symbol.name == "w")
+    both = tuple(replace(w, name=name) for name in ("x.mean", "x_mean"))
+    text = registers.header(replace(bundle, symbols=both))
+    assert ["DANA_MODEL_x_mean", "DANA_MODEL_x_mean_"] == re.findall(r"(DANA_MODEL_\w+?) 0x\w+u\n.*_WORDS", text)
+    (tmp_path / "registers.h").write_text(text)
+    source = '#include "registers.h"\nunsigned at = DANA_MODEL_x_mean_ + DANA_BOARD_BUS_TIMEOUT;\n'
+    command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", str(tmp_path), "-xc", "-"]
+    subprocess.run(command, input=source, text=True, check=True)
 
 
 def test_a_register_without_a_text_is_an_error() -> None:

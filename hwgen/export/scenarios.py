@@ -1,0 +1,315 @@
+"""What a package's testbench does to its board after the training: what must be rejected, fail, stop, and go on.
+
+In: a Bundle, what its training writes. Out: steps for `testbench.v`, and pages of their own. They train a small program
+of this module's, on columns of every type, so that they check what the rule's table does not use.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.spec import board, registers
+from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.columns import Column, ColumnType
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import Instruction, Opcode, Section
+from hwgen.spec.load import RESET, Block, Held, address, bundle_blocks, training_blocks
+from hwgen.spec.registers import Region, Register
+from hwgen.spec.strider import CONFIGURATION, Control, Fault
+from hwgen.spec.strider import Instruction as StriderInstruction
+from hwgen.spec.strider import Opcode as StriderOpcode
+
+
+class Act(IntEnum):
+    """What a step does; `address` is a byte address."""
+
+    WRITE = 0  # `word`, which must be answered with OKAY
+    REJECTED_WRITE = 1  # with SLVERR
+    PARTIAL_WRITE = 2  # of its lower half, with SLVERR
+    READ = 3  # `word`
+    REJECTED_READ = 4  # with SLVERR
+    CLEARED = 5  # read until the bits of `word` are 0
+    INTERRUPT = 6  # wait for the interrupt's line
+    LINE = 7  # it must be `word`
+    CYCLES = 8  # that pass
+    SILENT = 9  # the memory of pages accepts and answers nothing while `word` is 1
+    BAD_BEAT = 10  # the beat at `address` on the page bus comes with the response `word`
+    BAD_RECORDS = 11  # bits 1:0 of `word` are the response to reads of records, 3:2 to writes
+    RESET = 12  # the board and its memories
+
+
+class Step(NamedTuple):
+    """A line of `sim/scenarios.hex`."""
+
+    act: Act
+    address: int = 0
+    word: int = 0
+
+
+Scenario = tuple[str, list[Step]]
+"""What it shows, and its steps."""
+
+SLVERR, DECERR = 2, 3
+MANY_EPOCHS = 1 << 30
+SOME_CYCLES = 1500
+"""In which a training is under way."""
+EVERY_CYCLE_ELSE = 200
+"""More cycles than the testbench's memory needs for an answer, above its latency and a page's cycles."""
+PLACES = 64
+"""Bytes from one column of the page to the next: eight elements of any type."""
+
+VALUES: dict[ColumnType, Sequence[float | int]] = {
+    ColumnType.FLOAT4: (0.0, -0.0, 1.5, -3.25e30, float("inf"), float("nan"), 1e-40, 7.0),
+    ColumnType.FLOAT8: (0.0, -1.5, 1e300, -1e-300, float("nan"), -float("inf"), 1 / 3, 16777217.0),
+    ColumnType.INT2: (0, 1, -1, 32767, -32768, 255, 256, -2),
+    ColumnType.INT4: (0, 1, -1, 2**31 - 1, -(2**31), 16777217, 16777219, -33554435),
+    ColumnType.BOOL: (0, 1, 2, 128, 255, 0, 1, 16),
+    ColumnType.INT8: (0, -1, 2**63 - 1, -(2**63), 2**53 + 1, 2**24 + 1, -(2**40) - 3, 77),
+}
+"""Elements of each column, the last of which ends with the page."""
+
+
+def scenarios(made: Bundle, writes: Iterable[Block], base: int) -> tuple[list[Scenario], bytes]:
+    """Scenarios in their order, and the page that lies at `base`.
+
+    Parameters
+    ----------
+    made
+        What the board is loaded with, and has trained.
+    writes
+        What had it train.
+    """
+    small = _every_type(made.config)
+    return [*_records(made, writes), *_on(small, base)], _page(small)
+
+
+def text(told: Sequence[Scenario]) -> str:
+    """The steps as the testbench reads them, a line each: act, address, word; comments say what they show."""
+    lines, count = [], 0
+    for what, steps in told:
+        lines.append(f"// {what}: steps {count} to {count + len(steps) - 1}")
+        lines += [f"{step.act:02x}{step.address:08x}{step.word:08x}" for step in steps]
+        count += len(steps)
+    return "\n".join(lines) + "\n"
+
+
+def _types(config: MachineConfig) -> list[ColumnType]:
+    return list(VALUES)[-config.descriptor_depth :]
+
+
+def _every_type(config: MachineConfig) -> Bundle:
+    """A tuple of a column of each type; a program that copies its rows into the scratchpad."""
+    types = _types(config)
+    last = len(types) - 1
+    places = [PLACES * k for k in range(last)] + [config.page_size - types[last].bytes * len(VALUES[types[last]])]
+    take = [StriderInstruction(StriderOpcode.WRITEB, CONFIGURATION + k, 0, k) for k in range(len(types))]
+    return Bundle(
+        config=config,
+        program=(
+            Instruction(op=Opcode.MOV, inner=len(types), a_tuple=1),
+            Instruction(op=Opcode.END, wait=64),
+        ),
+        sections={Section.TUPLE: 0},
+        strider=(*take, StriderInstruction(StriderOpcode.CTL, Control.END)),
+        constants=tuple(places),
+        columns=tuple(
+            Column(count=len(VALUES[kind]), row=k, type=kind, first=int(k == 0), last=int(k == last))
+            for k, kind in enumerate(types)
+        ),
+        batch=1,
+        group=1,
+        tuple_rows=len(types),
+        level_stride=0,
+        levels=0,
+        image=np.zeros((len(types), config.lanes), dtype=np.uint32),
+        symbols=(),
+    )
+
+
+def _page(small: Bundle) -> bytes:
+    page = bytearray(small.config.page_size)
+    for column, place in zip(small.columns, small.constants, strict=True):
+        data = _stored(column.type).tobytes()
+        page[place : place + len(data)] = data
+    return bytes(page)
+
+
+def _stored(kind: ColumnType) -> npt.NDArray[np.generic]:
+    return np.array(VALUES[kind], dtype=kind.dtype)
+
+
+def _word(act: Act, region: Region | BoardRegion, offset: int, word: int = 0) -> Step:
+    return Step(act, 4 * address(region, offset), word)
+
+
+def _board(act: Act, register: BoardRegister, word: int = 0) -> Step:
+    return _word(act, BoardRegion.BOARD, register, word)
+
+
+def _write(register: BoardRegister, word: int) -> Step:
+    return _board(Act.WRITE, register, word)
+
+
+def _read(register: BoardRegister, word: int) -> Step:
+    return _board(Act.READ, register, word)
+
+
+def _written(blocks: Iterable[Block], instead: dict[BoardRegister, int] | None = None) -> Iterator[Step]:
+    """Writes of blocks, some registers of the board with other words."""
+    other = {4 * address(BoardRegion.BOARD, register): word for register, word in (instead or {}).items()}
+    for start, words in blocks:
+        for k, word in enumerate(words.ravel()):
+            at = 4 * (start + k)
+            yield Step(Act.WRITE, at, other.get(at, int(word)))
+
+
+def _ended(status: int) -> list[Step]:
+    """The interrupt comes and goes, and STATUS says so."""
+    line = [Step(Act.INTERRUPT), _read(BoardRegister.INTERRUPT, 1), _write(BoardRegister.INTERRUPT, 1)]
+    return [*line, Step(Act.LINE, 0, 0), _read(BoardRegister.STATUS, status)]
+
+
+def _records(made: Bundle, writes: Iterable[Block]) -> Iterator[Scenario]:
+    """Errors on the bus of the record memory, in the rule's own training."""
+    if not made.tables:
+        return
+    again = list(_written(writes))
+    for what, response in (("read", SLVERR), ("written", SLVERR << 2)):
+        failed = [_read(BoardRegister.FAILED_PAGE, 0xFFFFFFFF), Step(Act.BAD_RECORDS, 0, 0)]
+        yield (
+            f"an error of the bus ends a training as a record is {what}",
+            [Step(Act.BAD_RECORDS, 0, response), *again, *_ended(Fault.BUS << 8), *failed],
+        )
+
+
+def _on(small: Bundle, base: int) -> Iterator[Scenario]:
+    config = small.config
+    load = list(_written(bundle_blocks(small, before=Held())))
+    blocks = list(training_blocks(small, pages=1, epochs=1, base=base))
+
+    def train(**instead: int) -> list[Step]:
+        return list(_written(blocks, {BoardRegister[name]: word for name, word in instead.items()}))
+
+    model = [
+        _word(Act.READ, Region.SCRATCH, row * config.lanes + lane, int(word))
+        for row, column in enumerate(small.columns)
+        for lane, word in enumerate(column.type.convert(_stored(column.type)).view(np.uint32))
+    ]
+    busy = [
+        _word(Act.REJECTED_WRITE, Region.SCRATCH, 3, 7),
+        _word(Act.REJECTED_WRITE, Region.PROGRAM, 0, 7),
+        _word(Act.REJECTED_WRITE, Region.CONTROL, Register.PAGES, 7),
+        _word(Act.REJECTED_WRITE, Region.CONTROL, Register.CONTROL, RESET),
+        _board(Act.REJECTED_WRITE, BoardRegister.PAGE_BASE, 7),
+        _board(Act.REJECTED_WRITE, BoardRegister.EPOCHS, 7),
+        _word(Act.REJECTED_READ, Region.SCRATCH, 0),
+        _write(BoardRegister.COMMAND, Command.TRAIN),
+        _read(BoardRegister.STATUS, BoardStatus.BUSY),
+        _word(Act.READ, Region.CONTROL, Register.ID, registers.IDENTITY),
+    ]
+    idle = _board(Act.CLEARED, BoardRegister.STATUS, BoardStatus.BUSY)
+    yield "registers say what they are", [
+        _word(Act.READ, Region.CONTROL, Register.ID, registers.IDENTITY),
+        _read(BoardRegister.ID, board.IDENTITY),
+        _read(BoardRegister.COMMAND, 0),
+    ]
+    yield "a write of less than a word is rejected and has no effect", [
+        _write(BoardRegister.EPOCHS, 0x01020304),
+        _board(Act.PARTIAL_WRITE, BoardRegister.EPOCHS, 0xFFFFFFFF),
+        _read(BoardRegister.EPOCHS, 0x01020304),
+    ]
+    nowhere = 5 << registers.REGION_SHIFT + 2
+    yield "what has no effect is rejected", [
+        Step(Act.REJECTED_WRITE, nowhere, 0),
+        Step(Act.REJECTED_READ, nowhere),
+        _word(Act.REJECTED_READ, Region.PROGRAM, 0),
+        _word(Act.REJECTED_WRITE, BoardRegion.LOSSES, 0),
+        _word(Act.REJECTED_WRITE, Region.CONTROL, Register.CONTROL, 1),
+        *_beyond(config),
+    ]
+    yield "no write reaches a board that trains, and its interrupt is silent until it is enabled", [
+        *load,
+        Step(Act.SILENT, 0, 1),
+        *train(EPOCHS=3, INTERRUPT_ENABLE=0),
+        *busy,
+        Step(Act.SILENT, 0, 0),
+        idle,
+        _read(BoardRegister.STATUS, BoardStatus.TRAINED),
+        _read(BoardRegister.EPOCHS, 3),
+        _read(BoardRegister.EPOCHS_RUN, 3),
+        _read(BoardRegister.PAGES_READ, 3),
+        _word(Act.READ, Region.CONTROL, Register.TUPLES, 1),
+        _read(BoardRegister.INTERRUPT, 1),
+        Step(Act.LINE, 0, 0),
+        _write(BoardRegister.INTERRUPT_ENABLE, 1),
+        Step(Act.LINE, 0, 1),
+        _write(BoardRegister.INTERRUPT, 1),
+        Step(Act.LINE, 0, 0),
+    ]
+    yield "elements of every type are converted, the last of them at the page's end", model
+    yield "a stop wins over a start", [
+        _write(BoardRegister.COMMAND, Command.TRAIN | Command.STOP),
+        Step(Act.CYCLES, 0, 20),
+        _read(BoardRegister.STATUS, BoardStatus.TRAINED),
+    ]
+    for response in (SLVERR, DECERR):
+        yield "an error of the bus ends a training", [
+            Step(Act.BAD_BEAT, base + config.page_size // 2, response),
+            *train(EPOCHS=3),
+            *_ended(Fault.BUS << 8),
+            _read(BoardRegister.FAILED_PAGE, 0),
+            Step(Act.BAD_BEAT),
+        ]
+    last = len(small.constants) - 1
+    yield "a column that ends a byte behind its page ends a training", [
+        _word(Act.WRITE, Region.CONSTANT, last, small.constants[last] + 1),
+        *train(),
+        *_ended(Fault.OUT_OF_PAGE << 8),
+        _word(Act.READ, Region.CONTROL, Register.FAULT_PAGE, 0),
+    ]
+    yield "a stop ends a training", [
+        *load,
+        *train(EPOCHS=MANY_EPOCHS),
+        Step(Act.CYCLES, 0, SOME_CYCLES),
+        _read(BoardRegister.STATUS, BoardStatus.BUSY),
+        _write(BoardRegister.COMMAND, Command.STOP),
+        idle,
+        *_ended(BoardStatus.STOPPED),
+    ]
+    yield "a memory that does not answer is reported; a stop does not wait for it, but the next training does", [
+        _read(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
+        _write(BoardRegister.BUS_TIMEOUT, config.link_latency + config.page_cycles + EVERY_CYCLE_ELSE),
+        Step(Act.SILENT, 0, 1),
+        *train(),
+        *_ended(BoardStatus.BUSY | BoardStatus.UNANSWERED),
+        _write(BoardRegister.COMMAND, Command.STOP),
+        *_ended(BoardStatus.STOPPED | BoardStatus.UNANSWERED),
+        _board(Act.REJECTED_WRITE, BoardRegister.COMMAND, Command.TRAIN),
+        Step(Act.SILENT, 0, 0),
+        _board(Act.CLEARED, BoardRegister.STATUS, BoardStatus.UNANSWERED),
+        _read(BoardRegister.STATUS, BoardStatus.STOPPED),
+        _write(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
+    ]
+    yield "a reset ends a training", [
+        *train(EPOCHS=MANY_EPOCHS),
+        Step(Act.CYCLES, 0, SOME_CYCLES),
+        Step(Act.RESET),
+        _read(BoardRegister.STATUS, 0),
+        _read(BoardRegister.INTERRUPT, 0),
+        Step(Act.LINE, 0, 0),
+        # it does not know any more where pages are
+        _board(Act.REJECTED_WRITE, BoardRegister.COMMAND, Command.TRAIN),
+    ]
+    yield "after all that the board trains as ever", [*load, *train(), *_ended(BoardStatus.TRAINED), *model]
+
+
+def _beyond(config: MachineConfig) -> list[Step]:
+    """Accesses to a row of the scratchpad behind the last one, where the map has room for it."""
+    behind = config.scratch_depth * config.lanes
+    if behind >> registers.SCRATCH_BITS:
+        return []
+    return [_word(act, Region.SCRATCH, behind) for act in (Act.REJECTED_WRITE, Act.REJECTED_READ)]
