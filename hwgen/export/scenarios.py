@@ -212,98 +212,128 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
         _word(Act.READ, Region.CONTROL, Register.ID, registers.IDENTITY),
     ]
     idle = _board(Act.CLEARED, BoardRegister.STATUS, BoardStatus.BUSY)
-    yield "registers say what they are", [
-        _word(Act.READ, Region.CONTROL, Register.ID, registers.IDENTITY),
-        _read(BoardRegister.ID, board.IDENTITY),
-        _read(BoardRegister.COMMAND, 0),
-    ]
-    yield "a write of less than a word is rejected and has no effect", [
-        _write(BoardRegister.EPOCHS, 0x01020304),
-        _board(Act.PARTIAL_WRITE, BoardRegister.EPOCHS, 0xFFFFFFFF),
-        _read(BoardRegister.EPOCHS, 0x01020304),
-    ]
+    yield (
+        "registers say what they are",
+        [
+            _word(Act.READ, Region.CONTROL, Register.ID, registers.IDENTITY),
+            _read(BoardRegister.ID, board.IDENTITY),
+            _read(BoardRegister.COMMAND, 0),
+        ],
+    )
+    yield (
+        "a write of less than a word is rejected and has no effect",
+        [
+            _write(BoardRegister.EPOCHS, 0x01020304),
+            _board(Act.PARTIAL_WRITE, BoardRegister.EPOCHS, 0xFFFFFFFF),
+            _read(BoardRegister.EPOCHS, 0x01020304),
+        ],
+    )
     nowhere = 5 << registers.REGION_SHIFT + 2
-    yield "what has no effect is rejected", [
-        Step(Act.REJECTED_WRITE, nowhere, 0),
-        Step(Act.REJECTED_READ, nowhere),
-        _word(Act.REJECTED_READ, Region.PROGRAM, 0),
-        _word(Act.REJECTED_WRITE, BoardRegion.LOSSES, 0),
-        _word(Act.REJECTED_WRITE, Region.CONTROL, Register.CONTROL, 1),
-        *_beyond(config),
-    ]
-    yield "no write reaches a board that trains, and its interrupt is silent until it is enabled", [
-        *load,
-        Step(Act.SILENT, 0, 1),
-        *train(EPOCHS=3, INTERRUPT_ENABLE=0),
-        *busy,
-        Step(Act.SILENT, 0, 0),
-        idle,
-        _read(BoardRegister.STATUS, BoardStatus.TRAINED),
-        _read(BoardRegister.EPOCHS, 3),
-        _read(BoardRegister.EPOCHS_RUN, 3),
-        _read(BoardRegister.PAGES_READ, 3),
-        _word(Act.READ, Region.CONTROL, Register.TUPLES, 1),
-        _read(BoardRegister.INTERRUPT, 1),
-        Step(Act.LINE, 0, 0),
-        _write(BoardRegister.INTERRUPT_ENABLE, 1),
-        Step(Act.LINE, 0, 1),
-        _write(BoardRegister.INTERRUPT, 1),
-        Step(Act.LINE, 0, 0),
-    ]
+    yield (
+        "what has no effect is rejected",
+        [
+            Step(Act.REJECTED_WRITE, nowhere, 0),
+            Step(Act.REJECTED_READ, nowhere),
+            _word(Act.REJECTED_READ, Region.PROGRAM, 0),
+            _word(Act.REJECTED_WRITE, BoardRegion.LOSSES, 0),
+            _word(Act.REJECTED_WRITE, Region.CONTROL, Register.CONTROL, 1),
+            *_beyond(config),
+        ],
+    )
+    yield (
+        "no write reaches a board that trains, and its interrupt is silent until it is enabled",
+        [
+            *load,
+            Step(Act.SILENT, 0, 1),
+            *train(EPOCHS=3, INTERRUPT_ENABLE=0),
+            *busy,
+            Step(Act.SILENT, 0, 0),
+            idle,
+            _read(BoardRegister.STATUS, BoardStatus.TRAINED),
+            _read(BoardRegister.EPOCHS, 3),
+            _read(BoardRegister.EPOCHS_RUN, 3),
+            _read(BoardRegister.PAGES_READ, 3),
+            _word(Act.READ, Region.CONTROL, Register.TUPLES, 1),
+            _read(BoardRegister.INTERRUPT, 1),
+            Step(Act.LINE, 0, 0),
+            _write(BoardRegister.INTERRUPT_ENABLE, 1),
+            Step(Act.LINE, 0, 1),
+            _write(BoardRegister.INTERRUPT, 1),
+            Step(Act.LINE, 0, 0),
+        ],
+    )
     yield "elements of every type are converted, the last of them at the page's end", model
-    yield "a stop wins over a start", [
-        _write(BoardRegister.COMMAND, Command.TRAIN | Command.STOP),
-        Step(Act.CYCLES, 0, 20),
-        _read(BoardRegister.STATUS, BoardStatus.TRAINED),
-    ]
+    yield (
+        "a stop wins over a start",
+        [
+            _write(BoardRegister.COMMAND, Command.TRAIN | Command.STOP),
+            Step(Act.CYCLES, 0, 20),
+            _read(BoardRegister.STATUS, BoardStatus.TRAINED),
+        ],
+    )
     for response in (SLVERR, DECERR):
-        yield "an error of the bus ends a training", [
-            Step(Act.BAD_BEAT, base + config.page_size // 2, response),
-            *train(EPOCHS=3),
-            *_ended(Fault.BUS << 8),
-            _read(BoardRegister.FAILED_PAGE, 0),
-            Step(Act.BAD_BEAT),
-        ]
+        yield (
+            "an error of the bus ends a training",
+            [
+                Step(Act.BAD_BEAT, base + config.page_size // 2, response),
+                *train(EPOCHS=3),
+                *_ended(Fault.BUS << 8),
+                _read(BoardRegister.FAILED_PAGE, 0),
+                Step(Act.BAD_BEAT),
+            ],
+        )
     last = len(small.constants) - 1
-    yield "a column that ends a byte behind its page ends a training", [
-        _word(Act.WRITE, Region.CONSTANT, last, small.constants[last] + 1),
-        *train(),
-        *_ended(Fault.OUT_OF_PAGE << 8),
-        _word(Act.READ, Region.CONTROL, Register.FAULT_PAGE, 0),
-    ]
-    yield "a stop ends a training", [
-        *load,
-        *train(EPOCHS=MANY_EPOCHS),
-        Step(Act.CYCLES, 0, SOME_CYCLES),
-        _read(BoardRegister.STATUS, BoardStatus.BUSY),
-        _write(BoardRegister.COMMAND, Command.STOP),
-        idle,
-        *_ended(BoardStatus.STOPPED),
-    ]
-    yield "a memory that does not answer is reported; a stop does not wait for it, but the next training does", [
-        _read(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
-        _write(BoardRegister.BUS_TIMEOUT, config.link_latency + config.page_cycles + EVERY_CYCLE_ELSE),
-        Step(Act.SILENT, 0, 1),
-        *train(),
-        *_ended(BoardStatus.BUSY | BoardStatus.UNANSWERED),
-        _write(BoardRegister.COMMAND, Command.STOP),
-        *_ended(BoardStatus.STOPPED | BoardStatus.UNANSWERED),
-        _board(Act.REJECTED_WRITE, BoardRegister.COMMAND, Command.TRAIN),
-        Step(Act.SILENT, 0, 0),
-        _board(Act.CLEARED, BoardRegister.STATUS, BoardStatus.UNANSWERED),
-        _read(BoardRegister.STATUS, BoardStatus.STOPPED),
-        _write(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
-    ]
-    yield "a reset ends a training", [
-        *train(EPOCHS=MANY_EPOCHS),
-        Step(Act.CYCLES, 0, SOME_CYCLES),
-        Step(Act.RESET),
-        _read(BoardRegister.STATUS, 0),
-        _read(BoardRegister.INTERRUPT, 0),
-        Step(Act.LINE, 0, 0),
-        # it does not know any more where pages are
-        _board(Act.REJECTED_WRITE, BoardRegister.COMMAND, Command.TRAIN),
-    ]
+    yield (
+        "a column that ends a byte behind its page ends a training",
+        [
+            _word(Act.WRITE, Region.CONSTANT, last, small.constants[last] + 1),
+            *train(),
+            *_ended(Fault.OUT_OF_PAGE << 8),
+            _word(Act.READ, Region.CONTROL, Register.FAULT_PAGE, 0),
+        ],
+    )
+    yield (
+        "a stop ends a training",
+        [
+            *load,
+            *train(EPOCHS=MANY_EPOCHS),
+            Step(Act.CYCLES, 0, SOME_CYCLES),
+            _read(BoardRegister.STATUS, BoardStatus.BUSY),
+            _write(BoardRegister.COMMAND, Command.STOP),
+            idle,
+            *_ended(BoardStatus.STOPPED),
+        ],
+    )
+    yield (
+        "a memory that does not answer is reported; a stop does not wait for it, but the next training does",
+        [
+            _read(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
+            _write(BoardRegister.BUS_TIMEOUT, config.link_latency + config.page_cycles + EVERY_CYCLE_ELSE),
+            Step(Act.SILENT, 0, 1),
+            *train(),
+            *_ended(BoardStatus.BUSY | BoardStatus.UNANSWERED),
+            _write(BoardRegister.COMMAND, Command.STOP),
+            *_ended(BoardStatus.STOPPED | BoardStatus.UNANSWERED),
+            _board(Act.REJECTED_WRITE, BoardRegister.COMMAND, Command.TRAIN),
+            Step(Act.SILENT, 0, 0),
+            _board(Act.CLEARED, BoardRegister.STATUS, BoardStatus.UNANSWERED),
+            _read(BoardRegister.STATUS, BoardStatus.STOPPED),
+            _write(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
+        ],
+    )
+    yield (
+        "a reset ends a training",
+        [
+            *train(EPOCHS=MANY_EPOCHS),
+            Step(Act.CYCLES, 0, SOME_CYCLES),
+            Step(Act.RESET),
+            _read(BoardRegister.STATUS, 0),
+            _read(BoardRegister.INTERRUPT, 0),
+            Step(Act.LINE, 0, 0),
+            # it does not know any more where pages are
+            _board(Act.REJECTED_WRITE, BoardRegister.COMMAND, Command.TRAIN),
+        ],
+    )
     yield "after all that the board trains as ever", [*load, *train(), *_ended(BoardStatus.TRAINED), *model]
 
 

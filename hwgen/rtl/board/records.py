@@ -63,11 +63,7 @@ class RecordMaster(wiring.Component):
             stored.eq(bus.bvalid & writes.any()),
             self.owed.eq(bus.arvalid | bus.awvalid | bus.wvalid | reads.any() | writes.any()),
             self.moves.eq(
-                (bus.arvalid & bus.arready)
-                | (bus.awvalid & bus.awready)
-                | (bus.wvalid & bus.wready)
-                | comes
-                | stored
+                (bus.arvalid & bus.arready) | (bus.awvalid & bus.awready) | (bus.wvalid & bus.wready) | comes | stored
             ),
             self.idle.eq(~records.busy & ~bus.arvalid & ~reads.any() & ~records.row_valid),
         ]

@@ -30,7 +30,9 @@ FAULTS = {
     "RRESP is ignored": Fault("dana_board", r"\.bus_rresp\((m_axi_rresp)\)", "2'b00", "1800008 holds 00000002, expec"),
     "a stop has no effect": Fault("training_loop", r"= (stop & busy);", "1'b0", r"holds 00000001 after \d+ cycles"),
     "it is written while it trains": Fault("front", r"= (\S+ +& busy);", "1'b0", "write to 2\\w+ is answered with 0"),
-    "parts of words are written": Fault("lite_slave", r"= (bus_wstrb == 4'hf);", "1'b1", "to 1800014 is answered with 0"),
+    "parts of words are written": Fault(
+        "lite_slave", r"= (bus_wstrb == 4'hf);", "1'b1", "to 1800014 is answered with 0"
+    ),
     "a column may leave its page": Fault(
         "access.intake", r"assign outside = (.*);", "1'b0", "1800008 holds 00000002, expected 00000100"
     ),
@@ -38,9 +40,14 @@ FAULTS = {
         "front", r"assign irq = (_enabled & _pending);", "_pending", "the interrupt's line is 1, expected 0"
     ),
     "a bool is the lowest bit of its byte": Fault(
-        "access.unpacker.converter", r"= (\{ 63'h0+, \S+ +\});", "{ 63'h0, data[0] }", "holds 00000000, expected 3f800000"
+        "access.unpacker.converter",
+        r"= (\{ 63'h0+, \S+ +\});",
+        "{ 63'h0, data[0] }",
+        "holds 00000000, expected 3f800000",
     ),
-    "CYCLES counts twice": Fault("training_loop", r"= (cycles \+ 1'h1);", "cycles + 2'h2", "says that its training took"),
+    "CYCLES counts twice": Fault(
+        "training_loop", r"= (cycles \+ 1'h1);", "cycles + 2'h2", "says that its training took"
+    ),
     "a silent memory is not noticed": Fault("dana_board", r"\.silent\((silent)\)", "1'b0", "no interrupt in"),
     "a start finds answers owed": Fault("front", r"= (\S+ \| owed);", "no_slots_1", "to 1800004 is answered with 0"),
 }

@@ -24,8 +24,8 @@ from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.start import start_values
 from hwgen.devices import load_device
 from hwgen.driver import Board
+from hwgen.export.check import simulated
 from hwgen.export.package import Check, Records, package, write
-from hwgen.harness import RtlBoard
 from hwgen.spec import board
 from hwgen.spec.bundle import Bundle, Table
 from hwgen.spec.config import MachineConfig
