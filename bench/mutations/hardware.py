@@ -31,9 +31,9 @@ EPOCHS = _tests("access/test_epochs.py", "-k", "four")
 FAULTS = _tests("access/test_faults.py", "-k", "each_fault or in_turn or endless or (without and as)")
 EDGE = _tests("access/test_faults.py", "-k", "may_end")
 MACHINE = _tests("harness/test_machine.py")
-RING, CONVERGED, QUIET, REFUSED = (
+RING, CONVERGED, QUIET, REFUSED, SILENT = (
     _tests("board/test_board.py", "-k", name)
-    for name in ("pages_that_come", "ends_where", "nothing_moves", "no_effect")
+    for name in ("pages_that_come", "ends_where", "nothing_moves", "no_effect", "does_not_answer")
 )
 QUEUE = _tests("formal/test_queue.py")
 WITHIN = _tests("formal/test_strider.py")
@@ -45,6 +45,7 @@ STREAMS, IDLE, OTHERS, GONE, ANOTHER, NEVER_ALL, OLDEST, FILES, PLACES = (
         "streams", "left_idle", "of_another_is", "gone", "for_another", "announced", "oldest", "are_none", "map_says"
     )
 )  # fmt: skip
+NAMED = _tests(DRIVER, "-k", "is_named")
 MOVES, LATE = (_tests("harness/test_machine.py", "-k", name) for name in ("moves", "as_late"))
 CLEARED = _tests("text/test_load.py")
 WATCHED = _tests("access/test_epochs.py", "-k", "comes_again and as")
@@ -170,12 +171,17 @@ HARDWARE = (
     Mutation("board/pages.py", "slot == last_slot", "slot == self.slots", "a slot too many", RING),
     Mutation(
         "board/pages.py",
-        "dropping, self.bus.rvalid & under_way.any())",
-        "dropping, self.bus.rvalid)",
+        "comes = self.bus.rvalid & under_way.any()",
+        "comes = self.bus.rvalid",
         "beats without a request are a page's",
         _tests("formal/test_pages.py"),
     ),
     Mutation("board/training.py", "last | self.converged", "last", "convergence does not end it", CONVERGED),
+    Mutation("board/training.py", "self.idle | (stopping & timed_out)", "self.idle", "a stop waits for ever", SILENT),
+    Mutation("board/front.py", "no_slots | self.owed", "no_slots", "late beats go to the next training", SILENT),
+    Mutation(
+        "driver/board.py", "if status & BoardStatus.UNANSWERED:", "if False:", "silence is not named", NAMED, BESIDE
+    ),
     Mutation("board/front.py", "always | (if_busy & self.busy)", "always", "writes disturb", QUIET),
     Mutation("board/lite.py", "whole.eq(bus.wstrb == axi.ALL_BYTES)", "whole.eq(1)", "parts of words", REFUSED),
     Mutation(
