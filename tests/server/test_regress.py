@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from dana.server import cluster, installation, interpreter
 from dana.server.account import server_account
@@ -25,6 +26,9 @@ from tests.servers import initialise
 
 SUITE = CHECKOUT / "pg_extension" / "test"
 DATABASE = "dana_regression"
+SUPERUSER = "another superuser"
+"""Not the one that initdb made: the suite passes for any."""
+
 SETTINGS = {"PGTZ": "America/Los_Angeles", "PGDATESTYLE": "Postgres, MDY", "LC_MESSAGES": "C", "LD_LIBRARY_PATH": ""}
 """As pg_regress.c, initialize_environment()."""
 
@@ -46,11 +50,12 @@ def run_suite(psql: Path, dsn: str, update: bool) -> None:
     with psycopg.connect(dsn, autocommit=True) as session:
         session.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
         session.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0")
+        session.execute(f'CREATE ROLE "{SUPERUSER}" SUPERUSER LOGIN')
         try:
             for name in listed():
                 with open(SUITE / "sql" / f"{name}.sql") as script:
                     done = subprocess.run(
-                        [str(psql), "-X", "-a", "-q", f"{dsn} dbname={DATABASE}"],
+                        [str(psql), "-X", "-a", "-q", make_conninfo(dsn, dbname=DATABASE, user=SUPERUSER)],
                         stdin=script,
                         stdout=subprocess.PIPE,
                         stderr=subprocess.STDOUT,
@@ -64,6 +69,7 @@ def run_suite(psql: Path, dsn: str, update: bool) -> None:
                 assert done.stdout == expected.read_text()
         finally:
             session.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+            session.execute(f'DROP ROLE "{SUPERUSER}"')
 
 
 def test_suite(server: EmbeddedServer, golden: Golden) -> None:
@@ -75,7 +81,7 @@ def test_suite_on_every_other_major(major: int, own_root: Path) -> None:
     """On the servers that ``make test`` fetched, or ``make -C pg_extension check-headers``."""
     installed = installed_server(own_root, major)
     account = server_account()
-    python = interpreter.worker_interpreter(own_root, account)
+    python = interpreter.worker_interpreter(own_root, account, major)
     place = own_root / "run"
     account.make_private(place)
     initialise(installed, place / "data", account)

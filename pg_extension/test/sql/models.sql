@@ -7,7 +7,7 @@ SELECT dana_predict('logistic@1', 0.9, 0.1) > 0.5 AS old, dana_predict('logistic
 SELECT dana_predict('logistic', 1.0);
 SELECT dana_predict('logistic@7', 1.0, 1.0);
 SELECT dana_predict('nothing', 1.0);
-SELECT owner::oid AS owner, name, version FROM dana.dana_find_model('logistic@1');
+SELECT pg_get_userbyid(owner::oid) = current_user AS own, name, version FROM dana.dana_find_model('logistic@1');
 SELECT dana_predict('logistic@01', 1.0, 1.0);
 SELECT tuples FROM dana_train('logisitc', 'patients');
 SELECT model, epoch, loss IS NOT NULL AS loss FROM dana.curve WHERE model = 'logistic' AND epoch = 1 ORDER BY run LIMIT 1;
