@@ -66,12 +66,12 @@ def install(root: Path, major: int) -> None:
     """
     shared, name = prepared(major), f"postgresql-{major}"
     with locked(shared / "python.lock"):
-        interpreter.worker_interpreter(shared, server_account())
+        interpreter.worker_interpreter(shared, server_account(), major)
     if not (root / name).exists():  # a tree of its own: tests add files
         shutil.copytree(shared / name, root / name, symlinks=True, copy_function=os.link)
-    for tree in shared.glob("python-*"):
+    if (python := shared / f"python-{major}").exists():
         with suppress(FileExistsError):
-            (root / tree.name).symlink_to(tree)
+            (root / python.name).symlink_to(python)
     account = server_account()
     folder = root / str(major)
     account.make_private(folder)

@@ -25,7 +25,13 @@ from dana.server.account import Account, server_account
 from dana.server.places import CHECKOUT, default_root, socket_folder
 from hwgen.folders import ForeignFolder, open_folder
 
+WORKER = ("-m", "dana.cli", "worker")
+"""Arguments of an interpreter."""
+
 START_TIMEOUT = 60.0
+MOST_FAILURES = 3
+"""Of a worker that ends as soon as it starts; more would not help."""
+
 STOP_TIMEOUT = 60.0
 
 Progress = Callable[[str], None]
@@ -92,9 +98,8 @@ class EmbeddedServer:
                     return server
                 progress("restarting the server with the new code")
                 server._stop()
-            progress(f"preparing PostgreSQL {major} and the extension")
-            installed = installation.prepare(server.root, major)
-            python = interpreter.worker_interpreter(server.root, server.account)
+            installed = installation.prepare(server.root, major, progress=progress)
+            python = interpreter.worker_interpreter(server.root, server.account, major, progress)
             progress("starting the server and the worker")
             cluster.initialise(installed, server._folder / "data", server.account)
             server._launch(installed, python, build)
@@ -170,18 +175,24 @@ class EmbeddedServer:
 
     def _make_folders(self) -> None:
         try:
-            os.close(open_folder(self.root, make=0o755))
+            umask = os.umask(0o022)  # one of 077 must not keep the account out of a folder made here
+            try:
+                os.close(open_folder(self.root, make=0o755))
+            finally:
+                os.umask(umask)
+            if self.account.switched and not self.account.can("x", self.root):
+                raise SetupError(
+                    f"the server runs as account {self.account.name}, which cannot enter {self.root}; "
+                    "set DANA_HOME to a folder below one that every account may enter (0755), such as /var/cache/dana"
+                )
+            self.account.make_private(self._folder)
+            self.account.make_inside(self._folder / "log")
         except ForeignFolder as error:
             raise SetupError(f"cannot use the server's folder: {error}, and set DANA_HOME to it") from None
         except OSError as error:
-            raise SetupError(f"cannot make the folder {self.root}: {error.strerror}; set DANA_HOME") from None
-        if self.account.switched and not self.account.can("x", self.root):
             raise SetupError(
-                f"the server runs as account {self.account.name}, which cannot enter {self.root}; "
-                "set DANA_HOME to a folder below one that every account may enter (0755), such as /var/cache/dana"
-            )
-        self.account.make_private(self._folder)
-        self.account.make_inside(self._folder / "log")
+                f"cannot make the folder {self.root}: {error.strerror}; set DANA_HOME to a folder of your own"
+            ) from None
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -210,7 +221,7 @@ class EmbeddedServer:
         data = self._folder / "data"
         plan = supervisor.Plan(
             server=cluster.server_command(installed, data, self._sockets, self.worker_socket),
-            worker=[str(python.executable), "-m", "dana.cli", "worker", "--socket", str(self.worker_socket)],
+            worker=[str(python.executable), *WORKER, "--socket", str(self.worker_socket)],
             data=str(data),
             lock=str(self._folder / "alive.lock"),
             state=str(self._folder / "state.json"),
@@ -252,13 +263,21 @@ class EmbeddedServer:
                 pid_file = self.account.read(self._folder, "data/postmaster.pid")
                 if pid_file.rstrip().endswith("ready") and self.worker_socket.exists():
                     return
-            ended = not self.is_running
-            if ended or time.monotonic() > deadline:
-                what = "ended at once" if ended else f"were not ready within {START_TIMEOUT:.0f} s"
-                logs = "\n".join(f"{log}:\n{self._tail(log)}" for log in (self.server_log, self.worker_log))
+            what = ""
+            if not self.is_running:
+                what = "ended at once"
+            elif self._state().get("failures", 0) >= MOST_FAILURES:
+                what = f"are not ready: the worker ended {MOST_FAILURES} times"
+            elif time.monotonic() > deadline:
+                what = f"were not ready within {START_TIMEOUT:.0f} s"
+            if what:
+                logs = self._logs()
                 self._stop()
                 raise SetupError(f"the server and its worker {what}\n{logs}")
             time.sleep(0.02)
+
+    def _logs(self) -> str:
+        return "\n".join(f"{log}:\n{self._tail(log)}" for log in (self.server_log, self.worker_log))
 
     def _tail(self, log: Path, lines: int = 15) -> str:
         try:
@@ -283,17 +302,32 @@ class EmbeddedServer:
         if not self.is_running:
             return False
         deadline = time.monotonic() + STOP_TIMEOUT
-        told = False
+        asked: int | None = None
         while self.is_running:
             pid = self._state().get("supervisor")
-            if pid is not None and not told:
-                # as the account: the number is what a file of the account's says
-                self.account.run('kill -TERM "$1" 2>/dev/null || true', str(pid))
-                told = True
+            if pid is not None and asked is None:
+                asked = pid
+                self._end(pid)
             if time.monotonic() > deadline:
-                raise SetupError(f"the server below {self._folder} does not stop; see {self.server_log}")
+                what = f"process {asked} still runs" if asked is not None else "no process is named in state.json"
+                raise SetupError(
+                    f"the server below {self._folder} does not stop: {what} after {STOP_TIMEOUT:.0f} s\n{self._logs()}"
+                )
             time.sleep(0.02)
         return True
+
+    def _end(self, pid: int) -> None:
+        """Send SIGTERM to the supervisor, with the account's rights: a file of the account's names the process."""
+        try:
+            self.account.run('kill -TERM "$1"', str(pid))
+        except SetupError as error:
+            if self.is_running:  # else it ended by itself in the meantime
+                reason = str(error).rpartition(": ")[2]
+                raise SetupError(
+                    f"cannot stop the server below {self._folder}: signalling its supervisor, process {pid}, "
+                    f"as account {self.account.name}: {reason}; "
+                    "run dana stop as the user that started it, in the same container"
+                ) from None
 
 
 def _build_key(major: int) -> str:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
+import stat
 import subprocess
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +38,10 @@ EXTENSION_SOURCES = ("Makefile", "*.c", "*.h", "*.in", "*.sql", "*.inc")
 
 SHARED_HEADERS = (CHECKOUT / "dana/runtime/native", CHECKOUT / "hwgen/spec/numerics/native")
 """Folders whose headers the extension is compiled with, too."""
+
+
+MAKE_CANNOT = re.compile(r"""[\s#$%:;&|<>()'"\\`]""")
+"""Characters of paths on which makefiles, PGXS among them, fail; .ci/ready has the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +90,13 @@ def wheel_installation(major: int) -> Installation:
     return Installation(prefix=Path(spec.origin).parent / WHEEL_FOLDERS[major], major=major)
 
 
-def prepare(root: Path, major: int, sources: Path = CHECKOUT / "pg_extension") -> Installation:
+def prepare(
+    root: Path,
+    major: int,
+    sources: Path = CHECKOUT / "pg_extension",
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Installation:
     """Copy the installation below ``root`` and build the extension into it; does nothing where both are done.
 
     The caller holds the server's lock.
@@ -95,9 +108,11 @@ def prepare(root: Path, major: int, sources: Path = CHECKOUT / "pg_extension") -
     """
     installation = installed_below(root, major)
     if not installation.program("postgres").exists():
+        progress(f"copying PostgreSQL {major}")
         _copy(wheel_installation(major).prefix, root / f"postgresql-{major}")
     key = sources_key(sources)
     if not installation.stamp.exists() or installation.stamp.read_text() != key:
+        progress(f"compiling the extension for PostgreSQL {major} (about half a minute)")
         _build_extension(sources, installation, root / f"build-{major}")
         installation.stamp.write_text(key)
     return installation
@@ -154,23 +169,37 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def make_readable(tree: Path) -> None:
-    """Let every account read ``tree``, a copy of ours: a umask of 077 must not keep the server's account out."""
+    """Let every account read ``tree``, a copy of ours: a umask of 077 must not keep the server's account out.
+
+    What every account can read already keeps its mode, which a hard link shares with its original.
+    """
     for folder, _, files in os.walk(tree):
         os.chmod(folder, 0o755)
         for name in files:
             path = os.path.join(folder, name)
             if not os.path.islink(path):
-                mode = os.stat(path).st_mode
-                os.chmod(path, 0o755 if mode & 0o100 else 0o644)
+                mode = stat.S_IMODE(os.stat(path).st_mode)
+                readable = 0o555 if mode & 0o100 else 0o444
+                if mode & readable != readable:
+                    os.chmod(path, mode | readable)
 
 
 def _build_extension(sources: Path, installation: Installation, folder: Path) -> None:
     for tool in ("make", "cc"):
         if shutil.which(tool) is None:
-            raise SetupError(f"building the extension needs '{tool}', which is not on the PATH; install it")
+            raise SetupError(
+                f"building the extension needs '{tool}', which is not on the PATH; install it "
+                "(Debian: apt install gcc libc6-dev make; Fedora: dnf install gcc make)"
+            )
+    for path in (sources, installation.prefix):
+        if bad := MAKE_CANNOT.search(str(path)):
+            raise SetupError(
+                f"make cannot build in {path}, for the character {bad[0]!r} in its name; "
+                "move the checkout, or set DANA_HOME to a folder without such characters"
+            )
     # the wheel's PGXS names the compiler of the machine that built it
     command = ["make", "-C", str(sources), "install", f"PG_CONFIG={installation.program('pg_config')}"]
-    command += [f"BUILDDIR={folder}", f"PROJECT={CHECKOUT}", "CC=cc"]
+    command += [f"BUILDDIR={folder}", f"PROJECT={CHECKOUT}", "CC=cc", f"-j{os.cpu_count() or 1}", "--output-sync"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False

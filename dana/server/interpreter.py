@@ -2,21 +2,27 @@
 
 In: the interpreter of this process and the server's account. Out: a command prefix and environment variables.
 It is this process's own interpreter wherever the account can read it. Root's unprivileged account often cannot: the
-checkout, the virtual environment or the interpreter lies below a 0700 home. Then the interpreter, the packages that
-the worker needs and ours are copied below the server's folder; no mode of the originals is changed.
+checkout, the virtual environment or the interpreter lies below a 0700 home, or a umask of 077 made them. Then a virtual
+environment below the server's folder gets the packages that the worker needs, and ours; the interpreter itself is
+copied only where the account cannot run the original. What every account may read and only root may write is linked,
+not copied; no mode of the originals changes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 import re
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dana.errors import SetupError
 from dana.server.account import Account
 from dana.server.installation import make_readable
 from dana.server.places import CHECKOUT
@@ -25,6 +31,8 @@ DISTRIBUTION = "dana-db"
 PACKAGES = ("dana", "dsl", "hwgen")
 WORKER_EXTRAS = frozenset({"rtl"})
 """Extras of our distribution that the worker uses."""
+
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 UNUSED_LIBRARY = (
     "site-packages",
@@ -50,42 +58,89 @@ class Interpreter:
     executable
         Path of the interpreter.
     environment
-        Variables that it needs beside the inherited ones.
+        Variables that it needs in addition to the inherited ones.
     """
 
     executable: Path
     environment: dict[str, str] = field(default_factory=dict)
 
+    def fault(self, account: Account, *arguments: str) -> str:
+        """What keeps ``account`` from running this interpreter with ``arguments``; empty where nothing does."""
+        try:
+            done = subprocess.run(
+                [str(self.executable), *arguments],
+                cwd="/",
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                **account.identity(),
+            )
+        except OSError as error:
+            return str(error)
+        return "" if done.returncode == 0 else [f"exit code {done.returncode}", *done.stderr.splitlines()][-1]
 
-def worker_interpreter(root: Path, account: Account) -> Interpreter:
-    """Interpreter for ``account``: this one, or a copy below ``root`` where the account cannot read this one."""
-    if not account.switched or _readable(account):
-        return Interpreter(executable=Path(sys.executable))
-    prefix = root / f"python-{_environment_key()}"
-    if not prefix.exists():
-        _copy_environment(prefix)
-    # ours change with every edit, the rest does not
-    source = root / "source"
-    shutil.rmtree(source, ignore_errors=True)
+
+READS_ALL = ("-m", "dana.server.interpreter")
+"""Arguments that make an interpreter read all that a worker needs."""
+
+
+def worker_interpreter(
+    root: Path, account: Account, major: int, progress: Callable[[str], None] = lambda _: None
+) -> Interpreter:
+    """Interpreter for the worker of server ``major``: this one, or an environment below ``root``.
+
+    The caller holds the server's lock, and the server does not run: an older environment in that place is replaced.
+
+    Raises
+    ------
+    SetupError
+        The account can read neither this one nor its copy; the message says what the copy did.
+    """
+    own = Interpreter(executable=Path(sys.executable))
+    if not account.switched or not own.fault(account, *READS_ALL):
+        return own
+    prefix, source = root / f"python-{major}", root / f"source-{major}"
+    base = _base()
+    closed = bool(Interpreter(executable=base).fault(account, "-I", "-c", "import ctypes"))
+    key = _environment_key(base, closed)
+    stamp = prefix / "key"
+    if not stamp.exists() or stamp.read_text() != key:
+        progress(f"copying the packages that account {account.name} cannot read here")
+        _make_environment(prefix, base, closed)
+        stamp.write_text(key)
+    _copy_ours(source)  # which change with every edit, the rest does not
+    libraries = {"LD_LIBRARY_PATH": str(prefix / "base" / "lib")} if closed else {}
+    made = Interpreter(executable=prefix / "bin" / "python3", environment={"PYTHONPATH": str(source), **libraries})
+    if fault := made.fault(account, *READS_ALL):
+        raise SetupError(f"account {account.name} cannot run the worker's Python, {made.executable}: {fault}")
+    return made
+
+
+def _base() -> Path:
+    """The interpreter that this process's virtual environment was made with."""
+    return Path(sys.executable).resolve()
+
+
+def main() -> None:
+    """Read every file that a worker may need, as the account that this process runs as; OSError where it may not."""
     for package in PACKAGES:
-        shutil.copytree(CHECKOUT / package, source / package, ignore=shutil.ignore_patterns(HALF_WRITTEN))
-    ours = importlib.metadata.distribution(DISTRIBUTION)
-    information = source / f"dana_db-{ours.version}.dist-info"
-    information.mkdir()
-    # from a checkout's own folder Python finds its egg-info, where the same text has another name
-    (information / "METADATA").write_text(ours.read_text("METADATA") or ours.read_text("PKG-INFO") or "")
-    make_readable(source)
-    return Interpreter(
-        executable=prefix / "bin" / "python3",
-        environment={"PYTHONPATH": str(source), "LD_LIBRARY_PATH": str(prefix / "lib")},
-    )
+        for folder, _, names in os.walk(CHECKOUT / package, onerror=_raise):
+            for name in names:
+                _read(Path(folder) / name)
+    for distribution in _distributions():
+        for file in distribution.files or ():
+            _read(Path(str(distribution.locate_file(file))))
 
 
-def _readable(account: Account) -> bool:
-    places = [Path(sys.executable), Path(sys.executable).resolve(), Path(sys.base_prefix), Path(sys.prefix)]
-    places += [CHECKOUT / package for package in PACKAGES]
-    places += [Path(str(distribution.locate_file(""))) for distribution in _distributions()]
-    return all(account.can("r", place) and account.can("x", place) for place in places)
+def _read(path: Path) -> None:
+    with suppress(FileNotFoundError):  # a package may list what an installer leaves out; an editor's files come and go
+        path.open("rb").close()
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _distributions() -> list[importlib.metadata.Distribution]:
@@ -118,31 +173,75 @@ def _requirements(
             yield re.sub(r"[-_.]+", "-", named[1]).lower(), asked
 
 
-def _environment_key() -> str:
-    parts = [sys.version, sys.prefix, *(f"{one.metadata['Name']}=={one.version}" for one in _distributions())]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+def _environment_key(base: Path, closed: bool) -> str:
+    parts = [sys.version, sys.prefix, str(base), str(closed)]
+    parts += [f"{one.metadata['Name']}=={one.version}" for one in _distributions()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _copy_environment(prefix: Path) -> None:
-    """Build an interpreter with the worker's packages in ``prefix``; it finds its library relative to itself."""
+def _make_environment(prefix: Path, base: Path, closed: bool) -> None:
+    """Make a virtual environment with the worker's packages in ``prefix``, with a copy of its base where it is closed.
+
+    Debian's Python looks in site-packages only where ``pyvenv.cfg`` makes the place a virtual environment.
+    """
     part = prefix.with_name(f"{prefix.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    library = part / "lib" / version
-    base = Path(sys.base_prefix)
-    shutil.copytree(base / "lib" / version, library, ignore=shutil.ignore_patterns(*UNUSED_LIBRARY, HALF_WRITTEN))
-    (part / "bin").mkdir()
-    shutil.copy2(Path(sys.executable).resolve(), part / "bin" / "python3")
-    for shared in (base / "lib").glob("libpython*.so*"):
-        shutil.copy2(shared, part / "lib")
-    site = library / "site-packages"
+    for old in (part, prefix):
+        shutil.rmtree(old, ignore_errors=True)
+    (part / "bin").mkdir(parents=True)
+    home = base.parent
+    if closed:
+        home = prefix / "base" / "bin"
+        _copy_base(base, part / "base")
+    (part / "bin" / "python3").symlink_to(home / base.name)
+    (part / "pyvenv.cfg").write_text(f"home = {home}\n", encoding="utf-8")
+    site = part / "lib" / VERSION / "site-packages"
+    site.mkdir(parents=True)
     for distribution in _distributions():
         for file in distribution.files or ():
             source = Path(str(distribution.locate_file(file))).resolve()
-            # a few packages install data beside site-packages, with a path that climbs out of it
+            # a few packages install data next to site-packages, with a path that climbs out of it
             target = (site / str(file)).resolve()
             if source.is_file() and target.is_relative_to(part.resolve()):
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target)
+                _link(source, target)
     make_readable(part)
     part.rename(prefix)
+
+
+def _copy_base(base: Path, target: Path) -> None:
+    """Copy an interpreter and its library; it finds them relative to itself."""
+    installed = Path(sys.base_prefix) / "lib"
+    unused = shutil.ignore_patterns(*UNUSED_LIBRARY, HALF_WRITTEN)
+    shutil.copytree(installed / VERSION, target / "lib" / VERSION, ignore=unused, copy_function=_link)
+    (target / "bin").mkdir()
+    for source in (base, *installed.glob("libpython*.so*")):
+        _link(source, target / source.parent.name / source.name)
+
+
+def _copy_ours(source: Path) -> None:
+    shutil.rmtree(source, ignore_errors=True)
+    for package in PACKAGES:
+        unused = shutil.ignore_patterns(HALF_WRITTEN)
+        shutil.copytree(CHECKOUT / package, source / package, ignore=unused, copy_function=_link)
+    ours = importlib.metadata.distribution(DISTRIBUTION)
+    information = source / f"dana_db-{ours.version}.dist-info"
+    information.mkdir()
+    # from a checkout's own folder Python finds its egg-info, where the same text has another name
+    (information / "METADATA").write_text(ours.read_text("METADATA") or ours.read_text("PKG-INFO") or "")
+    make_readable(source)
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    """Link a file that every account may read and only we may write; copy another, or where links are not possible."""
+    source = os.path.realpath(source)
+    found = os.stat(source)
+    readable = 0o555 if found.st_mode & 0o100 else 0o444
+    if found.st_uid == os.geteuid() and not found.st_mode & 0o022 and found.st_mode & readable == readable:
+        with suppress(OSError):  # another file system, or one without links
+            os.link(source, target)
+            return
+    shutil.copy2(source, target)
+
+
+if __name__ == "__main__":
+    main()

@@ -61,11 +61,15 @@ class Plan:
 
 
 class State(TypedDict, total=False):
-    """What the state file holds while the supervisor lives: process numbers, and the plan's ``build``."""
+    """What the state file holds while the supervisor lives.
+
+    Process numbers, how many workers in a row ended within `SHORTEST_WORKER_LIFE`, and the plan's ``build``.
+    """
 
     supervisor: int
     server: int
     worker: int | None
+    failures: int
     build: str
 
 
@@ -78,6 +82,7 @@ class Supervisor:
         self._worker_started = 0.0
         self._worker_due = 0.0
         self._delay = 0.0
+        self._failures = 0
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT, or until the server ends by itself."""
@@ -101,7 +106,9 @@ class Supervisor:
         now = time.monotonic()
         if self._worker is not None and self._worker.poll() is not None:
             lived = now - self._worker_started
-            self._delay = 0.0 if lived >= SHORTEST_WORKER_LIFE else min(LONGEST_DELAY, 2 * self._delay + 0.05)
+            short = lived < SHORTEST_WORKER_LIFE
+            self._delay = min(LONGEST_DELAY, 2 * self._delay + 0.05) if short else 0.0
+            self._failures = self._failures + 1 if short else 0
             _note(self._plan.worker_log, f"worker ended with {self._worker.returncode} after {lived:.1f} s")
             _end_group(self._worker.pid)
             self._worker = None
@@ -113,7 +120,9 @@ class Supervisor:
 
     def _write_state(self, server: int) -> None:
         worker = self._worker.pid if self._worker is not None else None
-        state = State(supervisor=os.getpid(), server=server, worker=worker, build=self._plan.build)
+        state = State(
+            supervisor=os.getpid(), server=server, worker=worker, failures=self._failures, build=self._plan.build
+        )
         path = Path(self._plan.state)
         part = path.with_name(f"{path.name}.part")
         part.write_text(json.dumps(state))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -43,14 +42,21 @@ def plain(server_root: Path) -> Iterator[Session]:
     programs = built[-1].parent.parent / "bin"
     if not account.can("x", programs / "postgres"):
         pytest.skip(f"account {account.name} cannot run {programs}")
-    python = worker_interpreter(server_root, account)
-    copied = bool(python.environment)
-    home = python.executable.parent.parent if copied else Path(sys.base_prefix)
+    python = worker_interpreter(server_root, account, int(built[-1].parents[2].name))
+    shown = subprocess.run(
+        [python.executable, "-c", "import sys, sysconfig; print(sys.base_prefix, sysconfig.get_path('purelib'))"],
+        env=python.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        **account.identity(),
+    )
+    home, packages = shown.stdout.split()
     environment = {
         "PATH": os.defpath,
-        "LD_LIBRARY_PATH": str(home / "lib" if copied else sysconfig.get_config_var("LIBDIR")),
-        "PYTHONHOME": str(home),
-        "PYTHONPATH": "" if copied else sysconfig.get_path("purelib"),
+        "LD_LIBRARY_PATH": str(Path(home) / "lib"),
+        "PYTHONHOME": home,
+        "PYTHONPATH": packages,
     }
     folder = server_root / "python-server"
     account.make_private(folder)

@@ -282,7 +282,7 @@ def running_cluster(root: Path, major: int, name: str) -> Iterator[Cluster]:
     """
     account = server_account()
     installed = installed_server(root, major)
-    python = interpreter.worker_interpreter(root, account)
+    python = interpreter.worker_interpreter(root, account, major)
     library = root / "tally.so"
     if not library.exists():
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(HERE / "tally.c")], check=True)

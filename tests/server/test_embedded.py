@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import shutil
 import signal
@@ -123,6 +125,26 @@ def test_stopping_does_not_wait_for_sessions(own_root: Path) -> None:
             session.execute("SELECT 1")
 
 
+@pytest.mark.parametrize("gone", [True, False], ids=["another namespace's", "another account's"])
+def test_a_server_that_cannot_be_signalled_is_an_error_at_once(own_root: Path, gone: bool) -> None:
+    """The lock is held, but the process is not to be seen, as from another container, or belongs to another account."""
+    server = EmbeddedServer.at(own_root)
+    with open(own_root / "18" / "alive.lock", "w") as lock, subprocess.Popen(["true"]) as ended:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ended.wait()
+        foreign = ended.pid if gone else 1
+        (own_root / "18" / "state.json").write_text(json.dumps({"supervisor": foreign}))
+        for name in ("alive.lock", "state.json"):
+            os.chown(own_root / "18" / name, server.account.uid, server.account.gid)
+        reason = "No such process" if gone else "(Operation not permitted|Permission denied)"
+        with pytest.raises(
+            SetupError, match=rf"cannot stop .*process {foreign}, as account .*: {reason}; run dana stop as"
+        ):
+            server.stop()
+        assert server.is_running
+        (own_root / "18" / "state.json").unlink()
+
+
 def test_a_worker_that_dies_is_replaced(own_root: Path) -> None:
     server = EmbeddedServer.start(own_root)
     first = pid_of(server.worker_pid)
@@ -187,6 +209,32 @@ def test_a_server_that_cannot_start_says_why(own_root: Path) -> None:
     with pytest.raises(SetupError, match="no_such_setting"):
         EmbeddedServer.start(own_root)
     assert not server.is_running
+
+
+def test_a_worker_that_never_starts_is_an_error_with_its_last_words(
+    own_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dana.server.embedded.WORKER", ("-c", "raise SystemExit('no such module')"))
+    with pytest.raises(SetupError, match=r"the worker ended 3 times\n(.|\n)*no such module"):
+        EmbeddedServer.start(own_root)
+    assert not EmbeddedServer.at(own_root).is_running
+
+
+def test_a_umask_does_not_keep_the_account_out_of_new_folders(server_root: Path) -> None:
+    server = EmbeddedServer.at(server_root / "new" / "home")
+    umask = os.umask(0o077)
+    try:
+        server._make_folders()
+    finally:
+        os.umask(umask)
+    assert server.account.can("x", server.root)
+    assert stat.S_IMODE((server.root / "18" / "log").stat().st_mode) == 0o700
+
+
+def test_a_home_that_cannot_be_made_is_named(server_root: Path) -> None:
+    (server_root / "file").touch()
+    with pytest.raises(SetupError, match=r"cannot make the folder \S+/file/home: Not a directory; set DANA_HOME"):
+        EmbeddedServer.start(server_root / "file" / "home")
 
 
 def test_a_path_too_long_for_a_socket_is_no_obstacle(own_root: Path) -> None:

@@ -124,9 +124,14 @@ def test_missing_sources_and_missing_tools_are_named(
     sources = tmp_path / "sources"
     sources.mkdir()
     (sources / "Makefile").write_text("")
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(SetupError, match="needs 'make'"):
-        prepare(made.root, 18, sources)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        with pytest.raises(SetupError, match=r"needs 'make'.* install gcc libc6-dev make"):
+            prepare(made.root, 18, sources)
+    spaced = tmp_path / "a folder"
+    shutil.copytree(sources, spaced)
+    with pytest.raises(SetupError, match=r"make cannot build in \S+/a folder, for the character ' ' in its name"):
+        prepare(made.root, 18, spaced)
 
 
 def test_an_unknown_major_version_is_refused(tmp_path: Path) -> None:
