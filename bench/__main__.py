@@ -30,6 +30,7 @@ NAMES = (
     "approximate",
     "paging",
     "utilisation",
+    "areas",
     "verilator",
     "accuracy",
 )

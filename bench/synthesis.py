@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.measure import Figure, main
-from hwgen.devices import load_device
+from hwgen.devices import Device, load_device
 from hwgen.export import MANIFEST
 from hwgen.export.scripts import scripts
 from hwgen.export.synthesis import Synthesis, SynthesisError, synthesise, tools
@@ -97,7 +97,10 @@ def run() -> list[Figure]:
 
 
 def _figures(design: Design) -> list[Figure]:
-    found = _synthesised(design)
+    device = load_device(design.device)
+    if design.clock_mhz is not None:  # what is asked of the tools, with some to spare
+        device = dataclasses.replace(device, clock_hz=round(1.1e6 * design.clock_mhz))
+    found = synthesised(design, device)
     wanted = (
         ("LUTs of a unit", found.luts / found.units, design.luts, True),
         ("DSPs of a unit", found.dsps / found.units, design.dsps, True),
@@ -117,10 +120,8 @@ def _figures(design: Design) -> list[Figure]:
     ]
 
 
-def _synthesised(design: Design) -> Synthesis:
-    device = load_device(design.device)
-    if design.clock_mhz is not None:  # what is asked of the tools, with some to spare
-        device = dataclasses.replace(device, clock_hz=round(1.1e6 * design.clock_mhz))
+def synthesised(design: Design, device: Device) -> Synthesis:
+    """What the tools make of a board for a device; SynthesisError says why they do not."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for part in ("rtl", "synth"):

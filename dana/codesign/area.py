@@ -9,7 +9,7 @@ fitted to several machines. Memories are counted in block RAMs by their geometry
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,12 +68,14 @@ INDEX_LINE = 450.0
 """Flip-flops of the sequencer in which a row's entry, stride and bound wait."""
 
 
+RECORD_PATHS = (0, 560, 0, 0)
+"""Of machines with records: what sequencer and unpacker keep more, however many lanes there are."""
+
 CROSSED = {"xcup": (17.0, 32.0), "ecp5": (24.0, 32.0), "nexus": (22.0, 41.0)}
 """LUTs of a lane that chooses its operands in exchanges; flip-flops of its cluster, which knows which lanes do."""
 
-DIVIDE_STAGE = {"ecp5": (220.0, 104.0), "xcup": (160.0, 104.0)}
-"""LUTs and flip-flops of a stage more in a division unit; of ECP5 as synthesised for an interval of 9, of UltraScale+
-in the proportion of the two families' units of one stage."""
+DIVIDE_STAGE = {"ecp5": (106.0, 92.0), "xcup": (99.0, 92.0)}
+"""LUTs and flip-flops of a stage more in a division unit, as synthesised for intervals of 27, 9 and 3."""
 
 TABLE, EXPONENTIAL, PRODUCT = "table", "exponential", "product"
 FUNCTION_PARTS: dict[Opcode, tuple[Opcode | str, ...]] = {
@@ -100,7 +102,7 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
         Opcode.TANH: (78, 105, 0, 0),
         Opcode.SINPI: (211, 115, 0, 1),
         Opcode.SQRT: (91, 3, 0, 0),
-        Opcode.DIV: (160, 200, 0, 0),
+        Opcode.DIV: (150, 200, 0, 0),
     },
     "ecp5": {
         TABLE: (236, 520, 2, 2),
@@ -109,11 +111,11 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
         Opcode.GAUSSIAN: (175, 90, 2, 0),
         Opcode.EXP: (62, 0, 0, 0),
         PRODUCT: (197, 320, 3, 0),
-        Opcode.LOG: (462, 343, 0, 0),
+        Opcode.LOG: (560, 343, 0, 0),
         Opcode.TANH: (105, 116, 0, 0),
         Opcode.SINPI: (326, 130, 0, 2),
         Opcode.SQRT: (155, 3, 0, 0),
-        Opcode.DIV: (281, 200, 0, 0),
+        Opcode.DIV: (247, 200, 0, 0),
     },
 }
 """Of the parts, synthesised alone and in several combinations."""
@@ -153,6 +155,11 @@ def _index_line(config: MachineConfig) -> float:
     return INDEX_LINE if config.index_depth else 0
 
 
+def _addresses(config: MachineConfig) -> float:
+    """Flip-flops of the sequencer for addresses of scratchpads of more than 1,024 rows."""
+    return 80 * max(0, (config.scratch_depth - 1).bit_length() - 10)
+
+
 def _shared_slots(config: MachineConfig) -> int:
     """Of the three words that a lane has from elsewhere, those that several distances share: another choice each."""
     clusters, threads = ((count - 1).bit_length() for count in (config.clusters, config.threads))
@@ -183,11 +190,17 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         for depth, kind in zip(depths, kinds, strict=True)
         if depth > SHORT and not config.ultra & kind
     )
-    # fitted: machines without functions took less
-    lane_luts = (632 if units > LANES_PER_CLUSTER else 600) - (0 if config.functions else 30)
+    lane_luts = 636 if units > LANES_PER_CLUSTER else 602
+    ultra = sum(bool(config.ultra & kind) for kind in kinds)
+    chosen_words = _choices(
+        (depth for depth, kind in zip(depths, kinds, strict=True) if depth > SHORT and not config.ultra & kind), 3
+    )
     short = sum(depth <= SHORT and not config.ultra & kind for depth, kind in zip(depths, kinds, strict=True))
     return {
-        "lanes": _times(units, (lane_luts + 80 * short, 1008, 2, lane_memory)),
+        # a memory of LUTs has no registers for the words that are read, a block RAM has; a word of UltraRAM has two
+        "lanes": _times(
+            units, (lane_luts + chosen_words + 80 * short + 36 * ultra, 1008 + 64 * short + 68 * ultra, 2, lane_memory)
+        ),
         "functions": _times(clusters, _functions(config, "xcup")),
         "clusters": _times(clusters, (171 + chosen, 362 + chosen / 3, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE["xcup"], _index_memory(config))),
@@ -196,7 +209,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         "crossed exchange": _crossed(config, "xcup"),
         "sequencer": (
             910,
-            960 + 24 * _line(config) + _index_line(config),
+            960 + 24 * _line(config) + _index_line(config) + _addresses(config),
             0,
             _block_rams(config.program_depth, WORD_BITS),
         ),
@@ -220,15 +233,16 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         ),
         "unpacker": (42 * lanes + 1135, 219 * lanes + 1660, 0, 0),
         "watched rows": _times(config.watch_depth, (30, 38, 0, 0)),
-        "records": _times(bool(config.record_depth), (420 + 44 * lanes, 708 + 160 * lanes, 0, _outbox(config))),
-        "more outboxes": _more_outboxes(config, 1),
+        "records": _times(bool(config.record_depth), (860 + 20 * lanes, 708 + 160 * lanes, 0, _outbox(config))),
+        "records' paths": _times(bool(config.record_depth), RECORD_PATHS),
+        "more outboxes": _more_outboxes(config, 20, 1),
         "access": (415 + 17 * config.striders, 8 * config.link_bytes + 700, 0, 0),
         "host": (347, 405, 0, 0),
         "board": (795, 860 + 8 * config.link_bytes, 0, 1),
     }
 
 
-def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[str, Row]:
+def _lattice(config: MachineConfig, family: str, lane_luts: float, lane_flipflops: float) -> dict[str, Row]:
     """Of ECP5: yosys 0.5x, ``synth_ecp5``, as nextpnr packs it: LUTs are TRELLIS_COMB, which carries take, too.
 
     Nexus has the same LUTs, carries, multipliers and block RAMs. yosys 0.70, ``synth_nexus``, made as many of them, two
@@ -242,7 +256,15 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
     distances = min(3, (config.clusters - 1).bit_length() + (threads - 1).bit_length())
     chosen = 150 if config.has(Opcode.DIV) else 0
     return {
-        "lanes": _times(units, (1153 + 31 * distances, lane_flipflops, 3, lane_memory)),
+        "lanes": _times(
+            units,
+            (
+                lane_luts + 31 * distances + _choices((config.scratch_depth, config.tuple_depth), 1),
+                lane_flipflops,
+                3,
+                lane_memory,
+            ),
+        ),
         "functions": _times(clusters, _functions(config, "ecp5")),
         "clusters": _times(clusters, (255 + chosen, 362 + chosen / 5, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE["ecp5"], _index_memory(config))),
@@ -251,14 +273,14 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
         "crossed exchange": _crossed(config, family),
         "sequencer": (
             1418 + 4.5 * _line(config),
-            920 + 24 * _line(config) + _index_line(config),
+            990 + 24 * _line(config) + _index_line(config) + _addresses(config),
             0,
             _sequencer_memory(config),
         ),
         "striders": _times(
             config.striders,
             (
-                1489,
+                1610,
                 470,
                 0,
                 4 * _block_rams(config.page_beats, 4 * config.link_bytes) + 4 * _block_rams(config.strider_depth, 36),
@@ -274,20 +296,29 @@ def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[
         "unpacker": (87 * lanes + 1450, 232 * lanes + 1460, 0, 0),
         "watched rows": _times(config.watch_depth, (49, 38, 0, 0)),
         "records": _times(
-            bool(config.record_depth), (560 + 54 * lanes, 854 + 160 * lanes, 0, 2 * _outbox(config) + 1 + lanes // 4)
+            bool(config.record_depth),
+            (560 + 54 * lanes, 854 + 160 * lanes, 0, 2 * _outbox(config) + 1 + _waiting_records(config, family)),
         ),
-        "more outboxes": _more_outboxes(config, 2),
-        "access": (450 + 17 * config.striders, 8 * config.link_bytes + 650, 0, 2),
+        "records' paths": _times(bool(config.record_depth), RECORD_PATHS),
+        "more outboxes": _more_outboxes(config, 40, 2),
+        "access": (450 + 17 * config.striders, 8 * config.link_bytes + 750, 0, 2),
         "host": (430, 210, 0, 0),
-        "board": (2050, 1000 + 38 * config.link_bytes, 0, 2),
+        "board": (2250, 1000 + 38 * config.link_bytes, 0, 2),
         "records' pins": _times(bool(config.record_depth), (700 + 20 * lanes, 190 + 68 * lanes, 0, 0)),
     }
+
+
+LONG_QUEUE = 128
+"""Entries from which on yosys makes the queue of a machine's only Strider of a Lattice's block RAM: what it gives goes
+into a register, which a block RAM has. Of several Striders, one of their queues is chosen first: they are of LUTs."""
 
 
 def _lattice_queue(config: MachineConfig) -> Row:
     """Of pieces of 16 entries by 4 bits, and above one piece the choice of one: synthesised of 4 to 1,024 entries."""
     # how many bits an entry has: the address and the pointer, a descriptor's number, a kind, and whether it is beyond
     width = (config.page_size - 1).bit_length() + 16 + max(8, (config.descriptor_depth - 1).bit_length()) + 3
+    if config.striders == 1 and config.queue_depth >= LONG_QUEUE:
+        return 60, 1 + 3 * math.log2(config.queue_depth), 0, 2 * _block_rams(config.queue_depth, width)
     pieces = math.ceil(config.queue_depth / 16)
     choice = 0.055 * width * config.queue_depth if pieces > 1 else 0
     return 6 * pieces * math.ceil(width / 4) + choice + 20, 1 + 3 * math.log2(config.queue_depth), 0, 0
@@ -304,11 +335,18 @@ def _outbox(config: MachineConfig) -> float:
     return _block_rams(config.tuple_depth // 2, 32 * config.lanes)
 
 
-def _more_outboxes(config: MachineConfig, half_blocks: int) -> Row:
-    """Of threads beyond the first, and the choice of one: counted, of up to four threads, not synthesised."""
+def _waiting_records(config: MachineConfig, family: str) -> int:
+    """Block RAMs of Lattice's for records that wait to be fetched and stored; yosys makes a few of LUTs."""
+    if config.record_depth >= 64:
+        return 5
+    return 2 if family == "nexus" else 0
+
+
+def _more_outboxes(config: MachineConfig, lane_luts: int, half_blocks: int) -> Row:
+    """Of threads beyond the first, and the choice of one."""
     more = config.threads - 1 if config.record_depth else 0
     choice = 32 * config.lanes * math.ceil(more / 3)
-    return 40 * config.lanes * more + choice, 66 * config.lanes * more, 0, half_blocks * _outbox(config) * more
+    return lane_luts * config.lanes * more + choice, 66 * config.lanes * more, 0, half_blocks * _outbox(config) * more
 
 
 def _sequencer_memory(config: MachineConfig) -> float:
@@ -317,7 +355,20 @@ def _sequencer_memory(config: MachineConfig) -> float:
 
 def _block_rams(depth: int, width: int) -> float:
     """RAMB36 for a memory with one read and one write port; half of one is a RAMB18 or DP16KD, of one of `SHAPES`."""
-    return min(math.ceil(width / bits) * math.ceil(depth / words) for words, bits in SHAPES) / 2
+    return _halves(depth, width)[0] / 2
+
+
+def _halves(depth: int, width: int) -> tuple[int, int]:
+    """Halves of block RAMs that such a memory takes, and among how many of them a word is chosen."""
+    return min((math.ceil(width / bits) * math.ceil(depth / words), math.ceil(depth / words)) for words, bits in SHAPES)
+
+
+def _choices(depths: Iterable[int], inputs: int) -> int:
+    """LUTs of a lane for each bit of what it reads, twice, where its memories are of several block RAMs in depth.
+
+    `inputs` are those that a LUT has room for beside a choice: 3 of 6, 1 of 4.
+    """
+    return 2 * 32 * sum(math.ceil((_halves(depth, 32)[1] - 1) / inputs) for depth in depths)
 
 
 def _ultra_rams(config: MachineConfig) -> int:
@@ -345,6 +396,6 @@ SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
 
 FAMILY_PARTS: dict[str, Callable[[MachineConfig], dict[str, Row]]] = {
     "xcup": _ultrascale_plus,
-    "ecp5": partial(_lattice, family="ecp5", lane_flipflops=1200),
-    "nexus": partial(_lattice, family="nexus", lane_flipflops=1100),
+    "ecp5": partial(_lattice, family="ecp5", lane_luts=1193, lane_flipflops=1208),
+    "nexus": partial(_lattice, family="nexus", lane_luts=1153, lane_flipflops=1110),
 }

