@@ -151,13 +151,9 @@ def _line(config: MachineConfig) -> int:
     return max([cycles.RESULT_LATENCY, *(cycles.SPECIAL_LATENCY[op] for op in FUNCTIONS if config.has(op))])
 
 
-def _index_line(config: MachineConfig) -> float:
-    return INDEX_LINE if config.index_depth else 0
-
-
 def _addresses(config: MachineConfig) -> float:
-    """Flip-flops of the sequencer for addresses of scratchpads of more than 1,024 rows."""
-    return 80 * max(0, (config.scratch_depth - 1).bit_length() - 10)
+    """Flip-flops of the sequencer for the index file, and for addresses of scratchpads of more than 1,024 rows."""
+    return 80 * max(0, (config.scratch_depth - 1).bit_length() - 10) + (INDEX_LINE if config.index_depth else 0)
 
 
 def _shared_slots(config: MachineConfig) -> int:
@@ -209,7 +205,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         "crossed exchange": _crossed(config, "xcup"),
         "sequencer": (
             910,
-            960 + 24 * _line(config) + _index_line(config) + _addresses(config),
+            960 + 24 * _line(config) + _addresses(config),
             0,
             _block_rams(config.program_depth, WORD_BITS),
         ),
@@ -273,9 +269,9 @@ def _lattice(config: MachineConfig, family: str, lane_luts: float, lane_flipflop
         "crossed exchange": _crossed(config, family),
         "sequencer": (
             1418 + 4.5 * _line(config),
-            990 + 24 * _line(config) + _index_line(config) + _addresses(config),
+            990 + 24 * _line(config) + _addresses(config),
             0,
-            _sequencer_memory(config),
+            2 * _block_rams(config.program_depth, WORD_BITS),
         ),
         "striders": _times(
             config.striders,
@@ -347,10 +343,6 @@ def _more_outboxes(config: MachineConfig, lane_luts: int, half_blocks: int) -> R
     more = config.threads - 1 if config.record_depth else 0
     choice = 32 * config.lanes * math.ceil(more / 3)
     return lane_luts * config.lanes * more + choice, 66 * config.lanes * more, 0, half_blocks * _outbox(config) * more
-
-
-def _sequencer_memory(config: MachineConfig) -> float:
-    return 2 * _block_rams(config.program_depth, WORD_BITS)
 
 
 def _block_rams(depth: int, width: int) -> float:
