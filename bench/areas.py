@@ -212,6 +212,28 @@ PAIRS: tuple[Pair, ...] = (
         measured=(28_227, 21_609, 24, 82),
         held_out=True,
     ),
+    Pair(
+        name="logistic on K26",
+        family="xcup",
+        fields={"queue_depth": 128, "link_bytes": 16, "functions": 41, "crossed": 0},
+        measured=(12_487, 19_665, 20, 51),
+        held_out=True,
+    ),
+    Pair(
+        name="logistic on lfcpnx-100",
+        family="nexus",
+        fields={
+            "scratch_depth": 512,
+            "tuple_depth": 512,
+            "queue_depth": 128,
+            "link_bytes": 16,
+            "clock_hz": 80000000,
+            "functions": 41,
+            "crossed": 0,
+        },
+        measured=(24_193, 20_900, 29, 72),
+        held_out=True,
+    ),
 )
 
 

@@ -85,8 +85,11 @@ def test_as_large_as_the_synthesis_of_a_rule_on_a_device(pair: Pair) -> None:
     assert AT_LEAST <= min(pair.ratios) <= max(pair.ratios) <= AT_MOST
 
 
-def test_pairs_of_each_family_are_held_out() -> None:
-    assert {pair.family for pair in PAIRS if pair.held_out} == set(FAMILIES)
+def test_half_of_the_pairs_are_held_out() -> None:
+    held_out = [pair for pair in PAIRS if pair.held_out]
+    assert len(PAIRS) >= 12
+    assert len(held_out) >= len(PAIRS) // 2
+    assert {pair.family for pair in held_out} == set(FAMILIES)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
