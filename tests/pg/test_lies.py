@@ -57,7 +57,12 @@ def lied_to(session: Session, statement: str) -> psycopg.Error | None:
 
 @pytest.mark.parametrize(
     ("which", "direction"),
-    [("dana_create_udf", "to worker"), ("dana_create_udf", "to backend"), ("dana_train", "to worker")],
+    [
+        ("dana_create_udf", "to worker"),
+        ("dana_create_udf", "to backend"),
+        ("dana_train", "to worker"),
+        ("dana_train", "to backend"),
+    ],
 )
 def test_lies(shared_cluster: Cluster, workshop: Workshop, direction: str, which: str) -> None:
     statement, sent, received = STATEMENTS[which]
