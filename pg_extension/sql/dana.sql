@@ -518,18 +518,18 @@ CREATE FUNCTION dana_predict_table(
 	AS $$
 DECLARE
 	safe boolean := dana.dana_catalog_first();
-	arguments text;
+	arguments pg_catalog.text;
 	classes boolean;
 	several boolean;
-	functions text;
+	functions pg_catalog.text;
 BEGIN
 	IF model IS NULL OR source IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
 	SELECT dana.dana_arguments(m.metadata, $1, $2),
-		m.metadata ? 'classes'::text AND m.metadata ->> 'predicts'::text <> 'number'::text,
-		m.metadata ->> 'predicts'::text = 'numbers'::text
+		m.metadata ? 'classes'::pg_catalog.text AND m.metadata ->> 'predicts'::pg_catalog.text <> 'number'::pg_catalog.text,
+		m.metadata ->> 'predicts'::pg_catalog.text = 'numbers'::pg_catalog.text
 	INTO arguments, classes, several FROM dana.dana_find_model($1) AS m;
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
@@ -642,11 +642,9 @@ COMMENT ON FUNCTION dana.dana_store_profile IS 'Write down the profile of a vers
 
 CREATE FUNCTION dana.dana_bin("values" text[], bounds real[], value text) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	AS $$
-	SELECT CASE WHEN value IS NULL THEN 1
+	RETURN CASE WHEN value IS NULL THEN 1
 		ELSE COALESCE(pg_catalog.array_position("values", value) + 1, COALESCE(pg_catalog.cardinality("values"), 0) + 2
-			+ CASE WHEN bounds IS NULL THEN 0 ELSE pg_catalog.width_bucket(value::real, bounds) END) END
-	$$;
+			+ CASE WHEN bounds IS NULL THEN 0 ELSE pg_catalog.width_bucket(value::real, bounds) END) END;
 COMMENT ON FUNCTION dana.dana_bin IS 'Which of the bins of a profile a value falls into, from 1';
 
 CREATE FUNCTION dana.dana_as_trained(metadata jsonb, "column" text, type oid) RETURNS text
@@ -655,9 +653,7 @@ COMMENT ON FUNCTION dana.dana_as_trained IS 'SQL for a column of a type, cast wh
 
 CREATE FUNCTION dana.dana_is_text(category "char", label boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-	AS $$
-	SELECT category IN ('S', 'E') OR (label AND category NOT IN ('N', 'B', 'D', 'A'))
-	$$;
+	RETURN category IN ('S', 'E') OR (label AND category NOT IN ('N', 'B', 'D', 'A'));
 COMMENT ON FUNCTION dana.dana_is_text IS 'Whether a profile takes values of a category of types as texts, of a feature or a label';
 
 CREATE FUNCTION dana.dana_counted(model text, metadata jsonb, source regclass)
@@ -839,10 +835,10 @@ CREATE FUNCTION dana_cross_validate(
 DECLARE
 	safe boolean := dana.dana_catalog_first();
 	number integer := COALESCE(folds, 5);
-	split text := dana.dana_split(source, training, key, number, NULL::float8, seed);
+	split pg_catalog.text := dana.dana_split(source, training, key, number, NULL::pg_catalog.float8, seed);
 	results dana.validation[];
-	failed jsonb;
-	unknown text;
+	failed pg_catalog.jsonb;
+	unknown pg_catalog.text;
 BEGIN
 	-- before the folds are trained; what is one, but of other rules, is found behind them
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m WHERE m NOT IN ('rmse', 'mae', 'r2',
@@ -855,14 +851,14 @@ BEGIN
 	WITH trials AS MATERIALIZED (
 		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
 	)
-	SELECT pg_catalog.array_agg(ROW(t.n::text, t.t #>> '{training,tuples}'::text[], t.t #>> '{scores,rows}'::text[], t.t #>> '{training,epochs}'::text[],
-			t.t #>> '{training,loss}'::text[], (t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
-		(pg_catalog.array_agg(t.t || pg_catalog.jsonb_build_object('fold', t.n) ORDER BY t.n) FILTER (WHERE t.t ? 'error'::text))[1]
+	SELECT pg_catalog.array_agg(ROW(t.n::pg_catalog.text, t.t #>> '{training,tuples}'::pg_catalog.text[], t.t #>> '{scores,rows}'::pg_catalog.text[], t.t #>> '{training,epochs}'::pg_catalog.text[],
+			t.t #>> '{training,loss}'::pg_catalog.text[], (t.t -> 'scores'::pg_catalog.text) - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
+		(pg_catalog.array_agg(t.t || pg_catalog.jsonb_build_object('fold', t.n) ORDER BY t.n) FILTER (WHERE t.t ? 'error'::pg_catalog.text))[1]
 	INTO results, failed FROM trials AS t;
 	IF failed IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate'::text,
-			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::text, number, failed ->> 'error'::text),
-			HINT = COALESCE(failed ->> 'hint'::text, 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
+		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate'::pg_catalog.text,
+			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::pg_catalog.text, number, failed ->> 'error'::pg_catalog.text),
+			HINT = COALESCE(failed ->> 'hint'::pg_catalog.text, 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
 	END IF;
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m
 	WHERE NOT (results[1]).metrics ? m;
@@ -878,7 +874,7 @@ BEGIN
 		WITH numbers AS (
 			SELECT m.key AS name, pg_catalog.avg(v.number) AS mean, pg_catalog.stddev_samp(v.number) AS deviation
 			FROM pg_catalog.unnest(results) AS r, pg_catalog.jsonb_each(r.metrics) AS m,
-				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') THEN (m.value #>> '{}'::text[])::float8 END AS number) AS v
+				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') THEN (m.value #>> '{}'::pg_catalog.text[])::pg_catalog.float8 END AS number) AS v
 			WHERE m.key <> 'positive' AND pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') AND ($8 IS NULL OR m.key = ANY ($8)) GROUP BY m.key
 		)
 		SELECT k.kind, NULL::bigint, NULL::bigint,
@@ -950,8 +946,8 @@ CREATE FUNCTION dana_search(
 DECLARE
 	safe boolean := dana.dana_catalog_first();
 	greater boolean;
-	split text;
-	outcomes jsonb[];
+	split pg_catalog.text;
+	outcomes pg_catalog.jsonb[];
 	points dana.search_point[];
 BEGIN
 	IF metric NOT IN ('rmse', 'mae', 'r2', 'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'loss') THEN
@@ -968,21 +964,21 @@ BEGIN
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', h.hyper) || dana.dana_trial(
 		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
 	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
-		LATERAL (SELECT CASE WHEN training ->> 'hyper'::text IS NULL THEN '{}' ELSE training -> 'hyper'::text END || p.point AS hyper) AS h;
+		LATERAL (SELECT CASE WHEN training ->> 'hyper'::pg_catalog.text IS NULL THEN '{}' ELSE training -> 'hyper'::pg_catalog.text END || p.point AS hyper) AS h;
 	-- one that suits the rule: a rule with classes has no rmse, and one whose predictions are scores no log_loss
-	metric := COALESCE(metric, (SELECT CASE WHEN pg_catalog.bool_or(t -> 'scores'::text ? 'rmse'::text) THEN 'rmse'
-			WHEN pg_catalog.bool_or(t -> 'scores'::text ? 'loss'::text) THEN 'loss'
-			WHEN pg_catalog.bool_and(t #>> '{scores,log_loss}'::text[] IS NOT NULL) THEN 'log_loss' ELSE 'accuracy' END
-		FROM pg_catalog.unnest(outcomes) AS t WHERE t ? 'scores'::text), 'rmse');
+	metric := COALESCE(metric, (SELECT CASE WHEN pg_catalog.bool_or(t -> 'scores'::pg_catalog.text ? 'rmse'::pg_catalog.text) THEN 'rmse'
+			WHEN pg_catalog.bool_or(t -> 'scores'::pg_catalog.text ? 'loss'::pg_catalog.text) THEN 'loss'
+			WHEN pg_catalog.bool_and(t #>> '{scores,log_loss}'::pg_catalog.text[] IS NOT NULL) THEN 'log_loss' ELSE 'accuracy' END
+		FROM pg_catalog.unnest(outcomes) AS t WHERE t ? 'scores'::pg_catalog.text), 'rmse');
 	greater := metric NOT IN ('rmse', 'mae', 'log_loss', 'loss');
 	WITH trials AS (
-		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
+		SELECT (t ->> 'n'::pg_catalog.text)::integer AS n, (t ->> 'fold'::pg_catalog.text)::integer AS fold, t -> 'tried'::pg_catalog.text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (
-		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::text[])::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::text[])::float8) AS deviation
-		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'positive', 'confusion', 'classes', 'outputs']) AS m
+		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::pg_catalog.text[])::pg_catalog.float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::pg_catalog.text[])::pg_catalog.float8) AS deviation
+		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::pg_catalog.text) - ARRAY['model', 'version', 'part', 'rows', 'positive', 'confusion', 'classes', 'outputs']) AS m
 		GROUP BY t.n, m.key
 	), scored AS (
-		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::text))[1] AS error,
+		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::pg_catalog.text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::pg_catalog.text))[1] AS error,
 			(SELECT pg_catalog.jsonb_object_agg(m.name, m.mean) FROM means AS m WHERE m.n = t.n) AS metrics,
 			(SELECT m.mean FROM means AS m WHERE m.n = t.n AND m.name = metric) AS score,
 			(SELECT m.deviation FROM means AS m WHERE m.n = t.n AND m.name = metric) AS deviation
@@ -1005,7 +1001,7 @@ BEGIN
 	IF keep IS NOT NULL THEN
 		-- rows that a key tells apart have no place that would tell which are left out
 		PERFORM dana.dana_train_rule(rule, source, training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper)
-			|| CASE WHEN test_size IS NULL OR key IS NOT NULL THEN '{}'::jsonb
+			|| CASE WHEN test_size IS NULL OR key IS NOT NULL THEN '{}'::pg_catalog.jsonb
 				ELSE pg_catalog.jsonb_build_object('test_size', test_size, 'seed', seed) END);
 	END IF;
 	RETURN QUERY SELECT * FROM pg_catalog.unnest(points);

@@ -226,9 +226,9 @@ judgement_of(const char *predicts)
 						"AND s.y OPERATOR(pg_catalog.<) 'Infinity'::pg_catalog.float8 THEN s.y END, s.p, $3, $2), '{}') "
 						"OPERATOR(pg_catalog.||) %s(s.y, s.p[1]::pg_catalog.float8)", classified,
 						dana_extension_name("dana_regression_metrics"));
-	return psprintf("CASE WHEN %s = 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('other_labels', %s) END "
+	return psprintf("CASE WHEN %s OPERATOR(pg_catalog.=) 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('other_labels', %s) END "
 					"OPERATOR(pg_catalog.||) "
-					"CASE WHEN %s = 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('not_predicted', %s) END "
+					"CASE WHEN %s OPERATOR(pg_catalog.=) 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('not_predicted', %s) END "
 					"OPERATOR(pg_catalog.||) %s(s.y, s.p, $3, $2)", other, other, unpredicted, unpredicted, classified);
 }
 

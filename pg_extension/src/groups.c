@@ -156,7 +156,7 @@ open_rows(grouping *grouping)
 	grouping->columns = dana_rows_descriptor(source->plan)->natts;
 
 	initStringInfo(&sorted);
-	appendStringInfo(&sorted, "SELECT %s%s%s(%s, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
+	appendStringInfo(&sorted, "SELECT %s%s%s(%s::pg_catalog.text, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
 					 dana_extension_name("dana_group"),
 					 quote_literal_cstr(training->model));
 	for (int i = 0; i < grouping->by.count; i++)

@@ -1,8 +1,10 @@
-"""Under any search_path what is called are operators of PostgreSQL and functions of the extension, nobody else's."""
+"""Under any search_path the operators, types and tables that are used are PostgreSQL's, the functions the extension's."""
 
 from __future__ import annotations
 
+import re
 from io import StringIO
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,8 +18,10 @@ from dana.report.history import read_run
 from dana.report.scores import Scores, read_scores
 from dana.report.stored import read_model
 from dana.session.calls import jobs
-from tests.sources.conftest import Session, weights
+from tests.sources.conftest import Session, acting, weights
 from tests.sources.test_evaluate import LOGISTIC
+from tests.sources.test_stored_text import EVIL, caught
+from tests.sources.test_surface import MEMBERS
 
 TYPES = ["oid", "regclass", "regrole", "integer", "bigint", "float8", "numeric", "text", "jsonb", "text[]"]
 OPERATORS = ["=", "<>", "<", ">", "<=", ">=", "+", "-", "*", "/", "||", "->", "->>", "#>>", "?"]
@@ -112,6 +116,110 @@ def test_no_operator_of_somebody_else_is_called(hostile: Session) -> None:
     job = hostile.execute(f"SELECT {BACKGROUND}").fetchone()
     assert hostile.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)
     assert hostile.execute("SELECT dana_cancel(%s)", job).fetchone() == (False,)
+
+
+TEMPORARY = """
+CREATE FUNCTION test.hostile_type(value anyelement) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION 'hostile type %', pg_catalog.pg_typeof(value); END $$;
+CREATE FUNCTION test.hostile_relation() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION 'hostile relation'; END $$;
+DO $do$
+DECLARE
+    name name;
+BEGIN
+    FOR name IN SELECT t.typname FROM pg_catalog.pg_type AS t WHERE t.typnamespace = 'pg_catalog'::regnamespace
+            AND t.typtype IN ('b', 'e', 'r', 'm') AND t.typname NOT LIKE '\\_%' LOOP
+        EXECUTE pg_catalog.format(
+            'CREATE DOMAIN pg_temp.%1$I AS pg_catalog.%1$I CHECK (test.hostile_type(VALUE))', name);
+    END LOOP;
+    FOR name IN SELECT c.relname FROM pg_catalog.pg_class AS c
+            WHERE c.relnamespace = 'pg_catalog'::pg_catalog.regnamespace AND c.relkind IN ('r', 'v') LOOP
+        EXECUTE pg_catalog.format(
+            'CREATE VIEW pg_temp.%1$I AS SELECT 1 AS oid FROM pg_catalog.pg_class WHERE test.hostile_relation()', name);
+    END LOOP;
+END
+$do$
+"""
+"""A domain for each type of PostgreSQL, and a view for each of its tables, that a name without a schema would mean:
+pg_temp comes before pg_catalog, for types and for relations, whatever search_path says of the others."""
+
+
+def test_no_type_and_no_table_of_somebody_else_is_used(hostile: Session) -> None:
+    hostile.execute(TEMPORARY)
+    with pytest.raises(psycopg.errors.RaiseException, match="hostile type"):
+        hostile.execute("SELECT 'x'::text")
+    for call in CALLS:
+        assert hostile.execute(f"SELECT * FROM {call}").rowcount > 0, call
+    for call in ("dana_profile('m', 't')", "dana_drift('m', 't')", "dana_coefficients('m')", "dana_prune(keep => 9)"):
+        hostile.execute(f"SELECT * FROM {call}")
+    (job,) = hostile.execute(f"SELECT {BACKGROUND}").fetchone() or (0,)
+    assert hostile.execute(f"SELECT dana_wait({job})").fetchone() == ("done",)
+    for view in ("rule", "model", "run", "epoch", "progress", "curve", "job"):
+        hostile.execute(f"SELECT * FROM dana.{view}")
+
+
+@pytest.mark.parametrize("type", ["text", "float8", "jsonb", "name", "regclass"])
+def test_no_type_of_a_pooled_session_runs_as_another_role(owners: Session, type: str) -> None:
+    """Neither in a function with its owner's rights, nor for the next role that the session is lent to."""
+    owners.execute("SELECT set_config('test.caught', '', false)")
+    calls = (
+        "dana_predict_table('m', 't1')",
+        "dana_cross_validate('sums', 't', 2, '{\"epochs\": 1}')",
+        "dana_search('sums', 't', '[{}]', folds => 2, training => '{\"epochs\": 1}')",
+    )
+    owners.execute("CREATE TABLE t AS SELECT i::real AS x, (i % 3)::real AS y FROM generate_series(1, 20) AS i")
+    owners.execute("GRANT SELECT ON t TO ana, bob")
+    with acting(owners, "ana"):
+        owners.execute("SELECT dana_train('sums', 't1', 'm', epochs => 1)")
+        for number, call in enumerate(calls):
+            owners.execute(
+                f"CREATE FUNCTION served_{number}() RETURNS bigint LANGUAGE sql SECURITY DEFINER"
+                f" SET search_path = test, public, pg_temp AS $$ SELECT count(*) FROM {call} $$"
+            )
+    with acting(owners, "bob"):
+        owners.execute(EVIL)
+        owners.execute("SELECT dana_train('sums', 't1', 'm', epochs => 1)")
+        owners.execute(
+            "CREATE FUNCTION spy(anyelement) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
+            " PERFORM test.evil(1); RETURN true; END $$"
+        )
+        owners.execute(f"CREATE DOMAIN pg_temp.{type} AS pg_catalog.{type} CHECK (test.spy(VALUE))")
+        for number, call in enumerate(calls):
+            assert owners.execute(f"SELECT * FROM {call}").rowcount > 0
+            assert owners.execute(f"SELECT * FROM served_{number}()").rowcount > 0
+    with acting(owners, "ana"):
+        for call in calls:
+            assert owners.execute(f"SELECT * FROM {call}").rowcount > 0
+    assert caught(owners) == set()
+
+
+WITHOUT_SCHEMA = r"""
+(?: :: | \bCAST\ \( | ^\t(?! END | RETURN ) \w+\ (?= [\w.\[\]"]+ (?: ; | \ := ) ) )  # also a variable of PL/pgSQL
+(?! pg_catalog\. | dana\. | record\b | (?: boolean | smallint | integer | bigint | real | numeric | interval )\b )
+[\w"]+
+"""
+"""A type that a name stands for, but for those that the grammar has a word for: these are PostgreSQL's always."""
+
+
+def test_no_name_without_a_schema_is_looked_for_where_the_caller_says(session: Session) -> None:
+    """Bodies without a search_path of their own, parsed when they are called; defaults were parsed when they were made."""
+    bodies = session.execute(
+        f"""
+        SELECT p.proname, p.prosrc FROM ({MEMBERS}) AS m JOIN pg_proc AS p USING (oid)
+        JOIN pg_language AS l ON l.oid = p.prolang
+        WHERE l.lanname IN ('sql', 'plpgsql') AND p.prosqlbody IS NULL
+            AND NOT coalesce(array_to_string(p.proconfig, ' '), '') LIKE '%search_path=%'
+        UNION ALL SELECT 'dana.sums', prosrc FROM pg_proc WHERE oid = 'dana.sums'::regproc
+        """
+    ).fetchall()
+    assert len(bodies) >= 5
+    for name, body in bodies:
+        assert re.findall(WITHOUT_SCHEMA, body, re.VERBOSE | re.MULTILINE) == [], name
+    sources = Path(__file__).parents[2] / "pg_extension" / "src"
+    for file in sorted(sources.glob("*.c")):
+        text = re.sub(r"DANA_STATEMENT\(.*?;", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)  # fixed search_path
+        strings = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text))
+        assert re.findall(WITHOUT_SCHEMA, strings, re.VERBOSE) == [], file.name
 
 
 def test_tools_of_the_command_line_call_no_operator_of_somebody_else(hostile: Session) -> None:
