@@ -751,6 +751,7 @@ BEGIN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no profile of its rows', $1),
 			HINT = format('SELECT dana_profile(%L) keeps one, of the table that it was trained on.', $1);
 	END IF;
+	PERFORM dana.dana_arguments(known, $1, $2); -- for its errors
 	EXECUTE format('SELECT EXISTS (SELECT FROM %s)', $2) INTO filled;
 	IF NOT filled THEN
 		RAISE no_data_found USING MESSAGE = format('%s has no rows to compare with those that model "%s" was trained on', $2, $1);
@@ -909,7 +910,7 @@ BEGIN
 		SELECT CASE WHEN bool_and(jsonb_typeof(g.value) = 'object') THEN count(*) END INTO points FROM jsonb_array_elements(grid) AS g;
 	ELSIF jsonb_typeof(grid) = 'object' THEN
 		SELECT CASE WHEN bool_and(jsonb_typeof(g.value) = 'array' AND g.value <> '[]') THEN
-			exp(sum(CASE jsonb_typeof(g.value) WHEN 'array' THEN ln(NULLIF(jsonb_array_length(g.value), 0)::numeric) END)) END
+			exp(least(40, sum(CASE jsonb_typeof(g.value) WHEN 'array' THEN ln(NULLIF(jsonb_array_length(g.value), 0)::numeric) END))) END
 		INTO points FROM jsonb_each(grid) AS g;
 	END IF;
 	IF points IS NULL OR points = 0 THEN
@@ -917,7 +918,8 @@ BEGIN
 			HINT = 'As an object of arrays, {"lr": [0.01, 0.1], "k": [2, 3]}, or as an array of objects, one for each point.';
 	END IF;
 	IF points > 10000.5 THEN
-		RAISE program_limit_exceeded USING MESSAGE = format('the grid has %s points, more than 10000', round(points));
+		RAISE program_limit_exceeded USING MESSAGE = format('the grid has %s points, more than 10000',
+			CASE WHEN points < 1e15 THEN round(points)::text ELSE 'too many' END);
 	END IF;
 	IF jsonb_typeof(grid) = 'array' THEN
 		RETURN QUERY SELECT g.value FROM jsonb_array_elements(grid) WITH ORDINALITY AS g (value, n) ORDER BY g.n;

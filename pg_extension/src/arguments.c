@@ -4,12 +4,35 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "catalog/pg_proc.h"
 #include "utils/json.h"
 #include "utils/tuplestore.h"
 #include "utils/varlena.h"
 
 #include "dana.h"
+#include "wire.h"
+
+/* Elements of a list that a caller gives: names of columns, labels, metrics. No limit of theirs is higher. */
+#define MAX_LIST 10000
+
+void
+dana_check_size(const char *name, Datum value)
+{
+	const Size size = toast_raw_datum_size(value);
+
+	if (size > DANA_MAX_REQUEST)
+		dana_error(PROGRAM_LIMIT_EXCEEDED, "argument \"%s\" has %zu bytes, more than %u", name, size, DANA_MAX_REQUEST);
+}
+
+/* Before any work on each element */
+static void
+check_count(const char *name, int64 count)
+{
+	if (count > MAX_LIST)
+		dana_error(PROGRAM_LIMIT_EXCEEDED, "argument \"%s\" has " INT64_FORMAT " elements, more than %d", name, count,
+				   MAX_LIST);
+}
 
 /* Fills in names and types, for values that follow */
 static void
@@ -49,6 +72,8 @@ dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *arguments)
 	{
 		arguments->values[i] = fcinfo->args[i].value;
 		arguments->nulls[i] = fcinfo->args[i].isnull;
+		if (!arguments->nulls[i] && get_typlen(arguments->types[i]) == -1)
+			dana_check_size(arguments->names[i], arguments->values[i]);
 		if (arguments->types[i] == JSONBOID && !arguments->nulls[i])
 			dana_json_check_argument(arguments->names[i], DatumGetJsonbP(arguments->values[i]));
 	}
@@ -88,6 +113,7 @@ texts_from_json(const char *name, const JsonbValue *value)
 
 	if (array == NULL || !JsonContainerIsArray(array))
 		dana_refuse_argument("%s", "be an array of texts", name);
+	check_count(name, JsonContainerSize(array));
 	for (uint32 i = 0; i < JsonContainerSize(array); i++)
 	{
 		JsonbValue *element = getIthJsonbValueFromContainer(array, i);
@@ -159,18 +185,24 @@ dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments)
 		(void)JsonbIteratorNext(&members, &member, true);
 		arguments->nulls[number] = member.type == jbvNull;
 		if (member.type != jbvNull)
+		{
 			arguments->values[number] = argument_from_json(arguments->names[number], arguments->types[number], &member);
+			if (get_typlen(arguments->types[number]) == -1)
+				dana_check_size(arguments->names[number], arguments->values[number]);
+		}
 	}
 }
 
 dana_texts
-dana_texts_of(Datum array)
+dana_texts_of(const char *name, Datum value)
 {
+	ArrayType *array = DatumGetArrayTypeP(value);
 	dana_texts texts;
 	Datum	  *values;
 	bool	  *nulls;
 
-	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &texts.count);
+	check_count(name, ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)));
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &texts.count);
 	texts.values = palloc(sizeof(char *) * Max(texts.count, 1));
 	for (int i = 0; i < texts.count; i++)
 		texts.values[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
@@ -210,7 +242,7 @@ dana_hint_of(const char *text, const dana_texts *texts)
 dana_texts
 dana_argument_texts(const char *name, Datum value, bool isnull)
 {
-	dana_texts texts = isnull ? (dana_texts){.count = -1} : dana_texts_of(value);
+	dana_texts texts = isnull ? (dana_texts){.count = -1} : dana_texts_of(name, value);
 
 	for (int i = 0; i < texts.count; i++)
 		if (texts.values[i] == NULL)

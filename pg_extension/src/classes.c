@@ -189,6 +189,7 @@ refuse_more_values(const label_look *look, int classes)
 		const label_value *value = &look->values[i];
 		int				   before = 0;
 
+		CHECK_FOR_INTERRUPTS();
 		if (classes == 2 && (usual & 1) != 0 && usual != 1)
 			before = !is_almost(look, i) &&
 				(value->number == 1 || value->number == ((usual & 2) != 0 ? 0 : -1)) ? 0 : classes;
@@ -265,6 +266,7 @@ check_known(const label_look *look, const dana_texts *names, const char *rule)
 
 	for (int i = 0; i < look->count; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (dana_class_of_text(&look->type, look->values[i].text, names) >= 0)
 			continue;
 		if (strcmp(rule, training->rule) != 0)
@@ -382,7 +384,10 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 	else
 		names = number_labels(&look, description);
 	for (int i = 0; i < look.count && same; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		same = look.values[i].number == dana_class_of_text(&look.type, look.values[i].text, &names);
+	}
 	pfree(look.values);
 	if (names.count == 0 && !look.type.number)
 		dana_error(DATA_EXCEPTION, "%s has no row with a label in column \"%s\"", source->name, look.column);

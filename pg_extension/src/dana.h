@@ -159,6 +159,9 @@ extern void dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *argu
 /* Those that an object's members give; the others are NULL. An error where one is no argument, or not of its type */
 extern void dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments);
 
+/* Raises an error where an argument is longer than any request for a worker, before its text is read */
+extern void dana_check_size(const char *name, Datum value);
+
 /* Raises the error for an argument's value: what it must be, and what it is */
 #define dana_refuse_argument(name, ...) \
 	dana_error(INVALID_PARAMETER_VALUE, "argument \"" name "\" must " __VA_ARGS__)
@@ -173,7 +176,8 @@ typedef struct dana_texts
 	char **values; /* NULL where one is */
 } dana_texts;
 
-extern dana_texts dana_texts_of(Datum array);
+/* Those of argument `name`, of which there may be 10,000 */
+extern dana_texts dana_texts_of(const char *name, Datum value);
 extern bool		  dana_is_one_of(const char *text, const dana_texts *texts);
 
 /* A hint of what there is instead of a text that is none of some: "Perhaps you meant ...", or all of them */

@@ -129,7 +129,10 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	else /* as the server wrote it, and an error where there is none any more */
 		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
 	if (OidIsValid(rows.table))
+	{
+		dana_require_relation(rows.table);
 		rows.from = dana_relation_name(rows.table);
+	}
 	same = !given || (OidIsValid(asked->source) && trained_on != NULL && dana_relation_is(asked->source, trained_on));
 	if (filter == NULL && same && !dana_json_is_null(model->metadata, "filter"))
 	{
@@ -180,18 +183,25 @@ require_columns(const char *model, const dana_texts *needed, TupleDesc rows, con
 		if (!TupleDescAttr(rows, i)->attisdropped)
 			there.values[there.count++] = NameStr(TupleDescAttr(rows, i)->attname);
 	for (int i = 0; i < needed->count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		if (!dana_is_one_of(needed->values[i], &there))
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 							errmsg("column \"%s\" of model \"%s\" is not in %s", needed->values[i], model, from),
 							errhint("%s", dana_hint_of(needed->values[i], &there))));
+	}
 	return CreateTupleDescCopy(rows);
 }
 
 static TupleDesc
 require_columns_of(const char *model, const dana_texts *needed, Oid source)
 {
-	Relation  relation = relation_open(source, AccessShareLock);
-	TupleDesc columns = require_columns(model, needed, RelationGetDescr(relation), dana_relation_name(source));
+	Relation  relation;
+	TupleDesc columns;
+
+	dana_require_relation(source); /* else the lock would stay with a role without any right to the table */
+	relation = relation_open(source, AccessShareLock);
+	columns = require_columns(model, needed, RelationGetDescr(relation), dana_relation_name(source));
 
 	relation_close(relation, NoLock);
 	return columns;

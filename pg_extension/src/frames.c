@@ -371,7 +371,7 @@ refuse_nonfinite(const dana_frames *frames)
 		column++;
 	name = quote_identifier(column->name);
 	if (column->beyond == 0)
-		found = psprintf("%s::text ~* 'nan|inf'", name);
+		found = psprintf("concat(%s) ~* 'nan|inf'", name);
 	else if (column->length > 0)
 		found = psprintf("EXISTS (SELECT FROM unnest(%s) AS e WHERE abs(e) >= " BEYOND_REAL ")", name);
 	else

@@ -23,10 +23,13 @@ static void
 append_key(StringInfo to, const char *key)
 {
 	for (; *key != '\0'; key++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		if ((unsigned char)*key < ' ' || strchr("%@[],", *key) != NULL)
 			appendStringInfo(to, "%%%02X", *key);
 		else
 			appendStringInfoChar(to, *key);
+	}
 }
 
 /*
@@ -35,7 +38,7 @@ append_key(StringInfo to, const char *key)
  */
 DANA_FUNCTION(dana_group)
 {
-	const dana_texts keys = dana_texts_of(PG_GETARG_DATUM(1));
+	const dana_texts keys = dana_texts_of("keys", PG_GETARG_DATUM(1));
 	StringInfoData	 name;
 
 	initStringInfo(&name);

@@ -152,6 +152,7 @@ json_elements_if(Jsonb *object, const char *key, enum jbvType type, JsonbValue *
 	*elements = palloc(sizeof(JsonbValue *) * Max(count, 1));
 	for (int i = 0; i < count && array; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		(*elements)[i] = getIthJsonbValueFromContainer(found->val.binary.data, i);
 		array = (*elements)[i]->type == type;
 	}
@@ -177,8 +178,11 @@ dana_json_keys(Jsonb *object)
 	dana_texts	   keys = {.values = palloc(sizeof(char *) * Max(JB_ROOT_COUNT(object), 1))};
 
 	while ((token = JsonbIteratorNext(&members, &member, true)) != WJB_DONE)
+	{
+		CHECK_FOR_INTERRUPTS();
 		if (token == WJB_KEY)
 			keys.values[keys.count++] = pnstrdup(member.val.string.val, member.val.string.len);
+	}
 	return keys;
 }
 
@@ -209,6 +213,7 @@ dana_json_objects(Jsonb *object, const char *key, Jsonb ***values)
 	*values = palloc(sizeof(Jsonb *) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		(*values)[i] = JsonbValueToJsonb(elements[i]);
 		if (!JB_ROOT_IS_OBJECT((*values)[i]))
 			return -1;
@@ -224,7 +229,10 @@ dana_json_floats(Jsonb *object, const char *key, float **values)
 
 	*values = palloc(sizeof(float) * Max(count, 1));
 	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		(*values)[i] = DatumGetFloat8(DirectFunctionCall1(numeric_float8, NumericGetDatum(elements[i]->val.numeric)));
+	}
 	return count;
 }
 
@@ -239,7 +247,10 @@ dana_json_texts(Jsonb *object, const char *key)
 	texts.count = json_elements(object, key, jbvString, &elements);
 	texts.values = palloc(sizeof(char *) * Max(texts.count, 1));
 	for (int i = 0; i < texts.count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		texts.values[i] = pnstrdup(elements[i]->val.string.val, elements[i]->val.string.len);
+	}
 	return texts;
 }
 
@@ -251,7 +262,10 @@ dana_json_integers(Jsonb *object, const char *key, int **values)
 
 	*values = palloc(sizeof(int) * Max(count, 1));
 	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		(*values)[i] = DatumGetInt32(json_read(numeric_int4, NumericGetDatum(elements[i]->val.numeric)));
+	}
 	return count;
 }
 

@@ -122,11 +122,11 @@ DANA_FUNCTION(dana_class)
 		dana_label_type_of(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->type, fcinfo->flinfo->fn_mcxt);
 		call->constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
 		if (call->constant)
-			call->classes = dana_texts_of(PG_GETARG_DATUM(1));
+			call->classes = dana_texts_of("classes", PG_GETARG_DATUM(1));
 		MemoryContextSwitchTo(caller);
 	}
 	if (!call->constant)
-		call->classes = dana_texts_of(PG_GETARG_DATUM(1));
+		call->classes = dana_texts_of("classes", PG_GETARG_DATUM(1));
 	number = dana_class_of(&call->type, PG_GETARG_DATUM(0), &call->classes, &text);
 	if (number < 0)
 		PG_RETURN_NULL();

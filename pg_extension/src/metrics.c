@@ -233,7 +233,7 @@ DANA_FUNCTION(dana_classification_add_each)
 	{
 		MemoryContext caller = MemoryContextSwitchTo(context);
 
-		state->names = PG_NARGS() > 3 && !PG_ARGISNULL(3) ? dana_texts_of(PG_GETARG_DATUM(3)) : (dana_texts){.count = -1};
+		state->names = PG_NARGS() > 3 && !PG_ARGISNULL(3) ? dana_texts_of("classes", PG_GETARG_DATUM(3)) : (dana_texts){.count = -1};
 		state->width = width;
 		if (width > 2)
 		{
@@ -323,7 +323,10 @@ of_numbers(classification *state, int width)
 
 	state->names.count = -1;
 	for (Size i = 0; i < state->count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		tally_add(counted, state->pairs[i].label, state->pairs[i].prediction);
+	}
 	return of_tally(counted, state, false);
 }
 
@@ -339,7 +342,10 @@ DANA_FUNCTION(dana_classification_final)
 	long double loss = 0;
 
 	for (Size i = 0; i < state->count && state->whole; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		width = Max(width, (int)Max(state->pairs[i].label, state->pairs[i].prediction) + 1);
+	}
 	if (state->tally != NULL)
 		PG_RETURN_DATUM(of_tally(state->tally, state, state->probable));
 	if (width > 2)
@@ -355,9 +361,11 @@ DANA_FUNCTION(dana_classification_final)
 		const int64	 below = fp + tn; /* of the negatives */
 		int64		 positives = 0, negatives;
 
-		CHECK_FOR_INTERRUPTS();
 		for (end = i; end < state->count && float8_eq(state->pairs[end].prediction, prediction); end++)
+		{
+			CHECK_FOR_INTERRUPTS();
 			positives += state->pairs[end].label > 0;
+		}
 		negatives = end - i - positives;
 		wins += positives * (below + negatives / 2.0L);
 		if (float8_ge(prediction, threshold))

@@ -64,11 +64,14 @@ append_regressions(StringInfo to, const regression *each, int count)
 		int	   known = 0;
 
 		for (int i = 0; i < count; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
 			if (regression_metric(&each[i], metric, &number))
 			{
 				known++;
 				sum += number;
 			}
+		}
 		dana_append_ratio(to, regression_names[metric], sum, known);
 	}
 }
@@ -137,9 +140,15 @@ DANA_FUNCTION(dana_regression_add_each)
 		state->each = MemoryContextAllocZero(context, sizeof(regression) * count);
 	}
 	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		finite &= isfinite(labels[i]) && isfinite(predictions[i]);
+	}
 	for (int i = 0; i < count && finite; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		add_error(&state->each[i], labels[i], predictions[i]);
+	}
 	state->not_finite += !finite;
 	PG_RETURN_POINTER(state);
 }

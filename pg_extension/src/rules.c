@@ -245,11 +245,13 @@ DANA_COMMAND(dana_create_udf)
 		"RETURNING EXISTS (SELECT FROM dana.rule AS old WHERE old.name = $1 AND old.source <> $2)",
 		TEXTOID, TEXTOID, JSONBOID, OIDOID);
 	char		 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char		 *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	char		 *source;
 	Jsonb		 *description;
 	dana_identity before;
 	Datum		  values[4];
 
+	dana_check_size("source", PG_GETARG_DATUM(1));
+	source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" cannot be a rule's name", name),
 						errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));

@@ -10,7 +10,9 @@
 #include "access/tableam.h"
 #include "catalog/catalog.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
 #include "storage/bufpage.h"
 #include "storage/predicate.h"
 #include "utils/rls.h"
@@ -101,6 +103,28 @@ dana_relation_name(Oid relation)
 	}
 	PG_END_TRY();
 	return qualified;
+}
+
+void
+dana_require_relation(Oid relation)
+{
+	const Oid schema = get_rel_namespace(relation);
+	AclResult result;
+
+	if (!OidIsValid(schema))
+		dana_error(UNDEFINED_TABLE, "relation with OID %u does not exist", relation);
+#if PG_VERSION_NUM >= 160000
+	result = object_aclcheck(NamespaceRelationId, schema, GetUserId(), ACL_USAGE);
+#else
+	result = pg_namespace_aclcheck(schema, GetUserId(), ACL_USAGE);
+#endif
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_SCHEMA, get_namespace_name(schema));
+	result = pg_class_aclcheck(relation, GetUserId(), ACL_SELECT);
+	if (result != ACLCHECK_OK)
+		result = pg_attribute_aclcheck_all(relation, GetUserId(), ACL_SELECT, ACLMASK_ANY);
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, get_relkind_objtype(get_rel_relkind(relation)), get_rel_name(relation));
 }
 
 bool
@@ -228,6 +252,13 @@ adopt_encoded(const dana_source *source, dana_frame_layout *layout)
 	}
 }
 
+/* A row of a scan that has checked its tuple */
+static bool
+is_sound(TupleTableSlot *row, void *context)
+{
+	return true;
+}
+
 void
 dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 {
@@ -254,6 +285,8 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	layout->attributes = layout->columns;
 	if (source->encoding != NULL)
 		adopt_encoded(source, layout);
+	if (source->heap) /* the executor, which reads them now, trusts tuples */
+		dana_source_scan(source, NULL, 0, 0, is_sound, NULL);
 	if (source->asked.query == NULL)
 	{
 		char *text = dana_source_select(source, layout->columns, layout->numbers);

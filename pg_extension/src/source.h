@@ -211,6 +211,12 @@ extern void dana_filter_free(dana_filter *filter);
 extern dana_source *dana_source_open(const dana_source_request *request);
 extern void			dana_source_close(dana_source *source);
 
+/*
+ * Raises the errors of a SELECT that names a relation, for one that came as a number: where there is none, without USAGE
+ * on its schema, and without SELECT on any column
+ */
+extern void dana_require_relation(Oid relation);
+
 /* A relation's name, qualified and quoted; an error where there is none */
 extern char *dana_relation_name(Oid relation);
 

@@ -124,6 +124,24 @@ dana_read_nulls(const char *argument, const char *word, float *number)
 	return policy;
 }
 
+static int
+compare_texts(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void
+check_different(const dana_texts *classes)
+{
+	const Size size = sizeof(char *) * classes->count;
+	char	 **sorted = memcpy(palloc(size), classes->values, size);
+
+	qsort(sorted, classes->count, sizeof(char *), compare_texts);
+	for (int i = 1; i < classes->count; i++)
+		if (strcmp(sorted[i - 1], sorted[i]) == 0)
+			dana_refuse_argument("classes", "be labels that differ, not \"%s\"", sorted[i]);
+}
+
 static void
 read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 {
@@ -138,10 +156,8 @@ read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 	cleaning->weight = training->weight;
 	if (training->classes.count == 0)
 		dana_refuse_argument("classes", "be a list of labels, not \"{}\"");
-	for (int i = 1; i < training->classes.count; i++)
-		for (int k = 0; k < i; k++)
-			if (strcmp(training->classes.values[i], training->classes.values[k]) == 0)
-				dana_refuse_argument("classes", "be labels that differ, not \"%s\"", training->classes.values[i]);
+	if (training->classes.count > 1)
+		check_different(&training->classes);
 }
 
 /* Leaves only the rows for which a condition holds, in a query, or else in a filter, which may be NULL */
@@ -221,6 +237,8 @@ training_check(dana_training *training)
 						errhint("Name a table, or give query => 'SELECT ...'.")));
 	if (OidIsValid(training->rows.relation) && training->rows.query != NULL)
 		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"source\" or argument \"query\", not both");
+	if (OidIsValid(training->rows.relation))
+		dana_require_relation(training->rows.relation);
 	if (training->rows.query != NULL && training->filter != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"filter\" goes with a table"),
 						errhint("Put the condition into the query's WHERE.")));
@@ -334,7 +352,7 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 		case JSONBOID:
 			return dana_json_object(to, name, DatumGetJsonbP(value));
 		case TEXTARRAYOID:
-			texts = dana_texts_of(value);
+			texts = dana_texts_of(name, value);
 			return dana_json_list(to, name, &texts);
 		default:
 			elog(ERROR, "argument \"%s\" has a type that the worker does not know", name);

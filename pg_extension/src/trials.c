@@ -21,11 +21,14 @@ DANA_FUNCTION(dana_split)
 	Jsonb *training = PG_ARGISNULL(1) || !JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(1)) ? NULL : PG_GETARG_JSONB_P(1);
 	Oid	   source = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
 	bool   query = training != NULL && !dana_json_is_null(training, "query");
-	const char *placeless = dana_placeless(source);
+	const char *placeless;
 	int	   seed = PG_ARGISNULL(5) ? 1 : PG_GETARG_INT32(5);
 	char  *place = "ctid";
 	dana_texts key = {.count = 0};
 
+	if (OidIsValid(source))
+		dana_require_relation(source);
+	placeless = dana_placeless(source);
 	for (int i = 0; i < lengthof(ours) && training != NULL; i++)
 		if (!dana_json_is_null(training, ours[i]))
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -228,6 +228,35 @@ def test_random_damage_under_a_filter(cluster: Cluster) -> None:
     assert states["XX001"] > count / 2, states
 
 
+def test_tuples_of_a_table_that_is_read_as_rows(cluster: Cluster) -> None:
+    """Behind the rows that are looked at first: a length from which the executor would take the next column's place."""
+    files = []
+    with cluster.connect() as session:
+        session.execute("CREATE SCHEMA test")
+        session.execute("SELECT dana_create_udf('r', %s)", (json.dumps({"column": "id", "rows": True}),))
+        for k in range(2):
+            session.execute(
+                f"CREATE TABLE test.t{k} AS SELECT i AS id, 10.0 ^ (i % 100) AS n, 1::real AS y"
+                " FROM generate_series(1, 400) AS i"
+            )
+            session.execute(f"VACUUM (FREEZE) test.t{k}" if k else f"DELETE FROM test.t{k} WHERE id = 1")
+            session.execute(f"SELECT dana_train('r', 'test.t{k}')")
+            files += session.execute(f"SELECT pg_relation_filepath('test.t{k}')").fetchall()
+
+    def change(_: int, pages: bytearray) -> None:
+        (item,) = struct.unpack_from("<I", pages, 8192 + LINE_POINTER)
+        struct.pack_into("<I", pages, 8192 + (item & 0x7FFF) + NOTE, 0x3FFFFFFF << 2)
+
+    damage(cluster, [cluster.folder / "data" / name for (name,) in files], change)
+    with cluster.connect() as session:
+        session.execute("SET ignore_checksum_failure = on")
+        for k in range(2):
+            with pytest.raises(psycopg.errors.DataCorrupted) as raised:
+                session.execute(f"SELECT dana_train('r', 'test.t{k}')")
+            message = f"page 1 of table test.t{k} is corrupt: line pointer 6: column 2 does not lie within its tuple"
+            assert raised.value.diag.message_primary == message
+
+
 NOTES = (
     b"\x09abc",
     struct.pack("<I10s", 14 << 2, b"long"),

@@ -1,4 +1,4 @@
-"""Under any search_path the operators, types and tables that are used are PostgreSQL's, the functions the extension's."""
+"""Under any search_path, operators, types and tables are those of PostgreSQL, and functions those of the extension."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ WITHOUT_SCHEMA = r"""
 
 
 def test_no_name_without_a_schema_is_looked_for_where_the_caller_says(session: Session) -> None:
-    """Bodies without a search_path of their own, parsed when they are called; defaults were parsed when they were made."""
+    """Bodies that are parsed when they are called, under no search_path of their own; defaults were parsed before."""
     bodies = session.execute(
         f"""
         SELECT p.proname, p.prosrc FROM ({MEMBERS}) AS m JOIN pg_proc AS p USING (oid)
@@ -217,7 +217,8 @@ def test_no_name_without_a_schema_is_looked_for_where_the_caller_says(session: S
         assert re.findall(WITHOUT_SCHEMA, body, re.VERBOSE | re.MULTILINE) == [], name
     sources = Path(__file__).parents[2] / "pg_extension" / "src"
     for file in sorted(sources.glob("*.c")):
-        text = re.sub(r"DANA_STATEMENT\(.*?;", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)  # fixed search_path
+        text = file.read_text(encoding="utf-8")
+        text = re.sub(r"DANA_STATEMENT\(.*?;", "", text, flags=re.DOTALL)  # these run under a search_path of their own
         strings = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text))
         assert re.findall(WITHOUT_SCHEMA, strings, re.VERBOSE) == [], file.name
 
