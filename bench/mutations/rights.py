@@ -239,7 +239,7 @@ RIGHTS: tuple[Mutation, ...] = (
         in_sources("operators.py::test_no_operator_of_somebody_else_is_called"),
         (
             "dana.sql",
-            "training ->> 'hyper'::text IS NULL",
+            "training ->> 'hyper'::pg_catalog.text IS NULL",
             "training ->> 'hyper' IS NULL",
             "an operator without a type",
         ),

@@ -39,7 +39,7 @@ OBJECT = "(SELECT jsonb_object_agg(i, repeat('x', 1 << 20)) FROM generate_series
         (f"dana_explain('sums', 't', jsonb_build_object('hyper', {OBJECT}))", '"hyper" has 6'),
         (f"dana_cross_validate('sums', 't', 2, jsonb_build_object('classes', {JSON}))", '"classes" has 10001'),
         ("dana_cross_validate('sums', 't', 2, metrics => array_fill('mae'::text, '{10001}'))", '"metrics" has 10001'),
-        (f"dana_search('sums', 't', '[{{}}]', training => jsonb_build_object('classes', {JSON}))", '"classes" has 10001'),
+        (f"dana_search('sums', 't', '[{{}}]', training => jsonb_build_object('classes', {JSON}))", 'has 10001'),
         (f"dana_search('sums', 't', {GRID})", "the grid has too many points, more than 10000"),
         (f"dana_search('sums', 't', jsonb_build_object('lr', {JSON}))", "the grid has 10001 points, more than 10000"),
         (f"dana_search('sums', 't', {POINTS})", "the grid has 10001 points, more than 10000"),
