@@ -347,20 +347,16 @@ def _more_outboxes(config: MachineConfig, lane_luts: int, half_blocks: int) -> R
 
 def _block_rams(depth: int, width: int) -> float:
     """RAMB36 for a memory with one read and one write port; half of one is a RAMB18 or DP16KD, of one of `SHAPES`."""
-    return _halves(depth, width)[0] / 2
-
-
-def _halves(depth: int, width: int) -> tuple[int, int]:
-    """Halves of block RAMs that such a memory takes, and among how many of them a word is chosen."""
-    return min((math.ceil(width / bits) * math.ceil(depth / words), math.ceil(depth / words)) for words, bits in SHAPES)
+    return min(math.ceil(width / bits) * math.ceil(depth / words) for words, bits in SHAPES) / 2
 
 
 def _choices(depths: Iterable[int], inputs: int) -> int:
-    """LUTs of a lane for each bit of what it reads, twice, where its memories are of several block RAMs in depth.
+    """LUTs of a lane for what it reads, twice, of memories of up to three block RAMs in depth.
 
-    `inputs` are those that a LUT has room for beside a choice: 3 of 6, 1 of 4.
+    `inputs` are those that a LUT has room for beside a choice: 3 of 6, 1 of 4. Memories of 2,048 words need none, but
+    count as those of 1,536 do: a machine with smaller memories is never estimated as larger.
     """
-    return 2 * 32 * sum(math.ceil((_halves(depth, 32)[1] - 1) / inputs) for depth in depths)
+    return 2 * 32 * math.ceil(2 / inputs) * sum(depth > 1024 for depth in depths)
 
 
 def _ultra_rams(config: MachineConfig) -> int:
