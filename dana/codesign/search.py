@@ -308,7 +308,8 @@ def _shrunk_to_fit(
     if candidate.bundle.config.units > LANES_PER_CLUSTER:
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
         fields["queue_depth"] = given.get("queue_depth", SHORT_QUEUE)
-        config = replace(candidate.bundle.config, **fields)
+        depths = {name: min(getattr(candidate.bundle.config, name), 1024) for name in ("scratch_depth", "tuple_depth")}
+        config = replace(candidate.bundle.config, **fields, **depths)
         least = replace(candidate, area=area_of(config, job.device.family)).uses
         if max(use for name, use in least.items() if name not in MEMORIES) > 1:
             return candidate
