@@ -33,7 +33,7 @@ def register(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     peers.add_argument("--table", help="a table of yours instead, which is only read")
     peers.add_argument("--rule", help="what that is trained with (logistic)")
     peers.add_argument("--label", metavar="COLUMN", help="its label")
-    peers.add_argument("--features", type=names, metavar="COLUMN,…", help="its features (all columns of numbers)")
+    peers.add_argument("--features", type=names, metavar="COLUMN,…", help="its features (those of dana_train)")
     peers.add_argument("--passes", type=_count, default=5, metavar="N", help="epochs of a training (5)")
     peers.add_argument("--repeats", type=_count, default=3, metavar="N", help="trainings of each (3)")
     peers.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
@@ -105,7 +105,7 @@ def _cases(db: Connection, options: argparse.Namespace) -> Iterator[tuple[Case, 
 
     if options.table:
         rule = options.rule or "logistic"
-        yield own(db.session, options.table, rule, label=options.label, features=options.features), True
+        yield own(db, options.table, rule, label=options.label, features=options.features), True
         return
     scales = options.scale or [1.0]
     for name in options.cases or SHAPES:
@@ -114,11 +114,12 @@ def _cases(db: Connection, options: argparse.Namespace) -> Iterator[tuple[Case, 
 
 
 def quoted_madlib() -> Mapping[str, float]:
-    """Seconds of a pass of its cheapest method, by data set, as they were measured for this project elsewhere."""
+    """Seconds of a pass of its cheapest method on float8[] or on ratings, by data set, as they were measured for this
+    project elsewhere."""
     from dana.paper.evidence import evidence
 
     found: dict[str, float] = {}
-    for one in evidence().madlib:
+    for one in (one for one in evidence().madlib if one.type != "float4"):
         found[one.dataset] = min(one.figure.value, found.get(one.dataset, one.figure.value))
     return found
 
@@ -130,6 +131,8 @@ def peers_table(contest: Contest) -> Table:
     title = f"{contest.case}: {contest.rule}, {contest.rows:,} × {contest.columns:,}, {contest.passes} passes"
     if contest.left_out:
         title += f"; {contest.left_out:,} rows are left out, which have not a number in each column"
+    if contest.unused:
+        title += f"; without {', '.join(contest.unused)}, which dana_train would use: the peers take numbers alone"
     energy = any(line.joules is not None for line in contest.lines)
     seen = any(line.processors is not None for line in contest.lines)
     heads = ("", "ms of a pass", "DAnA = 1", *(["processors'"] if seen else []), contest.loss)

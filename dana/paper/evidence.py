@@ -62,12 +62,18 @@ class Statement:
         Of which data set; "": of them all.
     passes
         Over the rows, where it is a training's time and they are said.
+    type
+        Of the elements of the table's array of features; "" of a table without one.
+    storage
+        Of that array, where it is not PostgreSQL's default.
     """
 
     what: str
     figure: Figure
     dataset: str = ""
     passes: int = 0
+    type: str = ""
+    storage: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +126,8 @@ def parse(text: str) -> Evidence:
                 figure=figure(one, "figure"),
                 dataset=one.get("dataset", ""),
                 passes=one.get("passes", 0),
+                type=one.get("type", ""),
+                storage=one.get("storage", ""),
             )
             for one in found[kind]
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from psycopg import sql
 from dana.client.connection import Connection
 from dana.paper.cold import NotCold, chill, disk_rate
 from dana.paper.evidence import DataSet
+from dana.paper.model import madlib_types
 from dana.peers.cases import SHAPES, Case, numbers, shaped
 from dana.peers.contest import Contest, measure
 from dana.peers.export import export
@@ -45,6 +46,8 @@ class Measured:
         On what it was measured, in words.
     warm, cold
         `dana_train`: of several passes; of one that reads from the disk.
+    float8
+        As `warm`, on a table whose array is of float8, as MADlib's; "" where MADlib was measured on none.
     copied
         The server finds the arrays in its tuples, and their floats are copied once: the least that feeding takes.
     export
@@ -59,6 +62,7 @@ class Measured:
     copied: float | str
     export: float | str
     disk: float | str
+    float8: float | str = ""
 
 
 def measure_all(
@@ -90,13 +94,14 @@ def measure_one(db: Connection, dataset: DataSet, *, scale: float, repeats: int)
     """One data set."""
     rows, width = int(dataset.rows.value), int(dataset.columns.value)
     some = min(rows, max(LEAST_ROWS, round(min(rows, MOST / (4 * width)) * scale)))
-    large = _times(db, _case(dataset, some), width, repeats, cold=True)
+    double = "float8" in madlib_types(dataset)
+    large = _times(db, _case(dataset, some), width, repeats, cold=True, double=double)
     how = f"rule {RULES.get(dataset.rule, dataset.rule)} on "
     if some == rows:
         return Measured(how=f"{how}all rows", **large)
     # what does not grow with the rows must not be multiplied
     few = some // FEWER
-    small = _times(db, _case(dataset, few), width, repeats, cold=False) | {"disk": ""}
+    small = _times(db, _case(dataset, few), width, repeats, cold=False, double=double) | {"disk": ""}
     small["cold"] = small["warm"]
     found = {name: _extended(large[name], small[name], rows=rows, some=some, few=few) for name in large}
     return Measured(how=f"{how}{some:,} and {few:,} rows, extended", **found)
@@ -111,24 +116,32 @@ def _extended(seconds: float | str, less: float | str, *, rows: int, some: int, 
     return seconds + (seconds - less) / (some - few) * (rows - some)
 
 
-def _times(db: Connection, case: Case, width: int, repeats: int, *, cold: bool) -> dict[str, Any]:
+def _times(db: Connection, case: Case, width: int, repeats: int, *, cold: bool, double: bool) -> dict[str, Any]:
     """Fields of `Measured`, of the case's rows."""
+    float8: float | str = ""
+    if double:
+        doubles: dict[str, Any] = {**case.columns, "x": case.columns["x"].astype(np.float64)}
+        with staged(db, replace(case, columns=doubles)):
+            float8 = _warm(db, case, repeats)
     with staged(db, case):
         session = db.session
         values = sql.SQL("SELECT x FROM {}").format(sql.Identifier(TABLE))
         lengths = sql.SQL("SELECT sum(cardinality(x)) FROM {}").format(sql.Identifier(TABLE))
-        warm: float | str
-        try:
-            train(db, case, 1)  # compiles
-            warm = _seconds(lambda: train(db, case, PASSES), repeats) / PASSES
-        except psycopg.Error as error:
-            warm = f"dana_train: {error.diag.message_primary or error}"
+        warm = _warm(db, case, repeats)
         floats, copy = case.columns["x"], np.ones_like(case.columns["x"])
         copied = _seconds(lambda: session.execute(lengths).fetchone(), repeats)
         copied += _seconds(lambda: np.copyto(copy, floats), repeats)
         sent = _seconds(lambda: export(session, values, [width]), repeats)
         after, disk = _cold(db, case, warm) if cold else ("", "")
-    return {"warm": warm, "cold": after, "copied": copied, "export": sent, "disk": disk}
+    return {"warm": warm, "cold": after, "copied": copied, "export": sent, "disk": disk, "float8": float8}
+
+
+def _warm(db: Connection, case: Case, repeats: int) -> float | str:
+    try:
+        train(db, case, 1)  # compiles
+        return _seconds(lambda: train(db, case, PASSES), repeats) / PASSES
+    except psycopg.Error as error:
+        return f"dana_train: {error.diag.message_primary or error}"
 
 
 def _cold(db: Connection, case: Case, warm: float | str) -> tuple[float | str, float | str]:

@@ -22,7 +22,9 @@ from dana.compiler import Binding, bind
 from dana.compiler.fit import power_of_two
 from dana.compiler.passes import plan_of
 from dana.errors import SetupError, UsageError
-from dana.paper.evidence import DataSet
+from dana.paper.evidence import DataSet, evidence
+from dana.peers.cases import SHAPES
+from dana.peers.own import RANK
 from dana.rulefile import load
 from dana.rules import FOLDER
 from dana.runtime.streams import declared_request
@@ -41,6 +43,11 @@ LINKS = (0.25, 0.5, 1.0, 2.0, 4.0)
 MOST_STRIDERS = 64
 QUICK_CLUSTERS = 8
 """Of all machines of a quick search."""
+
+MADLIB_PAGE_SIZE = 8192
+"""Of the tables that MADlib was measured on."""
+TRIPLES = ""
+"""The type of the elements of an array in a table that has ratings, a row each, and no array."""
 
 Seconds = float | str
 """Of a pass; or why there is none."""
@@ -91,6 +98,8 @@ class Modelled:
         The fastest of one thread.
     threads, links, page_sizes
         Seconds of a pass, by number of threads, by times the link, by bytes of a page.
+    as_madlib
+        The fastest machine for each table that MADlib was measured on, by the type of its array's elements.
     """
 
     name: str
@@ -102,6 +111,7 @@ class Modelled:
     threads: Mapping[int, Seconds]
     links: Mapping[float, Seconds]
     page_sizes: Mapping[int, Seconds]
+    as_madlib: Mapping[str, Machine | str]
 
 
 def model_all(
@@ -125,10 +135,12 @@ def model_all(
     return found
 
 
-def columns_of(dataset: DataSet) -> str:
+def columns_of(dataset: DataSet, element: str = "float4") -> str:
     """The table's, as `dana design --schema` takes them: the paper's tables; of a factorisation, dense rows."""
     width = int(dataset.columns.value)
-    return f"i int4, x float4[{width}]" if dataset.rule == "lrmf_dense" else f"id int4, y float4, x float4[{width}]"
+    if element == TRIPLES:
+        return "i int4, j int4, y float4"
+    return f"i int4, x float4[{width}]" if dataset.rule == "lrmf_dense" else f"id int4, y float4, x {element}[{width}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,18 +152,21 @@ class Bound:
     sample: Sample
 
 
-def bound(dataset: DataSet, page_size: int) -> Bound:
+def bound(dataset: DataSet, page_size: int, element: str = "float4") -> Bound:
     """The rule on the table, whose pages have so many bytes."""
-    dense = dataset.rule == "lrmf_dense"
-    folder = FOLDER if dense else PAPER
+    triples = element == TRIPLES
+    dense = dataset.rule == "lrmf_dense" and not triples
+    folder = FOLDER if dense or triples else PAPER
     if not folder.is_dir():
         raise SetupError(f"the paper's rules are in a checkout's folder examples/paper; there is no {folder}")
-    rule = load(folder / f"{dataset.rule}.py")
-    schema = declared(columns_of(dataset))
+    rule = load(folder / f"{'lrmf' if triples else dataset.rule}.py")
+    schema = declared(columns_of(dataset, element))
     request = declared_request(rule, schema, label=None if dense else "y", page_size=page_size)
     relation = request.relation
-    features = request.features or (["i", "x"] if dense else ["x"])
+    features = request.features or (["i", "j"] if triples else ["i", "x"] if dense else ["x"])
     extents = {"m": int(dataset.rows.value)} if dense else None
+    if triples:
+        extents = {"m": int(dataset.rows.value), "n": int(dataset.columns.value), "k": RANK}
     return Bound(
         binding=bind(rule.hdfg, relation.schema, features, request.label, extents),
         schema=relation.schema,
@@ -187,7 +202,31 @@ def model(dataset: DataSet, *, device: Device, quick: bool) -> Modelled:
         threads=threads,
         links={times: _on_link(best.bundle, sample, pages, device, times) if best else why for times in LINKS},
         page_sizes={size: _on_pages(dataset, best.bundle, size) if best else why for size in PAGE_SIZES},
+        as_madlib={one: _as_madlib(dataset, one, device, quick=quick) for one in madlib_types(dataset)},
     )
+
+
+def madlib_types(dataset: DataSet) -> list[str]:
+    """Of the tables that MADlib was measured on, the types of their arrays' elements."""
+    return sorted({one.type for one in evidence().madlib if one.dataset == dataset.name})
+
+
+def madlib_rows(dataset: DataSet, element: str) -> int:
+    """Rows of such a table."""
+    return SHAPES[dataset.name][0] if element == TRIPLES else int(dataset.rows.value)
+
+
+def _as_madlib(dataset: DataSet, element: str, device: Device, *, quick: bool) -> Machine | str:
+    table, rows = bound(dataset, MADLIB_PAGE_SIZE, element), madlib_rows(dataset, element)
+    narrow = quick and not plan_of(table.binding.graph).alone
+    try:
+        best = explore(
+            table.binding, table.schema, device, max_tuples=rows, page_size=table.sample.page_size,
+            design={"clusters": QUICK_CLUSTERS} if narrow else {},
+        ).best  # fmt: skip
+    except UsageError as error:
+        return error.message
+    return _machine(best, table.sample.pages_of(rows))
 
 
 def _machine(candidate: Candidate, pages: int) -> Machine:

@@ -12,7 +12,19 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from dana.paper.cells import MEANINGS, Mark, Table, written
-from dana.paper.tables import DANA, FED, FPGA, FPGA_COLD, HERE, HERE_COLD, MADLIB, SENT, STRIDERS
+from dana.paper.tables import (
+    DANA,
+    FED,
+    FPGA,
+    FPGA_COLD,
+    HERE,
+    HERE_COLD,
+    MADLIB,
+    ON_IT,
+    SENT,
+    STRIDERS,
+    TRAINED,
+)  # fmt: skip
 from dana.report import figure
 from dana.report.markup import inline, page_template, stylesheet
 
@@ -24,8 +36,9 @@ SHADES = (
 
 
 DOTS: dict[str, tuple[str, ...]] = {
-    "end to end": (FPGA, FPGA_COLD, HERE, HERE_COLD, MADLIB, DANA),
+    "end to end": (FPGA, FPGA_COLD, HERE, HERE_COLD, DANA),
     "striders": (STRIDERS, FED, SENT),
+    "madlib": (MADLIB, ON_IT, TRAINED),
     "tabla": ("best machine", "with Striders", FED),
 }
 """Drawings with a line for each data set, by table: the columns that they show."""

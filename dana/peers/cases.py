@@ -124,6 +124,8 @@ class Case:
         Values of the rule's metas and dims.
     left_out
         Rows of the user's table that are not among them.
+    unused
+        Features that a training on the user's table would have besides these: they are not numbers.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Case:
     features: tuple[str, ...]
     hyper: Mapping[str, float] = field(default_factory=dict)
     left_out: int = 0
+    unused: tuple[str, ...] = ()
 
     @property
     def task(self) -> Task:

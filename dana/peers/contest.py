@@ -67,6 +67,8 @@ class Contest:
     ----------
     left_out
         Rows of the user's table that had no numbers in all columns.
+    unused
+        Features that a training on the user's table would have besides these.
     pages, page_size
         The table's, page_size in bytes.
     passes, repeats
@@ -91,6 +93,7 @@ class Contest:
     loss: str
     lines: tuple[Line, ...] = ()
     parts: tuple[Part, ...] = ()
+    unused: tuple[str, ...] = ()
 
     def seconds(self, peer: str) -> float | None:
         """Of a pass of one of them."""
@@ -146,6 +149,7 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3, pa
         rule=case.rule,
         rows=case.rows,
         left_out=case.left_out,
+        unused=case.unused,
         columns=case.x.shape[1],
         pages=pages,
         page_size=page_size,

@@ -1,10 +1,12 @@
-"""A table of the user's as a case: its complete rows, as numbers, copied to a table that everybody then gets.
+"""A table of the user's as a case: its complete rows, as numbers, in a random order, copied to a table for all peers.
 
-In: a session, names. Out: a `Case`. The user's table is only read.
+In: a connection, names. Out: a `Case`. The user's table is only read. Its order would be a handicap of those that train
+in it, in a table that is sorted by its label say, and not of those that shuffle.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +15,15 @@ import numpy as np
 import psycopg
 from psycopg import sql
 
+from dana.client.connection import Connection
+from dana.client.options import TrainOptions
 from dana.codesign.size import MAX_WORDS
 from dana.errors import UsageError
 from dana.peers.cases import CENTRES, TASKS, Case
 from dana.peers.export import export
 from dana.peers.learners import Floats
+from dana.peers.stage import registered
+from dana.session.notices import ServerNotice, ServerWarning
 from dana.session.sources import table_of
 
 CLASSES = {"logistic": 2, "linear_svm": 2, "softmax": 10, "mlp": 10}
@@ -53,9 +59,7 @@ class Column:
         return self.number and not self.array
 
 
-def own(
-    session: psycopg.Connection[Any], table: str, rule: str, *, label: str | None, features: Sequence[str] | None
-) -> Case:
+def own(db: Connection, table: str, rule: str, *, label: str | None, features: Sequence[str] | None) -> Case:
     """The case of a rule on a table; rows with a NULL, a NaN, an infinity or an array of another length are left out.
 
     Parameters
@@ -65,13 +69,16 @@ def own(
     label
         Its column, for classes of any type; None for a rule that has none.
     features
-        Columns, or one array of numbers; None: all columns of numbers but the label.
+        Columns, or one array of numbers; None: those that `dana_train` would choose, as far as they hold numbers.
 
     Raises
     ------
     UsageError
         The rule has no peers, or the columns are not what it and its peers take.
+    psycopg.Error
+        The rule cannot be trained on the table.
     """
+    session = db.session
     if rule not in TASKS:
         raise UsageError(f"rule {rule!r} has no peers", hint=f"Those that have are {', '.join(TASKS)}.")
     if (label is None) != (rule == "kmeans"):
@@ -79,10 +86,9 @@ def own(
         raise UsageError(f"rule {rule!r} takes {wanted}")
     table = table_of(session, table)
     known = {name: Column(*kind) for name, *kind in session.execute(COLUMNS, (table,)).fetchall()}
-    names = [name for name in features or known if features or (known[name].plain and name != label)]
-    if label in names:
+    if label in (features or ()):
         raise UsageError(f"column {label!r} is the label, and no feature")
-    for name in (*names, *([] if label is None else [label])):
+    for name in (*(features or ()), *([] if label is None else [label])):
         if name not in known:
             raise UsageError(f"table {table} has no column {name!r}", hint=f"It has {', '.join(known)}.")
         if not (known[name].number or (name == label and rule in CLASSES)):
@@ -90,19 +96,23 @@ def own(
                 f"column {name!r} of table {table} holds no numbers, which the peers need",
                 hint="Name columns of numbers with --features.",
             )
-    if not names or (any(known[name].array for name in names) and len(names) > 1):
-        raise UsageError("the features must be columns of numbers, or one column that is an array of them")
     if label is not None and known[label].array:
         raise UsageError(f"column {label!r} of table {table} is an array, and no label")
+    trained = list(features or _trained(db, table, rule, label))
+    names = [name for name in trained if name in known and known[name].number]
+    if not names or (any(known[name].array for name in names) and len(names) > 1):
+        raise UsageError("the features must be columns of numbers, or one column that is an array of them")
     width = _length(session, table, names[0]) if known[names[0]].array else None
     complete = _complete(known, names, label, width)
     if label is not None and rule in CLASSES:
         _check_classes(session, table, rule, label, complete, number=known[label].number)
     query, widths = _query(table, names, label, width, complete, classes=rule in CLASSES)
-    values = export(session, query, widths)
-    rows = len(values[0])
+    exported = export(session, query, widths)
+    rows = len(exported[0])
     if rows == 0:
         raise UsageError(f"table {table} has no row in which all of these columns have numbers")
+    order = np.random.default_rng(rows).permutation(rows)
+    values = [one[order] for one in exported]
     columns = {"x": values[0]} if width is not None else {f"x{k + 1}": values[k] for k in range(len(names))}
     found = tuple(columns)
     if label is not None:
@@ -115,7 +125,18 @@ def own(
         features=found,
         hyper=_extents(rule, values),
         left_out=max(0, all_rows - rows),
+        unused=tuple(name for name in trained if name not in names),
     )
+
+
+def _trained(db: Connection, table: str, rule: str, label: str | None) -> list[str]:
+    """The features of a training that names none, as the server chooses them."""
+    with registered(db, rule) as name, warnings.catch_warnings():
+        # of what is done to columns; the comparison gets them as they are
+        warnings.simplefilter("ignore", ServerNotice)
+        warnings.simplefilter("ignore", ServerWarning)
+        asked: TrainOptions = {} if label is None else {"label": label}
+        return list(db.explain(name, table, format="json", **asked)["features"])
 
 
 def _length(session: psycopg.Connection[Any], table: str, column: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -22,8 +23,12 @@ from dana.peers.factors import factors
 from dana.peers.learners import Floats, Learner
 from dana.peers.peer import Peer
 from dana.peers.stage import RULE, TABLE, train
+from dana.session.frames import columns_of
+from dana.session.tables import create_table
 
 DANA, ONE_PASS, LATER_PASS = "DAnA", "DAnA, one pass alone", "DAnA, each later pass"
+DOUBLES = "DAnA, on float8[] as MADlib"
+DOUBLES_TABLE = "dana_bench_doubles"
 COMPILED, LIBLINEAR, SCIKIT, MADLIB = "C", "LIBLINEAR", "scikit-learn", madlib.MADLIB
 COUNT, COPY, READ, EXPORT = "count(*)", "copying its pages", "reading as much memory", "exporting to NumPy"
 
@@ -43,6 +48,8 @@ def makers(
     x, size = prepared(case), pages * page_size
     yield DANA, lambda: _dana(db, case, x, passes)
     yield ONE_PASS, lambda: _one_pass(db, case)
+    if case.rule in madlib.METHODS:
+        yield DOUBLES, lambda: _doubles(db, case, passes, made)
     yield COUNT, lambda: _count(db)
     yield COPY, lambda: _copying(size)
     yield READ, lambda: _reading(size)
@@ -87,6 +94,24 @@ def _one_pass(db: Connection, case: Case) -> Peer:
         return 1
 
     return Peer(name=ONE_PASS, how="dana_train with epochs => 1, all that it takes", trains=False, run=run)
+
+
+def _doubles(db: Connection, case: Case, passes: int, made: ExitStack) -> Peer:
+    """On a table whose features lie as those of MADlib's do: in an array of float8."""
+    wide = replace(case, columns={"x": case.x.astype(np.float64), "y": case.y}, features=("x",))
+    in_row = case.x.shape[1] < madlib.MOST_IN_ROW
+    create_table(db.session, DOUBLES_TABLE, columns_of(wide.columns), in_row=in_row, replace=False)
+    table = sql.Identifier(DOUBLES_TABLE)
+    made.callback(db.session.execute, sql.SQL("DROP TABLE {}").format(table))
+    db.session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(table))
+
+    def run() -> float:
+        train(db, wide, passes, table=DOUBLES_TABLE)
+        return passes
+
+    run()  # compiles
+    how = f"dana_train on a table with one array of float8{' in its rows' if in_row else ''}, as MADlib reads"
+    return Peer(name=DOUBLES, how=how, trains=False, run=run)
 
 
 def _count(db: Connection) -> Peer:

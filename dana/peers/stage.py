@@ -27,6 +27,16 @@ DROP_MODELS = "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana
 
 
 @contextmanager
+def registered(db: Connection, rule: str) -> Iterator[str]:
+    """A shipped rule, under the comparison's name, which it gives; dropped in the end."""
+    db.create_rule(RULE, rules.text(rule))
+    try:
+        yield RULE
+    finally:
+        db.drop_rule(RULE)
+
+
+@contextmanager
 def staged(db: Connection, case: Case) -> Iterator[tuple[int, int]]:
     """The case's table and its rule, dropped in the end with the rule's models; gives its pages and their bytes.
 
@@ -46,8 +56,7 @@ def staged(db: Connection, case: Case) -> Iterator[tuple[int, int]]:
             ) from None
         made.callback(session.execute, sql.SQL("DROP TABLE {}").format(sql.Identifier(TABLE)))
         session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.Identifier(TABLE)))
-        db.create_rule(RULE, rules.text(case.rule))
-        made.callback(db.drop_rule, RULE)
+        made.enter_context(registered(db, case.rule))
         made.callback(session.execute, DROP_MODELS, (RULE,))
         session.execute("SET max_parallel_workers_per_gather = 0")
         made.callback(session.execute, "RESET max_parallel_workers_per_gather")

@@ -12,12 +12,16 @@ from typing import Any
 
 from dana.peers.cases import SHAPES
 from dana.peers.contest import Contest
-from dana.peers.participants import DANA, MADLIB, SCIKIT
+from dana.peers.participants import DANA, DOUBLES, MADLIB, SCIKIT
 
 TIMES_MADLIB = 30.0
 """Times as fast as MADlib's cheapest method, of a pass, is aimed at."""
 AHEAD = 1.0
-QUOTED = " Quoted: measured for this project on another machine, in proportion to the rows."
+FAR_BEHIND = 1.25
+"""Times the least loss of the others, from which on DAnA's times are not comparable with theirs."""
+QUOTED = (
+    " Quoted: measured for this project on another machine, in proportion to the rows; arrays of WLAN were out of line."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +45,23 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """A case whose loss is far from the least that others reached."""
+
+    case: str
+    loss: str
+    ours: float
+    peer: str
+    least: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The figures."""
 
     madlib: tuple[Against, ...]
     scikit: tuple[Against, ...]
+    behind: tuple[Behind, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """For a file."""
@@ -60,7 +76,8 @@ class Summary:
             said = ", ".join(f"{one.case} {one.ratio:.1f}{' (quoted)' if one.quoted else ''}" for one in self.madlib)
             times, worked = geometric_mean([one.ratio for one in self.madlib]), geometric_mean(_worked(self.madlib))
             yield (
-                f"MADlib's cheapest method takes {times:.1f} times DAnA's time of a pass (geometric mean over "
+                f"MADlib's cheapest method takes {times:.1f} times DAnA's time of a pass, both on float8[], ratings as "
+                "triples (geometric mean over "
                 f"{len(self.madlib)} of the paper's shapes; at least {TIMES_MADLIB:g} is aimed at): {said}."
                 + ("" if worked is None else f" Of processors' time: {worked:.1f} times.")
                 + (QUOTED if any(one.quoted for one in self.madlib) else "")
@@ -73,6 +90,11 @@ class Summary:
                 f"DAnA, from the table, is ahead of scikit-learn in memory on {ahead} of {len(self.scikit)} "
                 f"(its time of a pass, DAnA's being 1: {said})"
                 + (f"; by processors' time on {worked_less}." if _worked(self.scikit) else ".")
+            )
+        for one in self.behind:
+            yield (
+                f"Warning: {one.case}: DAnA's {one.loss} is {one.ours:.4g}, {one.peer}'s {one.least:.4g}. Times to "
+                "models so different say little; try more --passes."
             )
 
 
@@ -97,7 +119,19 @@ def summary(contests: Sequence[Contest], quoted: Mapping[str, float]) -> Summary
     return Summary(
         madlib=tuple(found for one in largest if (found := _madlib(one, quoted)) is not None),
         scikit=tuple(found for one in largest if (found := _cheapest(one, SCIKIT)) is not None),
+        behind=tuple(behind for one in largest if (behind := _behind(one)) is not None),
     )
+
+
+def _behind(contest: Contest) -> Behind | None:
+    losses = {line.peer: line.loss for line in contest.lines if line.loss is not None}
+    ours = losses.pop(DANA, None)
+    if ours is None or not losses:
+        return None
+    peer, least = min(losses.items(), key=lambda one: one[1])
+    if ours <= FAR_BEHIND * least:
+        return None
+    return Behind(case=contest.case, loss=contest.loss, ours=ours, peer=peer, least=least)
 
 
 def by_case(contests: Sequence[Contest]) -> dict[str, list[Contest]]:
@@ -132,7 +166,8 @@ def _madlib(contest: Contest, quoted: Mapping[str, float]) -> Against | None:
 
 
 def _against(contest: Contest, peer: str, seconds: float, processors: float | None, *, quoted: bool) -> Against | None:
-    ours = next(line for line in contest.lines if line.peer == DANA)
+    lines = {line.peer: line for line in contest.lines}
+    ours = lines.get(DOUBLES, lines[DANA]) if peer == MADLIB else lines[DANA]
     if not ours.seconds:
         return None
     return Against(

@@ -246,28 +246,67 @@ FROM generate_series(1, 200) AS i
 def test_a_table_of_one_s_own(db: Connection) -> None:
     """Complete rows alone, classes numbered, and no column of text."""
     db.session.execute(PATIENTS)
-    case = own(db.session, "patients", "logistic", label="class", features=["a", "b", "c"])
+    case = own(db, "patients", "logistic", label="class", features=["a", "b", "c"])
     kept = [i for i in range(1, 201) if i % 7 and i != 5]
-    np.testing.assert_allclose(case.x[:, 0], np.sin(kept), rtol=1e-6)
-    np.testing.assert_array_equal(case.y, [1 - i % 2 for i in kept])
+    order = np.argsort(case.x[:, 2])
+    assert (np.diff(order) < 0).any(), "the rows are in a random order"
+    np.testing.assert_array_equal(case.x[order, 2], kept)
+    np.testing.assert_allclose(case.x[order, 0], np.sin(kept), rtol=1e-6)
+    np.testing.assert_array_equal(case.y[order], [1 - i % 2 for i in kept])
     assert case.left_out == 200 - len(kept)
-    texts = own(db.session, "patients", "logistic", label="State", features=["a", "b", "c"])
-    np.testing.assert_array_equal(texts.y, [i % 2 for i in kept if i != 9])
+    texts = own(db, "patients", "logistic", label="State", features=["a", "b", "c"])
+    np.testing.assert_array_equal(texts.y[np.argsort(texts.x[:, 2])], [i % 2 for i in kept if i != 9])
     assert texts.left_out == case.left_out + 1
-    assert own(db.session, "patients", "logistic", label="class", features=None).features == (
-        "x1",
-        "x2",
-        "x3",
-        "x4",
-        "x5",
-    )
-    arrays = own(db.session, "patients", "linear", label="a", features=["pair"])
-    np.testing.assert_allclose(arrays.x, [(np.sin(i), i) for i in range(1, 201)], rtol=1e-6)
+    arrays = own(db, "patients", "linear", label="a", features=["pair"])
+    pairs = [(np.sin(i), i) for i in range(1, 201)]
+    np.testing.assert_allclose(arrays.x[np.argsort(arrays.x[:, 1])], pairs, rtol=1e-6)
     found = measure(db, case, passes=1, repeats=1)
     losses = {line.peer: line.loss for line in found.lines}
     assert losses[COMPILED] == pytest.approx(losses["NumPy"], rel=1e-3)
     assert (found.case, found.rows, found.left_out, found.columns) == ("patients", len(kept), case.left_out, 3)
     assert db.session.execute("SELECT count(*) FROM patients").fetchone() == (200,)
+
+
+def test_the_features_are_those_of_a_training(db: Connection) -> None:
+    """No primary key, which would say the label of a table that is sorted by it, and no order either."""
+    db.session.execute(
+        "CREATE TABLE sorted AS SELECT row_number() OVER (ORDER BY y)::int AS id, * FROM (SELECT a, b, "
+        "a + random() > 1 AS y, date '2026-01-01' + (100 * b)::int AS seen, 'note ' || b AS note FROM "
+        "(SELECT random()::real AS a, random()::real AS b FROM generate_series(1, 3000)) AS numbers) AS rows ORDER BY y"
+    )
+    db.session.execute("ALTER TABLE sorted ADD PRIMARY KEY (id)")
+    case = own(db, "sorted", "logistic", label="y", features=None)
+    db.create_rule("logistic_of_users", dana.rules.text("logistic"))
+    with pytest.warns(dana.ServerNotice):
+        model = db.train("logistic_of_users", "sorted", label="y", epochs=1)
+    db.drop_rule("logistic_of_users")
+    last = "SELECT design->'features' FROM dana.run WHERE model = %s ORDER BY id DESC LIMIT 1"
+    used = db.session.execute(last, (model.model,)).fetchall()[0][0]
+    assert [name for name in used if name not in case.unused] == ["a", "b"]
+    assert case.x.shape == (3000, 2)
+    assert case.unused == ("seen.year", "seen.month", "seen.dow")
+    losses = {line.peer: line.loss for line in measure(db, case, passes=5, repeats=1, parts=True).lines if line.loss}
+    assert min(losses.values()) == pytest.approx(max(losses.values()), rel=0.05)
+    explicit = own(db, "sorted", "logistic", label="y", features=["id", "a"])
+    assert explicit.x[:, 0].max() == 3000
+
+
+def test_a_loss_that_is_far_behind_is_said() -> None:
+    def found(ours: float) -> list[str]:
+        lines = (
+            Line(peer=DANA, how="", trains=True, seconds=1.0, loss=ours),
+            Line(peer="NumPy", how="", trains=True, seconds=1.0, loss=0.47),
+            Line(peer="numba", how="", trains=True, seconds=1.0, loss=0.5),
+        )
+        made = Contest(
+            case="mine", rule="linear", rows=1, left_out=0, columns=1, pages=1, page_size=8192, passes=1, repeats=1,
+            loss="log loss", lines=lines,
+        )  # fmt: skip
+        return list(summary([made], {}).lines())
+
+    assert found(0.5) == []
+    (line,) = found(1.4972)
+    assert line.startswith("Warning: mine: DAnA's log loss is 1.497, NumPy's 0.47.")
 
 
 @pytest.mark.parametrize(
@@ -292,7 +331,7 @@ def test_a_table_that_does_not_fit(
 ) -> None:
     db.session.execute(PATIENTS)
     with pytest.raises(UsageError, match=message):
-        own(db.session, "patients", rule, label=label, features=features)
+        own(db, "patients", rule, label=label, features=features)
 
 
 def test_an_export_has_the_rows_or_says_that_it_cannot(db: Connection) -> None:
