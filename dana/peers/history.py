@@ -89,6 +89,7 @@ def read(file: Path) -> list[dict[str, Any]]:
                     | {
                         "lines": tuple(Line(**line) for line in one["lines"]),
                         "parts": tuple(Part(**part) for part in one.get("parts", ())),
+                        "unused": tuple(one.get("unused", ())),
                     }
                 )
                 for one in run["contests"]
