@@ -383,3 +383,37 @@ def test_a_training_inside_a_training(workshop: Workshop) -> None:
             assert one(observer, f"SELECT count(*) FROM {what}") == 0
         observer.execute("DROP FUNCTION faults.nested")
         workshop.cluster.configure(observer)
+
+
+def test_a_deadlock_with_the_queue(workshop: Workshop) -> None:
+    """The training that runs waits for a lock of the session that waits for it to end."""
+    workshop.ensure()
+    with workshop.connect() as observer, workshop.connect() as first, workshop.connect() as second:
+        workshop.cluster.configure(observer, "dana.max_runs = 1")
+        observer.execute(
+            """
+            CREATE TABLE faults.locked AS SELECT 1 AS id;
+            CREATE FUNCTION faults.reads_locked(id int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+                IF id = 5000 THEN PERFORM count(*) FROM faults.locked; END IF;
+                RETURN true;
+            END $$
+            """
+        )
+        second.execute("SET statement_timeout = '60s'; BEGIN; LOCK TABLE faults.locked")
+        rows = "SELECT a, b, y FROM faults.narrow WHERE faults.reads_locked(id)"
+        came_to: list[object] = []
+
+        def run() -> None:
+            call = f"SELECT tuples FROM dana_train('linear', query => '{rows}', epochs => 1)"
+            came_to.append(first.execute(call).fetchone())
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        until(lambda: at(observer, first.info.backend_pid, "locked"), "it does not wait for the table")
+        with pytest.raises(errors.DeadlockDetected):
+            second.execute(f"SELECT {LOGISTIC}")
+        second.execute("ROLLBACK")
+        thread.join(PATIENCE)
+        assert came_to == [(20000,)]
+        observer.execute("DROP FUNCTION faults.reads_locked; DROP TABLE faults.locked")
+        workshop.cluster.configure(observer)
