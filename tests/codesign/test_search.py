@@ -107,9 +107,12 @@ def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Explorat
 
 def test_a_rule_does_without_crossed_exchanges_where_they_do_not_fit() -> None:
     machine = {"threads": 4, "clusters": 1, "divide_interval": 27}
-    crossed, plain = (explored(array(600), **machine, **override).best for override in ({}, {"crossed": 0}))
+    # with the same block RAMs, and so memories, as the one between
+    usable = {name: int(getattr(DEVICE, name) * DEVICE.usable) for name in ("block_rams", "ultra_rams")}
+    whole = replace(DEVICE, usable=1.0, **usable)
+    crossed, plain = (explored(array(600), whole, **machine, **override).best for override in ({}, {"crossed": 0}))
     assert crossed.bundle.config.crossed
-    between = replace(DEVICE, luts=(crossed.area.luts + plain.area.luts) // 2, usable=1.0)
+    between = replace(whole, luts=(crossed.area.luts + plain.area.luts) // 2)
     found = explored(array(600), between, **machine)
     assert found.best.fits
     assert found.overrides["crossed"] == found.best.bundle.config.crossed == 0
