@@ -62,6 +62,9 @@ INDEX_FILE = {"xcup": (195.0, 157.0, 1.0), "ecp5": (230.0, 125.0, 1.0)}
 SHORT = 64
 """Words of a memory that yosys makes of LUTs; of a lane's in `SHORT_LANES` only."""
 
+WITHOUT_CHOICE = 1024
+"""Words of a lane's memory that no LUT has to choose from several block RAMs."""
+
 SHORT_LANES = frozenset({"xcup"})
 
 INDEX_LINE = 450.0
@@ -356,7 +359,7 @@ def _choices(depths: Iterable[int], inputs: int) -> int:
     `inputs` are those that a LUT has room for beside a choice: 3 of 6, 1 of 4. Memories of 2,048 words need none, but
     count as those of 1,536 do: a machine with smaller memories is never estimated as larger.
     """
-    return 2 * 32 * math.ceil(2 / inputs) * sum(depth > 1024 for depth in depths)
+    return 2 * 32 * math.ceil(2 / inputs) * sum(depth > WITHOUT_CHOICE for depth in depths)
 
 
 def _ultra_rams(config: MachineConfig) -> int:

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dana.codesign.area import Area, area_of
+from dana.codesign.area import WITHOUT_CHOICE, Area, area_of
 from dana.codesign.chosen import (
     against_records,
     may_have_records,
@@ -308,7 +308,10 @@ def _shrunk_to_fit(
     if candidate.bundle.config.units > LANES_PER_CLUSTER:
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
         fields["queue_depth"] = given.get("queue_depth", SHORT_QUEUE)
-        depths = {name: min(getattr(candidate.bundle.config, name), 1024) for name in ("scratch_depth", "tuple_depth")}
+        depths = {
+            name: min(getattr(candidate.bundle.config, name), WITHOUT_CHOICE)
+            for name in ("scratch_depth", "tuple_depth")
+        }
         config = replace(candidate.bundle.config, **fields, **depths)
         least = replace(candidate, area=area_of(config, job.device.family)).uses
         if max(use for name, use in least.items() if name not in MEMORIES) > 1:
@@ -319,11 +322,13 @@ def _shrunk_to_fit(
         if interval > candidate.bundle.config.divide_interval:
             overrides = {**overrides, "divide_interval": interval}
             candidate = _fastest(job, overrides)
-    candidate, at_most = _with_less_memory(job, candidate, overrides, given)
+    candidate = _with_less_memory(job, candidate, overrides, given)
     # after the memories: in smaller ones, rounds are shorter, and threads share more of a batch's work
     if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
         with contextlib.suppress(DoesNotFit):
-            candidate = _fastest(job, {**overrides, "crossed": 0}, at_most)
+            # with memories of its own: without crossed exchanges, a rule may need deeper ones
+            plain = {**overrides, "crossed": 0}
+            candidate = _with_less_memory(job, _fastest(job, plain), plain, given)
     queue = candidate.bundle.config.queue_depth
     while "queue_depth" not in given and candidate.uses["luts"] > 1 and queue > SHORT_QUEUE:
         queue //= 2
@@ -339,12 +344,14 @@ def _shrunk_to_fit(
 
 def _with_less_memory(
     job: _Job, candidate: Candidate, overrides: Mapping[str, int], given: Mapping[str, int]
-) -> tuple[Candidate, dict[str, int]]:
-    """With memories halved until the device has enough block RAM, or the rule lets them; and what they are then."""
+) -> Candidate:
+    """With memories halved until the device has enough block RAM and LUTs, or the rule lets them no further."""
     at_most: dict[str, int] = {}
     for name in ("scratch_depth", "tuple_depth"):
-        while name not in given and _lacks_memory(candidate):
+        while name not in given:
             depth = getattr(candidate.bundle.config, name)
+            if not _lacks_memory(candidate) and not (candidate.uses["luts"] > 1 and depth > WITHOUT_CHOICE):
+                break
             smaller = {**at_most, name: smaller_memory(depth, job.device)}
             if smaller[name] == depth:
                 break
@@ -353,7 +360,7 @@ def _with_less_memory(
             except DoesNotFit:
                 break
             at_most = smaller
-    return candidate, at_most
+    return candidate
 
 
 def _lacks_memory(candidate: Candidate) -> bool:
@@ -380,7 +387,7 @@ def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[
     if smallest.bundle.tables or holds_models(plan, job.device, smallest.bundle.config.clusters):
         # the search spares it a machine whose logic is too large
         asked = {name: getattr(smallest.bundle.config, name) for name in (*NEAREST, *given, *ALWAYS)}
-        smallest = min(smallest, _with_less_memory(job, smallest, asked, given)[0], key=lambda one: one.use)
+        smallest = min(smallest, _with_less_memory(job, smallest, asked, given), key=lambda one: one.use)
     device, area, config = smallest.device, smallest.area, smallest.bundle.config
     over = [
         _lack(name, getattr(area, name), getattr(device, name), device)
