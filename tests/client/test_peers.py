@@ -30,7 +30,7 @@ from dana.peers.export import export
 from dana.peers.history import document, fastest, keep, read, trend
 from dana.peers.inside import IN_PYTHON as PYTHON
 from dana.peers.own import own
-from dana.peers.participants import COMPILED, COUNT, DANA, EXPORT, LATER_PASS, MADLIB, ONE_PASS, SCIKIT
+from dana.peers.participants import COMPILED, COUNT, DANA, DOUBLES, EXPORT, LATER_PASS, MADLIB, ONE_PASS, SCIKIT
 from dana.peers.peer import NotHere
 from dana.peers.processors import watch_of
 from dana.peers.summary import summary
@@ -361,7 +361,7 @@ def test_the_command(pg_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [len(one["parts"]) for one in run["contests"]] == [0, 6]
     assert [one["quoted"] for one in run["summary"]["madlib"]] == [True]
     lines = run["contests"][0]["lines"]
-    assert [line["peer"] for line in lines][:4] == [DANA, ONE_PASS, LATER_PASS, COUNT]
+    assert [line["peer"] for line in lines][:5] == [DANA, ONE_PASS, LATER_PASS, DOUBLES, COUNT]
     text = page.read_text()
     assert text.count("<svg") == 4  # all cases; the times, by rows, and where a pass goes
     assert all(line in unescape(text) for line in summary(read(history)[1]["contests"], quoted_madlib()).lines())
