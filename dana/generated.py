@@ -60,7 +60,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "dana/runtime/native/messages.h": messages.header,
     "dana/runtime/native/survey.h": surveyed.header,
     "dana/simulator/native/contract.h": headers.header,
-    "pg_extension/src/predictor_codes.h": program.header,
+    "pg_extension/src/models/predictor_codes.h": program.header,
     "dana/elementwise.py": _elementwise,
     "dana/language.py": lambda: _between("dana/language.py", _listed({*TYPES, *NAMES} - SAID.keys())),
     "docs/isa.md": lambda: manual.manual(machine="[machine.md](machine.md)"),

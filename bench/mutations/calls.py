@@ -288,7 +288,7 @@ CALLS: tuple[Mutation, ...] = (
     *faults(
         SRC,
         in_sources("evaluate.py::test_the_table_of_the_training_is_known_by_what_it_names"),
-        ("source.c", "\t\tquote_all_identifiers = false;\n", "\t\t;\n", "names go by a setting"),
+        ("relations.c", "\t\tquote_all_identifiers = false;\n", "\t\t;\n", "names go by a setting"),
     ),
     *faults(
         SRC,

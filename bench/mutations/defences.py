@@ -319,8 +319,8 @@ CONTENT = (
         ),
         (
             "schema.c",
-            "\tif (damage != NULL)\n\t\tdana_source_corrupt(",
-            "\tif (0)\n\t\tdana_source_corrupt(",
+            "\tif (damage != NULL)\n\t\tdana_page_corrupt(",
+            "\tif (0)\n\t\tdana_page_corrupt(",
             "tuples that are looked at unchecked",
         ),
     ),

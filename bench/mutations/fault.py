@@ -17,7 +17,7 @@ class Mutation:
     Attributes
     ----------
     file
-        Below `top`.
+        Below `top`; of the extension's sources the name, for these are found in whichever folder they are.
     old, new
         Text, and what takes its place.
     what
@@ -38,6 +38,8 @@ class Mutation:
     @property
     def path(self) -> Path:
         """The file, from the checkout's top."""
+        if self.top == "pg_extension/src":
+            return next(Path(self.top).glob(f"*/{self.file}"))
         return Path(self.top) / self.file
 
     def applied(self, text: str) -> str:

@@ -1,8 +1,8 @@
 """Predictor: what `dana_predict` evaluates in a PostgreSQL backend, encoded from a rule's prediction.
 
 In: a bound graph with a prediction, and the values of its metas. Out: bytes, checked and run by
-``pg_extension/src/predictor.c``, which says the same in C. It holds no model: the values come from dana.model.weights,
-the models in the graph's order, row by row. It must not depend on a machine.
+``pg_extension/src/models/predictor.c``, which says the same in C. It holds no model: the values come from
+dana.model.weights, the models in the graph's order, row by row. It must not depend on a machine.
 
 The program is a list of 32-bit words, little-endian: a header, constants, instructions of one length. Its memory is an
 array of binary32 in four parts, one after the other: the tuple's features in the rule's order of inputs, the models,

@@ -214,7 +214,7 @@ def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
 def _numbered(
     graph: Graph, columns: Columns, label: str | None, hyper: Mapping[str, float]
 ) -> tuple[Columns, NDArray[Any] | None]:
-    """The columns with classes numbered from 0, and the labels in order, as pg_extension/src/classes.c does it."""
+    """The columns with classes numbered from 0, and the labels in order, as features/classes.c of the extension."""
     if graph.classes is None or not columns:
         return columns, None
     output = next(str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)

@@ -1,7 +1,7 @@
 """Classes of a rule's label: how many there are, and what a prediction says of them.
 
 In: graphs and requests. Out: requests with the extents that labels decide, and descriptions. Which labels a table has,
-and their numbers, is found by who reads it: pg_extension/src/classes.c, or `dana.runtime.arrays`.
+and their numbers, is found by who reads it: pg_extension/src/features/classes.c, or `dana.runtime.arrays`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Dims that data decide: classes by the labels, rows of models by the numbers of categories or by the model before.
 
 In: a request. Out: the request with those extents in ``hyper``, and the columns whose largest number is to be known for
-it. Who reads the table finds that number: pg_extension/src/categories.c, or `dana.runtime.arrays`.
+it. Who reads the table finds that number: pg_extension/src/features/categories.c, or `dana.runtime.arrays`.
 """
 
 from __future__ import annotations

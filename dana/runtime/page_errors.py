@@ -38,7 +38,7 @@ DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
 """Faults of a sound table; the others mean that a page is damaged."""
 
 ARRAYS, QUERY = "columns", "the query"
-"""Names of relations that SQL does not have: from `dana.storage.columns` and from pg_extension/src/source.c."""
+"""Names of relations that SQL does not have: from `dana.storage.columns` and from pg_extension/src/source/source.c."""
 
 
 def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> TrainingError:

@@ -329,7 +329,7 @@ def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
     """A listening socket at ``path``, mode 0600; removed afterwards.
 
     A lock next to it tells a worker that runs from a socket that one left behind. In that file stands how many
-    sessions there may be: as many requests the backends let in at a time (pg_extension/src/turns.c).
+    sessions there may be: as many requests the backends let in at a time (pg_extension/src/limits/turns.c).
     """
     try:
         folder = open_folder(path.parent)

@@ -2,8 +2,8 @@
 
 In: a table's attributes. Out: the same as a machine would see them if they were rewritten, and the attributes of the
 frames. A frame is a heap page whose tuples hold the columns in use and nothing else: `real` for a number, `real[]` for
-an array; or, of rows that no frame holds, parts (pg_extension/src/frames.c writes them). This module reads no page and
-knows no rule.
+an array; or, of rows that no frame holds, parts (pg_extension/src/source/frames.c writes them). This module reads no
+page and knows no rule.
 """
 
 from __future__ import annotations

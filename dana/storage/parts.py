@@ -3,7 +3,7 @@
 In: a schema whose `part` says how many values a part has, and rows, or pages of parts. Out: the pages, or the rows.
 Each part is a tuple: header (24 bytes), the part's number (int4), then its values, binary32, flattened in the order of
 the columns. Parts of a row follow one another; a row that is skipped is one tuple without attributes. This is the
-reference for pg_extension/src/frames.c, which writes them, and for the machine, which reads them.
+reference for pg_extension/src/source/frames.c, which writes them, and for the machine, which reads them.
 """
 
 from __future__ import annotations

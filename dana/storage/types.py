@@ -1,4 +1,4 @@
-"""PostgreSQL's types that are numbers: one row each, as in pg_extension/src/number_types.h. No other place lists them.
+"""PostgreSQL's types that are numbers: one row each, as in pg_extension/src/values/number_types.h and nowhere else.
 
 A Strider reads some of them where they lie; of the others the backend makes `real`, which comes in frames.
 """

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "numerics.h"
-#include "predictor.h"
+#include "models/predictor.h"
 
 /* Weights are brought one by one as they are asked for; others are NaN, which would be seen */
 typedef struct store

@@ -26,7 +26,7 @@ from tests.dsl.programs import Kinds, expressions
 from tests.oracles import rounding
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [str(ROOT / "pg_extension/src/predictor.c"), str(Path(__file__).parent / "predictor_harness.c")]
+SOURCES = [str(ROOT / "pg_extension/src/models/predictor.c"), str(Path(__file__).parent / "predictor_harness.c")]
 INCLUDES = [f"-I{ROOT / folder}" for folder in ("pg_extension/src", "hwgen/spec/numerics/native")]
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SPECIAL = np.array([0, -0.0, 1, -1, np.nan, np.inf, -np.inf, 1e-38, 1e-45, 3e38, 0.1, 88.8], dtype=np.float32)

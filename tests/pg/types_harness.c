@@ -3,7 +3,7 @@
 
 #include "catalog/pg_type_d.h"
 
-#include "number_types.h"
+#include "values/number_types.h"
 
 #define STORED(type, length, align, element) printf("%u %d %c %s\n", type, length, align, #element);
 #define CONVERTED(type, length, align, number) printf("%u %d %c -\n", type, length, align);

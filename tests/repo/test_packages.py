@@ -13,7 +13,6 @@ from dana.extras import install_command
 from dana.server.places import CHECKOUT
 
 SOURCES = ("dana", "dsl", "hwgen", "pg_extension", "bench", "examples", "tests")
-LONGEST_FILE = 500
 
 
 def source_files(*suffixes: str) -> list[Path]:
@@ -50,13 +49,6 @@ def test_what_an_extra_brings_is_named_without_this_package() -> None:
 def test_every_test_folder_is_a_package() -> None:
     folders = {file.parent for file in source_files(".py") if file.is_relative_to(CHECKOUT / "tests")}
     assert [str(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
-
-
-def test_no_source_file_is_longer_than_a_reader_can_bear() -> None:
-    lengths = {
-        str(file.relative_to(CHECKOUT)): len(file.read_text().splitlines()) for file in source_files(".py", ".c")
-    }
-    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
 
 
 def test_every_module_says_what_it_is() -> None:

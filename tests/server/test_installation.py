@@ -109,7 +109,7 @@ def test_changed_sources_are_built_again(made: Made, tmp_path: Path, monkeypatch
 def test_sources_that_do_not_compile_are_an_error_with_the_compiler_s_words(made: Made, tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("build"))
-    for file in (sources / "src").glob("*.c"):
+    for file in (sources / "src").glob("*/*.c"):
         file.write_text("int f(void) { return nothing_of_that_name; }\n")
     with pytest.raises(SetupError, match=r"does not compile for PostgreSQL 18:(.|\n)*nothing_of_that_name"):
         prepare(made.root, 18, sources)

@@ -1,0 +1,80 @@
+/*
+ * Relations by name, and which of them have rows with a place of their own.
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_namespace.h"
+#include "utils/varlena.h"
+
+#include "base/dana.h"
+#include "base/relations.h"
+
+char *
+dana_relation_name(Oid relation)
+{
+	const bool	quote_all = quote_all_identifiers;
+	const char *schema = get_namespace_name(get_rel_namespace(relation));
+	const char *name = get_rel_name(relation);
+	char	   *qualified = NULL;
+
+	if (name == NULL || schema == NULL)
+		dana_error(UNDEFINED_TABLE, "relation with OID %u does not exist", relation);
+	PG_TRY();
+	{
+		quote_all_identifiers = false;
+		qualified = quote_qualified_identifier(schema, name);
+	}
+	PG_FINALLY();
+	{
+		quote_all_identifiers = quote_all;
+	}
+	PG_END_TRY();
+	return qualified;
+}
+
+void
+dana_require_relation(Oid relation)
+{
+	const Oid schema = get_rel_namespace(relation);
+	AclResult result;
+
+	if (!OidIsValid(schema))
+		dana_error(UNDEFINED_TABLE, "relation with OID %u does not exist", relation);
+#if PG_VERSION_NUM >= 160000
+	result = object_aclcheck(NamespaceRelationId, schema, GetUserId(), ACL_USAGE);
+#else
+	result = pg_namespace_aclcheck(schema, GetUserId(), ACL_USAGE);
+#endif
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_SCHEMA, get_namespace_name(schema));
+	result = pg_class_aclcheck(relation, GetUserId(), ACL_SELECT);
+	if (result != ACLCHECK_OK)
+		result = pg_attribute_aclcheck_all(relation, GetUserId(), ACL_SELECT, ACLMASK_ANY);
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, get_relkind_objtype(get_rel_relkind(relation)), get_rel_name(relation));
+}
+
+bool
+dana_relation_is(Oid relation, const char *name)
+{
+	List *names;
+
+	return SplitIdentifierString(pstrdup(name), '.', &names) && list_length(names) == 2 &&
+		get_relname_relid(lsecond(names), get_namespace_oid(linitial(names), true)) == relation;
+}
+
+const char *
+dana_placeless(Oid relation)
+{
+	switch (get_rel_relkind(relation))
+	{
+		case RELKIND_VIEW:
+			return "view";
+		case RELKIND_FOREIGN_TABLE: /* a wrapper need not set ctid: all rows of file_fdw's have the same */
+			return "foreign table";
+		default:
+			return NULL;
+	}
+}

@@ -1,0 +1,7 @@
+/*
+ * Roles.
+ */
+#pragma once
+
+/* an error where there is no such role */
+extern void dana_require_role(Oid role);

@@ -1,0 +1,218 @@
+/*
+ * A look at columns whose numbers choose rows of a rule's models: their largest numbers say how large the models are,
+ * and what is probably meant otherwise is told. Which columns those are, the worker knows.
+ */
+#include "postgres.h"
+
+#include "executor/spi.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/json.h"
+#include "base/notices.h"
+#include "features/categories.h"
+#include "models/rules.h"
+#include "request/training.h"
+#include "rows/rows.h"
+#include "source/schema.h"
+#include "source/source.h"
+#include "values/encode.h"
+#include "values/values.h"
+#include "worker/session.h"
+
+/* A model that has more rows than this, and so many times as many as choose them, is told */
+#define MANY_ROWS		  100000
+#define MANY_TIMES		  4
+#define NUMBERS_OF_COLUMN 4 /* of the statement's result */
+
+/* What the statement says of a column */
+typedef struct category_numbers
+{
+	double largest; /* -1: there is none, or another one says how large the models are */
+	int64  negative; /* rows */
+	int64  nulls; /* rows */
+	int64  numbers;
+} category_numbers;
+
+typedef struct category_look
+{
+	const dana_source *source;
+	dana_texts columns;	 /* those that are looked at */
+	dana_texts unsaid;	 /* those that say how large a model is */
+	dana_texts unknown;	 /* those whose numbers below 0 are no category */
+	StringInfo found;
+} category_look;
+
+/* A table's column as it is, with something in the place of its NULLs; NULL where it is none of these */
+static const dana_encoder *
+filled_column(const dana_source *source, const char *name)
+{
+	for (int i = 0; source->encoding != NULL && i < source->encoding->count; i++)
+	{
+		const dana_encoder *encoder = &source->encoding->encoders[i];
+
+		if (encoder->kind == DANA_ENCODE_NONE && encoder->fill != NULL && strcmp(encoder->column, name) == 0)
+			return encoder;
+	}
+	return NULL;
+}
+
+static void
+tell_of_column(const category_look *look, const char *name, const category_numbers *found, int64 rows)
+{
+	const dana_encoder *filled = filled_column(look->source, name);
+	const bool			unknown = dana_is_one_of(name, &look->unknown);
+
+	if (found->largest >= MANY_ROWS && found->largest >= (double)MANY_TIMES * found->numbers)
+		dana_notice(NOTICE, "Number the values that there are, one after the other, as docs/recipes.md shows.",
+					"column %s: models get %.0f rows for its numbers, of which the " INT64_FORMAT
+					" rows of %s choose at most " INT64_FORMAT, name, found->largest + 1, rows, look->source->name,
+					found->numbers);
+	if (found->negative > 0 && unknown)
+		dana_notice(NOTICE, NULL, "column %s: " INT64_FORMAT " rows hold numbers below 0, which are taken as unknown",
+					name, found->negative);
+	if (found->nulls > 0 && filled != NULL && !(filled->fill[0] < 0 && unknown))
+		dana_notice(NOTICE, "Leave such rows out with nulls => 'skip', unless that is what they mean.",
+					"column %s: " INT64_FORMAT " rows hold NULL, which becomes %g, as if it were that category", name,
+					found->nulls, filled->fill[0]);
+}
+
+static bool
+take_numbers(TupleTableSlot *row, void *context)
+{
+	category_look *look = context;
+
+	slot_getallattrs(row);
+	for (int i = 0; i < look->columns.count; i++)
+	{
+		const char	  *name = look->columns.values[i];
+		const Datum	  *values = row->tts_values + 1 + NUMBERS_OF_COLUMN * i;
+		const bool	  *nulls = row->tts_isnull + 1 + NUMBERS_OF_COLUMN * i;
+		const bool	   asked = dana_is_one_of(name, &look->unsaid);
+		const dana_encoder *filled = filled_column(look->source, name);
+		category_numbers found = {.largest = -1, .negative = DatumGetInt64(values[1]), .nulls = DatumGetInt64(values[2]),
+								  .numbers = nulls[3] ? 0 : DatumGetInt64(values[3])};
+
+		if (asked && !nulls[0])
+			found.largest = DatumGetFloat8(values[0]);
+		if (asked && filled != NULL && found.nulls > 0)
+			found.largest = Max(found.largest, filled->fill[0]);
+		if (asked && nulls[0])
+			dana_json_text(look->found, name, NULL);
+		else if (asked)
+			dana_json_number(look->found, name, found.largest);
+		tell_of_column(look, name, &found, DatumGetInt64(row->tts_values[0]));
+	}
+	return true;
+}
+
+/* The largest or the least number of an array of numbers, or one number, as the training reads them; how many there are */
+static const char *
+number_of_row(TupleDesc columns, const char *column, const char *of_array, const char *of_number)
+{
+	Oid		  type = TupleDescAttr(columns, SPI_fnumber(columns, column) - 1)->atttypid;
+	dana_type holds;
+
+	return psprintf(dana_type_of(type, &holds) && holds.array ? of_array : of_number, quote_identifier(column));
+}
+
+#define NUMBER "dana.dana_number(%s)"
+#define EXTREME_OF_ARRAY(extreme) \
+	"(SELECT pg_catalog." extreme "(e)::pg_catalog.float8 FROM pg_catalog.unnest(dana.dana_numbers(%s)) AS e)"
+
+/* SELECT of how many rows there are, then of each column its NUMBERS_OF_COLUMN; of rows that are left out for a test, too */
+static char *
+statement(const category_look *look, dana_source *source, const char *held_out)
+{
+	TupleDesc	   columns = dana_source_columns(source);
+	const char	  *filter = source->asked.filter != NULL ? source->asked.filter : "true";
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, "SELECT pg_catalog.count(*)");
+	for (int i = 0; i < look->columns.count; i++)
+		appendStringInfo(&text, ", pg_catalog.max(s.v%d) FILTER (WHERE pg_catalog.abs(s.v%d) OPERATOR(pg_catalog.<=) "
+						 "3.4e38::pg_catalog.float8), pg_catalog.count(*) FILTER (WHERE s.w%d OPERATOR(pg_catalog.<) "
+						 "0::pg_catalog.float8), pg_catalog.count(*) FILTER (WHERE s.v%d IS NULL), "
+						 "(pg_catalog.sum(s.n%d))::pg_catalog.int8", i, i, i, i, i);
+	for (int i = 0; i < look->columns.count; i++)
+	{
+		const char *name = look->columns.values[i];
+
+		appendStringInfo(&text, "%s %s AS v%d, %s AS w%d, %s AS n%d", i > 0 ? "," : " FROM (SELECT",
+						 number_of_row(columns, name, EXTREME_OF_ARRAY("max"), NUMBER), i,
+						 number_of_row(columns, name, EXTREME_OF_ARRAY("min"), NUMBER), i,
+						 number_of_row(columns, name, "pg_catalog.cardinality(dana.dana_numbers(%s))",
+									   "((%s) IS NOT NULL)::pg_catalog.int4"), i);
+	}
+	if (source->asked.query != NULL && held_out != NULL)
+		appendStringInfo(&text, " FROM (SELECT * FROM (%s\n) AS a UNION ALL SELECT * FROM (%s\n) AS b) AS r) AS s",
+						 source->asked.query, held_out);
+	else if (source->asked.query != NULL)
+		appendStringInfo(&text, " FROM (%s\n) AS r) AS s", source->asked.query);
+	else if (held_out != NULL)
+		appendStringInfo(&text, " FROM %s WHERE (%s\n) OR (%s\n)) AS s", source->name, filter, held_out);
+	else
+		appendStringInfo(&text, " FROM %s WHERE (%s\n)) AS s", source->name, filter);
+	return text.data;
+}
+
+/* Refuses a mean of numbers that are names; a median may be one of them, and is as little meant */
+static void
+refuse_means(const category_look *look)
+{
+	const dana_source *source = look->source;
+
+	for (int i = 0; source->encoding != NULL && i < source->encoding->count; i++)
+	{
+		const dana_encoder *encoder = &source->encoding->encoders[i];
+		const char *column = encoder->column;
+
+		if ((encoder->nulls != DANA_NULLS_MEAN && encoder->nulls != DANA_NULLS_MEDIAN) ||
+			encoder->kind != DANA_ENCODE_NONE || !dana_is_one_of(column, &source->choosing))
+			continue;
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("column \"%s\" of %s chooses rows of a model: a %s of its numbers stands for none of its NULLs",
+							   column, source->name, encoder->nulls == DANA_NULLS_MEAN ? "mean" : "median"),
+						dana_is_one_of(column, &look->unknown)
+							? errhint("Give -1, which the rule takes as unknown: preprocess => '{\"%s\": {\"impute\": -1}}'; "
+									  "or leave such rows out, with \"skip\" in its place.", column)
+							: errhint("Leave such rows out: preprocess => '{\"%s\": {\"impute\": \"skip\"}}'.", column)));
+	}
+}
+
+void
+dana_categories_find(const dana_training *training, dana_source *source, const dana_rule *rule)
+{
+	category_look  look = {.source = source};
+	StringInfoData found;
+	Jsonb		  *counted;
+	const char	  *others;
+	bool		   looks = false;
+
+	if (!dana_json_boolean(rule->description, "chooses"))
+		return;
+	counted = dana_ask(DANA_MSG_CATEGORIES, dana_training_request(training, rule->text, source, NULL), DANA_MSG_COUNTED);
+	look.unsaid = dana_json_texts(counted, "columns");
+	look.unknown = dana_json_texts(counted, "unknown");
+	source->choosing = dana_json_texts(counted, "choosing");
+	look.columns.values = palloc(sizeof(char *) * Max(source->choosing.count, 1));
+	refuse_means(&look);
+	for (int i = 0; i < source->choosing.count; i++)
+	{
+		char *name = source->choosing.values[i];
+
+		if (SPI_fnumber(dana_source_columns(source), name) <= 0)
+			continue; /* made of a column, by an encoder */
+		look.columns.values[look.columns.count++] = name;
+		looks |= dana_is_one_of(name, &look.unsaid) || dana_is_one_of(name, &look.unknown) ||
+			filled_column(source, name) != NULL;
+	}
+	if (!looks)
+		return;
+	look.found = &found;
+	dana_json_begin(&found);
+	others = training->tried != NULL ? training->tried : training->held_out;
+	dana_rows_each(dana_source_plan(source, statement(&look, source, others)), 0, take_numbers, &look);
+	source->largest = dana_json_end(&found);
+}

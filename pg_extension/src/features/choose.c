@@ -1,0 +1,255 @@
+/*
+ * Which columns of a source are features, which are the weight and the labels, and what is said of that choice where
+ * nobody named them. dana/compiler/binding/columns.py chooses in the same way.
+ */
+#include "postgres.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/json.h"
+#include "base/notices.h"
+#include "features/choose.h"
+#include "features/look.h"
+#include "request/training.h"
+#include "values/encode.h"
+#include "values/values.h"
+
+/* What a rule says of its inputs, or of its outputs */
+typedef struct described
+{
+	dana_texts names;
+	bool	   shaped; /* one of them is a vector or a matrix */
+	bool	   vector; /* the last one is a vector */
+} described;
+
+bool
+dana_look_has(const dana_look *look, const dana_texts *names)
+{
+	for (int i = 0; i < names->count; i++)
+		if (SPI_fnumber(look->columns, names->values[i]) <= 0)
+			return false;
+	return names->count > 0;
+}
+
+void
+dana_look_add(dana_look *look, int column)
+{
+	dana_candidate *feature = &look->features[look->count++];
+
+	*feature = (dana_candidate){.column = column};
+	feature->encoder = (dana_encoder){.column = NameStr(TupleDescAttr(look->columns, column - 1)->attname), .width = 1};
+}
+
+/* A member of the rule's description, without those of the outputs; count 0 where it has none of that name */
+static described
+described_as(Jsonb *description, const char *key, const dana_texts *outputs)
+{
+	Jsonb	**list;
+	described found = {.names.count = 0};
+	int		  count = dana_json_objects(description, key, &list);
+
+	found.names.values = palloc(sizeof(char *) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		char *name = dana_json_string(list[i], "name");
+		int	  axes = dana_json_texts(list[i], "shape").count;
+
+		if (outputs != NULL && dana_is_one_of(name, outputs))
+			continue;
+		found.names.values[found.names.count++] = name;
+		found.shaped |= axes > 0;
+		found.vector = axes == 1;
+	}
+	return found;
+}
+
+static bool
+is_array(const dana_look *look, int column)
+{
+	dana_type holds;
+
+	return dana_type_of(TupleDescAttr(look->columns, column - 1)->atttypid, &holds) && holds.array;
+}
+
+/* The last column that is not the weight; 0: there is none */
+static int
+last_column(const dana_look *look)
+{
+	const char *weight = look->training->weight;
+	int			last = look->columns->natts;
+
+	while (last > 0 && (TupleDescAttr(look->columns, last - 1)->attisdropped ||
+						(weight != NULL && strcmp(NameStr(TupleDescAttr(look->columns, last - 1)->attname), weight) == 0)))
+		last--;
+	return last;
+}
+
+static void
+put_first(char *name, dana_texts *names)
+{
+	char **values = palloc(sizeof(char *) * (names->count + 1));
+
+	values[0] = name;
+	memcpy(values + 1, names->values, sizeof(char *) * names->count);
+	*names = (dana_texts){names->count + 1, values};
+}
+
+static void
+append_name(StringInfo to, const char *name)
+{
+	appendStringInfo(to, "%s%s", to->len > 0 ? ", " : "", name);
+}
+
+/* Names the columns that could have been features, where those with the inputs' names are taken; not keys */
+static void
+tell_unused(const dana_look *look)
+{
+	dana_look	   others = *look;
+	int			   count = 0;
+	StringInfoData unused, taken;
+
+	initStringInfo(&unused);
+	initStringInfo(&taken);
+	for (int i = 0; i < look->count; i++)
+		append_name(&taken, look->features[i].encoder.column);
+	others.count = 0;
+	others.features = palloc0(sizeof(dana_candidate) * look->columns->natts);
+	for (int i = 0; i < look->columns->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(look->columns, i);
+		dana_type		  holds;
+		bool			  used = column->attisdropped || dana_is_one_of(NameStr(column->attname), &look->labels);
+
+		for (int k = 0; k < look->count; k++)
+			used |= look->features[k].column == i + 1;
+		if (!used && (dana_type_of(column->atttypid, &holds) || dana_is_text_type(dana_encoded_type(column->atttypid))))
+			dana_look_add(&others, i + 1);
+	}
+	dana_look_for_keys(&others);
+	for (int i = 0; i < others.count; i++)
+		if (others.features[i].refused == NULL)
+		{
+			append_name(&unused, others.features[i].encoder.column);
+			count++;
+		}
+	if (count > 0)
+		dana_notice(NOTICE, "Name the columns with features => ARRAY[...] where others are meant.",
+					"column%s %s: no feature%s, %s %s of %s ha%s the name%s of the rule's input%s", count > 1 ? "s" : "",
+					unused.data, count > 1 ? "s" : "", look->count > 1 ? "columns" : "array", taken.data, look->source->name,
+					look->count > 1 ? "ve" : "s", look->count > 1 ? "s" : "", look->count > 1 ? "s" : "");
+}
+
+/* Says which column is the label, where that is not the last one, which is a feature for want of another word */
+static void
+tell_label(const dana_look *look)
+{
+	const char *label = look->labels.values[look->labels.count - 1];
+	const int	last = last_column(look);
+
+	if (SPI_fnumber(look->columns, label) != last)
+		dana_notice(NOTICE, "Name it with label where another is meant.",
+					"column %s of %s is the label, since the rule calls it so; the last column, %s, is not", label,
+					look->source->name, NameStr(TupleDescAttr(look->columns, last - 1)->attname));
+}
+
+/* The weight and the labels; whether the rule's one output gave the label its name */
+static bool
+choose_labels(dana_look *look, const dana_texts *outputs)
+{
+	const dana_training *training = look->training;
+	const bool			 by_name = training->label == NULL && outputs->count == 1 && dana_look_has(look, outputs);
+
+	look->labels = *outputs;
+	if (training->label != NULL)
+		look->labels = (dana_texts){1, (char **)&training->label};
+	else if (outputs->count == 1 && !by_name)
+	{
+		int last = last_column(look);
+
+		look->labels.count = last > 0;
+		look->labels.values[0] = last > 0 ? NameStr(TupleDescAttr(look->columns, last - 1)->attname) : NULL;
+	}
+	look->label_count = look->labels.count;
+	if (training->weight != NULL)
+		put_first(training->weight, &look->labels);
+	return by_name;
+}
+
+bool
+dana_choose_columns(dana_look *look, Jsonb *description)
+{
+	const dana_training *training = look->training;
+	described	outputs = described_as(description, "outputs", NULL);
+	described	inputs = described_as(description, "inputs", &outputs.names);
+	dana_texts	named = training->features;
+	const bool	label_by_name = choose_labels(look, &outputs.names);
+	bool		by_name;
+
+	look->single = inputs.names.count == 1 && inputs.vector;
+	look->chooses = dana_json_boolean(description, "chooses");
+	if (look->labels.count > 0 && !dana_look_has(look, &look->labels))
+		return false;
+	by_name = named.count < 0 && dana_look_has(look, &inputs.names);
+	/* a number of the name of an input for many is a column like others */
+	if (by_name && inputs.names.count == 1 && inputs.shaped)
+		by_name = is_array(look, SPI_fnumber(look->columns, inputs.names.values[0]));
+	for (int i = 0; by_name && i < inputs.names.count; i++) /* a label is no input by its name */
+		by_name = !dana_is_one_of(inputs.names.values[i], &look->labels);
+	if (by_name)
+		named = inputs.names;
+	look->named = named.count >= 0;
+	look->features = palloc0(sizeof(dana_candidate) * Max(Max(look->columns->natts, named.count), 1));
+	if (look->named && !dana_look_has(look, &named))
+		return false;
+	for (int i = 0; i < named.count; i++)
+		dana_look_add(look, SPI_fnumber(look->columns, named.values[i]));
+	for (int i = 0; i < look->columns->natts && !look->named; i++)
+		if (!TupleDescAttr(look->columns, i)->attisdropped &&
+			!dana_is_one_of(NameStr(TupleDescAttr(look->columns, i)->attname), &look->labels))
+			dana_look_add(look, i + 1);
+	if (by_name && inputs.shaped)
+		tell_unused(look);
+	if (label_by_name && !look->named)
+		tell_label(look);
+	return true;
+}
+
+/* Names of columns as elements of an ARRAY of SQL's */
+static char *
+array_of_names(const dana_look *look, bool arrays)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < look->count; i++)
+		if (look->features[i].refused == NULL && (look->features[i].encoder.width < 0) == arrays)
+			append_name(&list, quote_literal_cstr(look->features[i].encoder.column));
+	return list.data;
+}
+
+void
+dana_refuse_array_among_others(const dana_look *look)
+{
+	const char *array = NULL;
+	int			count = 0, arrays = 0;
+
+	for (int i = 0; i < look->count; i++)
+	{
+		const dana_candidate *feature = &look->features[i];
+
+		if (feature->refused != NULL)
+			continue;
+		count++;
+		if (feature->encoder.width < 0 && arrays++ == 0)
+			array = feature->encoder.column;
+	}
+	if (arrays == 0 || count == 1)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("column \"%s\" of %s is an array beside other columns, and rule \"%s\" takes one array or columns "
+						   "of numbers", array, look->source->name, look->training->rule),
+					count > arrays
+						? errhint("Name the array, features => ARRAY[%s], or the others, features => ARRAY[%s].",
+								  quote_literal_cstr(array), array_of_names(look, false))
+						: errhint("Name one of them, features => ARRAY[%s].", quote_literal_cstr(array))));
+}

@@ -1,0 +1,414 @@
+/*
+ * Classes: the values of a label, and the numbers from 0 that a rule with dana.output(classes=...) knows them by.
+ *
+ * They are found before a training, in all the rows of its table or query: those that are held out for a test, or that
+ * other groups or folds have, are the same label's. Whole numbers from 0 are their own numbers, so that their pages are
+ * read as they are; all other values are numbered in sorted order.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/tableam.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/json.h"
+#include "base/notices.h"
+#include "base/relations.h"
+#include "features/classes.h"
+#include "models/models.h"
+#include "request/training.h"
+#include "rows/rows.h"
+#include "source/labels.h"
+#include "source/schema.h"
+#include "source/source.h"
+#include "values/label_values.h"
+#include "values/values.h"
+
+#define SAMPLED_PAGES 16
+#define FEW_PAGES (4 * SAMPLED_PAGES) /* of fewer, all are looked at as soon */
+#define SHOWN_VALUES 10
+#define MANY_CLASSES 100 /* of numbers: probably no classes */
+
+/* Values that need no look any more, of types that are passed by value */
+#define REMEMBERED 8
+
+/* The look at a label's values */
+
+/* A value, and where it comes first */
+typedef struct label_value
+{
+	char		   *text;
+	double			number; /* NaN where it is none */
+	uint64			row;	/* from 1 */
+	ItemPointerData place;	/* of a table's own row */
+} label_value;
+
+typedef struct label_look
+{
+	const dana_training *training;
+	dana_source			*source;
+	const char			*column;
+	int					 attribute; /* of the rows that are looked at */
+	bool				 on_page;	/* these are the table's own */
+	dana_label_type		 type;
+	label_value			*values; /* sorted */
+	int					 count;
+	uint64				 rows;
+	bool				 by_value;
+	Datum				 remembered[REMEMBERED];
+	int					 remembered_count;
+	MemoryContext		 context;
+	MemoryContext		 row_context;
+} label_look;
+
+/* Whether text `a` comes after, or before, `b`: as numbers where they are some, else byte by byte */
+static int
+compare_labels(const dana_label_type *type, double a, const char *text, const label_value *b)
+{
+	return isnan(a) ? strcmp(text, b->text) : dana_compare_labels(type, a, text, b->number, b->text);
+}
+
+/* Takes the label of one row; the slot's tts_tid is its place, if it has one */
+static bool
+look_at_label(TupleTableSlot *row, void *context)
+{
+	label_look	 *look = context;
+	MemoryContext caller;
+	bool		  isnull;
+	/* a slot would take apart all columns before the label's, which is mostly the last one; where a tuple has it is known */
+	Datum value = look->on_page
+		? heap_getattr(ExecFetchSlotHeapTuple(row, false, NULL), look->attribute, row->tts_tupleDescriptor, &isnull)
+		: slot_getattr(row, look->attribute, &isnull);
+	char		 *text;
+	double		  number = NAN;
+	int			  first = 0, last = look->count;
+
+	look->rows++;
+	if (isnull)
+		return true;
+	for (int i = 0; i < look->remembered_count; i++)
+		if (look->remembered[i] == value)
+			return true;
+	caller = MemoryContextSwitchTo(look->row_context);
+	text = dana_label_text(&look->type, value);
+	if (look->type.number)
+		number = dana_number_of(&look->type.holds, value);
+	while (first < last)
+	{
+		int middle = (first + last) / 2;
+		int order = compare_labels(&look->type, number, text, &look->values[middle]);
+
+		if (order == 0)
+			break;
+		if (order < 0)
+			last = middle;
+		else
+			first = middle + 1;
+	}
+	/* rows with what is not finite are left out, or refused, where they are read */
+	if (first == last && !(look->type.number && !isfinite(number)))
+	{
+		if (look->count == DANA_MOST_CLASSES)
+			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+							errmsg("column \"%s\" of %s has more than %d different values, which are no classes",
+								   look->column, look->source->name, DANA_MOST_CLASSES),
+							errhint("Rule \"%s\" tells classes apart. Choose one that learns numbers, such as ridge.",
+									look->training->rule)));
+		memmove(&look->values[first + 1], &look->values[first], sizeof(label_value) * (look->count++ - first));
+		look->values[first] = (label_value){MemoryContextStrdup(look->context, text), number, look->rows, row->tts_tid};
+	}
+	if (look->by_value && look->remembered_count < REMEMBERED)
+		look->remembered[look->remembered_count++] = value;
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(look->row_context);
+	return true;
+}
+
+/* The column that the worker will take for the label's; 0: it will say why there is none */
+static int
+label_attribute(TupleDesc descriptor, const dana_training *training, Jsonb *description)
+{
+	Jsonb	   *output = DatumGetJsonbP(DirectFunctionCall2(
+		  jsonb_array_element, JsonbPGetDatum(dana_json_member(description, "outputs")), Int32GetDatum(0)));
+	const char *name = training->label != NULL ? training->label : dana_json_string(output, "name");
+	int			number = SPI_fnumber(descriptor, name);
+
+	for (int i = descriptor->natts; number <= 0 && training->label == NULL && i > 0; i--)
+		if (!TupleDescAttr(descriptor, i - 1)->attisdropped &&
+			(training->weight == NULL || strcmp(NameStr(TupleDescAttr(descriptor, i - 1)->attname), training->weight) != 0))
+			number = i;
+	return number;
+}
+
+/* Looks at all rows of the training's table or query, or at those of a `sample` of so many pages */
+static void
+look_at_rows(label_look *look, uint32 sample)
+{
+	const dana_training *training = look->training;
+	dana_source			*source = look->source;
+	const char			*from;
+	char				*text;
+
+	if (source->heap && TupleDescAttr(RelationGetDescr(source->relation), look->attribute - 1)->attgenerated != 'v')
+	{
+		look->on_page = true;
+		dana_source_scan(source, training->filter, sample, 0, look_at_label, look);
+		return;
+	}
+	from = training->whole_query != NULL ? psprintf("(%s\n) AS r", training->whole_query)
+										 : dana_relation_name(training->rows.relation);
+	text = psprintf("SELECT %s FROM %s%s%s%s", quote_identifier(look->column), from,
+					training->filter != NULL ? " WHERE (" : "", training->filter != NULL ? training->filter : "",
+					training->filter != NULL ? "\n)" : "");
+	look->attribute = 1;
+	dana_rows_each(dana_source_plan(source, text), 0, look_at_label, look);
+}
+
+/* Values that a label has, quoted, the first some of them */
+static char *
+list_values(const label_look *look)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < Min(look->count, SHOWN_VALUES); i++)
+		appendStringInfo(&list, "%s\"%s\"", i > 0 ? ", " : "", look->values[i].text);
+	if (look->count > SHOWN_VALUES)
+		appendStringInfo(&list, " and %d more", look->count - SHOWN_VALUES);
+	return list.data;
+}
+
+/* Whether a value is, in double precision, the one before it */
+static bool
+is_almost(const label_look *look, int i)
+{
+	return i > 0 && look->values[i].number == look->values[i - 1].number;
+}
+
+/* Refuses values of which there are more than the rule's classes: names the first row that has none of the first ones */
+static void
+refuse_more_values(const label_look *look, int classes)
+{
+	const label_value *odd = NULL;
+	int				   usual = 0; /* of a rule for two: 0 and 1, or -1 and 1 */
+
+	for (int i = 0; i < look->count; i++)
+		usual |= look->values[i].number == 1 ? 1 : look->values[i].number == 0 ? 2 : look->values[i].number == -1 ? 4 : 0;
+	for (int i = 0; i < look->count; i++)
+	{
+		const label_value *value = &look->values[i];
+		int				   before = 0;
+
+		CHECK_FOR_INTERRUPTS();
+		if (classes == 2 && (usual & 1) != 0 && usual != 1)
+			before = !is_almost(look, i) &&
+				(value->number == 1 || value->number == ((usual & 2) != 0 ? 0 : -1)) ? 0 : classes;
+		else
+			for (int k = 0; k < look->count; k++)
+				before += look->values[k].row < value->row;
+		if (before >= classes && (odd == NULL || value->row < odd->row))
+			odd = value;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_EXCEPTION),
+			 errmsg("column \"%s\" of %s has %d different labels, more than the %d classes of rule \"%s\"", look->column,
+					look->source->name, look->count, classes, look->training->rule),
+			 errdetail("They are %s. The first row with \"%s\" is %s.", list_values(look), odd->text,
+					   ItemPointerIsValid(&odd->place) ? psprintf("(%u,%u)", ItemPointerGetBlockNumberNoCheck(&odd->place),
+																  ItemPointerGetOffsetNumberNoCheck(&odd->place))
+													   : psprintf("number " UINT64_FORMAT, odd->row)),
+			 errhint("Choose a rule for more classes, such as softmax, or leave rows out with a filter.")));
+}
+
+/* How many classes the caller says that there are, or else the rule; 0: neither does */
+static int
+classes_said(const dana_training *training, Jsonb *description)
+{
+	int			hyper = dana_argument(&training->arguments, "hyper");
+	const char *dim = dana_json_string(description, "classes");
+
+	if (dim[0] == '\0')
+		return dana_json_integer(description, "classes");
+	return training->arguments.nulls[hyper] ? 0 : dana_json_integer(DatumGetJsonbP(training->arguments.values[hyper]), dim);
+}
+
+/* The classes of what was found, in order */
+static dana_texts
+number_labels(const label_look *look, Jsonb *description)
+{
+	const int  said = classes_said(look->training, description);
+	dana_texts names = {.count = look->count, .values = palloc(sizeof(char *) * Max(look->count, 1))};
+	bool	   whole = said > 0 && look->type.number; /* from 0, below what was said */
+
+	if (dana_json_string(description, "classes")[0] == '\0' && look->count > said)
+		refuse_more_values(look, said);
+	if (look->count == 1)
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("all labels in column \"%s\" of %s are \"%s\"", look->column, look->source->name,
+							   look->values[0].text),
+						errhint("A rule that tells classes apart needs two of them.")));
+	if (look->type.number && look->count > MANY_CLASSES)
+		dana_notice(NOTICE, "Choose a rule that learns numbers, such as ridge, if that is not meant.",
+					"column \"%s\" of %s has %d different numbers, and rule \"%s\" takes each for a class", look->column,
+					look->source->name, look->count, look->training->rule);
+	for (int i = 0; i < look->count; i++)
+	{
+		names.values[i] = look->values[i].text;
+		whole &= look->values[i].number >= 0 && look->values[i].number < said && !is_almost(look, i) &&
+			look->values[i].number == floor(look->values[i].number);
+	}
+	if (!whole || look->count == 0)
+		return names;
+	names.count = look->values[look->count - 1].number + 1;
+	names.values = palloc(sizeof(char *) * names.count);
+	for (int i = 0; i < names.count; i++)
+		names.values[i] = psprintf("%d", i);
+	for (int i = 0; i < look->count; i++)
+		names.values[(int)look->values[i].number] = look->values[i].text;
+	return names;
+}
+
+/* Refuses values that a model to go on from does not know: its weights are those of its classes */
+static void
+check_known(const label_look *look, const dana_texts *names, const char *rule)
+{
+	const dana_training *training = look->training;
+
+	for (int i = 0; i < look->count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (dana_class_of_text(&look->type, look->values[i].text, names) >= 0)
+			continue;
+		if (strcmp(rule, training->rule) != 0)
+			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+							errmsg("model \"%s\", to start from, is of rule \"%s\", not of \"%s\"", training->warm_start_from,
+								   rule, training->rule),
+							errdetail("Nor are its classes those of column \"%s\" of %s, which holds \"%s\".", look->column,
+									  look->source->name, look->values[i].text),
+							errhint("Start from a model of the same rule, or leave warm_start_from out.")));
+		dana_error(DATA_EXCEPTION, "column \"%s\" of %s holds \"%s\", which is none of the classes of model \"%s\"",
+				   look->column, look->source->name, look->values[i].text, training->warm_start_from);
+	}
+}
+
+/* Begins to look at the label's column; false: there is none */
+static bool
+begin_look(label_look *look, Jsonb *description)
+{
+	dana_source		 *source = look->source;
+	TupleDesc		  descriptor =
+		source->relation != NULL ? RelationGetDescr(source->relation) : dana_rows_descriptor(source->plan);
+	Form_pg_attribute attribute;
+
+	look->context = CurrentMemoryContext;
+	look->attribute = label_attribute(descriptor, look->training, description);
+	if (look->attribute <= 0)
+		return false;
+	attribute = TupleDescAttr(descriptor, look->attribute - 1);
+	look->column = pstrdup(NameStr(attribute->attname));
+	look->by_value = attribute->attbyval;
+	look->row_context = AllocSetContextCreate(CurrentMemoryContext, "dana label", ALLOCSET_SMALL_SIZES);
+	look->values = palloc(sizeof(label_value) * DANA_MOST_CLASSES);
+	dana_label_type_of(attribute->atttypid, &look->type, CurrentMemoryContext);
+	return true;
+}
+
+/*
+ * Takes the classes from some pages where these, and a rule for two classes, speak for whole numbers from 0: then the
+ * table's own pages are streamed, and labels.c looks at all of them on their way
+ */
+static bool
+assume_classes(label_look *look, Jsonb *description)
+{
+	const dana_training *training = look->training;
+	dana_source			*source = look->source;
+	const int			 said = classes_said(training, description);
+	dana_texts			 names;
+
+	/* pages must hold the rows that are to be looked at, in a form that is read where it lies */
+	if (!source->heap || source->rows || source->pages < FEW_PAGES || training->warm_start_from != NULL ||
+		source->asked.filter != training->filter || !look->by_value || !look->type.number ||
+		look->type.holds.number->element == DANA_ELEMENT_CONVERTED ||
+		TupleDescAttr(RelationGetDescr(source->relation), look->attribute - 1)->attgenerated == 'v')
+		return false;
+	look_at_rows(look, SAMPLED_PAGES);
+	names.count = said == 2 ? 2 : look->count; /* of two classes one may be rare */
+	if (look->count == 0 || names.count < 2 || names.count > MANY_CLASSES || (said > 0 && look->count > said))
+		return false;
+	names.values = palloc(sizeof(char *) * names.count);
+	for (int k = 0; k < names.count; k++)
+		names.values[k] = look->type.base == BOOLOID ? (k > 0 ? "true" : "false") : psprintf("%d", k);
+	for (int i = 0; i < look->count; i++)
+	{
+		const double number = look->values[i].number;
+
+		if (number < 0 || number >= names.count || number != floor(number) || signbit(number) ||
+			(look->count == names.count && number != i))
+			return false;
+		names.values[(int)number] = look->values[i].text;
+	}
+	source->classes_found = names;
+	source->class_type = format_type_be(look->type.base);
+	source->assumed = dana_assumed_begin(&look->type.holds, look->attribute, names.count);
+	return true;
+}
+
+bool
+dana_classes_hold(const dana_training *training, dana_source *source, Jsonb *description)
+{
+	label_look look = {.training = training, .source = source};
+	dana_texts names;
+
+	if (source->plan == NULL)
+		return dana_assumed_holds(source->assumed);
+	(void)begin_look(&look, description); /* there is one */
+	look_at_rows(&look, 0);
+	names = number_labels(&look, description);
+	for (int i = 0; i < names.count; i++)
+		if (names.count != source->classes_found.count || strcmp(names.values[i], source->classes_found.values[i]) != 0)
+			return false;
+	return names.count > 0;
+}
+
+void
+dana_classes_find(const dana_training *training, dana_source *source, Jsonb *description, bool assume)
+{
+	label_look look = {.training = training, .source = source};
+	dana_texts names = {.count = -1};
+	char	  *rule;
+	bool	   same = true; /* numbers are their own numbers */
+
+	source->classes_found = training->classes;
+	if (dana_json_is_null(description, "classes") || training->classes.count > 0 || !begin_look(&look, description))
+		return;
+	source->class_column = look.attribute;
+	if (assume && assume_classes(&look, description))
+		return;
+	look.count = look.rows = look.remembered_count = 0;
+	look_at_rows(&look, 0);
+	MemoryContextDelete(look.row_context);
+	if (training->warm_start_from != NULL)
+		names = dana_model_classes(training->warm_start_from, &rule);
+	if (names.count >= 0)
+		check_known(&look, &names, rule);
+	else
+		names = number_labels(&look, description);
+	for (int i = 0; i < look.count && same; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		same = look.values[i].number == dana_class_of_text(&look.type, look.values[i].text, &names);
+	}
+	pfree(look.values);
+	if (names.count == 0 && !look.type.number)
+		dana_error(DATA_EXCEPTION, "%s has no row with a label in column \"%s\"", source->name, look.column);
+	if (names.count == 0)
+		return; /* the worker says so */
+	source->classes_found = names;
+	source->class_type = format_type_be(look.type.base);
+	if (same) /* their pages are read as they are */
+		return;
+	source->asked.cleaning.classes = names;
+	source->rows = true;
+}

@@ -1,0 +1,425 @@
+/*
+ * What is to be done to the columns that are features: as the caller says, else as their types say.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/json.h"
+#include "base/notices.h"
+#include "features/choose.h"
+#include "features/features.h"
+#include "features/look.h"
+#include "models/models.h"
+#include "request/training.h"
+#include "source/schema.h"
+#include "source/source.h"
+#include "values/datetimes.h"
+#include "values/encode.h"
+#include "values/values.h"
+
+static _Noreturn void
+refuse_type(const dana_look *look, const dana_candidate *feature, const char *what)
+{
+	ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+					errmsg("column \"%s\" of %s has type %s, %s", feature->encoder.column, look->source->name,
+						   format_type_be(TupleDescAttr(look->columns, feature->column - 1)->atttypid), what)));
+}
+
+/* How many categories a column is to have at most */
+static void
+read_categories(dana_candidate *feature, Jsonb *wish)
+{
+	const char *text = dana_json_scalar(wish, "categories");
+	char	   *end;
+	const long	number = strtol(text, &end, 10);
+
+	if (end == text || *end != '\0' || number < 1 || number > DANA_MOST_COLUMNS)
+		dana_refuse_argument("preprocess", "have a whole number from 1 to %d of categories for column \"%s\", not \"%s\"",
+							 DANA_MOST_COLUMNS, feature->encoder.column, text);
+	feature->most = number;
+	feature->most_said = true;
+}
+
+/* The wishes for a column */
+static void
+read_wish(dana_look *look, dana_candidate *feature, Jsonb *wish)
+{
+	dana_encoder *encoder = &feature->encoder;
+	Oid			  type = dana_encoded_type(TupleDescAttr(look->columns, feature->column - 1)->atttypid);
+	char		 *word = dana_json_string(wish, "encode");
+	dana_texts	  words = dana_json_keys(wish);
+
+	for (int i = 0; i < words.count; i++)
+		if (strcmp(words.values[i], "encode") != 0 && strcmp(words.values[i], "impute") != 0 &&
+			strcmp(words.values[i], "categories") != 0)
+			dana_refuse_argument("preprocess", "say \"encode\", \"categories\" or \"impute\" of column \"%s\", not \"%s\"",
+								 encoder->column, words.values[i]);
+	if (!dana_json_is_null(wish, "categories"))
+		read_categories(feature, wish);
+	if (!dana_json_is_null(wish, "impute"))
+		feature->nulls = dana_read_nulls("preprocess", dana_json_scalar(wish, "impute"), &feature->number);
+	if (dana_json_is_null(wish, "encode"))
+		return;
+	feature->choose_parts = false;
+	*encoder = (dana_encoder){.column = encoder->column, .width = 1};
+	if (strcmp(word, "one_hot") == 0)
+	{
+		encoder->kind = DANA_ENCODE_ONE_HOT;
+		if (!dana_is_text_type(type) && !dana_is_integer_type(type))
+			refuse_type(look, feature, "whose values are no categories");
+	}
+	else if (strcmp(word, "none") != 0)
+	{
+		if (dana_json_are_texts(wish, "encode"))
+			words = dana_json_texts(wish, "encode");
+		else
+			words.count = 0;
+		if (!dana_encoder_set_parts(encoder, &words))
+			dana_refuse_argument("preprocess", "encode column \"%s\" as \"one_hot\", \"none\", or some of [\"year\", "
+								 "\"month\", \"day\", \"dow\", \"hour\"]", encoder->column);
+		if (dana_find_date_type(type) == NULL)
+			refuse_type(look, feature, "which has no parts");
+	}
+}
+
+static Jsonb *
+wish_of(const dana_look *look, const char *column)
+{
+	Jsonb *wishes = look->training->preprocess;
+
+	return wishes == NULL || dana_json_is_null(wishes, column) ? NULL : dana_json_member(wishes, column);
+}
+
+/* What a column's type says, and then the caller */
+static void
+plan_feature(dana_look *look, dana_candidate *feature)
+{
+	const dana_cleaning *cleaning = &look->source->asked.cleaning;
+	dana_encoder *encoder = &feature->encoder;
+	Oid			  declared = TupleDescAttr(look->columns, feature->column - 1)->atttypid;
+	Oid			  type = dana_encoded_type(declared);
+	Jsonb		 *wish = wish_of(look, encoder->column);
+	dana_type	  holds;
+
+	feature->nulls = cleaning->nulls;
+	feature->number = cleaning->fill;
+	feature->most = DANA_MOST_CATEGORIES;
+	if (look->single && dana_is_text_type(type))
+	{
+		if (look->chooses && (wish == NULL || (JB_ROOT_IS_OBJECT(wish) && dana_json_is_null(wish, "encode"))))
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+							errmsg("column \"%s\" of %s has type %s, and the rule wants a number from 0 for each "
+								   "category: it chooses a row of a model", encoder->column, look->source->name,
+								   format_type_be(declared)),
+							errhint("Number its categories in a query or a view, as docs/recipes.md shows, or leave it out: "
+									"features => '{…}'.")));
+		encoder->kind = DANA_ENCODE_ONE_HOT;
+	}
+	else if (look->single && dana_find_date_type(type) != NULL)
+	{
+		encoder->kind = DANA_ENCODE_PARTS;
+		feature->choose_parts = true;
+	}
+	if (wish != NULL)
+	{
+		if (!JB_ROOT_IS_OBJECT(wish))
+			dana_refuse_argument("preprocess", "have an object for column \"%s\", such as {\"impute\": \"mean\"}",
+								 encoder->column);
+		read_wish(look, feature, wish);
+	}
+	if (feature->most_said && encoder->kind != DANA_ENCODE_ONE_HOT)
+		dana_refuse_argument("preprocess", "say \"encode\": \"one_hot\" of column \"%s\" where it says \"categories\"",
+							 encoder->column);
+	if (encoder->kind != DANA_ENCODE_NONE)
+		return;
+	if (!dana_type_of(declared, &holds))
+	{
+		feature->refused = psprintf("its type is %s", format_type_be(declared));
+		feature->nulls = DANA_NULLS_SKIP; /* where it was named the worker refuses it */
+	}
+	else if (holds.array)
+		encoder->width = -1;
+}
+
+/* Makes an encoder of what was seen */
+static void
+finish_feature(dana_look *look, dana_candidate *feature)
+{
+	dana_encoder *encoder = &feature->encoder;
+	const dana_date_type *date =
+		dana_find_date_type(dana_encoded_type(TupleDescAttr(look->columns, feature->column - 1)->atttypid));
+	const bool	  seen = feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN;
+	dana_texts	  parts = {.count = 3, .values = (char *[]){"year", "month", "dow", "hour"}};
+
+	if (feature->choose_parts)
+	{
+		parts.count += date->unit < USECS_PER_DAY && feature->has_hours;
+		(void)dana_encoder_set_parts(encoder, &parts);
+	}
+	if (encoder->kind == DANA_ENCODE_ONE_HOT)
+		encoder->other = feature->covered < feature->rows || encoder->categories.count == 0 ||
+			(feature->has_nulls && feature->nulls > DANA_NULLS_ERROR);
+	dana_encoder_finish(encoder);
+	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0)) /* which has none */
+		return;
+	encoder->fill = palloc0(sizeof(float) * Max(encoder->width, 1));
+	if (encoder->kind == DANA_ENCODE_ONE_HOT)
+	{
+		if (encoder->other)
+			encoder->fill[encoder->width - 1] = 1;
+	}
+	else if (seen && !feature->has_value)
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("column \"%s\" of %s has no value to take a mean or a median of", encoder->column,
+							   look->source->name),
+						errhint("Give a number for its NULLs, or leave the column out.")));
+	else if (encoder->kind == DANA_ENCODE_PARTS)
+	{
+		/* of the day, or the second, that the number stands for, within some thousand years */
+		const bool	 days = date->unit == USECS_PER_DAY;
+		const double units = (seen ? feature->value : feature->number) * (days ? 1 : USECS_PER_SEC);
+		const double most = days ? 1e6 : 1e17;
+
+		dana_write_parts(encoder, date, rint(Max(Min(units, most), -most)));
+		memcpy(encoder->fill, encoder->made, sizeof(float) * encoder->width);
+	}
+	else
+		for (int k = 0; k < Max(encoder->width, 1); k++)
+			encoder->fill[k] = seen ? feature->value : feature->number;
+}
+
+static void
+tell_feature(const dana_look *look, const dana_candidate *feature)
+{
+	const dana_encoder *encoder = &feature->encoder;
+	StringInfoData done;
+	const char	  *hint = NULL;
+
+	if (feature->refused != NULL)
+	{
+		dana_notice(NOTICE, NULL, "column %s: no feature, %s", encoder->column, feature->refused);
+		return;
+	}
+	initStringInfo(&done);
+	if (encoder->kind == DANA_ENCODE_ONE_HOT)
+		appendStringInfo(&done, "one-hot, %d categor%s%s", encoder->categories.count,
+						 encoder->categories.count == 1 ? "y" : "ies", encoder->other ? " and other" : "");
+	if (encoder->kind == DANA_ENCODE_ONE_HOT && encoder->categories.count == feature->most &&
+		feature->values > feature->most && feature->most < DANA_MOST_COLUMNS)
+		hint = psprintf("It has " INT64_FORMAT " values. To have more of them: preprocess => '{\"%s\": {\"encode\": "
+						"\"one_hot\", \"categories\": %d}}'.", feature->values, encoder->column,
+						(int)Min(feature->values, DANA_MOST_COLUMNS));
+	for (int k = 0; k < encoder->width && encoder->kind == DANA_ENCODE_PARTS; k++)
+		appendStringInfo(&done, "%s%s", k > 0 ? ", " : "", dana_part_names[encoder->parts[k]]);
+	if (encoder->fill != NULL && feature->has_nulls)
+	{
+		appendStringInfoString(&done, done.len > 0 ? "; NULL becomes " : "NULL becomes ");
+		if (encoder->kind == DANA_ENCODE_ONE_HOT)
+			appendStringInfoString(&done, "other");
+		for (int k = 0; k < Max(encoder->width, 1) && encoder->kind != DANA_ENCODE_ONE_HOT; k++)
+			appendStringInfo(&done, "%s%g", k > 0 ? ", " : "", encoder->fill[k]);
+		if (encoder->kind != DANA_ENCODE_ONE_HOT && feature->nulls != DANA_NULLS_FILL)
+			appendStringInfoString(&done, feature->nulls == DANA_NULLS_MEAN ? ", the mean" : ", the median");
+	}
+	if (done.len > 0)
+		dana_notice(NOTICE, hint, "column %s: %s", encoder->column, done.data);
+}
+
+/* Whether a column goes to the worker as it is */
+static bool
+is_plain(const dana_look *look, const dana_candidate *feature)
+{
+	return feature->encoder.kind == DANA_ENCODE_NONE && feature->encoder.fill == NULL &&
+		feature->nulls == look->source->asked.cleaning.nulls;
+}
+
+/* Sets what is encoded, for the features and what follows them */
+static void
+adopt_encoding(dana_look *look, dana_encoding *encoding)
+{
+	dana_source *source = look->source;
+
+	encoding->labels = look->labels.count;
+	encoding->numbers = palloc(sizeof(int) * (look->count + look->labels.count + 1));
+	for (int i = 0; i < look->count; i++)
+	{
+		encoding->numbers[i] = look->features[i].column;
+		encoding->columns += abs(encoding->encoders[i].width);
+		if (dana_is_one_of(encoding->encoders[i].column, &look->labels))
+			dana_error(INVALID_PARAMETER_VALUE, "column \"%s\" of %s is a feature and the label or the weight",
+					   encoding->encoders[i].column, source->name);
+	}
+	for (int i = 0; i < look->labels.count; i++)
+		encoding->numbers[look->count + i] = SPI_fnumber(look->columns, look->labels.values[i]);
+	if (encoding->columns + encoding->labels > DANA_MOST_COLUMNS)
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("the features of %s become %d columns, more than %d", source->name, encoding->columns,
+							   DANA_MOST_COLUMNS - encoding->labels),
+						errhint("Name fewer of them with features => ARRAY[...].")));
+	source->encoding = encoding;
+	source->rows = true;
+	source->features = dana_encoding_names(encoding);
+	if (look->label_count == 1)
+		source->label_column = look->labels.values[look->labels.count - 1];
+}
+
+/* Takes the list of the model to start from; false where it has none */
+static bool
+adopt_list_of_model(dana_look *look)
+{
+	const char	  *reference = look->training->warm_start_from;
+	Jsonb		  *metadata = dana_model_metadata(reference);
+	dana_encoding *encoding = palloc0(sizeof *encoding);
+	dana_texts	   features = dana_json_texts(metadata, "features");
+	const dana_texts *named = &look->training->features;
+
+	encoding->encoders = dana_encoders_read(metadata, &encoding->count);
+	if (encoding->encoders == NULL)
+	{
+		/* one that was trained on numbers goes on with them */
+		look->single = false;
+		if (named->count < 0 && dana_look_has(look, &features))
+		{
+			look->count = 0;
+			look->named = look->other = true;
+			for (int i = 0; i < Min(features.count, look->columns->natts); i++)
+				dana_look_add(look, SPI_fnumber(look->columns, features.values[i]));
+		}
+		return false;
+	}
+	if (look->training->preprocess != NULL)
+		dana_refuse_argument("preprocess", "not be given where model \"%s\", to start from, says what is done to "
+							 "columns", reference);
+	look->count = 0;
+	look->features = palloc0(sizeof(dana_candidate) * encoding->count);
+	for (int i = 0; i < encoding->count; i++)
+	{
+		int			column = SPI_fnumber(look->columns, encoding->encoders[i].column);
+		const bool	other = named->count >= 0 &&
+			(named->count != encoding->count || strcmp(named->values[i], encoding->encoders[i].column) != 0);
+
+		if (column <= 0 || other)
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("model \"%s\", to start from, has feature \"%s\", which the training does not have",
+								   reference, encoding->encoders[i].column)));
+		dana_look_add(look, column);
+		look->features[i].encoder.kind = encoding->encoders[i].kind;
+		encoding->encoders[i].nulls = look->source->asked.cleaning.nulls;
+	}
+	adopt_encoding(look, encoding);
+	return true;
+}
+
+/*
+ * Keeps of which types the first features and the labels are that are dates or times: each counts its own units. Where
+ * these are no categories, those of a model to start from must have been of the same.
+ */
+static void
+keep_datetimes(dana_look *look, int count)
+{
+	const dana_training *training = look->training;
+	Jsonb		  *started = training->warm_start_from == NULL ? NULL : dana_model_metadata(training->warm_start_from);
+	StringInfoData kept;
+
+	dana_json_begin(&kept);
+	for (int i = 0; i < count + look->labels.count; i++)
+	{
+		const int column = i < count ? look->features[i].column : SPI_fnumber(look->columns, look->labels.values[i - count]);
+		Form_pg_attribute attribute = TupleDescAttr(look->columns, column - 1);
+
+		dana_datetimes_append(&kept, attribute);
+		if (started != NULL && (i >= count || look->features[i].encoder.kind != DANA_ENCODE_ONE_HOT))
+			dana_datetime_require(started, training->warm_start_from, attribute, look->source->name);
+	}
+	look->source->datetimes = dana_json_end(&kept);
+}
+
+/* Refuses wishes for columns that are no features */
+static void
+check_wishes(const dana_look *look)
+{
+	dana_texts names = dana_json_keys(look->training->preprocess);
+	dana_texts known = {.values = palloc(sizeof(char *) * Max(look->count, 1))};
+
+	while (known.count < look->count)
+	{
+		known.values[known.count] = look->features[known.count].encoder.column;
+		known.count++;
+	}
+	for (int k = 0; k < names.count; k++)
+	{
+		int i = 0;
+
+		while (i < look->count && strcmp(look->features[i].encoder.column, names.values[k]) != 0)
+			i++;
+		if (i == look->count)
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("argument \"preprocess\" names \"%s\", which is no feature of %s", names.values[k],
+								   look->source->name),
+							errhint("%s", dana_hint_of(names.values[k], &known))));
+	}
+}
+
+void
+dana_source_encode(dana_source *source, const dana_training *training, Jsonb *description)
+{
+	dana_encoding *encoding = palloc0(sizeof *encoding);
+	dana_look		   look = {.training = training, .source = source, .columns = dana_source_columns(source),
+						   .context = CurrentMemoryContext};
+	bool		   plain = true;
+	int			   kept = 0;
+
+	if (!dana_choose_columns(&look, description))
+		return;
+	source->targets = look.labels;
+	if (training->warm_start_from != NULL && adopt_list_of_model(&look))
+		return keep_datetimes(&look, look.count);
+	if (training->preprocess != NULL)
+		check_wishes(&look);
+	for (int i = 0; i < look.count; i++)
+		plan_feature(&look, &look.features[i]);
+	if (look.single && !look.named)
+		dana_look_for_keys(&look);
+	for (int i = 0; i < look.count; i++)
+		if (look.features[i].encoder.kind == DANA_ENCODE_ONE_HOT && look.features[i].refused == NULL)
+			dana_look_at_texts(&look, &look.features[i]);
+	for (int i = 0; i < look.count; i += DANA_MOST_NUMBERS)
+		dana_look_at_numbers(&look, i);
+	dana_look_at_arrays(&look);
+	for (int i = 0; i < look.count; i++) /* what is named is the worker's to refuse */
+		if (look.named || !look.single || wish_of(&look, look.features[i].encoder.column) != NULL)
+			look.features[i].refused = NULL;
+	if (look.single && !look.named)
+		dana_refuse_array_among_others(&look);
+	encoding->encoders = palloc(sizeof(dana_encoder) * Max(look.count, 1));
+	for (int i = 0; i < look.count; i++)
+	{
+		dana_candidate *feature = &look.features[i];
+
+		if (feature->refused == NULL)
+			finish_feature(&look, feature);
+		tell_feature(&look, feature);
+		if (feature->refused != NULL)
+			continue;
+		plain &= is_plain(&look, feature);
+		feature->encoder.nulls = dana_array_mean(feature) ? DANA_NULLS_SKIP : feature->nulls;
+		encoding->encoders[kept] = feature->encoder;
+		look.features[kept++] = *feature;
+	}
+	encoding->count = kept;
+	keep_datetimes(&look, kept);
+	if (!plain)
+	{
+		look.count = kept;
+		adopt_encoding(&look, encoding);
+	}
+	else if (kept < look.count || look.other)
+	{
+		source->features = (dana_texts){.values = palloc(sizeof(char *) * Max(kept, 1)), .count = kept};
+		for (int i = 0; i < kept; i++)
+			source->features.values[i] = look.features[i].encoder.column;
+	}
+}

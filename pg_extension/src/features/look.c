@@ -1,0 +1,260 @@
+/*
+ * The look at a source's rows before a training: categories of texts, means and medians, the range of dates, keys.
+ *
+ * It runs with the caller's rights and reads what the training will. Values are compared by their bytes: no cast,
+ * operator or collation that a user made is called.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "catalog/pg_index.h"
+
+#include "base/dana.h"
+#include "features/look.h"
+#include "rows/rows.h"
+#include "source/source.h"
+#include "values/encode.h"
+#include "values/texts.h"
+#include "values/values.h"
+
+#define MOST_BYTES		200 /* of a category */
+#define LEAST_ROWS		5
+#define LEAST_PART		1000 /* of so many rows, one */
+#define MOST_VALUES		1000 /* of a column in which none is frequent */
+
+/* Rows of the source, for FROM; without those that a NULL in the label or the weight leaves out */
+static char *
+rows_of(const dana_look *look)
+{
+	const dana_source *source = look->source;
+	StringInfoData	   rows;
+
+	initStringInfo(&rows);
+	if (source->asked.query != NULL)
+		appendStringInfo(&rows, "(%s\n) AS r WHERE true", source->asked.query);
+	else
+		appendStringInfo(&rows, "%s WHERE (%s\n)", source->name,
+						 source->asked.filter != NULL ? source->asked.filter : "true");
+	for (int i = 0; i < look->labels.count; i++)
+		appendStringInfo(&rows, " AND %s IS NOT NULL", quote_identifier(look->labels.values[i]));
+	return rows.data;
+}
+
+/* Before anything is said of the columns */
+static _Noreturn void
+refuse_no_rows(const dana_look *look)
+{
+	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+					errmsg("%s has no row to train on", look->source->name),
+					look->labels.count > 0 ? errdetail("A row whose label or weight is NULL is none.") : 0,
+					look->source->asked.filter != NULL ? errhint("Perhaps argument filter or test_size leaves none.") : 0));
+}
+
+/* NULL comes first, then the most frequent texts; how many rows and texts there are, with NULL, is in each row */
+static bool
+take_category(TupleTableSlot *row, void *context)
+{
+	dana_look *look = context;
+	dana_candidate *feature = look->current;
+	dana_texts *categories = &feature->encoder.categories;
+	text	  *value;
+	int64	   rows;
+
+	slot_getallattrs(row);
+	rows = DatumGetInt64(row->tts_values[1]);
+	if (row->tts_isnull[0])
+	{
+		feature->has_nulls = true;
+		feature->rows = DatumGetInt64(row->tts_values[2]) - rows;
+		feature->values = DatumGetInt64(row->tts_values[3]) - 1;
+		return true;
+	}
+	value = DatumGetTextPP(row->tts_values[0]);
+	if (!feature->has_nulls)
+	{
+		feature->rows = DatumGetInt64(row->tts_values[2]);
+		feature->values = DatumGetInt64(row->tts_values[3]);
+	}
+	if (VARSIZE_ANY_EXHDR(value) > MOST_BYTES || rows < LEAST_ROWS ||
+		(rows * LEAST_PART < feature->rows && !feature->most_said) || categories->count == feature->most)
+		return true;
+	feature->covered += rows;
+	categories->values[categories->count++] = MemoryContextStrdup(look->context, text_to_cstring(value));
+	return true;
+}
+
+static int
+compare_texts(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void
+dana_look_at_texts(dana_look *look, dana_candidate *feature)
+{
+	char *text = psprintf(
+		"SELECT g.v, g.n, (pg_catalog.sum(g.n) OVER ())::pg_catalog.int8, pg_catalog.count(*) OVER () "
+		"FROM (SELECT (%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n "
+		"FROM %s GROUP BY 1) AS g "
+		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
+		dana_text_expression(feature->encoder.column, TupleDescAttr(look->columns, feature->column - 1)->atttypid),
+		rows_of(look), MOST_BYTES, feature->most + 1);
+	dana_texts *categories = &feature->encoder.categories;
+
+	categories->values = palloc(sizeof(char *) * feature->most);
+	look->current = feature;
+	dana_rows_each(dana_source_plan(look->source, text), 0, take_category, look);
+	qsort(categories->values, categories->count, sizeof(char *), compare_texts);
+	if (feature->rows == 0 && !feature->has_nulls)
+		refuse_no_rows(look);
+	if (feature->values < 2)
+		feature->refused = feature->values == 0 ? "all its values are NULL" : "it has a single value in all rows";
+	else if (feature->values > feature->rows / 2 || (feature->values > MOST_VALUES && categories->count == 0))
+		feature->refused = psprintf("it has " INT64_FORMAT " different values in " INT64_FORMAT " rows",
+									feature->values, feature->rows);
+}
+
+/* Whether a column needs its mean, its median, or to know of hours */
+static bool
+needs_number(const dana_candidate *feature)
+{
+	return feature->choose_parts ||
+		(feature->encoder.kind != DANA_ENCODE_ONE_HOT && feature->encoder.width > 0 &&
+		 (feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN));
+}
+
+/* For each such feature its mean or median, how far from midnight it is at most, and whether it has NULLs */
+static bool
+take_numbers(TupleTableSlot *row, void *context)
+{
+	dana_look *look = context;
+	int	  at = 0;
+	int64 rows = 0;
+
+	slot_getallattrs(row);
+	for (int i = look->first; i < look->last; i++) /* those of dana_look_at_numbers() */
+		if (look->features[i].refused == NULL && needs_number(&look->features[i]))
+		{
+			look->features[i].has_value = !row->tts_isnull[at];
+			if (row->tts_isnull[at])
+				look->features[i].refused = "all its values are NULL";
+			rows += DatumGetInt64(row->tts_values[at + 3]);
+			look->features[i].value = row->tts_isnull[at] ? 0 : DatumGetFloat8(row->tts_values[at]);
+			look->features[i].has_hours = !row->tts_isnull[at + 1] && DatumGetFloat8(row->tts_values[at + 1]) > 0;
+			look->features[i].has_nulls = !row->tts_isnull[at + 2] && DatumGetBool(row->tts_values[at + 2]);
+			at += 4;
+		}
+	if (rows == 0)
+		refuse_no_rows(look);
+	return true;
+}
+
+void
+dana_look_at_numbers(dana_look *look, int first)
+{
+	StringInfoData aggregates;
+	StringInfoData values;
+
+	initStringInfo(&aggregates);
+	initStringInfo(&values);
+	look->first = first;
+	look->last = Min(first + DANA_MOST_NUMBERS, look->count);
+	for (int i = look->first; i < look->last; i++)
+	{
+		const dana_candidate *feature = &look->features[i];
+		const char		*comma = aggregates.len > 0 ? ", " : "";
+		/* neither NaN nor infinite */
+		char *finite = psprintf("FILTER (WHERE pg_catalog.abs(s.v%d) OPERATOR(pg_catalog.<=) "
+								"3.4e38::pg_catalog.float8)", i);
+
+		if (feature->refused != NULL || !needs_number(feature))
+			continue;
+		appendStringInfo(&aggregates, feature->nulls == DANA_NULLS_MEDIAN
+				? "%spg_catalog.percentile_cont(0.5::pg_catalog.float8) WITHIN GROUP (ORDER BY s.v%d) %s"
+				: "%spg_catalog.avg(s.v%d) %s", comma, i, finite);
+		appendStringInfo(&aggregates,
+						 ", pg_catalog.max(s.v%d OPERATOR(pg_catalog.-) (86400::pg_catalog.float8 OPERATOR(pg_catalog.*) "
+						 "pg_catalog.floor(s.v%d OPERATOR(pg_catalog./) 86400::pg_catalog.float8))) %s, "
+						 "pg_catalog.bool_or(s.v%d IS NULL), pg_catalog.count(*)", i, i, finite, i);
+		appendStringInfo(&values, "%sdana.dana_number(%s) AS v%d", comma, quote_identifier(feature->encoder.column), i);
+	}
+	if (aggregates.len > 0)
+	{
+		char *text = psprintf("SELECT %s FROM (SELECT %s FROM %s) AS s", aggregates.data, values.data,
+							  rows_of(look));
+
+		dana_rows_each(dana_source_plan(look->source, text), 0, take_numbers, look);
+	}
+}
+
+/* For each such array whether it has NULLs, itself or in it */
+static bool
+take_arrays(TupleTableSlot *row, void *context)
+{
+	dana_look *look = context;
+	int		   at = 0;
+
+	slot_getallattrs(row);
+	for (int i = 0; i < look->count; i++)
+		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]))
+		{
+			look->features[i].has_nulls = !row->tts_isnull[at] && DatumGetBool(row->tts_values[at]);
+			at++;
+		}
+	return true;
+}
+
+void
+dana_look_at_arrays(dana_look *look)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < look->count; i++)
+		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]))
+			appendStringInfo(&list, "%spg_catalog.bool_or(dana.dana_numbers(%s) IS NULL)", list.len > 0 ? ", " : "",
+							 quote_identifier(look->features[i].encoder.column));
+	if (list.len > 0)
+		dana_rows_each(dana_source_plan(look->source, psprintf("SELECT %s FROM %s", list.data, rows_of(look))), 0,
+					   take_arrays, look);
+	for (int i = 0; i < look->count; i++)
+	{
+		const char *name = look->features[i].encoder.column;
+
+		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]) && look->features[i].has_nulls)
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("column \"%s\" of %s is an array with NULLs, which have no mean", name,
+								   look->source->name),
+							errhint("Give a number for them: preprocess => '{\"%s\": {\"impute\": 0}}'; or leave such rows "
+									"out, with \"skip\" in its place.", name)));
+	}
+}
+
+void
+dana_look_for_keys(dana_look *look)
+{
+	Oid		  id = look->training->rows.relation;
+	Relation  relation = OidIsValid(id) ? relation_open(id, AccessShareLock) : NULL;
+	ListCell *cell;
+
+	if (relation == NULL)
+		return;
+	foreach (cell, RelationGetIndexList(relation))
+	{
+		Relation		  index = index_open(lfirst_oid(cell), AccessShareLock);
+		Form_pg_index	  form = index->rd_index;
+		int				  key = form->indisunique && form->indnkeyatts == 1 ? form->indkey.values[0] : 0;
+		Form_pg_attribute column = key > 0 ? TupleDescAttr(RelationGetDescr(relation), key - 1) : NULL;
+
+		for (int i = 0; i < look->count && column != NULL; i++)
+			if ((form->indisprimary || column->attidentity != '\0') &&
+				strcmp(look->features[i].encoder.column, NameStr(column->attname)) == 0)
+				look->features[i].refused = form->indisprimary ? "it is the primary key"
+															   : "it is a unique identity column";
+		index_close(index, AccessShareLock);
+	}
+	relation_close(relation, NoLock);
+}

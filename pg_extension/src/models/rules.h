@@ -1,0 +1,13 @@
+/*
+ * Rules: table dana.rule.
+ */
+#pragma once
+
+/* a rule, in the current memory context; an error where there is none */
+typedef struct dana_rule
+{
+	char  *text;
+	Jsonb *description; /* the worker's, of its models, inputs and outputs */
+} dana_rule;
+
+extern dana_rule dana_rule_read(const char *name);

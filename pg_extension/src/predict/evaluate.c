@@ -1,0 +1,389 @@
+/*
+ * How good a model is. dana_evaluate(): its predictions beside the labels of some rows.
+ *
+ * Rows are read with the caller's rights. What a model's metadata says of them (a table, a query, a filter) is
+ * somebody's text: it is used for models of the caller's own only, so that nobody runs what another role wrote.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/relation.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/json.h"
+#include "base/notices.h"
+#include "base/relations.h"
+#include "models/models.h"
+#include "predict/evaluate.h"
+#include "request/training.h"
+#include "rows/places.h"
+#include "rows/rows.h"
+#include "values/datetimes.h"
+#include "values/values.h"
+
+/* Arguments of a function at most, less model and one to spare; a row is slower to make than arguments */
+#define MOST_ARGUMENTS 98
+
+typedef struct evaluated_model
+{
+	char  *name;
+	int	   version;
+	bool   own;
+	Jsonb *metadata;
+	char  *reference; /* of this version */
+} evaluated_model;
+
+static evaluated_model
+find_model(const dana_evaluation *asked, bool wrote)
+{
+	dana_identity	before = dana_become_owner();
+	evaluated_model model;
+
+	dana_model_find(asked->model, before.user, !wrote);
+	model.own = DatumGetObjectId(dana_value(0, DANA_MODEL_OWNER)) == before.user;
+	model.name = TextDatumGetCString(dana_value(0, DANA_MODEL_NAME));
+	model.version = DatumGetInt32(dana_value(0, DANA_MODEL_VERSION));
+	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
+	model.reference = dana_model_version_of(asked->model, model.version);
+	dana_become_caller(before);
+	return model;
+}
+
+/* A text of the metadata, or NULL */
+static char *
+of_metadata(const evaluated_model *model, const char *key)
+{
+	return dana_json_is_null(model->metadata, key) ? NULL : dana_json_string(model->metadata, key);
+}
+
+/* Which rows: FROM and WHERE of a statement in which they are called r */
+typedef struct evaluated_rows
+{
+	Oid	  table; /* InvalidOid: a query */
+	char *from;
+	char *condition;
+	char *part;
+	dana_places places; /* of a part */
+	bool		as_trained; /* in words of the metadata, which mean what they meant in the training */
+} evaluated_rows;
+
+static void
+refuse_text_of_other(const dana_evaluation *asked, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("model \"%s\" belongs to another role, whose %s would be run as you", asked->model, what),
+			 errhint("Say on which rows: give argument \"source\" or \"query\", and \"filter\" where you want one. "
+					 "dana.model.metadata has the owner's; read them first.")));
+}
+
+static void
+check_part(const dana_evaluation *asked, const evaluated_model *model, const char *part)
+{
+	if (strcmp(part, "all") == 0)
+		return;
+	if (strcmp(part, "test") != 0 && strcmp(part, "train") != 0)
+		dana_refuse_argument("part", "be 'all', 'train' or 'test', not \"%s\"", part);
+	if (dana_json_is_null(model->metadata, "test_size"))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("model \"%s\" was trained without a part for tests", asked->model),
+						errhint("Train with test_size => 0.2, or evaluate on other rows.")));
+	if (asked->query != NULL || dana_placeless(asked->source) != NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("part '%s' is rows of the table that model \"%s\" was trained on, which those of a %s "
+							   "are not", part, asked->model, asked->query != NULL ? "query" : dana_placeless(asked->source)),
+						errhint("Evaluate on all of them with part => 'all'.")));
+}
+
+/*
+ * Says that a table is not the one of the training, whose test part or filter is expected otherwise: it may be that one,
+ * under another name. Names are all that a model knows of it: numbers of tables do not outlast a dump.
+ */
+static void
+tell_of_all_rows(const dana_evaluation *asked, const evaluated_model *model, const char *table, const char *trained_on)
+{
+	const bool part = asked->part == NULL && !dana_json_is_null(model->metadata, "test_size");
+	const bool filter = asked->filter == NULL && !dana_json_is_null(model->metadata, "filter");
+
+	if (part || filter)
+		dana_notice(NOTICE, psprintf("If it is that table, under another name by now: give%s%s%s.",
+									 part ? " part => 'test'" : "", part && filter ? " and" : "",
+									 filter ? " the training's filter" : ""),
+					"%s of %s are evaluated: it is not the table that model \"%s\" was trained on%s%s",
+					asked->filter == NULL ? "all rows" : "all rows that the filter leaves", table, asked->model,
+					trained_on != NULL ? ", " : "", trained_on != NULL ? trained_on : "");
+}
+
+static evaluated_rows
+find_rows(const dana_evaluation *asked, const evaluated_model *model)
+{
+	evaluated_rows rows = {0};
+	const char	  *trained_on = dana_json_is_null(model->metadata, "query") ? of_metadata(model, "source") : NULL;
+	char		  *filter = asked->filter;
+	bool		   given = asked->query != NULL || OidIsValid(asked->source);
+	bool		   same; /* the rows of the training, and others that have come since */
+
+	if (asked->query != NULL && OidIsValid(asked->source))
+		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"source\" or argument \"query\", not both");
+	if (!given && !model->own)
+		refuse_text_of_other(asked, dana_json_is_null(model->metadata, "query") ? "table" : "query");
+	if (asked->query != NULL)
+		rows.from = psprintf("(%s\n)", asked->query);
+	else if (given)
+		rows.table = asked->source;
+	else if (!dana_json_is_null(model->metadata, "query"))
+		rows.from = psprintf("(%s\n)", of_metadata(model, "query"));
+	else /* as the server wrote it, and an error where there is none any more */
+		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
+	if (OidIsValid(rows.table))
+	{
+		dana_require_relation(rows.table);
+		rows.from = dana_relation_name(rows.table);
+	}
+	same = !given || (OidIsValid(asked->source) && trained_on != NULL && dana_relation_is(asked->source, trained_on));
+	if (filter == NULL && same && !dana_json_is_null(model->metadata, "filter"))
+	{
+		if (!model->own)
+			refuse_text_of_other(asked, "filter");
+		filter = of_metadata(model, "filter");
+	}
+	rows.as_trained = (asked->query == NULL && !OidIsValid(rows.table)) || filter != asked->filter;
+	if (filter != NULL)
+		dana_filter_check(filter);
+	rows.part = asked->part != NULL ? asked->part : same && !dana_json_is_null(model->metadata, "test_size") ? "test" : "all";
+	check_part(asked, model, rows.part);
+	if (OidIsValid(asked->source) && !same)
+		tell_of_all_rows(asked, model, rows.from, trained_on);
+	rows.condition = filter == NULL ? "true" : psprintf("(%s\n)", filter);
+	rows.places = (dana_places){.later = "false", .running = PointerGetDatum(construct_empty_array(XIDOID))};
+	if (strcmp(rows.part, "all") != 0)
+		rows.condition = psprintf("%s AND %s%s", rows.condition, strcmp(rows.part, "train") == 0 ? "NOT " : "",
+								  dana_places_read(model->metadata, rows.table, asked->model, &rows.places));
+	return rows;
+}
+
+/*
+ * The features as arguments of dana_predict(), or the row, whose columns it finds by name. No column is called r.name:
+ * where there is none, PostgreSQL would call somebody's function of that name, with the row.
+ */
+static char *
+arguments_of(Jsonb *metadata)
+{
+	dana_texts	   features = dana_json_texts(metadata, "features");
+	StringInfoData list;
+
+	if (features.count < 1 || features.count > MOST_ARGUMENTS)
+		return "r.*";
+	initStringInfo(&list);
+	for (int i = 0; i < features.count; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(features.values[i]));
+	return list.data;
+}
+
+/* The columns of rows, which must have those that a model needs: else PostgreSQL would show a statement of ours */
+static TupleDesc
+require_columns(const char *model, const dana_texts *needed, TupleDesc rows, const char *from)
+{
+	dana_texts there = {.values = palloc(sizeof(char *) * Max(rows->natts, 1))};
+
+	for (int i = 0; i < rows->natts; i++)
+		if (!TupleDescAttr(rows, i)->attisdropped)
+			there.values[there.count++] = NameStr(TupleDescAttr(rows, i)->attname);
+	for (int i = 0; i < needed->count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!dana_is_one_of(needed->values[i], &there))
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("column \"%s\" of model \"%s\" is not in %s", needed->values[i], model, from),
+							errhint("%s", dana_hint_of(needed->values[i], &there))));
+	}
+	return CreateTupleDescCopy(rows);
+}
+
+static TupleDesc
+require_columns_of(const char *model, const dana_texts *needed, Oid source)
+{
+	Relation  relation;
+	TupleDesc columns;
+
+	dana_require_relation(source); /* else the lock would stay with a role without any right to the table */
+	relation = relation_open(source, AccessShareLock);
+	columns = require_columns(model, needed, RelationGetDescr(relation), dana_relation_name(source));
+
+	relation_close(relation, NoLock);
+	return columns;
+}
+
+/* dana.dana_arguments(metadata, model, source): of a model that the source has the columns of */
+DANA_FUNCTION(dana_feature_list)
+{
+	Jsonb			*metadata = PG_GETARG_JSONB_P(0);
+	const dana_texts features = dana_json_texts(metadata, "features");
+
+	(void)require_columns_of(text_to_cstring(PG_GETARG_TEXT_PP(1)), &features, PG_GETARG_OID(2));
+	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(metadata)));
+}
+
+/*
+ * What is chosen FROM the rows: metrics of labels s.y and predictions s.p. Rules with classes are judged by them, others
+ * as numbers, and as two classes where their labels are those of two.
+ */
+static char *
+judgement_of(const char *predicts)
+{
+	const char *classified = dana_extension_name("dana_classification_metrics");
+	const char *other = "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)";
+	const char *unpredicted = "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)";
+
+	if (strcmp(predicts, "numbers") == 0)
+		return psprintf("%s(s.y, s.p)", dana_extension_name("dana_regression_metrics"));
+	if (strcmp(predicts, "number") == 0)
+		/* the second one's count of labels and predictions that are not finite is of both */
+		return psprintf("COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 "
+						"AND s.y OPERATOR(pg_catalog.<) 'Infinity'::pg_catalog.float8 THEN s.y END, s.p, $3, $2), '{}') "
+						"OPERATOR(pg_catalog.||) %s(s.y, s.p[1]::pg_catalog.float8)", classified,
+						dana_extension_name("dana_regression_metrics"));
+	return psprintf("CASE WHEN %s OPERATOR(pg_catalog.=) 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('other_labels', %s) END "
+					"OPERATOR(pg_catalog.||) "
+					"CASE WHEN %s OPERATOR(pg_catalog.=) 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('not_predicted', %s) END "
+					"OPERATOR(pg_catalog.||) %s(s.y, s.p, $3, $2)", other, other, unpredicted, unpredicted, classified);
+}
+
+/* The label's number y, or its labels' numbers, and whether it is given */
+static char *
+label_of(const evaluated_model *model, const dana_texts *labels, TupleDesc columns, bool several)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < labels->count; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "",
+						 dana_datetime_expression(model->metadata, labels->values[i],
+												SPI_gettypeid(columns, SPI_fnumber(columns, labels->values[i]))));
+	if (several)
+		return psprintf("dana.dana_numbers(%s) AS y", list.data);
+	return psprintf(dana_json_is_null(model->metadata, "classes") ? "dana.dana_number(%s) AS y, (%s) IS NOT NULL AS given"
+					: "dana.dana_class(%s, $3) AS y, (%s) IS NOT NULL AS given", list.data, list.data);
+}
+
+/* Classes of the label as a text[]; empty where it is a number */
+static Datum
+classes_of(const evaluated_model *model)
+{
+	dana_texts classes = dana_json_texts(model->metadata, "classes");
+	Datum	  *values = palloc(sizeof(Datum) * Max(classes.count, 1));
+
+	for (int i = 0; i < classes.count; i++)
+		values[i] = CStringGetTextDatum(classes.values[i]);
+	return PointerGetDatum(construct_array(values, Max(classes.count, 0), TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+/* Says of two classes that a model chooses one of them for every row, as it does where one is rare */
+static void
+tell_of_one_class(const dana_evaluation *asked, Jsonb *metrics)
+{
+	int64		rows, positives, chosen;
+	const char *positive;
+	Jsonb	   *confusion;
+
+	if (dana_json_is_null(metrics, "auc")) /* of more classes, or of rows of one */
+		return;
+	confusion = dana_json_member(metrics, "confusion");
+	positive = dana_json_is_null(metrics, "positive") ? "1" : dana_json_string(metrics, "positive");
+	rows = dana_json_integer(metrics, "rows");
+	positives = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fn");
+	chosen = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fp");
+	if (chosen == 0 || chosen == rows)
+		dana_notice(NOTICE, "auc says how well its predictions tell the two apart: where it is well above 0.5, give another "
+							"threshold, or train with class_weight => '\"balanced\"'.",
+					"model \"%s\" takes %s of " INT64_FORMAT " rows for \"%s\", which " INT64_FORMAT " of them are",
+					asked->model, chosen == 0 ? "none" : "each", rows, positive, positives);
+}
+
+Jsonb *
+dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
+{
+	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
+	const evaluated_rows  rows = find_rows(asked, &model);
+	MemoryContext		  caller = CurrentMemoryContext;
+	const char *predicts = dana_json_string(model.metadata, "predicts");
+	const bool	score = strcmp(predicts, "score") == 0; /* from 0 on it is the second class, a probability from 0.5 on */
+	const bool	several = strcmp(predicts, "numbers") == 0;
+	dana_texts	labels = dana_json_texts(model.metadata, "labels");
+	dana_texts	features = dana_json_texts(model.metadata, "features");
+	dana_texts	needed = {.values = palloc(sizeof(char *) * (Max(features.count, 0) + Max(labels.count, 0)))};
+	TupleDesc	columns;
+	char	   *text;
+	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID};
+	Datum	   values[] = {CStringGetTextDatum(model.reference),
+						   asked->threshold.isnull ? Float8GetDatum(0) : asked->threshold.value, classes_of(&model),
+						   CStringGetTextDatum(model.name), Int32GetDatum(model.version),
+						   CStringGetTextDatum(rows.part), rows.places.first, rows.places.running};
+	char	   nulls[] = {' ', asked->threshold.isnull && !score ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ', '\0'};
+	int		   level = NewGUCNestLevel();
+	SPIPlanPtr plan;
+	Jsonb	  *metrics;
+	Datum	   found;
+	int		   code;
+
+	if (labels.count < 1 || (labels.count > 1 && !several))
+		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
+	if (rows.as_trained)
+		dana_training_settings(model.metadata);
+	for (; needed.count < features.count; needed.count++)
+		needed.values[needed.count] = features.values[needed.count];
+	for (int i = 0; i < labels.count; i++)
+		needed.values[needed.count++] = labels.values[i];
+	dana_connect();
+	if (OidIsValid(rows.table))
+		columns = require_columns_of(asked->model, &needed, rows.table);
+	else
+		columns = require_columns(asked->model, &needed, dana_rows_descriptor(dana_rows_plan(
+			psprintf("SELECT * FROM %s AS r", rows.from), "the query", false)), "the query");
+	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
+	text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
+					"OPERATOR(pg_catalog.||) %s, pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) "
+					"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) "
+					"AS s",
+					judgement_of(predicts), label_of(&model, &labels, columns, several), arguments_of(model.metadata),
+					rows.places.later, rows.from, rows.condition);
+	plan = SPI_prepare(text, lengthof(types), types);
+	if (plan == NULL)
+		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));
+	code = SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, snapshot == InvalidSnapshot, true, 0);
+	MemoryContextSwitchTo(caller);
+	if (code != SPI_OK_SELECT || SPI_processed != 1)
+		dana_error(SYNTAX_ERROR, "argument \"query\" must be one SELECT");
+	found = dana_value(0, 1);
+	if (DatumGetPointer(found) == NULL)
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("there is no row to evaluate on"),
+						errhint("Rows that have no label, or none of the model's classes, do not count, nor do those that "
+								"\"filter\" or \"part\" leaves out.")));
+	metrics = DatumGetJsonbPCopy(found);
+	dana_places_tell(&rows.places, rows.table, asked->model, rows.part, DatumGetInt64(dana_value(0, 2)),
+					 DatumGetInt64(dana_value(0, 3)));
+	SPI_finish();
+	AtEOXact_GUC(true, level);
+	if (snapshot == InvalidSnapshot)
+		tell_of_one_class(asked, metrics);
+	return metrics;
+}
+
+/* dana_evaluate(model, source, query, filter, part, threshold) */
+DANA_FUNCTION(dana_evaluate)
+{
+	dana_evaluation asked = {.threshold = fcinfo->args[5]};
+
+	dana_require_arguments(fcinfo, 1);
+	if (!asked.threshold.isnull && isnan(DatumGetFloat8(asked.threshold.value)))
+		dana_refuse_argument("threshold", "be a number, not NaN");
+	asked.model = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	asked.source = PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1);
+	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
+	asked.filter = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
+	asked.part = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
+	PG_RETURN_JSONB_P(dana_evaluate_model(&asked, InvalidSnapshot));
+}

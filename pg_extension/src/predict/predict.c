@@ -1,0 +1,495 @@
+/*
+ * dana_predict(), dana_predict_array(), dana_classify() and dana_probabilities(): evaluate a model's predictor in this
+ * backend, without a worker.
+ *
+ * What a training did to columns (encode.c) is done to the features of a call (inputs.c). A NULL that nothing is put in
+ * the place of makes the prediction NULL.
+ *
+ * A model is looked up once per query, also where each row of the query names another one: they are kept. A row of
+ * dana.model is data like any other: its predictor is checked when it is loaded.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/namespace.h"
+#include "utils/datum.h"
+#include "utils/builtins.h"
+#include "utils/float.h"
+#include "utils/hsearch.h"
+
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/json.h"
+#include "models/models.h"
+#include "models/predictor.h"
+#include "models/weights.h"
+#include "predict/inputs.h"
+#include "values/encode.h"
+#include "values/values.h"
+#include "numerics.h"
+
+/* A program with more elements than this per row is interrupted between instructions, a shorter one between rows */
+#define UNINTERRUPTED_WORK 1000000
+
+/* An owner, a model's name, a version, and the end of the string: no longer text names a model */
+#define NAME_ROOM 400
+
+/* What a query keeps of models at most */
+#define KEPT_MODELS 10000
+#define KEPT_BYTES (64 * 1024 * 1024)
+
+/* The models */
+
+/*
+ * Who looked, and what they saw of the database. fn_extra lives as long as a query, and in PL/pgSQL as long as the
+ * transaction: there the next call may be another role's, or come after a training.
+ */
+typedef struct view
+{
+	Oid				 user;
+	SubTransactionId subtransaction; /* one that was rolled back took its models with it */
+	CommandId		 command;
+	TransactionId	 xmin; /* of the snapshot, as the two that follow: another transaction's end changes one of them */
+	TransactionId	 xmax;
+	uint32			 running;
+} view;
+
+/* A loaded model */
+typedef struct loaded_model
+{
+	char			 name[NAME_ROOM]; /* as in the call; key */
+	dana_predictor	 program;
+	dana_weights	*weights;
+	float			*memory;
+	dana_inputs	 features;
+	dana_numbers	*numbers; /* of the features */
+	dana_texts		 classes; /* of the rule's label; count -1: it is a number */
+	bool			 probable; /* predictions are probabilities of them */
+	bool			 several; /* predictions are several numbers, and none of a class */
+	bool			 finite; /* of rows with NaN or an infinity in a feature, none was trained on */
+} loaded_model;
+
+/* The models of a query; lives in fn_extra */
+typedef struct loaded_models
+{
+	MemoryContext context; /* holds the models and their table */
+	view		  view;	   /* from which they were loaded */
+	loaded_model *last;
+	HTAB		 *table; /* by name */
+} loaded_models;
+
+static view
+current_view(void)
+{
+	view	 now = {.user = GetUserId(), .subtransaction = GetCurrentSubTransactionId()};
+	Snapshot snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
+
+	if (snapshot != NULL)
+	{
+		now.command = snapshot->curcid;
+		now.xmin = snapshot->xmin;
+		now.xmax = snapshot->xmax;
+		now.running = snapshot->xcnt;
+	}
+	return now;
+}
+
+/* Reads the model's row, in which is what was done to the columns that it was trained on; returns its weights' parts */
+static int
+read_model(const char *reference, bytea **predictor, Datum **weights, Jsonb **metadata)
+{
+	dana_identity before = dana_become_owner();
+	int			  parts;
+
+	dana_model_find(reference, before.user, true);
+	if (DatumGetPointer(dana_value(0, DANA_MODEL_PREDICTOR)) == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" cannot predict", reference),
+						errhint("Add setPrediction(...) to its rule and train again.")));
+	*predictor = DatumGetByteaPCopy(dana_value(0, DANA_MODEL_PREDICTOR));
+	*metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
+	parts = dana_model_weights(weights, true);
+	dana_become_caller(before);
+	return parts;
+}
+
+/* Loads the model that the call names, into the current memory context */
+static void
+load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
+{
+	bytea		 *predictor;
+	Datum		 *weights;
+	int			  parts;
+	Jsonb		 *metadata;
+	dana_texts	  features;
+	const char	 *predicts;
+	dana_encoder *encoders;
+	uint32		 *words;
+	const char	 *wrong;
+	int			  count;
+
+	parts = read_model(reference, &predictor, &weights, &metadata);
+	features = dana_json_texts(metadata, "features");
+	encoders = dana_encoders_read(metadata, &count);
+	if (encoders != NULL && count != features.count)
+		dana_error(DATA_CORRUPTED, "model \"%s\" has %d features and encodes %d", reference, features.count, count);
+	predicts = dana_json_string(metadata, "predicts");
+	model->probable = strcmp(predicts, "probability") == 0;
+	model->several = strcmp(predicts, "numbers") == 0;
+	model->finite = strcmp(dana_json_string(metadata, "nonfinite"), "keep") != 0;
+	model->classes = dana_json_texts(metadata, "classes");
+	if (!model->probable && strcmp(predicts, "score") != 0)
+		model->classes.count = -1;
+	words = palloc(Max(VARSIZE_ANY_EXHDR(predictor), 1)); /* aligned, which a bytea's data need not be */
+	memcpy(words, VARDATA_ANY(predictor), VARSIZE_ANY_EXHDR(predictor));
+	wrong = dana_predictor_load(words, VARSIZE_ANY_EXHDR(predictor), &model->program);
+	if (wrong != NULL)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("the predictor of model \"%s\" is damaged: %s", reference, wrong),
+						errhint("Train the model again.")));
+	model->weights = palloc0(sizeof(dana_weights));
+	model->memory = dana_weights_prepare(model->weights, &model->program, reference, weights, parts);
+	pfree(predictor);
+	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders, metadata);
+	pfree(metadata);
+	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
+	strlcpy(model->name, reference, NAME_ROOM);
+}
+
+/* Forgets the models of a query, to load them as they are now */
+static void
+predict_forget(loaded_models *models)
+{
+	HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(loaded_model), .hcxt = models->context};
+
+	MemoryContextReset(models->context);
+	models->last = NULL;
+	models->table = hash_create("dana models", 32, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	models->view = current_view();
+}
+
+/* The model that the call names and that is not the last one */
+static loaded_model *
+find_model(FunctionCallInfo fcinfo, const char *reference)
+{
+	loaded_models *models = fcinfo->flinfo->fn_extra;
+	loaded_model  *found;
+
+	if (models == NULL)
+	{
+		models = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof *models);
+		models->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "dana models", ALLOCSET_DEFAULT_SIZES);
+		predict_forget(models);
+		fcinfo->flinfo->fn_extra = models;
+	}
+	else if (hash_get_num_entries(models->table) >= KEPT_MODELS ||
+			 MemoryContextMemAllocated(models->context, true) > KEPT_BYTES)
+		predict_forget(models);
+	found = hash_search(models->table, reference, HASH_FIND, NULL);
+	if (found == NULL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(models->context);
+		loaded_model  model;
+
+		load_model(fcinfo, reference, &model);
+		MemoryContextSwitchTo(caller);
+		found = hash_search(models->table, reference, HASH_ENTER, NULL);
+		*found = model; /* now that there is no error left */
+	}
+	return models->last = found;
+}
+
+/* The part of a model that weight `start` belongs to, and the dim that is the number of its rows, or NULL */
+static const char *
+find_part(const char *model, int64 start, const char **dim)
+{
+	dana_identity  before = dana_become_owner();
+	StringInfoData json;
+	Jsonb		 **parameters;
+	Jsonb		  *described, *dims;
+	const char	  *part = "what it chooses from"; /* computed */
+	int			   count;
+
+	initStringInfo(&json);
+	dana_model_find(model, before.user, true);
+	dana_json_open(&json, NULL, '{');
+	dana_json_object(&json, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_PARAMETERS)));
+	dana_json_object(&json, "metadata", DatumGetJsonbP(dana_value(0, DANA_MODEL_METADATA)));
+	dana_json_close(&json, '}');
+	dana_become_caller(before);
+	described = dana_json_parse(json.data);
+	count = dana_json_objects(described, "parameters", &parameters);
+	for (int i = 0; i < count; i++)
+	{
+		const int64 offset = dana_json_integer(parameters[i], "offset");
+
+		if (start >= offset && start < offset + dana_json_integer(parameters[i], "size"))
+			part = dana_json_string(parameters[i], "name");
+	}
+	dims = dana_json_member(dana_json_member(described, "metadata"), "row_dims");
+	*dim = JB_ROOT_IS_OBJECT(dims) && !dana_json_is_null(dims, part) ? dana_json_string(dims, part) : NULL;
+	return part;
+}
+
+/* What a call gives as a feature, or as element `element` of it, for people */
+static const char *
+feature_name(const dana_inputs *features, int i, int element)
+{
+	const char *name = features->count == features->names.count ? quote_identifier(features->names.values[i])
+																: psprintf("feature %d", i + 1);
+
+	return element < 0 ? name : psprintf("%s[%d]", name, element + 1);
+}
+
+/* That a model has: binary32 counts no further */
+#define MOST_ROWS (1 << 24)
+
+/*
+ * Says which column chooses a row that a part of the model does not have. To a statement of ours, which alone calls
+ * functions of schema dana, it says it without a context: what would stand there is that statement.
+ */
+static _Noreturn void
+refuse_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_instruction *choice)
+{
+	const float	 number = model->memory[choice->operand[1].start];
+	const uint32 rows = choice->operand[2].start;
+	const char	*dim, *part = find_part(model->name, (int64)choice->operand[0].start - model->program.inputs, &dim);
+	const char	*where = "", *from = "several columns", *out = ", with a WHERE or by the argument filter.", *more = "";
+	bool		*needed = palloc0(Max(model->program.scratch, 1)), itself;
+	uint32		 first, last;
+	int			 element, other;
+
+	dana_predictor_chooses(&model->program, choice, model->memory, needed, &first, &last, &itself);
+	if (first <= last)
+	{
+		const int i = dana_inputs_at(&model->features, model->numbers, first, &element);
+
+		if (i == dana_inputs_at(&model->features, model->numbers, last, &other))
+			from = feature_name(&model->features, i, element == other ? element : -1);
+		if (first == last)
+			where = psprintf(" where %s is %.9g", from, model->memory[first]);
+	}
+	if (itself)
+		out = psprintf(": WHERE %s BETWEEN 0 AND %u%s, or that text as the argument filter.", from, rows - 1,
+					   number >= 0 && number < rows ? psprintf(" AND %s = trunc(%s)", from, from) : "");
+	if (number >= rows && number == floorf(number) && number < MOST_ROWS)
+		more = dim == NULL ? psprintf(" Or train with more rows of %s.", part)
+						   : psprintf(" Or train with more of them: hyper => '{\"%s\": %.0f}', or more.", dim, number + 1);
+	if (get_func_namespace(fcinfo->flinfo->fn_oid) == get_namespace_oid("dana", true))
+		error_context_stack = NULL; /* whoever catches the error sets it again */
+	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+					errmsg("model \"%s\" cannot predict%s: it chooses row %.9g of %s, whose rows are numbered from 0 to %u",
+						   model->name, where, number, part, rows - 1),
+					itself ? 0 : errdetail("The rule computes the number of the row from %s.", from),
+					errhint("Leave such rows out%s%s", out, more)));
+}
+
+static bool
+are_finite(const float *numbers, uint32 count)
+{
+	for (uint32 i = 0; i < count; i++)
+		if ((dn_bits(numbers[i]) & DN_EXPONENT) == DN_EXPONENT)
+			return false;
+	return true;
+}
+
+/*
+ * Runs the program: a short one as a whole, so that the processor's mode is set and restored once; a long one
+ * instruction by instruction, with interrupts handled in between, in the processor's usual mode. `as_trained`: not of a
+ * row that a training leaves out for its numbers; returns whether it was run.
+ */
+static bool
+predict_run(FunctionCallInfo fcinfo, loaded_model *model, bool as_trained)
+{
+	const uint32 end = model->program.instructions;
+	const uint32 step = model->program.work <= UNINTERRUPTED_WORK ? end : 1;
+	unsigned	 mode = dn_enter();
+
+	model->program.mode = mode;
+	dana_inputs_write(&model->features, model->numbers, model->memory);
+	if (as_trained && model->finite && !are_finite(model->memory, model->program.inputs))
+	{
+		dn_leave(mode);
+		return false;
+	}
+	for (uint32 i = 0;;)
+	{
+		const predictor_instruction *wrong = dana_predictor_run(&model->program, model->memory, i, i + step);
+
+		dn_leave(mode);
+		if (wrong != NULL)
+			refuse_row(fcinfo, model, wrong);
+		i += step;
+		if (i >= end)
+			return true;
+		CHECK_FOR_INTERRUPTS();
+		mode = dn_enter();
+	}
+}
+
+/*
+ * The numbers that a call's model predicts of its features, which follow the model, or of a row; NULL where one is NULL.
+ * `left_out`, unless that is NULL: whether they are no prediction, since a training leaves such a row out.
+ */
+static float *
+predict_row(FunctionCallInfo fcinfo, loaded_model **found, bool *left_out)
+{
+	text		 *reference;
+	loaded_models *models = fcinfo->flinfo->fn_extra;
+	loaded_model *model = NULL;
+	int64		  features;
+	float		 *result;
+
+	*found = NULL;
+	if (PG_ARGISNULL(0))
+		return NULL;
+	reference = PG_GETARG_TEXT_PP(0);
+	if (models != NULL)
+	{
+		const view now = current_view();
+
+		if (memcmp(&models->view, &now, sizeof now) != 0) /* six numbers of four bytes */
+			predict_forget(models);
+		model = models->last;
+	}
+	if (model == NULL || strlen(model->name) != VARSIZE_ANY_EXHDR(reference) ||
+		memcmp(model->name, VARDATA_ANY(reference), VARSIZE_ANY_EXHDR(reference)) != 0)
+		model = find_model(fcinfo, text_to_cstring(reference));
+	*found = model;
+	if (!dana_inputs_read(&model->features, fcinfo, model->name))
+		return NULL;
+	features = dana_inputs_prepare(&model->features, model->numbers);
+	if (features < 0)
+		return NULL;
+	if (features != model->program.inputs)
+		dana_refuse_count(model->name, model->program.inputs, features);
+	if (!predict_run(fcinfo, model, left_out != NULL))
+		*left_out = true;
+	result = model->memory + model->program.result;
+	for (uint32 i = 0; i < model->program.width; i++)
+		result[i] = dn_canonical(result[i]);
+	return result;
+}
+
+/* Number of the class that a prediction chooses, the first of equals; -1 where it is no number */
+static int
+chosen_class(const loaded_model *model, const float *result)
+{
+	int largest = 0;
+
+	if (model->program.width == 1)
+		return isnan(result[0]) ? -1 : result[0] >= (model->probable ? 0.5f : 0);
+	for (int i = 0; i < model->program.width; i++)
+	{
+		if (isnan(result[i]))
+			return -1;
+		if (result[i] > result[largest])
+			largest = i;
+	}
+	return largest;
+}
+
+/* dana_predict(model, features ...): what the rule predicts; of a number for each class, the number of the largest */
+DANA_FUNCTION(dana_predict)
+{
+	loaded_model *model;
+	const float	 *result = predict_row(fcinfo, &model, NULL);
+	int			  class;
+
+	if (model != NULL && model->several)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" predicts %u numbers, and dana_predict() returns one", model->name,
+							   model->program.width),
+						errhint("dana_predict_array() returns all of them; (dana_predict_array(...))[1] is the first.")));
+	if (result == NULL)
+		PG_RETURN_NULL();
+	if (model->program.width == 1)
+		PG_RETURN_FLOAT4(result[0]);
+	class = chosen_class(model, result);
+	PG_RETURN_FLOAT4(class < 0 ? get_float4_nan() : class);
+}
+
+/* dana_classify(model, features ...): the label of the class that is chosen; NULL where there is none */
+DANA_FUNCTION(dana_classify)
+{
+	loaded_model *model;
+	const float	 *result = predict_row(fcinfo, &model, NULL);
+	int			  class = result == NULL ? -1 : chosen_class(model, result);
+
+	if (model != NULL && model->classes.count < 0)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" tells no classes apart", model->name),
+						errhint("Its rule does with dana.output(classes=...). %s gives what it predicts.",
+								model->several ? "dana_predict_array()" : "dana_predict()")));
+	if (result == NULL || class < 0 || class >= model->classes.count)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(model->classes.values[class]));
+}
+
+/* A prediction's numbers as a real[]; with `both`, of one for the second of two classes those of both */
+static Datum
+predicted_array(const loaded_model *model, const float *result, bool both)
+{
+	const int width = model->program.width;
+	Datum	 *values = palloc(sizeof(Datum) * (width + 1));
+
+	for (int i = 0; i < width; i++)
+		values[i] = Float4GetDatum(result[i]);
+	if (both && width == 1)
+	{
+		values[0] = Float4GetDatum(1 - result[0]);
+		values[1] = Float4GetDatum(result[0]);
+	}
+	return PointerGetDatum(construct_array(values, both ? Max(width, 2) : width, FLOAT4OID, sizeof(float4),
+										   true, TYPALIGN_INT));
+}
+
+/* dana_probabilities(model, features ...): of each class, in the order of their numbers */
+DANA_FUNCTION(dana_probabilities)
+{
+	loaded_model *model;
+	const float	 *result = predict_row(fcinfo, &model, NULL);
+
+	if (model != NULL && !model->probable)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" predicts no probabilities", model->name),
+						errdetail("A rule does whose prediction is a softmax, or of two classes a sigmoid."),
+						errhint(model->several ? "dana_predict_array() gives what the rule predicts."
+											   : "dana_classify() gives the class, dana_predict() what the rule predicts.")));
+	if (result == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(predicted_array(model, result, true));
+}
+
+/*
+ * dana.dana_scored(model, features ...): as dana_predict_array(); NaN of a row that the training would have left out for
+ * NaN or an infinity in a feature
+ */
+DANA_FUNCTION(dana_scored)
+{
+	loaded_model *model;
+	bool		  left_out = false;
+	const float	 *result = predict_row(fcinfo, &model, &left_out);
+	float		 *none;
+
+	if (result == NULL)
+		PG_RETURN_NULL();
+	if (!left_out)
+		PG_RETURN_DATUM(predicted_array(model, result, false));
+	none = palloc(sizeof(float) * model->program.width);
+	for (uint32 i = 0; i < model->program.width; i++)
+		none[i] = get_float4_nan();
+	PG_RETURN_DATUM(predicted_array(model, none, false));
+}
+
+/* dana_predict_array(model, features ...): all numbers of a prediction */
+DANA_FUNCTION(dana_predict_array)
+{
+	loaded_model *model;
+	const float	 *result = predict_row(fcinfo, &model, NULL);
+
+	if (result == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(predicted_array(model, result, false));
+}

@@ -1,0 +1,176 @@
+/*
+ * dana_regression_metrics(): aggregates over labels and predictions that are numbers, one or several of a row.
+ *
+ * Predictions that are not finite have no metrics, and are counted. Sums are long double, in which no square of a double
+ * overflows.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/json.h"
+#include "predict/metrics.h"
+
+typedef struct regression
+{
+	int64		rows;
+	long double mean;	/* of the labels */
+	long double spread; /* sum of squares of their distances from it (Welford) */
+	long double absolute;
+	long double squared; /* sums of errors */
+	int64		not_finite;
+} regression;
+
+/* Rows with several labels and as many predictions */
+typedef struct regressions
+{
+	int			count;
+	int64		not_finite; /* rows */
+	regression *each;
+} regressions;
+
+static void
+add_error(regression *state, long double label, long double prediction)
+{
+	const long double error = label - prediction;
+	const long double distance = label - state->mean;
+
+	state->mean += distance / ++state->rows;
+	state->spread += distance * (label - state->mean);
+	state->absolute += fabsl(error);
+	state->squared += error * error;
+}
+
+/* The metrics of so many regressions, and their means over those that know them */
+#define REGRESSION_METRICS 3
+static const char *const regression_names[REGRESSION_METRICS] = {"mae", "rmse", "r2"};
+
+static bool
+regression_metric(const regression *state, int metric, double *number)
+{
+	const double found[REGRESSION_METRICS] = {state->absolute / state->rows, sqrtl(state->squared / state->rows),
+											  1 - state->squared / state->spread};
+
+	*number = found[metric];
+	return metric == 2 ? state->spread != 0 : state->rows > 0;
+}
+
+static void
+append_regressions(StringInfo to, const regression *each, int count)
+{
+	for (int metric = 0; metric < REGRESSION_METRICS; metric++)
+	{
+		double number, sum = 0;
+		int	   known = 0;
+
+		for (int i = 0; i < count; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (regression_metric(&each[i], metric, &number))
+			{
+				known++;
+				sum += number;
+			}
+		}
+		dana_append_ratio(to, regression_names[metric], sum, known);
+	}
+}
+
+/* dana_regression_add(state, label, prediction) */
+DANA_FUNCTION(dana_regression_add)
+{
+	MemoryContext context;
+	regression	 *state;
+
+	if (!dana_metrics_row(fcinfo, sizeof *state, &state, &context))
+		PG_RETURN_POINTER(state);
+	if (isfinite(PG_GETARG_FLOAT8(1)) && isfinite(PG_GETARG_FLOAT8(2)))
+		add_error(state, PG_GETARG_FLOAT8(1), PG_GETARG_FLOAT8(2));
+	else
+		state->not_finite++;
+	PG_RETURN_POINTER(state);
+}
+
+DANA_FUNCTION(dana_regression_final)
+{
+	const regression *state = (const regression *)PG_GETARG_POINTER(0);
+	StringInfoData	  made;
+
+	dana_json_begin(&made);
+	dana_json_number(&made, "rows", state->rows);
+	append_regressions(&made, state, 1);
+	dana_json_number(&made, "not_finite", state->not_finite);
+	PG_RETURN_JSONB_P(dana_json_end(&made));
+}
+
+/* The numbers of an argument that is a real[] without NULLs; -1 where it has some */
+static int
+reals_of(FunctionCallInfo fcinfo, int argument, const float4 **numbers)
+{
+	ArrayType *array = PG_GETARG_ARRAYTYPE_P(argument);
+
+	*numbers = (const float4 *)ARR_DATA_PTR(array);
+	return array_contains_nulls(array) ? -1 : ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+}
+
+/* dana_regression_add_each(state, labels, predictions) */
+DANA_FUNCTION(dana_regression_add_each)
+{
+	MemoryContext context;
+	regressions	 *state;
+	const float4 *labels, *predictions;
+	bool		  finite = true;
+	int			  count, predicted;
+
+	if (!dana_metrics_row(fcinfo, sizeof *state, &state, &context))
+		PG_RETURN_POINTER(state);
+	count = reals_of(fcinfo, 1, &labels);
+	predicted = reals_of(fcinfo, 2, &predictions);
+	if (count < 0 || predicted < 0)
+		dana_error(NULL_VALUE_NOT_ALLOWED, "an array of labels or predictions must not hold a NULL");
+	if (count == 0 || count != predicted || (state->count > 0 && state->count != count))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a row must have as many predictions as labels, not %d predictions and %d labels", predicted,
+							   count),
+						errhint("Compare one prediction with one label: "
+								"dana_regression_metrics(label, (dana_predict_array(model, ...))[1]).")));
+	if (state->count == 0)
+	{
+		state->count = count;
+		state->each = MemoryContextAllocZero(context, sizeof(regression) * count);
+	}
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		finite &= isfinite(labels[i]) && isfinite(predictions[i]);
+	}
+	for (int i = 0; i < count && finite; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		add_error(&state->each[i], labels[i], predictions[i]);
+	}
+	state->not_finite += !finite;
+	PG_RETURN_POINTER(state);
+}
+
+DANA_FUNCTION(dana_regression_final_each)
+{
+	const regressions *state = (const regressions *)PG_GETARG_POINTER(0);
+	StringInfoData	   made;
+
+	dana_json_begin(&made);
+	dana_json_number(&made, "rows", state->each[0].rows);
+	append_regressions(&made, state->each, state->count);
+	dana_json_number(&made, "not_finite", state->not_finite);
+	dana_json_open(&made, "outputs", '[');
+	for (int i = 0; i < state->count; i++)
+	{
+		dana_json_open(&made, NULL, '{');
+		append_regressions(&made, &state->each[i], 1);
+		dana_json_close(&made, '}');
+	}
+	dana_json_close(&made, ']');
+	PG_RETURN_JSONB_P(dana_json_end(&made));
+}

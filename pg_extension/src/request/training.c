@@ -1,0 +1,487 @@
+/*
+ * What a training is asked for, from the arguments of dana_train() to the message for the worker.
+ *
+ * The SQL script declares the arguments. Those that this side reads are the rows of the table below; any other one goes
+ * to the worker as it is, so that what concerns the worker alone is not said here.
+ */
+#include "postgres.h"
+
+#include <math.h>
+#include <sched.h>
+
+#include "commands/dbcommands.h"
+#include "utils/guc.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/json.h"
+#include "base/relations.h"
+#include "limits/bounds.h"
+#include "models/models.h"
+#include "models/rules.h"
+#include "request/training.h"
+#include "rows/places.h"
+#include "rows/rows.h"
+#include "source/schema.h"
+#include "source/source.h"
+#include "values/encode.h"
+#include "worker/session.h"
+
+typedef struct training_member
+{
+	const char *name;
+	Oid			type;
+	Size		offset;
+	bool		sent; /* to the worker, as it is */
+} training_member;
+
+#define MEMBER(name, type, sent) {#name, type, offsetof(dana_training, name), sent}
+
+static char *device;
+
+static const training_member members[] = {
+	MEMBER(rule, TEXTOID, false),
+	{"source", REGCLASSOID, offsetof(dana_training, rows.relation), false},
+	MEMBER(model, TEXTOID, false),
+	MEMBER(features, TEXTARRAYOID, true),
+	MEMBER(label, TEXTOID, true),
+	MEMBER(epochs, INT4OID, true),
+	MEMBER(backend, TEXTOID, false),
+	{"query", TEXTOID, offsetof(dana_training, rows.query), false},
+	MEMBER(filter, TEXTOID, false),
+	MEMBER(nulls, TEXTOID, false),
+	MEMBER(preprocess, JSONBOID, false),
+	MEMBER(nonfinite, TEXTOID, true),
+	MEMBER(classes, TEXTARRAYOID, true),
+	MEMBER(weight, TEXTOID, true),
+	{"shuffle", BOOLOID, offsetof(dana_training, rows.shuffled), false},
+	MEMBER(test_size, FLOAT8OID, false),
+	MEMBER(seed, INT4OID, false),
+	MEMBER(warm_start_from, TEXTOID, false),
+};
+
+void
+dana_training_define(void)
+{
+	DefineCustomStringVariable("dana.device", 
+							   "FPGA that the machines of trainings fit, at whose clock and link they are modelled.",
+							   "Its name, as dana design knows it; empty: machines are of no device.", &device, "",
+							   PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
+const char *
+dana_device(void)
+{
+	return device[0] == '\0' ? NULL : device;
+}
+
+static const training_member *
+member_of(const char *name)
+{
+	for (int i = 0; i < lengthof(members); i++)
+		if (strcmp(members[i].name, name) == 0)
+			return &members[i];
+	return NULL;
+}
+
+static void
+member_fill(dana_training *training, const training_member *member, Datum value, bool isnull)
+{
+	char *at = (char *)training + member->offset;
+
+	if (member->type == TEXTARRAYOID)
+		*(dana_texts *)at = dana_argument_texts(member->name, value, isnull);
+	else if (isnull)
+		return; /* zero already */
+	else if (member->type == TEXTOID)
+		*(char **)at = TextDatumGetCString(value);
+	else if (member->type == JSONBOID)
+		*(Jsonb **)at = DatumGetJsonbP(value);
+	else if (member->type == FLOAT8OID)
+		*(double *)at = DatumGetFloat8(value);
+	else if (member->type == INT4OID)
+		*(int *)at = DatumGetInt32(value);
+	else if (member->type == BOOLOID)
+		*(bool *)at = DatumGetBool(value);
+	else
+		*(Oid *)at = DatumGetObjectId(value);
+}
+
+/* Place of a word in a list that ends with NULL; of one that is not there, that end's. NULL stands for the first. */
+static int
+place_of_word(const char *word, const char *const *list)
+{
+	int i = 0;
+
+	while (word != NULL && list[i] != NULL && strcmp(word, list[i]) != 0)
+		i++;
+	return i;
+}
+
+dana_null_policy
+dana_read_nulls(const char *argument, const char *word, float *number)
+{
+	/* in the order of dana_null_policy, whose last one is a number */
+	static const char *const policies[] = {"skip", "error", "mean", "median", NULL};
+	dana_null_policy policy = place_of_word(word, policies);
+	char *end;
+
+	if (policy == DANA_NULLS_FILL)
+	{
+		*number = strtof(word, &end);
+		if (end == word || *end != '\0' || !isfinite(*number))
+			dana_refuse_argument("%s", "%s 'skip', 'error', 'mean', 'median', or a number to put in their place, "
+								 "not \"%s\"", argument, strcmp(argument, "nulls") == 0 ? "be" : "impute", word);
+	}
+	return policy;
+}
+
+static int
+compare_texts(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void
+check_different(const dana_texts *classes)
+{
+	const Size size = sizeof(char *) * classes->count;
+	char	 **sorted = memcpy(palloc(size), classes->values, size);
+
+	qsort(sorted, classes->count, sizeof(char *), compare_texts);
+	for (int i = 1; i < classes->count; i++)
+		if (strcmp(sorted[i - 1], sorted[i]) == 0)
+			dana_refuse_argument("classes", "be labels that differ, not \"%s\"", sorted[i]);
+}
+
+static void
+read_cleaning(const dana_training *training, dana_cleaning *cleaning)
+{
+	/* in the order of dana_nonfinite_policy */
+	static const char *const nonfinite_policies[] = {"skip", "keep", "error", NULL};
+
+	cleaning->nulls = dana_read_nulls("nulls", training->nulls, &cleaning->fill);
+	cleaning->nonfinite = place_of_word(training->nonfinite, nonfinite_policies);
+	if (cleaning->nonfinite > DANA_NONFINITE_ERROR)
+		dana_refuse_argument("nonfinite", "be 'skip', 'keep' or 'error', not \"%s\"", training->nonfinite);
+	cleaning->classes = training->classes;
+	cleaning->weight = training->weight;
+	if (training->classes.count == 0)
+		dana_refuse_argument("classes", "be a list of labels, not \"{}\"");
+	if (training->classes.count > 1)
+		check_different(&training->classes);
+}
+
+/* Leaves only the rows for which a condition holds, in a query, or else in a filter, which may be NULL */
+static void
+restrict_rows(const char *condition, char **query, char **filter)
+{
+	/* the line's end closes a comment in it */
+	if (*query != NULL)
+		*query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", *query, condition);
+	else
+		*filter = *filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, *filter);
+}
+
+/* Raises an error where the rows have no place of their own, which `argument` goes by; the others are hints */
+static void
+need_places(const dana_training *training, const char *argument, const char *of_query, const char *of_relation)
+{
+	const Oid	relation = training->rows.relation;
+	const char *placeless = dana_placeless(relation);
+
+	if (training->rows.query != NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"%s\" needs a table, whose rows have a place", argument), errhint("%s", of_query)));
+	if (placeless != NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"%s\" needs a table, whose rows have a place, and %s is a %s", argument,
+							   dana_relation_name(relation), placeless),
+						errhint("%s", of_relation)));
+}
+
+/* The filter, with the part of the rows that is held out for a test left out; the filter of those is told, too */
+static char *
+read_filter(dana_training *training, bool held_out)
+{
+	char	   *query = training->rows.query;
+	char	   *filter = training->filter;
+	char	   *part;
+
+	if (filter != NULL)
+		dana_filter_check(filter);
+	if (!held_out)
+		return filter;
+	if (!(training->test_size > 0 && training->test_size < 1))
+		dana_refuse_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", training->test_size);
+	need_places(training, "test_size",
+				psprintf("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size, training->seed),
+				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
+						 training->test_size, training->seed));
+	training->key = dana_key_of(training->rows.relation);
+	part = dana_holdout_of_key(&training->key, training->test_size, training->seed);
+	training->held_out = filter;
+	restrict_rows(part, &query, &training->held_out);
+	restrict_rows(psprintf("NOT %s", part), &query, &filter);
+	return filter;
+}
+
+/* Checks what was given, and says of the rows what the source needs to know */
+static void
+training_check(dana_training *training)
+{
+	const dana_arguments *given = &training->arguments;
+
+	if (training->rule == NULL)
+		dana_error(NULL_VALUE_NOT_ALLOWED, "argument \"rule\" must not be null");
+	for (int i = 0; i < given->count; i++)
+		if (given->types[i] == JSONBOID && !given->nulls[i] && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(given->values[i])) &&
+			!(strcmp(given->names[i], "class_weight") == 0 && JB_ROOT_IS_SCALAR(DatumGetJsonbP(given->values[i]))))
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("argument \"%s\" must be a JSON object", given->names[i]),
+							errhint("For instance '{%s}'.",
+									strcmp(given->names[i], "design") == 0 ? "\"threads\": 4"
+									: strcmp(given->names[i], "hyper") == 0 ? "\"lr\": 4"
+									: strcmp(given->names[i], "class_weight") == 0 ? "\"yes\": 5, \"no\": 1"
+																		   : "\"age\": {\"impute\": \"mean\"}")));
+	if (!OidIsValid(training->rows.relation) && training->rows.query == NULL)
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"source\" must not be null"),
+						errhint("Name a table, or give query => 'SELECT ...'.")));
+	if (OidIsValid(training->rows.relation) && training->rows.query != NULL)
+		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"source\" or argument \"query\", not both");
+	if (OidIsValid(training->rows.relation))
+		dana_require_relation(training->rows.relation);
+	if (training->rows.query != NULL && training->filter != NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"filter\" goes with a table"),
+						errhint("Put the condition into the query's WHERE.")));
+	if (training->backend == NULL)
+		training->backend = "sim";
+	training->unnamed = training->model == NULL;
+	if (training->unnamed)
+		training->model = training->rule;
+	if (given->nulls[dana_argument(given, "seed")])
+		training->seed = 1;
+	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
+		dana_refuse_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
+	training->whole_query = training->rows.query;
+	training->rows.seed = training->seed;
+	if (training->rows.shuffled)
+		need_places(training, "shuffle", "Put ORDER BY hashint8(key) behind the query.",
+					"Give query => 'SELECT ... ORDER BY hashint8(key)' with a column that tells its rows apart.");
+	read_cleaning(training, &training->rows.cleaning);
+	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")]);
+}
+
+void
+dana_training_parse(const dana_arguments *arguments, dana_training *training)
+{
+	memset(training, 0, sizeof *training);
+	training->arguments = *arguments;
+	for (int i = 0; i < arguments->count; i++)
+	{
+		const training_member *member = member_of(arguments->names[i]);
+
+		if (member != NULL && member->type != arguments->types[i])
+			elog(ERROR, "argument \"%s\" of dana_train() has another type", member->name);
+		if (member != NULL)
+			member_fill(training, member, arguments->values[i], arguments->nulls[i]);
+	}
+	training_check(training);
+}
+
+void
+dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training)
+{
+	Jsonb		  *given = PG_ARGISNULL(options) ? dana_json_parse("{}") : PG_GETARG_JSONB_P(options);
+	dana_arguments arguments;
+
+	if (!JB_ROOT_IS_OBJECT(given))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"training\" must be a JSON object"),
+						errhint("For instance '{\"label\": \"y\", \"epochs\": 20}': arguments of dana_train().")));
+	dana_arguments_from_json(dana_extension_function("dana_train"), given, &arguments);
+	for (int i = 0; i < 2; i++) /* rule and source */
+	{
+		int number = dana_argument(&arguments, members[i].name);
+
+		if (!arguments.nulls[number])
+			dana_error(INVALID_PARAMETER_VALUE,
+					   "\"%s\" is an argument of its own, not a member of argument \"training\"", members[i].name);
+		arguments.values[number] = fcinfo->args[i].value;
+		arguments.nulls[number] = fcinfo->args[i].isnull;
+	}
+	dana_training_parse(&arguments, training);
+}
+
+dana_rule
+dana_training_rule(const dana_training *training)
+{
+	const dana_arguments *given = &training->arguments;
+	const int			  hyper = dana_argument(given, "hyper");
+	dana_rule			  rule = dana_rule_read(training->rule);
+	dana_texts			  names = {.count = 0};
+	dana_texts			  known = dana_json_keys(dana_json_member(rule.description, "metas"));
+	dana_texts			  dims = dana_json_keys(dana_json_member(rule.description, "dims"));
+
+	if (!given->nulls[hyper])
+		names = dana_json_keys(DatumGetJsonbP(given->values[hyper]));
+	known.values = repalloc(known.values, sizeof(char *) * (known.count + dims.count + 1));
+	memcpy(known.values + known.count, dims.values, sizeof(char *) * dims.count);
+	known.count += dims.count;
+	for (int i = 0; i < names.count; i++)
+		if (!dana_is_one_of(names.values[i], &known))
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("rule \"%s\" has no hyperparameter \"%s\"", training->rule, names.values[i]),
+							known.count > 0 ? errhint("%s", dana_hint_of(names.values[i], &known)) : 0));
+	return rule;
+}
+
+void
+dana_training_restrict(dana_training *training, const char *condition)
+{
+	restrict_rows(condition, &training->rows.query, &training->rows.filter);
+}
+
+/* An argument for the worker, as it was given */
+static void
+append_argument(StringInfo to, const dana_arguments *arguments, int number)
+{
+	const char *name = arguments->names[number];
+	Datum		value = arguments->values[number];
+	dana_texts	texts;
+
+	if (arguments->nulls[number])
+		return dana_json_text(to, name, NULL);
+	switch (arguments->types[number])
+	{
+		case TEXTOID:
+			return dana_json_text(to, name, TextDatumGetCString(value));
+		case INT4OID:
+			return dana_json_number(to, name, DatumGetInt32(value));
+		case FLOAT8OID:
+			return dana_json_number(to, name, DatumGetFloat8(value));
+		case BOOLOID:
+			return dana_json_truth(to, name, DatumGetBool(value));
+		case JSONBOID:
+			return dana_json_object(to, name, DatumGetJsonbP(value));
+		case TEXTARRAYOID:
+			texts = dana_texts_of(name, value);
+			return dana_json_list(to, name, &texts);
+		default:
+			elog(ERROR, "argument \"%s\" has a type that the worker does not know", name);
+	}
+}
+
+static const char *const text_settings[] = {"search_path", "TimeZone", "DateStyle", "IntervalStyle"};
+
+void
+dana_training_settings(Jsonb *metadata)
+{
+	Jsonb *settings = dana_json_member(metadata, "settings");
+
+	for (int i = 0; i < lengthof(text_settings) && !dana_json_is_null(metadata, "settings"); i++)
+		dana_set_for_now(text_settings[i], dana_json_string(settings, text_settings[i]));
+}
+
+/* What is kept with the model beside what the worker knows of it: what dana_evaluate() needs, and how it was trained */
+static void
+append_metadata(StringInfo to, const dana_training *training, const dana_source *source)
+{
+	const dana_group_key *group = training->group;
+	char				 *query = training->rows.query;
+	char				 *filter = training->filter;
+
+	if (group != NULL)
+		restrict_rows(group->condition, &query, &filter);
+	dana_json_open(to, "metadata", '{');
+	dana_json_text(to, "source", source->name);
+	if (source->encoding != NULL)
+		dana_encoding_append(to, source->encoding);
+	if (query != NULL)
+		dana_json_text(to, "query", query);
+	if (filter != NULL)
+		dana_json_text(to, "filter", filter);
+	if (query != NULL || filter != NULL)
+	{
+		dana_json_open(to, "settings", '{');
+		for (int i = 0; i < lengthof(text_settings); i++)
+			dana_json_text(to, text_settings[i], GetConfigOption(text_settings[i], false, false));
+		dana_json_close(to, '}');
+	}
+	if (group != NULL)
+	{
+		dana_json_open(to, "group", '{');
+		dana_json_text(to, "of", group->of);
+		dana_json_object(to, "key", group->key);
+		dana_json_close(to, '}');
+	}
+	if (source->classes_found.count > 0)
+		dana_json_list(to, "classes", &source->classes_found);
+	if (source->class_type != NULL)
+		dana_json_text(to, "class_type", source->class_type);
+	if (source->datetimes != NULL && JB_ROOT_COUNT(source->datetimes) > 0)
+		dana_json_object(to, "datetimes", source->datetimes);
+	if (source->choosing.count > 0)
+		dana_json_list(to, "categories", &source->choosing);
+	if (training->test_size > 0)
+	{
+		dana_json_number(to, "test_size", training->test_size);
+		dana_places_append(to, training->rows.relation, &training->key, source->snapshot);
+	}
+	if (training->rows.shuffled)
+		dana_json_truth(to, "shuffle", true);
+	if (source->asked.cleaning.nonfinite == DANA_NONFINITE_KEEP)
+		dana_json_text(to, "nonfinite", "keep");
+	if (training->test_size > 0 || training->rows.shuffled)
+		dana_json_number(to, "seed", training->seed);
+	if (training->warm_start_from != NULL)
+		dana_json_text(to, "warm_start_from", training->warm_start_from);
+	dana_json_close(to, '}');
+}
+
+StringInfo
+dana_training_request(const dana_training *training, const char *rule, dana_source *source, dana_raw *weights)
+{
+	const dana_arguments *arguments = &training->arguments;
+	StringInfo			  request = makeStringInfo();
+
+	dana_json_open(request, NULL, '{');
+	dana_source_describe(source, request);
+	dana_json_text(request, "rule", training->rule);
+	dana_json_text(request, "text", rule);
+	dana_json_text(request, "backend", training->backend);
+	/* of rows we refuse a NULL ourselves; what the worker leaves out of them is not finite */
+	dana_json_text(request, "nulls", source->asked.cleaning.nulls == DANA_NULLS_ERROR && !source->rows ? "error" : "skip");
+	dana_json_open(request, "options", '{');
+	for (int i = 0; i < arguments->count; i++)
+	{
+		const training_member *member = member_of(arguments->names[i]);
+
+		if (source->classes_found.count > 0 && strcmp(arguments->names[i], "classes") == 0)
+			dana_json_list(request, "classes", &source->classes_found);
+		else if (member != NULL && member->offset == offsetof(dana_training, features) && source->features.count >= 0)
+			dana_json_list(request, member->name, &source->features);
+		else if (member != NULL && member->offset == offsetof(dana_training, label) && source->label_column != NULL)
+			dana_json_text(request, member->name, source->label_column);
+		else if (member == NULL || member->sent)
+			append_argument(request, arguments, i);
+	}
+	dana_json_close(request, '}');
+	dana_json_truth(request, "held_out", dana_training_held_out(training));
+	if (source->largest != NULL)
+		dana_json_object(request, "largest", source->largest);
+	append_metadata(request, training, source);
+	if (training->warm_start_from == NULL)
+		dana_json_text(request, "warm_start_from", NULL);
+	else
+		dana_model_append_start(request, training->warm_start_from, weights);
+	dana_json_text(request, "role", GetUserNameFromId(GetUserId(), true));
+	dana_json_text(request, "database", get_database_name(MyDatabaseId));
+	dana_json_text(request, "device", dana_device());
+	dana_json_number(request, "max_epochs", dana_max_epochs);
+	dana_json_number(request, "max_memory", (double)dana_max_memory * 1024 * 1024);
+	/* the worker keeps off this CPU while we stream */
+	dana_json_number(request, "cpu", sched_getcpu());
+	dana_json_close(request, '}');
+	return request;
+}

@@ -1,0 +1,432 @@
+/*
+ * What a training reads: opening it, and streaming a table's pages, or frames made from rows.
+ *
+ * The worker trains on every line pointer that is LP_NORMAL. This backend alone has the snapshot, so it copies each
+ * page under share lock and, in the copy, sets to LP_UNUSED every line pointer whose tuple the snapshot does not see.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/tableam.h"
+#include "catalog/catalog.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
+#include "storage/bufpage.h"
+#include "storage/predicate.h"
+#include "utils/rls.h"
+#include "utils/varlena.h"
+
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/json.h"
+#include "base/relations.h"
+#include "limits/bounds.h"
+#include "limits/progress.h"
+#include "rows/rows.h"
+#include "source/blocks.h"
+#include "source/frames.h"
+#include "source/labels.h"
+#include "source/schema.h"
+#include "source/source.h"
+#include "values/encode.h"
+#include "values/tuples.h"
+#include "worker/channel.h"
+#include "worker/ring.h"
+
+/* Pages between two reports of progress */
+#define PROGRESS_EVERY 64
+
+/* Refuses what cannot be read, naming the reason; true where there are rows but no pages of its own */
+static bool
+source_check_kind(Relation relation, const char *name)
+{
+	Form_pg_class class = relation->rd_rel;
+
+	switch (class->relkind)
+	{
+		case RELKIND_RELATION:
+		case RELKIND_MATVIEW:
+			break;
+		case RELKIND_VIEW:
+		case RELKIND_FOREIGN_TABLE:
+		case RELKIND_PARTITIONED_TABLE:
+			return true;
+		default:
+			ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is not a table", name),
+							errhint("Train on a table, a view, or with query => 'SELECT ...'.")));
+	}
+	if (RELATION_IS_OTHER_TEMP(relation))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot train on %s: it is a temporary table of another session", name),
+						errhint("Its pages are in that session's memory. Train there, or on a permanent table.")));
+	if (IsCatalogRelation(relation) || IsToastRelation(relation))
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is a system catalog", name),
+						errhint("Copy the rows with CREATE TABLE AS, or use query => 'SELECT ...'.")));
+	if (!RelationIsPopulated(relation))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("materialized view %s has not been populated", name),
+						errhint("Use the REFRESH MATERIALIZED VIEW command.")));
+	if (class->relhassubclass && find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
+		return true;
+	/* pages of another access method are laid out as it likes */
+	return relation->rd_tableam != GetHeapamTableAmRoutine();
+}
+
+/* A page holds every column and also rows that no one sees any more: nothing less than SELECT on the table will do */
+static void
+source_check_rights(Relation relation, const char *name)
+{
+	Oid id = RelationGetRelid(relation);
+
+	if (pg_class_aclcheck(id, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for table %s", name),
+				 errhint("Training reads whole pages, so it needs SELECT on the table, not on some of its columns. "
+						 "With query => 'SELECT ...' it needs what the query needs.")));
+	if (check_enable_rls(id, InvalidOid, true) == RLS_ENABLED)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("cannot train on %s: it has row-level security for user %s", name,
+							   GetUserNameFromId(GetUserId(), false)),
+						errhint("Training reads whole pages. Train as a role with BYPASSRLS, or on the permitted rows "
+								"with query => 'SELECT ...'.")));
+}
+
+/* Opens the table, and its filter where pages are read */
+static void
+source_open_relation(dana_source *source, Oid id)
+{
+	Relation relation;
+
+	source->name = dana_relation_name(id);
+	relation = source->relation = relation_open(id, AccessShareLock);
+	/* rights first: what a table is, is told to those who may read it */
+	source_check_rights(relation, source->name);
+	source->heap = !source_check_kind(relation, source->name);
+	if (source->heap)
+		source->pages = RelationGetNumberOfBlocks(relation);
+	else
+		source->rows = true;
+	if (source->asked.filter != NULL && !source->rows)
+		source->compiled = dana_filter_compile(relation, source->asked.filter);
+}
+
+dana_source *
+dana_source_open(const dana_source_request *request)
+{
+	dana_source *source = palloc0(sizeof *source);
+
+	source->snapshot = GetActiveSnapshot();
+	if (!IsMVCCSnapshot(source->snapshot))
+		elog(ERROR, "training needs an MVCC snapshot");
+	source->asked = *request;
+	source->classes_found = request->cleaning.classes;
+	source->features.count = -1;
+	source->rows = request->query != NULL || request->shuffled || request->cleaning.classes.count > 0 ||
+		request->cleaning.nonfinite == DANA_NONFINITE_ERROR;
+	if (request->query == NULL)
+		source_open_relation(source, request->relation);
+	else
+	{
+		source->name = "the query";
+		source->plan = dana_source_plan(source, request->query);
+	}
+	return source;
+}
+
+void
+dana_source_close(dana_source *source)
+{
+	if (source->compiled != NULL)
+		dana_filter_free(source->compiled);
+	if (source->spi)
+		SPI_finish();
+	if (source->relation != NULL)
+		relation_close(source->relation, NoLock);
+}
+
+dana_rows *
+dana_source_plan(dana_source *source, const char *text)
+{
+	if (!source->spi)
+		dana_connect();
+	source->spi = true;
+	return dana_rows_plan(text, source->name, source->asked.query == NULL);
+}
+
+char *
+dana_source_select(dana_source *source, int columns, const int *numbers)
+{
+	TupleDesc	   descriptor = RelationGetDescr(source->relation);
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, "SELECT ");
+	for (int i = 0; i < columns; i++)
+	{
+		if (numbers[i] < 1 || numbers[i] > descriptor->natts || TupleDescAttr(descriptor, numbers[i] - 1)->attisdropped)
+			dana_protocol_error("asked for column %d of %s", numbers[i], source->name);
+		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
+						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
+	}
+	appendStringInfo(&text, " FROM %s", source->name);
+	if (source->asked.filter != NULL) /* it was checked to be one expression; the line's end closes a comment in it */
+		appendStringInfo(&text, " WHERE (%s\n)", source->asked.filter);
+	return text.data;
+}
+
+/* The columns behind those that the worker asked for, which must be all that encoders make, and the labels */
+static void
+adopt_encoded(const dana_source *source, dana_frame_layout *layout)
+{
+	const dana_encoding *encoding = source->encoding;
+	int					 at = 0;
+
+	for (int i = 0; i < layout->columns; i++)
+		if (layout->columns != encoding->columns + encoding->labels || layout->numbers[i] != i + 1)
+			dana_protocol_error("asked for column %d of %s", layout->numbers[i], source->name);
+	layout->columns = encoding->count + encoding->labels;
+	for (int i = 0; i < layout->columns; i++)
+	{
+		layout->numbers[i] = encoding->numbers[i];
+		layout->lengths[i] = layout->lengths[at];
+		at += i < encoding->count ? abs(encoding->encoders[i].width) : 1;
+	}
+}
+
+/* A row of a scan that has checked its tuple */
+static bool
+is_sound(TupleTableSlot *row, void *context)
+{
+	return true;
+}
+
+void
+dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
+{
+	dana_frame_layout *layout = &source->layout;
+	int64			   part;
+
+	source->classes =
+		dana_json_is_null(design, "classes") ? 0 : dana_json_integer(dana_json_member(design, "classes"), "count");
+	source->streams = 0;
+	if (stream == NULL)
+	{
+		if (source->rows)
+			dana_protocol_error("asked for the pages of %s, which has rows only", source->name);
+		source->plan = NULL;
+		return;
+	}
+	layout->page_size = dana_json_integer(stream, "page_size");
+	part = dana_json_integer(stream, "part");
+	layout->columns = dana_json_integers(stream, "numbers", &layout->numbers);
+	if (dana_json_integers(stream, "lengths", &layout->lengths) != layout->columns || part < 0 || part > layout->page_size ||
+		(layout->page_size != 8192 && layout->page_size != 16384 && layout->page_size != 32768))
+		dana_protocol_error("asked for malformed frames");
+	layout->part = part;
+	layout->attributes = layout->columns;
+	if (source->encoding != NULL)
+		adopt_encoded(source, layout);
+	if (source->heap) /* the executor, which reads them now, trusts tuples */
+		dana_source_scan(source, NULL, 0, 0, is_sound, NULL);
+	if (source->asked.query == NULL)
+	{
+		char *text = dana_source_select(source, layout->columns, layout->numbers);
+
+		/* the place itself last: every epoch has the same order */
+		if (source->asked.shuffled)
+			text = psprintf("%s ORDER BY pg_catalog.hashtidextended(ctid, %d), tableoid, ctid", text, source->asked.seed);
+		source->plan = dana_source_plan(source, text);
+		for (int i = 0; i < layout->columns; i++)
+			layout->numbers[i] = i + 1;
+	}
+}
+
+/*
+ * Whether the hint bits alone prove that every snapshot of ours sees the tuple: inserted by a transaction that
+ * committed before the snapshot's oldest running one, and not deleted or locked. The outcome is that of
+ * HeapTupleSatisfiesMVCC() (heapam_visibility.c), without the call.
+ */
+static inline bool
+surely_visible(HeapTupleHeader tuple, TransactionId xmin_horizon)
+{
+	if ((tuple->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMIN_COMMITTED)) != (HEAP_XMAX_INVALID | HEAP_XMIN_COMMITTED))
+		return false;
+	return HeapTupleHeaderXminFrozen(tuple) ||
+		TransactionIdPrecedes(HeapTupleHeaderGetRawXmin(tuple), xmin_horizon);
+}
+
+/* Sets to LP_UNUSED, in the copy, each line pointer that the snapshot does not see. The buffer is share-locked. */
+static void
+hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy, bool serializable)
+{
+	Page		  page = BufferGetPage(buffer);
+	Snapshot	  snapshot = source->snapshot;
+	TransactionId horizon = snapshot->snapshot_type == SNAPSHOT_MVCC ? snapshot->xmin : InvalidTransactionId;
+	OffsetNumber  last = PageGetMaxOffsetNumber(page);
+	HeapTupleData tuple;
+
+	for (OffsetNumber i = FirstOffsetNumber; i <= last; i++)
+	{
+		bool visible = false;
+
+		if (dana_tuple_on_page(source->relation, block, page, i, &tuple))
+		{
+			if (!serializable && TransactionIdIsValid(horizon) && surely_visible(tuple.t_data, horizon))
+				continue;
+			visible = HeapTupleSatisfiesVisibility(&tuple, snapshot, buffer);
+			if (serializable)
+				HeapCheckForSerializableConflictOut(visible, source->relation, &tuple, buffer, snapshot);
+		}
+		if (!visible)
+			ItemIdSetUnused(PageGetItemId(copy, i));
+	}
+}
+
+/*
+ * Looks at each tuple of a copied page that is left; no buffer is locked. Sets to LP_UNUSED the line pointers of those
+ * that the filter rejects.
+ */
+static void
+look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tuple_shape *shape)
+{
+	OffsetNumber  last = PageGetMaxOffsetNumber(copy);
+	HeapTupleData tuple;
+
+	for (OffsetNumber i = FirstOffsetNumber; i <= last; i++)
+	{
+		const char *damage;
+
+		if (!dana_tuple_on_page(source->relation, block, copy, i, &tuple))
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
+		dana_channel_look();
+		damage = dana_tuple_damage(shape, &tuple);
+		if (damage != NULL)
+			dana_page_corrupt(source->relation, block, psprintf("line pointer %u: %s", i, damage));
+		if (!dana_filter_passes(source->compiled, &tuple))
+			ItemIdSetUnused(PageGetItemId(copy, i));
+	}
+}
+
+static void
+stream_pages(dana_source *source)
+{
+	Relation relation = source->relation;
+	Snapshot snapshot = source->snapshot;
+	bool	 serializable = CheckForSerializableConflictOutNeeded(relation, snapshot);
+	/* like initscan() (heapam.c): a table that would fill the buffer pool goes through a small ring of buffers */
+	BufferAccessStrategy strategy = source->pages > NBuffers / 4 ? GetAccessStrategy(BAS_BULKREAD) : NULL;
+	PGAlignedBlock		 copy;
+	Buffer				 buffer = InvalidBuffer, next = InvalidBuffer;
+	bool				 look = source->compiled != NULL;
+	dana_tuple_shape	*shape = dana_tuple_shape_of(RelationGetDescr(relation));
+	bool				 as_assumed = true;
+
+	PredicateLockRelation(relation, snapshot);
+	dana_ring_begin(BLCKSZ);
+	dana_progress(DANA_PROGRESS_PAGES, source->pages);
+	for (BlockNumber block = 0; block < source->pages && as_assumed; block++)
+	{
+		uint8 *slot;
+		Buffer before, expected;
+		Page   page, later;
+		bool   all_visible;
+
+		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
+		/* may wait, so before any pin or lock */
+		slot = dana_ring_reserve();
+		before = buffer;
+		expected = next;
+		buffer = dana_read_block(relation, block, expected, strategy);
+		/* pages that were loaded in order lie so, or the other way round: a dropped table's last buffer is reused first */
+		next = buffer < before ? buffer - 1 : buffer + 1;
+		heap_page_prune_opt(relation, buffer);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		page = BufferGetPage(buffer);
+		later = buffer == expected ? page + (next - buffer) * BLCKSZ : page;
+		dana_test_for_old_snapshot(snapshot, relation, page);
+		/* the rule of heapgetpage() (heapam.c): on a standby the flag can be ahead of the snapshot */
+		all_visible = PageIsAllVisible(page) && !snapshot->takenDuringRecovery && !serializable;
+		if (all_visible && !look)
+		{
+			dana_ring_fill(slot, page, later);
+			if (source->assumed != NULL)
+				as_assumed = dana_assumed_look(source, block, page, shape);
+			UnlockReleaseBuffer(buffer);
+		}
+		else
+		{
+			/* copied first: then the line pointers and tuple headers that visibility looks at are in the cache */
+			memcpy(copy.data, page, BLCKSZ);
+			if (!all_visible)
+				hide_invisible(source, block, buffer, copy.data, serializable);
+			UnlockReleaseBuffer(buffer);
+			if (look)
+				look_at_tuples(source, block, copy.data, shape);
+			if (source->assumed != NULL)
+				as_assumed = dana_assumed_look(source, block, copy.data, shape);
+			dana_ring_fill(slot, copy.data, later);
+		}
+		dana_ring_commit();
+		if (block % PROGRESS_EVERY == 0)
+			dana_progress(DANA_PROGRESS_PAGE, block);
+	}
+	dana_progress(DANA_PROGRESS_PAGE, source->pages);
+	if (strategy != NULL)
+		FreeAccessStrategy(strategy);
+	pfree(shape);
+	if (as_assumed) /* else nobody wants the rest, or a model of these */
+		dana_ring_finish();
+}
+
+/* Streams rows that somebody keeps; their first columns are the plan's */
+static void
+stream_stored(dana_source *source, dana_frames *frames)
+{
+	TupleTableSlot *row = MakeSingleTupleTableSlot(source->stored_type, &TTSOpsMinimalTuple);
+
+	tuplestore_rescan(source->stored);
+	while (tuplestore_gettupleslot(source->stored, true, false, row))
+	{
+		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
+		(void)dana_frames_add(row, frames);
+	}
+	ExecDropSingleTupleTableSlot(row);
+}
+
+static void
+stream_rows(dana_source *source)
+{
+	dana_frames *frames;
+
+	dana_progress(DANA_PROGRESS_PAGES, 0); /* nobody knows */
+	dana_progress(DANA_PROGRESS_PAGE, 0);
+	if (source->streams > 0 && source->stored == NULL && dana_rows_volatile(source->plan))
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("the rows of %s do not fit into the worker's memory, and the next epoch would see "
+							   "others", source->name),
+						errdetail("It contains volatile functions, or a sample without REPEATABLE."),
+						errhint("Store the rows in a table, or start the worker with a higher --cache-limit.")));
+	frames = dana_frames_begin(source);
+	if (source->stored != NULL)
+		stream_stored(source, frames);
+	else
+		dana_rows_each(source->plan, 0, dana_frames_add, frames);
+	dana_frames_finish(frames);
+}
+
+void
+dana_source_stream(dana_source *source)
+{
+	if (source->plan != NULL)
+		stream_rows(source);
+	else
+		stream_pages(source);
+	source->streams++;
+}

@@ -1,0 +1,24 @@
+/*
+ * Dates and times as numbers. A training keeps their types in the metadata's member "datetimes".
+ */
+#pragma once
+
+#include "base/dana.h"
+
+/* Appends the member of a column, if it is one */
+extern void dana_datetimes_append(StringInfo to, Form_pg_attribute column);
+
+/* The types of columns in the training, InvalidOid of others; NULL: it kept none */
+extern Oid *dana_datetimes_read(Jsonb *metadata, const dana_texts *columns);
+
+/* Of some columns' types the one that a given type is taken for: itself, else another one, or InvalidOid */
+extern Oid dana_datetime_meant(const Oid *trained, int count, Oid given);
+
+/* Whether a type can be read as one of the training, and by which cast, InvalidOid where it needs none */
+extern bool dana_datetime_cast(Oid given, Oid trained, Oid *cast);
+
+/* SQL for a column of a type as the training read it; an error where it cannot be */
+extern char *dana_datetime_expression(Jsonb *metadata, const char *column, Oid given);
+
+/* Refuses a column of a source that has another type than in the training of a model to start from */
+extern void dana_datetime_require(Jsonb *metadata, const char *model, Form_pg_attribute column, const char *source);

@@ -1,0 +1,212 @@
+/*
+ * The socket to the worker: bytes, waiting, messages.
+ *
+ * Every wait is on the latch as well as on the socket, so that cancel, statement_timeout, terminate and the
+ * postmaster's death end it at once. No buffer is pinned or locked during a wait. Where something fails, session.c,
+ * which made the socket, closes it.
+ */
+#include "postgres.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "storage/fd.h"
+
+#include "base/dana.h"
+#include "base/json.h"
+#include "base/notices.h"
+#include "worker/channel.h"
+
+pgsocket dana_channel = PGINVALID_SOCKET;
+bool	 dana_channel_busy = false;
+
+void
+dana_channel_close(void)
+{
+	if (dana_channel != PGINVALID_SOCKET)
+	{
+		closesocket(dana_channel);
+		dana_channel = PGINVALID_SOCKET;
+		ReleaseExternalFD();
+	}
+	dana_channel_busy = false;
+}
+
+void
+dana_worker_gone(const char *what)
+{
+	const bool closed = errno == 0;
+
+	ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+					closed ? errmsg("the dana worker closed the connection while %s", what)
+						   : errmsg("lost the dana worker while %s: %m", what),
+					errhint("The worker's log may say why. The next call connects anew.")));
+}
+
+void
+dana_channel_wait(int socket_events, long timeout_ms, dana_wait_reason why)
+{
+	int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | socket_events;
+	int happened;
+
+	if (timeout_ms >= 0)
+		events |= WL_TIMEOUT;
+	happened = WaitLatchOrSocket(MyLatch, events, dana_channel, timeout_ms, dana_wait_event(why));
+	if (happened & WL_LATCH_SET)
+	{
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+bool
+dana_channel_send(const char *data, size_t length)
+{
+	while (length > 0)
+	{
+		ssize_t n = send(dana_channel, data, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n >= 0)
+		{
+			data += n;
+			length -= n;
+		}
+		else if (errno == EAGAIN)
+			dana_channel_wait(WL_SOCKET_WRITEABLE, -1, DANA_WAIT_ANSWER);
+		else if (errno != EINTR)
+			return false;
+	}
+	return true;
+}
+
+static void
+channel_receive_all(char *data, size_t length, dana_wait_reason why)
+{
+	while (length > 0)
+	{
+		ssize_t n = recv(dana_channel, data, length, MSG_DONTWAIT);
+
+		if (n > 0)
+		{
+			data += n;
+			length -= n;
+		}
+		else if (n < 0 && errno == EAGAIN)
+			dana_channel_wait(WL_SOCKET_READABLE, -1, why);
+		else if (n == 0 || errno != EINTR)
+		{
+			errno = n == 0 ? 0 : errno;
+			dana_worker_gone("waiting for its answer");
+		}
+	}
+}
+
+/* Shows a notice of the worker at its level, or raises the error that it answered with */
+static void
+channel_report(Jsonb *report, bool is_error)
+{
+	char *level = dana_json_string(report, "level");
+	char *sqlstate = dana_json_string(report, "sqlstate");
+	char *detail = dana_json_string(report, "detail");
+	char *hint = dana_json_string(report, "hint");
+	int	  code = ERRCODE_PROTOCOL_VIOLATION;
+	int	  elevel = NOTICE;
+
+	if (strlen(sqlstate) == 5 && strspn(sqlstate, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5)
+		code = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3], sqlstate[4]);
+	if (is_error)
+		dana_channel_busy = false; /* the connection is fit for the next request */
+	else if (strcmp(level, "debug") == 0)
+		elevel = DEBUG1;
+	else if (strcmp(level, "info") == 0)
+		elevel = INFO;
+	else if (strcmp(level, "warning") == 0)
+		elevel = WARNING;
+	if (!is_error)
+		return dana_notice(elevel, *hint != '\0' ? hint : NULL, "%s", dana_json_string(report, "message"));
+	ereport(ERROR, (errcode(code), errmsg("%s", dana_json_string(report, "message")),
+					 *detail != '\0' ? errdetail("%s", detail) : 0, *hint != '\0' ? errhint("%s", hint) : 0));
+}
+
+bool
+dana_receive_one(dana_reply *reply, dana_wait_reason why)
+{
+	char   header[DANA_FRAME_HEADER];
+	uint32 length;
+
+	channel_receive_all(header, sizeof header, why);
+	memcpy(&length, header, sizeof length);
+	if (length > DANA_MAX_MESSAGE)
+		dana_protocol_error("announced a message of %u bytes, more than the %u allowed", length, DANA_MAX_MESSAGE);
+	reply->type = header[4];
+	reply->length = length;
+	reply->payload = palloc((Size)length + 1);
+	channel_receive_all(reply->payload, length, why);
+	reply->payload[length] = '\0';
+	switch (reply->type)
+	{
+		case DANA_MSG_BELL:
+			pfree(reply->payload);
+			return false;
+		case DANA_MSG_NOTICE:
+		case DANA_MSG_ERROR:
+			channel_report(dana_json_parse(reply->payload), reply->type == DANA_MSG_ERROR);
+			return false;
+		default:
+			return true;
+	}
+}
+
+void
+dana_channel_look(void)
+{
+	static time_t	looked;
+	struct pollfd	ready = {.fd = dana_channel, .events = POLLIN};
+	struct timespec now;
+	dana_reply		reply;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	if (now.tv_sec == looked)
+		return;
+	looked = now.tv_sec;
+	if (poll(&ready, 1, 0) > 0 && dana_receive_one(&reply, DANA_WAIT_RING))
+		dana_unexpected(&reply);
+}
+
+/* a full socket buffer holds bells enough; a broken one shows when we wait */
+void
+dana_send_bell(void)
+{
+	static const char bell[DANA_FRAME_HEADER] = {0, 0, 0, 0, DANA_MSG_BELL};
+
+	(void)!send(dana_channel, bell, sizeof bell, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+dana_reply
+dana_receive_any(void)
+{
+	dana_reply reply;
+
+	while (!dana_receive_one(&reply, DANA_WAIT_ANSWER))
+		;
+	return reply;
+}
+
+dana_reply
+dana_receive(char type)
+{
+	dana_reply reply = dana_receive_any();
+
+	if (reply.type != type)
+		dana_unexpected(&reply);
+	return reply;
+}
+
+void
+dana_unexpected(const dana_reply *reply)
+{
+	ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
+					errmsg("the dana worker sent an unexpected message of type %d", reply->type),
+					errhint("Install the extension and the worker from the same release, and restart the worker.")));
+}
