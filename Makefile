@@ -39,7 +39,7 @@ headers: $(STAMPS)/venv
 	$(MAKE) -C pg_extension check-headers MAJORS='14 15 17' PYTHON=$(CURDIR)/$(BIN)/python
 
 bench: $(STAMPS)/test
-	$(BIN)/python -m bench
+	$(BIN)/python -m benchmarks
 
 bench-quick: $(STAMPS)/test
 	$(BIN)/dana bench peers --scale 0.1 --html bench.html
@@ -61,7 +61,7 @@ ROOT := env -u DANA_HOME $(BIN)/python -c \
 clean:
 	if [ -x $(BIN)/dana ]; then $(BIN)/dana stop --major 16 && $(BIN)/dana stop --major 18 && rm -rf "$$($(ROOT))"; fi
 	rm -rf $(VENV) $(STAMPS) .dana .icarus build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find dana dsl hwgen tests bench \( -name '*.so' -o -name __pycache__ \) -exec rm -rf {} +
+	find dana dsl hwgen tests benchmarks \( -name '*.so' -o -name __pycache__ \) -exec rm -rf {} +
 
 # Icarus Verilog is on no package index of Python's: where the machine has none, Debian's package is unpacked into .icarus
 $(STAMPS)/icarus:

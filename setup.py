@@ -23,15 +23,15 @@ CORE_HEADERS = sorted(glob("dana/simulator/native/*.[hi]*") + glob(f"{NUMERICS}/
 setup(
     ext_modules=[
         Extension(
-            "dana.runtime._ring",  # plain libraries all, called through ctypes: no Python.h is needed
-            sources=["dana/runtime/native/ring.c"],
-            depends=["dana/runtime/native/wire.h", "dana/runtime/native/messages.h"],
+            "dana.worker._ring",  # plain libraries all, called through ctypes: no Python.h is needed
+            sources=["dana/worker/native/ring.c"],
+            depends=["dana/worker/native/wire.h", "dana/worker/native/messages.h"],
             extra_compile_args=FLAGS,
         ),
         Extension(
-            "dana.runtime._survey",
-            sources=["dana/runtime/native/survey.c"],
-            depends=["dana/runtime/native/survey.h", "dana/runtime/native/tally.h", *CORE_HEADERS],
+            "dana.training.data._survey",
+            sources=["dana/training/data/native/survey.c"],
+            depends=["dana/training/data/native/survey.h", "dana/training/data/native/tally.h", *CORE_HEADERS],
             include_dirs=["dana/simulator/native", NUMERICS],
             extra_compile_args=FLAGS,
         ),

@@ -8,9 +8,9 @@ any hardware library when imported.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dana import elementwise, language
-from dana.elementwise import *
-from dana.language import *
+from dana.language import elementwise, names
+from dana.language.elementwise import *
+from dana.language.names import *
 
 if TYPE_CHECKING:
     from dana import functions as functions
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dana import rules as rules
     from dana.client.connection import connect as connect
     from dana.errors import UsageError as UsageError
-    from dana.rulefile import load as load
+    from dana.language.rulefile import load as load
     from dana.session.notices import ServerNotice as ServerNotice
     from dana.session.notices import ServerWarning as ServerWarning
 
@@ -27,7 +27,7 @@ _WHEN_USED = {
     "ServerWarning": "dana.session.notices",
     "UsageError": "dana.errors",
     "connect": "dana.client.connection",
-    "load": "dana.rulefile",
+    "load": "dana.language.rulefile",
 }
 """Names whose modules need a database driver or the front end."""
 
@@ -37,7 +37,7 @@ _MODULES = ("functions", "optimizers", "rules")
 
 if not TYPE_CHECKING:
     # mypy reads no sums of lists, and would take a misspelt name for none of ours
-    __all__ = [*_WHEN_USED, *language.__all__, *elementwise.__all__]
+    __all__ = [*_WHEN_USED, *names.__all__, *elementwise.__all__]
 
     # a type checker would take every misspelt name for one of these
     def __getattr__(name: str) -> Any:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from dana.predictor import program
-from dana.runtime import messages, surveyed
 from dana.simulator import headers
+from dana.training.data import surveyed
+from dana.worker import messages
 from dsl.semantics.library import FUNCTIONS, NAMES, SAID
 from hwgen.export import manual, registers
 from hwgen.spec.numerics import fit
@@ -19,7 +20,7 @@ from hwgen.spec.numerics import fit
 ROOT = Path(__file__).parent.parent
 
 TYPES = ("Algo", "Batch", "Dim", "NotInRule", "Number", "Value")
-"""What `dana.language` offers beside the language's names."""
+"""What `dana.language.names` offers beside the language's names."""
 
 
 def _between(name: str, text: str, *, until: str = "") -> str:
@@ -40,9 +41,9 @@ def _elementwise() -> str:
         header = f"def {name}({', '.join(f'{operand}: Operand' for operand in operands)}) -> Value:"
         of = "each element a" if len(operands) == 1 else "elements a and b"
         functions += f'\n\n{header}\n    """Of {of}: {text}."""\n    refuse("{name}")\n'
-    return f'''"""Written by python -m dana.generated: functions of each element, for editors; see `dana.language`."""
+    return f'''"""Written by python -m dana.generated: functions of each element; see `dana.language.names`."""
 
-from dana.language import Operand, Value, refuse
+from dana.language.names import Operand, Value, refuse
 
 {_listed(SAID)}{functions}'''
 
@@ -57,12 +58,12 @@ def _for_readers() -> str:
 
 
 FILES: Mapping[str, Callable[[], str]] = {
-    "dana/runtime/native/messages.h": messages.header,
-    "dana/runtime/native/survey.h": surveyed.header,
+    "dana/worker/native/messages.h": messages.header,
+    "dana/training/data/native/survey.h": surveyed.header,
     "dana/simulator/native/contract.h": headers.header,
     "pg_extension/src/models/predictor_codes.h": program.header,
-    "dana/elementwise.py": _elementwise,
-    "dana/language.py": lambda: _between("dana/language.py", _listed({*TYPES, *NAMES} - SAID.keys())),
+    "dana/language/elementwise.py": _elementwise,
+    "dana/language/names.py": lambda: _between("dana/language/names.py", _listed({*TYPES, *NAMES} - SAID.keys())),
     "docs/isa.md": lambda: manual.manual(machine="[machine.md](machine.md)"),
     "docs/language-reference.md": lambda: _between(
         "docs/language-reference.md", _for_readers(), until="<!-- to here -->"

@@ -14,7 +14,7 @@ from dsl.semantics.library import NAMES
 from dsl.semantics.modules import MODULES
 from dsl.source import Source
 
-NAMED = ("dana.language", "dana.elementwise")
+NAMED = ("dana.language.names", "dana.language.elementwise")
 """Modules in which the names of the language stand for editors."""
 
 

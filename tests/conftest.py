@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dana.runtime import compiled
 from dana.server.installation import MAJORS
 from dana.simulator import Simulator
+from dana.training import compiled
 from hwgen.spec.counters import EpochCounters
 from tests.golden import Golden
 from tests.servers import connection, own_root, pg_uri, server, server_root, servers, share_installations

@@ -1,65 +1,23 @@
-"""Commands ``dana bench``: rules beside scikit-learn on held-out rows; `dana.cli.peers` and `paper` have more."""
+"""Command ``dana bench``: the package `benchmarks` of a checkout, which plugs in here."""
 
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
+from importlib import import_module
 
-from dana.cli import paper, peers
-from dana.session.terminal import say
-
-MISSED = 1
-"""Exit code where a rule is less accurate than its counterpart by more than 1 %, on a raw table by more than 0.02."""
+from dana.errors import SetupError
+from dana.server.places import CHECKOUT
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this group's commands."""
-    bench = commands.add_parser("bench", help="measure: accuracy and speed beside what one would pick instead")
-    kinds = bench.add_subparsers(required=True, metavar="WHAT")
-    accuracy = kinds.add_parser("accuracy", help="each rule and its counterpart: same rows, same split, same metric")
-    accuracy.add_argument("names", nargs="*", metavar="RULE", help="which rules (all)")
-    accuracy.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="folder with covtype.data, a9a.libsvm … ($DANA_DATA)"
-    )
-    accuracy.add_argument("--markdown", action="store_true", help="print the table of docs/rules.md, without times")
-    accuracy.set_defaults(run=run_accuracy)
-    peers.register(kinds)
-    paper.register(kinds)
-
-
-def run_accuracy(options: argparse.Namespace) -> int:
-    """Print a line as soon as it is known, then how many came within 1 %."""
-    from dana.accuracy.table import compare
-
-    given = options.data or os.environ.get("DANA_DATA")
-    heads: tuple[str, ...] = (
-        "rule",
-        "data",
-        "rows × columns",
-        "metric",
-        "dana",
-        "theirs",
-        "counterpart",
-        "ratio",
-        "dana s",
-        "theirs s",
-    )
-    if options.markdown:
-        heads = heads[:-2]
-        layout = "| " + " | ".join(["{}"] * len(heads)) + " |"
+    """Add the command, with the benchmarks where they are present."""
+    bench = commands.add_parser("bench", help="measure accuracy and speed next to what one would use instead")
+    if (CHECKOUT / "benchmarks" / "commands").is_dir():
+        import_module("benchmarks.commands").register(bench.add_subparsers(required=True, metavar="WHAT"))
     else:
-        layout = "{:<12} {:<24} {:>15}  {:<27} {:>9} {:>9}  {:<21} {:>6}  {:>8} {:>8}"
-    say(layout.format(*heads))
-    if options.markdown:
-        say("|---" * len(heads) + "|")
-    found = []
-    for row in compare(options.names, None if given is None else Path(given)):
-        found.append(row.enough)
-        shape = f"{row.rows:,} × {row.columns}"
-        values = (f"{row.ours:.4g}", f"{row.theirs:.4g}", row.counterpart, f"{row.ratio:.3f}")
-        times = (f"{row.seconds:.1f}", f"{row.their_seconds:.1f}")
-        cells = (row.rule, row.data, shape, row.metric.name, *values, *times)
-        say(layout.format(*cells) + ("" if row.enough or options.markdown else "  worse"), flush=True)
-    say(f"\n{sum(found)} of {len(found)} within 1 %, on raw tables within 0.02, or better", lines=True)
-    return 0 if all(found) else MISSED
+        bench.add_argument("what", nargs="*", metavar="WHAT")
+        bench.set_defaults(run=_absent)
+
+
+def _absent(options: argparse.Namespace) -> int:
+    raise SetupError("dana bench needs the package benchmarks of a checkout; the installed package leaves it out")

@@ -12,8 +12,8 @@ from dana.session.terminal import say
 from hwgen.spec.config import PAGE_SIZES
 
 if TYPE_CHECKING:
-    from dana.runtime.trainer import Json, Notice, TrainRequest
     from dana.storage.schema import TableSchema
+    from dana.training.contract import Json, Notice, TrainRequest
     from dsl import Rule
 
 
@@ -48,8 +48,8 @@ def asked(rule: Rule, options: argparse.Namespace, design: Json | None = None) -
     RuleError, UsageError
         They describe none, or the rule does not go with it, or has no such hyperparameter.
     """
-    from dana.runtime.designs import check_hyper
-    from dana.runtime.streams import declared_request
+    from dana.training.designs import check_hyper
+    from dana.training.streams import declared_request
 
     request = declared_request(
         rule,

@@ -86,8 +86,8 @@ def _add_machine(command: argparse.ArgumentParser) -> None:
 def run_export(options: argparse.Namespace) -> int:
     """Write the package, and say what is in it."""
     from dana.codesign.package import export, write
-    from dana.rulefile import load
-    from dana.runtime.designs import chosen_binding
+    from dana.language.rulefile import load
+    from dana.training.designs import chosen_binding
 
     rule = load(options.file)
     request = asked(rule, options)

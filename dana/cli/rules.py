@@ -14,7 +14,7 @@ from dana.session.terminal import say
 from hwgen.folders import write_file
 
 if TYPE_CHECKING:
-    from dana.runtime.trainer import Notice, TrainRequest
+    from dana.training.contract import Notice, TrainRequest
     from dsl import Rule
     from hwgen.spec.bundle import Bundle
 
@@ -64,7 +64,7 @@ def override(text: str) -> tuple[str, int | str]:
 
 def run_check(options: argparse.Namespace) -> int:
     """Check every file; print reports on stderr and one line for each good file on stdout."""
-    from dana.rulefile import read_rule
+    from dana.language.rulefile import read_rule
     from dsl import Rule
 
     code = 0
@@ -81,8 +81,8 @@ def run_check(options: argparse.Namespace) -> int:
 
 def run_fmt(options: argparse.Namespace) -> int:
     """Format every file; print those that change, and the reports of those that are no rules on stderr."""
-    from dana.formatting import formatted
-    from dana.rulefile import modules_beside, read_text
+    from dana.language.formatting import formatted
+    from dana.language.rulefile import modules_beside, read_text
     from dsl import RuleError
 
     code = 0
@@ -105,7 +105,7 @@ def run_fmt(options: argparse.Namespace) -> int:
 
 def run_compile(options: argparse.Namespace) -> int:
     """Compile as far as the stage asked for and write what it made."""
-    from dana.rulefile import load
+    from dana.language.rulefile import load
 
     stages = _stages()
     if options.emit == "list":
@@ -151,7 +151,7 @@ def _svg(rule: Rule, options: argparse.Namespace) -> bytes:
 def _pass(rule: Rule, options: argparse.Namespace) -> bytes:
     """What the pass made that `--emit` names."""
     from dana.compiler.passes import text_of
-    from dana.runtime.designs import pass_results
+    from dana.training.designs import pass_results
 
     made = pass_results(_request(rule, options), _said)
     if options.emit == "records" and not made["records"].records:
@@ -164,9 +164,9 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.codesign.cycles import measure_cycles
     from dana.codesign.sample import sample_pages
     from dana.compiler.passes import plan_of
-    from dana.runtime.designs import DesignStore, bound_graph
-    from dana.runtime.explain import counted
-    from dana.runtime.why import why
+    from dana.training.designs import DesignStore, bound_graph
+    from dana.training.explain import counted
+    from dana.training.why import why
 
     request, designs = _request(rule, options), DesignStore()
     design = designs.get(request, notify=_said)
@@ -211,7 +211,7 @@ def _request(rule: Rule, options: argparse.Namespace) -> TrainRequest:
 
 def _compiled(rule: Rule, options: argparse.Namespace) -> Bundle:
     from dana.codesign.package import with_metas
-    from dana.runtime.designs import DesignStore, chosen_binding
+    from dana.training.designs import DesignStore, chosen_binding
 
     request = _request(rule, options)
     return with_metas(DesignStore().get(request, notify=_said).bundle, chosen_binding(request)[1])

@@ -141,8 +141,8 @@ def run_worker(options: argparse.Namespace) -> int:
     """Serve trainings until told to stop; the log goes to stderr."""
     import logging
 
-    from dana.runtime.training import MAX_CACHE_BYTES, MachineTrainer, design_cache
-    from dana.runtime.worker import WorkerOptions, serve
+    from dana.training.trainer import MAX_CACHE_BYTES, MachineTrainer, design_cache
+    from dana.worker.process import WorkerOptions, serve
     from hwgen.rtl.verilate import limit_cache, object_cache
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s [%(process)d] %(levelname)s %(message)s")

@@ -49,7 +49,7 @@ def registered(db: Connection, rule: str) -> str:
     dsl.RuleError
         The text is no rule: said here, as warnings are, because the server does not know the file's name.
     """
-    from dana.rulefile import load
+    from dana.language.rulefile import load
     from dana.session.notices import ServerWarning
 
     file = Path(rule)

@@ -36,7 +36,7 @@ class Run:
     Attributes
     ----------
     design
-        What the training said of its machine and of what that was made from (`dana.runtime.provenance`).
+        What the training said of its machine and of what that was made from (`dana.training.provenance`).
     owner, rule
         Their names.
     text
@@ -114,7 +114,7 @@ def read_run(session: psycopg.Connection[Any], number: int) -> Run:
     UsageError
         There is none of that number, or it is somebody else's.
     """
-    from dana.runtime.provenance import digest_of  # loads the compiler, which clients do without
+    from dana.training.provenance import digest_of  # loads the compiler, which clients do without
 
     with session.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(RUN, (number,)).fetchone()

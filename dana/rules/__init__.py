@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dana.errors import UsageError
 
 if TYPE_CHECKING:
-    from dana.trainable import TrainableRule
+    from dana.language.trainable import TrainableRule
 
 __all__ = ["FOLDER", "NAMES", "summary", "text"]
 
@@ -69,6 +69,6 @@ def summary(name: str) -> str:
 def __getattr__(name: str) -> TrainableRule:
     if name not in NAMES:
         raise AttributeError(f"module 'dana.rules' has no attribute {name!r}")
-    from dana.trainable import TrainableRule
+    from dana.language.trainable import TrainableRule
 
     return TrainableRule(text(name), filename=f"dana/rules/{name}.py")

@@ -36,7 +36,7 @@ DEFAULT_MAJOR = 18
 
 EXTENSION_SOURCES = ("Makefile", "*.c", "*.h", "*.in", "*.sql", "*.inc")
 
-SHARED_HEADERS = (CHECKOUT / "dana/runtime/native", CHECKOUT / "hwgen/spec/numerics/native")
+SHARED_HEADERS = (CHECKOUT / "dana/worker/native", CHECKOUT / "hwgen/spec/numerics/native")
 """Folders whose headers the extension is compiled with, too."""
 
 

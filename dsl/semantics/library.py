@@ -1,7 +1,7 @@
 """The names that `dana` offers to a rule.
 
-Comes in: nothing. Goes out: signatures by name; `dana.language` repeats them for editors, and a test compares the two.
-Must not: implement anything.
+Comes in: nothing. Goes out: signatures by name; `dana.language.names` repeats them for editors, and a test compares
+the two. Must not: implement anything.
 """
 
 from __future__ import annotations

@@ -21,13 +21,13 @@ from dana.cli.entry import OK, USAGE
 from dana.codesign.sample import sample_pages
 from dana.compiler.passes import PASSES
 from dana.errors import InternalError, SetupError, UsageError
-from dana.formatting import LINE_LENGTH, formatted
-from dana.runtime.designs import compile_design
-from dana.runtime.streams import plan_stream
-from dana.runtime.trainer import Relation, TrainRequest
+from dana.language.formatting import LINE_LENGTH, formatted
 from dana.server.places import PAPER
 from dana.simulator import Simulator
 from dana.storage.declared import declared
+from dana.training.contract import Relation, TrainRequest
+from dana.training.designs import compile_design
+from dana.training.streams import plan_stream
 from dsl import Rule
 from dsl.hdfg.text import graph_text
 from hwgen.spec.bundle import Bundle
@@ -384,6 +384,6 @@ def test_a_text_that_would_mean_something_else_is_an_error(monkeypatch: pytest.M
 
 
 def test_formatting_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dana.formatting.find_spec", lambda name: None)
+    monkeypatch.setattr("dana.language.formatting.find_spec", lambda name: None)
     with pytest.raises(SetupError, match="pip install 'ruff>="):
         formatted(HAND_MADE, filename="rule.py")

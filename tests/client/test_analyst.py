@@ -21,9 +21,9 @@ import dana
 from dana.client.connection import Connection
 from dana.client.outcomes import Curve, Evaluation, Explanation
 from dana.errors import UsageError
+from dana.language.trainable import TrainableRule
 from dana.server.places import PAPER
 from dana.session.results import Rows
-from dana.trainable import TrainableRule
 
 ROWS = 120
 OPTIONS: Any = {"features": ["a", "b"], "label": "y", "epochs": 5}

@@ -17,23 +17,23 @@ import pytest
 from psycopg import sql
 
 import dana
+from benchmarks.commands.peers import quoted_madlib
+from benchmarks.peers import factors, learners, stage
+from benchmarks.peers.cases import CENTRES, SHAPES, TASKS, Case, numbers, prepared, shaped
+from benchmarks.peers.compiled import compiled, compiler
+from benchmarks.peers.contest import Contest, Line, measure
+from benchmarks.peers.export import export
+from benchmarks.peers.history import document, fastest, keep, read, trend
+from benchmarks.peers.inside import IN_PYTHON as PYTHON
+from benchmarks.peers.own import own
+from benchmarks.peers.participants import COMPILED, COUNT, DANA, DOUBLES, EXPORT, LATER_PASS, MADLIB, ONE_PASS, SCIKIT
+from benchmarks.peers.peer import NotHere
+from benchmarks.peers.processors import watch_of
+from benchmarks.peers.summary import summary
 from dana.cli import main
 from dana.cli.entry import OK, USAGE
-from dana.cli.peers import quoted_madlib
 from dana.client.connection import Connection
 from dana.errors import UsageError
-from dana.peers import factors, learners, stage
-from dana.peers.cases import CENTRES, SHAPES, TASKS, Case, numbers, prepared, shaped
-from dana.peers.compiled import compiled, compiler
-from dana.peers.contest import Contest, Line, measure
-from dana.peers.export import export
-from dana.peers.history import document, fastest, keep, read, trend
-from dana.peers.inside import IN_PYTHON as PYTHON
-from dana.peers.own import own
-from dana.peers.participants import COMPILED, COUNT, DANA, DOUBLES, EXPORT, LATER_PASS, MADLIB, ONE_PASS, SCIKIT
-from dana.peers.peer import NotHere
-from dana.peers.processors import watch_of
-from dana.peers.summary import summary
 from dana.storage.columns import column_pages
 
 pytestmark = pytest.mark.filterwarnings("ignore::dana.ServerWarning", "ignore::dana.ServerNotice")

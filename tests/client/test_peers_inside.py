@@ -15,12 +15,12 @@ import numpy as np
 import psycopg
 import pytest
 
+from benchmarks.peers import inside, learners, madlib
+from benchmarks.peers.cases import SHAPES, prepared, shaped
+from benchmarks.peers.contest import measure
+from benchmarks.peers.peer import NotHere
+from benchmarks.peers.stage import TABLE
 from dana.client.connection import Connection
-from dana.peers import inside, learners, madlib
-from dana.peers.cases import SHAPES, prepared, shaped
-from dana.peers.contest import measure
-from dana.peers.peer import NotHere
-from dana.peers.stage import TABLE
 from dana.server.account import server_account
 from dana.server.interpreter import worker_interpreter
 from dana.server.places import CHECKOUT

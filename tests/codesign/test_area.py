@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.areas import AT_LEAST, AT_MOST, PAIRS, Pair
+from benchmarks.speed.areas import AT_LEAST, AT_MOST, PAIRS, Pair
 from dana.codesign.area import area_of
 from hwgen.devices import FAMILIES
 from hwgen.spec.config import MachineConfig, Ultra

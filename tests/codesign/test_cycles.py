@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import side_by_side
+from benchmarks.speed import side_by_side
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.default import default_bundle
 from dana.codesign.sample import Sample, sample_pages

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench import side_by_side
+from benchmarks.speed import side_by_side
 from dana import rules
 from dana.codesign import default
 from dana.compiler.binding.columns import bind

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 import dana
+from benchmarks.paper.evidence import evidence
+from benchmarks.paper.model import PAGE_SIZE
+from benchmarks.paper.model import bound as paper
 from dana import rules
 from dana.codesign.default import default_bundle
 from dana.codesign.device import bundle_for, holds
 from dana.codesign.fitting import widest_link
 from dana.compiler import Binding, bind
 from dana.errors import UsageError
-from dana.paper.evidence import evidence
-from dana.paper.model import PAGE_SIZE
-from dana.paper.model import bound as paper
 from dana.storage.declared import declared
 from dana.storage.schema import TableSchema
 from hwgen.devices import device_names, load_device

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.side_by_side import ITEMS, LOSS, RULE, SCHEMA, USERS
+from benchmarks.speed.side_by_side import ITEMS, LOSS, RULE, SCHEMA, USERS
 from dana.codesign.default import default_bundle
 from dana.compiler import bind
 from dana.compiler.passes import plan_of

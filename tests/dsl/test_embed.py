@@ -44,7 +44,7 @@ def test_a_function_is_a_rule() -> None:
 
 
 def test_every_function_may_have_a_name_of_its_own() -> None:
-    """Also those of `dana.elementwise`, where functions of the machine stand for editors."""
+    """Also those of `dana.language.elementwise`, where functions of the machine stand for editors."""
 
     @dana.rule
     def steps() -> None:

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import dana
-import dana.elementwise
-import dana.language
+import dana.language.elementwise
+import dana.language.names
 from dsl.semantics.library import DECLARATIONS, FUNCTIONS, METHODS, NAMES
 
 
@@ -26,7 +26,7 @@ def test_signatures_agree(name: str) -> None:
 
 
 def test_methods_agree() -> None:
-    source = inspect.getsource(dana.language.Algo)
+    source = inspect.getsource(dana.language.names.Algo)
     for name, signature in METHODS.items():
         more = [f"*{signature.rest}"] if signature.rest else []
         more += [f"**{signature.options}"] if signature.options else []
@@ -36,7 +36,7 @@ def test_methods_agree() -> None:
 
 def test_every_name_is_exported_and_documented() -> None:
     assert set(NAMES) <= set(dana.__all__)
-    assert set(NAMES) <= {*dana.language.__all__, *dana.elementwise.__all__}
+    assert set(NAMES) <= {*dana.language.names.__all__, *dana.language.elementwise.__all__}
     for name in NAMES:
         assert getattr(dana, name).__doc__
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dana.errors import UsageError
-from dana.rulefile import load
+from dana.language.rulefile import load
 from dsl import Rule, RuleError
 from dsl.limits import MAX_ERRORS, MAX_SOURCE_BYTES, MAX_STEPS, MAX_SYNTAX_ERRORS, MAX_VALUES
 from tests.dsl.hostile import BODY, LONG, WRONG
@@ -21,8 +21,8 @@ from tests.dsl.rules import RULES
 from tests.dsl.scale import randomised
 
 MOST_CALLS = 3_000_000
-"""Calls of Python functions that no text may take: less than a second (`bench/text.py` measures it), the same number
-on a machine that is busy."""
+"""Calls of Python functions that no text may take: less than a second (`benchmarks/speed/text.py` measures it), the
+same number on a machine that is busy."""
 
 
 def codes(text: str) -> set[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dana.cli.rules import run_check
-from dana.formatting import formatted
-from dana.rulefile import modules_beside, read_rule
+from dana.language.formatting import formatted
+from dana.language.rulefile import modules_beside, read_rule
 from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import graph_text, parse_graph

@@ -13,10 +13,10 @@ import numpy as np
 from dana.compiler import compile_bundle
 from dana.compiler.binding.columns import Binding, bind
 from dana.compiler.target import DoesNotFit
-from dana.runtime.interpreted import FaultyPage, read_columns
 from dana.storage.builder import build_pages
 from dana.storage.parts import most_values
 from dana.storage.schema import Attribute, TableSchema
+from dana.training.interpreter import FaultyPage, read_columns
 from dsl import compile_rule
 from dsl.hdfg.evaluate import DataError
 from dsl.hdfg.interpreter import Interpreter

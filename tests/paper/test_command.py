@@ -16,14 +16,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from benchmarks.paper.cells import Cell, Mark, Table, computed, written
+from benchmarks.paper.cold import NotCold, chill, disk_rate
+from benchmarks.paper.evidence import evidence
+from benchmarks.paper.page import curves, dots
+from benchmarks.peers.history import read
 from dana.cli import main
 from dana.cli.entry import OK, USAGE
 from dana.client.connection import Connection
-from dana.paper.cells import Cell, Mark, Table, computed, written
-from dana.paper.cold import NotCold, chill, disk_rate
-from dana.paper.evidence import evidence
-from dana.paper.page import curves, dots
-from dana.peers.history import read
 from tests.paper.recalled import RATIOS, RECALLED
 from tests.paper.test_evidence import DATASETS
 

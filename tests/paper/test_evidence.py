@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.paper.evidence import CHOSEN, evidence, parse
 from dana.errors import InternalError
-from dana.paper.evidence import CHOSEN, evidence, parse
 from tests.paper.recalled import RATIOS, RECALLED
 
-TEXT = files("dana.paper").joinpath("evidence.toml").read_text(encoding="utf-8")
+TEXT = files("benchmarks.paper").joinpath("evidence.toml").read_text(encoding="utf-8")
 DATASETS = (
     "Remote Sensing LR", "Remote Sensing SVM", "WLAN", "Netflix", "Patient", "Blog Feedback", "S/N Logistic", "S/N SVM",
     "S/N LRMF", "S/N Linear", "S/E Logistic", "S/E SVM", "S/E LRMF", "S/E Linear",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.paper.evidence import DataSet, evidence
+from benchmarks.paper.measured import _extended
+from benchmarks.paper.model import LINKS, PAGE_SIZE, THREADS, Machine, bound, model
 from dana.codesign.search import explore
-from dana.paper.evidence import DataSet, evidence
-from dana.paper.measured import _extended
-from dana.paper.model import LINKS, PAGE_SIZE, THREADS, Machine, bound, model
 from dana.server.places import CHECKOUT
 from hwgen.devices import load_device
 from hwgen.spec.config import PAGE_SIZES
@@ -78,7 +78,7 @@ def test_what_is_measured_on_a_part_is_extended_by_what_grows_with_the_rows() ->
 
 @pytest.mark.parametrize("name", ["S/E Logistic", "S/E SVM"])
 def test_the_table_of_the_documents_is_what_the_search_finds(name: str) -> None:
-    """Of docs/design.md, which `python -m bench utilisation` prints as a whole."""
+    """Of docs/design.md, which `python -m benchmarks utilisation` prints as a whole."""
     text = (CHECKOUT / "docs/design.md").read_text(encoding="utf-8")
     row = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
     data = dataset(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dana.runtime.protocol import RELEASE
+from dana.worker.protocol import RELEASE
 from tests.pg.cluster import Cluster
 from tests.pg.conftest import Session
 from tests.pg.test_predict import predictor

@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from dana.runtime import worker
-from dana.runtime.trainer import (
+from dana.storage.reader import PageFault, read_page
+from dana.storage.schema import Use
+from dana.training.contract import (
     EpochReport,
     HeldOut,
     Json,
@@ -42,8 +43,7 @@ from dana.runtime.trainer import (
     TrainRequest,
     TrainResult,
 )
-from dana.storage.reader import PageFault, read_page
-from dana.storage.schema import Use
+from dana.worker import process as worker
 
 CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 

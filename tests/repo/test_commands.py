@@ -77,7 +77,7 @@ NOT_RUN = {
         "docs/language-reference.md",
         "import dana\nfrom dana.functions import *…",
     ): "names for the page's tables: tests/dsl compiles them",
-    ("docs/proof.md", "python -m bench"): "minutes to hours",
+    ("docs/proof.md", "python -m benchmarks"): "minutes to hours",
     ("docs/proof.md", "python -m pytest"): "a test of this suite",
     ("docs/proof.md", "DANA_SEED="): "minutes",
     ("docs/proof.md", "DANA_MUTATE="): "minutes",

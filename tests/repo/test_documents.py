@@ -16,7 +16,7 @@ from dsl.hdfg.text import graph_text
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 CODE = re.compile(r"`([^`\n]+)`")
 BLOCK = re.compile(r"```(?:sh|console|bash)\n(.*?)```", re.S)
-TOP = {"dana", "dsl", "hwgen", "pg_extension", "tests", "docs", "examples", "bench", ".ci"}
+TOP = {"dana", "dsl", "hwgen", "pg_extension", "tests", "docs", "examples", "benchmarks", ".ci"}
 
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(file for folder in TOP for file in (CHECKOUT / folder).rglob("*.md"))])
 

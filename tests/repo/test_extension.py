@@ -1,4 +1,5 @@
-"""The folders of the extension: each includes headers of its own and of folders below it, in the order of its README."""
+"""The folders of the extension: each includes headers of its own and of folders below it, in the order of its
+README."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The faults of `bench/mutations` can be put into the code as it is, and documents list those of the hardware."""
+"""The faults of `benchmarks/faults` can be put into the code as it is, and documents list those of the hardware."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.mutations import AREAS, MUTATIONS, listed
+from benchmarks.faults import AREAS, MUTATIONS, listed
 from dana.server.places import CHECKOUT
 
 
@@ -28,5 +28,5 @@ def test_a_fault_without_a_place_says_so() -> None:
 
 def test_the_document_lists_them() -> None:
     assert listed() in (CHECKOUT / "docs" / "proof.md").read_text(encoding="utf-8"), (
-        "write the table again: python -c 'from bench.mutations import listed; print(listed())'"
+        "write the table again: python -c 'from benchmarks.faults import listed; print(listed())'"
     )

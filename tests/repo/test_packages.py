@@ -12,7 +12,7 @@ from pathlib import Path
 from dana.extras import install_command
 from dana.server.places import CHECKOUT
 
-SOURCES = ("dana", "dsl", "hwgen", "pg_extension", "bench", "examples", "tests")
+SOURCES = ("dana", "dsl", "hwgen", "pg_extension", "benchmarks", "examples", "tests")
 
 
 def source_files(*suffixes: str) -> list[Path]:

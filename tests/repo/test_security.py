@@ -53,5 +53,5 @@ def test_an_archive_for_pgxn_has_what_the_extension_is_made_of(tmp_path: Path) -
         described = json.loads(archive.read(f"dana-{version}/META.json"))
     provided = described["provides"]["dana"]
     assert (described["version"], provided["version"]) == (version, version)
-    parts = {"Makefile", "pyproject.toml", "pg_extension/Makefile", "dana/runtime/native/wire.h"}
+    parts = {"Makefile", "pyproject.toml", "pg_extension/Makefile", "dana/worker/native/wire.h"}
     assert {provided["file"], provided["docfile"], "hwgen/spec/numerics/native/numerics.h", *parts} <= names

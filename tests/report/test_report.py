@@ -16,10 +16,10 @@ from dana import rules
 from dana.client.connection import Connection
 from dana.demo.datasets import Dataset, breast_cancer
 from dana.errors import UsageError
+from dana.language.rulefile import read_rule
 from dana.report.history import Run, read_run
 from dana.report.machine import Machine, machine_of
 from dana.report.page import render
-from dana.rulefile import read_rule
 from dana.session.tables import create_table
 
 LOGISTIC = rules.FOLDER / "logistic.py"

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.accuracy import metrics
+from benchmarks.accuracy.data import CARRIED, available, split
+from benchmarks.accuracy.raw import RAW_TASKS, raw_split
+from benchmarks.accuracy.table import Comparison, compared
+from benchmarks.accuracy.tasks import TASKS
 from dana import rules
-from dana.accuracy import metrics
-from dana.accuracy.data import CARRIED, available, split
-from dana.accuracy.raw import RAW_TASKS, raw_split
-from dana.accuracy.table import Comparison, compared
-from dana.accuracy.tasks import TASKS
 from dana.cli import main
 from dana.cli.entry import OK, USAGE
-from dana.runtime.arrays import train
+from dana.training.arrays import train
 
 QUICK = {
     **dict.fromkeys(("linear", "ridge", "lasso", "elastic_net", "huber", "quantile", "poisson"), "diabetes"),

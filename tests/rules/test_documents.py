@@ -8,10 +8,10 @@ import numpy as np
 import psycopg
 import pytest
 
+from benchmarks.accuracy.raw import RAW_TASKS
+from benchmarks.accuracy.table import ENOUGH, NEAR
+from benchmarks.accuracy.tasks import TASKS
 from dana import rules
-from dana.accuracy.raw import RAW_TASKS
-from dana.accuracy.table import ENOUGH, NEAR
-from dana.accuracy.tasks import TASKS
 from dana.client.connection import Connection
 from dana.server.places import CHECKOUT
 from dana.session.tables import create_table

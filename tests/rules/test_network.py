@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from dana.client.connection import Connection
+from dana.language.trainable import TrainableRule
 from dana.server.places import CHECKOUT
 from dana.session.tables import create_table
-from dana.trainable import TrainableRule
 
 SOURCE = (CHECKOUT / "examples" / "network.py").read_text(encoding="utf-8")
 SMALL = {"h": 5}

@@ -16,7 +16,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 
-from dana.trainable import TrainableRule
+from dana.language.trainable import TrainableRule
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
 from tests.oracles.uniform import uniform

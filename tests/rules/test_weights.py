@@ -17,9 +17,9 @@ from dana import rules
 from dana.codesign.default import default_bundle
 from dana.compiler import bind
 from dana.errors import UsageError
-from dana.runtime.arrays import Trained, train
-from dana.runtime.trainer import TrainingError
 from dana.storage.columns import column_schema
+from dana.training.arrays import Trained, train
+from dana.training.contract import TrainingError
 from dsl import RuleError, compile_rule
 from tests.rules.tables import EXTENTS, WITHOUT_LABEL, table
 

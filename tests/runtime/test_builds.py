@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from dana.runtime.messages import Message
+from dana.worker.messages import Message
 from tests.runtime.producer import TRAIN_OPTIONS, Producer, train_fields, with_raw
 from tests.runtime.test_training import LOGISTIC, REALS, relation
 from tests.runtime.test_worker import ROOT, alive, frame, greeted, read, until

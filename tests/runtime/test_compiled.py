@@ -18,12 +18,12 @@ import pytest
 from dana import rules
 from dana.compiler.passes import simplify
 from dana.jit import code, compile_graph
-from dana.runtime import compiled
-from dana.runtime.arrays import train
-from dana.runtime.trainer import Level, Notice, TrainingError
-from dana.runtime.training import MachineTrainer, MachineTraining
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
+from dana.training import compiled
+from dana.training.arrays import train
+from dana.training.contract import Level, Notice, TrainingError
+from dana.training.trainer import MachineTrainer, MachineTraining
 from dsl.hdfg.graph import Op
 from tests.lockstep.cases import assert_same, network_case, run
 from tests.lockstep.machines import random_config

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dana.runtime.conform import Mismatch, conform
-from dana.runtime.protocol import (
+from dana.worker.conform import Mismatch, conform
+from dana.worker.protocol import (
     ProtocolError,
     categories_request,
     check_request,

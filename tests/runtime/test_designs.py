@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dana import rules
-from dana.runtime import designs
-from dana.runtime.designs import DesignStore, pass_results
-from dana.runtime.streams import declared_request
-from dana.runtime.trainer import Notice
 from dana.storage.declared import declared
+from dana.training import designs
+from dana.training.contract import Notice
+from dana.training.designs import DesignStore, pass_results
+from dana.training.streams import declared_request
 from dsl import compile_rule
 from hwgen.cache import CacheFolder
 

@@ -15,15 +15,15 @@ from dana import rules
 from dana.codesign.cost import count_cost
 from dana.codesign.sample import sample_pages
 from dana.compiler.passes import plan_of
-from dana.runtime.designs import DesignStore, bound_graph
-from dana.runtime.explain import explain, lines
-from dana.runtime.streams import declared_request
-from dana.runtime.trainer import ExplainRequest, Json, Relation, TrainRequest
 from dana.server.places import CHECKOUT
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.columns import column_schema
 from dana.storage.declared import declared
+from dana.training.contract import ExplainRequest, Json, Relation, TrainRequest
+from dana.training.designs import DesignStore, bound_graph
+from dana.training.explain import explain, lines
+from dana.training.streams import declared_request
 from dsl import compile_rule
 from tests.dsl.rules import RULES
 

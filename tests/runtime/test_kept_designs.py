@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dana.runtime.trainer import ExplainRequest, TrainRequest
-from dana.runtime.training import MachineTrainer
 from dana.storage.builder import build_pages
+from dana.training.contract import ExplainRequest, TrainRequest
+from dana.training.trainer import MachineTrainer
 from hwgen.cache import CacheFolder
 from tests.runtime.test_training import REALS, STANDARDIZED, relation, request, rows, train
 

@@ -12,8 +12,8 @@ import pytest
 import dana
 from dana.errors import InternalError
 from dana.jit import code as jit
-from dana.runtime import compiled
 from dana.simulator import Simulator, large, structures
+from dana.training import compiled
 from hwgen.spec.config import MachineConfig
 
 # so many numbers are said, too

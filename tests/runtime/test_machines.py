@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from dana.errors import UsageError
-from dana.runtime.machines import MACHINES, NO_MEMORY, Buffered, PageCollector, StreamingMachine
-from dana.runtime.memory import least_bytes
-from dana.runtime.session import error_fields
-from dana.runtime.trainer import TrainingError
 from dana.simulator import large
+from dana.training.contract import TrainingError
+from dana.training.machines import MACHINES, NO_MEMORY, Buffered, PageCollector, StreamingMachine
+from dana.training.memory import least_bytes
+from dana.worker.session import error_fields
 from hwgen.harness import RtlMachine
 from hwgen.harness.build import verilog_of
 from hwgen.rtl.verilate import cache_folder

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dana.runtime.memory import memory_at_most
-from dana.runtime.trainer import TrainingError
 from dana.simulator import large
+from dana.training.contract import TrainingError
+from dana.training.memory import memory_at_most
 
 PLENTY = 1 << 40
 

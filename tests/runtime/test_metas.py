@@ -11,13 +11,13 @@ import pytest
 
 from dana import rules
 from dana.errors import UsageError
-from dana.runtime.designs import check_hyper, chosen_extents
-from dana.runtime.metas import meta_values
-from dana.runtime.streams import declared_request
-from dana.runtime.trainer import Level, Notice, SqlState, TrainingError
-from dana.runtime.weights import given_class_weights
+from dana.language.trainable import TrainableRule
 from dana.storage.declared import declared
-from dana.trainable import TrainableRule
+from dana.training.contract import Level, Notice, SqlState, TrainingError
+from dana.training.data.weights import given_class_weights
+from dana.training.designs import check_hyper, chosen_extents
+from dana.training.metas import meta_values
+from dana.training.streams import declared_request
 from dsl import Rule, compile_rule
 
 DEFAULTS = {"lr": 0.1, "penalty": 0.0}

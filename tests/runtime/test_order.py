@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from dana import rules
-from dana.runtime.arrays import train
-from dana.runtime.order import _lie_together
-from dana.runtime.survey import survey_columns, survey_of
-from dana.runtime.trainer import Notice
-from dana.runtime.training import MachineTrainer, MachineTraining
 from dana.storage.builder import build_pages
+from dana.training.arrays import train
+from dana.training.contract import Notice
+from dana.training.data.order import _lie_together
+from dana.training.data.survey import survey_columns, survey_of
+from dana.training.trainer import MachineTrainer, MachineTraining
 from tests.runtime.test_training import feed, relation, request
 
 ROWS = 1000

@@ -11,14 +11,14 @@ import pytest
 
 from dana import rules
 from dana.errors import InternalError
-from dana.runtime import compiled
-from dana.runtime.arrays import train
-from dana.runtime.epochs import _Pages
-from dana.runtime.machines import feed_pages
-from dana.runtime.trainer import Relation, Sink, TrainingError, TrainRequest
-from dana.runtime.training import MachineTrainer, MachineTraining
 from dana.simulator import Simulator
 from dana.storage.columns import column_pages, column_schema
+from dana.training import compiled
+from dana.training.arrays import train
+from dana.training.contract import Relation, Sink, TrainingError, TrainRequest
+from dana.training.machines import feed_pages
+from dana.training.trainer import MachineTrainer, MachineTraining
+from dana.worker.epochs import _Pages
 from hwgen.spec.counters import EpochCounters
 from tests.rules.tables import EXTENTS, WITHOUT_LABEL, table
 

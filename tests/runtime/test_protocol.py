@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dana.runtime.memory import least_bytes
-from dana.runtime.messages import MAX_MESSAGE, MAX_REQUEST, Message
-from dana.runtime.protocol import Channel, ProtocolError, categories_request, decode, train_request
-from dana.runtime.trainer import Level, Notice, Parameter, TrainResult
+from dana.training.contract import Level, Notice, Parameter, TrainResult
+from dana.training.memory import least_bytes
+from dana.worker.messages import MAX_MESSAGE, MAX_REQUEST, Message
+from dana.worker.protocol import Channel, ProtocolError, categories_request, decode, train_request
 from tests.runtime.producer import TRAIN_OPTIONS, train_fields, with_raw
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from dana.runtime.epochs import keep_what_fits
-from dana.runtime.ring import Ring
+from dana.worker.epochs import keep_what_fits
+from dana.worker.ring import Ring
 from tests.runtime.producer import END, HEAD, HEADER, MAGIC, SEALS, Producer
 
 CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)

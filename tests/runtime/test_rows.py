@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dana import rules
-from dana.runtime.arrays import train as train_arrays
-from dana.runtime.notices import refuse_non_finite
-from dana.runtime.page_errors import ARRAYS, QUERY, row_error
-from dana.runtime.trainer import Notice, Parameter, TrainingError
 from dana.storage.builder import build_pages
+from dana.training.arrays import train as train_arrays
+from dana.training.contract import Notice, Parameter, TrainingError
+from dana.training.messages.notices import refuse_non_finite
+from dana.training.messages.page_errors import ARRAYS, QUERY, row_error
 from tests.runtime.test_training import REALS, relation, request, train
 
 FACTORS = """

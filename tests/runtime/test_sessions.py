@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import select
 
-from dana.runtime.attendance import Attendance
-from dana.runtime.sessions import Sessions
+from dana.worker.attendance import Attendance
+from dana.worker.sessions import Sessions
 
 
 def test_a_session_that_has_ended_does_not_count_before_its_signal_came() -> None:

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.accuracy.data import CARRIED
 from dana import rules
-from dana.accuracy.data import CARRIED
 from dana.compiler import bind
 from dana.compiler.binding.weights import weighted
-from dana.runtime.arrays import train as train_arrays
-from dana.runtime.compiled import VARIABLE
-from dana.runtime.constant import constant_loss, loss_graph
-from dana.runtime.stopping import Outcome, Stopping, _risen, _still_falls, run
-from dana.runtime.trainer import EpochReport, HeldOut, Notice, TrainingError, TrainRequest
-from dana.runtime.training import MachineTrainer, MachineTraining
 from dana.storage.builder import build_pages
+from dana.training.arrays import train as train_arrays
+from dana.training.compiled import VARIABLE
+from dana.training.contract import EpochReport, HeldOut, Notice, TrainingError, TrainRequest
+from dana.training.messages.constant import constant_loss, loss_graph
+from dana.training.stopping import Outcome, Stopping, _risen, _still_falls, run
+from dana.training.trainer import MachineTrainer, MachineTraining
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.interpreter import Interpreter

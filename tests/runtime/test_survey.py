@@ -9,13 +9,13 @@ import pytest
 
 from dana import rules
 from dana.errors import SetupError
-from dana.runtime import surveyed
-from dana.runtime import training as training_module
-from dana.runtime.compiled import VARIABLE
-from dana.runtime.survey import NotFinite, survey_columns, survey_of
-from dana.runtime.trainer import Notice, TrainingError, TrainResult
-from dana.runtime.training import MachineTrainer, MachineTraining
 from dana.storage.builder import build_pages
+from dana.training import trainer as training_module
+from dana.training.compiled import VARIABLE
+from dana.training.contract import Notice, TrainingError, TrainResult
+from dana.training.data import surveyed
+from dana.training.data.survey import NotFinite, survey_columns, survey_of
+from dana.training.trainer import MachineTrainer, MachineTraining
 from tests.runtime.test_training import LOGISTIC, feed, relation, request, train
 
 ROWS = (1, 2, 3, 63, 64, 65, 200, 1000)

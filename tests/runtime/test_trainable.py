@@ -14,9 +14,9 @@ import pytest
 
 import dana
 from dana.errors import UsageError
-from dana.runtime.arrays import train
-from dana.runtime.trainer import TrainingError
-from dana.trainable import TrainableRule
+from dana.language.trainable import TrainableRule
+from dana.training.arrays import train
+from dana.training.contract import TrainingError
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((50, 3)).astype(np.float32)
@@ -329,7 +329,7 @@ def test_errors_name_the_rule_and_what_was_meant() -> None:
 
 
 def test_a_misspelt_hyperparameter_comes_before_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dana.runtime.designs.default_bundle", lambda *_, **__: pytest.fail("compiled"))
+    monkeypatch.setattr("dana.training.designs.default_bundle", lambda *_, **__: pytest.fail("compiled"))
     for backend in ("sim", "interp"):
         hint_of(lambda backend=backend: line().fit(X, Y, hyper={"lrr": 1}, backend=backend), "no hyperparameter")
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from dana import rules
-from dana.runtime.classes import prediction_kind
-from dana.runtime.stopping import run
-from dana.runtime.trainer import (
+from dana.storage.builder import build_pages
+from dana.training.contract import (
     Level,
     Notice,
     OutOfLine,
@@ -25,8 +24,9 @@ from dana.runtime.trainer import (
     TrainRequest,
     TrainResult,
 )
-from dana.runtime.training import MachineTrainer
-from dana.storage.builder import build_pages
+from dana.training.data.classes import prediction_kind
+from dana.training.stopping import run
+from dana.training.trainer import MachineTrainer
 from dsl import compile_rule
 from tests.storage.schemas import attribute
 

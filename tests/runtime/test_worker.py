@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from dana.runtime.memory import machine_bytes
-from dana.runtime.messages import Message
-from dana.runtime.protocol import RELEASE
-from dana.runtime.worker import WorkerOptions
+from dana.training.memory import machine_bytes
+from dana.worker.messages import Message
+from dana.worker.process import WorkerOptions
+from dana.worker.protocol import RELEASE
 from tests.pg.cluster import alive
 from tests.pg.worker_main import HANGS
 from tests.runtime.producer import Producer

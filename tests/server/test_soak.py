@@ -1,8 +1,8 @@
-"""The soak of ``bench/soak.py``, for seconds: eight sessions train at once beside writers, VACUUM and DDL."""
+"""The soak of ``benchmarks/speed/soak.py``, for seconds: eight sessions train during writes, VACUUM and DDL."""
 
 from __future__ import annotations
 
-from bench.soak import expected, soak
+from benchmarks.speed.soak import expected, soak
 from dana.server.embedded import EmbeddedServer
 
 SECONDS = 4.0

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from bench.side_by_side import LOSS, RULE, SCHEMA
+from benchmarks.speed.side_by_side import LOSS, RULE, SCHEMA
 from dana.codesign.default import default_bundle
 from dana.compiler import bind
 from dana.simulator import Simulator

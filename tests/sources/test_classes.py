@@ -9,10 +9,10 @@ import numpy as np
 import psycopg
 import pytest
 
-from dana.runtime.arrays import train
-from dana.runtime.survey import NotFinite
-from dana.runtime.trainer import TrainingError
 from dana.server.embedded import EmbeddedServer
+from dana.training.arrays import train
+from dana.training.contract import TrainingError
+from dana.training.data.survey import NotFinite
 from tests.sources.conftest import Session
 
 errors = psycopg.errors

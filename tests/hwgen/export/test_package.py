@@ -26,10 +26,10 @@ from dana.cli.entry import OK, SETUP, USAGE, main
 from dana.codesign.area import FAMILY_PARTS, Area, area_of
 from dana.codesign.package import EPOCHS, export
 from dana.compiler import bind
-from dana.rulefile import load
-from dana.runtime.streams import declared_request
+from dana.language.rulefile import load
 from dana.server.places import CHECKOUT
 from dana.storage.schema import TableSchema
+from dana.training.streams import declared_request
 from hwgen.devices import FAMILIES, load_device
 from hwgen.driver import Board
 from hwgen.export import MANIFEST, yosys

@@ -1,4 +1,0 @@
-"""Measurements, each as a ratio to a reference measured in the same run on the same machine.
-
-One file for each question, each runnable (``python -m bench.epoch``); ``python -m bench`` runs them all.
-"""

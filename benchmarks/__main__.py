@@ -1,0 +1,66 @@
+"""Run the benchmarks, or those that are named, and print one table: ``python -m benchmarks [--json FILE] [NAME …]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from benchmarks.measure import Figure, show
+
+NAMES = (
+    "epoch",
+    "frames",
+    "visibility",
+    "beside",
+    "simulator",
+    "peers",
+    "learners",
+    "factor",
+    "fixed_cost",
+    "many",
+    "predict",
+    "compile",
+    "cost",
+    "text",
+    "side_by_side",
+    "rows",
+    "approximate",
+    "paging",
+    "utilisation",
+    "areas",
+    "verilator",
+    "accuracy",
+)
+"""In the order in which they run; each is a module with ``run() -> list[Figure]``."""
+
+LONG = ("arithmetic", "lockstep", "mutation", "synthesis")
+"""Many minutes each, likewise; they run where they are named."""
+
+
+def main() -> int:
+    """Run and print; 1 where a target was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which of: {', '.join(NAMES)} (all); {', '.join(LONG)}"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - {*NAMES, *LONG})
+    if unknown:
+        parser.error(f"unknown benchmark {', '.join(unknown)}; known: {', '.join((*NAMES, *LONG))}")
+    # a reference that spins on every core would slow what is measured beside it; read when NumPy loads
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    figures: list[Figure] = []
+    for name in options.names or NAMES:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        figures += importlib.import_module(f"benchmarks.speed.{name}").run()
+    show(figures, options.json)
+    return 0 if all(figure.met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The simulator with the rule's code, as trainings have it: heap bytes a second beside what the core can read.
+
+The pages are as many as a table of the paper has, more than the caches hold, and in memory already. Epochs are a
+training's later ones, whose cycles are known from the first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.measure import Figure, main, paired_medians
+from benchmarks.speed.workload import array_table, column_table, compiled_rule, filled_pages, with_code
+from dana.server.places import PAPER
+from dana.simulator import Simulator
+from dana.storage.schema import TableSchema
+from hwgen.spec.strider import Fault
+
+SINK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+"""`dana.training.contract.Sink.function`; a CFUNCTYPE lets go of the GIL."""
+PAGES_AT_ONCE = 64
+"""As many as a training's cached pages are handed over at a time: dana/worker/native/ring.c."""
+
+
+def run() -> list[Figure]:
+    """Measure."""
+    return [
+        _measured("54 float4 columns (Covertype)", 54, column_table(54), pages=18_157, target=0.6),
+        *(
+            _measured(f"{features:,} floats in an array", features, array_table(features), pages=10_700, target=target)
+            for features, target in ((384, 0.7), (520, 0.6), (1000, 0.6), (2000, 0.6))
+        ),
+        _with_holes(pages=18_157),
+    ]
+
+
+def _with_holes(*, pages: int) -> Figure:
+    """A fifth of the rows is deleted, or left out by a filter: as the backend hands such pages over."""
+    request, design = compiled_rule("logistic", column_table(54), pages=pages, folder=PAPER)
+    heap = filled_pages(column_table(54), 54, pages=pages)
+    rows = (int.from_bytes(heap[0, 12:14].tobytes(), "little") - 24) // 4
+    lines = heap[:, 24 : 24 + 4 * rows].copy().view("<u4")
+    lines[np.random.default_rng(1).random(lines.shape) < 0.2] = 0
+    thinned = heap.copy()
+    thinned[:, 24 : 24 + 4 * rows] = lines.view(np.uint8)
+    first, second = with_code(request, design), with_code(request, design)
+    try:
+        some, whole = paired_medians(
+            lambda: _epoch(first, thinned), lambda: _epoch(second, heap), repeats=9, clock=time.thread_time
+        )
+    finally:
+        first.close()
+        second.close()
+    return Figure(
+        what="an epoch of 54 float4 columns, a fifth of the rows gone",
+        measured=f"{some * 1e3:.1f} ms",
+        reference=f"of the whole table {whole * 1e3:.1f} ms",
+        ratio=some / whole,
+        target=1.2,
+        at_most=True,
+    )
+
+
+def _epoch(machine: Simulator, heap: NDArray[np.uint8]) -> None:
+    machine.begin_epoch()
+    feed(machine.sink_again, heap)
+    counters = machine.end_epoch()
+    if counters.fault != Fault.NONE or machine.differs:
+        raise RuntimeError(f"the simulator stopped, or its code is wrong: {counters}")
+
+
+def _measured(name: str, features: int, schema: TableSchema, *, pages: int, target: float) -> Figure:
+    request, design = compiled_rule("logistic", schema, pages=pages, folder=PAPER)
+    heap = filled_pages(schema, features, pages=pages)
+    as_much = np.ones(heap.nbytes // 4, dtype=np.float32)
+    machine = with_code(request, design)
+
+    def read() -> None:
+        np.dot(as_much, as_much)
+
+    try:
+        simulated, reading = paired_medians(lambda: _epoch(machine, heap), read, repeats=9, clock=time.thread_time)
+    finally:
+        machine.close()
+    rate, bandwidth = heap.nbytes / simulated / 1e9, heap.nbytes / reading / 1e9
+    return Figure(
+        what=f"simulator, logistic, {name}, {heap.nbytes / 1e6:.0f} MB",
+        measured=f"{rate:.1f} GB/s",
+        reference=f"one core reads {bandwidth:.1f} GB/s",
+        ratio=rate / bandwidth,
+        target=target,
+        at_most=False,
+    )
+
+
+def feed(sink: tuple[int, int], heap: NDArray[np.uint8]) -> None:
+    """Hand pages over as the worker does."""
+    function, context = sink
+    consume = SINK(function)
+    address = heap.ctypes.data
+    for start in range(0, len(heap), PAGES_AT_ONCE):
+        count = min(PAGES_AT_ONCE, len(heap) - start)
+        if consume(context, address + start * heap.shape[1], count) != 0:
+            return
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,105 @@
+"""What the benchmarks without a server run on: the logistic rule, compiled, and pages as PostgreSQL would hold them.
+
+In: a number of features and overrides for the machine. Out: a `Design` and page bytes. It needs no server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.compiler.passes import simplify
+from dana.jit import compile_graph
+from dana.language.rulefile import read_rule
+from dana.server.places import CHECKOUT, PAPER
+from dana.simulator import Simulator
+from dana.storage.builder import build_pages
+from dana.storage.schema import Attribute, TableSchema
+from dana.training.contract import Relation, TrainRequest
+from dana.training.designs import Design, bound_graph, compile_design
+
+PAGE_SIZE = 8192
+SHIPPED = CHECKOUT / "dana" / "rules"
+DISTINCT_PAGES = 64
+
+
+def column_table(features: int) -> TableSchema:
+    """Features as float4 columns, as Covertype has them."""
+    columns = (float_column(f"x{index + 1}") for index in range(features))
+    return TableSchema(relation="bench", attributes=(*columns, float_column("y")))
+
+
+def array_table(features: int) -> TableSchema:
+    """Features as one float4 array, as wide tables have them."""
+    array = Attribute(name="x", type_oid=1021, type_name="real[]", length=-1, align="i", array_length=features)
+    return TableSchema(relation="bench", attributes=(array, float_column("y")))
+
+
+def float_column(name: str) -> Attribute:
+    """A column of floats."""
+    return Attribute(name=name, type_oid=700, type_name="real", length=4, align="i")
+
+
+def compiled(schema: TableSchema, *, pages: int, **design: int) -> Design:
+    """The paper's logistic rule for a table of so many pages; ``design`` are overrides for the machine."""
+    return compiled_rule("logistic", schema, pages=pages, folder=PAPER, design=design)[1]
+
+
+def compiled_rule(
+    rule: str,
+    schema: TableSchema,
+    *,
+    pages: int,
+    label: str | None = "y",
+    folder: Path = SHIPPED,
+    design: Mapping[str, int] = MappingProxyType({}),
+    hyper: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[TrainRequest, Design]:
+    """A rule for a table of so many pages, and what was asked for."""
+    request = TrainRequest(
+        rule=rule,
+        source=read_rule(folder / f"{rule}.py"),
+        relation=Relation(name=schema.relation, pages=pages, page_size=PAGE_SIZE, attributes=schema.attributes),
+        features=None,
+        label=label,
+        epochs=None,
+        hyper=dict(hyper),
+        backend="sim",
+        design=dict(design),
+    )
+    return request, compile_design(request, extents=hyper)
+
+
+def with_code(request: TrainRequest, design: Design) -> Simulator:
+    """A simulator with the rule's own code, as trainings that last have it."""
+    machine = Simulator(design.bundle.config)
+    machine.load(design.bundle)
+    machine.attach(compile_graph(simplify(bound_graph(request, design)), design.bundle))
+    return machine
+
+
+def pages_of(schema: TableSchema, rows: Sequence[Sequence[object]]) -> NDArray[np.uint8]:
+    """Full pages of these rows, shape (pages, PAGE_SIZE).
+
+    NumPy asks for huge pages, as the worker does for what it keeps of a table.
+    """
+    built = build_pages(schema, rows, page_size=PAGE_SIZE)
+    return np.frombuffer(built, dtype=np.uint8).reshape(-1, PAGE_SIZE).copy()
+
+
+def filled_pages(schema: TableSchema, features: int, *, pages: int) -> NDArray[np.uint8]:
+    """``pages`` full pages of random rows, shape (pages, PAGE_SIZE); a few distinct ones over and over."""
+    random = np.random.default_rng(features)
+    per_page = PAGE_SIZE // (4 * features)
+    rows = []
+    for _ in range(DISTINCT_PAGES * per_page):
+        values = random.standard_normal(features).astype(np.float32)
+        label = float(random.random() < 0.5)
+        wide = len(schema.attributes) == 2
+        rows.append((values, label) if wide else (*values, label))
+    built = np.frombuffer(build_pages(schema, rows, page_size=PAGE_SIZE), dtype=np.uint8).reshape(-1, PAGE_SIZE)
+    return np.ascontiguousarray(built[np.arange(pages) % (len(built) - 1)])  # the last one is not full

@@ -1,0 +1,199 @@
+"""A training in a session: from where each epoch's pages come, and who is told.
+
+In: an opened training, the ring, the channel. Out: its result and counts; the loop is `dana.training.stopping`'s. The
+first epoch's pages always come from the backend; later ones from memory where that pays, else from the backend again,
+under the same snapshot. It must not look into a page.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dana.training.contract import (
+    HeldOut,
+    Level,
+    Notice,
+    Notify,
+    OutOfLine,
+    Relation,
+    Sink,
+    SqlState,
+    Stream,
+    Training,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
+from dana.training.stopping import run
+from dana.worker.messages import Message
+from dana.worker.protocol import Channel
+from dana.worker.ring import Ring
+
+KEEP_FROM_STREAMS = 3
+"""Keeping the pages costs about as much as streaming them once more, so it pays from three times on."""
+
+
+def run_epochs(
+    training: Training,
+    request: TrainRequest,
+    *,
+    channel: Channel,
+    ring: Ring,
+    cache_bytes: int,
+    backend_cpu: int,
+    notify: Notify,
+    held_out: HeldOut | None,
+) -> tuple[TrainResult, dict[str, Any]]:
+    """Train, and report each epoch.
+
+    Parameters
+    ----------
+    cache_bytes
+        Largest table that is kept in memory, bytes of pages.
+    backend_cpu
+        CPU that the backend runs on, to be avoided while it streams; -1: unknown.
+    held_out
+        Rows to judge models by, which the backend is asked for.
+
+    Returns
+    -------
+    tuple[TrainResult, dict[str, Any]]
+        The result, and the worker's counts for the RESULT message.
+    """
+    started = time.perf_counter()
+    _check_epochs(training.epochs, request.max_epochs)
+    if held_out is not None:
+        cache_bytes -= _receive(held_out, channel, ring, cache_bytes // 2, notify)
+    stream = training.stream
+    streams = training.epochs + (training.survey is not None)
+    _make_room(request.relation, stream, streams, ring=ring, cache_bytes=cache_bytes)
+    ring.reset()
+    wanted = None if stream is None else asdict(stream)
+    channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wanted})
+    outcome = run(
+        training,
+        request,
+        feed=_Pages(training, channel, ring, backend_cpu).feed,
+        notify=notify,
+        tell=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
+        held_out=held_out,
+    )
+    kept = outcome.kept
+    return outcome.result, {
+        "tuples": kept.tuples,
+        "skipped": kept.skipped,
+        "pages": outcome.pages,
+        "epochs": len(outcome.reports),
+        "cycles": outcome.cycles,
+        "converged": outcome.converged,
+        "loss": kept.loss,
+        "test_loss": kept.test_loss,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def _receive(held_out: HeldOut, channel: Channel, ring: Ring, most: int, notify: Notify) -> int:
+    """Ask for the rows that are held out; bytes of them that are kept."""
+    ring.keep(0)
+    ring.lay_out(held_out.stream.page_size)
+    ring.reset()
+    held_out.begin(most)
+    channel.send(Message.HELD_OUT, {"design": held_out.design, "stream": asdict(held_out.stream)})
+    sink = held_out.sink
+    pages, status = ring.stream(sink.function, sink.context)
+    if status != 0:
+        raise held_out.failure(status)
+    if pages and not held_out.kept:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message="the rows left out need more memory than the worker keeps pages in",
+                hint="The loss on the others decides when the training ends. Start the worker with a higher "
+                "--cache-limit, or give a smaller test_size.",
+            )
+        )
+    return held_out.kept
+
+
+@dataclass(slots=True)
+class _Pages:
+    """The source's pages, as often as they are asked for."""
+
+    training: Training
+    channel: Channel
+    ring: Ring
+    backend_cpu: int
+    fed: bool = False
+
+    def feed(self, sink: Sink) -> int:
+        """All of them to a sink: from memory, or from the backend; how many there are."""
+        ring = self.ring
+        if self.fed and ring.kept:
+            pages, status = ring.replay(sink.again or sink.function, sink.context)
+        else:
+            if self.fed:
+                ring.reset()
+                self.channel.send(Message.AGAIN, {})
+            with _away_from(self.backend_cpu):
+                pages, status = ring.stream(sink.function, sink.context)
+        self.fed = True
+        if status != 0:
+            error = self.training.failure(status)
+            if isinstance(error, OutOfLine):
+                ring.drain()
+            raise error
+        return pages
+
+
+def _check_epochs(epochs: int, most: int | None) -> None:
+    if most is not None and epochs > most:
+        raise TrainingError(
+            f"the rule has {epochs} epochs, more than the {most} of dana.max_epochs",
+            sqlstate=SqlState.LIMIT_EXCEEDED,
+            hint="Give a smaller number with epochs => ….",
+        )
+
+
+def _make_room(relation: Relation, stream: Stream | None, streams: int, *, ring: Ring, cache_bytes: int) -> None:
+    """Lay the ring out, and make room for the pages where keeping them pays."""
+    ring.keep(0)
+    page_size = relation.page_size if stream is None else stream.page_size
+    ring.lay_out(page_size)
+    room = cache_bytes // page_size
+    if relation.pages is not None and stream is None:
+        if streams >= KEEP_FROM_STREAMS and relation.pages <= room:
+            with suppress(MemoryError):  # less than was thought is left: each epoch asks for its pages
+                ring.keep(relation.pages)
+    elif streams > 1:  # rows cost more to make into frames than frames to keep
+        keep_what_fits(ring, room)
+
+
+def keep_what_fits(ring: Ring, room: int) -> None:
+    """Make room for pages of which nobody knows the number: what was thought to be left, or a part of it."""
+    while room:
+        try:
+            ring.keep(room, uncounted=True)
+        except MemoryError:
+            room //= 2
+        else:
+            return
+
+
+@contextmanager
+def _away_from(cpu: int) -> Iterator[None]:
+    """Keep this thread off the backend's CPU: sharing it makes a stream 3 to 10 times slower."""
+    allowed = os.sched_getaffinity(0)
+    others = allowed - {cpu}
+    if not others or others == allowed:
+        yield
+        return
+    os.sched_setaffinity(0, others)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)

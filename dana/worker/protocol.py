@@ -1,0 +1,467 @@
+"""Messages between a PostgreSQL backend and its worker.
+
+In: bytes of a socket, or the data types of `dana.training.contract`. Out: the other. Which messages there are, and how
+they lie in the socket, is in `dana.worker.messages`. It decides nothing and keeps no state but the socket.
+"""
+
+from __future__ import annotations
+
+import array
+import codecs
+import itertools
+import json
+import math
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.simulator import large
+from dana.storage.layout import ALIGNMENTS
+from dana.training.contract import (
+    EpochReport,
+    ExplainRequest,
+    Json,
+    Notice,
+    Relation,
+    TrainRequest,
+    TrainResult,
+)
+from dana.worker.conform import Mismatch, conform
+from dana.worker.messages import FRAME_HEADER, MAX_MESSAGE, MAX_REQUEST, WITH_RAW, Message, aligned
+
+RELEASE = version("dana-db")
+"""Extension and worker are of one release: neither knows what another one says."""
+
+JOINED = 1 << 20
+"""Bytes of a message from which on a call for each of its pieces is cheaper than a copy of all."""
+
+MAX_DEPTH = 64
+"""Levels of a message's JSON; the extension accepts fewer in an argument."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HEADER = struct.Struct("=IB")
+assert _HEADER.size == FRAME_HEADER
+_LENGTH = struct.Struct("=I")
+_PEER = struct.Struct("=iII")
+
+
+class ProtocolError(Exception):
+    """The peer said something that this version of the protocol does not have."""
+
+
+class FrameError(ProtocolError):
+    """A message's header is malformed, so where the next message begins is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """First message of a backend.
+
+    Attributes
+    ----------
+    release
+        Release of the extension.
+    block_size
+        BLCKSZ, bytes.
+    server_version
+        server_version_num.
+    pid
+        Its process id.
+    encoding
+        The database's encoding, PostgreSQL's name for it.
+    """
+
+    release: str
+    block_size: int
+    server_version: int
+    pid: int
+    encoding: str
+
+
+class Channel:
+    """A connection, as messages.
+
+    Parameters
+    ----------
+    connection
+        A connected, blocking unix stream socket; the channel owns it.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._replace = ""
+        self._escape = True
+
+    def fileno(self) -> int:
+        """Descriptor of the socket."""
+        return self._socket.fileno()
+
+    def peer_uid(self) -> int:
+        """User id of the process at the other end, as the kernel has it (SO_PEERCRED)."""
+        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        return int(_PEER.unpack(credentials)[1])
+
+    def limit_text_to(self, encoding: str) -> None:
+        """Replace by '?' what a database in ``encoding`` cannot hold; without this all of Unicode is sent.
+
+        SQL_ASCII keeps any bytes as they come. Names in UTF-8, and no others, come back as they were: as
+        bytes, for PostgreSQL translates no escaped character into it.
+        """
+        self._escape = encoding != "SQL_ASCII"
+        self._replace = "" if encoding in ("UTF8", "SQL_ASCII") else _python_codec(encoding)
+
+    def receive(self) -> tuple[Message, bytearray | memoryview]:
+        """Read one message; bells are left out.
+
+        Raises
+        ------
+        EOFError
+            The peer hung up.
+        ProtocolError
+            An unknown type, or a payload longer than such a message's may be.
+        MemoryError, NoFile
+            There is no room for the payload, which has passed.
+        """
+        while True:
+            message, payload, _ = self._receive(0)
+            if message != Message.BELL:
+                return message, payload
+
+    def receive_hello(self) -> tuple[Hello, int]:
+        """Read the first message: the hello, and the descriptor that came with it (the caller closes it)."""
+        message, payload, descriptors = self._receive(1)
+        try:
+            if message != Message.HELLO or len(descriptors) != 1:
+                raise ProtocolError(f"a hello with one descriptor was expected, not {message.name} with {descriptors}")
+            fields = decode(payload)
+            with _all_fields():
+                hello: Hello = conform(
+                    Hello, {name: fields.get(name, default) for name, default in _HELLO_DEFAULTS.items()}, "greeting"
+                )
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        return hello, descriptors[0]
+
+    def _receive(self, descriptors: int) -> tuple[Message, bytearray | memoryview, list[int]]:
+        received: list[int] = []
+        head = b""
+        while len(head) < _HEADER.size:
+            space = socket.CMSG_SPACE(descriptors * array.array("i").itemsize) if descriptors else 0
+            part, ancillary, _, _ = self._socket.recvmsg(_HEADER.size - len(head), space, socket.MSG_CMSG_CLOEXEC)
+            for level, kind, data in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    received += array.array("i", data[: len(data) - len(data) % 4]).tolist()
+            if not part:
+                raise EOFError("the backend closed the connection")
+            head += part
+        length, code = _HEADER.unpack(head)
+        try:
+            message = Message(code)
+        except ValueError:
+            raise FrameError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
+        most = MAX_MESSAGE if message in WITH_RAW else MAX_REQUEST
+        if length > most:
+            raise FrameError(f"{message.name} has {length} bytes, more than {most}")
+        try:
+            payload = _room(length)
+        except (MemoryError, large.NoFile):
+            for start in range(0, length, JOINED):
+                self._fill(bytearray(min(JOINED, length - start)))
+            raise
+        self._fill(payload)
+        return message, payload, received
+
+    def _fill(self, buffer: bytearray | memoryview) -> None:
+        view = memoryview(buffer)
+        while view:
+            n = self._socket.recv_into(view)
+            if n == 0:
+                raise EOFError("the backend closed the connection")
+            view = view[n:]
+
+    def send(self, message: Message, fields: Json, raw: Sequence[bytes | memoryview] | None = None) -> None:
+        """Write one message, of a type that has raw bytes with these."""
+        text = self._written(fields)
+        if raw is not None:
+            text = (_LENGTH.pack(len(text)) + text).ljust(aligned(_LENGTH.size + len(text)), b"\0")
+        length = len(text) + sum(len(one) for one in raw or ())
+        pieces = [_HEADER.pack(length, message) + text, *(raw or ())]
+        for piece in [b"".join(pieces)] if length < JOINED else pieces:
+            self._socket.sendall(piece)
+
+    def _written(self, fields: Json) -> bytes:
+        """Fields as JSON. Mostly all are in its types already, and to look at each takes as long as to write it."""
+        try:
+            text = json.dumps(fields, allow_nan=False, separators=(",", ":"))
+            if "\\u" not in text:  # in which every character is that is not ASCII, and NUL
+                return text.encode()
+        except (TypeError, ValueError):  # a number of NumPy; one that is not finite
+            pass
+        plain = self._plain(fields)
+        return json.dumps(plain, allow_nan=False, separators=(",", ":"), ensure_ascii=self._escape).encode()
+
+    def send_notice(self, notice: Notice) -> None:
+        """Write a notice."""
+        self.send(Message.NOTICE, asdict(notice))
+
+    def send_epoch(self, epoch: int, report: EpochReport, *, seconds: float) -> None:
+        """Write an epoch's report; ``seconds`` is its wall time."""
+        self.send(Message.EPOCH, {"epoch": epoch, "seconds": seconds, **asdict(report)})
+
+    def send_result(self, result: TrainResult, fields: Json, metadata: Json) -> None:
+        """Write a training's result; ``fields`` are the worker's counts, ``metadata`` the caller's."""
+        values = (np.ascontiguousarray(one.values, dtype=np.float32) for one in result.parameters)
+        weights = [one.reshape(-1).view(np.uint8).data for one in values]
+        offsets = itertools.accumulate((one.values.size for one in result.parameters), initial=0)
+        described = {
+            **fields,
+            "parameters": [
+                {"name": one.name, "shape": list(one.values.shape), "offset": offset, "size": one.values.size}
+                for one, offset in zip(result.parameters, offsets, strict=False)
+            ],
+            "weights_bytes": sum(map(len, weights)),
+            "predictor_bytes": None if result.predictor is None else len(result.predictor),
+            "modelled_seconds": result.modelled_seconds,
+            "metadata": {**result.metadata, **metadata},
+        }
+        self.send(Message.RESULT, described, [*weights, result.predictor or b""])
+
+    def _plain(self, value: Any) -> Any:
+        """``value`` in JSON's types: non-finite numbers as the words that PostgreSQL reads, no NUL characters."""
+        if isinstance(value, str):
+            if value.isascii() and "\0" not in value:
+                return value
+            text = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            text = text.encode("utf-8", "replace").decode()
+            return text.encode(self._replace, "replace").decode(self._replace) if self._replace else text
+        if isinstance(value, dict):
+            return {self._plain(str(key)): self._plain(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._plain(item) for item in value]
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, float) and not math.isfinite(value):
+            return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        return value
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+_HELLO_DEFAULTS: dict[str, Any] = {"release": "", "block_size": 0, "server_version": 0, "pid": 0, "encoding": "UTF8"}
+
+
+def _python_codec(encoding: str) -> str:
+    """Python's codec for an encoding that PostgreSQL names; ASCII where Python has none."""
+    try:
+        return codecs.lookup(encoding.replace("WIN", "cp")).name
+    except LookupError:
+        return "ascii"
+
+
+def _room(length: int) -> bytearray | memoryview:
+    """For a payload; for a model to start from as models have it."""
+    if length < large.LARGE:
+        return bytearray(length)
+    return large.zeros(-(-length // 4)).data.cast("B")[:length]
+
+
+def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
+    """Read a JSON object as the extension writes it: finite numbers, texts that PostgreSQL can hold.
+
+    Raises
+    ------
+    ProtocolError
+        The payload is something else.
+    """
+    try:
+        value = json.loads(bytes(payload), parse_constant=_finite, parse_float=_finite)
+    except ValueError as error:
+        raise ProtocolError(f"the payload is not JSON: {error}") from None
+    except RecursionError:
+        raise _nested_too_deeply() from None
+    if not isinstance(value, dict):
+        raise ProtocolError(f"the payload must be a JSON object, not {type(value).__name__}")
+    _check_texts(value)
+    return value
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:20]} is no finite number")
+    return number
+
+
+def _check_texts(value: Json) -> None:
+    """Raise for a character that no text of PostgreSQL's has, or a level too many."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.keys()
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+            elif isinstance(one, str) and ("\0" in one or _SURROGATE.search(one)):
+                raise ProtocolError(f"the payload holds a text with a NUL or half a character: {one[:20]!a}")
+        if not below:
+            return
+        level = below
+    raise _nested_too_deeply()
+
+
+def _nested_too_deeply() -> ProtocolError:
+    return ProtocolError(f"the payload's JSON is nested more than {MAX_DEPTH} levels deep")
+
+
+def check_request(payload: bytes | bytearray | memoryview) -> str:
+    """Read a CHECK message: the text of the rule; raises as `decode`."""
+    with _all_fields():
+        return str(conform(str, decode(payload)["text"], "text"))
+
+
+def train_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> tuple[TrainRequest, int]:
+    """Read a TRAIN message: the request, and the CPU that the backend runs on (-1: unknown).
+
+    Raises
+    ------
+    ProtocolError
+        A field is missing, or weights.
+    """
+    try:
+        (length,) = _LENGTH.unpack_from(payload)
+        weights = np.frombuffer(payload, np.float32, offset=aligned(_LENGTH.size + length))
+    except (struct.error, ValueError) as error:
+        raise _no_weights(str(error)) from None
+    return _training(decode(payload[_LENGTH.size : _LENGTH.size + length]), page_size, weights)
+
+
+def categories_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> TrainRequest:
+    """Read a CATEGORIES message; raises as `train_request`."""
+    return _training(decode(payload), page_size)[0]
+
+
+def explain_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> ExplainRequest:
+    """Read an EXPLAIN message.
+
+    Raises
+    ------
+    ProtocolError
+        A field is missing or has another type.
+    """
+    fields = decode(payload)
+    with _all_fields():
+        training = conform(Json, fields.pop("training"), "training")
+        names = ("page_rows", "page_pointers")
+        rows, pointers = (conform(tuple[int, ...] | None, fields.pop(name), name) for name in names)
+        request: ExplainRequest = conform(
+            ExplainRequest, {**fields, "layout": None, "training": _training(training, page_size)[0]}, "request"
+        )
+    if rows is None or pointers is None:
+        return request
+    if len(rows) != len(pointers):
+        raise ProtocolError(
+            f"{len(rows)} counts of rows and {len(pointers)} of line pointers are not of the same pages"
+        )
+    return replace(request, layout=tuple(zip(rows, pointers, strict=True)))
+
+
+@contextmanager
+def _all_fields() -> Iterator[None]:
+    try:
+        yield
+    except KeyError as error:
+        raise ProtocolError(f"the message lacks {error}") from None
+    except Mismatch as error:
+        raise ProtocolError(f"the message has a field of another kind: {error}") from None
+
+
+def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None = None) -> tuple[TrainRequest, int]:
+    """A request, and the CPU; `weights`: of the model to start from, where they are known."""
+    with _all_fields():
+        # what the extension does not read itself comes as it was given, by the names of dana_train()'s arguments
+        options = {**conform(Json, fields["options"], "options")}
+        options |= {name: options[name] or {} for name in ("hyper", "design")}
+        start: _Start | None = conform(_Start | None, fields["warm_start_from"], "warm_start_from")
+        request: TrainRequest = conform(
+            TrainRequest,
+            {
+                "rule": fields["rule"],
+                "source": fields["text"],
+                "relation": {**conform(Json, fields["relation"], "relation"), "page_size": page_size},
+                "backend": fields["backend"],
+                "nulls": fields["nulls"],
+                "warm_start_from": None if start is None else _models(start.parameters, weights),
+                "warm_start_features": () if start is None else start.features,
+                "held_out": fields["held_out"],
+                "largest": fields.get("largest", {}),
+                "metadata": fields["metadata"],
+                "max_epochs": fields["max_epochs"],
+                "max_memory": fields["max_memory"],
+                "device": fields["device"],
+                "caller": f"{fields['role']}@{fields['database']}",
+                **options,
+            },
+            "request",
+        )
+        cpu: int = conform(int, fields["cpu"], "cpu")
+    _check_relation(request.relation)
+    return request, cpu
+
+
+def _check_relation(relation: Relation) -> None:
+    for one in relation.attributes:
+        if one.align not in ALIGNMENTS or not -2 <= one.length < 1 << 15 or (one.array_length or 0) < 0:
+            raise ProtocolError(f"column {one.name!r} is not laid out as PostgreSQL does: {one}")
+    if (relation.pages or 0) < 0:
+        raise ProtocolError(f"a relation of {relation.pages} pages does not exist")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parameter:
+    """A model that a training starts from, as `Channel.send_result` described it."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    parameters: tuple[_Parameter, ...]
+    features: tuple[str, ...]
+
+
+def _models(parameters: Sequence[_Parameter], weights: NDArray[np.float32] | None) -> dict[str, NDArray[np.float32]]:
+    """Parameters of a stored model by name; without weights, their shapes."""
+    models = {}
+    for one in parameters:
+        if not 0 <= one.size == math.prod(one.shape) <= MAX_MESSAGE or min(one.shape, default=0) < 0 or one.offset < 0:
+            raise _no_weights(f"{one.name} of shape {one.shape} has {one.size} numbers from {one.offset}")
+        if weights is None:
+            models[one.name] = np.broadcast_to(np.float32(0), one.shape)
+            continue
+        values = weights[one.offset :][: one.size]
+        if values.size != one.size:
+            raise _no_weights(f"{one.name} of shape {one.shape} has {values.size} numbers")
+        models[one.name] = values.reshape(one.shape)
+    return models
+
+
+def _no_weights(why: str) -> ProtocolError:
+    return ProtocolError(f"the training's request does not have the weights that it starts from: {why}")
