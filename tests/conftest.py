@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--postgresql",
         default=",".join(str(major) for major in MAJORS),
         metavar="MAJORS",
-        help="major versions for tests/pg (16,18); the others come with make -C pg_extension check-headers",
+        help="major versions for tests/postgres (16,18); the others come with make -C pg_extension check-headers",
     )
 
 

@@ -26,7 +26,7 @@ CALLED = """\
 CALLS: tuple[Mutation, ...] = (
     *faults(
         SRC,
-        "tests/pg/test_jobs.py::test_jobs_belong_to_their_owner --postgresql 18",
+        "tests/postgres/test_jobs.py::test_jobs_belong_to_their_owner --postgresql 18",
         (
             "jobs.c",
             "WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
@@ -43,7 +43,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SQL,
-        "tests/pg/test_jobs.py::test_jobs_belong_to_their_owner --postgresql 18",
+        "tests/postgres/test_jobs.py::test_jobs_belong_to_their_owner --postgresql 18",
         (
             "dana.sql",
             "WHERE pg_catalog.pg_has_role(j.owner, 'USAGE');",
@@ -53,12 +53,12 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_job_limits.py::test_limits_go_with_a_job --postgresql 18",
+        "tests/postgres/test_job_limits.py::test_limits_go_with_a_job --postgresql 18",
         ("job_worker.c", "\tdana_bounds_adopt(call->limits);\n", "", "limits that a job leaves behind"),
     ),
     *faults(
         SRC,
-        "tests/pg/test_jobs.py::test_other_functions_in_the_background --postgresql 18",
+        "tests/postgres/test_jobs.py::test_other_functions_in_the_background --postgresql 18",
         (
             "jobs.c",
             "if (strcmp(function, possible[i]) == 0)",
@@ -68,7 +68,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_jobs.py::test_the_right_to_the_function_is_checked --postgresql 18",
+        "tests/postgres/test_jobs.py::test_the_right_to_the_function_is_checked --postgresql 18",
         ("jobs.c", "\tdana_require_execute(arguments.function);\n", "", "functions without EXECUTE"),
     ),
     *faults(
@@ -103,7 +103,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_prune.py::test_what_is_one_s_own --postgresql 18",
+        "tests/postgres/test_prune.py::test_what_is_one_s_own --postgresql 18",
         ("administration.c", "AND pg_has_role($1, owner, 'USAGE') AND", "AND $1 > 0 AND", "pruning what is another's"),
     ),
     *faults(
@@ -237,7 +237,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        "tests/interchange/test_command.py::test_who_may_not_see_a_model_does_not_export_it",
+        "tests/interchange/test_export_command.py::test_who_may_not_see_a_model_does_not_export_it",
         ("models.c", "dana_may_use(caller, owner, dana_value(0, DANA_MODEL_USERS))", "true", "exports of others"),
     ),
     *faults(
@@ -357,7 +357,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         "dana/jit",
-        "tests/runtime/test_compiled.py::test_no_name_of_a_rule_reaches_llvm",
+        "tests/training/test_compiled.py::test_no_name_of_a_rule_reaches_llvm",
         (
             "loops.py",
             'ir.Module(name="rule")',
@@ -372,7 +372,7 @@ CALLS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_job_limits.py::test_a_job_s_lock_is_not_its_query_s --postgresql 18",
+        "tests/postgres/test_job_limits.py::test_a_job_s_lock_is_not_its_query_s --postgresql 18",
         (
             "jobs.c",
             'dana_catalog_table("job_log"), (uint32)id, 0);',

@@ -17,7 +17,7 @@ COMPILER = (
     ),
     *faults(
         "dana/compiler",
-        "tests/compiler/test_watch.py",
+        "tests/compiler/test_watched_columns.py",
         (
             "place/watch.py",
             "for *_, model in chosen if model not in whole",
@@ -27,7 +27,7 @@ COMPILER = (
     ),
     *faults(
         "dana/compiler",
-        "tests/lockstep/test_simulator.py -k side_by_side",
+        "tests/lockstep/test_simulator_lockstep.py -k side_by_side",
         ("select/losses.py", "outer=0, mask=Mask.SINGLE", "outer=0", "losses of tuples that are not there"),
         ("select/nodes.py", "if self.cut:\n            losses", "if False:\n            losses", "losses merged"),
         ("place/watch.py", "chosen[*column, update.model] = True", "chosen[*column, update.model] = False", "no row"),
@@ -40,7 +40,7 @@ COMPILER = (
     ),
     *faults(
         "dana/compiler",
-        "tests/lockstep/test_simulator.py -k random_numbers",
+        "tests/lockstep/test_simulator_lockstep.py -k random_numbers",
         ("select/rows.py", "(Section.INIT, Section.BATCH)", "(Section.INIT,)", "batches count on from one another"),
         ("select/rows.py", "(0, group << distance)", "(0, 1 << distance)", "threads whose rows meet"),
         ("select/rows.py", "threads=1 if plan.alone else emitter.threads", "threads=1", "threads are alike"),
@@ -191,7 +191,7 @@ COMPILER = (
     ),
     *faults(
         "dana/compiler",
-        "tests/compiler/test_random.py -k 'losses or stack'",
+        "tests/compiler/test_random_programs.py -k 'losses or stack'",
         (
             "schedule/allocate.py",
             "return all(last_read.get(row, -1) <= turn for row, turn in written)",
@@ -248,7 +248,7 @@ COMPILER = (
     ),
     *faults(
         "dana/compiler",
-        "tests/compiler/test_strider.py",
+        "tests/compiler/test_strider_program.py",
         (
             "strider/program.py",
             "asm.branch(Opcode.BLT, T.WORD, asm.constant(4), Fault.TUPLE_SHORT.name)",
@@ -295,7 +295,7 @@ COMPILER = (
     ),
     *faults(
         "dana/compiler",
-        "tests/compiler/test_index.py",
+        "tests/compiler/test_compiled_index.py",
         ("fit.py", "return min(group, config.index_depth)", "return group", "more tuples than entries"),
     ),
 )

@@ -7,12 +7,12 @@ from benchmarks.faults.fault import faults
 WORKER = (
     *faults(
         "dana/runtime",
-        "tests/runtime/test_worker.py::test_greetings_that_are_refused",
+        "tests/worker/test_worker.py::test_greetings_that_are_refused",
         ("protocol.py", "if length > most:", "if False:", "messages of any length"),
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_worker.py::test_a_message_that_has_no_end",
+        "tests/worker/test_worker.py::test_a_message_that_has_no_end",
         (
             "session.py",
             "if isinstance(error, FrameError):",
@@ -22,19 +22,19 @@ WORKER = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_ring.py -k 'lie or lies'",
+        "tests/worker/test_ring.py -k 'lie or lies'",
         ("ring.py", "& _SEALS != _SEALS", "& _SEALS < 0", "memory that changes size"),
         ("ring.py", "or self.slots < LEAST_SLOTS or not fits", "or self.slots < LEAST_SLOTS", "a header that lies"),
         ("native/ring.c", "if (head - tail > self->slots)", "if (0)", "indices beyond the ring"),
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_worker.py::test_one_session_takes_no_other_down",
+        "tests/worker/test_worker.py::test_one_session_takes_no_other_down",
         ("worker.py", "child = os.fork()", "child = 0", "sessions in the listening process"),
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_worker.py::test_a_runaway_allocation_is_an_error",
+        "tests/worker/test_worker.py::test_a_runaway_allocation_is_an_error",
         (
             "worker.py",
             "    resource.setrlimit(resource.RLIMIT_DATA, (options.memory_limit, options.memory_limit))\n",
@@ -45,7 +45,7 @@ WORKER = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_worker.py::test_all_sessions_together_have_a_limit",
+        "tests/worker/test_worker.py::test_all_sessions_together_have_a_limit",
         (
             "sessions.py",
             "if self._members and now >= self._next_watch:",
@@ -55,37 +55,37 @@ WORKER = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_worker.py::test_limits_are_finite_by_default",
+        "tests/worker/test_worker.py::test_limits_are_finite_by_default",
         ("worker.py", "machine_bytes() * 3 // 4", "1 << 62", "a limit of all sessions that no machine reaches"),
     ),
     *faults(
         "pg_extension",
-        "tests/runtime/test_worker.py::test_limits_are_finite_by_default",
+        "tests/worker/test_worker.py::test_limits_are_finite_by_default",
         ("dana-worker.service", "OOMPolicy=continue\n", "", "all sessions end with the one that the kernel ends"),
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_worker.py::test_sessions_have_a_number",
+        "tests/worker/test_worker.py::test_sessions_have_a_number",
         ("sessions.py", "if len(present) < self._max_sessions:", "if True:", "sessions without number"),
     ),
     *faults(
         "hwgen",
-        "tests/runtime/test_kept_designs.py::test_designs_on_disk_have_a_byte_limit tests/hwgen/test_cache.py",
+        "tests/training/test_kept_designs.py::test_designs_on_disk_have_a_byte_limit tests/hwgen/test_cache.py",
         ("cache.py", "if total <= self.limit:", "if True:", "caches without limit"),
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_training.py::test_a_question_leaves_nothing_on_disk",
+        "tests/training/test_training.py::test_a_question_leaves_nothing_on_disk",
         ("explain.py", "designs.get(training, write=False)", "designs.get(training)", "questions that fill the disk"),
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_worker.py::test_what_a_session_started_ends_with_it",
+        "tests/worker/test_worker.py::test_what_a_session_started_ends_with_it",
         ("sessions.py", "os.killpg(member.pid, signal.SIGKILL)", "pass", "what a session started outlives it"),
     ),
     *faults(
         "hwgen",
-        "tests/runtime/test_builds.py::test_a_build_that_is_cut_short_leaves_nothing",
+        "tests/training/test_builds.py::test_a_build_that_is_cut_short_leaves_nothing",
         (
             "cache.py",
             "if _is(descriptor, folder, lock):\n                                _remove(folder, lock)\n",
@@ -95,7 +95,7 @@ WORKER = (
     ),
     *faults(
         "hwgen",
-        "tests/hwgen/test_cache.py tests/hwgen/test_folders.py tests/runtime/test_shared_caches.py",
+        "tests/hwgen/test_cache.py tests/hwgen/test_folders.py tests/worker/test_shared_caches.py",
         ("folders.py", "if found.st_uid != os.geteuid():", "if False:", "code of another account"),
         ("folders.py", "    if others_may_write(found):\n", "    if False:\n", "folders that all may write"),
         ("folders.py", "if strict and last:", "if False:", "folders that are links"),
@@ -107,7 +107,7 @@ WORKER = (
 )
 
 SRC = "pg_extension/src"
-LIMITS = "tests/pg/test_limits.py --postgresql 18 -k"
+LIMITS = "tests/postgres/test_limits.py --postgresql 18 -k"
 
 SESSIONS = (
     *faults(
@@ -143,14 +143,14 @@ SESSIONS = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_turns.py",
+        "tests/postgres/test_request_queue.py",
         ("turns.c", "free > 1 ||", "free > 0 ||", "a role that takes all places"),
         ("turns.c", "	if (fewer != 0)\n		return fewer < 0;\n", "", "a role that keeps others out"),
         ("turns.c", "(uint32)(due / 1000)", "0", "a long training that waits for ever"),
     ),
     *faults(
         SRC,
-        "tests/pg/test_json_arguments.py",
+        "tests/postgres/test_json_arguments.py",
         ("json.c", "if (++depth > MAX_DEPTH)", "if (++depth < 0)", "JSON that the worker cannot read"),
     ),
     *faults(
@@ -171,7 +171,7 @@ SESSIONS = (
     ),
     *faults(
         SRC,
-        "tests/sources/test_queries.py -k 'test_limit_of_epochs and pg18'",
+        "tests/sql/test_queries.py -k 'test_limit_of_epochs and pg18'",
         (
             "training.c",
             "(training->epochs < 1 || training->epochs > dana_max_epochs)",
@@ -181,12 +181,12 @@ SESSIONS = (
     ),
     *faults(
         "dana/runtime",
-        "tests/sources/test_queries.py -k 'test_limit_of_epochs and pg18'",
+        "tests/sql/test_queries.py -k 'test_limit_of_epochs and pg18'",
         ("epochs.py", "_check_epochs(training.epochs, request.max_epochs)", "pass", "dana.max_epochs of a rule"),
     ),
     *faults(
         SRC,
-        "tests/sources/test_locks.py -k 'pg18 and dana_train and warm_start_from'",
+        "tests/sql/test_locks.py -k 'pg18 and dana_train and warm_start_from'",
         (
             "extension.c",
             "ErrorData *error = dana_attempt(read, state, false);",
@@ -196,7 +196,7 @@ SESSIONS = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_job_limits.py --postgresql 18 -k 'test_limits_of_jobs or commit_at_once'",
+        "tests/postgres/test_job_limits.py --postgresql 18 -k 'test_limits_of_jobs or commit_at_once'",
         ("jobs.c", "if (most != 0 && running + started > most)", "if (0)", "dana.max_jobs"),
         (
             "jobs.c",
@@ -213,7 +213,7 @@ SESSIONS = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_jobs.py --postgresql 18 -k test_it_begins_when_the_transaction_commits",
+        "tests/postgres/test_jobs.py --postgresql 18 -k test_it_begins_when_the_transaction_commits",
         (
             "jobs.c",
             "\tjobs_check_limits(); /* here as early as it can be known; at the commit for sure */",
@@ -223,13 +223,13 @@ SESSIONS = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_surroundings.py --postgresql 18 -k test_other_protocols",
+        "tests/postgres/test_surroundings.py --postgresql 18 -k test_other_protocols",
         ("channel.c", "if (length > DANA_MAX_MESSAGE)", "if (0)", "answers of any length"),
         ("channel.c", "\tif (reply.type != type)\n", "\tif (0)\n", "answers of any type"),
     ),
     *faults(
         "pg_extension",
-        "tests/pg/test_rights.py --postgresql 18 -k test_a_superuser_installs_it",
+        "tests/postgres/test_rights.py --postgresql 18 -k test_a_superuser_installs_it",
         (
             "dana.control.in",
             "superuser = true",
@@ -239,7 +239,7 @@ SESSIONS = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_faults.py --postgresql 18 -k 'test_faults and compiling and cancel and not SIGSTOP'",
+        "tests/postgres/test_faults.py --postgresql 18 -k 'test_faults and compiling and cancel and not SIGSTOP'",
         (
             "channel.c",
             "\t\tResetLatch(MyLatch);\n\t\tCHECK_FOR_INTERRUPTS();\n",
@@ -262,7 +262,7 @@ SESSIONS = (
 CONTENT = (
     *faults(
         "dsl/syntax",
-        "tests/dsl/test_limits.py::test_text_is_not_executed",
+        "tests/dsl/test_text_limits.py::test_text_is_not_executed",
         (
             "parser.py",
             "    tokens = list(grammar().lex(source.text))\n",
@@ -272,7 +272,7 @@ CONTENT = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_corruption.py --postgresql 18 -k test_line_pointers",
+        "tests/postgres/test_corruption.py --postgresql 18 -k test_line_pointers",
         (
             "tuples.c",
             "if (offset < ((PageHeader)page)->pd_lower || length < SizeofHeapTupleHeader ||"
@@ -283,7 +283,7 @@ CONTENT = (
     ),
     *faults(
         "dana/compiler/strider",
-        "tests/compiler/test_strider.py -k 'contradiction or reference_reader'",
+        "tests/compiler/test_strider_program.py -k 'contradiction or reference_reader'",
         (
             "pages.py",
             "        asm.branch(Opcode.BLT, T.SPECIAL, T.END, Fault.LINE_POINTER.name)\n",
@@ -304,7 +304,7 @@ CONTENT = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_corruption.py --postgresql 18 -k 'filter or array'",
+        "tests/postgres/test_corruption.py --postgresql 18 -k 'filter or array'",
         (
             "tuples.c",
             "if (header->t_hoff != expected || expected > tuple->t_len)",
@@ -326,12 +326,12 @@ CONTENT = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_corruption.py --postgresql 18 -k test_no_look_leaves_a_tuple",
+        "tests/postgres/test_corruption.py --postgresql 18 -k test_no_look_leaves_a_tuple",
         ("tuples.c", "\t\tif (size == 0)", "\t\tif (0)", "columns beyond the tuple"),
     ),
     *faults(
         SRC,
-        "tests/pg/test_predict.py --postgresql 18 -k test_a_list_that_somebody_wrote",
+        "tests/postgres/test_predict_plans.py --postgresql 18 -k test_a_list_that_somebody_wrote",
         (
             "encode.c",
             "if (!encoder_read(list[i], &encoders[i]))",
@@ -341,7 +341,7 @@ CONTENT = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_predictor.py -k test_bounds_that_would_overflow",
+        "tests/postgres/test_predictor.py -k test_bounds_that_would_overflow",
         (
             "predictor.c",
             "if (i->operand[k].stride[axis] > DANA_PREDICTOR_FLOATS || extents[axis] > DANA_PREDICTOR_FLOATS)",
@@ -351,12 +351,12 @@ CONTENT = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_predictor.py -k under_the_sanitizers",
+        "tests/postgres/test_predictor.py -k under_the_sanitizers",
         ("predictor.c", "\t\tif (last >= end)", "\t\tif (0)", "operands outside memory"),
     ),
     *faults(
         SRC,
-        "tests/sources/test_names.py -k 'names_that and pg18'",
+        "tests/sql/test_names.py -k 'names_that and pg18'",
         (
             "rules.c",
             '$1, $2)", quote_literal_cstr(name));',
@@ -372,7 +372,7 @@ CONTENT = (
     ),
     *faults(
         "dana/runtime",
-        "tests/sources/test_explain.py -k 'test_refusals and pg18'",
+        "tests/sql/test_dana_explain.py -k 'test_refusals and pg18'",
         ("designs.py", "if name not in device_names():", "if False:", "devices by any name"),
     ),
 )
@@ -425,7 +425,7 @@ TOOLS = (
     ),
     *faults(
         "dana/client",
-        "tests/client/test_analyst.py::test_wrong_calls_are_said_and_leave_nothing",
+        "tests/client/test_python_analyst.py::test_wrong_calls_are_said_and_leave_nothing",
         (
             "predictions.py",
             "session.execute(statement.encode(), (model,)).fetchall()",
@@ -441,7 +441,7 @@ TOOLS = (
     ),
     *faults(
         "dana/session",
-        "tests/sources/test_callers.py -k 'test_the_client_calls and pg18'",
+        "tests/sql/test_callers.py -k 'test_the_client_calls and pg18'",
         (
             "calls.py",
             "        for name, kind in zip(names, types, strict=True)\n    ]",
@@ -457,7 +457,7 @@ TOOLS = (
     ),
     *faults(
         "dana/report",
-        "tests/sources/test_operators.py -k 'test_tools_of_the_command_line and pg18'",
+        "tests/sql/test_operators.py -k 'test_tools_of_the_command_line and pg18'",
         (
             "stored.py",
             "m.owner::oid OPERATOR(pg_catalog.=) c.oid AS own",
@@ -467,7 +467,7 @@ TOOLS = (
     ),
     *faults(
         "dana/cli",
-        "tests/sources/test_operators.py -k 'test_tools_of_the_command_line and pg18'",
+        "tests/sql/test_operators.py -k 'test_tools_of_the_command_line and pg18'",
         ("top.py", "ntile(%s::integer)", "ntile(%s)", "dana top's function of somebody else"),
     ),
     *faults(
@@ -483,12 +483,12 @@ TOOLS = (
     ),
     *faults(
         "dana/report",
-        "tests/report/test_analyst.py::test_only_the_owner_s_page_is_made_of_rows",
+        "tests/report/test_report_analyst.py::test_only_the_owner_s_page_is_made_of_rows",
         ("scores.py", "    if not model.own:\n", "    if False:\n", "a report evaluates models of others"),
     ),
     *faults(
         SRC,
-        "tests/report/test_analyst.py::test_only_the_owner_s_page_is_made_of_rows",
+        "tests/report/test_report_analyst.py::test_only_the_owner_s_page_is_made_of_rows",
         ("evaluate.c", "if (!given && !model->own)", "if (0)", "dana_evaluate reads sources of others"),
     ),
 )

@@ -9,7 +9,7 @@ SRC = "pg_extension/src"
 EXTENSION = (
     *faults(
         SRC,
-        "tests/pg/test_predictor.py",
+        "tests/postgres/test_predictor.py",
         (
             "predictor.c",
             "if (i->out < scratch_start || i->out + out > end)",
@@ -32,7 +32,7 @@ EXTENSION = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_visibility.py --postgresql 16 -k 'states or snapshot or uncommitted or serializable'",
+        "tests/postgres/test_visibility.py --postgresql 16 -k 'states or snapshot or uncommitted or serializable'",
         (
             "source.c",
             "(HEAP_XMAX_INVALID | HEAP_XMIN_COMMITTED)) != (HEAP_XMAX_INVALID | HEAP_XMIN_COMMITTED)",
@@ -60,14 +60,14 @@ EXTENSION = (
     ),
     *faults(
         SRC,
-        "tests/sources/test_metrics.py -k 'two_classes or regression or several or no_number'",
+        "tests/sql/test_metrics.py -k 'two_classes or regression or several or no_number'",
         ("regression.c", "distance * (label - state->mean)", "distance * distance", "the spread of the labels"),
         ("regression.c", "sqrtl(state->squared / state->rows)", "state->squared / state->rows", "no root"),
         ("metrics.c", "(below + negatives / 2.0L)", "(below + negatives)", "ties are won"),
     ),
     *faults(
         SRC,
-        "tests/sources/test_several.py -k 'metrics or refusals or labels'",
+        "tests/sql/test_several.py -k 'metrics or refusals or labels'",
         ("predict.c", "if (model != NULL && model->several)", "if (false)", "the largest of several numbers"),
         ("regression.c", "known++;", "known = count;", "a mean over outputs that have no metric"),
         ("regression.c", "add_error(&state->each[i], labels[i]", "add_error(&state->each[i], labels[0]", "one label"),
@@ -76,7 +76,7 @@ EXTENSION = (
     ),
     *faults(
         SRC,
-        "tests/sources/test_encoding.py -k 'by_hand or christ or rare or nulls_are or predictions'",
+        "tests/sql/test_encoding.py -k 'by_hand or christ or rare or nulls_are or predictions'",
         ("encode.c", "encoder->width - 1 - category", "encoder->width - category", "the next category"),
         (
             "encode.c",

@@ -7,7 +7,7 @@ from benchmarks.faults.fault import faults
 JIT = (
     *faults(
         "dana/jit",
-        "tests/lockstep/test_compiled.py -k 'engine_s_bits and records'",
+        "tests/lockstep/test_compiled_code.py -k 'engine_s_bits and records'",
         (
             "parts.py",
             "alone = late.issuperset(readers[k])",
@@ -17,19 +17,19 @@ JIT = (
     ),
     *faults(
         "dana/jit",
-        "tests/lockstep/test_compiled.py -k 'engine_s_bits and rows-20'",
+        "tests/lockstep/test_compiled_code.py -k 'engine_s_bits and rows-20'",
         ("emit.py", "self._outermost = t.level  #", "self._outermost = 0  #", "models are read once for all tuples"),
     ),
     *faults(
         "dana/jit",
-        "tests/lockstep/test_compiled.py -k counting",
+        "tests/lockstep/test_compiled_code.py -k counting",
         ("emit.py", "builder.add(I64(self._run), builder.load", "builder.add(I64(1), builder.load", "a block is a row"),
         ("emit.py", "for k in self._counting if is_last else ():", "for k in ():", "epochs are not counted"),
         ("values.py", "number = builder.add(first.value, I64(t.const))", "number = first.value", "rows of a block"),
     ),
     *faults(
         "dana/jit",
-        "tests/lockstep/test_compiled.py",
+        "tests/lockstep/test_compiled_code.py",
         ("arithmetic.py", "if i + extent >= before:", "if i + extent > before:", "folds beyond what is left"),
         ("folds.py", "FLOAT(IDENTITIES[op])", "FLOAT(IDENTITIES[op] or 0.0)", "sums of -0.0 alone"),
         ("arithmetic.py", 'Op.LE: "<="', 'Op.LE: "<"', "<= is <"),
@@ -62,7 +62,7 @@ JIT = (
     ),
     *faults(
         "dana/simulator",
-        "tests/lockstep/test_compiled.py",
+        "tests/lockstep/test_compiled_code.py",
         (
             "layout.py",
             "return (*shape[:-1], -(-shape[-1] // lanes) * lanes)",
@@ -85,7 +85,7 @@ JIT = (
     ),
     *faults(
         "dana/simulator/native",
-        "tests/lockstep/test_compiled.py -k 'there_is_not or later_one'",
+        "tests/lockstep/test_compiled_code.py -k 'there_is_not or later_one'",
         (
             "compiled.c",
             "for (int32_t t = 0; !right && t < count; t++)",
@@ -96,7 +96,7 @@ JIT = (
     ),
     *faults(
         "dana/simulator/native",
-        "tests/lockstep/test_compiled.py -k 'engine_s_bits and phases'",
+        "tests/lockstep/test_compiled_code.py -k 'engine_s_bits and phases'",
         ("core.c", "compiled->n_passes > 0 && sim->most", "false && sim->most", "passes over parts of a batch"),
         ("compiled.c", "if (!(tuples >> level & 1))\n\t\t\tcontinue;", "", "levels that hold nothing"),
     ),

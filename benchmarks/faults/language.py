@@ -126,7 +126,7 @@ LANGUAGE = (
     ),
     *faults(
         "dsl/semantics",
-        "tests/dsl/test_training.py",
+        "tests/dsl/test_interpreted_training.py",
         ("phases.py", "operation.operands[1 if condition.value else 2]", "operation.operands[1]", "both take one side"),
         (
             "phases.py",
@@ -147,7 +147,7 @@ LANGUAGE = (
     ),
     *faults(
         "dsl/semantics",
-        "tests/dsl/test_random.py -k 'whole_numbers or whatever or goes_on or never or constants'",
+        "tests/dsl/test_random_graphs.py -k 'whole_numbers or whatever or goes_on or never or constants'",
         ("counting.py", "1 if batch is None else batch.size or 0", "1", "batches of one row"),
         ("counting.py", "size = _wrapped(context, batch.meta, span)", "return", "a batch whose size is a meta"),
         (
@@ -164,7 +164,7 @@ LANGUAGE = (
     ),
     *faults(
         "dsl/hdfg",
-        "tests/dsl/test_random.py -k 'whole_numbers or whatever or goes_on or never or constants'",
+        "tests/dsl/test_random_graphs.py -k 'whole_numbers or whatever or goes_on or never or constants'",
         ("interpreter.py", "state |= self._after_epoch(state)", "pass", "all epochs are the first"),
         ("interpreter.py", "else start_values(node.init", "else 1 + start_values(node.init", "batches from 1 on"),
         ("evaluate.py", "np.arange(count) % ROW_NUMBERS", "np.arange(count) * 0", "the rows of a batch are alike"),

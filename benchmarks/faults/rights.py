@@ -8,11 +8,11 @@ SRC, SQL = "pg_extension/src", "pg_extension/sql"
 
 
 def in_rights(test: str) -> str:
-    return f"tests/pg/test_rights.py::{test} --postgresql 18"
+    return f"tests/postgres/test_rights.py::{test} --postgresql 18"
 
 
 def in_sources(test: str) -> str:
-    return f"tests/sources/test_{test} -k pg18"
+    return f"tests/sql/test_{test} -k pg18"
 
 
 HIDDEN = """\
@@ -160,7 +160,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        "tests/pg/test_refusals.py::test_reserved_function_name --postgresql 18",
+        "tests/postgres/test_refusals.py::test_reserved_function_name --postgresql 18",
         ("rules.c", "if (find_function(name) == FUNCTION_OTHER)", "if (false)", "a rule replaces any function"),
     ),
     *faults(

@@ -7,7 +7,7 @@ from benchmarks.faults.fault import faults
 RUNTIME = (
     *faults(
         "dana/runtime",
-        "tests/runtime/test_metas.py",
+        "tests/training/test_metas.py",
         ("metas.py", "not isinstance(value, bool) and", "", "true is 1"),
         ("metas.py", "except OverflowError:", "except ZeroDivisionError:", "whole numbers beyond binary64"),
         (
@@ -36,14 +36,14 @@ RUNTIME = (
     ),
     *faults(
         "dana/rules",
-        "tests/rules/test_accuracy.py -k 'counts or far_off or outliers'",
+        "tests/benchmarks/test_rule_accuracy.py -k 'counts or far_off or outliers'",
         ("poisson.py", "bounded = dana.min(score, 40)", "bounded = score", "counts beyond any"),
         ("huber.py", "error = clip(p - y, bound)", "error = p - y", "errors without a bound"),
         ("linear_svm.py", "side = 2 * y - 1", "side = y", "a class without a side"),
     ),
     *faults(
         "dana/rules",
-        "tests/rules/test_accuracy.py -k heap",
+        "tests/benchmarks/test_rule_accuracy.py -k heap",
         (
             "kmeans.py",
             "warm = dana.max(inverse_decay(heat, 0.03) * spread, 1e-30)",
@@ -53,7 +53,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/rules",
-        "tests/rules/test_accuracy.py -k 'raw and quantile'",
+        "tests/benchmarks/test_rule_accuracy.py -k 'raw and quantile'",
         ("quantile.py", "below = (y < p) - q", "below = (y < p) - q * q", "another quantile"),
     ),
     *faults(
@@ -78,7 +78,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_protocol.py",
+        "tests/worker/test_protocol.py",
         ("protocol.py", "if message != Message.BELL:", "if True:", "bells are messages"),
         ("protocol.py", "if length > most:", "if False:", "payloads without a bound"),
         ("protocol.py", "len(data) - len(data) % 4", "4", "one descriptor of two"),
@@ -89,7 +89,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_ring.py",
+        "tests/worker/test_ring.py",
         ("native/ring.c", "if (head - tail > self->slots)", "if (0)", "indices that lie"),
         ("native/ring.c", "if (n > self->slots - tail % self->slots)", "if (0)", "a batch beyond the ring's end"),
         ("native/ring.c", "tail + n > self->cache_pages", "0", "pages beyond the cache"),
@@ -110,7 +110,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_stopping.py -k 'best or stands or patience or held_out or books or constant'",
+        "tests/training/test_stopping.py -k 'best or stands or patience or held_out or books or constant'",
         (
             "stopping.py",
             "loss <= self.best + margin * abs(self.best)",
@@ -134,7 +134,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_stopping.py -k 'rises or falls or more_epochs or in_order'",
+        "tests/training/test_stopping.py -k 'rises or falls or more_epochs or in_order'",
         ("stopping.py", "ended and not risen", "ended", "a loss that rose has converged"),
         ("stopping.py", "highest > loss + far", "highest > 2 * loss", "a loss near 0 rises by next to nothing"),
         ("stopping.py", "if not training.in_order:", "if True:", "an order is blamed on the model"),
@@ -143,7 +143,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_order.py",
+        "tests/training/test_order.py",
         ("order.py", "if batches < 2:", "if False:", "one batch has an order"),
         ("native/survey.c", "(total - before) * full)", "(total - before))", "a row by itself is together with others"),
         ("order.py", "parts[_flags(mean, deviation)]", "parts", "numbers that grow with the table are an order"),
@@ -155,14 +155,14 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_training.py -k 'classes or prediction_is or hyperparameter or row_stops or damaged'",
+        "tests/training/test_training.py -k 'classes or prediction_is or hyperparameter or row_stops or damaged'",
         ("classes.py", "classes == 2 != found", "False", "one class for a rule of two"),
         ("classes.py", "and given < found", "and False", "fewer classes than labels"),
         ("classes.py", "nodes[total].inputs == (power,)", "True", "a sum of other powers"),
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_trainable.py -k 'not rows_of and not documents'",
+        "tests/training/test_trainable.py -k 'not rows_of and not documents'",
         ("inputs.py", "if len({*rows.values()}) > 1:", "if False:", "arrays of unequal length"),
         ("inputs.py", "if values.ndim != rows + len(node.shape):", "if False:", "arrays of other shapes"),
         ("inputs.py", "wrong = np.argwhere(~np.isfinite(numbers))", "wrong: list[int] = []", "a NaN in an array"),
@@ -171,7 +171,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_training.py -k 'optimiser or requests or columns'",
+        "tests/training/test_training.py -k 'optimiser or requests or columns'",
         (
             "warm.py",
             'return bool(point) and (model in models or model == "dana")',
@@ -188,14 +188,14 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_compiled.py -k pay_together",
+        "tests/training/test_compiled.py -k pay_together",
         ("compiled.py", "self._past.seconds + self._epochs", "self._epochs", "short trainings each for itself"),
         ("compiled.py", "self._past.code = self._code", "pass", "the next training makes its code anew"),
         ("compiled.py", 'if self._mode != "never":', "if True:", "code that nobody wants"),
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_designs.py -k seconds",
+        "tests/training/test_designs.py -k seconds",
         ("designs.py", "len(graph.nodes) > MANY_OPERATIONS", "False", "seconds without a word"),
     ),
     *faults(
@@ -212,7 +212,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
-        "tests/runtime/test_explain.py -k 'why or measured'",
+        "tests/training/test_explain.py -k 'why or measured'",
         (
             "why.py",
             "GAIN * taken <= cycles.per_tuple:\n            said = (",

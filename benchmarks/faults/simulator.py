@@ -29,13 +29,13 @@ SIMULATOR = (
     ),
     *faults(
         CORE,
-        "tests/simulator/test_machine.py",
+        "tests/simulator/test_simulated_machine.py",
         ("verify.c", "if (t->writes[at % WINDOW] == at)", "if (0)", "two results in a cycle"),
         ("verify.c", "if (t->visible > turn)", "if (0)", "a section that ends too soon"),
     ),
     *faults(
         CORE,
-        "tests/simulator/test_index.py tests/simulator/test_exchange.py",
+        "tests/simulator/test_simulated_index.py tests/simulator/test_exchange.py",
         ("engine.c", "n < (float)in->dst &&", "", "a number without a row"),
         ("engine.c", "&& n == (float)(int32_t)n", "", "half a row"),
         (
@@ -124,7 +124,7 @@ SIMULATOR = (
     ),
     *faults(
         CORE,
-        "tests/simulator/test_engine.py",
+        "tests/simulator/test_simulated_engine.py",
         ("engine.c", "u >= mask->units ? 0 : ", "", "absent tuples count"),
         ("engine.c", "in->mask == SIM_MASK_PAIR ? 2 * o : o", "o", "a pair is one tuple"),
         ("engine.c", "apart(d, a, n) && (!with_b || apart(d, b, n))", "1", "rows that depend on one another at once"),
@@ -140,7 +140,7 @@ SIMULATOR = (
     ),
     *faults(
         CORE,
-        "tests/lockstep/test_simulator.py",
+        "tests/lockstep/test_simulator_lockstep.py",
         (
             "rounds.c",
             "for (; q >> level & 1; level++)",
@@ -156,12 +156,12 @@ SIMULATOR = (
     ),
     *faults(
         CORE,
-        "tests/runtime/test_large_models.py -k other_rows",
+        "tests/training/test_large_models.py -k other_rows",
         ("records.c", "journal->sum != sum_of(sim)", "false", "code that changes other records"),
     ),
     *faults(
         "dana/simulator",
-        "tests/simulator/test_large.py",
+        "tests/simulator/test_simulated_large.py",
         ("large.py", "os.posix_fallocate(file.fileno(), 0, size)", "os.ftruncate(file.fileno(), size)", "a full disk"),
     ),
     *faults(

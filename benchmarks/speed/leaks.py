@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 
 from dana.server.embedded import EmbeddedServer
-from tests.pg.cluster import children
+from tests.postgres.cluster import children
 
 PATIENCE = 20.0
 ALARMS = re.compile(r"PANIC|was terminated by signal|\bleak|TRAP|still referenced|corrupt", re.IGNORECASE)

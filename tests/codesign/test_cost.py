@@ -14,7 +14,7 @@ from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.spec import cycles
 from hwgen.spec.engine import Opcode
-from tests.compiler.test_stages import FACTORS, LOGISTIC, MOMENTUM, PERCEPTRON, PLAIN_SGD, SOFTMAX
+from tests.compiler.test_compiler_stages import FACTORS, LOGISTIC, MOMENTUM, PERCEPTRON, PLAIN_SGD, SOFTMAX
 from tests.storage.schemas import attribute
 
 

@@ -18,7 +18,7 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
 from tests.compiler.rules import ROOMY, assert_same, train
-from tests.compiler.test_stages import LOGISTIC, MOMENTUM, PLAIN_SGD
+from tests.compiler.test_compiler_stages import LOGISTIC, MOMENTUM, PLAIN_SGD
 
 
 def rule(source: str, n: int) -> Graph:

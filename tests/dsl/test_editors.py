@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.dsl.rules import CHECKOUT, LIBRARY, PAPER
-from tests.dsl.test_documents import BLOCKS, EXAMPLES_OF_ROWS, PRELUDE
+from tests.dsl.test_language_page import BLOCKS, EXAMPLES_OF_ROWS, PRELUDE
 
 
 def complaints(*files: Path) -> list[str]:

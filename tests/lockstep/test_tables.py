@@ -13,7 +13,7 @@ from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
 from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import assert_same, case_of, finished, interpret, run
-from tests.lockstep.test_compiled import assert_compiled
+from tests.lockstep.test_compiled_code import assert_compiled
 from tests.storage.schemas import attribute
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))

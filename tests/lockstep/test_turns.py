@@ -11,7 +11,7 @@ from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
 from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import Case, finished
-from tests.lockstep.test_compiled import assert_compiled
+from tests.lockstep.test_compiled_code import assert_compiled
 from tests.storage.schemas import attribute
 
 TURNS = """

@@ -11,7 +11,7 @@ import pytest
 from dana.errors import SetupError
 from dana.server.embedded import EmbeddedServer
 from dana.server.extension import ensure_extension
-from tests.sources.conftest import SUMS
+from tests.sql.conftest import SUMS
 
 Session = psycopg.Connection[Any]
 

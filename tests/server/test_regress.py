@@ -21,7 +21,7 @@ from dana.server.account import server_account
 from dana.server.embedded import EmbeddedServer
 from dana.server.places import CHECKOUT
 from tests.golden import Golden
-from tests.pg.cluster import installed_server
+from tests.postgres.cluster import installed_server
 from tests.servers import initialise
 
 SUITE = CHECKOUT / "pg_extension" / "test"

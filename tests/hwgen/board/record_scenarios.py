@@ -19,7 +19,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.strider import Fault
 from tests.hwgen.board.scenarios import TIMEOUT, Rig, at_random
-from tests.simulator.test_records import Watch, made
+from tests.simulator.test_simulated_records import Watch, made
 
 CONFIG = MachineConfig(
     threads=2, scratch_depth=64, tuple_depth=64, strider_depth=64, descriptor_depth=8, program_depth=64,

@@ -1,0 +1,148 @@
+"""Sessions on real servers with the real worker, one schema for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dana.server.embedded import EmbeddedServer
+from dana.server.installation import MAJORS
+
+HERE = Path(__file__).parent
+Session = psycopg.Connection[Any]
+
+
+ONE_VERSION = frozenset(
+    f"test_{name}.py"
+    for name in (
+        "assumed", "classes", "coefficients", "columns", "encoded", "encoding", "evaluate", "explain", "groups",
+        "labels", "metrics", "operators", "predict", "random", "search", "several", "stopping", "texts", "told",
+        "weights",
+    )
+)  # fmt: skip
+"""Modules of what the worker does, and of C that has no line for one version or another: the newest version tells."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have an older version run each test of the others with the first of its cases, the newest one with all.
+
+    What reads the arguments, the rows and the labels has no line for one version or another; what has (visibility,
+    jobs, pages) is in tests/postgres, where both run every case. Both run pg_regress.
+    """
+    seen = set()
+    remaining = []
+    for item in items:
+        major = getattr(item, "callspec", None) and item.callspec.params.get("server")  # type: ignore[attr-defined]
+        if item.path.is_relative_to(HERE) and major is not None and major != MAJORS[-1]:
+            test = (item.path, major, item.originalname)  # type: ignore[attr-defined]
+            if test in seen or item.path.name in ONE_VERSION:
+                continue
+            seen.add(test)
+        remaining.append(item)
+    items[:] = remaining
+
+
+SUMS = """
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+sums = dana.algo(w, x, y)
+total = sums.merge(x * (y + 1), 16, "+")
+sums.setModel(w / 2 + total)
+sums.setLoss(y)
+sums.setPrediction(dana.sigma(w * x, 1))
+sums.setEpochs(2)
+"""
+"""A rule whose model tells every row and their order apart: older batches weigh less."""
+
+
+@pytest.fixture
+def session(server: EmbeddedServer) -> Iterator[Session]:
+    """A superuser's session in autocommit mode, with an empty schema first in its search_path and the rule `sums`."""
+    with psycopg.connect(server.dsn, autocommit=True) as session:
+        session.execute("SET client_min_messages = warning")
+        session.execute("DROP SCHEMA IF EXISTS test CASCADE")
+        session.execute("CREATE SCHEMA test")
+        session.execute("SET search_path = test, public")
+        # once for the server: a worker's process for it takes longer than all else here
+        known = "SELECT FROM dana.rule WHERE (name, source, everybody, users) = ('sums', %s, true, '{}') "
+        if session.execute(known + "AND owner = current_user::regrole", (SUMS,)).rowcount == 0:
+            session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
+        yield session
+        session.execute("DROP SCHEMA test CASCADE")
+        session.execute("DELETE FROM dana.model; DELETE FROM dana.job_log")
+
+
+def weights(session: Session, call: str) -> tuple[list[float], int, int]:
+    """Train with ``dana_train('sums', call)``: the model's values, rows trained on and rows skipped."""
+    row = session.execute(f"SELECT model, version, tuples, skipped FROM dana_train('sums', {call})").fetchone()
+    assert row is not None
+    values = session.execute('SELECT "values" FROM dana_parameters(%s, %s)', row[:2]).fetchone()
+    assert values is not None
+    return values[0], row[2], row[3]
+
+
+PEOPLE = """
+CREATE TYPE tier AS ENUM ('gold', 'silver', 'bronze');
+CREATE DOMAIN place AS varchar(20);
+CREATE DOMAIN short AS char(4);
+CREATE TABLE people (
+    id int PRIMARY KEY, name text, town place, code short, tag name, level tier, member boolean, born date,
+    seen timestamp, at timestamptz, age int, y real);
+INSERT INTO people SELECT i, 'person ' || i, (ARRAY['Köln', '', 'O''Hara "x"', 'Bonn'])[i % 4 + 1],
+    (ARRAY['a', 'b  '])[i % 2 + 1], (ARRAY['p', 'q', 'r'])[i % 3 + 1],
+    (ARRAY['gold', 'silver', 'bronze']::tier[])[i % 3 + 1],
+    i % 5 = 0, date '1999-12-30' + i % 9, timestamp '1999-12-31 22:00' + i * interval '1 hour',
+    timestamptz '1999-12-31 22:00Z' + i * interval '25 hours', i % 13, i % 7
+FROM generate_series(1, 120) AS i
+"""
+
+
+@pytest.fixture
+def people(session: Session) -> Session:
+    """A table of every kind of column, `people`."""
+    session.execute(PEOPLE)
+    return session
+
+
+ROLES = ("ana", "bob", '"Bob"', '"a.b"', '"ana@example.com"', "helper")
+"""`helper` is a member of `ana`."""
+
+
+@pytest.fixture
+def owners(session: Session) -> Iterator[Session]:
+    """Roles that may train, and tables t1, t2 … of which a model predicts that number for a feature of 1."""
+    drop(session)
+    for role in ROLES:
+        session.execute(f"CREATE ROLE {role} LOGIN")  # jobs connect as it
+        session.execute(f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO {role}")
+        session.execute(f"GRANT ALL ON SCHEMA test TO {role}")
+    session.execute("GRANT ana TO helper")
+    for value in range(1, 10):
+        session.execute(f"CREATE TABLE t{value} AS SELECT {value}::real AS x, 0::real AS y")
+    session.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA test TO {', '.join(ROLES)}")
+    yield session
+    drop(session)
+
+
+def drop(session: Session) -> None:
+    session.execute("RESET ROLE")
+    for role in ROLES:
+        if session.execute("SELECT to_regrole(%s)", (role,)).fetchone() != (None,):
+            session.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+@contextmanager
+def acting(session: Session, role: str) -> Iterator[Session]:
+    session.execute(f"SET ROLE {role}")
+    try:
+        yield session
+    finally:
+        session.execute("RESET ROLE")

@@ -1,0 +1,78 @@
+"""Arguments as long as a caller likes: an error before any work on each element, or work that a cancel ends."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.sql.conftest import Session
+
+errors = psycopg.errors
+
+LIST = "(SELECT array_agg(i::text) FROM generate_series(1, 10001) AS i)"
+JSON = "(SELECT jsonb_agg(i) FROM generate_series(1, 10001) AS i)"
+TEXT = "repeat('x', 64 << 20)"
+GRID = "(SELECT jsonb_object_agg(i, '[1, 2]'::jsonb) FROM generate_series(1, 9999) AS i)"
+POINTS = "(SELECT jsonb_agg('{}'::jsonb) FROM generate_series(1, 10001))"
+OBJECT = "(SELECT jsonb_object_agg(i, repeat('x', 1 << 20)) FROM generate_series(1, 64) AS i)"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *(
+            (f"dana_train('sums', 't', {name} => {LIST})", f'argument "{name}" has 10001 elements, more than 10000')
+            for name in ("features", "classes")
+        ),
+        *(
+            (f"dana_train('sums', 't', {name} => {TEXT})", f'argument "{name}" has 67108868 bytes, more than 67108864')
+            for name in ("model", "label", "backend", "query", "filter", "nulls", "nonfinite", "weight")
+        ),
+        *(
+            (f"dana_train('sums', 't', {name} => {OBJECT})", f'argument "{name}" has ')
+            for name in ("hyper", "design", "preprocess", "class_weight")
+        ),
+        (f"dana_train_groups('sums', 't', {LIST}, '{{}}')", '"group_by" has 10001 elements'),
+        (f"dana_train_groups('sums', 't', '{{y}}', jsonb_build_object('classes', {JSON}))", '"classes" has 10001'),
+        (f"dana_explain('sums', 't', jsonb_build_object('features', {JSON}))", '"features" has 10001 elements'),
+        (f"dana_explain('sums', 't', jsonb_build_object('query', {TEXT}))", '"query" has 67108868 bytes'),
+        (f"dana_explain('sums', 't', jsonb_build_object('hyper', {OBJECT}))", '"hyper" has 6'),
+        (f"dana_cross_validate('sums', 't', 2, jsonb_build_object('classes', {JSON}))", '"classes" has 10001'),
+        ("dana_cross_validate('sums', 't', 2, metrics => array_fill('mae'::text, '{10001}'))", '"metrics" has 10001'),
+        (f"dana_search('sums', 't', '[{{}}]', training => jsonb_build_object('classes', {JSON}))", 'has 10001'),
+        (f"dana_search('sums', 't', {GRID})", "the grid has too many points, more than 10000"),
+        (f"dana_search('sums', 't', jsonb_build_object('lr', {JSON}))", "the grid has 10001 points, more than 10000"),
+        (f"dana_search('sums', 't', {POINTS})", "the grid has 10001 points, more than 10000"),
+        (f"dana_start('dana_train', jsonb_build_object('rule', 'sums', 'features', {JSON}))", '"features" has 10001'),
+        (f"dana_create_udf('r', {TEXT})", '"source" has 67108868 bytes'),
+        (f"dana_group('m', VARIADIC {LIST})", '"keys" has 10001 elements'),
+        (f"dana.dana_class(1::real, {LIST})", '"classes" has 10001 elements'),
+        (f"dana_classification_metrics(1::float8, '{{1, 2, 3}}'::real[], {LIST}, NULL::float8)", '"classes" has 10001'),
+        ("dana_classification_metrics(1::float8, array_fill(0::real, '{10001}'))", "of the same 1 to 10000 classes"),
+    ],
+)  # fmt: skip
+def test_arguments_have_a_length(session: Session, call: str, message: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, (i % 2)::real AS y FROM generate_series(1, 20) AS i")
+    with pytest.raises((errors.ProgramLimitExceeded, errors.InvalidParameterValue)) as raised:
+        session.execute(f"SELECT {call}" if "metrics(" in call else f"SELECT * FROM {call}")
+    assert message in str(raised.value.diag.message_primary)
+
+
+def test_as_many_classes_as_may_be(session: Session) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, (i % 2)::real AS y FROM generate_series(1, 20) AS i")
+    with pytest.raises(errors.InvalidParameterValue, match='must be labels that differ, not "77"'):
+        session.execute(f"SELECT dana_train('sums', 't', classes => ({LIST})[:9999] || '77'::text)")
+    trained = session.execute(f"SELECT tuples FROM dana_train('sums', 't', classes => ({LIST})[:9999] || '0'::text)")
+    assert trained.fetchone() == (20,)
+
+
+def test_a_cancel_ends_a_comparison_of_many_names(session: Session) -> None:
+    """Three thousand million comparisons, then another error, which hides a cancel that comes too late."""
+    session.execute(f"CREATE TABLE wide ({', '.join(f'c{i} real' for i in range(1000))})")
+    session.execute(
+        "CREATE TABLE names AS SELECT jsonb_build_object('features', (SELECT jsonb_agg(CASE i WHEN 3000000 THEN 'none'"
+        " ELSE 'c999' END ORDER BY i) FROM generate_series(1, 3000000) AS i)) AS metadata"
+    )
+    session.execute("SET statement_timeout = '2s'")
+    with pytest.raises(errors.QueryCanceled):
+        session.execute("SELECT dana.dana_arguments(metadata, 'm', 'wide') FROM names")

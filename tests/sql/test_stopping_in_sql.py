@@ -1,0 +1,142 @@
+"""Trainings in SQL that end when they no longer improve, by the loss of their epochs or on the rows left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from dana import rules
+from dana.server.embedded import EmbeddedServer
+from dana.server.installation import MAJORS
+from tests.sql.conftest import Session
+from tests.sql.test_backends import DESIGN, share_compiled_designs
+from tests.training.test_stopping import PASSING
+
+
+@pytest.fixture
+def passing(session: Session) -> Session:
+    session.execute("SELECT dana_create_udf('passing', %s)", (PASSING,))
+    session.execute("CREATE TABLE t AS SELECT 1::real AS x, i % 2 AS y FROM generate_series(1, 400) i")
+    return session
+
+
+def one(session: Session, statement: str, *values: Any) -> Any:
+    found = session.execute(statement, values).fetchone()  # type: ignore[arg-type]
+    return found if found is None or len(found) > 1 else found[0]
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_the_best_model_is_kept(passing: Session, backend: str) -> None:
+    call = f"SELECT epochs, converged, loss FROM dana_train('passing', 't', 'm', backend => '{backend}', {{}})"
+    assert one(passing, call.format("patience => 3")) == (9, False, 0.0)
+    assert one(passing, "SELECT \"values\" FROM dana_parameters('m') WHERE parameter = 'w'") == [6.0]
+    assert one(passing, "SELECT metadata ->> 'epoch' FROM dana.model WHERE name = 'm'") == "6"
+    assert one(passing, call.format("patience => 0"))[:2] == (60, False)
+    assert one(passing, call.format("patience => 3, epochs => 8"))[:2] == (8, False)
+    assert one(passing, call.format("patience => 3, warm_start_from => 'm@1'"))[:2] == (4, False)
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_rows_left_out_choose_the_model(passing: Session, backend: str) -> None:
+    assert chosen(passing, backend, "patience => 4") == (9, False)
+
+
+@pytest.mark.parametrize("server", MAJORS[-1:], indirect=True)
+def test_rows_left_out_choose_the_model_of_hardware(passing: Session, server: EmbeddedServer) -> None:
+    share_compiled_designs(server)
+    assert chosen(passing, "rtl", f"epochs => 7, design => '{json.dumps(DESIGN)}'") == (7, False)
+
+
+def chosen(session: Session, backend: str, more: str) -> tuple[int, bool]:
+    """Epochs and whether they converged, of a training whose loss on the rows left out is (epoch - 5) ** 2."""
+    call = f"dana_train('passing', 't', 'm', test_size => 0.25, backend => '{backend}', {more})"
+    epochs, converged, run = one(session, f"SELECT epochs, converged, run FROM {call}")
+    assert one(session, "SELECT \"values\" FROM dana_parameters('m') WHERE parameter = 'w'") == [5.0]
+    losses = session.execute("SELECT test_loss FROM dana.curve WHERE run = %s ORDER BY epoch", (run,)).fetchall()
+    assert losses == [(float((k - 5) ** 2),) for k in range(1, epochs + 1)]
+    return epochs, converged
+
+
+TABLES = {
+    "pages": "CREATE TABLE t AS SELECT i, {} FROM generate_series(1, 3000) i",
+    "numeric": "CREATE TABLE t AS SELECT i, a::numeric, b, y FROM (SELECT i, {} FROM generate_series(1, 3000) i) r",
+    "partitions": """CREATE TABLE t (i int, a real, b real, y real) PARTITION BY RANGE (i);
+        CREATE TABLE p1 PARTITION OF t FOR VALUES FROM (0) TO (1000);
+        CREATE TABLE p2 PARTITION OF t FOR VALUES FROM (1000) TO (9000);
+        INSERT INTO t SELECT i, {} FROM generate_series(1, 3000) i""",
+}
+COLUMNS = (
+    "sin(i)::real * 10 AS a, CASE WHEN i % 50 > 0 THEN cos(i * 3)::real END AS b, (sin(i) + sin(i * 7.3))::real AS y"
+)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_test_loss_is_that_of_predictions(session: Session, kind: str) -> None:
+    """Its filter, its NULLs and its columns are those of the training, and no row is in both."""
+    for statement in TABLES[kind].format(COLUMNS).split(";"):
+        session.execute(statement)  # type: ignore[arg-type]
+    session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
+    call = "dana_train('linear', 't', 'm', '{a,b}', 'y', test_size => 0.3, filter => 'i > 100')"
+    run, loss, tuples = one(session, f"SELECT run, loss, tuples FROM {call}")
+    test = one(
+        session,
+        """SELECT avg((dana_predict('m', a, b) - y) ^ 2), count(*) FROM t
+        WHERE i > 100 AND b IS NOT NULL AND dana_holdout(ctid, 0.3, 1)""",
+    )
+    kept = "SELECT metadata ->> 'epoch' FROM dana.model WHERE name = 'm'"
+    found = one(session, f"SELECT test_loss, loss FROM dana.epoch WHERE run = %s AND epoch = ({kept})::int", run)
+    assert found[0] == pytest.approx(test[0], rel=1e-5)
+    assert found[1] == loss
+    assert tuples + test[1] == one(session, "SELECT count(*) FROM t WHERE i > 100 AND b IS NOT NULL")
+
+
+def test_groups_and_trials_have_no_rows_left_out(passing: Session) -> None:
+    passing.execute("CREATE TABLE g AS SELECT y AS k, * FROM t")
+    options = '{"patience": 3, "test_size": 0.5, "features": ["x"], "label": "y"}'
+    trained = passing.execute("SELECT epochs, converged FROM dana_train_groups('passing', 'g', '{k}', %s)", (options,))
+    assert trained.fetchall() == [(9, False)] * 2
+
+
+def test_streams_again_where_nothing_is_kept(passing: Session) -> None:
+    """Two streams are too few to keep: the epoch asks once more after the survey, and the rows left out stay."""
+    found = one(passing, "SELECT run, pages FROM dana_train('passing', 't', 'm', test_size => 0.25, epochs => 1)")
+    assert found[1] > 0
+    assert one(passing, "SELECT test_loss FROM dana.epoch WHERE run = %s", found[0]) == 16
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_no_row_that_is_left_out_counts(session: Session, backend: str) -> None:
+    heard: list[str | None] = []
+    session.add_notice_handler(lambda notice: heard.append(notice.message_primary))
+    session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
+    session.execute("CREATE TABLE t AS SELECT sin(i)::real AS x, cos(i)::real AS y FROM generate_series(1, 400) i")
+    table = "'linear', 't', 'm', '{{x}}', 'y'"
+    call = f"SELECT dana_train({table}, backend => '{backend}', epochs => 2, test_size => {{}})"
+    said = 'argument "test_size" leaves out no row to judge the model by'
+    session.execute(call.format(0.2))
+    assert said not in heard
+    session.execute(call.format(1e-9))
+    assert heard.count(said) == 1
+
+
+@pytest.mark.parametrize("option", ["patience => -1", "tolerance => -1", "tolerance => 'NaN'"])
+def test_what_is_refused(passing: Session, option: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be at least 0"):
+        passing.execute(f"SELECT dana_train('passing', 't', {option})")  # type: ignore[arg-type]
+
+
+def test_a_model_without_a_use_is_a_warning(session: Session) -> None:
+    heard: list[str] = []
+    session.add_notice_handler(lambda notice: heard.append(f"{notice.severity}: {notice.message_primary}"))
+    session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
+    noise = np.random.default_rng(2).normal(size=(900, 2))
+    session.execute("CREATE TABLE t (x real, y real)")
+    with session.cursor().copy("COPY t FROM STDIN") as copy:
+        for row in noise:
+            copy.write_row([float(value) for value in row])
+    session.execute("SELECT dana_train('linear', 't', label => 'y')")
+    assert [one for one in heard if one.startswith("WARNING: the model is no better than a constant prediction")]

@@ -1,0 +1,430 @@
+"""What somebody is told of an ordinary table that is trained on or predicted from, and of what is wrong with a call."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from dana import rules
+from dana.client.connection import connect
+from dana.server.embedded import EmbeddedServer
+from dana.session.notices import ServerNotice
+from tests.sql.conftest import Session
+
+errors = psycopg.errors
+Told = list[str]
+
+
+@pytest.fixture
+def told(session: Session) -> Told:
+    """What comes as NOTICE or WARNING, of the table `t` of two features, a label and its class."""
+    heard: Told = []
+    session.execute("SET client_min_messages = notice")
+    session.add_notice_handler(lambda said: heard.append(f"{said.message_primary}\n{said.message_hint}"))
+    for rule in ("linear", "ridge", "logistic", "softmax", "quantile"):
+        session.execute("SELECT dana_create_udf(%s, %s)", (rule, rules.text(rule)))
+    session.execute(
+        "CREATE TABLE t AS SELECT sin(i)::real AS a, cos(i * 3)::real AS b, (sin(i) + cos(i * 3) > 0)::int AS y,"
+        " sin(i)::real * 3 + cos(i * 3)::real AS z FROM generate_series(1, 300) AS i"
+    )
+    heard.clear()
+    return heard
+
+
+def refused(session: Session, statement: str, *values: Any) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as raised:
+        session.execute(statement, values)  # type: ignore[arg-type]
+    return raised.value
+
+
+def described(error: psycopg.Error) -> tuple[str | None, str | None]:
+    assert error.diag.internal_query is None
+    return error.diag.message_primary, error.diag.message_hint
+
+
+# models of one name
+
+
+def test_a_default_name_that_now_stands_for_other_rows(session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT * FROM t")
+    train = "SELECT version FROM dana_train('linear', {}, features => '{{a,b}}', label => 'z')"
+    session.execute(train.format("'t'"))
+    session.execute(train.format("'t'"))
+    assert told == []
+    session.execute(train.format("'u'"))
+    session.execute(train.format("query => 'SELECT * FROM u'"))
+    session.execute(train.format("query => 'SELECT * FROM t'"))
+    assert [one.partition("\n")[0] for one in told] == [
+        'model "linear" was trained on test.t (version 2), and is now trained on test.u (version 3)',
+        'model "linear" was trained on test.u (version 3), and is now trained on a query (version 4)',
+        'model "linear" was trained on another query (version 4), and is now trained on a query (version 5)',
+    ]
+    assert told[0].endswith('"linear@2" names the other one. To keep both in use, give the argument "model".')
+    told.clear()
+    session.execute(train.format("'t', 'mine'"))
+    session.execute(train.format("'u', 'mine'"))
+    assert told == []
+
+
+# numbers
+
+
+@pytest.mark.parametrize("kind", ["integer", "bigint", "float8", "numeric"])
+def test_digits_that_binary32_does_not_hold(session: Session, told: Told, kind: str) -> None:
+    session.execute(
+        f"CREATE TABLE u AS SELECT (2000000000 + (a * 37000)::int % 100)::{kind} AS x, a, z FROM t"  # type: ignore[arg-type]
+    )
+    session.execute("SELECT dana_train('linear', 'u', 'm')")
+    (said,) = told
+    assert said.startswith("column x of test.u loses most of its digits: its numbers, near 2e+09, become real")
+    assert "as in x - 20000000" in said
+    told.clear()
+    session.execute("SELECT dana_train('linear', query => 'SELECT x - 2000000000 AS x, a, z FROM u', model => 'm')")
+    session.execute("SELECT dana_train('linear', query => 'SELECT x / 1000 AS x, a, z FROM u', model => 'm')")
+    assert len(told) == (0 if kind in ("integer", "bigint") else 1), told
+
+
+def test_numbers_that_are_exact_lose_nothing(session: Session, told: Told) -> None:
+    session.execute(
+        "CREATE TABLE u AS SELECT 16000000 + (abs(a) * 3)::int AS x, 2e9::real + (b * 1000)::int * 128::real AS r, z"
+        " FROM t"
+    )
+    session.execute("SELECT dana_train('linear', 'u', 'm')")
+    assert [one for one in told if "digits" in one] == []
+
+
+def test_a_column_that_numbers_the_rows(session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT row_number() OVER () AS number, (abs(a) * 50)::int AS n, b, z FROM t")
+    session.execute("SELECT dana_train('linear', 'u', 'm')")
+    session.execute("SELECT dana_train('linear', query => 'SELECT * FROM u ORDER BY hashint8(number)', model => 'm')")
+    assert [one.partition(" of ")[0] for one in told if "numbers the rows" in one] == ["column number"] * 2
+    told.clear()
+    session.execute("SELECT dana_train('linear', query => 'SELECT n, b, z FROM u', model => 'm')")
+    session.execute("SELECT dana_train('linear', query => 'SELECT n AS k, b, z FROM u ORDER BY n', model => 'm')")
+    assert [one for one in told if "numbers the rows" in one] == []
+
+
+# labels
+
+
+def test_more_labels_than_classes(session: Session, told: Told) -> None:
+    session.execute(
+        "CREATE TABLE u AS SELECT a, b, (ARRAY['red', 'green', 'blue'])[1 + (abs(a) * 2.9)::int % 3] AS y FROM t"
+    )
+    error = refused(session, "SELECT dana_train('logistic', 'u', label => 'y')")
+    message, hint = described(error)
+    assert message == 'column "y" of test.u has 3 different labels, more than the 2 classes of rule "logistic"'
+    assert error.diag.message_detail is not None
+    assert error.diag.message_detail.startswith('They are "blue", "green", "red". The first row with "')
+    assert hint == "Choose a rule for more classes, such as softmax, or leave rows out with a filter."
+    _, hint = described(refused(session, "SELECT dana_train('ridge', 'u', label => 'y')"))
+    assert hint is not None
+    assert hint.startswith("As a label: choose a rule that tells classes apart, such as logistic")
+
+
+@pytest.mark.parametrize("rule", ["logistic", "ridge"])
+def test_a_feature_of_a_type_that_is_none(session: Session, told: Told, rule: str) -> None:
+    session.execute("CREATE TABLE u AS SELECT a, md5(a::text)::uuid AS u, a * interval '1 day' AS i, a > 0 AS y FROM t")
+    for kind, words in {"u": "A feature is a number, a boolean, a date", "i": "Make a number of it in a query"}.items():
+        error = refused(session, f"SELECT dana_train('{rule}', 'u', features => '{{a,{kind}}}', label => 'y')")
+        assert words in (described(error)[1] or "")
+
+
+def test_a_label_of_one_value(session: Session, told: Told) -> None:
+    session.execute("SELECT dana_train('quantile', query => 'SELECT a, b, 3 AS y FROM t', model => 'm')")
+    (said,) = told
+    assert said.startswith("column y of the query, the label, has a single value in all rows")
+    message, _ = described(refused(session, "SELECT dana_train('logistic', query => 'SELECT a, b, 3 AS y FROM t')"))
+    assert message == 'all labels in column "y" of the query are "3"'
+
+
+# rows that are none
+
+
+def test_which_column_leaves_no_row(session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT a, NULL::int AS gone, CASE WHEN a > 0 THEN b END AS few, z FROM t")
+    message, hint = described(refused(session, "SELECT dana_train('linear', 'u')"))
+    assert message is not None
+    assert message.startswith('test.u has no row to train on: of 300 rows "gone" is null (300), "few" is null (1')
+    assert hint == 'Leave column "gone" out, by naming the others with features => ARRAY[...].'
+    session.execute("UPDATE u SET gone = 1 WHERE few IS NULL")
+    message, hint = described(refused(session, "SELECT dana_train('linear', 'u')"))
+    assert message is not None
+    assert '"gone" is null (1' in message
+    assert '"few" is null (1' in message
+    assert hint == "With nulls => 'mean' a NULL counts as the mean of its column."
+    assert told == []
+
+
+def test_numbers_beyond_the_range_of_real(session: Session, told: Told) -> None:
+    """They are no NaN, and the hint's query finds them."""
+    session.execute(
+        "CREATE TABLE u AS SELECT a, CASE WHEN a > 0.5 THEN 1e39::float8 ELSE b END AS c, ARRAY[a, b * 1e39] AS v, z"
+        " FROM t"
+    )
+    (beyond,) = session.execute("SELECT count(*) FROM u WHERE c = 1e39").fetchall()
+    session.execute("SELECT dana_train('linear', 'u', 'm', '{a,c}', 'z')")
+    assert told == [
+        f'{beyond[0]} of 300 rows of test.u are left out: "c" is beyond the range of real ({beyond[0]})\nNone'
+    ]
+    for column, rows in (("c", beyond[0]), ("v", None)):
+        train = f"SELECT dana_train('linear', 'u', features => '{{{column}}}', label => 'z', nonfinite => 'error')"
+        error = refused(session, train)
+        message, hint = error.diag.message_primary, error.diag.message_hint
+        assert f'of test.u has a number beyond the range of real in column "{column}"' in (message or "")
+        found = session.execute((hint or "").split(" finds such rows")[0]).fetchall()  # type: ignore[arg-type]
+        assert len(found) == (rows or len(found)) > 0
+
+
+def test_arrays_have_no_mean(session: Session, told: Told) -> None:
+    """That matters where one has a NULL; a NOTICE of their rows does not advise it."""
+    session.execute("CREATE TABLE u AS SELECT ARRAY[a, b] AS v, z FROM t")
+    expected = None
+    for options in ("", ", nulls => 'mean'", ', preprocess => \'{"v": {"impute": "median"}}\''):
+        session.execute(f"SELECT dana_train('linear', 'u', 'm', '{{v}}', 'z'{options})")  # type: ignore[arg-type]
+        query = "SELECT weights FROM dana.model WHERE name = 'm' ORDER BY version DESC LIMIT 1"
+        (row,) = session.execute(query).fetchall()
+        assert row == (expected or row)
+        expected = row
+    told.clear()
+    for null in ("NULL", "ARRAY[1, NULL]"):
+        session.execute(f"UPDATE u SET v = {null} WHERE z > 2.5")  # type: ignore[arg-type]
+        error = refused(session, "SELECT dana_train('linear', 'u', 'm', '{v}', 'z', nulls => 'mean')")
+        assert described(error)[0] == 'column "v" of test.u is an array with NULLs, which have no mean'
+        assert error.diag.context is None
+        session.execute("""SELECT dana_train('linear', 'u', 'm', '{v}', 'z', preprocess => '{"v": {"impute": 0}}')""")
+    told.clear()
+    session.execute("UPDATE u SET v = NULL WHERE z > 2.5")
+    for source in ("'u'", "query => 'SELECT * FROM u'"):
+        session.execute(f"SELECT dana_train('linear', {source}, model => 'm', features => '{{v}}')")  # type: ignore[arg-type]
+    assert [one.split("\n")[1] for one in told if "are left out" in one] in (["None"] * 2, [""] * 2)
+
+
+def test_nulls_that_nothing_fills(session: Session, told: Told) -> None:
+    """Those of the label and the weight: no mean, no 0, and no other feature helps."""
+    session.execute(
+        "CREATE TABLE u AS SELECT a, CASE WHEN b > 0 THEN 1 END AS w, CASE WHEN a > 0 THEN z END AS y FROM t"
+    )
+    query = "SELECT dana_train('linear', query => 'SELECT {} FROM u', model => 'm'{})"
+    for columns, options, hint in (
+        ("a, y", ", nulls => 'error'", "Leave such rows out, with nulls => 'skip' or a filter."),
+        ("a, w, a AS y", ", weight => 'w', nulls => 'error'", "Leave such rows out, with nulls => 'skip' or a filter."),
+        ("y AS a, a AS y", ", nulls => 'error'", "Fill it in, or use nulls => 'skip' or nulls => '0'."),
+        (
+            "a, NULL::int AS w, y",
+            ", weight => 'w'",
+            'Column "w" is the weight of the rows: leave that out, or name another column.',
+        ),
+        ("a, NULL::int AS y", "", 'Column "y" is the label: name another one.'),
+    ):
+        assert refused(session, query.format(columns, options)).diag.message_hint == hint
+    session.execute(query.format("a, w, y", ", weight => 'w'"))  # type: ignore[arg-type]
+    assert len(told) == 1
+    assert told[0].endswith("\nNone")
+
+
+@pytest.mark.parametrize(
+    ("label", "exact"), [("9007199254740992 + (a > 0)::int", False), ("3 + 1e-12 * a", False), ("3", True)]
+)
+def test_a_label_whose_differences_real_does_not_hold(session: Session, told: Told, label: str, exact: bool) -> None:
+    session.execute(f"SELECT dana_train('linear', query => 'SELECT a, b, {label} AS y FROM t', model => 'm')")  # type: ignore[arg-type]
+    (said,) = told
+    first, hint = said.split("\n")
+    assert first == "column y of the query, the label, has a single value in all rows" + ("" if exact else ", as real")
+    assert hint.startswith("A model can learn nothing but that value.")
+    assert ("compared as real" in hint) is not exact
+
+
+@pytest.mark.parametrize("options", ["", ", nulls => 'mean'"])
+def test_a_filter_that_leaves_no_row(session: Session, told: Told, options: str) -> None:
+    session.execute("CREATE TABLE u AS SELECT 'x' || (a > 0) AS word, b, date '2020-01-01' AS day, z FROM t")
+    message, hint = described(refused(session, f"SELECT dana_train('linear', 'u', filter => 'b > 5'{options})"))
+    assert message == "test.u has no row to train on"
+    assert hint is not None
+    assert "argument filter" in hint
+    assert told == []
+
+
+# columns of another table
+
+
+def test_a_column_that_the_other_table_lacks(session: Session, told: Told) -> None:
+    session.execute("SELECT dana_train('linear', 't', 'm', '{a,b}', 'z')")
+    session.execute("CREATE TABLE u AS SELECT a, b AS bbb FROM t; CREATE VIEW v AS SELECT a, b FROM t")
+    lacks = 'column "b" of model "m" is not in {}'
+    for call, where in (
+        ("dana_predict_table('m', 'u')", "test.u"),
+        ("dana_evaluate('m', 'u')", "test.u"),
+        ("dana_evaluate('m', query => 'TABLE u')", "the query"),
+    ):
+        assert described(refused(session, f"SELECT * FROM {call}")) == (lacks.format(where), "There are: a, bbb.")
+    for call, where in (("dana_evaluate('m', 'v')", "test.v"), ("dana_evaluate('m', query => 'TABLE v')", "the query")):
+        message = f'column "z" of model "m" is not in {where}'
+        assert described(refused(session, f"SELECT * FROM {call}")) == (message, "There are: a, b.")
+    assert session.execute("SELECT * FROM dana_predict_table('m', 'v', 'a')").rowcount == 300
+
+
+# misspelt options
+
+
+def test_the_option_that_was_meant(session: Session, told: Told) -> None:
+    meant = {
+        "dana_train_groups('linear', 't', '{y}', '{\"epoch\": 1}')": "epochs",
+        "dana_cross_validate('linear', 't', 3, '{\"lable\": \"z\"}')": "label",
+        "dana_search('linear', 't', '{\"lr\": [1]}', training => '{\"featurs\": [\"a\"]}')": "features",
+        "dana_start('dana_train', '{\"rul\": \"linear\"}')": "rule",
+    }
+    for call, option in meant.items():
+        _, hint = described(refused(session, f"SELECT * FROM {call}"))
+        assert hint == f'Perhaps you meant "{option}".', call
+    _, hint = described(refused(session, "SELECT dana_train_groups('linear', 't', '{y}', '{\"nonsense\": 1}')"))
+    assert hint is not None
+    assert hint.startswith("There are: rule, source, model, features, label")
+    session.execute("CREATE TABLE u AS SELECT a AS income, b, z FROM t")
+    wish = "SELECT dana_train('linear', 'u', preprocess => '{\"incom\": {\"impute\": \"mean\"}}')"
+    assert described(refused(session, wish)) == (
+        'argument "preprocess" names "incom", which is no feature of test.u',
+        'Perhaps you meant "income".',
+    )
+
+
+def test_a_metric_is_checked_before_anything_is_trained(session: Session, told: Told) -> None:
+    session.execute("SET dana.notices = 'run'")
+    for function, metrics in (
+        ("cross_validate", "metrics => '{rsme}'"),
+        ("search", "grid => '[{}]', metric => 'rsme'"),
+    ):
+        message, hint = described(refused(session, f"SELECT * FROM dana_{function}('linear', 't', {metrics})"))
+        assert str(message).replace('"', "'") == "there is no metric 'rsme'"
+        assert hint is not None
+        assert "rmse" in hint
+    assert told == []
+
+
+# many trainings
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dana_cross_validate('linear', 'u', 3, '{\"label\": \"z\"}')",
+        "dana_search('linear', 'u', '{\"lr\": [0.1, 0.5]}', folds => 2, training => '{\"label\": \"z\"}')",
+        "dana_train_groups('linear', 'u', '{k}', '{\"label\": \"z\"}')",
+    ],
+)
+def test_each_thing_is_told_once(session: Session, told: Told, call: str) -> None:
+    session.execute(
+        "CREATE TABLE u AS SELECT CASE WHEN b < 0.9 THEN a END AS a, 'x' || (b > 0) AS word1, 'x' || (a > 0) AS word2,"
+        " a > 0 AS k, z FROM t"
+    )
+    session.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
+    first = list(told)
+    encoded = [one.partition(":")[0] for one in first if ": one-hot" in one]
+    assert encoded[:2] == ["column word1", "column word2"]
+    assert len(encoded) == len(set(encoded))
+    assert len([one for one in first if "are left out" in one]) == 1
+    assert len(first) == len({re.sub(r"\b[0-9]+", "", one) for one in first})
+    session.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
+    assert told == first * 2
+
+
+def test_what_a_job_tells(server: EmbeddedServer, session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT a, 'x' || (b > 0) AS word, NULL::text AS gone, z FROM t")
+    with connect(server.dsn) as database:
+        database.session.execute("SET search_path = test, public")
+        arguments = {"rule": "linear", "source": "test.u", "model": "m", "label": "z"}
+        row = database.session.execute("SELECT dana_start('dana_train', %s)", (Jsonb(arguments),)).fetchone()
+        assert row is not None
+        database.session.commit()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            job = database.wait(row[0])
+    assert job.state == "done"
+    assert job.notices == [
+        "NOTICE: column word: one-hot, 2 categories",
+        "NOTICE: column gone: no feature, all its values are NULL",
+    ]
+    assert [(one.category, str(one.message)) for one in caught] == [
+        (ServerNotice, notice.removeprefix("NOTICE: ")) for notice in job.notices
+    ]
+
+
+# literals
+
+
+def test_literals_are_read_as_what_the_columns_are(session: Session, told: Told) -> None:
+    session.execute(
+        "CREATE TABLE u AS SELECT a, 'x' || (b > 0) AS word, date '2020-01-01' + (a * 100)::int AS day, z FROM t"
+    )
+    session.execute("SELECT dana_train('linear', 'u', 'm'); SELECT dana_train('linear', 't', 'n', '{a,b}', 'z')")
+
+    def same(call: str) -> Any:
+        return session.execute(f"SELECT dana_predict({call})").fetchone()  # type: ignore[arg-type]
+
+    typed = same("'m', 0.5::real, 'xtrue'::text, date '2020-02-03'")
+    assert typed != (None,)
+    assert same("'m', '0.5', 'xtrue', '2020-02-03'") == typed
+    assert same("'m', '0.5', 'xtrue', '2020-02-03 00:00'") == typed
+    assert same("'n', '0.5', '1e-1'") == same("'n', 0.5, 0.1")
+    message, _ = described(refused(session, "SELECT dana_predict('m', 0.5, 'xtrue', 'someday')"))
+    assert message == 'invalid input syntax for type date: "someday"'
+    message, _ = described(refused(session, "SELECT dana_predict('m', 'half', 'xtrue', '2020-02-03')"))
+    assert message == 'invalid input syntax for type double precision: "half"'
+    message, _ = described(refused(session, "SELECT dana_predict('m', 0.5, 7, '2020-02-03')"))
+    assert message == 'feature 2 of dana_predict() has type integer, which is not a text or an enum (column "word")'
+
+
+# what is wrong with a training, before its rows are read
+
+
+MISSPELT = '{"label": "y", "hyper": {"penalti": 1}, "filter": "read(y)"}'
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dana_train('logistic', 't', label => 'y', hyper => '{\"penalti\": 1}', filter => 'read(y)')",
+        f"dana_train_groups('logistic', 't', '{{y}}', '{MISSPELT}')",
+        f"dana_explain('logistic', 't', '{MISSPELT}')",
+        f"dana.logistic('t', '{MISSPELT}')",
+    ],
+)
+def test_a_hyperparameter_that_the_rule_does_not_have(session: Session, told: Told, call: str) -> None:
+    session.execute(
+        "CREATE FUNCTION read(integer) RETURNS boolean STABLE LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE 'a row is read'; END $$"
+    )
+    error = refused(session, f"SELECT * FROM {call}")
+    assert described(error) == (
+        'rule "logistic" has no hyperparameter "penalti"',
+        'Perhaps you meant "penalty".',
+    )
+    assert described(refused(session, f"SELECT * FROM {call.replace('penalti', 'lr')}"))[0] == "a row is read"
+
+
+def test_numbers_that_a_rule_refuses(session: Session, told: Told) -> None:
+    error = refused(session, "SELECT * FROM dana_train('logistic', 't', label => 'y', hyper => '{\"penalty\": -1}')")
+    assert isinstance(error, errors.InvalidParameterValue)
+    assert described(error)[0] == "l2 needs penalty >= 0, but hyper makes it penalty = -1"
+    assert "gradient = l2(w, " in (error.diag.message_detail or "")
+
+
+def test_values_that_are_no_numbers(session: Session, told: Told) -> None:
+    session.execute("UPDATE t SET b = 'NaN' WHERE a = (SELECT max(a) FROM t)")
+    error = refused(
+        session, "SELECT * FROM dana_train('ridge', 't', features => '{a,b}', label => 'z', nonfinite => 'error')"
+    )
+    message, hint = described(error)
+    assert re.fullmatch('row [0-9]+ of .*t has a NaN or an infinity in column "b"', message or "")
+    query = (hint or "").partition(" finds such rows")[0]
+    assert session.execute(query).rowcount == 1  # type: ignore[arg-type]
+    for source in ("source => 't'", "query => 'SELECT * FROM t'"):
+        call = f"dana_train('ridge', {source}, features => '{{a,b}}', label => 'z', nonfinite => 'keep')"
+        error = refused(session, f"SELECT * FROM {call}")
+        assert "the training came to no number" in (described(error)[0] or "")
+        assert "b (1)" in (error.diag.message_detail or "")
