@@ -1,6 +1,6 @@
 """Estimators with scikit-learn's interface that train and predict in the database.
 
-In: rows as scikit-learn takes them, or a data frame with texts, dates and missing values as `dana.frames` does. Out: a
+In: rows as scikit-learn takes them, or a data frame with texts, dates and missing values as `dana.session.frames` does. Out: a
 model of the server, and its predictions. The rows go to a temporary table, which is gone when the call ends.
 """
 
@@ -196,7 +196,7 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
     epochs
         Passes over the rows.
     training
-        Further options of `dana.options.TrainOptions`, such as ``{"nulls": "skip"}``.
+        Further options of `dana.client.options.TrainOptions`, such as ``{"nulls": "skip"}``.
     model
         Name of the model in the database. Without one it is dropped some time after the estimator is gone; a copy or a
         pickle keeps it.

@@ -1,4 +1,4 @@
-"""The arguments of a training as options of a command: made from what `dana.options` declares.
+"""The arguments of a training as options of a command: made from what `dana.client.options` declares.
 
 In: a command, or what was typed. Out: options, or arguments of the client. What an argument means is said there alone.
 """
@@ -17,7 +17,7 @@ SHORT = {"hyper": ("--hyper", "NAME=VALUE"), "design": ("--design", "JSON")}
 
 
 def add_training(command: argparse.ArgumentParser, declared: type) -> None:
-    """The options that ``declared``, a TypedDict of `dana.options`, has, and the server to call."""
+    """The options that ``declared``, a TypedDict of `dana.client.options`, has, and the server to call."""
     for name, hint in get_type_hints(declared, include_extras=True).items():
         kind, text = get_args(hint)
         flag, metavar = SHORT.get(name, (f"--{name.replace('_', '-')}", name.upper()))

@@ -114,7 +114,7 @@ class Connection(PredictingSession):
     def load(self, data: Any, table: str, *, replace: bool = False, temporary: bool = False) -> LoadedTable:
         """Make a table of a data frame.
 
-        Texts and categories become text, days date, moments timestamp, and so on (`dana.frames.columns_of`); NaN, NaT,
+        Texts and categories become text, days date, moments timestamp, and so on (`dana.session.frames.columns_of`); NaN, NaT,
         None and nulls become NULL.
 
         Parameters
@@ -172,7 +172,7 @@ class Connection(PredictingSession):
         progress
             Show each epoch: True on stderr if that is a terminal, and below a notebook's cell; None there alone.
         options
-            What `dana.options.TrainOptions` has: the other arguments of ``dana_train``.
+            What `dana.client.options.TrainOptions` has: the other arguments of ``dana_train``.
 
         Raises
         ------

@@ -79,7 +79,7 @@ class Model:
 
 
 def read_models(session: psycopg.Connection[Any], name: str | None = None, metric: str | None = None) -> Rows[Model]:
-    """See `dana.client.Connection.models`."""
+    """See `dana.client.connection.Connection.models`."""
     with session.cursor(row_factory=class_row(Model)) as cursor:
         found = cursor.execute(MODELS, {"name": name}).fetchall()
     if metric is None:

@@ -1,6 +1,6 @@
 """Columns into a table, through PostgreSQL's binary COPY.
 
-In: columns, as arrays or as `dana.frames` makes them of a data frame. Out: a new table whose pages are all-visible from
+In: columns, as arrays or as `dana.session.frames` makes them of a data frame. Out: a new table whose pages are all-visible from
 the start. It must not build SQL text from values; names are quoted as identifiers.
 """
 
@@ -101,7 +101,7 @@ def create_table(
     name
         Name of the table, or schema and name, as they are: no quotes.
     columns
-        One for each column of the table: what `dana.frames` made, or an array of shape (rows,) of one of the types in
+        One for each column of the table: what `dana.session.frames` made, or an array of shape (rows,) of one of the types in
         `COLUMN_TYPES`, in which nothing is NULL.
     replace
         Whether a table of that name is dropped first.

@@ -25,9 +25,9 @@ extern int64 dana_weights_count(const Datum *parts, int n_parts);
 extern void	 dana_weights_copy(const Datum *parts, int n_parts, int64 first, int64 count, float *to);
 
 /*
- * Makes memory for a predictor in the current memory context and puts there what it needs besides rows that it
- * chooses, which dana_weights_bring() brings. Raises an error unless the parts, which have to stay, are as many numbers
- * as the predictor wants.
+ * Allocates a predictor's memory in the current memory context and reads the weights that every prediction needs. Rows
+ * that a prediction chooses are read when it asks for them. The parts must outlive the predictor; it is an error if they
+ * do not have as many numbers as the predictor uses.
  */
 extern float *dana_weights_prepare(dana_weights *weights, dana_predictor *predictor, const char *reference,
 								   const Datum *parts, int n_parts);

@@ -273,7 +273,7 @@ dana_encoder_set_parts(dana_encoder *encoder, const dana_texts *words)
 	return words->count > 0 && words->count <= lengthof(dana_part_names);
 }
 
-/* One of the list that dana_encoders_append() wrote; false where it is none */
+/* One of the list that dana_encoding_append() wrote; false where it is none */
 static bool
 encoder_read(Jsonb *from, dana_encoder *encoder)
 {
