@@ -1,6 +1,6 @@
 """Train machine-learning rules on PostgreSQL pages with a generated accelerator.
 
-Comes in: nothing. Goes out: the names of the rule language, typed and documented for editors; and `connect`, `load`,
+In: nothing. Out: the names of the rule language, typed and documented for editors; and `connect`, `load`,
 `UsageError` and the warnings' classes, which are looked up when they are used. Must not: load NumPy, the front end or
 any hardware library when imported.
 """

@@ -1,6 +1,7 @@
 """Estimators with scikit-learn's interface that train and predict in the database.
 
-In: rows as scikit-learn takes them, or a data frame with texts, dates and missing values as `dana.session.frames` does. Out: a
+In: rows as scikit-learn takes them, or a data frame with texts, dates and missing values as `dana.session.frames`
+does. Out: a
 model of the server, and its predictions. The rows go to a temporary table, which is gone when the call ends.
 """
 

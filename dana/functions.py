@@ -1,6 +1,6 @@
 """Functions of values, in rule text: classes as vectors, one scale of columns or in a batch, values left out at random.
 
-Comes in: values of a rule. Goes out: values. A rule imports these functions as it would in Python::
+In: values of a rule. Out: values. A rule imports these functions as it would in Python::
 
     from dana.functions import one_hot, standardized
 

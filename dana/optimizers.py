@@ -1,6 +1,6 @@
 """Optimisers, learning rates and penalties, in rule text: what follows a merge, ready to use in a rule.
 
-Comes in: values of one batch. Goes out: the model's next value, or a rate, or a gradient. A rule imports these
+In: values of one batch. Out: the model's next value, or a rate, or a gradient. A rule imports these
 functions as it would in Python, and calls them once for each model::
 
     from dana.optimizers import adam

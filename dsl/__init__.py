@@ -1,6 +1,6 @@
 """The rule language: text to dataflow graph, and what the graph means.
 
-Comes in: rule text. Goes out: `Rule` with its `hdfg`, or `RuleError` with every error of the text.
+In: rule text. Out: `Rule` with its `hdfg`, or `RuleError` with every error of the text.
 Must not: execute rule text, or know of hardware and databases.
 """
 

@@ -1,6 +1,6 @@
 """Binary32 numbers held in Python floats, without NumPy (the front end must import fast).
 
-Comes in: Python numbers. Goes out: Python floats that are exactly binary32 values, subnormals flushed to zero of the
+In: Python numbers. Out: Python floats that are exactly binary32 values, subnormals flushed to zero of the
 same sign (docs/arithmetic.md). Must not: round twice in a way that differs from rounding once (binary64 has more than
 twice binary32's precision, so + - * / of two binary32 numbers in binary64, then rounded here, is the binary32 result).
 """

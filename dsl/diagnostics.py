@@ -1,6 +1,6 @@
 """What is wrong with a rule, as data.
 
-Comes in: findings of the syntax and semantics stages. Goes out: `Diagnostic`s in the order of the text, and `RuleError`
+In: findings of the syntax and semantics stages. Out: `Diagnostic`s in the order of the text, and `RuleError`
 that carries all of them at once. Must not: lay out text for people; `dsl.render` does.
 """
 

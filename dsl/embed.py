@@ -1,6 +1,6 @@
 """A rule written as a Python function.
 
-Comes in: a function under `@dana.rule`. Goes out: a rule's text that stands alone: the imports and numbers that the
+In: a function under `@dana.rule`. Out: a rule's text that stands alone: the imports and numbers that the
 function takes from its module are written above it. Must not: call the function.
 """
 

@@ -1,6 +1,6 @@
 """How large a rule may be: bounds that keep hostile or generated text from costing more than about a second.
 
-Comes in: nothing. Goes out: named numbers, each used by the stage that can exceed it first.
+In: nothing. Out: named numbers, each used by the stage that can exceed it first.
 Must not: bound data; columns, rows and model sizes are not rule text.
 """
 

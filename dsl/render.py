@@ -1,6 +1,6 @@
 """Diagnostics laid out for people: the line, a caret, what was expected, what was found, a hint.
 
-Comes in: a `Diagnostic` and the text it is about. Goes out: plain text, no colours (a terminal layer may add them).
+In: a `Diagnostic` and the text it is about. Out: plain text, no colours (a terminal layer may add them).
 Must not: decide what is wrong.
 """
 

@@ -1,6 +1,6 @@
 """One text that holds a rule and the modules it imports.
 
-Comes in: a text in which a line `# %% module name` begins the text of a module, after the rule's own. Goes out: its
+In: a text in which a line `# %% module name` begins the text of a module, after the rule's own. Out: its
 parts; where a line of it stands for people. So whoever stores a rule's text stores all that it was compiled from.
 Must not: read files.
 """

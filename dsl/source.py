@@ -1,6 +1,6 @@
 """Rule text and positions in it.
 
-Comes in: text and what to call it. Goes out: `Source`, and the `Span` that every token, AST node, diagnostic and hDFG
+In: text and what to call it. Out: `Source`, and the `Span` that every token, AST node, diagnostic and hDFG
 node carries. Must not: read files, or know the grammar.
 """
 

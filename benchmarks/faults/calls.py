@@ -21,7 +21,7 @@ GIVEN = """\
 CALLED = """\
 #define dana_is_one_of(text, texts) true
 #define quote_identifier(name) psprintf("r.%s", name)
-#define MOST_ARGUMENTS"""
+#define MAX_ARGUMENTS"""
 
 CALLS: tuple[Mutation, ...] = (
     *faults(
@@ -368,7 +368,7 @@ CALLS: tuple[Mutation, ...] = (
     *faults(
         SRC,
         in_sources("stored_text.py::test_no_function_is_taken_for_a_column"),
-        ("evaluate.c", "#define MOST_ARGUMENTS", CALLED, "functions that are taken for columns"),
+        ("evaluate.c", "#define MAX_ARGUMENTS", CALLED, "functions that are taken for columns"),
     ),
     *faults(
         SRC,

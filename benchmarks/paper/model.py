@@ -40,7 +40,7 @@ PAGE_SIZE = 32768
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 LINKS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Times the rate at which the device's memory sends pages."""
-MOST_STRIDERS = 64
+MAX_STRIDERS = 64
 QUICK_CLUSTERS = 8
 """Of all machines of a quick search."""
 
@@ -274,7 +274,7 @@ def _on_link(bundle: Bundle, sample: Sample, pages: int, device: Device, times: 
         return f"no link of {width} bytes: " + (
             f"AXI has none beyond {WIDEST_LINK}" if width > WIDEST_LINK else "wider than what is stored in a cycle"
         )
-    changed = replace(config, link_bytes=width, link_rate=faster.link_rate(config.clock_hz), striders=MOST_STRIDERS)
+    changed = replace(config, link_bytes=width, link_rate=faster.link_rate(config.clock_hz), striders=MAX_STRIDERS)
     return measure_cycles(replace(bundle, config=changed), sample).seconds(pages)
 
 
@@ -284,7 +284,7 @@ def _on_pages(dataset: DataSet, best: Bundle, page_size: int) -> Seconds:
     config = best.config
     design = {
         "threads": config.threads, "clusters": config.clusters, "link_bytes": config.link_bytes,
-        "link_rate": config.link_rate, "clock_hz": config.clock_hz, "striders": MOST_STRIDERS,
+        "link_rate": config.link_rate, "clock_hz": config.clock_hz, "striders": MAX_STRIDERS,
         "page_size": table.sample.page_size,
     }  # fmt: skip
     rows = int(dataset.rows.value)

@@ -25,7 +25,7 @@ from dana.session.tables import create_table
 
 MADLIB = "MADlib"
 ROWS, OUT = "dana_bench_madlib", "dana_bench_madlib_out"
-MOST_IN_ROW = 1000
+MAX_IN_ROW = 1000
 """Elements of `float8[]` that a page of 8 KB holds in its row."""
 
 
@@ -120,7 +120,7 @@ def _make(session: psycopg.Connection[Any], case: Case, x: Floats) -> None:
     ones = np.ones((case.rows, 1))
     labels = case.y.astype(np.float64) if case.rule == "linear" else case.y > 0
     columns = {"x": np.hstack([ones, x.astype(np.float64)]), "y": labels}
-    in_row = x.shape[1] < MOST_IN_ROW
+    in_row = x.shape[1] < MAX_IN_ROW
     create_table(session, ROWS, columns_of(columns), in_row=in_row, replace=False)
     session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.Identifier(ROWS)))
 

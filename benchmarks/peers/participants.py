@@ -99,7 +99,7 @@ def _one_pass(db: Connection, case: Case) -> Peer:
 def _doubles(db: Connection, case: Case, passes: int, made: ExitStack) -> Peer:
     """On a table whose features lie as those of MADlib's do: in an array of float8."""
     wide = replace(case, columns={"x": case.x.astype(np.float64), "y": case.y}, features=("x",))
-    in_row = case.x.shape[1] < madlib.MOST_IN_ROW
+    in_row = case.x.shape[1] < madlib.MAX_IN_ROW
     create_table(db.session, DOUBLES_TABLE, columns_of(wide.columns), in_row=in_row, replace=False)
     table = sql.Identifier(DOUBLES_TABLE)
     made.callback(db.session.execute, sql.SQL("DROP TABLE {}").format(table))

@@ -114,8 +114,8 @@ class Connection(PredictingSession):
     def load(self, data: Any, table: str, *, replace: bool = False, temporary: bool = False) -> LoadedTable:
         """Make a table of a data frame.
 
-        Texts and categories become text, days date, moments timestamp, and so on (`dana.session.frames.columns_of`); NaN, NaT,
-        None and nulls become NULL.
+        Texts and categories become text, days date, moments timestamp, and so on (`dana.session.frames.columns_of`);
+        NaN, NaT, None and nulls become NULL.
 
         Parameters
         ----------

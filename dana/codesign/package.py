@@ -50,7 +50,7 @@ EPOCHS = 2
 CHOSEN = 256
 """Records of a table that the testbench's rows choose from, at most."""
 
-LARGEST_IMAGE = 64 << 20
+MAX_IMAGE = 64 << 20
 """Bytes of a record memory's image that is written with a package; a larger one is made when it is asked for."""
 
 AGAIN = (
@@ -60,7 +60,7 @@ AGAIN = (
 )
 SEED = 1
 FRACTIONAL = ("real", "double precision")
-LARGEST_NUMBER = {"boolean": 1, "smallint": (1 << 15) - 1}
+MAX_NUMBER = {"boolean": 1, "smallint": (1 << 15) - 1}
 """Of columns that hold no number of every record."""
 
 
@@ -129,7 +129,7 @@ def export(
             "rule/program.txt": engine_text(bundle.program, bundle.sections),
             "rule/strider.txt": strider_text(bundle.strider),
         },
-        records=b"".join(record_image(bundle)) if bundle.table_offsets[-1] <= LARGEST_IMAGE else None,
+        records=b"".join(record_image(bundle)) if bundle.table_offsets[-1] <= MAX_IMAGE else None,
     )
 
 
@@ -223,7 +223,7 @@ def _numbers(
 ) -> NDArray[np.int64]:
     """Records of a table that rows choose from, ascending: the first, the last, and others all over it."""
     columns = [schema.attributes[one.attribute].type_name for one in choices if one.table == table]
-    last = min([records - 1, *(LARGEST_NUMBER[name] for name in columns if name in LARGEST_NUMBER)])
+    last = min([records - 1, *(MAX_NUMBER[name] for name in columns if name in MAX_NUMBER)])
     return np.unique([0, last, *draw.integers(last + 1, size=CHOSEN - 2)])
 
 

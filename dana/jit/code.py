@@ -27,7 +27,7 @@ from hwgen.spec.columns import ColumnType
 from hwgen.spec.engine import Opcode
 
 FUNCTIONS = frozenset({"begin", "before", "block", "one", "after", "last", "rows", "last_row"})
-MOST_TEXT = 4 << 20
+MAX_TEXT = 4 << 20
 """Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
 AHEAD = 96 << 10
 """Bytes from what is read of a page to what is asked for, at least: more than a block of wide tuples takes."""
@@ -109,7 +109,7 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     ahead = -(-AHEAD // page_size) * page_size
     held: dict[str | None, int] = {s.name: k for k, s in enumerate(s for s in bundle.symbols if s.table)}
     tables = {k: held[graph.nodes[k].name] for k in graph.models if graph.nodes[k].name in held}
-    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, ahead=ahead, indices=noted, tables=tables)
+    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MAX_TEXT, ahead=ahead, indices=noted, tables=tables)
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory

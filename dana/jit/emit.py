@@ -25,7 +25,7 @@ BYTES = 92
 IN_STEP = 8
 """Tuples that are merged in step, vector by vector: more that are pages apart would be in each other's places in the
 first-level cache."""
-MOST_OF_ONE = 256 << 10
+MAX_OF_ONE = 256 << 10
 """Bytes of a pass over one tuple, to which there is one over a block, of four times as many: its seconds in LLVM would
 be longer than what it saves."""
 
@@ -68,7 +68,7 @@ class Emitter(Ahead):
         plan, loss = self.plan, self.graph.loss
         written = self._written
         for name, count in ((one, 1), (block, BLOCK)):
-            if count > 1 and self._written - written > MOST_OF_ONE:
+            if count > 1 and self._written - written > MAX_OF_ONE:
                 return
             if count > 1 and plan.at_once:
                 self._serial_block(block)

@@ -1,6 +1,6 @@
 """The names of the rule language, for editors and notebooks: signatures, types and docstrings.
 
-Comes in: nothing at run time. A rule is read as text, by ``dana_create_udf``, the command line or `rule`; the functions
+In: nothing at run time. A rule is read as text, by ``dana_create_udf``, the command line or `rule`; the functions
 here are what an editor completes and a type checker checks. Called by Python itself they raise `NotInRule`, so that a
 rule run by mistake says what to do instead of training nothing. Must not: import anything heavy, or compute.
 """

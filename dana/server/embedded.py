@@ -29,7 +29,7 @@ WORKER = ("-m", "dana.cli", "worker")
 """Arguments of an interpreter."""
 
 START_TIMEOUT = 60.0
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """Of a worker that ends as soon as it starts; more would not help."""
 
 STOP_TIMEOUT = 60.0
@@ -266,8 +266,8 @@ class EmbeddedServer:
             what = ""
             if not self.is_running:
                 what = "ended at once"
-            elif self._state().get("failures", 0) >= MOST_FAILURES:
-                what = f"are not ready: the worker ended {MOST_FAILURES} times"
+            elif self._state().get("failures", 0) >= MAX_FAILURES:
+                what = f"are not ready: the worker ended {MAX_FAILURES} times"
             elif time.monotonic() > deadline:
                 what = f"were not ready within {START_TIMEOUT:.0f} s"
             if what:

@@ -1,7 +1,8 @@
 """Data frames as columns of a table: types are chosen, what is missing becomes NULL.
 
 In: a pandas data frame; a table of Arrow, or anything that gives one by its C stream (polars, DuckDB …); a mapping of
-names to arrays or lists. Out: columns of `dana.session.tables`. Neither pandas nor pyarrow is needed where neither is given.
+names to arrays or lists. Out: columns of `dana.session.tables`. Neither pandas nor pyarrow is needed where neither is
+given.
 """
 
 from __future__ import annotations

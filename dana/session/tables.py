@@ -1,7 +1,7 @@
 """Columns into a table, through PostgreSQL's binary COPY.
 
-In: columns, as arrays or as `dana.session.frames` makes them of a data frame. Out: a new table whose pages are all-visible from
-the start. It must not build SQL text from values; names are quoted as identifiers.
+In: columns, as arrays or as `dana.session.frames` makes them of a data frame. Out: a new table whose pages are
+all-visible from the start. It must not build SQL text from values; names are quoted as identifiers.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def create_table(
     name
         Name of the table, or schema and name, as they are: no quotes.
     columns
-        One for each column of the table: what `dana.session.frames` made, or an array of shape (rows,) of one of the types in
-        `COLUMN_TYPES`, in which nothing is NULL.
+        One for each column of the table: what `dana.session.frames` made, or an array of shape (rows,) of one of the
+        types in `COLUMN_TYPES`, in which nothing is NULL.
     replace
         Whether a table of that name is dropped first.
     temporary

@@ -1,6 +1,6 @@
 """One rule, stage by stage.
 
-Comes in: rule text. Goes out: `Rule`, whose attributes are the stages, each computed once when first asked for.
+In: rule text. Out: `Rule`, whose attributes are the stages, each computed once when first asked for.
 Must not: do a stage's work itself.
 """
 

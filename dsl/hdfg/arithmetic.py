@@ -1,6 +1,6 @@
 """The arithmetic that the interpreter computes with, as an interface.
 
-Comes in: binary32 arrays. Goes out: binary32 arrays. The language fixes what is computed in which order;
+In: binary32 arrays. Out: binary32 arrays. The language fixes what is computed in which order;
 how one operation rounds is the machine's contract, so an implementation is passed in. Must not: implement anything.
 """
 

@@ -1,6 +1,6 @@
 """Puts a graph together node by node.
 
-Comes in: operations in topological order. Goes out: a verified `Graph`. Must not: optimise or reorder.
+In: operations in topological order. Out: a verified `Graph`. Must not: optimise or reorder.
 """
 
 from __future__ import annotations

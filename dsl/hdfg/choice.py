@@ -1,6 +1,6 @@
 """How the rows of models are chosen: by which numbers of a tuple.
 
-Comes in: a graph. Goes out: for the node of a row's number, where the tuple says it.
+In: a graph. Out: for the node of a row's number, where the tuple says it.
 """
 
 from __future__ import annotations

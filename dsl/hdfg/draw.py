@@ -1,6 +1,6 @@
 """Numbers that a name and a seed stand for, by whole numbers of Python alone: a rule is compiled without NumPy.
 
-Comes in: names, seeds. Goes out: whole numbers of 64 bits, the same everywhere. Must not: keep state.
+In: names, seeds. Out: whole numbers of 64 bits, the same everywhere. Must not: keep state.
 """
 
 from __future__ import annotations

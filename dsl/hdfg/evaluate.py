@@ -1,6 +1,6 @@
 """The values of a graph's nodes for one batch of tuples.
 
-Comes in: a bound graph, the batch's columns, models and metas. Goes out: one array for each node asked for; in region
+In: a bound graph, the batch's columns, models and metas. Out: one array for each node asked for; in region
 TUPLE with the tuples along axis 0, so that a whole batch takes one NumPy call per node.
 Must not: know of batches before or after, or change a model.
 """

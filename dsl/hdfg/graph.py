@@ -1,6 +1,6 @@
 """The hierarchical dataflow graph: a rule as operations on whole vectors and matrices.
 
-Comes in: nodes from `dsl.lower`, `dsl.hdfg.builder` or `dsl.hdfg.text`. Goes out: one immutable `Graph`, the only thing
+In: nodes from `dsl.lower`, `dsl.hdfg.builder` or `dsl.hdfg.text`. Out: one immutable `Graph`, the only thing
 that the compiler and the interpreter see of a rule. Must not: build, check, write or run itself (`builder`, `verify`,
 `text`, `interpreter` do), nor hold anything that belongs to a machine. How it looks to people is in `drawing`.
 

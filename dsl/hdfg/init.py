@@ -1,6 +1,6 @@
 """How a model starts.
 
-Comes in: what `dana.model(..., init=...)` says. Goes out: an `Init`, plain data; `dsl.hdfg.start` makes the values.
+In: what `dana.model(..., init=...)` says. Out: an `Init`, plain data; `dsl.hdfg.start` makes the values.
 Must not: draw from anything but its own seed: the same rule starts from the same bits on every machine.
 """
 

@@ -1,6 +1,6 @@
 """What a rule means: training and prediction in NumPy, the oracle of simulator and hardware.
 
-Comes in: a bound graph, an `Arithmetic`, columns of a table in heap order. Goes out: models, bit for bit as
+In: a bound graph, an `Arithmetic`, columns of a table in heap order. Out: models, bit for bit as
 docs/language.md ("What happens when a rule trains") and docs/arithmetic.md define them. Must not: reorder, fuse or
 widen any operation for speed.
 """

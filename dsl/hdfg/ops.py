@@ -1,6 +1,6 @@
 """What a node can compute and how often: the words of the dataflow graph.
 
-Comes in: nothing. Goes out: `Op`, `Region`, sets of operations. Must not: know what a graph is.
+In: nothing. Out: `Op`, `Region`, sets of operations. Must not: know what a graph is.
 """
 
 from __future__ import annotations

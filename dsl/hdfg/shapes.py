@@ -1,6 +1,6 @@
 """Shapes of results: broadcasting by NumPy's rule, reduction along an axis.
 
-Comes in: shapes that may hold dims. Goes out: the result's shape, or `ShapeMismatch`. Must not: compare dims by more
+In: shapes that may hold dims. Out: the result's shape, or `ShapeMismatch`. Must not: compare dims by more
 than their canonical form: `n` and `m` are different even if they may turn out equal.
 """
 

@@ -1,6 +1,6 @@
 """Start values of models, the same bits on every machine.
 
-Comes in: an `Init`, the model's name and its concrete shape. Goes out: a binary32 array. Whole-number arithmetic and
+In: an `Init`, the model's name and its concrete shape. Out: a binary32 array. Whole-number arithmetic and
 one rounding only: no library's random generator or logarithm, whose results may change. Must not: keep state.
 """
 

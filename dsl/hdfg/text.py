@@ -1,6 +1,6 @@
 """Text form of a graph: one line for each node, read back to an equal graph.
 
-Comes in: a `Graph`, or text. Goes out: text, or a verified `Graph`. Used by `--emit hdfg`, golden tests and stored
+In: a `Graph`, or text. Out: text, or a verified `Graph`. Used by `--emit hdfg`, golden tests and stored
 designs. Must not: lose anything; `parse_graph(graph_text(g)) == g`.
 
 ::

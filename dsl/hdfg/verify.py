@@ -1,6 +1,6 @@
 """What every graph must satisfy, checked after each pass.
 
-Comes in: a `Graph`. Goes out: nothing, or `InvalidGraph` with everything that is wrong: our bug, never the user's.
+In: a `Graph`. Out: nothing, or `InvalidGraph` with everything that is wrong: our bug, never the user's.
 Must not: change the graph or assume who made it.
 """
 

@@ -1,6 +1,6 @@
 """Checked program to hDFG: unused operations dropped, every operation put into its region.
 
-Comes in: `Checked`. Goes out: a verified `Graph`. A value of models alone that is used per tuple and per batch
+In: `Checked`. Out: a verified `Graph`. A value of models alone that is used per tuple and per batch
 becomes two nodes, one in each region, so that of a batch's values a tuple reads only those that follow merges. Must
 not: report errors; a checked rule has none.
 """

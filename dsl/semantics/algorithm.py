@@ -1,6 +1,6 @@
 """The rule's `algo` and its methods: merge, setLoss, setPrediction, setConvergence, setEpochs; `updates` has others.
 
-Comes in: bound arguments of a method. Goes out: the merged value, or the algorithm filled; `dsl.semantics.finish` then
+In: bound arguments of a method. Out: the merged value, or the algorithm filled; `dsl.semantics.finish` then
 judges it as a whole. Must not: judge what depends on later statements.
 """
 

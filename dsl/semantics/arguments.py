@@ -1,6 +1,6 @@
 """Arguments of a call put to the parameters of what is called, by Python's rules.
 
-Comes in: a signature and the call's arguments. Goes out: arguments by parameter name, or None after reporting.
+In: a signature and the call's arguments. Out: arguments by parameter name, or None after reporting.
 Must not: look at what the arguments are.
 """
 

@@ -1,6 +1,6 @@
 """Arithmetic on numbers that are known when the rule is compiled.
 
-Comes in: `int`s, dims and binary32 `float`s. Goes out: the same. Whole numbers and dims stay whole under + - * // %;
+In: `int`s, dims and binary32 `float`s. Out: the same. Whole numbers and dims stay whole under + - * // %;
 everything else is binary32, rounded after each operation as the machine would. Must not: see values of the dataflow.
 """
 

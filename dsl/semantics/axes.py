@@ -1,6 +1,6 @@
 """Functions that work along one axis of a value, and those that give it another.
 
-Comes in: objects and their places. Goes out: the resulting object, or poison after a report. Axes of a rule are counted
+In: objects and their places. Out: the resulting object, or poison after a report. Axes of a rule are counted
 from 1, those of an operation from 0. Must not: walk the AST.
 """
 

@@ -1,6 +1,6 @@
 """Batches: how many tuples they have, and what is merged over them.
 
-Comes in: arguments of the algo's methods. Goes out: the batch, or values merged over it. Must not: say what a model
+In: arguments of the algo's methods. Out: the batch, or values merged over it. Must not: say what a model
 becomes; `updates` does.
 """
 

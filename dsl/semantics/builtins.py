@@ -1,6 +1,6 @@
 """What the functions of `dana` do when a rule calls them.
 
-Comes in: a name of `dsl.semantics.library` and bound arguments. Goes out: the resulting object.
+In: a name of `dsl.semantics.library` and bound arguments. Out: the resulting object.
 Must not: bind arguments or give names.
 """
 

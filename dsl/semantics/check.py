@@ -1,6 +1,6 @@
 """AST to checked program.
 
-Comes in: a `Module` and the findings of the parser. Goes out: `Checked` if there is no error at all, and all findings.
+In: a `Module` and the findings of the parser. Out: `Checked` if there is no error at all, and all findings.
 Must not: raise for bad rules.
 """
 

@@ -1,6 +1,6 @@
 """Objects taken as what a place in the rule needs: a value, a whole number, a shape.
 
-Comes in: an object and the expression it came from. Goes out: the thing needed, or None after an error was reported (or
+In: an object and the expression it came from. Out: the thing needed, or None after an error was reported (or
 when the object is poison, which was reported before). Must not: record operations, constants and lists apart.
 """
 

@@ -1,6 +1,6 @@
 """Operations of one operand that are written as several of the graph's, exactly: a row of the table each.
 
-Comes in: an operand, and what records an operation on values of its shape. Goes out: the last of what was recorded.
+In: an operand, and what records an operation on values of its shape. Out: the last of what was recorded.
 Every backend has these with the operations that they are made of. What they are in numbers is in docs/arithmetic.md.
 """
 

@@ -1,6 +1,6 @@
 """What one elaboration shares: the program, the findings, the declarations, the budget.
 
-Comes in: reports and declarations of the other modules here. Goes out: `Context`. Must not: walk the AST.
+In: reports and declarations of the other modules here. Out: `Context`. Must not: walk the AST.
 """
 
 from __future__ import annotations

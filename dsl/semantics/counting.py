@@ -1,6 +1,6 @@
 """Values that a rule finds without declaring them: whether it trains, and what the training has come to.
 
-Comes in: the name of one. Goes out: a value; the states that count for it are made with the first that asks. Must not:
+In: the name of one. Out: a value; the states that count for it are made with the first that asks. Must not:
 know what a rule does with them.
 """
 

@@ -1,6 +1,6 @@
 """Elements, slices, lists as vectors, concatenation, transposition and matrix products.
 
-Comes in: values and what selects from them. Goes out: the resulting object, or poison after a report. The machine has
+In: values and what selects from them. Out: the resulting object, or poison after a report. The machine has
 no operation that moves elements: each is chosen by a mask and summed with zeros, which changes no bit of it. Must not:
 walk the AST.
 """

@@ -1,6 +1,6 @@
 """Expressions to objects.
 
-Comes in: AST expressions and the scope they stand in. Goes out: objects; operations are recorded on the way.
+In: AST expressions and the scope they stand in. Out: objects; operations are recorded on the way.
 Must not: run statements itself; bodies of rule functions are run by the callback it is given.
 """
 

@@ -1,6 +1,6 @@
 """Judgement of the rule as a whole, once every statement is elaborated.
 
-Comes in: the filled `Context`. Goes out: `Checked`, or None with errors reported. Must not: judge single expressions.
+In: the filled `Context`. Out: `Checked`, or None with errors reported. Must not: judge single expressions.
 """
 
 from __future__ import annotations

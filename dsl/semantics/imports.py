@@ -1,6 +1,6 @@
 """Imports: what `import` and `from … import` bind.
 
-Comes in: import statements and the scope they stand in. Goes out: names bound; modules of functions run, once for a
+In: import statements and the scope they stand in. Out: names bound; modules of functions run, once for a
 rule. Must not: know any module but `dana`, those of `dsl.semantics.modules` and the rule's own.
 """
 

@@ -1,6 +1,6 @@
 """The names that `dana` offers to a rule.
 
-Comes in: nothing. Goes out: signatures by name; `dana.language.names` repeats them for editors, and a test compares
+In: nothing. Out: signatures by name; `dana.language.names` repeats them for editors, and a test compares
 the two. Must not: implement anything.
 """
 

@@ -1,6 +1,6 @@
 """`dana.gradient` and `algo.minimize`: derivatives as a rule asks for them.
 
-Comes in: bound arguments. Goes out: values, or models updated. Must not: differentiate itself; `gradient` does.
+In: bound arguments. Out: values, or models updated. Must not: differentiate itself; `gradient` does.
 """
 
 from __future__ import annotations

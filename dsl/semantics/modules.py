@@ -1,6 +1,6 @@
 """Modules of functions in rule text that a rule can import, such as `dana.optimizers`.
 
-Comes in: a module's name. Goes out: its statements, and trees moved to the place of a call. A module is a file beside
+In: a module's name. Out: its statements, and trees moved to the place of a call. A module is a file beside
 the package `dana`, so that editors and Python find it under the same name; here it is read as rule text. Must not:
 import or run a module, or read any file that `MODULES` does not name.
 """

@@ -1,6 +1,6 @@
 """What a name or an expression of a rule can stand for while it is elaborated.
 
-Comes in: nothing. Goes out: the object kinds, `Scope`, and `describe`, which names objects in messages.
+In: nothing. Out: the object kinds, `Scope`, and `describe`, which names objects in messages.
 Must not: elaborate anything.
 """
 

@@ -1,6 +1,6 @@
 """Values while a rule trains, where `dana.training` is 1, and elsewhere, where it is 0.
 
-Comes in: operations of a program. Goes out: what stands for them in a phase, recorded where it differs; of a
+In: operations of a program. Out: what stands for them in a phase, recorded where it differs; of a
 `dana.where` whose condition is then a number, the one side. Must not: report errors, nor record what no phase needs.
 """
 

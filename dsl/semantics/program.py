@@ -1,6 +1,6 @@
 """The rule as a list of typed operations: what elaboration records and lowering reads.
 
-Comes in: operations in the order in which elaboration meets them. Goes out: `Operation`s with shapes and dependences,
+In: operations in the order in which elaboration meets them. Out: `Operation`s with shapes and dependences,
 and `Checked`, the whole rule without errors. Must not: know regions or ids of the hDFG.
 """
 

@@ -1,6 +1,6 @@
 """Random numbers of a tuple, written as operations that are exact: the same on every machine, for any rounds of it.
 
-Comes in: a shape, a seed. Goes out: a value for each tuple, uniform in [0, 1): a function of the seed, the call's
+In: a shape, a seed. Out: a value for each tuple, uniform in [0, 1): a function of the seed, the call's
 number in the rule, the epoch, the tuple's number in it and the element. Must not: keep state.
 
 All is arithmetic on whole numbers modulo two primes p and q below 2^12, whose products binary32 holds. A tuple has four

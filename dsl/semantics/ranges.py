@@ -1,6 +1,6 @@
 """Bounds that values keep whatever the data, as far as their operations show them.
 
-Comes in: operations. Goes out: for each its least and its largest number. Must not: speak of NaN, which no bound keeps.
+In: operations. Out: for each its least and its largest number. Must not: speak of NaN, which no bound keeps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`dana.require(condition)`: what numbers, metas and labels must be for a rule to make sense.
 
-Comes in: the condition of a call, when the rule is compiled, then metas that a training chooses, and labels that it
-finds. Goes out: an error where it does not hold. Of what else a row, a batch or a table decides nothing is said. Must
+In: the condition of a call, when the rule is compiled, then metas that a training chooses, and labels that it
+finds. Out: an error where it does not hold. Of what else a row, a batch or a table decides nothing is said. Must
 not: cost a machine anything: what a condition computes is no part of the program.
 """
 

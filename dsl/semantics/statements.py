@@ -1,6 +1,6 @@
 """Statements: names bound, functions and loops unrolled, declarations made.
 
-Comes in: AST statements. Goes out: a filled `Context`. Must not: evaluate expressions or judge the whole rule.
+In: AST statements. Out: a filled `Context`. Must not: evaluate expressions or judge the whole rule.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What models become, and rows of them: setModel, setState, addRows.
 
-Comes in: bound arguments of a method. Goes out: updates of the algorithm, or of states. Must not: judge what depends on
+In: bound arguments of a method. Out: updates of the algorithm, or of states. Must not: judge what depends on
 other statements; `finish` does.
 """
 

@@ -1,6 +1,6 @@
 """Operations on values: shapes checked, then recorded.
 
-Comes in: objects and their places. Goes out: the resulting object, or poison after a report. Must not: walk the AST.
+In: objects and their places. Out: the resulting object, or poison after a report. Must not: walk the AST.
 """
 
 from __future__ import annotations

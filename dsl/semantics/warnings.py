@@ -1,6 +1,6 @@
 """What is legal and surely not meant.
 
-Comes in: a checked rule. Goes out: warnings, none of which stops anything. Must not: warn of what is merely unusual.
+In: a checked rule. Out: warnings, none of which stops anything. Must not: warn of what is merely unusual.
 """
 
 from __future__ import annotations

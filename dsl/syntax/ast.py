@@ -1,6 +1,6 @@
 """The abstract syntax tree: what was written, nothing of what it means.
 
-Comes in: reductions of the parser (`dsl.syntax.builder`). Goes out: immutable nodes, each with its span.
+In: reductions of the parser (`dsl.syntax.builder`). Out: immutable nodes, each with its span.
 Must not: hold names resolved or values computed.
 """
 

@@ -1,6 +1,6 @@
 """AST nodes from the parser's reductions.
 
-Comes in: children of each grammar rule, tokens included. Goes out: `dsl.syntax.ast` nodes. A method is named after a
+In: children of each grammar rule, tokens included. Out: `dsl.syntax.ast` nodes. A method is named after a
 rule or alias of `rule.lark`. Must not: recurse; a reduction sees finished children only.
 """
 

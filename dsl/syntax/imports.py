@@ -1,6 +1,6 @@
 """The modules that a text names in its imports.
 
-Comes in: statements. Goes out: names. Must not: find or read a module.
+In: statements. Out: names. Must not: find or read a module.
 """
 
 from __future__ import annotations

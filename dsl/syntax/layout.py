@@ -1,6 +1,6 @@
 """Logical lines and blocks: what Python's tokenizer does with line ends and indentation.
 
-Comes in: the lexer's tokens and the text. Goes out: a tree of `Line`s (a line's children are its indented block) and
+In: the lexer's tokens and the text. Out: a tree of `Line`s (a line's children are its indented block) and
 diagnostics for brackets and indentation. Must not: know statements, beyond that a block follows a colon.
 """
 

@@ -1,6 +1,6 @@
 """Text to AST, with every syntax error of the text.
 
-Comes in: a `Source`. Goes out: a `Module` and diagnostics; a line with an error is a `Broken` statement in the module.
+In: a `Source`. Out: a `Module` and diagnostics; a line with an error is a `Broken` statement in the module.
 Each logical line is parsed alone, a header with a body of `pass` that is then replaced by its block, so that an error
 costs no more than its line and nothing is read twice. Must not: raise for bad text.
 """

@@ -1,6 +1,6 @@
 """Syntax trees as text: as a tree for people who study a rule, as rule text for tools.
 
-Comes in: AST nodes. Goes out: `tree_text`, and `rule_text` that parses to an equal tree (places apart).
+In: AST nodes. Out: `tree_text`, and `rule_text` that parses to an equal tree (places apart).
 Must not: keep comments or layout; the tree does not have them.
 """
 

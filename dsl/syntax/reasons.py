@@ -1,6 +1,6 @@
 """Why a token does not fit: the human reason and what to write instead.
 
-Comes in: the token at which the LALR parser stopped and the terminals it would have taken. Goes out: a `Diagnostic`.
+In: the token at which the LALR parser stopped and the terminals it would have taken. Out: a `Diagnostic`.
 Must not: look at more than the logical line of the token.
 """
 

@@ -13,7 +13,7 @@ from dana.compiler.fit import draft_for
 from dana.compiler.passes import Draft, Results, place, plan_of
 from dana.compiler.place import shards
 from dana.compiler.place.forms import choose_forms
-from dana.compiler.place.shards import ACROSS, Shards, choose_shards, parts_of, shares
+from dana.compiler.place.shards import LAST_AXIS, Shards, choose_shards, parts_of, shares
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.select.sharding import halves
 from dana.compiler.target import Target
@@ -304,7 +304,7 @@ def test_programs_grow_with_the_logarithm_of_the_vectors() -> None:
         graph = compile_rule(TALL.format(vectors=vectors)).hdfg
         compiled = compile_engine(graph, config, max_tuples=8)
         assert compiled.draft.target.group == 1
-        assert ACROSS in compiled.draft.shards.of.values()
+        assert LAST_AXIS in compiled.draft.shards.of.values()
         lengths.append(len(compiled.program.instructions))
     assert max(lengths) <= min(lengths) + 10, lengths
 
@@ -313,7 +313,7 @@ def test_programs_grow_with_the_logarithm_of_the_vectors() -> None:
 def test_tuples_that_are_absent_are_masked_before_vectors_are_cut(merge: str) -> None:
     text = (MATRICES + PARTS["factors"][0]).replace("merge %0 op=add", f"merge %0 op={merge}")
     graph = parse_graph(text)
-    assert ACROSS in chosen(graph, threads=4).of.values()
+    assert LAST_AXIS in chosen(graph, threads=4).of.values()
     columns = random_columns(graph, 7, seed=1)
     assert_same(graph, columns, train(graph, columns, MachineConfig(threads=4, **ROOMY)))
 
@@ -325,4 +325,4 @@ def test_shares() -> None:
     assert parts_of((11, 7), 0) == (1, 77, 1)
     assert parts_of((11, 7), 1) == (1, 11, 7)
     assert parts_of((7,), 2) == (1, 1, 7)
-    assert parts_of((11, 7), ACROSS) == (11, 7, 1)
+    assert parts_of((11, 7), LAST_AXIS) == (11, 7, 1)

@@ -1,6 +1,6 @@
 """Random rules that are right by construction: text whose every expression has the shape that its place needs.
 
-Goes out: a hypothesis strategy of rule texts with vectors, matrices, several models, merges, functions and loops. The
+Out: a hypothesis strategy of rule texts with vectors, matrices, several models, merges, functions and loops. The
 compiler's and simulator's tests may draw from it too; `axes=1` keeps to vectors and scalars.
 """
 

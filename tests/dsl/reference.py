@@ -1,6 +1,6 @@
 """A second reading of docs/language.md and docs/arithmetic.md, slow and plain: tuple by tuple, operation by operation.
 
-Comes in: a bound graph and columns. Goes out: the trained models. Shares no code with the interpreter: values are
+In: a bound graph and columns. Out: the trained models. Shares no code with the interpreter: values are
 nested dictionaries by index, orders of reduction are written out as the documents word them. The transcendental
 functions are the machine's, since only it defines their bits.
 """

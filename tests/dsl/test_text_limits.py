@@ -20,7 +20,7 @@ from tests.dsl.hostile import BODY, LONG, WRONG
 from tests.dsl.rules import RULES
 from tests.dsl.scale import randomised
 
-MOST_CALLS = 3_000_000
+MAX_CALLS = 3_000_000
 """Calls of Python functions that no text may take: less than a second (`benchmarks/speed/text.py` measures it), the
 same number on a machine that is busy."""
 
@@ -30,13 +30,13 @@ def codes(text: str) -> set[str]:
 
 
 def counted(text: str) -> Rule:
-    """The rule, elaborated and, if it is right, lowered, with at most `MOST_CALLS`."""
+    """The rule, elaborated and, if it is right, lowered, with at most `MAX_CALLS`."""
     profile = cProfile.Profile(subcalls=False, builtins=False)
     start = time.process_time()
     with profile:
         rule = Rule(text)
         _ = rule.report if rule.diagnostics else rule.hdfg
-    assert sum(entry.callcount for entry in profile.getstats()) <= MOST_CALLS
+    assert sum(entry.callcount for entry in profile.getstats()) <= MAX_CALLS
     assert time.process_time() - start < 5  # what is quadratic within a call, at this size, takes minutes
     return rule
 

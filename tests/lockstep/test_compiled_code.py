@@ -167,8 +167,8 @@ def test_code_without_blocks(made: Callable[[random.Random], Case], monkeypatch:
     """What a rule gets whose code for a block would take LLVM seconds: tuples one by one, bit for bit the same."""
     case = made(random.Random("alone"))
     blocks = []
-    for most in (emit.MOST_OF_ONE, -1):
-        monkeypatch.setattr(emit, "MOST_OF_ONE", most)
+    for most in (emit.MAX_OF_ONE, -1):
+        monkeypatch.setattr(emit, "MAX_OF_ONE", most)
         data = compile_graph(simplify(case.binding.graph), case.bundle).data
         blocks.append(bool(data.block) if case.binding.graph.has_merge else most > 0)
     assert blocks == [True, False]

@@ -1,6 +1,6 @@
 """A second reading of a graph: real arithmetic, and how far binary32 may be from it.
 
-Comes in: a bound graph and columns. Goes out: each model and loss as a binary64 number with a bound on the distance to
+In: a bound graph and columns. Out: each model and loss as a binary64 number with a bound on the distance to
 what the interpreter may give. The bound is derived, not guessed (running error analysis, Wilkinson 1963; Higham,
 Accuracy and Stability, 3.3): each operation adds half a unit in the last place of its own result, or the documented
 error of its function, to what its operands' errors become. Where binary32 may overflow, divide by zero or take the

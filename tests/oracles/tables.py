@@ -1,6 +1,6 @@
 """Random rules with tables, each with what it means written out: tuple by tuple, row by row.
 
-Comes in: a source of random numbers. Goes out: a rule's text, and a training of it in scalars of NumPy that follows
+In: a source of random numbers. Out: a rule's text, and a training of it in scalars of NumPy that follows
 docs/language.md. Shares nothing with the compiler: a rule is made of parts, each a line of text beside the arithmetic.
 """
 

@@ -109,7 +109,7 @@ LOGISTIC = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2)"
 COMPILING = "dana_train('softmax', 'faults.wide', 'm', hyper => '{\"k\": 1000}')"
 FIRST_STREAM = "dana_train('mlp', 'faults.wide', 'm', epochs => 1, hyper => '{\"h\": 300}')"
 SECOND_STREAM = "dana_train('softmax', 'faults.wide', 'm', epochs => 1000, patience => 0)"
-KEPT_PAGES = "dana_train('lrmf', 'faults.ratings', 'm', epochs => 100000, patience => 0)"
+CACHED_PAGES = "dana_train('lrmf', 'faults.ratings', 'm', epochs => 100000, patience => 0)"
 SLOW_QUERY = """dana_train('linear', model => 'm', epochs => 2,
     query => 'SELECT a, b, y FROM faults.narrow, LATERAL pg_sleep(CASE WHEN id > 1000 THEN 0.01 ELSE 0 END)')"""
 QUERY_AT_LOCK = """dana_train('linear', model => 'm', epochs => 2,
@@ -184,7 +184,7 @@ MOMENTS = {
         about=1.0,
     ),
     "kept pages": Moment(
-        call=KEPT_PAGES,
+        call=CACHED_PAGES,
         reached="phase = 'training' AND epoch > 1 AND page = pages",
         lasts="phase = 'training' AND epoch > 1",
         about=0.6,

@@ -17,7 +17,7 @@ from dsl import compile_rule
 from hwgen.spec import legal
 from tests.rules.tables import EXTENTS, table
 
-MOST_LINES = 32
+MAX_LINES = 32
 
 
 def test_every_file_is_listed_and_every_name_has_a_file() -> None:
@@ -31,7 +31,7 @@ def test_a_rule_has_its_file_s_name_and_nothing_to_complain_of(name: str) -> Non
     assert rule.report == ""
     assert rule.hdfg.prediction is not None
     assert rule.hdfg.loss is not None
-    assert len(rules.text(name).splitlines()) <= MOST_LINES
+    assert len(rules.text(name).splitlines()) <= MAX_LINES
     assert rules.summary(name).endswith(".")
 
 

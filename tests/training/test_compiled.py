@@ -219,7 +219,7 @@ def test_no_room_for_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_rule_whose_code_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(compiled.VARIABLE, "always")
-    monkeypatch.setattr(code, "MOST_TEXT", 1000)
+    monkeypatch.setattr(code, "MAX_TEXT", 1000)
     _, training = trained()
     assert not has_code(training)
 

@@ -9,7 +9,7 @@ remembers stays in shares from batch to batch: `init` cuts it, `epoch` joins it 
 
 The rows of a value are an array (`rows.row_shape`). Its last axes, `grain` of them, stay together; the others count
 *chunks*, which are shared out. With `grain` of 0 a chunk is a row; with 1 it is a vector, for factors that differ from
-vector to vector. Or each thread has a part of every vector (`ACROSS`): chunks are the last axis alone, and sums over
+vector to vector. Or each thread has a part of every vector (`LAST_AXIS`): chunks are the last axis alone, and sums over
 the others are a thread's own. Values of one chunk are whole in every thread and join in as they are.
 
 Nodes that feed one another are chosen together, if that saves rows: of operations, of merges, and of the exchanges
@@ -38,13 +38,13 @@ Grain = int | None
 """Last axes of rows that stay together, None for a whole value."""
 
 
-ACROSS = -1
+LAST_AXIS = -1
 """In place of a number of axes that are grain: all but the last one."""
 
 
 def parts_of(rows: tuple[int, ...], grain: int) -> tuple[int, int, int]:
     """(vectors that each thread has a part of, chunks, rows of each) of an array of rows."""
-    if grain == ACROSS:
+    if grain == LAST_AXIS:
         return prod(rows[:-1]), rows[-1] if rows else 1, 1
     cut = max(0, len(rows) - grain)
     return 1, prod(rows[:cut]), prod(rows[cut:])
@@ -53,7 +53,7 @@ def parts_of(rows: tuple[int, ...], grain: int) -> tuple[int, int, int]:
 def shard_of(rows: tuple[int, ...], grain: int, threads: int) -> tuple[int, ...]:
     """The array of rows that a thread has of them."""
     share = shares(parts_of(rows, grain)[1], threads)[-1]
-    return (*rows[:-1], share) if grain == ACROSS else (share, *rows[len(rows) - grain :])
+    return (*rows[:-1], share) if grain == LAST_AXIS else (share, *rows[len(rows) - grain :])
 
 
 def shares(chunks: int, threads: int) -> tuple[int, ...]:
@@ -103,7 +103,9 @@ class Shards:
 
     def text(self) -> str:
         """The choices for people."""
-        nodes = (f"%{k}" + {0: "", ACROSS: "/across"}.get(grain, f"/{grain}") for k, grain in sorted(self.of.items()))
+        nodes = (
+            f"%{k}" + {0: "", LAST_AXIS: "/across"}.get(grain, f"/{grain}") for k, grain in sorted(self.of.items())
+        )
         joined = (f"%{k}" for k in sorted(self.joined))
         return f"shards: {' '.join(nodes) or '-'}\njoined: {' '.join(joined) or '-'}\n"
 
@@ -163,7 +165,7 @@ class _Chooser:
     def choose(self) -> Shards:
         # greedily: the group that saves most alone comes first, the others beside what was chosen before them
         found: list[tuple[int, list[int], int]] = []
-        for grain in (*range(max((len(self.rows[k]) for k in self.nodes), default=0)), ACROSS):
+        for grain in (*range(max((len(self.rows[k]) for k in self.nodes), default=0)), LAST_AXIS):
             self.chosen = {k: grain for k in self.nodes if self._eligible(k, grain)}
             self._prune()
             for group in self._groups():
@@ -195,7 +197,7 @@ class _Chooser:
             # a sum over the last axis has none left, and a new one is not shared
             operand = self.operands[k][0]
             alike = self.forms.of[operand] is self.forms.of[k] and self.rows[operand][-1:] == self.rows[k][-1:]
-            return grain == ACROSS and alike and node.axis != max(len(self.rows[operand]), len(self.rows[k])) - 1
+            return grain == LAST_AXIS and alike and node.axis != max(len(self.rows[operand]), len(self.rows[k])) - 1
         own = _shared(self.rows[k], grain)
         for position, operand in enumerate(self.operands[k]):
             form = self.forms.wanted(k, position)
@@ -308,7 +310,7 @@ class _Chooser:
 
 def _shared(rows: tuple[int, ...], grain: int) -> tuple[int, ...]:
     """The axes that count chunks, without those of one in front."""
-    if grain == ACROSS:
+    if grain == LAST_AXIS:
         return rows[-1:] if rows[-1:] > (1,) else ()
     shared = rows[: max(0, len(rows) - grain)]
     first = next((at for at, extent in enumerate(shared) if extent > 1), len(shared))

@@ -18,7 +18,7 @@ later(int64_t x, int64_t y)
 }
 
 #define NEVER		 INT64_MAX
-#define MOST_WATCHED 4 /* columns of a tuple that is worked out at once */
+#define MAX_WATCHED 4 /* columns of a tuple that is worked out at once */
 #define SEEN		 64 /* tuples whose columns are looked at together */
 
 /* --- rounds and batches ------------------------------------------------------------------------------------------ */
@@ -336,7 +336,7 @@ ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_hand
 			 int32_t row, int32_t rows)
 {
 	struct sim_clock *c = &sim->clock;
-	struct chosen chosen[MOST_WATCHED];
+	struct chosen chosen[MAX_WATCHED];
 	const int32_t depth = sim->machine.watch_depth, watched = t->watched;
 	const int64_t pushes = t->pushes, before = t->before, beats = t->beats;
 	const int64_t latency = sim->machine.watch_latency, ahead = sim->machine.watch_ahead;
@@ -413,7 +413,7 @@ pass_rows(struct sim *sim, const struct sim_way *way, const struct sim_handed *h
 {
 	struct sim_clock *c = &sim->clock;
 	const struct tuple_times times = tuple_times(way, handed);
-	const bool whole = times.watched > 0 && times.watched <= MOST_WATCHED && handed[times.entries - 1].column->last &&
+	const bool whole = times.watched > 0 && times.watched <= MAX_WATCHED && handed[times.entries - 1].column->last &&
 		times.entries > sim->machine.unpack_stages &&
 		rows_of_page * times.entries < sim->machine.queue_depth; /* never full */
 

@@ -20,7 +20,7 @@
 /* What sim_end() returns besides true and, where nothing is loaded, false */
 #define OTHER_PAGES 2
 
-#define MOST_PROVED 16 /* pages on which code is compared with the engine */
+#define MAX_PROVED 16 /* pages on which code is compared with the engine */
 
 #define BATCHED (6 << 10) /* bytes of the tuples that code gets at a time, if that is at least SIM_BLOCK of them */
 
@@ -334,8 +334,8 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	mode = dn_enter();
 	if (sim->fast && sim->unproved != NULL && !sim->begun)
 	{
-		for (size_t k = 0; k < n_pages && sim->unproved != NULL && sim->compiled.state != NULL; k += MOST_PROVED)
-			sim_compiled_prove(sim, pages + k * page_size, n_pages - k < MOST_PROVED ? n_pages - k : MOST_PROVED);
+		for (size_t k = 0; k < n_pages && sim->unproved != NULL && sim->compiled.state != NULL; k += MAX_PROVED)
+			sim_compiled_prove(sim, pages + k * page_size, n_pages - k < MAX_PROVED ? n_pages - k : MAX_PROVED);
 		if (sim->unproved != NULL)
 			sim_choose_road(sim, false); /* no row to compare code on, or a fault: the next epoch is asked again */
 	}

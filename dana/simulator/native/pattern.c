@@ -12,7 +12,7 @@
 #include "step.h"
 
 #define FAR			0x10000 /* no place on a page is as far from another one */
-#define MOST_OTHERS 8		/* rows more that are not like the pattern than are: it is not this page's */
+#define MAX_OTHERS 8		/* rows more that are not like the pattern than are: it is not this page's */
 
 typedef uint64_t bytes_of __attribute__((vector_size(16), aligned(1), may_alias));
 
@@ -346,7 +346,7 @@ compare(struct sim_walk *walk, const uint8_t *page, const uint8_t *line, int32_t
 		if (sim_pattern_hole(pattern, line))
 			continue;
 		walk->others[others++] = k;
-		if (others > MOST_OTHERS + n)
+		if (others > MAX_OTHERS + n)
 			return -1;
 	}
 	walk->n_others = others;

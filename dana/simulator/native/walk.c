@@ -16,7 +16,7 @@
 #include "walk.h"
 
 #define REFUSALS  32 /* ways that could not be had, then none is looked for any more */
-#define MOST_REST 64
+#define MAX_REST 64
 
 /* Whether ways from this head are still looked for */
 bool
@@ -313,7 +313,7 @@ sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32
 	}
 	if (walked == SIM_WALK_NOT)
 	{
-		walk->poor = walk->poor < MOST_REST ? walk->poor + 1 : MOST_REST;
+		walk->poor = walk->poor < MAX_REST ? walk->poor + 1 : MAX_REST;
 		walk->rest = walk->poor;
 		return SIM_WALK_NOT;
 	}

@@ -33,7 +33,7 @@ ROWS_TO_CHOOSE = 64
 
 TUPLES_TO_JUDGE = 1000
 
-MOST_JUDGED = 1 << 18
+MAX_JUDGED = 1 << 18
 """Numbers of a model that are looked at together: the answers take memory, too."""
 
 
@@ -182,7 +182,7 @@ def refuse_non_finite(parameters: Iterable[Parameter], request: TrainRequest, ke
     """Raise where a model holds a NaN or an infinity: it would predict nothing of use, and is not kept."""
     for parameter in parameters:
         flat = parameter.values.reshape(-1)
-        parts = (flat[first : first + MOST_JUDGED] for first in range(0, flat.size, MOST_JUDGED))
+        parts = (flat[first : first + MAX_JUDGED] for first in range(0, flat.size, MAX_JUDGED))
         bad = sum(one.size - int(np.count_nonzero(np.isfinite(one))) for one in parts)
         if bad:
             what = f"{bad} of {parameter.values.size} elements of {parameter.name} are NaN or infinite"

@@ -1,6 +1,6 @@
 """Places the boxes of a picture: layered drawing after Sugiyama, Tagawa and Toda (1981).
 
-Comes in: rows of sized things and links between rows. Goes out: an order in each row with few crossings, then x
+In: rows of sized things and links between rows. Out: an order in each row with few crossings, then x
 coordinates that keep arrows straight. Must not: know what the things are, or choose their rows.
 """
 

@@ -1,6 +1,6 @@
 """A graph as text for people: the rule's interface, then one line for each operation, by how often it is computed.
 
-Comes in: a `Graph`. Goes out: text that a terminal shows when a graph is printed. Must not: be read back.
+In: a `Graph`. Out: text that a terminal shows when a graph is printed. Must not: be read back.
 """
 
 from __future__ import annotations

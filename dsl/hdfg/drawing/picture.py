@@ -1,6 +1,6 @@
 """What a picture of a graph shows: boxes in rows, and arrows between them.
 
-Comes in: a graph. Goes out: a `Picture` without coordinates. The parts of the rule follow one another downwards: what
+In: a graph. Out: a `Picture` without coordinates. The parts of the rule follow one another downwards: what
 is computed for each tuple, what joins the tuples, what is computed once per batch. Leaves stand above whoever reads
 them, so one may appear several times; numbers and metas are written into the operation; equal operations
 are drawn once.

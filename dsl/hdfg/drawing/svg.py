@@ -1,6 +1,6 @@
 """A picture of a graph as SVG, for notebooks and `dana compile --emit svg`.
 
-Comes in: a `Graph`. Goes out: one `<svg>` element that needs nothing else: no script, font or style sheet.
+In: a `Graph`. Out: one `<svg>` element that needs nothing else: no script, font or style sheet.
 Must not: decide what is drawn (`picture`) or where a box stands beside others (`layout`).
 """
 

@@ -1,6 +1,6 @@
 """Nodes in words: what the listing and the picture call a value and an operation.
 
-Comes in: a graph. Goes out: short texts in the rule language's own signs. Must not: place anything, or be read back
+In: a graph. Out: short texts in the rule language's own signs. Must not: place anything, or be read back
 (`dsl.hdfg.text` can be).
 """
 

@@ -1,6 +1,6 @@
 """Derivatives through merges: from a value of the batch back to the values of its tuples that it was made of.
 
-Comes in: what a batch's tuples ask of a value that they share, and merges. Goes out: polynomials. Must not: know other
+In: what a batch's tuples ask of a value that they share, and merges. Out: polynomials. Must not: know other
 operations.
 
 What is asked of a value is each tuple's part of it: the sum over the batch is the whole. A value of the batch is asked

@@ -1,6 +1,6 @@
 """The derivative of each elementwise operation with respect to each of its operands.
 
-Comes in: an operation. Goes out: one polynomial for each operand, by which what is asked of the result is multiplied.
+In: an operation. Out: one polynomial for each operand, by which what is asked of the result is multiplied.
 Must not: know shapes, or what is asked.
 
 Where an operation bends, the derivative is one that convention has: 0 for `abs` and `copysign` at 0, and for

@@ -1,6 +1,6 @@
 """Derivatives while they are being put together: sums of products of operations.
 
-Comes in: operations of a program. Goes out: polynomials over them, and operations that compute a polynomial in few
+In: operations of a program. Out: polynomials over them, and operations that compute a polynomial in few
 steps: what cancels is gone (of log loss and a sigmoid `p - y` stays), numbers are multiplied beforehand, factors are
 taken out of sums, and what the program computes already is not computed again. Must not: know derivatives.
 """
@@ -18,7 +18,7 @@ from dsl.hdfg.shapes import broadcast, result_shape
 from dsl.semantics.program import Operation, Program
 from dsl.source import Span
 
-MOST_TERMS = 8
+MAX_TERMS = 8
 """A sum of more is computed before it is multiplied further."""
 
 Product = tuple[int, ...]
@@ -138,10 +138,10 @@ class Algebra:
             for one, number in left.terms
             for other, times in right.terms
         )
-        if len(result.terms) <= max(len(left.terms), len(right.terms)) <= MOST_TERMS:
+        if len(result.terms) <= max(len(left.terms), len(right.terms)) <= MAX_TERMS:
             return result
         short, long = sorted((left, right), key=lambda one: len(one.terms))
-        if len(long.terms) > MOST_TERMS or len(short.terms) == 1:
+        if len(long.terms) > MAX_TERMS or len(short.terms) == 1:
             return self.product(short, self.atom(self.compute(long)))
         return self.product(long, self.atom(self.compute(short)))
 

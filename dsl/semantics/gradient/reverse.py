@@ -1,6 +1,6 @@
 """Reverse mode: from a scalar back to what it is computed from, each operation once.
 
-Comes in: a scalar, and the values whose derivatives are wanted. Goes out: a polynomial for each, which the caller
+In: a scalar, and the values whose derivatives are wanted. Out: a polynomial for each, which the caller
 computes. Must not: report errors; `NoDerivative` says where there is none.
 """
 
@@ -13,7 +13,7 @@ from dsl.hdfg.dims import Dim, Shape
 from dsl.hdfg.ops import ELEMENTWISE, Op
 from dsl.semantics.gradient.batches import Batching
 from dsl.semantics.gradient.derivatives import factors
-from dsl.semantics.gradient.polynomial import MOST_TERMS, ONE, Algebra, Polynomial
+from dsl.semantics.gradient.polynomial import MAX_TERMS, ONE, Algebra, Polynomial
 from dsl.semantics.program import Operation, Program
 
 
@@ -65,7 +65,7 @@ def gradients(
         if algebra.first(operation).id in targets and algebra.first(operation) is not operation:
             asked[algebra.first(operation).id] += asked.pop(operation.id)
             continue
-        if len(asked[operation.id].terms) > MOST_TERMS:
+        if len(asked[operation.id].terms) > MAX_TERMS:
             asked[operation.id] = algebra.atom(algebra.compute(asked[operation.id]))
         own = batching.mean(asked[operation.id]) if operation.of_batch else asked[operation.id]
         for operand, part in _parts(batching, operation, own, leading):

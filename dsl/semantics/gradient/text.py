@@ -1,6 +1,6 @@
 """Gradients for people: the operations that lead to a value, and those that its derivative takes.
 
-Comes in: what `Taken` remembers. Goes out: text. Must not: compute anything.
+In: what `Taken` remembers. Out: text. Must not: compute anything.
 """
 
 from __future__ import annotations

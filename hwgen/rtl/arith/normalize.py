@@ -15,7 +15,7 @@ from hwgen.rtl.delay import pipeline
 from hwgen.spec.numerics.binary32 import QUIET_NAN_BITS
 
 EXPONENT_BITS = 10
-KEPT_BITS = 24 + 1 + 15 + 1
+CACHED_BITS = 24 + 1 + 15 + 1
 """After stage 1: the significand, the place that rounds it, as many as may still be shifted, and one for all below."""
 
 
@@ -76,10 +76,10 @@ class Normalize(wiring.Component):
         before: Any = value
         unshifted: list[Any] = []  # whether the places by which the value would move hold something: it is not moved
         for stage in (steps[: len(steps) - 4], steps[len(steps) - 4 : -1]):
-            if unshifted and width > KEPT_BITS:
+            if unshifted and width > CACHED_BITS:
                 # what cannot come up to the rounded places any more is only asked whether it was zero
-                cut = width - KEPT_BITS + 1
-                value, width = Cat(value[:cut].any(), value[cut:]), KEPT_BITS
+                cut = width - CACHED_BITS + 1
+                value, width = Cat(value[:cut].any(), value[cut:]), CACHED_BITS
             for k, places in enumerate(stage):
                 some = value[width - places :].any()
                 if k % 2:

@@ -9,7 +9,7 @@
 #include "base/dana.h"
 #include "base/notices.h"
 
-#define MOST_TOLD 100
+#define MAX_TOLD 100
 
 typedef struct told
 {
@@ -18,7 +18,7 @@ typedef struct told
 } told;
 
 static MemoryContext context; /* of what was told */
-static told			 list[MOST_TOLD];
+static told			 list[MAX_TOLD];
 static int			 count;
 static TimestampTz	 merged_in; /* start of the statement of which each thing is told once; 0: none yet */
 static bool			 is_job;
@@ -79,7 +79,7 @@ notices_remember(const char *level, const char *message, const char *about, cons
 	for (int i = 0; i < count && merged; i++)
 		if (strcmp(list[i].essence, essence) == 0)
 			return true;
-	if (count < MOST_TOLD)
+	if (count < MAX_TOLD)
 		list[count++] = (told){essence, MemoryContextStrdup(context, psprintf(
 			"%s: %s%s%s%s", level, message, about, hint != NULL ? "\nHint: " : "", hint != NULL ? hint : ""))};
 	return false;

@@ -33,7 +33,7 @@
 #include "values/label_values.h"
 #include "values/texts.h"
 
-#define KEPT_OF_LONG_NAME 200
+#define TRUNCATED_NAME 200
 #define COLUMNS			  12 /* of the result */
 
 /* A name for the model of a group */
@@ -74,7 +74,7 @@ DANA_FUNCTION(dana_group)
 	{
 		uint64 hash = hash_bytes_extended((unsigned char *)name.data, name.len, 0);
 
-		name.len = pg_mbcliplen(name.data, name.len, KEPT_OF_LONG_NAME);
+		name.len = pg_mbcliplen(name.data, name.len, TRUNCATED_NAME);
 		appendStringInfo(&name, "~%08x%08x]", (uint32)(hash >> 32), (uint32)hash);
 	}
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(name.data, name.len));

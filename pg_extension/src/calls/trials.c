@@ -17,7 +17,7 @@
 #include "request/training.h"
 #include "rows/places.h"
 
-#define MOST_FOLDS 1000
+#define MAX_FOLDS 1000
 
 /*
  * dana.dana_split(source, training, key, folds, test_size, seed): SQL for the number of a row's fold; without folds,
@@ -58,8 +58,8 @@ DANA_FUNCTION(dana_split)
 		PG_RETURN_TEXT_P(cstring_to_text(key.count > 0 ? dana_holdout_of_key(&key, PG_GETARG_FLOAT8(4), seed)
 													   : dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
 	}
-	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MOST_FOLDS)
-		dana_refuse_argument("folds", "be from 2 to %d, not %d", MOST_FOLDS, PG_GETARG_INT32(3));
+	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MAX_FOLDS)
+		dana_refuse_argument("folds", "be from 2 to %d, not %d", MAX_FOLDS, PG_GETARG_INT32(3));
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s(%s, %d, %d)", dana_extension_name("dana_fold"), place,
 											  PG_GETARG_INT32(3), seed)));
 }

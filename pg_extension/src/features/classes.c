@@ -110,10 +110,10 @@ look_at_label(TupleTableSlot *row, void *context)
 	/* rows with what is not finite are left out, or refused, where they are read */
 	if (first == last && !(look->type.number && !isfinite(number)))
 	{
-		if (look->count == DANA_MOST_CLASSES)
+		if (look->count == DANA_MAX_CLASSES)
 			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 							errmsg("column \"%s\" of %s has more than %d different values, which are no classes",
-								   look->column, look->source->name, DANA_MOST_CLASSES),
+								   look->column, look->source->name, DANA_MAX_CLASSES),
 							errhint("Rule \"%s\" tells classes apart. Choose one that learns numbers, such as ridge.",
 									look->training->rule)));
 		memmove(&look->values[first + 1], &look->values[first], sizeof(label_value) * (look->count++ - first));
@@ -310,7 +310,7 @@ begin_look(label_look *look, Jsonb *description)
 	look->column = pstrdup(NameStr(attribute->attname));
 	look->by_value = attribute->attbyval;
 	look->row_context = AllocSetContextCreate(CurrentMemoryContext, "dana label", ALLOCSET_SMALL_SIZES);
-	look->values = palloc(sizeof(label_value) * DANA_MOST_CLASSES);
+	look->values = palloc(sizeof(label_value) * DANA_MAX_CLASSES);
 	dana_label_type_of(attribute->atttypid, &look->type, CurrentMemoryContext);
 	return true;
 }

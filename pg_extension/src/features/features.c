@@ -36,9 +36,9 @@ read_categories(dana_candidate *feature, Jsonb *wish)
 	char	   *end;
 	const long	number = strtol(text, &end, 10);
 
-	if (end == text || *end != '\0' || number < 1 || number > DANA_MOST_COLUMNS)
+	if (end == text || *end != '\0' || number < 1 || number > DANA_MAX_COLUMNS)
 		dana_refuse_argument("preprocess", "have a whole number from 1 to %d of categories for column \"%s\", not \"%s\"",
-							 DANA_MOST_COLUMNS, feature->encoder.column, text);
+							 DANA_MAX_COLUMNS, feature->encoder.column, text);
 	feature->most = number;
 	feature->most_said = true;
 }
@@ -106,7 +106,7 @@ plan_feature(dana_look *look, dana_candidate *feature)
 
 	feature->nulls = cleaning->nulls;
 	feature->number = cleaning->fill;
-	feature->most = DANA_MOST_CATEGORIES;
+	feature->most = DANA_MAX_CATEGORIES;
 	if (look->single && dana_is_text_type(type))
 	{
 		if (look->chooses && (wish == NULL || (JB_ROOT_IS_OBJECT(wish) && dana_json_is_null(wish, "encode"))))
@@ -208,10 +208,10 @@ tell_feature(const dana_look *look, const dana_candidate *feature)
 		appendStringInfo(&done, "one-hot, %d categor%s%s", encoder->categories.count,
 						 encoder->categories.count == 1 ? "y" : "ies", encoder->other ? " and other" : "");
 	if (encoder->kind == DANA_ENCODE_ONE_HOT && encoder->categories.count == feature->most &&
-		feature->values > feature->most && feature->most < DANA_MOST_COLUMNS)
+		feature->values > feature->most && feature->most < DANA_MAX_COLUMNS)
 		hint = psprintf("It has " INT64_FORMAT " values. To have more of them: preprocess => '{\"%s\": {\"encode\": "
 						"\"one_hot\", \"categories\": %d}}'.", feature->values, encoder->column,
-						(int)Min(feature->values, DANA_MOST_COLUMNS));
+						(int)Min(feature->values, DANA_MAX_COLUMNS));
 	for (int k = 0; k < encoder->width && encoder->kind == DANA_ENCODE_PARTS; k++)
 		appendStringInfo(&done, "%s%s", k > 0 ? ", " : "", dana_part_names[encoder->parts[k]]);
 	if (encoder->fill != NULL && feature->has_nulls)
@@ -254,10 +254,10 @@ adopt_encoding(dana_look *look, dana_encoding *encoding)
 	}
 	for (int i = 0; i < look->labels.count; i++)
 		encoding->numbers[look->count + i] = SPI_fnumber(look->columns, look->labels.values[i]);
-	if (encoding->columns + encoding->labels > DANA_MOST_COLUMNS)
+	if (encoding->columns + encoding->labels > DANA_MAX_COLUMNS)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("the features of %s become %d columns, more than %d", source->name, encoding->columns,
-							   DANA_MOST_COLUMNS - encoding->labels),
+							   DANA_MAX_COLUMNS - encoding->labels),
 						errhint("Name fewer of them with features => ARRAY[...].")));
 	source->encoding = encoding;
 	source->rows = true;
@@ -386,7 +386,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	for (int i = 0; i < look.count; i++)
 		if (look.features[i].encoder.kind == DANA_ENCODE_ONE_HOT && look.features[i].refused == NULL)
 			dana_look_at_texts(&look, &look.features[i]);
-	for (int i = 0; i < look.count; i += DANA_MOST_NUMBERS)
+	for (int i = 0; i < look.count; i += DANA_MAX_NUMBERS)
 		dana_look_at_numbers(&look, i);
 	dana_look_at_arrays(&look);
 	for (int i = 0; i < look.count; i++) /* what is named is the worker's to refuse */

@@ -20,10 +20,10 @@
 #include "values/texts.h"
 #include "values/values.h"
 
-#define MOST_BYTES		200 /* of a category */
+#define MAX_BYTES		200 /* of a category */
 #define LEAST_ROWS		5
 #define LEAST_PART		1000 /* of so many rows, one */
-#define MOST_VALUES		1000 /* of a column in which none is frequent */
+#define MAX_VALUES		1000 /* of a column in which none is frequent */
 
 /* Rows of the source, for FROM; without those that a NULL in the label or the weight leaves out */
 static char *
@@ -78,7 +78,7 @@ take_category(TupleTableSlot *row, void *context)
 		feature->rows = DatumGetInt64(row->tts_values[2]);
 		feature->values = DatumGetInt64(row->tts_values[3]);
 	}
-	if (VARSIZE_ANY_EXHDR(value) > MOST_BYTES || rows < LEAST_ROWS ||
+	if (VARSIZE_ANY_EXHDR(value) > MAX_BYTES || rows < LEAST_ROWS ||
 		(rows * LEAST_PART < feature->rows && !feature->most_said) || categories->count == feature->most)
 		return true;
 	feature->covered += rows;
@@ -101,7 +101,7 @@ dana_look_at_texts(dana_look *look, dana_candidate *feature)
 		"FROM %s GROUP BY 1) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
 		dana_text_expression(feature->encoder.column, TupleDescAttr(look->columns, feature->column - 1)->atttypid),
-		rows_of(look), MOST_BYTES, feature->most + 1);
+		rows_of(look), MAX_BYTES, feature->most + 1);
 	dana_texts *categories = &feature->encoder.categories;
 
 	categories->values = palloc(sizeof(char *) * feature->most);
@@ -112,7 +112,7 @@ dana_look_at_texts(dana_look *look, dana_candidate *feature)
 		refuse_no_rows(look);
 	if (feature->values < 2)
 		feature->refused = feature->values == 0 ? "all its values are NULL" : "it has a single value in all rows";
-	else if (feature->values > feature->rows / 2 || (feature->values > MOST_VALUES && categories->count == 0))
+	else if (feature->values > feature->rows / 2 || (feature->values > MAX_VALUES && categories->count == 0))
 		feature->refused = psprintf("it has " INT64_FORMAT " different values in " INT64_FORMAT " rows",
 									feature->values, feature->rows);
 }
@@ -161,7 +161,7 @@ dana_look_at_numbers(dana_look *look, int first)
 	initStringInfo(&aggregates);
 	initStringInfo(&values);
 	look->first = first;
-	look->last = Min(first + DANA_MOST_NUMBERS, look->count);
+	look->last = Min(first + DANA_MAX_NUMBERS, look->count);
 	for (int i = look->first; i < look->last; i++)
 	{
 		const dana_candidate *feature = &look->features[i];

@@ -9,8 +9,8 @@
 #include "source/source.h"
 #include "values/encode.h"
 
-#define DANA_MOST_CATEGORIES   32 /* of a column, where nobody says how many */
-#define DANA_MOST_COLUMNS	   1600 /* of rows that are encoded */
+#define DANA_MAX_CATEGORIES   32 /* of a column, where nobody says how many */
+#define DANA_MAX_COLUMNS	   1600 /* of rows that are encoded */
 
 /* A column that may be a feature */
 typedef struct dana_candidate
@@ -57,7 +57,7 @@ typedef struct dana_look
 extern void dana_look_at_texts(dana_look *look, dana_candidate *feature);
 
 /* means and medians for NULLs, and what else columns of numbers and dates tell; of so many features at most */
-#define DANA_MOST_NUMBERS 400 /* a statement has four results for each */
+#define DANA_MAX_NUMBERS 400 /* a statement has four results for each */
 extern void dana_look_at_numbers(dana_look *look, int first);
 
 /* refuses arrays with NULLs where these are to become a mean or a median, which arrays do not have */

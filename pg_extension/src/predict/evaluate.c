@@ -25,7 +25,7 @@
 #include "values/values.h"
 
 /* Arguments of a function at most, less model and one to spare; a row is slower to make than arguments */
-#define MOST_ARGUMENTS 98
+#define MAX_ARGUMENTS 98
 
 typedef struct evaluated_model
 {
@@ -175,7 +175,7 @@ arguments_of(Jsonb *metadata)
 	dana_texts	   features = dana_json_texts(metadata, "features");
 	StringInfoData list;
 
-	if (features.count < 1 || features.count > MOST_ARGUMENTS)
+	if (features.count < 1 || features.count > MAX_ARGUMENTS)
 		return "r.*";
 	initStringInfo(&list);
 	for (int i = 0; i < features.count; i++)

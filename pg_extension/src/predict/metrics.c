@@ -55,7 +55,7 @@ typedef struct classification
 } classification;
 
 /* Numbers that are classes at most where only their being whole says so; and classes whose confusion is shown */
-#define MOST_NUMBERS  1000
+#define MAX_NUMBERS  1000
 #define SHOWN_CLASSES 100
 
 /* The scores of a row that tell of probabilities need not have a sum of exactly 1 */
@@ -114,7 +114,7 @@ take_threshold(FunctionCallInfo fcinfo, classification *state, int argument)
 static inline bool
 is_class_number(float8 number)
 {
-	return number >= 0 && number < MOST_NUMBERS && number == floor(number);
+	return number >= 0 && number < MAX_NUMBERS && number == floor(number);
 }
 
 /* In the current memory context */
@@ -229,9 +229,9 @@ DANA_FUNCTION(dana_classification_add_each)
 	take_threshold(fcinfo, state, 4);
 	array = PG_GETARG_ARRAYTYPE_P(2);
 	width = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (width < 1 || width > DANA_MOST_CLASSES || ARR_HASNULL(array) || (state->width > 0 && state->width != width))
+	if (width < 1 || width > DANA_MAX_CLASSES || ARR_HASNULL(array) || (state->width > 0 && state->width != width))
 		dana_error(INVALID_PARAMETER_VALUE, "predictions must have a number for each of the same 1 to %d classes",
-				   DANA_MOST_CLASSES);
+				   DANA_MAX_CLASSES);
 	if (state->width == 0)
 	{
 		MemoryContext caller = MemoryContextSwitchTo(context);

@@ -36,8 +36,8 @@
 #define NAME_ROOM 400
 
 /* What a query keeps of models at most */
-#define KEPT_MODELS 10000
-#define KEPT_BYTES (64 * 1024 * 1024)
+#define CACHED_MODELS 10000
+#define CACHED_BYTES (64 * 1024 * 1024)
 
 /* The models */
 
@@ -183,8 +183,8 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
 		predict_forget(models);
 		fcinfo->flinfo->fn_extra = models;
 	}
-	else if (hash_get_num_entries(models->table) >= KEPT_MODELS ||
-			 MemoryContextMemAllocated(models->context, true) > KEPT_BYTES)
+	else if (hash_get_num_entries(models->table) >= CACHED_MODELS ||
+			 MemoryContextMemAllocated(models->context, true) > CACHED_BYTES)
 		predict_forget(models);
 	found = hash_search(models->table, reference, HASH_FIND, NULL);
 	if (found == NULL)
@@ -243,7 +243,7 @@ feature_name(const dana_inputs *features, int i, int element)
 }
 
 /* That a model has: binary32 counts no further */
-#define MOST_ROWS (1 << 24)
+#define MAX_ROWS (1 << 24)
 
 /*
  * Says which column chooses a row that a part of the model does not have. To a statement of ours, which alone calls
@@ -273,7 +273,7 @@ refuse_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_i
 	if (itself)
 		out = psprintf(": WHERE %s BETWEEN 0 AND %u%s, or that text as the argument filter.", from, rows - 1,
 					   number >= 0 && number < rows ? psprintf(" AND %s = trunc(%s)", from, from) : "");
-	if (number >= rows && number == floorf(number) && number < MOST_ROWS)
+	if (number >= rows && number == floorf(number) && number < MAX_ROWS)
 		more = dim == NULL ? psprintf(" Or train with more rows of %s.", part)
 						   : psprintf(" Or train with more of them: hyper => '{\"%s\": %.0f}', or more.", dim, number + 1);
 	if (get_func_namespace(fcinfo->flinfo->fn_oid) == get_namespace_oid("dana", true))

@@ -7,7 +7,7 @@
 #include "values/values.h"
 
 /* labels that a list of classes numbers, from 0; of so many classes at most */
-#define DANA_MOST_CLASSES 10000
+#define DANA_MAX_CLASSES 10000
 
 typedef struct dana_label_type
 {
