@@ -6,7 +6,6 @@ that a round does not have hold garbage, NaN and infinity among it. `compile_eng
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 
@@ -21,8 +20,8 @@ from dsl.hdfg.text import graph_text
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Section
 from tests.compiler.rules import ROOMY, Floats, RandomRule, assert_same, random_columns, tells_elements_apart, train
+from tests.scale import scaled
 
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 BATCHES = (1, 2, 3, 4, 7, 8, 16, 33, None)
 
 
@@ -74,7 +73,7 @@ def test_models_losses_and_convergence_are_the_interpreters(
     made: Callable[[random.Random, int], Case], block: int
 ) -> None:
     """Three quarters of the rules show a permutation of elements; the others are any."""
-    for seed in range(10 * SCALE * block, 10 * SCALE * (block + 1)):
+    for seed in range(scaled(10) * block, scaled(10) * (block + 1)):
         case = telling(made, seed) if seed % 4 else made(random.Random(f"{made.__name__} {seed}"), seed)
         graph, columns, config = case
         try:

@@ -6,7 +6,6 @@ not share; its models must be the interpreter's.
 
 from __future__ import annotations
 
-import os
 import random
 
 import numpy as np
@@ -19,12 +18,11 @@ from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
 from hwgen.spec.strider import Fault
 from tests.compiler.rules import RandomRule, Trained, assert_same, random_columns
+from tests.scale import scaled
 from tests.storage.schemas import attribute
 
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 
-
-@pytest.mark.parametrize("seed", range(60 * SCALE))
+@pytest.mark.parametrize("seed", range(scaled(60)))
 def test_models_are_the_interpreters(seed: int) -> None:
     rng = random.Random(seed)
     rule = RandomRule(seed, merges=rng.random() < 0.8)

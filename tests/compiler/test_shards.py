@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 
@@ -22,8 +21,7 @@ from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import parse_graph
 from hwgen.spec.config import MachineConfig
 from tests.compiler.rules import ROOMY, RandomRule, assert_same, random_columns, tells_elements_apart, train
-
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+from tests.scale import scaled
 
 VECTORS = """\
 hdfg r
@@ -218,7 +216,7 @@ def test_optimizers_keep_their_shards(batch: int | str, threads: int) -> None:
     assert_same(graph, columns, train(graph, columns, config))
 
 
-@pytest.mark.parametrize("seed", range(25 * SCALE))
+@pytest.mark.parametrize("seed", range(scaled(25)))
 def test_whatever_can_be_sharded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random rules, whose values are too small for shards to pay; of each seed the first that has some."""
     rng = random.Random(f"shards {seed}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -19,8 +18,7 @@ from dsl.hdfg.text import graph_text, parse_graph
 from dsl.hdfg.verify import verify
 from hwgen.spec import numerics
 from tests.compiler.rules import RandomRule, random_columns
-
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+from tests.scale import scaled
 
 HEAD = """\
 hdfg r
@@ -176,7 +174,7 @@ def test_before_and_after(run: Callable[[Graph], Graph], before: str, after: str
     same_bits(graph, found, seed=1)
 
 
-@pytest.mark.parametrize("seed", range(40 * SCALE))
+@pytest.mark.parametrize("seed", range(scaled(40)))
 def test_every_pass_keeps_every_bit_of_random_rules(seed: int) -> None:
     graph = RandomRule(seed, merges=seed % 4 != 0, matrices=seed % 3 == 0).graph(batch=[2, 3, None][seed % 3])
     before = graph

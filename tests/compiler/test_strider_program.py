@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 
@@ -19,10 +18,10 @@ from dana.storage.schema import SchemaError, TableSchema, Use
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import Fault
 from tests.oracles.strider import PageTrace, run_page
+from tests.scale import scaled
 from tests.storage import test_reader as reader
 from tests.storage.schemas import attribute, damage, random_page, random_schema, random_uses
 
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 CONFIG = MachineConfig(strider_depth=16384, descriptor_depth=4096)
 
 
@@ -90,7 +89,7 @@ def test_a_contradiction_has_the_reader_s_reason(what: str) -> None:
     assert (trace.fault, trace.pointer) == (fault, caught.value.pointer)
 
 
-@pytest.mark.parametrize("seed", range(60 * SCALE))
+@pytest.mark.parametrize("seed", range(scaled(60)))
 def test_program_equals_reference_reader(seed: int) -> None:
     rng = random.Random(seed)
     length = rng.randint(1, 20)

@@ -16,8 +16,8 @@ from dsl.hdfg.arithmetic import function
 from dsl.limits import MAX_INTEGER
 from dsl.semantics.arithmetic import StaticError, compute, negate
 from hwgen.spec import numerics
-from tests.dsl.scale import randomised
 from tests.hwgen import vectors
+from tests.scale import randomised
 
 WHOLE = st.one_of(st.integers(-20, 20), st.integers(-MAX_INTEGER, MAX_INTEGER))
 FLOATS = st.one_of(

@@ -17,8 +17,8 @@ from dsl import compile_rule
 from dsl.hdfg.graph import FROM_ROW, Graph, Op, Region
 from dsl.hdfg.interpreter import Interpreter
 from tests.dsl.programs import Kinds, expressions
-from tests.dsl.scale import randomised
 from tests.dsl.test_gradient import OPERATIONS, REDUCED, SMOOTH, Bent, straight
+from tests.scale import randomised
 
 Values = Mapping[str, Any]
 TUPLES = 5

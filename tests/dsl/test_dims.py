@@ -11,7 +11,7 @@ from dsl.hdfg.dims import Dim, add, evaluate, multiply, subtract, symbol
 from dsl.hdfg.graph import BindError
 from dsl.hdfg.text import graph_text, parse_graph
 from tests.dsl.rules import RULES
-from tests.dsl.scale import randomised
+from tests.scale import randomised
 
 dims = st.recursive(
     st.one_of(st.integers(-9, 9), st.sampled_from([symbol("n"), symbol("k"), symbol("m")])),

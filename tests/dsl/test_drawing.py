@@ -17,8 +17,8 @@ from dsl.hdfg.drawing.svg import MARGIN
 from dsl.hdfg.graph import LEAVES, Graph, Op, Region
 from tests.dsl.programs import rules
 from tests.dsl.rules import HEAD, RULES
-from tests.dsl.scale import randomised
 from tests.golden import Golden
+from tests.scale import randomised
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -17,10 +17,10 @@ from dsl.hdfg.interpreter import Interpreter
 from tests.dsl.data import random_columns
 from tests.dsl.programs import rules
 from tests.dsl.rules import DIMS, HEAD, RULES
-from tests.dsl.scale import randomised
 from tests.oracles import running_error as real
 from tests.oracles.functions import FUNCTIONS
 from tests.oracles.running_error import Bounded, RealTraining, Undecided
+from tests.scale import randomised
 
 COUNT = 19
 EPOCHS = 2

@@ -23,9 +23,9 @@ from dsl.hdfg.graph import LEAVES, Graph, Op
 from dsl.hdfg.interpreter import Interpreter
 from dsl.semantics.library import BINARY_OPS, UNARY_OPS
 from tests.dsl.programs import Kinds, expressions
-from tests.dsl.scale import randomised
 from tests.oracles.exact import EXACT
 from tests.oracles.functions import FUNCTIONS
+from tests.scale import randomised
 
 Values = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from dsl.syntax.ast import Module
 from dsl.syntax.parser import parse
 from dsl.syntax.printer import rule_text, tree_text
 from tests.dsl.rules import HEAD
-from tests.dsl.scale import randomised
+from tests.scale import randomised
 
 NAMES = st.sampled_from(["a", "w", "x", "dana", "rule", "sigma", "größe", "_1"])
 NUMBERS = st.sampled_from(["0", "7", "1.5", ".5", "2.", "1e-3", "1_000", "1e999", "9007199254740992"])

@@ -14,7 +14,7 @@ from dsl.syntax.printer import rule_text
 from tests.dsl.data import random_columns
 from tests.dsl.programs import rules
 from tests.dsl.reference import Reference
-from tests.dsl.scale import randomised
+from tests.scale import randomised
 
 
 @randomised(60)

@@ -14,8 +14,8 @@ from dsl import compile_rule
 from dsl.hdfg.evaluate import DataError
 from dsl.hdfg.interpreter import Interpreter
 from dsl.hdfg.text import graph_text, parse_graph
-from tests.dsl.scale import randomised
 from tests.oracles.tables import table_rule
+from tests.scale import randomised
 
 
 @randomised(50)

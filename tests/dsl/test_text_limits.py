@@ -18,7 +18,7 @@ from dsl import Rule, RuleError
 from dsl.limits import MAX_ERRORS, MAX_SOURCE_BYTES, MAX_STEPS, MAX_SYNTAX_ERRORS, MAX_VALUES
 from tests.dsl.hostile import BODY, LONG, WRONG
 from tests.dsl.rules import RULES
-from tests.dsl.scale import randomised
+from tests.scale import randomised
 
 MAX_CALLS = 3_000_000
 """Calls of Python functions that no text may take: less than a second (`benchmarks/speed/text.py` measures it), the

@@ -1,6 +1,5 @@
 """Test vectors of binary32: the numbers on which arithmetic goes wrong, in the proportions that find it."""
 
-import os
 from itertools import product
 
 import numpy as np
@@ -50,11 +49,6 @@ _EDGE_MAGNITUDES = (
     0x7FFFFFFF,
 )
 EDGES: Bits = np.array([m | s for m in _EDGE_MAGNITUDES for s in (0, 0x80000000)], dtype=np.uint32)
-
-
-def scaled(count: int) -> int:
-    """``count`` vectors, times DANA_TEST_SCALE (1 unless set)."""
-    return max(1, int(count * float(os.environ.get("DANA_TEST_SCALE", "1"))))
 
 
 def floats(bits: npt.ArrayLike) -> Floats:

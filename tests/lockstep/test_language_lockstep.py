@@ -13,8 +13,8 @@ from dana.simulator import Simulator
 from dana.storage.schema import TableSchema
 from hwgen.spec.config import MachineConfig
 from tests.dsl.programs import rules
-from tests.dsl.scale import randomised
 from tests.lockstep.cases import Case, assert_same, case_of, interpret, run
+from tests.scale import randomised
 from tests.storage.schemas import attribute
 
 

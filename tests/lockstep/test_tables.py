@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 
@@ -14,10 +13,8 @@ from dana.storage.schema import TableSchema
 from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import assert_same, case_of, finished, interpret, run
 from tests.lockstep.test_compiled_code import assert_compiled
+from tests.scale import scaled
 from tests.storage.schemas import attribute
-
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
-
 
 WRITES = [
     'r.addRows(T[i], 1, 4, "mean")',
@@ -113,7 +110,7 @@ UPDATES = (
 )
 
 
-@pytest.mark.parametrize("seed", range(12 * SCALE))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 @pytest.mark.parametrize("records", [True, False], ids=["beside", "on the chip"])
 def test_two_columns_that_name_one_row(seed: int, records: bool) -> None:
     """Each of its rows is what the last update in the text made, whichever column's record is stored last."""

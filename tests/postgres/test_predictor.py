@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import random
 import struct
 import subprocess
@@ -24,11 +23,11 @@ from dsl.semantics.composed import COMPOSED
 from hwgen.spec import numerics
 from tests.dsl.programs import Kinds, expressions
 from tests.oracles import rounding
+from tests.scale import scaled
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [str(ROOT / "pg_extension/src/models/predictor.c"), str(Path(__file__).parent / "predictor_harness.c")]
 INCLUDES = [f"-I{ROOT / folder}" for folder in ("pg_extension/src", "hwgen/spec/numerics/native")]
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SPECIAL = np.array([0, -0.0, 1, -1, np.nan, np.inf, -np.inf, 1e-38, 1e-45, 3e38, 0.1, 88.8], dtype=np.float32)
 
 Floats = npt.NDArray[np.float32]
@@ -171,7 +170,7 @@ def test_what_is_made_of_others_is_numpy_s(library: ctypes.CDLL, name: str) -> N
     np.testing.assert_array_equal(found.view(np.uint32), rounding.expected(name, values).view(np.uint32))
 
 
-@settings(max_examples=150 * SCALE, deadline=None, derandomize=True)
+@settings(max_examples=scaled(150), deadline=None, derandomize=True)
 @given(data=st.data(), seed=st.integers(0, 1 << 30))
 def test_bits_of_random_rules(library: ctypes.CDLL, data: st.DataObject, seed: int) -> None:
     kinds = Kinds(names={"": ("b", "lr"), "n": ("w", "x"), "k": ("v", "z"), "kn": ("M",)})
@@ -331,7 +330,7 @@ def test_damaged_programs_under_the_sanitizers(tmp_path: Path) -> None:
     good = [encode_predictor(rule_graph(*RULES[name], n)) for name in RULES for n in (1, 2, 9)]
     interesting = (0, 1, 2, 3, 4, 7, 8, 16, 255, 1 << 16, 1 << 28, (1 << 28) + 1, 1 << 31, 0xFFFFFFFF)
     records = []
-    for _ in range(4000 * SCALE):
+    for _ in range(scaled(4000)):
         program = bytearray(rng.choice(good))
         for _ in range(rng.randint(0, 4)):
             word = rng.randrange(len(program) // 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Callable
@@ -15,8 +14,7 @@ from psycopg.pq import TransactionStatus
 
 from tests.postgres.cluster import Cluster
 from tests.postgres.conftest import Session
-
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+from tests.scale import scaled
 
 
 def seen_by_training(session: Session, name: str, table: str = "t") -> tuple[int, int]:
@@ -167,7 +165,7 @@ def test_equal_to_sql_beside_writers_and_vacuum(cluster: Cluster, session: Sessi
         thread.start()
     try:
         seen: set[Any] = set()
-        for k in range(26 * SCALE):
+        for k in range(scaled(26)):
             level = ("REPEATABLE READ", "SERIALIZABLE")[k % 2]
             session.execute(f"BEGIN ISOLATION LEVEL {level} READ WRITE")
             by_sql = seen_by_sql(session)

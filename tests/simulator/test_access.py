@@ -22,8 +22,8 @@ from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case, Outcome
 from tests.hwgen.access.generate import parted, walking, wild
 from tests.hwgen.access.oracle import expect
-from tests.hwgen.vectors import scaled
 from tests.oracles.machine import section_length
+from tests.scale import scaled
 from tests.simulator.bundles import bits, keeping
 
 SMALL = {"scratch_depth": 256, "tuple_depth": 64, "program_depth": 64}

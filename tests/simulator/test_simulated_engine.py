@@ -15,8 +15,8 @@ from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.strider import Fault
 from tests.assembly.engine import assemble
 from tests.hwgen.engine.programs import CHOOSING, PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
-from tests.hwgen.vectors import scaled
 from tests.oracles.machine import EXCHANGED, Machine, MachineFault, garbage
+from tests.scale import scaled
 from tests.simulator.bundles import bits, fed, row_pages
 from tests.simulator.test_access import available
 

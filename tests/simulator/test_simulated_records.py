@@ -21,8 +21,8 @@ from hwgen.spec.strider import Condition, Control, Fault
 from hwgen.spec.strider import Instruction as Step
 from hwgen.spec.strider import Opcode as StepOp
 from tests.hwgen.access.case import Case
-from tests.hwgen.vectors import scaled
 from tests.oracles.machine import Machine
+from tests.scale import scaled
 from tests.simulator.bundles import END, bits
 from tests.simulator.test_access import NOT_EXPECTED, expected_counters
 

@@ -20,7 +20,7 @@ from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
 from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case
-from tests.hwgen.vectors import scaled
+from tests.scale import scaled
 from tests.simulator.bundles import keeping
 from tests.simulator.test_access import available
 from tests.storage.schemas import damage, random_page, random_schema, random_uses, random_value

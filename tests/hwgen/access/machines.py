@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from hwgen.spec.config import MachineConfig
+from tests.scale import SCALE
 
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 _SMALL = {"tuple_depth": 64, "strider_depth": 256, "descriptor_depth": 16}
 
 MACHINES = {

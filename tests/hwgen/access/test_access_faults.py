@@ -15,8 +15,8 @@ from tests.hwgen.access import generate
 from tests.hwgen.access.bench import Bench
 from tests.hwgen.access.case import Case, Stop
 from tests.hwgen.access.compare import check
-from tests.hwgen.access.machines import SCALE
 from tests.hwgen.access.oracle import expect
+from tests.scale import scaled
 
 WHOLE = Column(count=4, row=0, type=ColumnType.FLOAT4, first=1, last=1)
 OPEN = Column(count=1, row=0, type=ColumnType.INT2, first=1)
@@ -163,7 +163,7 @@ def test_an_endless_loop_is_stopped(plain: Bench) -> None:
 def test_epochs_after_a_fault_or_a_stop_are_as_if_it_had_not_been(bench: Bench) -> None:
     rnd = random.Random(7)
     bad = case_of(bench.config, "writeB %cr1, 1\nbentr\nwriteB %cr3, 2\nctl end", pages=6)
-    for _ in range(5 * SCALE):
+    for _ in range(scaled(5)):
         good = generate.walking(rnd, bench.config, pages=rnd.randint(1, 6))
         while expect(good).fault:
             good = generate.walking(rnd, bench.config, pages=rnd.randint(1, 6))

@@ -10,7 +10,7 @@ from tests.hwgen.access import generate
 from tests.hwgen.access.bench import Bench
 from tests.hwgen.access.case import Case
 from tests.hwgen.access.compare import check
-from tests.hwgen.access.machines import SCALE
+from tests.scale import scaled
 
 AT, STEP, END = 1, 32, 33
 
@@ -56,7 +56,7 @@ def test_conversions(plain: Bench) -> None:
     rnd = random.Random(5)
     config = plain.config
     checked = 0
-    for _ in range(2 * SCALE):
+    for _ in range(scaled(2)):
         for kind in ColumnType:
             count = 2000 // kind.bytes
             columns = tuple(Column(count=count, row=0, type=kind, scalar=scalar, first=1, last=1) for scalar in (0, 1))

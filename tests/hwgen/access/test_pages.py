@@ -18,8 +18,8 @@ from hwgen.spec.config import MachineConfig
 from tests.hwgen.access.bench import Bench
 from tests.hwgen.access.case import Case, Outcome, Stop
 from tests.hwgen.access.compare import check_cycles, check_meaning
-from tests.hwgen.access.machines import SCALE
 from tests.hwgen.access.oracle import expect
+from tests.scale import scaled
 from tests.storage.parts import misplaced, part_pages, part_row, part_schema
 from tests.storage.schemas import attribute, damage, random_page, random_schema, random_uses
 
@@ -65,7 +65,7 @@ def case_of(config: MachineConfig, program: StriderProgram, layout: InputPlaces,
     )
 
 
-@pytest.mark.parametrize("seed", range(12 * SCALE))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 def test_tuples_are_what_the_reference_reader_reads(plain: Bench, seed: int) -> None:
     rng = random.Random(seed)
     config = plain.config
@@ -127,7 +127,7 @@ def read_parts(schema: TableSchema, uses: list[Use], pages: list[bytes]) -> tupl
     return rows, skipped
 
 
-@pytest.mark.parametrize("seed", range(12 * SCALE))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 def test_rows_over_several_pages_are_what_the_reference_reader_reads(plain: Bench, seed: int) -> None:
     """Sound pages, with parts missing, double or elsewhere, and damaged ones: the same rows, the same fault."""
     rng = random.Random(seed)

@@ -10,6 +10,7 @@ from hwgen.spec import numerics
 from hwgen.spec.operations import Opcode
 from tests.hwgen import vectors
 from tests.hwgen.arith.harness import Unit
+from tests.scale import scaled
 
 LN2 = 0.6931471805599453
 MEANING = {op: getattr(numerics, op.name.lower()) for op in FUNCTIONS}
@@ -32,13 +33,13 @@ def test_every_function(functions: Iterable[Opcode]) -> None:
     component = FloatFunction(functions)
     for function in functions:
         unit = Unit(component, latency=LATENCY[function])
-        x = vectors.single(vectors.scaled(100_000), seed=int(function))
+        x = vectors.single(scaled(100_000), seed=int(function))
         vectors.same_bits(unit(a=x, function=code(function))["result"].view(np.float32), MEANING[function](x), x)
 
 
 def test_wide_multipliers_give_the_same_bits() -> None:
     unit = Unit(FloatFunction((Opcode.LOG,), narrow=False), latency=LATENCY[Opcode.LOG])
-    x = vectors.single(vectors.scaled(100_000), seed=9)
+    x = vectors.single(scaled(100_000), seed=9)
     vectors.same_bits(unit(a=x, function=code(Opcode.LOG))["result"].view(np.float32), numerics.log(x), x)
 
 
@@ -56,7 +57,7 @@ def test_functions_follow_each_other() -> None:
     component = FloatFunction()
     longest = max(LATENCY.values())
     rng = np.random.default_rng(5)
-    cycles = vectors.scaled(20_000)
+    cycles = scaled(20_000)
     x = np.resize(vectors.single(cycles, seed=5), cycles)
     rng.shuffle(x)
     functions = rng.choice(FUNCTIONS, cycles)

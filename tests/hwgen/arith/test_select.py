@@ -10,6 +10,7 @@ from hwgen.spec.operations import Unit as OpUnit
 from tests.hwgen import vectors
 from tests.hwgen.arith.harness import Unit
 from tests.oracles.operations import OPERATIONS
+from tests.scale import scaled
 
 MEANING: dict[Operation, Callable[[vectors.Floats, vectors.Floats], vectors.Floats]] = {
     Operation.MOV: lambda a, b: numerics.flush(a),
@@ -25,7 +26,7 @@ MEANING: dict[Operation, Callable[[vectors.Floats, vectors.Floats], vectors.Floa
 def test_every_operation() -> None:
     assert set(MEANING) == set(Operation)
     unit = Unit(FloatSelect(), latency=timing.SELECT_LATENCY)
-    a, b = vectors.pairs(vectors.scaled(200_000), seed=3)
+    a, b = vectors.pairs(scaled(200_000), seed=3)
     # equal operands are rare otherwise
     b = np.where(np.arange(b.size) % 16 == 0, a, b)
     operations = np.random.default_rng(1).choice(list(Operation), a.shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +15,8 @@ from tests.assembly.engine import assemble
 from tests.hwgen.engine.bench import FINISHED, OVERFLOW, WRONG_INDEX, Delivery, EngineBench, Ran
 from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.oracles.machine import Epoch, Machine, MachineFault, garbage, section_length
+from tests.scale import scaled
 
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
     "one cluster": MachineConfig(threads=1, clusters=1, divide_interval=1, **SMALL),
@@ -102,7 +101,7 @@ def config(request: pytest.FixtureRequest) -> MachineConfig:
     return MACHINES[request.param]
 
 
-@pytest.mark.parametrize("seed", range(12 * SCALE))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 def test_random_programs(config: MachineConfig, seed: int) -> None:
     """Any program, several epochs, short rounds, gaps in the delivery: the same bits in thread 0, the same cycles."""
     rng = np.random.default_rng([seed, config.units])
@@ -172,7 +171,7 @@ def test_of_several_numbers_without_a_row_the_first_tuple_s_is_told() -> None:
     bundle = replace(random, program=program, sections=sections, group=2, tuple_rows=2, levels=0)
     bench = EngineBench(config)
     bench.load(bundle)
-    for _ in range(20 * SCALE):
+    for _ in range(scaled(20)):
         tuples = rng.choice([0, 1, 3, 4], size=(int(rng.integers(1, 20)), 2, config.lanes), p=[0.3, 0.3, 0.3, 0.1])
         wrong = np.argwhere(tuples[:, :, 0] == 4)
         ran = bench.run(deliver(bundle, executor(bundle), tuples.astype(np.float32), rng, gaps=0))

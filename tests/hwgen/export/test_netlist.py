@@ -19,6 +19,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.operations import Opcode
 from tests.hwgen import vectors
 from tests.hwgen.arith.harness import Unit
+from tests.scale import scaled
 
 DSP48E2 = Path(__file__).with_name("dsp48e2.v").read_text()
 
@@ -78,7 +79,7 @@ def netlist(tmp_path_factory: pytest.TempPathFactory) -> tuple[Units, str]:
 
 def test_a_product_whose_sum_is_in_its_dsps(netlist: tuple[Units, str]) -> None:
     units, text = netlist
-    a, b = vectors.pairs(vectors.scaled(100_000), seed=4)
+    a, b = vectors.pairs(scaled(100_000), seed=4)
     unit = Unit(units, latency=units.multiply.LATENCY, text=text)
     got = unit(a=a, b=b, x=a, function=code(Opcode.LOG))["product"]
     vectors.same_bits(got.view("f4"), numerics.mul(a, b), a, b)
@@ -86,7 +87,7 @@ def test_a_product_whose_sum_is_in_its_dsps(netlist: tuple[Units, str]) -> None:
 
 def test_a_function_whose_sums_are_in_its_dsps(netlist: tuple[Units, str]) -> None:
     units, text = netlist
-    x = vectors.single(vectors.scaled(10_000), seed=4)
+    x = vectors.single(scaled(10_000), seed=4)
     unit = Unit(units, latency=Opcode.LOG.stages, text=text)
     got = unit(a=x, b=x, x=x, function=code(Opcode.LOG))["value"]
     vectors.same_bits(got.view(np.float32), numerics.log(x), x)

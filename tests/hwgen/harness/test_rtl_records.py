@@ -22,8 +22,8 @@ from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 from hwgen.spec.strider import Control, Fault
 from hwgen.spec.strider import Instruction as Step
 from hwgen.spec.strider import Opcode as StepOp
-from tests.hwgen.vectors import scaled
 from tests.oracles.machine import Machine
+from tests.scale import scaled
 from tests.simulator.bundles import bits
 from tests.simulator.test_access import NOT_EXPECTED, expected_counters
 from tests.simulator.test_simulated_records import MACHINES, Made, Watch, made, random_case

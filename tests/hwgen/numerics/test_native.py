@@ -15,6 +15,7 @@ from hwgen.spec.operations import Opcode, Unit
 from tests.hwgen import vectors
 from tests.oracles import operations
 from tests.oracles.functions import FUNCTIONS
+from tests.scale import scaled
 
 HEADERS = Path(numerics.__file__).parent / "native"
 FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
@@ -78,18 +79,18 @@ def _map(native: ctypes.CDLL, name: str, *operands: vectors.Floats) -> vectors.F
 
 @pytest.mark.parametrize("name", UNARY)
 def test_one_operand(native: ctypes.CDLL, name: str) -> None:
-    x = vectors.single(vectors.scaled(100_000), seed=len(name))
+    x = vectors.single(scaled(100_000), seed=len(name))
     vectors.same_bits(_map(native, name, x), UNARY[name](x), x)
 
 
 @pytest.mark.parametrize("name", BINARY)
 def test_two_operands(native: ctypes.CDLL, name: str) -> None:
-    a, b = vectors.pairs(vectors.scaled(300_000), seed=len(name))
+    a, b = vectors.pairs(scaled(300_000), seed=len(name))
     vectors.same_bits(_map(native, name, a, b), BINARY[name](a, b), a, b)
 
 
 def test_where(native: ctypes.CDLL) -> None:
-    a, b = vectors.pairs(vectors.scaled(100_000))
+    a, b = vectors.pairs(scaled(100_000))
     c = np.resize(vectors.floats(vectors.EDGES), a.shape)
     vectors.same_bits(_map(native, "where", c, a, b), numerics.where(c, a, b), c, a, b)
 
@@ -98,7 +99,7 @@ def test_where(native: ctypes.CDLL) -> None:
 def test_conversions(native: ctypes.CDLL, kind: ColumnType) -> None:
     dtype = np.dtype(kind.dtype)
     rng = np.random.default_rng(3)
-    count = vectors.scaled(100_000)
+    count = scaled(100_000)
     column = rng.integers(0, 256, (count, kind.bytes), dtype=np.uint8).view(dtype)[:, 0]
     if kind is ColumnType.FLOAT8:
         # around the bounds of binary32 and halfway between its numbers
@@ -123,7 +124,7 @@ def test_every_function_has_a_row() -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_error_bound(native: ctypes.CDLL, name: str) -> None:
     """Every stride-th input; a stride of 1 (DANA_TEST_SCALE=4001) is all of them."""
-    stride = max(1, round(4001 / vectors.scaled(1)))
+    stride = max(1, round(4001 / scaled(1)))
     sweep = native[f"sweep_{name}"]
     sweep.restype = ctypes.c_double
     wrong = ctypes.c_uint64()

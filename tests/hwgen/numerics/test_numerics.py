@@ -14,6 +14,7 @@ from hwgen.spec.operations import Opcode
 from tests.hwgen import vectors
 from tests.oracles.functions import FUNCTIONS
 from tests.oracles.operations import BINARY, UNARY
+from tests.scale import scaled
 
 NAN = np.float32(np.nan)
 INF = np.float32(np.inf)
@@ -38,7 +39,7 @@ def rounded(exact: Fraction, negative_zero: bool = False) -> float:
 def finite_pairs(count: int) -> tuple[vectors.Floats, vectors.Floats]:
     a, b = (numerics.flush(x) for x in vectors.pairs(count))
     keep = np.isfinite(a) & np.isfinite(b)
-    chosen = np.random.default_rng(0).choice(np.flatnonzero(keep), vectors.scaled(count), replace=True)
+    chosen = np.random.default_rng(0).choice(np.flatnonzero(keep), scaled(count), replace=True)
     return a[chosen], b[chosen]
 
 
@@ -107,7 +108,7 @@ def test_what_is_converted_is_no_part_of_its_page() -> None:
 
 
 def test_no_result_is_subnormal_and_every_nan_is_canonical() -> None:
-    a, b = vectors.pairs(vectors.scaled(20_000))
+    a, b = vectors.pairs(scaled(20_000))
     results = [operation(a, b) for operation in BINARY.values()] + [numerics.where(a, a, b)]
     results += [operation(a) for operation in UNARY.values()]
     for result in results:

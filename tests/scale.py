@@ -1,0 +1,30 @@
+"""How much randomised testing to do: DANA_TEST_SCALE multiplies it; ``make test`` does a quarter.
+
+The examples are the same in each run, so that a failure repeats. Where DANA_TEST_SEED is set, those of hypothesis
+follow a new seed instead, so that a run can find something new: ``make test-all`` prints the seed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+SCALE = float(os.environ.get("DANA_TEST_SCALE", "1"))
+FRESH = "DANA_TEST_SEED" in os.environ
+
+
+def scaled(count: int) -> int:
+    """``count`` times `SCALE`, at least 1."""
+    return max(1, round(count * SCALE))
+
+
+def randomised(count: int) -> settings:
+    """Settings of hypothesis for ``count`` examples, scaled."""
+    return settings(
+        max_examples=scaled(count),
+        derandomize=not FRESH,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
