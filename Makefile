@@ -11,11 +11,11 @@ NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o
 	$(shell find hwgen/spec dana/simulator -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test pytest bench bench-quick headers lint clean all install installcheck
+.PHONY: help demo test test-all pytest pytest-all bench bench-quick headers lint clean all install installcheck
 
 help:
 	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
-	@echo 'make test   lint, types, import contracts, and the whole test suite'
+	@echo 'make test   lint, types, import contracts, tests; make test-all: every version and example, before a release'
 	@echo 'make bench  measure, as ratios to references of the same run; make bench-quick: in minutes'
 	@echo 'make lint   lint, types and import contracts alone'
 	@echo 'make clean  stop the embedded server and remove what the others made'
@@ -23,16 +23,25 @@ help:
 demo: $(STAMPS)/demo
 	$(BIN)/dana demo
 
-# The extension is compiled for three versions while pip unpacks packages, and mypy runs beside the tests: each alone
+# The extension is compiled for three versions while pip unpacks packages, and mypy runs during the tests: each alone
 # would leave a core idle, and so would as many test sessions as there are cores, of which some wait for a server.
-test: $(STAMPS)/icarus
+test test-all: $(STAMPS)/icarus
 	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/test headers
-	$(MAKE) --jobs 2 lint pytest
+	$(MAKE) --jobs 2 lint $(@:test%=pytest%)
 
 # Hundreds of processes import what the first of them compiles, whatever the caller's environment says. A session that
 # crashes ends the run: pytest-xdist by file waits for ever for the rest of its file when it starts another.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --max-worker-restart 0 --dist loadfile \
+	--no-loadscope-reorder
+
+# the newest PostgreSQL, and a quarter of the random examples
 pytest: $(STAMPS)/test
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
+	DANA_TEST_SCALE=$${DANA_TEST_SCALE:-0.25} $(PYTEST) -m 'not exhaustive'
+
+# every version that is embedded, all examples, and examples of hypothesis that no run has seen
+pytest-all: $(STAMPS)/test
+	seed=$${DANA_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "DANA_TEST_SEED=$$seed"; \
+	DANA_TEST_SEED=$$seed $(PYTEST) --hypothesis-seed $$seed --postgresql 16,18
 
 # the tests compile it for 16 and 18, with warnings as errors, too
 headers: $(STAMPS)/venv

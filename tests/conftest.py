@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dana.server.installation import MAJORS
+from dana.server.installation import DEFAULT_MAJOR
 from dana.simulator import Simulator
 from dana.training import compiled
 from hwgen.spec.counters import EpochCounters
@@ -23,13 +23,12 @@ LONG = (
     "hwgen/export/test_package.py",
     "lockstep",
     "hwgen",
-    "rules/test_rtl.py",
-    "rules/test_accuracy.py",
+    "rules/test_rules_in_rtl.py",
+    "benchmarks",
     "simulator/test_sanitized.py",
-    "runtime/test_builds.py",
+    "training/test_builds.py",
     "dsl/test_editors.py",
-    "pg/test_faults.py",
-    "paper/test_command.py",
+    "postgres/test_faults.py",
     "client",
     "repo/test_commands.py",
     "server",
@@ -40,17 +39,31 @@ Compilations of hardware come before what wants servers, which both workers woul
 """
 
 
+EXHAUSTIVE = (
+    "benchmarks",  # the measurements, not what is measured
+    "dsl/test_editors.py",
+    "hwgen/export/test_netlist.py",
+    "hwgen/formal",
+    "rules/test_rules_in_rtl.py",
+    "server/test_soak.py",
+    "simulator/test_sanitized.py",
+)
+"""Files and folders that ``make test`` leaves to ``make test-all``."""
+
+
 def place(path: str) -> int:
     """Where a file comes, one of `LONG` or behind all of them."""
     return next((k for k, start in enumerate(LONG) if path.startswith(start)), len(LONG))
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where workers share the files, what takes long begins first, so that no worker is left with it at the end."""
+    """Mark what is exhaustive; have what takes long begin first, so that no process is left with it at the end."""
+    paths = {item: item.path.relative_to(Path(__file__).parent).as_posix() for item in items}
+    for item, path in paths.items():
+        if path.startswith(EXHAUSTIVE):
+            item.add_marker("exhaustive")
     if hasattr(config, "workerinput"):
-        here = Path(__file__).parent
-        items.sort(key=lambda item: place(item.path.relative_to(here).as_posix()))
+        items.sort(key=lambda item: place(paths[item]))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,10 +75,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what the tests print")
     parser.addoption(
         "--postgresql",
-        default=",".join(str(major) for major in MAJORS),
+        default=[DEFAULT_MAJOR],
+        type=lambda text: [int(major) for major in text.split(",")],
         metavar="MAJORS",
-        help="major versions for tests/postgres (16,18); the others come with make -C pg_extension check-headers",
+        help="major versions that the tests of a server run on, such as 16,18 (18); tests/postgres runs on 14, 15 and "
+        "17, too, which come with make -C pg_extension check-headers",
     )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what takes `server` on each version that was asked for."""
+    marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "server" in metafunc.fixturenames and "server" not in marks:
+        majors = metafunc.config.getoption("--postgresql")
+        metafunc.parametrize("server", majors, indirect=True, scope="session", ids=[f"pg{major}" for major in majors])
 
 
 @pytest.fixture

@@ -120,9 +120,9 @@ def running(servers: dict[int, EmbeddedServer], root: Path, major: int) -> Embed
     return servers[major]
 
 
-@pytest.fixture(scope="session", params=MAJORS, ids=lambda major: f"pg{major}")
+@pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest, servers: dict[int, EmbeddedServer], server_root: Path) -> EmbeddedServer:
-    """An embedded server with the extension and a worker; every test that takes it runs once for each version."""
+    """An embedded server with the extension and a worker; tests run once for each of --postgresql."""
     return running(servers, server_root, request.param)
 
 

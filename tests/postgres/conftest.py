@@ -15,57 +15,13 @@ import psycopg
 import pytest
 
 from tests.postgres.cluster import Cluster, running_cluster
-from tests.postgres.moments import MOMENTS
 
 Session = psycopg.Connection[Any]
 
 
-ONE_VERSION = (
-    "test_large_models",
-    "test_limits",
-    "test_many",
-    "test_memory",
-    "test_no_look_leaves_a_tuple",
-    "test_predict",
-    "test_random_damage_under_a_filter",
-    "test_refusals",
-)
-"""Modules, or tests, of C that has no line for one version or another: the newest version that is asked for tells."""
-
-
-EVERY_CASE = ("test_visibility", "test_types")
-"""Modules in which PostgreSQL's own versions, and not ours, may make a difference to each case."""
-
-
-EVERYWHERE = ("cancel", "terminate", "kill -9 of the worker")
-"""Faults that an older version has in turn, at one moment after another: ways on which what was taken is given back."""
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have an older version run each test with the first of its cases, the newest one with all."""
-    newest = max(int(major) for major in config.getoption("--postgresql").split(","))
-    seen: set[tuple[object, ...]] = set()
-    items[:] = [item for item in items if not _repeats(item, newest, seen)]
-
-
-def _repeats(item: pytest.Item, newest: int, seen: set[tuple[object, ...]]) -> bool:
-    call: Any = getattr(item, "callspec", None)
-    if call is None or call.params.get("shared_cluster", newest) == newest or item.path.stem in EVERY_CASE:
-        return False
-    if "fault" in call.params:
-        return bool(call.params["fault"] != EVERYWHERE[[*MOMENTS].index(call.params["moment"]) % len(EVERYWHERE)])
-    test = item.path, item.originalname, call.params["shared_cluster"]  # type: ignore[attr-defined]
-    if test in seen:
-        return True
-    seen.add(test)
-    return False
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "shared_cluster" in metafunc.fixturenames:
-        majors = [int(major) for major in metafunc.config.getoption("--postgresql").split(",")]
-        if {metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__} & {*ONE_VERSION}:
-            majors = [max(majors)]
+        majors = metafunc.config.getoption("--postgresql")
         metafunc.parametrize(
             "shared_cluster", majors, indirect=True, scope="session", ids=[f"pg{major}" for major in majors]
         )

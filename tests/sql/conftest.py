@@ -4,47 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from dana.server.embedded import EmbeddedServer
-from dana.server.installation import MAJORS
 
-HERE = Path(__file__).parent
 Session = psycopg.Connection[Any]
-
-
-ONE_VERSION = frozenset(
-    f"test_{name}.py"
-    for name in (
-        "assumed", "classes", "coefficients", "columns", "encoded", "encoding", "evaluate", "explain", "groups",
-        "labels", "metrics", "operators", "predict", "random", "search", "several", "stopping", "texts", "told",
-        "weights",
-    )
-)  # fmt: skip
-"""Modules of what the worker does, and of C that has no line for one version or another: the newest version tells."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have an older version run each test of the others with the first of its cases, the newest one with all.
-
-    What reads the arguments, the rows and the labels has no line for one version or another; what has (visibility,
-    jobs, pages) is in tests/postgres, where both run every case. Both run pg_regress.
-    """
-    seen = set()
-    remaining = []
-    for item in items:
-        major = getattr(item, "callspec", None) and item.callspec.params.get("server")  # type: ignore[attr-defined]
-        if item.path.is_relative_to(HERE) and major is not None and major != MAJORS[-1]:
-            test = (item.path, major, item.originalname)  # type: ignore[attr-defined]
-            if test in seen or item.path.name in ONE_VERSION:
-                continue
-            seen.add(test)
-        remaining.append(item)
-    items[:] = remaining
 
 
 SUMS = """
