@@ -1,4 +1,4 @@
-"""Written by python -m dana.generated: functions of each element, for editors; see `dana.language.names`."""
+"""Written by python -m dana.generated: functions of each element; see `dana.language.names`."""
 
 from dana.language.names import Operand, Value, refuse
 

@@ -134,13 +134,14 @@ def test_caches_have_a_byte_limit(tmp_path: Path, kind: str, limit: tuple[str, .
     """What is older, and over it, goes when the worker starts."""
     folder = tmp_path / "cache" / "dana" / {"rtl": "verilated", "design": "designs"}[kind]
     folder.mkdir(parents=True)
-    for age, (name, size) in enumerate({"within": 1, "over": 2 << 20 if limit else 2 << 30}.items()):
+    within, over = f"{0:064x}.made", f"{1:064x}.made"
+    for age, (name, size) in enumerate({within: 1, over: 2 << 20 if limit else 2 << 30}.items()):
         (folder / name).touch()
         os.truncate(folder / name, size)
         os.utime(folder / name, (1e9, 1e9 - age))
     running = Worker(tmp_path, *(f"--{kind}-cache={size}" for size in limit))
     try:
-        until(lambda: os.listdir(folder) == ["within"])
+        until(lambda: os.listdir(folder) == [within])
     finally:
         running.close()
 
