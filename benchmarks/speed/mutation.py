@@ -44,8 +44,8 @@ VERILATE, OPTIMIZE = "hwgen/rtl/verilate.py", 'optimize: str = "-O{}"'
 """Building takes longer than running here, so it is done without optimisation in the copy."""
 LIBRARIES = {
     "dana/simulator/_core": "dana/simulator/native/*.c",
-    "dana/runtime/_ring": "dana/worker/native/ring.c",
-    "dana/runtime/_survey": "dana/training/data/native/survey.c",
+    "dana/worker/_ring": "dana/worker/native/ring.c",
+    "dana/training/data/_survey": "dana/training/data/native/survey.c",
 }
 """Compiled parts, and their C."""
 HEADERS = ("hwgen/spec/numerics/native", "dana/simulator/native")
