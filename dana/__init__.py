@@ -6,7 +6,7 @@ any hardware library when imported.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dana.language import elementwise, names
 from dana.language.elementwise import *
@@ -29,18 +29,18 @@ _WHEN_USED = {
     "connect": "dana.client.connection",
     "load": "dana.language.rulefile",
 }
-"""Names whose modules need a database driver or the front end."""
+"""Names from modules that need a database driver or the front end."""
 
 _MODULES = ("functions", "optimizers", "rules")
 """Modules that need no import statement of their own."""
 
 
 if not TYPE_CHECKING:
-    # mypy reads no sums of lists, and would take a misspelt name for none of ours
+    # mypy does not evaluate the list
     __all__ = [*_WHEN_USED, *names.__all__, *elementwise.__all__]
 
-    # a type checker would take every misspelt name for one of these
-    def __getattr__(name: str) -> Any:
+    # hidden from type checkers, for which every misspelt name would exist
+    def __getattr__(name: str) -> object:
         if name in _MODULES:
             return import_module(f"dana.{name}")
         if name not in _WHEN_USED:

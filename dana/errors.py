@@ -1,8 +1,7 @@
-"""The two families of errors, told apart because they end differently: the user mends the first, we mend the second.
+"""The families of errors: by who can correct them, the user, the administrator or the developers.
 
-Everything that `dana` raises on purpose derives from one of them. The command line maps them to exit codes in
-`dana.cli.entry`; nothing else may decide on an exit code. A message says what was expected, what was found, where,
-and what to do.
+Every error that `dana` raises on purpose is one of them. Only `dana.cli.entry` maps them to exit codes. A message says
+what was expected, what was found, where, and what to do.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from dana.printable import printable
 
 
 class DanaError(Exception):
-    """Any error that this package raises on purpose; what it says is printable, as it may hold names."""
+    """An error of this package; its message is made printable, as it may hold untrusted names."""
 
     def __str__(self) -> str:
         return printable(super().__str__(), lines=True)
 
 
 class UsageError(DanaError):
-    """Your bug: a request that cannot be met as it stands (a missing table, a column of the wrong type …).
+    """An error of the user: an invalid request (a missing table, a column of the wrong type …).
 
     Parameters
     ----------
     message
         What was expected, what was found and where.
     hint
-        What to do about it, in sentences; empty where the message says all.
+        What to do about it, in sentences; may be empty.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -40,15 +39,15 @@ class UsageError(DanaError):
 
 
 class SetupError(DanaError):
-    """Neither's bug: something outside is missing or refuses (no C compiler, no server, a folder without rights)."""
+    """An error of the environment: something is missing or fails (a C compiler, a server, rights on a folder)."""
 
 
 class InternalError(DanaError):
-    """Our bug: an invariant of this package does not hold."""
+    """A bug: an invariant of this package does not hold."""
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it comes from, one after the other."""
+    """An error and its chain of causes."""
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

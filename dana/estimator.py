@@ -1,8 +1,7 @@
 """Estimators with scikit-learn's interface that train and predict in the database.
 
-In: rows as scikit-learn takes them, or a data frame with texts, dates and missing values as `dana.session.frames`
-does. Out: a
-model of the server, and its predictions. The rows go to a temporary table, which is gone when the call ends.
+In: rows as scikit-learn accepts them, or a data frame with texts, dates and missing values as `dana.session.frames`
+does. Out: a model of the server, and its predictions. The rows are copied to a temporary table for the call.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, cast
 from uuid import uuid4
 from weakref import finalize
 
 import numpy as np
 import psycopg
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -33,37 +32,41 @@ from sklearn.utils.validation import (
 
 from dana import rules
 from dana.client.connection import Connection, connect
-from dana.session.frames import columns_of
+from dana.client.options import TrainOptions
+from dana.session.frames import Frame, columns_of
 from dana.session.tables import Column, create_table
+
+Rows: TypeAlias = "ArrayLike | Frame"
+Seed: TypeAlias = "int | np.random.RandomState | None"
+ClassWeight: TypeAlias = Mapping[str, float] | str | None
 
 TABLE = "dana_fit"
 """The temporary table that a training reads."""
 
 VECTOR = "x"
-"""Its column, of arrays, where rows come as a matrix."""
+"""Its column of arrays, for rows that are a matrix."""
 
 OF_CLASSES = ("softmax", "mlp")
-"""Rules that come with DAnA and predict the number of a class."""
+"""Rules of the library that predict the number of a class."""
 
 PROBABILITIES = ("logistic", *OF_CLASSES)
-"""Those that predict probabilities: of the second of two classes, or of each."""
+"""Rules that predict probabilities: of the second of two classes, or of each class."""
 
 SCORES = ("linear_svm",)
-"""Those that predict a score, above 0 for the second of two classes."""
+"""Rules that predict a score, above 0 for the second of two classes."""
 
 OF_TWO = ("logistic", *SCORES)
-"""Those that take two classes, no more."""
+"""Rules that support only two classes."""
 
 _sessions: dict[tuple[int, int, str | None], Connection] = {}
-"""By process, thread and connection string: a session's first training waits for a process of the worker's."""
+"""By process, thread and connection string; kept, because a session's first training starts a process of the worker."""
 
 _unused: deque[tuple[str | None, str]] = deque()
-"""Models that nobody named, of estimators that are gone. The collector may run in the middle of a statement, so what it
-finds is dropped later."""
+"""Unnamed models of deleted estimators, to drop later: the collector may run in the middle of a statement."""
 
 
 class DanaEstimator(BaseEstimator):
-    """What the classifier and the regressor have in common."""
+    """The base class of classifier and regressor."""
 
     def __init__(
         self,
@@ -71,10 +74,10 @@ class DanaEstimator(BaseEstimator):
         *,
         hyper: Mapping[str, float] | None = None,
         epochs: int | None = None,
-        training: Mapping[str, Any] | None = None,
+        training: TrainOptions | None = None,
         model: str | None = None,
         dsn: str | None = None,
-        random_state: Any = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.rule = rule
         self.hyper = hyper
@@ -84,27 +87,32 @@ class DanaEstimator(BaseEstimator):
         self.dsn = dsn
         self.random_state = random_state
 
-    def __getstate__(self) -> dict[str, Any]:
-        """For a copy or a pickle, for which the model stays in the database."""
+    def __getstate__(self) -> dict[str, object]:
+        """The state for a copy or a pickle, which keeps the model in the database."""
         if hasattr(self, "_finalizer"):
             self._finalizer.detach()
-        state: dict[str, Any] = super().__getstate__()
+        state: dict[str, object] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_finalizer"}
 
-    def _train(self, x: Any, y: NDArray[Any], rule: str, sample_weight: Any = None, **more: Any) -> None:
+    def _train(
+        self, x: Rows, y: np.ndarray, rule: str, sample_weight: ArrayLike | None, class_weight: ClassWeight = None
+    ) -> None:
         """Train a model of the server on the rows, and keep its name."""
-        columns, label = _columns(x), "y"
-        while label in columns:
-            label += "_"
+        columns = columns_of(_table(x))
+        label = _unused_name("y", columns)
+        options: TrainOptions = {"features": list(columns), "label": label}
+        options["model"] = self.model or f"estimator_{uuid4().hex}"
         others = {label: y}
         if sample_weight is not None:
-            more["weight"] = f"{label}_weight"
-            while more["weight"] in columns:
-                more["weight"] += "_"
-            others[more["weight"]] = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
-        name = self.model or f"estimator_{uuid4().hex}"
-        options: dict[str, Any] = {"hyper": dict(self.hyper or {}) or None, "epochs": self.epochs}
-        options |= {"features": list(columns), "label": label, "model": name, **more, **(self.training or {})}
+            options["weight"] = weight = _unused_name(f"{label}_weight", columns)
+            others[weight] = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+        if class_weight is not None:
+            options["class_weight"] = class_weight
+        if self.hyper:
+            options["hyper"] = dict(self.hyper)
+        if self.epochs is not None:
+            options["epochs"] = self.epochs
+        options |= self.training or {}
         db = _session(self.dsn)
         _drop_unused(_session)
         with db.session.transaction():
@@ -119,36 +127,38 @@ class DanaEstimator(BaseEstimator):
         if self.model is None:
             self._finalizer = finalize(self, _unused.append, (self.dsn, self.model_))
 
-    def _predicted(self, x: Any) -> NDArray[np.float64]:
-        """The rule's prediction for each row, of several numbers [rows, numbers]; NaN where the server has none."""
+    def _predicted(self, x: Rows) -> NDArray[np.float64]:
+        """The rule's prediction for each row, [rows, numbers] if it has several; NaN for a row without one."""
         found = _session(self.dsn).predict(*self._model_and_rows(x))
         columns = [np.asarray(each, dtype=np.float64) for _, each in found.items()]
         return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
-    def _model_and_rows(self, x: Any) -> tuple[str, Any]:
+    def _model_and_rows(self, x: Rows) -> tuple[str, Frame]:
         check_is_fitted(self)
         return self.model_, _table(self._rows(x, reset=False))
 
-    def _rows(self, x: Any, *, reset: bool) -> Any:
-        """A matrix of numbers; or the data frame as it is: the server reads its texts and what is missing."""
+    def _rows(self, x: Rows, *, reset: bool) -> Rows:
+        """A matrix of numbers; or the data frame itself, as the server encodes texts and missing values."""
         if not _is_frame(x):
-            return validate_data(self, x, reset=reset, dtype=np.float32)  # what the machine computes with
+            return cast(Rows, validate_data(self, x, reset=reset, dtype=np.float32))  # the machine's numbers
         validate_data(self, x, reset=reset, skip_check_array=True)
-        if len(x) == 0:
+        if len(cast(Sized, x)) == 0:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         return x
 
 
-def _is_frame(x: Any) -> bool:
+def _is_frame(x: object) -> bool:
     return hasattr(x, "iloc") or hasattr(x, "__arrow_c_stream__")
 
 
-def _table(rows: Any) -> Any:
-    return rows if _is_frame(rows) else {VECTOR: rows}
+def _table(rows: Rows) -> Frame:
+    return cast(Frame, rows if _is_frame(rows) else {VECTOR: rows})
 
 
-def _columns(rows: Any) -> dict[str, Column]:
-    return columns_of(_table(rows))
+def _unused_name(name: str, columns: Mapping[str, Column]) -> str:
+    while name in columns:
+        name += "_"
+    return name
 
 
 def _session(dsn: str | None) -> Connection:
@@ -159,13 +169,13 @@ def _session(dsn: str | None) -> Connection:
 
 
 def _register(db: Connection, rule: str) -> None:
-    """Create a rule of the library where it is not there."""
+    """Create a rule of the library unless it exists."""
     if rule in rules.NAMES and not db.session.execute("SELECT FROM dana.rule WHERE name = %s", (rule,)).fetchall():
         db.create_rules(rule)
 
 
 def _drop_unused(session: Callable[[str | None], Connection | None]) -> None:
-    """Drop the models of estimators that are gone, and that nobody named, where there is a session."""
+    """Drop the unnamed models of deleted estimators, if ``session`` finds a session for their server."""
     while _unused:
         dsn, model = _unused.popleft()
         name, _, version = model.partition("@")
@@ -177,10 +187,10 @@ def _drop_unused(session: Callable[[str | None], Connection | None]) -> None:
 
 @atexit.register
 def _end() -> None:
-    # by the sessions that there are: a process that ends starts no server
+    # only through open sessions: an ending process must not start a server
     _drop_unused(lambda dsn: _sessions.get((os.getpid(), threading.get_ident(), dsn)))
     for (process, _, _), db in _sessions.items():
-        if process == os.getpid():  # not those that a parent goes on with
+        if process == os.getpid():  # a forked child must not close its parent's sessions
             db.close()
 
 
@@ -190,8 +200,8 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
     Parameters
     ----------
     rule
-        Name of a rule that predicts a number, or several; ``linear``. One of `dana.rules` is registered where it is not
-        there.
+        Name of a rule that predicts a number, or several; ``linear``. A rule of `dana.rules` is registered on first
+        use.
     hyper
         Values for the rule's metas.
     epochs
@@ -199,13 +209,13 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
     training
         Further options of `dana.client.options.TrainOptions`, such as ``{"nulls": "skip"}``.
     model
-        Name of the model in the database. Without one it is dropped some time after the estimator is gone; a copy or a
-        pickle keeps it.
+        Name of the model in the database. An unnamed model is dropped some time after the estimator is deleted; a copy
+        or a pickle keeps it.
     dsn
         Connection string; None is the embedded server.
     random_state
-        Chooses the order of the rows: rules step through batches in the order of the table, and rows that come sorted,
-        class by class, would be learnt badly. The same number gives the same model, None another order each time.
+        Seed of the order of the rows: rules step through batches in the order of the table, and learn badly from rows
+        sorted by class. The same seed gives the same model; None gives another order each time.
 
     Attributes
     ----------
@@ -215,10 +225,10 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
         Epochs, and the rule's mean loss in the last one.
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on the rows ``X``, a matrix or a data frame, and the numbers ``y``; each row counts by its weight.
 
-        Of a rule with a vector for its output, ``y`` has a column for each element.
+        For a rule with a vector as its output, ``y`` has a column for each element.
         """
         several = self.rule is not None and self.rule not in rules.NAMES
         numbers = validate_data(self, "no_validation", y, y_numeric=True, multi_output=several)
@@ -227,8 +237,8 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
         self._train(rows, numbers.astype(np.float64), self.rule or "linear", sample_weight)
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """A number for each row, or several; NaN where a value that the model needs is missing."""
+    def predict(self, X: Rows) -> NDArray[np.float64]:
+        """A number for each row, or several; NaN if a value that the model needs is missing."""
         return self._predicted(X)
 
 
@@ -238,15 +248,15 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
     Parameters
     ----------
     rule
-        Name of a rule of classes: ``logistic``, and ``softmax`` where there are more than two. One of `dana.rules` is
-        registered where it is not there.
+        Name of a rule for classes: ``logistic``, or ``softmax`` for more than two. A rule of `dana.rules` is registered
+        on first use.
     hyper, epochs, training, model, dsn, random_state
         As `DanaRegressor` has them.
     class_weight
-        How much rows count by their label, ``{label: weight}``, 1 for those that are left out; or ``"balanced"``, all
-        classes as much.
+        Weight of the rows by label, ``{label: weight}``, 1 by default; or ``"balanced"``, which gives all classes the
+        same total weight.
     threshold
-        Least prediction of a rule of two classes that counts as the second; 0 for ``linear_svm``, else 0.5.
+        Least prediction that counts as the second of two classes; 0 for ``linear_svm``, else 0.5.
 
     Attributes
     ----------
@@ -262,10 +272,10 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         *,
         hyper: Mapping[str, float] | None = None,
         epochs: int | None = None,
-        training: Mapping[str, Any] | None = None,
+        training: TrainOptions | None = None,
         model: str | None = None,
         dsn: str | None = None,
-        random_state: Any = 0,
+        random_state: Seed = 0,
         class_weight: Mapping[Any, float] | str | None = None,
         threshold: float | None = None,
     ) -> None:
@@ -275,7 +285,7 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         self.class_weight = class_weight
         self.threshold = threshold
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on the rows ``X``, a matrix or a data frame, and the labels ``y``, of any kind that can be sorted.
 
         Each row counts by its weight in ``sample_weight``, times that of its class.
@@ -293,18 +303,19 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         rule = self.rule or ("logistic" if count == 2 else "softmax")
         if count > 2 and rule in OF_TWO:
             raise ValueError(f"The rule {rule} is for two classes, but the data contains {count} classes")
-        weights = self.class_weight
-        if weights is not None and not isinstance(weights, str):
+        weights: ClassWeight = None
+        if isinstance(self.class_weight, str):
+            weights = self.class_weight
+        elif self.class_weight is not None:
             number = {label: str(k) for k, label in enumerate(self.classes_.tolist())}
-            unknown = [label for label in weights if label not in number]
+            unknown = [label for label in self.class_weight if label not in number]
             if unknown:
-                raise ValueError(f"class_weight names {unknown[0]!r}, which is none of the classes {list(number)}")
-            weights = {number[label]: float(weight) for label, weight in weights.items()}
-        more = {} if weights is None else {"class_weight": weights}
-        self._train(rows, numbers.astype(np.float64), rule, sample_weight, **more)
+                raise ValueError(f"class_weight must name classes of {list(number)}, not {unknown[0]!r}")
+            weights = {number[label]: float(weight) for label, weight in self.class_weight.items()}
+        self._train(rows, numbers.astype(np.float64), rule, sample_weight, weights)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Rows) -> np.ndarray:
         """The label of each row.
 
         Raises
@@ -317,29 +328,29 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
             numbers = predicted.astype(np.intp)
         else:
             least = (0.0 if self.rule_ in SCORES else 0.5) if self.threshold is None else self.threshold
-            # a score of 0 is the first class's, as scikit-learn has it
+            # a score of 0 predicts the first class, as in scikit-learn
             numbers = (predicted > least if self.rule_ in SCORES else predicted >= least).astype(np.intp)
         return np.asarray(self.classes_[numbers])
 
     @available_if(lambda self: getattr(self, "rule_", self.rule or PROBABILITIES[0]) in PROBABILITIES)
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of each class, in the order of ``classes_``, where the rule predicts it."""
+    def predict_proba(self, X: Rows) -> NDArray[np.float64]:
+        """The probability of each class in the order of ``classes_``, if the rule predicts it."""
         check_is_fitted(self)
-        if self.rule_ not in OF_CLASSES:  # a rule of that name may be an older one, which knows of no classes
+        if self.rule_ not in OF_CLASSES:  # an older rule of that name may not know of classes
             second = self._known(X)
             return np.stack([1 - second, second], axis=1)
         found = _session(self.dsn).probabilities(*self._model_and_rows(X))
         return self._complete(np.stack([np.asarray(each, dtype=np.float64) for _, each in found.items()], axis=1))
 
     @available_if(lambda self: getattr(self, "rule_", self.rule) in SCORES)
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """The score of each row, above 0 for the second class, where the rule predicts it."""
+    def decision_function(self, X: Rows) -> NDArray[np.float64]:
+        """The score of each row, above 0 for the second class, if the rule predicts it."""
         return self._known(X)
 
-    def _known(self, x: Any) -> NDArray[np.float64]:
+    def _known(self, x: Rows) -> NDArray[np.float64]:
         predicted = self._predicted(x)
         if predicted.ndim > 1:
-            raise ValueError(f"The rule {self.rule_} predicts {predicted.shape[1]} numbers, which choose no class")
+            raise ValueError(f"The rule {self.rule_} must predict classes, not {predicted.shape[1]} numbers")
         return self._complete(predicted)
 
     def _complete(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
-"""What is to be installed for a part of the package that is optional.
+"""The command that installs an optional part of the package.
 
-In: an extra of pyproject.toml. Out: the command, with the extra's packages by name: so it works beside a checkout, and
-where no index has this package. Must not: load what it names.
+In: an extra of pyproject.toml. Out: the command, with the packages by name: it works for a checkout, and without an
+index that has this package. Must not: load the packages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib.metadata import requires
 
 
 def install_command(extra: str) -> str:
-    """What installs the packages of an extra, wherever this package came from."""
+    """The command that installs the packages of an extra."""
     listed = [one.partition(";") for one in requires("dana-db") or ()]
     packages = [package.strip() for package, _, marker in listed if extra in shlex.split(marker.replace("==", " "))]
     return shlex.join(["pip", "install", *packages])

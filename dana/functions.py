@@ -21,9 +21,9 @@ def one_hot(number: dana.Number, count: dana.Dim) -> dana.Value:
 def category(number: dana.Number, column: int, count: dana.Dim, learnt: dana.Value) -> tuple[dana.Value, dana.Number]:
     """The row of a category in a table that has `count` rows for each column, and whether the category is known.
 
-    A number below 0 is an unknown one: multiply what the row gives by 0. A number from `count` on is no row while the
-    rule trains. In predictions it is unknown, as is each of which no row of the training was: `learnt` has a number for
-    each row of the table, which begins at 0 and is another once a row of the training has chosen it.
+    A number below 0 is unknown: multiply the row's result by 0. A number from `count` on is an error while the rule
+    trains. In predictions it is unknown, as is a category without a row in the training: `learnt` has a number for each
+    row of the table, which is 0 until a row of the training has chosen it.
     """
     row = dana.max(dana.min(number, count - 1), 0) + column * count
     chosen = dana.where(dana.training, dana.where(number < count, dana.max(number, 0) + column * count, -1), row)
@@ -39,9 +39,9 @@ def masked_softmax(value: dana.Value, mask: dana.Value) -> dana.Value:
 
 
 def dropout(value: dana.Value, rate: dana.Number = 0.5) -> dana.Value:
-    """A value of which each element is 0 with a probability of `rate` while the rule trains, others in each row.
+    """A value with elements set to 0 with probability `rate` while the rule trains, independently for each row.
 
-    What stays is divided by 1 - rate, so that predictions, and the loss of rows left out, take the value as it is.
+    The other elements are divided by 1 - rate, so that predictions and the loss of held-out rows use the value itself.
     """
     dana.require(rate >= 0)
     dana.require(rate < 1)
@@ -73,8 +73,8 @@ def batch_norm(
 
     Predictions use means and variances that run over the batches, states that belong to the model: a batch takes
     1 - keep of them, a short one as much less as it has fewer rows. `scale` and `shift` are models where they are
-    learnt. Every row counts, whatever it weighs. A batch has two rows or more: of one nothing would be left. Where the
-    last batch of a table is a single row, it becomes `shift`, and the running variances do not take it in.
+    learnt. Every row counts, regardless of its weight. A batch needs at least two rows. If the last batch of a table is
+    a single row, it becomes `shift` and does not change the running variances.
     """
     dana.require(batch > 1)
     dana.require(keep >= 0)

@@ -119,7 +119,7 @@ def inverse_decay(rate: dana.Number, per_batch: dana.Number = 0.001) -> dana.Val
 
 
 def exponential_decay(rate: dana.Number, keep: dana.Number = 0.999) -> dana.Value:
-    """The rate, of which each batch leaves `keep` to the next."""
+    """The rate, multiplied by `keep` after each batch."""
     dana.require(keep > 0)
     dana.require(keep <= 1)
     share = dana.state(rate, [], init=1)

@@ -11,7 +11,7 @@ from dana.server.places import CHECKOUT
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command, with the benchmarks where they are present."""
-    bench = commands.add_parser("bench", help="measure accuracy and speed next to what one would use instead")
+    bench = commands.add_parser("bench", help="compare accuracy and speed with alternatives")
     if (CHECKOUT / "benchmarks" / "commands").is_dir():
         import_module("benchmarks.commands").register(bench.add_subparsers(required=True, metavar="WHAT"))
     else:

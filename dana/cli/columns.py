@@ -1,4 +1,4 @@
-"""The options of a command that say what a machine is for: a table which need not exist, and dims of the rule."""
+"""Options of a command that describe the input of a machine: a table, which need not exist, and dims of the rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_table(command: argparse.ArgumentParser) -> None:
-    """The options that describe a table, and the rule's dims: `asked` reads them."""
+    """Add the options that describe a table and the rule's dims; `asked` reads them."""
     table = command.add_mutually_exclusive_group()
     table.add_argument("--features", type=_count, metavar="N", help="for N float4 columns and a float4 label")
     table.add_argument("--schema", metavar="COLUMNS", help="for a table of these: 'x float4[54], y float4'")
@@ -41,12 +41,12 @@ def _count(text: str) -> int:
 
 
 def asked(rule: Rule, options: argparse.Namespace, design: Json | None = None) -> TrainRequest:
-    """What a training of the rule would ask for, on the table that the options of `add_table` describe.
+    """The request of a training of the rule on the table that the options of `add_table` describe.
 
     Raises
     ------
     RuleError, UsageError
-        They describe none, or the rule does not go with it, or has no such hyperparameter.
+        The description is invalid, or the rule does not fit it or has no such hyperparameter.
     """
     from dana.training.designs import check_hyper
     from dana.training.streams import declared_request
@@ -64,7 +64,7 @@ def asked(rule: Rule, options: argparse.Namespace, design: Json | None = None) -
 
 
 def said(notice: Notice) -> None:
-    """Show what a compilation has to say, beside what it makes."""
+    """Show a notice of the compiler."""
     say(notice.message, lines=True, file=sys.stderr, flush=True)
 
 
@@ -74,6 +74,6 @@ def _table(options: argparse.Namespace) -> TableSchema:
     if options.schema is not None:
         return declared(options.schema, options.label)
     if options.features is None:
-        raise UsageError("what is made depends on the table; give --features N or --schema 'x float4[54], …'")
+        raise UsageError("the machine depends on the table; give --features N or --schema 'x float4[54], …'")
     within_a_table(options.features + 1, options.label)
     return declared(", ".join([*(f"x{index + 1} float4" for index in range(options.features)), "y float4"]))

@@ -34,10 +34,10 @@ def run_demo(options: argparse.Namespace) -> int:
         db = connect(server.dsn)
         rows = demo.prepare(db, progress)
     with db:
-        console.print("\n[bold]1. A table as it comes[/bold]: 1,500 customers of a shop, and which of them left\n")
+        console.print("\n[bold]1. A raw table[/bold]: 1,500 customers of a shop, some of them lost\n")
         _print_statement(console, demo.LOOK)
         _print_rows(console, demo.LOOK.removeprefix("SELECT ").partition(" FROM")[0].split(", "), rows)
-        console.print("\nThe table and the label are named, nothing else; a fifth of the rows is kept to judge by:\n")
+        console.print("\nOnly the table and the label are named; a fifth of the rows is held out for evaluation:\n")
         _print_statement(console, demo.TRAINING)
         trained = demo.train(db)
         for said in trained.said:
@@ -47,10 +47,10 @@ def run_demo(options: argparse.Namespace) -> int:
         _print_statement(console, f"SELECT dana_evaluate('{demo.RULE}');")
         metrics = demo.evaluate(db)
         console.print(
-            f"On {metrics['rows']} rows that it had not seen: AUC {metrics['auc']:.3f} (a guess is 0.5, 1 is perfect), "
+            f"On {metrics['rows']} held-out rows: AUC {metrics['auc']:.3f} (a guess is 0.5, 1 is perfect), "
             f"accuracy {metrics['accuracy']:.3f}\n"
         )
-        console.print("[bold]2. The same on the accelerator[/bold]: hardware is generated, and run clock by clock\n")
+        console.print("[bold]2. The same on the accelerator[/bold]: hardware, generated and run clock by clock\n")
         _print_statement(console, demo.HARDWARE)
         with shown_progress() as progress:
             progress("compiling the hardware with Verilator and training (about a minute, the next time seconds)")
@@ -59,10 +59,10 @@ def run_demo(options: argparse.Namespace) -> int:
     _print_both(console, trained, hardware)
     verdict = "[green]the same, bit for bit[/green]" if same else "[red]not the same[/red]"
     console.print(f"The models of simulator and hardware are {verdict}.\n")
-    console.print("To go on, paste this into [bold]`dana psql`[/bold] (before it, once: `. .venv/bin/activate`):\n")
+    console.print("Next, paste this into [bold]`dana psql`[/bold] (first activate: `. .venv/bin/activate`):\n")
     for line in demo.PASTE:
         console.print(line, markup=False)
-    console.print("\nThe tutorial, docs/tutorial.md, goes on from here. [bold]dana stop[/bold] stops the server.")
+    console.print("\nThe tutorial, docs/tutorial.md, continues from here. [bold]dana stop[/bold] stops the server.")
     return 0 if same else 1
 
 
@@ -85,8 +85,8 @@ def _print_both(console: Console, simulated: Trained, hardware: Trained) -> None
     both = (simulated, hardware)
     table = Table("", "simulator", "generated hardware", box=None)
     table.add_row("clock cycles", *(f"{one.result.cycles:,}" for one in both))
-    table.add_row("they take at 150 MHz", *(_time(one.result.modelled_seconds) for one in both))
-    table.add_row("they took here", *(_time(one.epoch_seconds) for one in both))
+    table.add_row("time at 150 MHz", *(_time(one.result.modelled_seconds) for one in both))
+    table.add_row("time here", *(_time(one.epoch_seconds) for one in both))
     console.print(table)
 
 

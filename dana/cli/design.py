@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from dana.codesign.search import Candidate, Exploration
 
 SHOWN = 8
-"""Machines in the table besides the best."""
+"""Machines in the table after the best."""
 
 WIDE = 1000
-"""Columns that no table of machines has."""
+"""Characters; wider than any table of machines."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,7 +56,7 @@ def run_design(options: argparse.Namespace) -> int:
     schema, page_size = request.relation.schema, request.relation.page_size
     binding, _ = chosen_binding(request)
     found = explore(binding, schema, device, max_tuples=options.pages * page_size // 28, page_size=page_size)
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())  # a pipe has no width to fit
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())  # a pipe has no width
     console.print(shown(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes"))
     _print_machines(console, found)
     _print_best(console, found, options.pages)
@@ -67,7 +67,7 @@ def run_design(options: argparse.Namespace) -> int:
 
 
 def _draw(title: str, best: Candidate, folder: Path) -> list[Path]:
-    """Write the machine's use, its roofline and the schedule of each section."""
+    """Draw the machine's use, its roofline and the schedule of each section."""
     from dana.errors import SetupError
     from dana.extras import install_command
 
@@ -104,8 +104,8 @@ def _print_machines(console: Console, found: Exploration) -> None:
     Console(highlight=False, width=WIDE).print(table)  # no number is cut, however narrow the terminal
     fitting = sum(candidate.fits for candidate in found.candidates)
     console.print(
-        f"units: threads × clusters × {LANES_PER_CLUSTER}; cycles: of a tuple; LUT to RAM: of what a design may "
-        f"take. {len(found.candidates)} machines were tried, {fitting} fit."
+        f"units: threads × clusters × {LANES_PER_CLUSTER}; cycles: per tuple; LUT to RAM: % of the limit for a design. "
+        f"{len(found.candidates)} machines were tried, {fitting} fit."
     )
 
 

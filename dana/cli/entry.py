@@ -21,13 +21,13 @@ from dana.session.terminal import say
 
 OK = 0
 USAGE = 2
-"""Your bug: in the arguments (argparse's own code), the rule or the request."""
+"""An error of the user: in the arguments (argparse's own code), the rule or the request."""
 DATABASE = 3
-"""The database answered with an error, or not at all."""
+"""The database returned an error, or cannot be reached."""
 INVALID_PARAMETER = "22023"
-"""SQLSTATE of an argument that the server refuses: your bug, too."""
+"""SQLSTATE of an argument that the server rejects: also an error of the user."""
 SETUP = 4
-"""Something on this machine is missing or refuses."""
+"""Something on this machine is missing or does not work."""
 INTERNAL = 70
 """Our bug (EX_SOFTWARE of sysexits.h)."""
 INTERRUPTED = 130
@@ -38,7 +38,7 @@ GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, re
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its errors quote the arguments, which may be names from elsewhere."""
+    """A parser with printable errors: they quote arguments, which may be untrusted names."""
 
     def error(self, message: str) -> NoReturn:
         super().error(printable(message, lines=True))
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # the reader of our output went away (dana compile … | head); Python would complain again at exit
+        # the reader of our output exited (dana compile … | head); Python would report it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except Exception as error:
@@ -86,7 +86,7 @@ def _report(error: Exception) -> int:
         return _fail(str(error), USAGE)
     if _is_from("psycopg", "Error", error):
         code = USAGE if getattr(error, "sqlstate", None) == INVALID_PARAMETER else DATABASE
-        # the context is the extension's own functions, which nobody has to know
+        # the context names internal functions of the extension
         return _fail(str(error).split("\nCONTEXT:", 1)[0].strip(), code)
     if isinstance(error, SetupError) or _is_from("hwgen.folders", "ForeignFolder", error):
         return _fail(str(error), SETUP)
@@ -99,21 +99,21 @@ def _report(error: Exception) -> int:
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
-    """Print what the server or the compiler says; where in our own code it was said helps nobody."""
+    """Print a message of the server or the compiler, without the line of our own code."""
     label = "notice: " if _is_from("dana.session.notices", "ServerNotice", message) else "warning: "
     text = str(message)
-    if not text.startswith("warning["):  # the compiler's have it already
+    if not text.startswith("warning["):  # the compiler's begin so already
         text = label + text
     say(text, lines=True, file=sys.stderr)
 
 
 def _is_from(module: str, name: str, error: object) -> bool:
-    """Whether ``error`` is of a class of a module that may not be loaded: then nothing can have raised it."""
+    """Whether ``error`` is of a class of a module; the module is not loaded for it, as nothing can have raised it."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(error, getattr(loaded, name))
 
 
 def _fail(message: str, code: int) -> int:
-    # it may be the server's, with names that anybody chose
+    # a message of the server may hold untrusted names
     say(f"dana: {message}", lines=True, file=sys.stderr)
     return code

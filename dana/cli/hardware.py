@@ -117,7 +117,9 @@ def run_synth(options: argparse.Namespace) -> int:
                 options.output = Path(f"{options.file.stem}-{Path(options.device).stem}")
             run_export(options)
             options.file = options.output
-        made = synthesise(options.file, place=options.place, tell=lambda line: say(line, file=sys.stderr, flush=True))
+        made = synthesise(
+            options.file, place=options.place, progress=lambda line: say(line, file=sys.stderr, flush=True)
+        )
     except SynthesisError as error:
         raise SetupError(str(error)) from None
     area = area_of(MachineConfig.from_json(dict(made.config)), made.family)
@@ -198,7 +200,7 @@ def _write_records(bundle: Bundle, path: Path) -> int:
     from dana.errors import SetupError, UsageError
 
     if not bundle.tables:
-        raise UsageError("--write-records needs a package whose models lie in a record memory; this one has none")
+        raise UsageError("--write-records needs a package with a record memory; this one has none")
     try:
         with open(path, "wb", opener=create_file) as file:
             for piece in record_image(bundle):
@@ -207,6 +209,10 @@ def _write_records(bundle: Bundle, path: Path) -> int:
         raise SetupError(f"cannot write the records to {path}: {error}") from None
     say(f"{path}: {bundle.table_offsets[-1]:,} bytes, from the first table's beginning on")
     return 0
+
+
+def _announce(line: str) -> None:
+    say(line, file=sys.stderr, flush=True)
 
 
 def _number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""The command ``dana jobs``: the trainings in the background; waits for one, or cancels it."""
+"""The command ``dana jobs``: lists trainings in the background, waits for one, or cancels it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 20
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     jobs = commands.add_parser("jobs", help="list the trainings in the background, wait for one, or cancel it")
-    jobs.add_argument("--wait", type=int, metavar="JOB", help="wait until this one ended")
+    jobs.add_argument("--wait", type=int, metavar="JOB", help="wait for the end of this one")
     jobs.add_argument("--timeout", type=float, metavar="SECONDS", help="wait no longer than that")
     jobs.add_argument("--cancel", type=int, metavar="JOB", help="cancel this one")
     jobs.add_argument("--dsn", help="server to look at (the embedded one)")

@@ -1,4 +1,4 @@
-"""Commands about trained models: which there are, how good one is, what it predicts, and one for other software."""
+"""Commands for trained models: list, evaluate, predict, export."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dana.cli.options import names
 from dana.printable import printable
@@ -36,7 +36,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     evaluate = commands.add_parser("evaluate", help="compare a model's predictions with the labels")
     evaluate.add_argument("model", metavar="MODEL", help="its name, or name@version")
     _add_rows(evaluate, "table to evaluate on (what it was trained on)")
-    evaluate.add_argument("--part", metavar="PART", help="rows that the training left out: test; or train, or all")
+    evaluate.add_argument("--part", metavar="PART", help="test (held-out rows), train or all")
     evaluate.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     evaluate.set_defaults(run=run_evaluate)
 
@@ -44,9 +44,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     predict.add_argument("model", metavar="MODEL", help="its name, or name@version")
     _add_rows(predict, "table or view with the rows; or --query")
     predict.add_argument("--columns", type=names, metavar="A,B,…", help="columns to keep (the primary key)")
-    predict.add_argument(
-        "--labels", action="store_true", help="labels, of a model that predicts a probability or score"
-    )
+    predict.add_argument("--labels", action="store_true", help="labels instead of probabilities or scores")
     predict.add_argument(
         "--spreadsheet", action="store_true", help="put ' before texts that a spreadsheet would run as formulas"
     )
@@ -55,7 +53,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
     export = commands.add_parser("export", help="write a trained model as ONNX, PMML or JSON")
     export.add_argument("model", metavar="MODEL", help="its name, or name@version")
-    export.add_argument("--format", choices=FORMATS, help="as the output's name ends; without an end json")
+    export.add_argument("--format", choices=FORMATS, help="by default the suffix of the output's name, else json")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
     export.set_defaults(run=run_export_model)
     for command in (models, evaluate, predict, export):
@@ -77,7 +75,7 @@ def _connected(options: argparse.Namespace) -> Connection:
 
 
 def run_models(options: argparse.Namespace) -> int:
-    """Show the models, as they rank or the newest first."""
+    """Show the models by rank, or the newest first."""
     from rich.console import Console
 
     with _connected(options) as db:
@@ -89,8 +87,8 @@ def run_models(options: argparse.Namespace) -> int:
         shown = (f"{model.name}@{model.version}", model.rule, model.source, "" if score is None else f"{score:.6g}")
         part = (model.part or "",) if options.metric else ()
         rows.append((*shown, *part, seconds, f"{model.created:%Y-%m-%d %H:%M}"))
-    judged = (options.metric, "part") if options.metric else ("loss",)
-    Console().print(_table(("model", "rule", "data", *judged, "time", "trained"), rows))
+    scores = (options.metric, "part") if options.metric else ("loss",)
+    Console().print(_table(("model", "rule", "data", *scores, "time", "trained"), rows))
     return 0
 
 
@@ -111,17 +109,17 @@ def run_evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def run_predict(options: argparse.Namespace) -> int:
-    """Write the predictions as CSV, NULL as nothing."""
+    """Write the predictions as CSV, NULL as an empty field."""
     from dana.client.predictions import predicted_rows, read_predicting
     from dana.errors import UsageError
 
     if options.source is None and options.query is None:
-        raise UsageError("say for which rows: --source TABLE, or --query 'SELECT …'")
+        raise UsageError("pass either --source TABLE or --query 'SELECT …'")
     asked = {name: getattr(options, name) for name in ("query", "columns", "filter")}
     with _connected(options) as db:
         how = read_predicting(db.session, options.model)
@@ -136,8 +134,8 @@ def run_predict(options: argparse.Namespace) -> int:
         rows = [tuple(f"'{value}" if is_formula(value) else value for value in row) for row in rows]
     elif formulas:
         say(
-            f"warning: {formulas:,} of the texts begin as formulas do; where a spreadsheet will open this, write it "
-            "with --spreadsheet",
+            f"warning: {formulas:,} of the texts begin like formulas; use --spreadsheet if a spreadsheet will open "
+            "the file",
             file=sys.stderr,
         )
     if options.output is None:
@@ -151,8 +149,8 @@ def run_predict(options: argparse.Namespace) -> int:
     return 0
 
 
-def is_formula(value: Any) -> bool:
-    """Whether a spreadsheet that opens a CSV file would run a value: OWASP's list (CSV Injection), without numbers."""
+def is_formula(value: object) -> bool:
+    """Whether a spreadsheet would run a value of a CSV file: OWASP's list (CSV Injection), without numbers."""
     return isinstance(value, str) and FORMULA.match(value) is not None and NUMBER.fullmatch(value) is None
 
 
@@ -178,13 +176,13 @@ def run_export_model(options: argparse.Namespace) -> int:
     return 0
 
 
-def _table(titles: tuple[str, ...], rows: Iterable[Sequence[Any]], names: int = 3) -> Table:
+def _table(titles: tuple[str, ...], rows: Iterable[Sequence[str]], names: int = 3) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, show_header=bool(titles))
     for place, title in enumerate(titles):
-        name = place < names  # a name may go on in the next line, a number not
+        name = place < names  # names may be wrapped, numbers not
         table.add_column(Text(printable(title)), no_wrap=not name, overflow="fold", justify="left" if name else "right")
     for row in rows:
         table.add_row(*cells(row))

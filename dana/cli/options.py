@@ -1,6 +1,6 @@
-"""The arguments of a training as options of a command: made from what `dana.client.options` declares.
+"""The arguments of a training as options of a command, generated from `dana.client.options`.
 
-In: a command, or what was typed. Out: options, or arguments of the client. What an argument means is said there alone.
+In: a command, or parsed arguments. Out: options, or arguments of the client. Descriptions stand in that module.
 """
 
 from __future__ import annotations
@@ -8,16 +8,19 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from typing import Any, get_args, get_type_hints
+from typing import TypeVar, cast, get_args, get_type_hints
 
+from dana.client.options import TrialOptions
 from dana.errors import UsageError
 
+Options = TypeVar("Options", bound=TrialOptions)
+
 SHORT = {"hyper": ("--hyper", "NAME=VALUE"), "design": ("--design", "JSON")}
-"""Options that are not called as the argument is."""
+"""Flags and metavars that differ from the argument's name."""
 
 
 def add_training(command: argparse.ArgumentParser, declared: type) -> None:
-    """The options that ``declared``, a TypedDict of `dana.client.options`, has, and the server to call."""
+    """Add an option for each member of ``declared``, a TypedDict of `dana.client.options`, and ``--dsn``."""
     for name, hint in get_type_hints(declared, include_extras=True).items():
         kind, text = get_args(hint)
         flag, metavar = SHORT.get(name, (f"--{name.replace('_', '-')}", name.upper()))
@@ -28,18 +31,20 @@ def add_training(command: argparse.ArgumentParser, declared: type) -> None:
     command.add_argument("--dsn", help="server to train on (the embedded one)")
 
 
-def training_options(options: argparse.Namespace, declared: type) -> dict[str, Any]:
-    """What was typed, as arguments of the client; None where nothing was."""
-    found = {name: getattr(options, name) for name in get_type_hints(declared)}
-    return found | {"hyper": dict(found["hyper"]) if found["hyper"] else None}
+def training_options(options: argparse.Namespace, declared: type[Options]) -> Options:
+    """The options that were given, as arguments of the client."""
+    found = {name: value for name in get_type_hints(declared) if (value := getattr(options, name)) is not None}
+    if "hyper" in found:
+        found["hyper"] = dict(found["hyper"])
+    return cast(Options, found)
 
 
 def names(text: str) -> list[str]:
-    """Names with commas between them."""
+    """Names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _reader(name: str, kind: Any) -> Callable[[str], Any]:
+def _reader(name: str, kind: object) -> Callable[[str], object]:
     if name == "hyper":
         return assignment
     if name in ("design", "preprocess"):
@@ -48,9 +53,8 @@ def _reader(name: str, kind: Any) -> Callable[[str], Any]:
         return _truth
     if "Mapping" in str(kind):
         return lambda text: _object(text) if text.lstrip().startswith("{") else text
-    if kind in (int, float):
-        reader: Callable[[str], Any] = kind
-        return reader
+    if kind is int or kind is float:
+        return kind
     return names if "Sequence" in str(kind) else str
 
 
@@ -70,7 +74,7 @@ def _truth(text: str) -> bool:
     return known[text.lower()]
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except ValueError:
@@ -81,14 +85,14 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def table_or_query(options: argparse.Namespace) -> str | None:
-    """The table that was named; None where a query was given.
+    """The given table; None with a query.
 
     Raises
     ------
     UsageError
-        Neither was given, or both.
+        Neither or both are given.
     """
     if (options.table is None) == (options.query is None):
-        raise UsageError("name a table, or give --query 'SELECT …'; one of them")
+        raise UsageError("pass either a table or --query 'SELECT …'")
     table: str | None = options.table
     return table

@@ -1,4 +1,4 @@
-"""The command ``dana report``: one page about one run."""
+"""The command ``dana report``: an HTML report on a run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from hwgen.folders import write_file
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     report = commands.add_parser(
-        "report", help="write one HTML page about a run: metrics, curves, coefficients, data; then the machine"
+        "report", help="write an HTML report on a run: metrics, curves, coefficients, data, and the machine"
     )
     report.add_argument("number", type=int, metavar="RUN", help="number of the run, as dana_train returns it")
-    report.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (run-RUN.html)")
+    report.add_argument("-o", "--output", type=Path, metavar="FILE", help="file to write (run-RUN.html)")
     report.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     report.add_argument(
-        "--no-rows", action="store_true", help="read what the training stored alone: no metrics, no curves of them"
+        "--no-rows", action="store_true", help="read only the record of the training: no metrics and their curves"
     )
     report.add_argument("--dsn", help="server that has the run (the embedded one)")
     report.set_defaults(run=run_report)
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Read the run, evaluate its model, make its machine again, write the page."""
+    """Read the run, evaluate its model, compile its machine again, write the page."""
     from dana.cli.server import started
     from dana.client.connection import connect
     from dana.errors import SetupError

@@ -200,7 +200,7 @@ def _stages() -> dict[str, tuple[str, Callable[[Rule, argparse.Namespace], bytes
         "hdfg": ("the dataflow graph", _hdfg),
         "svg": ("the dataflow graph as a picture", _svg),
         **{one.name: (one.does, _pass) for one in PASSES if one.shown},
-        "cost": ("instructions and cycles, beside what no program passes", _cost),
+        "cost": ("instructions and cycles, next to a bound for any program", _cost),
         "bundle": ("all that a machine is loaded with, binary", _bundle),
     }
 

@@ -1,4 +1,4 @@
-"""What the commands of ``dana bench`` have in common: where they print, what draws their pages, BLAS on one thread."""
+"""Shared by the commands of ``dana bench``: console, page renderer, BLAS on one thread."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 160
-"""Of tables that go to a file."""
+"""Characters of a line of tables in a file."""
 
 
 def console(width: int = WIDTH) -> Console:
-    """A file or a pipe has no width; 80 columns would break every cell."""
+    """A console; wide for files and pipes, where 80 columns would break every cell."""
     from rich.console import Console
 
     terminal = Console()
@@ -25,7 +25,7 @@ def console(width: int = WIDTH) -> Console:
 
 
 def renderer(module: str) -> Callable[..., str]:
-    """A page's `render`, asked for before minutes are spent on measuring."""
+    """A page's `render`; checked before minutes of measurement."""
     from dana.errors import SetupError
     from dana.extras import install_command
 
@@ -37,7 +37,7 @@ def renderer(module: str) -> Callable[..., str]:
 
 
 def one_thread() -> None:
-    """Keep BLAS from using several; before NumPy is loaded, which reads it then."""
+    """Limit BLAS to one thread; call it before NumPy is loaded, which reads the limit then."""
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
 

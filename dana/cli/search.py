@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from dana.session.calls import SearchPoint
 
 
-OWN = ("metric", "folds", "test_size", "seed", "key", "threshold", "keep")
-"""Options of the search itself."""
-
-
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     search = commands.add_parser("search", help="try hyperparameters of a rule over a table and rank them")
@@ -35,11 +31,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="META=A,B,…",
         help="values of a meta; with several metas all combinations are tried",
     )
-    search.add_argument("--metric", metavar="NAME", help="what ranks them: rmse (default), auc, accuracy, r2 …")
+    search.add_argument("--metric", metavar="NAME", help="metric that ranks them: rmse (default), auc, accuracy, r2 …")
     search.add_argument("--folds", type=int, metavar="N", help="score by cross-validation with so many folds (5)")
     search.add_argument("--test-size", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
-    search.add_argument("--seed", type=int, metavar="N", help="which rows are in a fold or a part (1)")
-    search.add_argument("--key", metavar="COLUMN", help="column that tells the rows of a view or a query apart")
+    search.add_argument("--seed", type=int, metavar="N", help="selects the rows of a fold or a part (1)")
+    search.add_argument("--key", metavar="COLUMN", help="column that identifies a row of a view or a query")
     search.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     search.add_argument("--keep", metavar="MODEL", help="train a model of this name with the best")
     add_training(search, TrialOptions)
@@ -61,11 +57,21 @@ def run_search(options: argparse.Namespace) -> int:
     from dana.cli.server import started
     from dana.client.connection import connect
 
-    arguments = training_options(options, TrialOptions)
-    arguments |= {name: getattr(options, name) for name in OWN}
-    table = table_or_query(options)
+    table, arguments = table_or_query(options), training_options(options, TrialOptions)
     with connect(options.dsn or started(major=18).dsn) as db:
-        points = db.search(registered(db, options.rule), table, grid=dict(options.grid), **arguments)
+        points = db.search(
+            registered(db, options.rule),
+            table,
+            grid=dict(options.grid),
+            metric=options.metric,
+            folds=options.folds,
+            test_size=options.test_size,
+            seed=options.seed,
+            key=options.key,
+            threshold=options.threshold,
+            keep=options.keep,
+            **arguments,
+        )
     Console().print(_table(points))
     return 0
 

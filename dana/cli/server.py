@@ -1,4 +1,4 @@
-"""Commands about the embedded server: start, stop, psql; and the worker, beside any server."""
+"""Commands for the embedded server: start, stop, psql; and the worker, for any server."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     psql = commands.add_parser(
         "psql",
         usage="dana psql [-h] [--major {16,18}] [ARGUMENT OF PSQL ...]",
-        help="open a shell on the embedded PostgreSQL (starts it where needed)",
+        help="open a shell on the embedded PostgreSQL (starts it if necessary)",
     )
     _add_major(psql)
     psql.set_defaults(run=run_psql, passed_on=[])
 
     worker = commands.add_parser(
-        "worker", help="run a worker beside an existing PostgreSQL (the embedded one has its own)"
+        "worker", help="run a worker for an existing PostgreSQL (the embedded one has its own)"
     )
     worker.add_argument(
         "--socket", type=Path, required=True, help="unix socket to listen on: the setting dana.socket_path"
@@ -101,7 +101,7 @@ def shown_progress() -> Iterator[Progress]:
 
 
 def started(major: int) -> EmbeddedServer:
-    """The embedded server, started where it does not run, with its progress shown."""
+    """The embedded server, started with its progress shown if it is not running."""
     from dana.server.embedded import EmbeddedServer
 
     with shown_progress() as progress:
@@ -127,7 +127,7 @@ def run_stop(options: argparse.Namespace) -> int:
 
 
 def run_psql(options: argparse.Namespace) -> int:
-    """Become psql on the embedded server; print the connection string where there is no psql."""
+    """Execute psql on the embedded server; print the connection string if psql is missing."""
     server = started(options.major)
     psql = server.program("psql")
     if not os.access(psql, os.X_OK):
@@ -138,7 +138,7 @@ def run_psql(options: argparse.Namespace) -> int:
 
 
 def run_worker(options: argparse.Namespace) -> int:
-    """Serve trainings until told to stop; the log goes to stderr."""
+    """Serve trainings until a signal to stop; the log goes to stderr."""
     import logging
 
     from dana.training.trainer import MAX_CACHE_BYTES, MachineTrainer, design_cache

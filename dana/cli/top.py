@@ -1,4 +1,4 @@
-"""The command ``dana top``: the trainings that run, and the last that ended, in a terminal."""
+"""The command ``dana top``: running and recently ended trainings, in a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dana.printable import printable
 from dana.session.terminal import cells
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 LAST_RUNS = 8
 NAMED = ("role", "model", "source")
-"""Columns of what users named."""
+"""Columns with names from users."""
 SHORTEST = 8
-"""Letters that are left of such a name."""
+"""Least characters that are kept of such a name."""
 BARS = "▁▂▃▄▅▆▇█"
 CURVE = "curve"
 SPARKS = 16
-"""Letters of a curve."""
+"""Characters of a curve."""
 
-# who looks may be a superuser: each operator and function has the very types of one of PostgreSQL's own, so that nobody
-# else's of that name fits better
+# the reader may be a superuser: operands have the exact types of PostgreSQL's own operators and functions, so that no
+# other of the same name fits better
 RUNNING = """
 SELECT pid, role, coalesce(source::text, 'a query'), phase, epoch, epochs, page, pages, loss, seconds_left
 FROM dana.progress ORDER BY pid
@@ -43,15 +43,15 @@ SELECT pid, run, avg(loss) FROM (
     WHERE pid IS NOT NULL OR run = ANY (%s)
 ) AS epochs GROUP BY pid, run, part ORDER BY pid, run, part
 """
-"""Mean losses of as many parts of each training as a curve has letters."""
+"""Mean losses of equal parts of each training, one for each character of a curve."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    top = commands.add_parser("top", help="watch the trainings that run and the last that ended")
+    top = commands.add_parser("top", help="watch running and recently ended trainings")
     top.add_argument("--dsn", help="server to look at (the embedded one)")
-    top.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="between two looks (1)")
-    top.add_argument("--once", action="store_true", help="look once and end")
+    top.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="refresh interval (1)")
+    top.add_argument("--once", action="store_true", help="print once and exit")
     top.set_defaults(run=run_top)
 
 
@@ -66,7 +66,7 @@ def _seconds(text: str) -> float:
 
 
 def run_top(options: argparse.Namespace) -> int:
-    """Look, again and again until Ctrl-C."""
+    """Refresh the screen until Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
 
@@ -84,12 +84,12 @@ def run_top(options: argparse.Namespace) -> int:
                 while True:
                     live.update(_screen(db.session, console.width, curves), refresh=True)
                     time.sleep(options.interval)
-            except KeyboardInterrupt:  # how one leaves
+            except KeyboardInterrupt:  # the way to quit
                 return 0
 
 
-def _screen(session: psycopg.Connection[Any], room: int, of_run: dict[int, list[float | None]]) -> Group:
-    """What is there now; ``of_run`` holds the curves of ended runs, which are read once."""
+def _screen(session: psycopg.Connection, room: int, of_run: dict[int, list[float | None]]) -> Group:
+    """The current screen; ``of_run`` caches the curves of ended runs."""
     from rich.console import Group
 
     now = session.execute(RUNNING).fetchall()

@@ -36,10 +36,10 @@ from dana.session.calls import (
     start,
     value,
 )
-from dana.session.frames import columns_of
+from dana.session.frames import Frame, columns_of
 from dana.session.notices import repeat
 from dana.session.results import Rows
-from dana.session.sources import LoadedColumn, LoadedTable, identifier, is_frame, table_of
+from dana.session.sources import LoadedColumn, LoadedTable, identifier, table_of
 from dana.session.tables import create_table
 from hwgen.folders import write_file
 
@@ -60,7 +60,7 @@ class Connection(PredictingSession):
         otherwise they belong to its transaction, and so does a trained model.
     """
 
-    def __init__(self, session: psycopg.Connection[Any]) -> None:
+    def __init__(self, session: psycopg.Connection) -> None:
         self.session = session
 
     def __enter__(self) -> Self:
@@ -76,12 +76,12 @@ class Connection(PredictingSession):
     def create_rule(self, name: str, rule: str | Rule) -> None:
         """Register a rule, or its text, under ``name``; a rule of that name is replaced.
 
-        What the compiler warns of becomes a `dana.ServerWarning` of Python.
+        Warnings of the compiler become Python warnings, `dana.ServerWarning`.
 
         Raises
         ------
         psycopg.Error
-            The text is no rule: the message is what the compiler says of it.
+            The text is not a rule; the message is the compiler's.
         """
         text = rule if isinstance(rule, str) else rule.source.text
         value(self.session, "dana_create_udf", {"name": name, "source": text})
@@ -96,7 +96,7 @@ class Connection(PredictingSession):
         UsageError
             There is no rule of such a name.
         psycopg.Error
-            You may not register rules, or somebody else's rule has such a name.
+            You may not register rules, or another role's rule has such a name.
         """
         from dana import rules
 
@@ -111,8 +111,8 @@ class Connection(PredictingSession):
         """Forget the rule ``name``."""
         value(self.session, "dana_drop_rule", {"name": name})
 
-    def load(self, data: Any, table: str, *, replace: bool = False, temporary: bool = False) -> LoadedTable:
-        """Make a table of a data frame.
+    def load(self, data: Frame, table: str, *, replace: bool = False, temporary: bool = False) -> LoadedTable:
+        """Create a table from a data frame.
 
         Texts and categories become text, days date, moments timestamp, and so on (`dana.session.frames.columns_of`);
         NaN, NaT, None and nulls become NULL.
@@ -120,11 +120,11 @@ class Connection(PredictingSession):
         Parameters
         ----------
         data
-            A data frame of pandas, Arrow or polars, whatever has the C stream of Arrow, or a dict of arrays or lists.
-            The index of pandas is left out.
+            A data frame of pandas, Arrow or polars, any object with Arrow's C stream, or a dict of arrays or lists. The
+            index of pandas is left out.
         table
-            Name of the table, as SQL would write it: capitals become small, quotes keep them. What could be no name in
-            SQL without quotes, such as ``Größe 2024``, is taken as it stands.
+            Name of the table, as in SQL: folded to lower case unless quoted. A name that SQL would not accept without
+            quotes, such as ``Größe 2024``, is taken as it is.
         replace
             Drop a table of that name first.
         temporary
@@ -138,7 +138,7 @@ class Connection(PredictingSession):
             There is such a table, or you may not create one.
         """
         made = columns_of(data)
-        # without autocommit it begins the transaction, in which there is a savepoint then
+        # without autocommit this begins the transaction, and the block below is a savepoint
         name = identifier(table)
         parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
         with self.session.transaction():
@@ -150,7 +150,7 @@ class Connection(PredictingSession):
         )
         return LoadedTable(name=written, rows=rows, columns=Rows(columns))
 
-    def _asked(self, rule: str, source: str | LoadedTable | None) -> dict[str, Any]:
+    def _asked(self, rule: str, source: str | LoadedTable | None) -> dict[str, str | None]:
         return {"rule": rule, "source": None if source is None else table_of(self.session, source)}
 
     def train(
@@ -170,16 +170,16 @@ class Connection(PredictingSession):
         source
             Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``), or what `load` returned.
         progress
-            Show each epoch: True on stderr if that is a terminal, and below a notebook's cell; None there alone.
+            Show each epoch: True in a notebook, and on stderr if that is a terminal; None only in a notebook.
         options
-            What `dana.client.options.TrainOptions` has: the other arguments of ``dana_train``.
+            The other arguments of ``dana_train``: `dana.client.options.TrainOptions`.
 
         Raises
         ------
         UsageError
             There is no such table.
         psycopg.Error
-            Whatever the statement ended with. Ctrl-C cancels it and leaves the session usable.
+            The error of the statement. Ctrl-C cancels the statement and leaves the session usable.
         """
         asked = self._asked(rule, source)
         on = asked["source"] or "a query"
@@ -202,12 +202,12 @@ class Connection(PredictingSession):
         Parameters
         ----------
         group_by
-            Columns that group.
+            Columns that define the groups.
 
         Raises
         ------
         psycopg.Error
-            Whatever the statement ended with; a group whose data cannot be trained on only has an error in its row.
+            The error of the statement. If a group's data cannot be trained on, only its row has an error.
         """
         arguments = self._asked(rule, source) | {"group_by": group_by, "training": given(options)}
         return call(self.session, "dana_train_groups", arguments, GroupTraining)
@@ -229,17 +229,17 @@ class Connection(PredictingSession):
         Parameters
         ----------
         folds
-            How many; 5.
+            Number of folds; 5.
         key
-            Column that tells rows apart, by which the folds are chosen; needed for a query.
+            Column that identifies a row; assigns it to a fold. Required with a query.
         seed
-            Which rows are in a fold.
+            Selects the rows of each fold.
         threshold
             Least prediction that counts as positive.
         metrics
-            Which; by default all.
+            Names of metrics; by default all.
         """
-        arguments: dict[str, Any] = {
+        arguments: dict[str, object] = {
             "folds": folds,
             "key": key,
             "seed": seed,
@@ -269,20 +269,20 @@ class Connection(PredictingSession):
         Parameters
         ----------
         grid
-            Values for each meta, of which all combinations are tried; or the combinations.
+            Values for each meta, in all combinations; or a list of combinations.
         metric
-            What ranks them; ``rmse``.
+            The metric that ranks them; ``rmse``.
         folds, test_size
             Score by cross-validation, or on a part that is left out.
         keep
             Name of a model to train with the best of them.
         """
-        arguments: dict[str, Any] = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
+        arguments = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
         arguments |= {"keep": keep, "key": key, "seed": seed, "threshold": threshold}
         arguments |= self._asked(rule, source) | {"training": given(options)}
         return call(self.session, "dana_search", arguments, SearchPoint)
 
-    def start(self, function: Call, rule: str, source: str | LoadedTable | None = None, **arguments: Any) -> int:
+    def start(self, function: Call, rule: str, source: str | LoadedTable | None = None, **arguments: object) -> int:
         """Start a call in the background, with the arguments of the SQL function; the job's number.
 
         It begins when the session's transaction commits, and goes on when the session ends.
@@ -290,7 +290,7 @@ class Connection(PredictingSession):
         return start(self.session, function, {**self._asked(rule, source), **arguments})
 
     def wait(self, job: int, timeout: float | None = None) -> Job:
-        """Wait until a job ended, or for so many seconds; the job as it is then. What it told comes as warnings."""
+        """Wait until a job ends, or for ``timeout`` seconds; return the job. Its messages become warnings."""
         value(self.session, "dana_wait", {"job": job, "timeout": timeout})
         found = jobs(self.session, job)[0]
         repeat(found.notices)
@@ -336,14 +336,14 @@ class Connection(PredictingSession):
         format: str = "text",
         **options: Unpack[TrainOptions],
     ) -> Explanation | dict[str, Any]:
-        """What a training would run on, and how fast (``dana_explain``); ``print`` it. Nothing is trained.
+        """The machine and the estimated speed of a training, to ``print`` (``dana_explain``). Nothing is trained.
 
         Parameters
         ----------
         device
-            Name of the FPGA that the machine is made for; None: the setting dana.device's, or none.
+            Name of the FPGA to design for; by default the setting dana.device.
         search
-            Explain the best machine for it, not the one that the training would take.
+            Explain the best machine for it instead of the one that the training would use.
         format
             ``text``, or ``json``: the numbers, in dicts.
         """
@@ -357,7 +357,7 @@ class Connection(PredictingSession):
         Raises
         ------
         UsageError
-            There is no such run, or it is somebody else's.
+            There is no such run, or it belongs to another role.
         """
         return read_curve(self.session, run.run if isinstance(run, TrainResult) else run)
 
@@ -385,14 +385,14 @@ class Connection(PredictingSession):
         model
             ``name``, or ``name@version``.
         file
-            Where to write it, too.
+            File to write it to as well.
         format
-            ``json``, ``onnx`` or ``pmml``; as the file's name ends, else JSON.
+            ``json``, ``onnx`` or ``pmml``; by default the file's suffix, else JSON.
 
         Raises
         ------
         UsageError
-            The format has no form for what the model predicts.
+            The format cannot express the model's prediction.
         """
         path = None if file is None else Path(file)
         made = encode_model(read_exported(self.session, model), format or format_of(path))
@@ -403,22 +403,22 @@ class Connection(PredictingSession):
     def evaluate(
         self,
         model: str,
-        source: Any = None,
+        source: str | LoadedTable | Frame | None = None,
         *,
         query: str | None = None,
         filter: str | None = None,
         part: str | None = None,
         threshold: float | None = None,
     ) -> Evaluation:
-        """How good a model is: errors, and for classes accuracy, AUC and more, by name (``dana_evaluate``).
+        """The metrics of a model by name: errors, or accuracy, AUC and more for classes (``dana_evaluate``).
 
-        Of classes, ``per_class()`` and ``confusion()`` of the result are data frames.
+        For classes, the result's ``per_class()`` and ``confusion()`` are data frames.
 
         Parameters
         ----------
         source
-            Table or view, as SQL names it; or a data frame, as `load` takes it. By default what the model was trained
-            on, of which the part that its training left out, if it did.
+            Table or view, as SQL names it; or a data frame, as `load` takes it. By default the data that the model was
+            trained on: the held-out part, if there is one.
         query
             One SELECT instead.
         filter
@@ -429,12 +429,12 @@ class Connection(PredictingSession):
             Least prediction that counts as positive.
         """
         asked = {"model": model, "query": query, "filter": filter, "part": part, "threshold": threshold}
-        if is_frame(source):
-            with loaded(self.session, source) as table:
-                metrics = value(self.session, "dana_evaluate", asked | {"source": table})
-        else:
+        if source is None or isinstance(source, str | LoadedTable):
             asked["source"] = None if source is None else table_of(self.session, source)
             metrics = value(self.session, "dana_evaluate", asked)
+        else:
+            with loaded(self.session, source) as table:
+                metrics = value(self.session, "dana_evaluate", asked | {"source": table})
         return Evaluation(metrics, read_predicting(self.session, model).labels())
 
     def parameters(self, model: str, version: int | None = None) -> dict[str, NDArray[np.float32]]:
@@ -458,7 +458,7 @@ class Connection(PredictingSession):
     def coefficients(self, model: str, version: int | None = None) -> Rows[Coefficient]:
         """What each column weighs, by name and in its own unit (``dana_coefficients``).
 
-        Empty for a model whose prediction is made of no weighted sums.
+        Empty if the model's prediction has no weighted sums.
         """
         return call(self.session, "dana_coefficients", {"model": model, "version": version}, Coefficient)
 
@@ -469,7 +469,7 @@ def connect(dsn: str | None = None) -> Connection:
     Parameters
     ----------
     dsn
-        Connection string of libpq; None is the embedded server, which is started where it does not run.
+        Connection string of libpq; None connects to the embedded server and starts it if necessary.
 
     Examples
     --------
@@ -480,5 +480,5 @@ def connect(dsn: str | None = None) -> Connection:
         from dana.server.embedded import EmbeddedServer
 
         dsn = EmbeddedServer.start().dsn
-    # the database may have another encoding, or none: what is JSON, and names, are UTF-8 here
+    # JSON and names are UTF-8 here; the database may have another encoding, or none
     return Connection(psycopg.connect(dsn, autocommit=True, client_encoding="utf8"))

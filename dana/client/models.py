@@ -1,4 +1,4 @@
-"""The models of a server: which there are, how good they are, and one of them for other software.
+"""The models of a server: their list, their metrics, and their export for other software.
 
 In: a session. Out: rows, or a file's bytes.
 """
@@ -9,19 +9,19 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg.rows import class_row
 
 from dana.errors import UsageError
+from dana.records import Exported, Metrics
 from dana.session.calls import value
 from dana.session.results import Rows
 
 FORMATS = ("json", "onnx", "pmml")
 LESS_IS_BETTER = ("rmse", "mae", "log_loss")
 
-# who looks may be a superuser: operators are PostgreSQL's own, so that nobody else's of that name fits better
+# the reader may be a superuser: qualified operators cannot resolve to another role's operator of the same name
 MODELS = """
 SELECT CASE WHEN m.owner::oid OPERATOR(pg_catalog.=) c.oid THEN m.name
         ELSE pg_catalog.concat(m.owner::text, '.', m.name) END AS name,
@@ -49,18 +49,18 @@ class Model:
     Attributes
     ----------
     name
-        As one writes it: that of another role has its owner before it.
+        As SQL refers to it: with its owner, if that is another role.
     active
-        Whether the name alone stands for this version: the one that ``dana_activate_model`` chose, else the last.
+        Whether the name without a version refers to this one: chosen by ``dana_activate_model``, else the last.
     source
         Table that it was trained on.
     run, epochs, loss, wall_seconds
-        Of its training; None where the history does not have that any more, or the model was renamed.
+        Of its training; None if the history no longer has the run, or the model was renamed.
     metric
-        What was asked for; None where it cannot be had.
+        The requested metric; None if it cannot be computed.
     part
-        Which rows of its data that is of: ``test`` where the training left some out, else ``all``, those that it was
-        trained on among them.
+        The rows that were evaluated: ``test`` if the training left some out, else ``all``, including those that it was
+        trained on.
     """
 
     name: str
@@ -78,30 +78,30 @@ class Model:
     part: str | None = None
 
 
-def read_models(session: psycopg.Connection[Any], name: str | None = None, metric: str | None = None) -> Rows[Model]:
+def read_models(session: psycopg.Connection, name: str | None = None, metric: str | None = None) -> Rows[Model]:
     """See `dana.client.connection.Connection.models`."""
     with session.cursor(row_factory=class_row(Model)) as cursor:
         found = cursor.execute(MODELS, {"name": name}).fetchall()
     if metric is None:
         return Rows(found)
-    judged = [_judged(session, model) for model in found]
-    metrics = [_numbers(each) for each in judged]
+    evaluated = [_evaluated(session, model) for model in found]
+    metrics = [_numbers(each) for each in evaluated]
     if any(metrics) and not any(metric in each for each in metrics):
         known = sorted({name for each in metrics for name in each})
         raise UsageError(f"no model has the metric {metric}", hint=f"There are {', '.join(known)}.")
     scored = [
         replace(model, metric=each.get(metric), part=of.get("part") if metric in each else None)
-        for model, of, each in zip(found, judged, metrics, strict=True)
+        for model, of, each in zip(found, evaluated, metrics, strict=True)
     ]
     sign = 1 if metric in LESS_IS_BETTER else -1
     return Rows(sorted(scored, key=lambda one: (one.metric is None, sign * (one.metric or 0))))
 
 
-def _judged(session: psycopg.Connection[Any], model: Model) -> dict[str, Any]:
-    """What `dana_evaluate` says by default; nothing of models without labels and of other roles' models."""
+def _evaluated(session: psycopg.Connection, model: Model) -> Metrics:
+    """The metrics of `dana_evaluate`; none of models without labels and of other roles' models."""
     try:
         with session.transaction():
-            found: dict[str, Any] = value(session, "dana_evaluate", {"model": f"{model.name}@{model.version}"})
+            found: Metrics = value(session, "dana_evaluate", {"model": f"{model.name}@{model.version}"})
             return found
     except psycopg.Error as error:
         if error.sqlstate is None or error.sqlstate[:2] in ("57", "08"):  # cancelled, or the session is gone
@@ -109,35 +109,35 @@ def _judged(session: psycopg.Connection[Any], model: Model) -> dict[str, Any]:
         return {}
 
 
-def _numbers(found: dict[str, Any]) -> dict[str, float]:
+def _numbers(found: Metrics) -> dict[str, float]:
     numbers = {name: float(each) for name, each in found.items() if isinstance(each, int | float)}
     return {name: each for name, each in numbers.items() if name not in ("version", "rows") and each == each}
 
 
 def format_of(file: Path | None) -> str:
-    """The format that the end of a file's name says; JSON where there is none.
+    """The format by the suffix of a file's name; JSON without one.
 
     Raises
     ------
     UsageError
-        It says no format.
+        The suffix is unknown.
     """
     suffix = "" if file is None else file.suffix[1:].lower()
     if suffix and suffix not in FORMATS:
         raise UsageError(
-            f"{file} does not end as a format does: .{', .'.join(FORMATS)}", hint="Or say which with --format."
+            f"the suffix of {file} must be .{', .'.join(FORMATS)}", hint="Or choose the format with --format."
         )
     return suffix or "json"
 
 
-def read_exported(session: psycopg.Connection[Any], model: str) -> dict[str, Any]:
-    """A model as ``dana_export_model`` gives it."""
-    found: dict[str, Any] = value(session, "dana_export_model", {"model": model})
+def read_exported(session: psycopg.Connection, model: str) -> Exported:
+    """A model as ``dana_export_model`` returns it."""
+    found: Exported = value(session, "dana_export_model", {"model": model})
     return found
 
 
-def encode_model(exported: dict[str, Any], format: str) -> bytes:
-    """The same in one of `FORMATS`."""
+def encode_model(exported: Exported, format: str) -> bytes:
+    """An exported model in one of `FORMATS`."""
     if format == "json":
         return (json.dumps(exported, indent=1) + "\n").encode()
     from dana.interchange.stored import read_model

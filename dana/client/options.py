@@ -1,19 +1,19 @@
-"""What a training can be told, as Python and the command line have it.
+"""The options of a training, for Python and the command line.
 
-``dana_train`` declares the same in SQL (pg_extension/sql/dana.sql); a test compares the two. A training option is added
-in both, and in docs/sql-reference.md.
+``dana_train`` declares the same in SQL (pg_extension/sql/dana.sql); a test compares the two. Add a training option in
+both, and in docs/sql-reference.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 
 class TrialOptions(TypedDict, total=False):
-    """Arguments of ``dana_train`` that a trial takes too; the server chooses what is not given.
+    """Arguments of ``dana_train`` that trials share; the server chooses the others.
 
-    Each is annotated with what it says, which the command line shows.
+    Each is annotated with its description for the command line.
     """
 
     features: Annotated[Sequence[str], "feature columns, in order"]
@@ -23,14 +23,14 @@ class TrialOptions(TypedDict, total=False):
     tolerance: Annotated[float, "part of the loss that is no improvement (0.001)"]
     hyper: Annotated[Mapping[str, float], "new values for the rule's metas"]
     backend: Annotated[str, "what executes the rule: sim (default), rtl or interp"]
-    design: Annotated[Mapping[str, Any], "overrides of the machine: threads, clusters …"]
+    design: Annotated[Mapping[str, object], "overrides of the machine: threads, clusters …"]
     query: Annotated[str, "one SELECT to train on, instead of a table"]
     filter: Annotated[str, "SQL condition on the table's rows"]
     nulls: Annotated[
         str | float, "rows with a NULL: skip (default), error; or mean, median or a number to put in its place"
     ]
     preprocess: Annotated[
-        Mapping[str, Any], 'what is done to columns: {"city": {"encode": "one_hot"}, "age": {"impute": "mean"}}'
+        Mapping[str, object], 'what is done to columns: {"city": {"encode": "one_hot"}, "age": {"impute": "mean"}}'
     ]
     nonfinite: Annotated[str, "rows with a NaN or an infinity: skip (default), keep or error"]
     standardize: Annotated[bool, "bring columns to mean 0 and deviation 1 where the rule wants it (true)"]
@@ -44,7 +44,7 @@ class TrialOptions(TypedDict, total=False):
 
 
 class TrainOptions(TrialOptions, total=False):
-    """Those, and the ones of a training that leaves a model."""
+    """The same, with the options of a training that stores a model."""
 
     model: Annotated[str, "name of the model (the rule's)"]
     test_size: Annotated[float, "part of the table's rows to leave out, for evaluating, such as 0.2"]

@@ -1,20 +1,24 @@
-"""What a training, an evaluation, an explanation gave, as values that a notebook shows.
+"""Results of trainings, evaluations and explanations, as values that a notebook shows.
 
-In: rows of the server. Out: values of Python with their numbers, and HTML with a drawing where matplotlib is there.
+In: rows of the server. Out: Python values, and HTML with a drawing if matplotlib is installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from dana.errors import UsageError
+from dana.records import Metrics
 from dana.report.history import Epoch, Run, read_run
 from dana.session.results import Rows, html_table, html_text, pandas, record_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +28,11 @@ class Coefficient:
     Attributes
     ----------
     label
-        Of several sums, the label's class that this one is for; None where there is one sum.
+        The class, if the prediction has a sum for each; None for a single sum.
     term
         The column, or ``(intercept)``.
     coefficient
-        What a unit of it adds.
+        Change of the sum for one unit of the column.
     """
 
     label: str | None
@@ -45,7 +49,7 @@ class TrainResult:
     model, version
         Name of the model, and which training of that name.
     run
-        Its number in ``dana.run``, whose epochs are in ``dana.epoch``.
+        Its number in ``dana.run`` and ``dana.epoch``.
     epochs
         Passes over the table.
     converged
@@ -61,7 +65,7 @@ class TrainResult:
     cycles
         Cycles of the accelerator, over all epochs; None for the backend ``interp``.
     modelled_seconds
-        Those cycles at the design's clock; None likewise.
+        Those cycles at the design's clock; None for the backend ``interp``.
     wall_seconds
         Time that the statement took in the server.
     """
@@ -79,10 +83,10 @@ class TrainResult:
     cycles: int | None
     modelled_seconds: float | None
     wall_seconds: float
-    _session: psycopg.Connection[Any] | None = field(default=None, repr=False, compare=False)
+    _session: psycopg.Connection | None = field(default=None, repr=False, compare=False)
 
     def _repr_html_(self) -> str:
-        """The numbers, and the curve as long as the session can tell it."""
+        """The numbers, and the curve while the session is open and idle."""
         shown = html_table([], list(record_of(self).items()))
         session = self._session
         idle = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
@@ -100,7 +104,7 @@ class Curve(Rows[Epoch]):
     Attributes
     ----------
     run
-        What they are of.
+        The run of these epochs.
     """
 
     __slots__ = ("run",)
@@ -121,13 +125,13 @@ class Curve(Rows[Epoch]):
         return self.drawing() or super()._repr_html_()
 
 
-def read_curve(session: psycopg.Connection[Any], run: int) -> Curve:
+def read_curve(session: psycopg.Connection, run: int) -> Curve:
     """The epochs of the run with this number.
 
     Raises
     ------
     UsageError
-        There is none, or it is somebody else's.
+        There is none, or it belongs to another role.
     """
     return Curve(read_run(session, run))
 
@@ -147,36 +151,40 @@ FIRST = [
     "rmse",
     "mae",
 ]
-"""Metrics in the order in which one reads them; others follow, the nested ones last."""
+"""Metrics in their usual order; others follow, the nested ones last."""
 
 NESTED = ("classes", "confusion", "outputs")
 
 
-class Evaluation(dict[str, Any]):
+class Evaluation(dict[str, object]):
     """Metrics by name; in a notebook tables.
 
     Parameters
     ----------
     metrics
-        As ``dana_evaluate`` gives them.
+        As ``dana_evaluate`` returns them.
     labels
-        The classes that it tells apart, in their order; where they are not known, those of two are called so.
+        The model's classes, in order; unknown ones are ``negative`` and ``positive``, or numbers if more than two.
     """
 
     __slots__ = ("_labels",)
 
-    def __init__(self, metrics: Mapping[str, Any], labels: Sequence[Any] = ()) -> None:
+    def __init__(self, metrics: Metrics, labels: Sequence[object] = ()) -> None:
         place = {name: k - len(FIRST) for k, name in enumerate(FIRST)} | dict.fromkeys(NESTED, 1)
         super().__init__(sorted(metrics.items(), key=lambda one: place.get(one[0], 0)))
         count = len(self.confusion_rows()) if "confusion" in self else 0
-        unnamed = ["negative", "positive"] if count == 2 else list(range(count))
-        self._labels = list(labels) if len(labels) == count else unnamed
+        unnamed: Sequence[object] = ["negative", "positive"] if count == 2 else range(count)
+        self._labels = list(labels if len(labels) == count else unnamed)
 
-    def to_frame(self) -> Any:
+    @property
+    def _metrics(self) -> Metrics:
+        return cast(Metrics, self)
+
+    def to_frame(self) -> pd.DataFrame:
         """The metrics as a ``pandas.DataFrame`` of one row, without the tables of `per_class` and `confusion`."""
         return Rows([{name: each for name, each in self.items() if name not in NESTED}]).to_frame()
 
-    def per_class(self) -> Any:
+    def per_class(self) -> pd.DataFrame:
         """Precision, recall, F1 and the number of rows of each class, as a ``pandas.DataFrame``.
 
         Raises
@@ -186,8 +194,8 @@ class Evaluation(dict[str, Any]):
         """
         return self._matrix(CLASS_METRICS, self.class_rows())
 
-    def confusion(self) -> Any:
-        """How many rows of each label (down) are taken for which (across), as a ``pandas.DataFrame``.
+    def confusion(self) -> pd.DataFrame:
+        """The number of rows by label (down) and predicted class (across), as a ``pandas.DataFrame``.
 
         Raises
         ------
@@ -196,34 +204,33 @@ class Evaluation(dict[str, Any]):
         """
         return self._matrix(pandas().Index(self._labels, name="predicted"), self.confusion_rows())
 
-    def per_output(self) -> Any:
+    def per_output(self) -> pd.DataFrame:
         """R², the root of the mean squared error and the mean absolute error of each output, as a ``pandas.DataFrame``.
 
         Raises
         ------
         UsageError
-            The model predicts no several numbers.
+            The model predicts a single number.
         """
-        pd = pandas()
-        rows = self.output_rows()
+        rows, pd = self.output_rows(), pandas()
         return pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="output"), columns=OUTPUT_METRICS)
 
-    def output_rows(self) -> list[list[Any]]:
+    def output_rows(self) -> list[list[object]]:
         """The values of `per_output`."""
-        if "outputs" not in self:
-            raise UsageError("these metrics are not of several numbers")
-        return [[one[name] for name in OUTPUT_METRICS] for one in self["outputs"]]
+        if "outputs" not in self._metrics:
+            raise UsageError("the metrics must be of several outputs, not of one number")
+        return _picked(self._metrics["outputs"], OUTPUT_METRICS)
 
-    def _matrix(self, columns: Any, rows: list[list[Any]]) -> Any:
+    def _matrix(self, columns: object, rows: Sequence[Sequence[object]]) -> pd.DataFrame:
         pd = pandas()
         return pd.DataFrame(rows, index=pd.Index(self._labels, name="label"), columns=columns)
 
-    def class_rows(self) -> list[list[Any]]:
+    def class_rows(self) -> list[list[object]]:
         """The values of `per_class`."""
-        if "classes" in self:
-            return [[one[name] for name in CLASS_METRICS] for one in self["classes"]]
+        if "classes" in self._metrics:
+            return _picked(self._metrics["classes"], CLASS_METRICS)
         rows = self.confusion_rows()
-        found = []
+        found: list[list[object]] = []
         for k, row in enumerate(rows):
             taken, right = sum(other[k] for other in rows), row[k]
             precision, recall = (right / each if each else 0.0 for each in (taken, sum(row)))
@@ -233,24 +240,24 @@ class Evaluation(dict[str, Any]):
 
     def confusion_rows(self) -> list[list[int]]:
         """The values of `confusion`."""
-        made = self.get("confusion")
+        made = self._metrics.get("confusion")
         if made is None:
-            raise UsageError("these metrics are of numbers, not of classes")
-        if isinstance(made, Mapping):
-            return [[made["tn"], made["fp"]], [made["fn"], made["tp"]]]
-        return [list(row) for row in made]
+            raise UsageError("the metrics must be of classes, not of numbers")
+        if isinstance(made, list):
+            return [list(row) for row in made]
+        return [[made["tn"], made["fp"]], [made["fn"], made["tp"]]]
 
-    def tables(self) -> list[tuple[list[str], list[list[Any]]]]:
+    def tables(self) -> list[tuple[list[str], list[list[object]]]]:
         """Titles and rows of `per_class` and `confusion`, or of `per_output`; none for one number."""
         if "outputs" in self:
-            outputs = [[k, *row] for k, row in enumerate(self.output_rows(), start=1)]
+            outputs: list[list[object]] = [[k, *row] for k, row in enumerate(self.output_rows(), start=1)]
             return [(["output", *OUTPUT_METRICS], outputs)]
         if "confusion" not in self:
             return []
         named = zip(self._labels, self.class_rows(), self.confusion_rows(), strict=True)
-        rows = [([label, *metrics], [label, *counts]) for label, metrics, counts in named]
-        taken = [f"taken for {label}" for label in self._labels]
-        return [(["class", *CLASS_METRICS], [row for row, _ in rows]), (["label", *taken], [row for _, row in rows])]
+        classes, confused = zip(*(([label, *row], [label, *counts]) for label, row, counts in named), strict=True)
+        predicted = [f"taken for {label}" for label in self._labels]
+        return [(["class", *CLASS_METRICS], list(classes)), (["label", *predicted], list(confused))]
 
     def _repr_html_(self) -> str:
         numbers = [(name, each) for name, each in self.items() if name not in NESTED]
@@ -261,8 +268,12 @@ CLASS_METRICS = ["precision", "recall", "f1", "rows"]
 OUTPUT_METRICS = ["r2", "rmse", "mae"]
 
 
+def _picked(records: Sequence[Mapping[str, object]], names: Sequence[str]) -> list[list[object]]:
+    return [[one[name] for name in names] for one in records]
+
+
 class Explanation(str):
-    """Lines of text, which a notebook shows as they are."""
+    """Lines of text; a notebook shows them in a fixed-width font."""
 
     __slots__ = ()
 

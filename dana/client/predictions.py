@@ -1,7 +1,7 @@
 """Predictions of a model for the rows of a table, a query or a data frame.
 
-In: a session, a model's name, rows. Out: a data frame of pandas where that is there, else arrays of NumPy. The server
-predicts: `dana_predict` finds the columns by name in the whole row, whatever else is in it.
+In: a session, a model's name, rows. Out: a data frame if pandas is installed, else arrays of NumPy. The server
+predicts: `dana_predict` finds its columns by name in the whole row.
 """
 
 from __future__ import annotations
@@ -9,18 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
+from psycopg.rows import TupleRow
 
 from dana.errors import UsageError
-from dana.session.frames import columns_of
+from dana.records import Metadata
+from dana.session.frames import Frame, columns_of
 from dana.session.notices import Messages
-from dana.session.sources import LoadedTable, is_frame, names_of, table_of
+from dana.session.sources import LoadedTable, names_of, table_of
 from dana.session.tables import checked_name, create_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Source: TypeAlias = "str | LoadedTable | Frame | None"
+Framed: TypeAlias = "pd.DataFrame | dict[str, np.ndarray]"
 
 PREDICTION = "prediction"
 LOADED = "dana_rows"
@@ -35,10 +43,10 @@ WHERE i.indrelid = %s::regclass::oid AND i.indisprimary ORDER BY k.n
 
 
 @contextmanager
-def loaded(session: psycopg.Connection[Any], frame: Any) -> Iterator[str]:
-    """A temporary table with the rows of a data frame; its name. What is done to the database meanwhile is undone."""
+def loaded(session: psycopg.Connection, frame: Frame) -> Iterator[str]:
+    """The name of a temporary table with the rows of a data frame. Changes of the database in the block are undone."""
     columns = columns_of(frame)
-    with session.transaction(force_rollback=True):  # a server process of a pool may be another's afterwards
+    with session.transaction(force_rollback=True):  # a pooler may give the server process to another client next
         create_table(session, LOADED, columns, temporary=True)
         yield f"pg_temp.{LOADED}"
 
@@ -50,15 +58,15 @@ class Predicting:
     Attributes
     ----------
     classes
-        Texts of its label's classes; None where its prediction chooses none.
+        Texts of its label's classes; None if it predicts numbers.
     type
-        SQL's name of the label's type, where that is known.
+        SQL's name of the label's type, if known.
     width
-        Numbers that it predicts of a row.
+        Numbers that it predicts for a row.
     probable
-        They are probabilities.
+        Whether they are probabilities.
     several
-        They are several, and say nothing of classes.
+        Whether they are several outputs, not scores of classes.
     """
 
     classes: list[str] | None
@@ -68,43 +76,44 @@ class Predicting:
     several: bool
 
     def function(self, *, labels: bool = False) -> str:
-        """The function of schema dana that predicts: labels, instead of the numbers of classes or of any prediction."""
+        """The function of schema dana to call; with ``labels``, the one that returns labels."""
         if labels or (self.classes is not None and self.width > 1):
             return "dana_classify"
         return "dana_predict_array" if self.several else "dana_predict"
 
     def titles(self) -> list[str]:
-        """What the columns of its prediction are called."""
+        """Names of the columns of its prediction."""
         return [f"{PREDICTION}_{k}" for k in range(1, self.width + 1)] if self.several else [PREDICTION]
 
     def numbers(self, values: list[list[float] | None]) -> NDArray[np.float32]:
-        """What ``dana_predict_array`` said of rows, [rows, width]; NaN of a row that has no prediction."""
+        """Results of ``dana_predict_array``, [rows, width]; NaN for a row without a prediction."""
         none = [float("nan")] * self.width
         return np.array([none if each is None else each for each in values], dtype=np.float32).reshape(-1, self.width)
 
-    def labels(self) -> list[Any]:
-        """The classes, as values of Python where the label has numbers or truth values."""
+    def labels(self) -> list[object]:
+        """The classes, as numbers or truth values if the label's type has them."""
         read = READERS.get(self.type or "", str)
         texts = self.classes or []
         try:
             return [read(text) for text in texts]
-        except (KeyError, ValueError):  # of a model that it was warm-started from, whose labels were of another type
+        except (KeyError, ValueError):  # warm-started from a model with labels of another type
             return list(texts)
 
 
-READERS: dict[str, Callable[[str], Any]] = {
+READERS: dict[str, Callable[[str], object]] = {
     **dict.fromkeys(("smallint", "integer", "bigint"), int),
     **dict.fromkeys(("real", "double precision", "numeric"), float),
     "boolean": {"false": False, "true": True}.__getitem__,
 }
-"""Labels of these types are no texts in a data frame either."""
+"""Types of labels that are not texts in a data frame."""
 
 
-def read_predicting(session: psycopg.Connection[Any], model: str) -> Predicting:
-    """What the server knows of a model; an error where it does not exist."""
+def read_predicting(session: psycopg.Connection, model: str) -> Predicting:
+    """How a model predicts, from its metadata; an error if it does not exist."""
     from dana.predictor.program import decode_predictor
 
     statement = "SELECT metadata, predictor FROM dana.dana_find_model(%s)"
+    metadata: Metadata
     metadata, predictor = session.execute(statement, (model,)).fetchall()[0]
     predicts = metadata.get("predicts")
     return Predicting(
@@ -118,28 +127,28 @@ def read_predicting(session: psycopg.Connection[Any], model: str) -> Predicting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Rows with what a function said of each.
+    """Rows with their predictions.
 
     Attributes
     ----------
     names, kept
         The columns to keep.
     values
-        What it said; None is NULL.
+        Results of the function for each row; None is NULL.
     index
-        That of pandas which the rows have, or None.
+        The rows' index of pandas, or None.
     """
 
     names: list[str]
-    kept: list[list[Any]]
+    kept: list[list[object]]
     values: list[Any]
-    index: Any = None
+    index: object = None
 
 
 def _predicted(
-    session: psycopg.Connection[Any],
+    session: psycopg.Connection,
     model: str,
-    source: Any,
+    source: Source,
     function: str,
     *,
     query: str | None,
@@ -147,9 +156,9 @@ def _predicted(
     filter: str | None,
 ) -> Predicted:
     if (source is None) == (query is None):
-        raise UsageError("name a table, give a data frame, or a query; one of them")
+        raise UsageError("pass either a source (a table or a data frame) or a query")
     index = None
-    if not is_frame(source):
+    if source is None or isinstance(source, str | LoadedTable):
         names, rows = predicted_rows(
             session, model, source, query=query, columns=columns, filter=filter, function=function
         )
@@ -158,14 +167,14 @@ def _predicted(
             names, rows = predicted_rows(
                 session, model, table, query=None, columns=columns or (), filter=filter, function=function
             )
-        # a scan of a temporary table reads in the order of the rows: no other session scans it, no worker helps
+        # a temporary table is scanned in the order of its rows: no synchronised scan, no parallel worker
         index = getattr(source, "index", None) if filter is None else None
     *kept, values = map(list, zip(*rows, strict=True)) if rows else [[] for _ in names]
     return Predicted(names=names[:-1], kept=kept, values=values, index=None if callable(index) else index)
 
 
 def predicted_rows(
-    session: psycopg.Connection[Any],
+    session: psycopg.Connection,
     model: str,
     source: str | LoadedTable | None,
     *,
@@ -173,8 +182,8 @@ def predicted_rows(
     columns: Iterable[str] | None,
     filter: str | None,
     function: str,
-) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The rows of a table or a query, with what a function of schema dana says of each; and the columns' names."""
+) -> tuple[list[str], list[TupleRow]]:
+    """The columns' names, and the rows of a table or a query with the result of a function of schema dana."""
     if source is not None:
         table = table_of(session, source)
         rows: sql.Composable = sql.SQL(table)
@@ -186,22 +195,22 @@ def predicted_rows(
     names = [*wanted, PREDICTION]
     if len(set(names)) < len(names):
         raise UsageError(f"the columns to keep must have different names, and none may be {PREDICTION}")
-    # not r.name: without such a column that calls a function of the name
+    # not r.name: without a column of that name it would call a function of that name
     kept = sql.SQL("").join(sql.SQL("{}, ").format(sql.Identifier(checked_name("column", name))) for name in wanted)
     before, after, where = (
         part.as_string(session).replace("%", "%%") for part in (kept, rows, sql.SQL(filter or "true"))
     )
-    # with a parameter, so that the server takes one statement and no more, whatever a filter says
+    # with a parameter the server accepts only one statement, so a filter cannot add another
     statement = f"SELECT {before}dana.{function}(%s::pg_catalog.text, r.*) FROM {after} AS r WHERE ({where}\n)"
     with Messages(session):
         return names, session.execute(statement.encode(), (model,)).fetchall()
 
 
-def _framed(rows: Predicted, added: Mapping[Any, Any]) -> Any:
-    """The columns to keep and what was found, as a data frame where pandas is there."""
+def _framed(rows: Predicted, added: Mapping[object, np.ndarray | list[object]]) -> Framed:
+    """The columns to keep and the predictions, as a data frame if pandas is installed."""
     columns = dict(zip(rows.names, rows.kept, strict=True))
     if twice := columns.keys() & added.keys():
-        raise UsageError(f"a column to keep must not be called {sorted(map(str, twice))[0]}, as a prediction is")
+        raise UsageError(f"a column to keep must not have the name of a prediction, {sorted(map(str, twice))[0]}")
     try:
         import pandas as pd
     except ModuleNotFoundError:
@@ -209,8 +218,8 @@ def _framed(rows: Predicted, added: Mapping[Any, Any]) -> Any:
     return pd.DataFrame(columns | {name: _column(values) for name, values in added.items()}, index=rows.index)
 
 
-def _column(values: Any) -> Any:
-    """Labels in pandas' type that has missing ones, where there are some: whole numbers and truth values stay such."""
+def _column(values: np.ndarray | list[object]) -> object:
+    """Values for pandas; whole numbers and truth values with missing ones in a nullable type, to keep their kind."""
     known = [each for each in values if each is not None] if isinstance(values, list) else []
     if len(known) < len(values) and known and isinstance(known[0], int):
         import pandas as pd
@@ -220,22 +229,22 @@ def _column(values: Any) -> Any:
 
 
 class PredictingSession:
-    """What a client has of this."""
+    """Predictions as methods of a session."""
 
-    session: psycopg.Connection[Any]
+    session: psycopg.Connection
 
     def predict(
         self,
         model: str,
-        source: Any = None,
+        source: Source = None,
         *,
         query: str | None = None,
         columns: Iterable[str] | None = None,
         filter: str | None = None,
-    ) -> Any:
+    ) -> Framed:
         """Predictions of a model for the rows of a table, a query or a data frame.
 
-        The model's columns are found by name, whatever else is there.
+        The model's columns are found by name; other columns are ignored.
 
         Parameters
         ----------
@@ -246,17 +255,17 @@ class PredictingSession:
         query
             One SELECT instead.
         columns
-            Columns of the rows to keep; by default the primary key of a table, of others none.
+            Columns of the rows to keep; by default the primary key of a table, and none otherwise.
         filter
             SQL condition on the rows.
 
         Returns
         -------
         pandas.DataFrame or dict
-            The columns to keep, and ``prediction``: what the rule predicts; where that is a number for each class
-            (``softmax``), the label, as `classify` gives it; where it is several numbers otherwise, ``prediction_1``,
-            ``prediction_2`` and so on. Of a frame in its order and, without `filter`, with its index. Without pandas a
-            dict of NumPy arrays.
+            The columns to keep, and ``prediction``: the rule's prediction. For rules that predict a number for each
+            class (``softmax``) it is the label, as `classify` returns it; for other rules with several numbers the
+            columns are ``prediction_1``, ``prediction_2`` and so on. The rows of a frame keep their order and, without
+            ``filter``, their index. Without pandas the result is a dict of NumPy arrays.
 
         Raises
         ------
@@ -279,36 +288,36 @@ class PredictingSession:
     def classify(
         self,
         model: str,
-        source: Any = None,
+        source: Source = None,
         *,
         query: str | None = None,
         columns: Iterable[str] | None = None,
         filter: str | None = None,
         threshold: float | None = None,
-    ) -> Any:
-        """The label that a model gives each row; the other arguments are those of `predict`.
+    ) -> Framed:
+        """The label that a model predicts for each row; the other arguments are those of `predict`.
 
         Parameters
         ----------
         threshold
-            Of two classes, the least prediction that counts as the second: 0.5 of a probability, 0 of a score.
+            Least prediction that counts as the second of two classes: by default 0.5 for probabilities, 0 for scores.
 
         Returns
         -------
         pandas.DataFrame or dict
-            The columns to keep, and ``prediction``, a label; None where a value is missing. Labels are numbers or
-            truth values where the training's table had such, and texts otherwise.
+            The columns to keep, and ``prediction``, a label; None if a value is missing. Labels have the kind of the
+            training's label column: numbers, truth values or texts.
 
         Raises
         ------
         UsageError
-            The model's rule has no classes.
+            The model does not predict classes.
         """
         how = read_predicting(self.session, model)
         if how.classes is None:
-            raise UsageError(f"model {model!r} tells no classes apart", hint="predict() gives its numbers.")
+            raise UsageError(f"model {model!r} does not predict classes", hint="predict() returns its numbers.")
         if threshold is not None and how.width > 1:
-            raise UsageError("a threshold is for models that predict one number of two classes")
+            raise UsageError("threshold requires a model that predicts one number for two classes")
         function = "dana_classify" if threshold is None else "dana_predict"
         rows = _predicted(self.session, model, source, function, query=query, columns=columns, filter=filter)
         labels = how.labels()
@@ -322,29 +331,29 @@ class PredictingSession:
     def probabilities(
         self,
         model: str,
-        source: Any = None,
+        source: Source = None,
         *,
         query: str | None = None,
         columns: Iterable[str] | None = None,
         filter: str | None = None,
-    ) -> Any:
-        """How probable each class is for each row; the arguments are those of `predict`.
+    ) -> Framed:
+        """The probability of each class for each row; the arguments are those of `predict`.
 
         Returns
         -------
         pandas.DataFrame or dict
-            The columns to keep, and one for each class, called as the label is.
+            The columns to keep, and one for each class, named by its label.
 
         Raises
         ------
         UsageError
-            The model predicts no probabilities of classes.
+            The model does not predict probabilities of classes.
         """
         how = read_predicting(self.session, model)
         if how.classes is None or not how.probable:
             raise UsageError(
-                f"model {model!r} predicts no probabilities of classes",
-                hint="predict() gives its numbers" + ("." if how.classes is None else ", classify() its classes."),
+                f"model {model!r} does not predict probabilities of classes",
+                hint="predict() returns its numbers" + ("." if how.classes is None else ", classify() its classes."),
             )
         function = "dana_predict_array"
         rows = _predicted(self.session, model, source, function, query=query, columns=columns, filter=filter)

@@ -1,6 +1,6 @@
-"""A training's progress, where somebody looks: a spinner in a terminal, a line below a notebook's cell.
+"""A training's progress: a spinner in a terminal, a line below a notebook's cell.
 
-In: a session. Out: the epochs that the server tells of. It must not say anything where nobody looks.
+In: a session. Out: the epochs that the server reports. Elsewhere, as in a script with redirected output, it is silent.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 
@@ -19,20 +18,20 @@ Show = Callable[[str], None]
 
 
 @contextmanager
-def shown_progress(session: psycopg.Connection[Any], what: str, wanted: bool | None) -> Iterator[None]:
+def shown_progress(session: psycopg.Connection, what: str, wanted: bool | None) -> Iterator[None]:
     """Show each epoch of a training in the block.
 
     Parameters
     ----------
     wanted
-        None: in a notebook; True: in a terminal, too; False: nowhere.
+        True: in a notebook or a terminal; None: only in a notebook; False: nowhere.
     """
     what = printable(what)
     with _place(what, wanted) as show:
         if show is None:
             yield
             return
-        with _heard(session, lambda text: show(f"{what}: {printable(text)}")), _telling_epochs(session):
+        with _heard(session, lambda text: show(f"{what}: {printable(text)}")), _reporting_epochs(session):
             yield
 
 
@@ -55,19 +54,19 @@ def _place(what: str, wanted: bool | None) -> Iterator[Show | None]:
         if not console.is_terminal:
             yield None
             return
-        with console.status(Text(f"{what} …")) as status:  # Text: nothing that a user named is markup
+        with console.status(Text(f"{what} …")) as status:  # Text: names of users are not markup
             yield lambda text: status.update(Text(text))
 
 
 def in_notebook() -> bool:
-    """Whether displays reach a notebook: a kernel of Jupyter runs this, no shell."""
-    ipython = sys.modules.get("IPython")  # not there: nothing of it runs
+    """Whether this runs in a kernel of Jupyter, which shows displays."""
+    ipython = sys.modules.get("IPython")  # a kernel has loaded it
     shell = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
     return shell is not None and hasattr(shell, "kernel")
 
 
 @contextmanager
-def _heard(session: psycopg.Connection[Any], show: Show) -> Iterator[None]:
+def _heard(session: psycopg.Connection, show: Show) -> Iterator[None]:
     def handle(said: psycopg.errors.Diagnostic) -> None:
         if is_progress(said):
             show(said.message_primary or "")
@@ -80,17 +79,17 @@ def _heard(session: psycopg.Connection[Any], show: Show) -> Iterator[None]:
 
 
 @contextmanager
-def _telling_epochs(session: psycopg.Connection[Any]) -> Iterator[None]:
-    """The server tells of each epoch that ends.
+def _reporting_epochs(session: psycopg.Connection) -> Iterator[None]:
+    """Have the server report each completed epoch.
 
-    The setting is a transaction's, not the session's: behind a pooler the next transaction of this session may be
-    another server process's, and the next of that process another client's.
+    The setting is local to the transaction: behind a pooler, the session's next transaction may run in another server
+    process, and that process's next transaction may belong to another client.
     """
     setting = "SELECT set_config('dana.notices', %s, true)"
-    # without autocommit it begins the transaction, in which there is a savepoint then
+    # without autocommit this begins the transaction, and the block below is a savepoint
     before = session.execute("SELECT coalesce(nullif(current_setting('dana.notices', true), ''), 'none')")
     former = before.fetchall()[0]
     with session.transaction():
         session.execute(setting, ("epoch",))
         yield
-        session.execute(setting, former)  # a savepoint that is released leaves it as it is
+        session.execute(setting, former)  # releasing a savepoint does not restore it

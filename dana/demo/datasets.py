@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dana.errors import SetupError, UsageError
 
 CUSTOMERS = Path(__file__).parent / "customers.csv"
-"""1,500 invented customers of a shop, and which of them left: texts, dates, missing values, numbers of any scale."""
+"""1,500 invented customers of a shop, with a label for those that left: texts, dates, missing values, raw numbers."""
 
 COVERTYPE_VARIABLE = "DANA_COVTYPE"
 COVERTYPE_SHAPE = (581_012, 54)
@@ -30,7 +30,7 @@ class Dataset:
     Attributes
     ----------
     name
-        What it is, for people.
+        Name of the data set, for display.
     features
         Shape (rows, columns), binary32.
     label
@@ -90,7 +90,7 @@ def covertype(*, synthetic_rows: int = COVERTYPE_SHAPE[0]) -> Dataset:
 
 
 def read_covertype(path: Path) -> Dataset:
-    """UCI's ``covtype.data``: 54 features and a class 1 … 7, of which class 2 against the rest.
+    """UCI's ``covtype.data``: 54 features, and class 2 of 7 against the rest as the label.
 
     The file may be compressed (.gz, .xz, .bz2).
 

@@ -1,7 +1,7 @@
-"""The demonstration: a table as it comes, trained on the simulator and on the hardware that is generated for it.
+"""The demonstration: a raw table, trained on the simulator and on the hardware generated for it.
 
-In: a client's connection. Out: what was trained, what the server said, and SQL lines that can be pasted. Everything it
-shows is measured while it runs; it must not print.
+In: a client's connection. Out: results of the trainings, messages of the server, and SQL statements to paste. All
+figures are measured during the run. `dana.cli.demo` prints them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+from psycopg.rows import TupleRow
 
 from dana.client.connection import Connection, TrainResult
+from dana.client.options import TrainOptions
 from dana.client.outcomes import Evaluation
 from dana.demo.datasets import CUSTOMERS
 
@@ -31,23 +33,23 @@ PASTE = (
     "NULLS LAST LIMIT 5;",
     f"SELECT term, coefficient FROM dana_coefficients('{RULE}');",
 )
-"""Statements for ``dana psql`` on what the demonstration leaves behind."""
+"""Statements for ``dana psql`` on the model and the table of the demonstration."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What came of a training.
+    """A training of the demonstration.
 
     Attributes
     ----------
     result
-        What ``dana_train`` returned.
+        The row of ``dana_train``.
     epoch_seconds
         Time of the epochs alone; the first statement on a new design also compiles it.
     said
-        What the server said beside it, its NOTICEs.
+        The server's NOTICEs.
     """
 
     result: TrainResult
@@ -55,8 +57,8 @@ class Trained:
     said: list[str]
 
 
-def prepare(db: Connection, progress: Progress) -> list[tuple[Any, ...]]:
-    """Register the rule, load the table where it is not there yet, and return its first rows."""
+def prepare(db: Connection, progress: Progress) -> list[TupleRow]:
+    """Register the rule, load the table unless it exists, and return its first rows."""
     progress(f"registering the rule {RULE}")
     db.create_rules(RULE)
     with db.session.transaction(), db.session.cursor() as cursor:
@@ -65,13 +67,13 @@ def prepare(db: Connection, progress: Progress) -> list[tuple[Any, ...]]:
             cursor.execute(f"CREATE TABLE {TABLE} ({COLUMNS})")
             with cursor.copy(f"COPY {TABLE} FROM STDIN (FORMAT csv, HEADER)") as copy:
                 copy.write(CUSTOMERS.read_bytes())
-    db.session.execute(f"VACUUM (ANALYZE) {TABLE}")  # dana_explain counts the pages and rows that it says
+    db.session.execute(f"VACUUM (ANALYZE) {TABLE}")  # dana_explain reads the counts of pages and rows
     return db.session.execute(LOOK).fetchall()
 
 
 def train(db: Connection, backend: str = "sim") -> Trained:
     """Train as the statement `TRAINING` does, or `HARDWARE` on another backend."""
-    options: dict[str, Any] = {} if backend == "sim" else {"model": "hardware", "backend": backend}
+    options: TrainOptions = {} if backend == "sim" else {"model": "hardware", "backend": backend}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = db.train(RULE, TABLE, label="churned", test_size=0.2, **options)
@@ -81,7 +83,7 @@ def train(db: Connection, backend: str = "sim") -> Trained:
 
 
 def evaluate(db: Connection) -> Evaluation:
-    """The metrics of `TRAINING`'s model, on the rows that it left out."""
+    """The metrics of `TRAINING`'s model on the held-out rows."""
     return db.evaluate(RULE)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -176,7 +176,7 @@ class _Graph:
             zero = self._node("Equal", values[0], self._floats(np.zeros((1, 1, 1, 1), np.float32)))
             return self._node("Where", zero, values[2], values[1])
         if code is Op.COPYSIGN:
-            # zeros are told apart by their reciprocals
+            # 0 and -0 differ in their reciprocals
             zero = self._floats(np.zeros((1, 1, 1, 1), np.float32))
             at_zero, reciprocal = self._node("Equal", values[1], zero), self._node("Reciprocal", values[1])
             minus = self._node("Less", self._node("Where", at_zero, reciprocal, values[1]), zero)
@@ -198,7 +198,7 @@ class _Graph:
         rows = self._stored(table).reshape(table.shape[1:])
         chosen = self._node("Reshape", self._operand(index), self._ints(-1))
         # Gather counts negative numbers from the end and Cast cuts fractions off; what is no number of a row becomes
-        # the one behind the last, which a runtime refuses as dana_predict() does
+        # an index past the end is an error of the runtime, as it is of dana_predict()
         beyond = self._floats(np.array([len(rows)], np.float32))
         good = self._node("Equal", self._node("Floor", self._node("Abs", chosen)), chosen)
         bounded = self._node("Where", good, self._node("Min", chosen, beyond), beyond)
@@ -220,7 +220,7 @@ class _Graph:
     def _stored(self, read: Read) -> Floats:
         return self._memory[read.part][read.start : read.start + read.size]
 
-    def _node(self, operator: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
+    def _node(self, operator: str, *inputs: str, out: str | None = None, **attributes: object) -> str:
         from onnx import helper
 
         name = out or f"v{len(self._nodes)}"
@@ -240,7 +240,7 @@ class _Graph:
     def _ints(self, *values: int) -> str:
         return self._initializer(np.array(values, dtype=np.int64))
 
-    def _initializer(self, values: np.ndarray[Any, Any]) -> str:
+    def _initializer(self, values: np.ndarray) -> str:
         """The name of a constant; equal ones are one."""
         from onnx import numpy_helper
 

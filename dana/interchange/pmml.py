@@ -1,7 +1,7 @@
-"""A model's prediction as PMML 4.4, where PMML has a form for it.
+"""A model's prediction as PMML 4.4, if PMML can express it.
 
-In: a `StoredModel`. Out: XML. Weighted sums become a RegressionModel; with a logistic function, or as scores of which
-the largest is chosen, one that classifies; with an exponential function one with that normalisation.
+In: a `StoredModel`. Out: XML. Weighted sums become a RegressionModel: a classification for a logistic function or the
+largest of several scores, a regression with normalisation ``exp`` for an exponential function.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dana.predictor.affine import Link, Scores, scores
 NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
 NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML document has, not even as a reference (XML 1.0, production 2)."""
+"""Characters that XML does not allow, not even as a reference (XML 1.0, production 2)."""
 
 
 def pmml(model: StoredModel) -> str:
@@ -27,23 +27,23 @@ def pmml(model: StoredModel) -> str:
     Raises
     ------
     UsageError
-        The model cannot predict, or PMML has no form for how it predicts, or for a name.
+        The model cannot predict, or PMML cannot express its prediction or a name.
     """
     if model.predicts == "numbers":
         raise UsageError(
-            f"PMML has no form for the {model.prediction.width} numbers that model {model.name!r} predicts",
+            f"PMML cannot express the {model.prediction.width} numbers that model {model.name!r} predicts",
             hint="Export it as ONNX.",
         )
     for what, text in _texts(model):
         if (wrong := NO_XML.search(text)) is not None:
             raise UsageError(
-                f"PMML is XML, which has no form for the character U+{ord(wrong[0]):04X} in the {what} {text!r}",
+                f"PMML is XML, which does not allow the character U+{ord(wrong[0]):04X} in the {what} {text!r}",
                 hint="Export it as ONNX or JSON, or train it under another name.",
             )
     found = scores(model.prediction, model.weights)
     if found is None:
         raise UsageError(
-            f"PMML has no form for the prediction of model {model.name!r}: it is no function of weighted sums",
+            f"PMML cannot express the prediction of model {model.name!r}: it is not a function of weighted sums",
             hint="Export it as ONNX.",
         )
     root = Xml.Element("PMML", version="4.4", xmlns=NAMESPACE)
@@ -81,7 +81,7 @@ def pmml(model: StoredModel) -> str:
 
 
 def _texts(model: StoredModel) -> Iterator[tuple[str, str]]:
-    """All that comes from users."""
+    """The texts that come from users."""
     yield "model's name", model.name
     yield "rule's name", model.rule
     for what, names in (("feature", model.inputs), ("label", model.labels), ("class", model.classes or ())):
@@ -96,7 +96,7 @@ def _target(model: StoredModel) -> str:
 
 
 def _classes(model: StoredModel, found: Scores) -> list[str] | None:
-    """Categories of the target, in the order of their numbers; None where it is a number."""
+    """Categories of the target, in the order of their numbers; None for a number."""
     if found.link is Link.LOGIT:
         count = 2
     elif found.link is Link.LARGEST:
@@ -128,7 +128,7 @@ def _dictionary(root: Xml.Element, model: StoredModel, target: str, classes: lis
 
 
 def _output(regression: Xml.Element, found: Scores, classes: list[str] | None) -> None:
-    """The prediction of dana_predict: of a logistic function the probability, else the predicted value."""
+    """The prediction of dana_predict: the probability for a logistic function, else the predicted value."""
     output = Xml.SubElement(regression, "Output")
     if found.link is Link.LOGIT:
         assert classes is not None

@@ -1,6 +1,6 @@
-"""A trained model as it is stored: what ``dana_export_model`` returns, as Python values.
+"""An exported model as Python values.
 
-In: that function's JSON. Out: a `StoredModel`. It knows neither ONNX nor PMML.
+In: the JSON of ``dana_export_model``. Out: a `StoredModel`, independent of ONNX and PMML.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
 from dana.predictor.program import Program, decode_predictor
+from dana.records import Exported, Preprocessed
 
 FORMAT = "dana model 1"
 
@@ -35,16 +35,16 @@ class StoredModel:
     parameters
         The rule's models by name, in its order.
     features, labels, classes
-        Columns of the training, in order, features as they are encoded (``city=Berlin``); texts of the label's classes
-        where it had some.
+        Columns of the training, in order, features after encoding (``city=Berlin``); texts of the label's classes, if
+        any.
     class_type
-        SQL's name of the label's type, where that is known.
+        SQL's name of the label's type, if known.
     predicts
         ``probability``, ``score``, ``number``, or several ``numbers``.
     program
-        What predicts; None where the rule has no prediction.
+        The prediction; None for a rule without one.
     preprocess
-        What is done to the source's columns before they are features, as metadata has it; empty where nothing is.
+        How the source's columns are encoded, as in the metadata.
     """
 
     name: str
@@ -57,7 +57,7 @@ class StoredModel:
     program: Program | None
     predicts: str = "number"
     class_type: str | None = None
-    preprocess: tuple[dict[str, Any], ...] = ()
+    preprocess: tuple[Preprocessed, ...] = ()
 
     @property
     def weights(self) -> Floats:
@@ -66,7 +66,7 @@ class StoredModel:
 
     @property
     def prediction(self) -> Program:
-        """What predicts.
+        """The prediction.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class StoredModel:
 
     @property
     def class_labels(self) -> tuple[str, ...] | tuple[int, ...] | None:
-        """The labels of what chooses a class, whole numbers where the table has such; None of what chooses none."""
+        """The labels of a classifier, as whole numbers if they are in the table; None for other models."""
         if self.classes is None or self.predicts == "number":
             return None
         texts = self.class_type not in NUMBERS or not all(WHOLE.fullmatch(each) for each in self.classes)
@@ -93,7 +93,7 @@ class StoredModel:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """A name for each number that a prediction takes: the column's, with a number where it is an array's."""
+        """A name for each input of the prediction: the column's, with an index for an array."""
         count = self.prediction.inputs
         if len(self.features) == count:
             return self.features
@@ -101,16 +101,16 @@ class StoredModel:
         return tuple(f"{base}_{k + 1}" for k in range(count))
 
 
-def read_model(exported: dict[str, Any]) -> StoredModel:
+def read_model(exported: Exported) -> StoredModel:
     """Read the JSON of ``dana_export_model``.
 
     Raises
     ------
     UsageError
-        It is something else.
+        It has another format, or lacks a field.
     """
     if exported.get("format") != FORMAT:
-        raise UsageError(f"a model is expected whose format is {FORMAT!r}, not {exported.get('format')!r}")
+        raise UsageError(f"the model must have the format {FORMAT!r}, not {exported.get('format')!r}")
     try:
         notes, predictor = exported["metadata"], exported["predictor"]
         classes = notes.get("classes")
@@ -119,7 +119,7 @@ def read_model(exported: dict[str, Any]) -> StoredModel:
             version=exported["version"],
             rule=exported["rule"],
             parameters={
-                # float() reads the words for what JSON has no numbers for
+                # texts stand for NaN and infinities, which JSON cannot express
                 one["name"]: np.array([float(value) for value in one["values"]], np.float32).reshape(one["shape"])
                 for one in exported["parameters"]
             },
@@ -129,7 +129,7 @@ def read_model(exported: dict[str, Any]) -> StoredModel:
             program=None if predictor is None else decode_predictor(base64.b64decode(predictor)),
             predicts=notes.get("predicts", "number"),
             class_type=notes.get("class_type"),
-            preprocess=tuple(notes.get("preprocess", ())),
+            preprocess=tuple(notes.get("preprocess") or ()),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the model's JSON lacks or misnames a field: {error}") from None

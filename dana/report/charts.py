@@ -1,7 +1,7 @@
-"""Pictures of a machine and of what it did in a run, as SVG text: what each part was busy with, roofline, schedule.
+"""Drawings of a machine and its use in a run, as SVG text: busy time of each part, roofline, schedule.
 
-In: a `Run`, a `Machine`. Out: SVG elements that an HTML page can hold as they are, and that are files of their own.
-They carry no date and no random id, so that the same run gives the same bytes.
+In: a `Run`, a `Machine`. Out: SVG elements, for an HTML page or as files. They have no dates and no random ids: the
+same run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def machine_charts(machine: Machine) -> dict[str, str]:
 
 
 def measured_chart(run: Run) -> str | None:
-    """What the machine did and waited for, as its counters have it; None where the backend counts none."""
+    """Busy and waiting time of the machine by its counters; None for a backend without counters."""
     counted = run.counted
     if not counted or not run.config:
         return None
@@ -35,11 +35,11 @@ def measured_chart(run: Run) -> str | None:
         ("engine ran, merging included", counted["engine_busy"]),
         ("link brought pages", run.pages * MachineConfig(**run.config).page_cycles),
     ]
-    return _shares(f"{named(run)}, measured", parts, counted["cycles"], "of the {:,.0f} cycles of the run, %")
+    return _shares(f"{named(run)}, measured", parts, counted["cycles"], "% of {:,.0f} cycles")
 
 
 def use_chart(machine: Machine) -> str:
-    """How much of a page's time each part of the machine is busy in the long run."""
+    """Share of a page's time that each part of the machine is busy, in the long run."""
     cycles = machine.cycles
     parts = [
         ("units compute", cycles.rows),
@@ -48,11 +48,11 @@ def use_chart(machine: Machine) -> str:
         ("link brings pages", cycles.link),
     ]
     title = f"{machine.title}, {_units(machine)}: estimate for the long run"
-    return _shares(title, parts, cycles.page, "of the {:,.0f} cycles that a page takes, %")
+    return _shares(title, parts, cycles.page, "% of the {:,.0f} cycles per page")
 
 
 def _shares(title: str, parts: Sequence[tuple[str, float]], whole: float, label: str) -> str:
-    """A bar for each part, of the whole; `label` has a place for the whole."""
+    """A bar for the share of each part in the whole; `label` has a place for the whole."""
     out: list[str] = []
     with drawn(0.7 + 0.3 * len(parts), title, out) as axes:
         names = [name for name, _ in parts]
@@ -75,7 +75,7 @@ def _units(machine: Machine) -> str:
 
 
 def roofline_chart(machine: Machine) -> str:
-    """Operations a cycle against operations a byte: what link and units allow, and where the run is."""
+    """Operations per cycle against operations per byte: the limits of link and units, and the run."""
     config, cycles = machine.bundle.config, machine.cycles
     operations = cycles.rows * config.units
     intensity = operations / config.page_size
@@ -98,7 +98,7 @@ def roofline_chart(machine: Machine) -> str:
         )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
-        for axis in (axes.xaxis, axes.yaxis):  # a number, not a formula, which takes longer than the whole drawing
+        for axis in (axes.xaxis, axes.yaxis):  # a number: a formula would take longer than the whole drawing
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("operations for each byte of a page")

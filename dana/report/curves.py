@@ -1,4 +1,4 @@
-"""Pictures of a model, as SVG text: its losses, and how its predictions lie beside the labels.
+"""Drawings of a model, as SVG text: its losses, and its predictions against the labels.
 
 In: a `Run`, its `Scores`. Out: as in `dana.report.charts`.
 """
@@ -16,19 +16,19 @@ from dana.report.scores import Ranking, Scores
 
 HALF = WIDTH / 2
 MAX_EPOCHS = 400
-"""Points of a curve, and rows of the table below it; those of a longer training are every so many-th."""
+"""Points of a curve, and rows of the table below it; longer trainings are thinned."""
 
 Item = TypeVar("Item")
 
 
 def thinned(items: Sequence[Item], most: int = MAX_EPOCHS) -> list[Item]:
-    """At most so many of them, evenly, the last among them."""
+    """At most ``most`` items, evenly spaced, including the last."""
     step = max(1, -(-len(items) // most))
     return list(items[::-1][::step][::-1])
 
 
 def loss_chart(run: Run) -> str | None:
-    """The losses of each epoch, on the rows trained on and on those left out; None where the rule has no loss."""
+    """The losses of each epoch, on the training rows and on the held-out rows; None for a rule without a loss."""
     lines = [
         ("training", LINE, [(one.epoch, one.loss) for one in run.curve if one.loss is not None]),
         ("rows left out", OTHER, [(one.epoch, one.test_loss) for one in run.curve if one.test_loss is not None]),
@@ -54,7 +54,7 @@ def loss_chart(run: Run) -> str | None:
 
 
 def score_charts(run: Run, scores: Scores) -> list[str]:
-    """ROC and thresholds of two classes; predictions and residuals of numbers; of anything else none."""
+    """ROC and thresholds for two classes, predictions and residuals for numbers; else none."""
     ranking = scores.ranking
     if ranking is not None and ranking.positives and ranking.negatives:
         return [_roc_chart(run, scores, ranking), _threshold_chart(run, scores, ranking)]

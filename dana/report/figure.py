@@ -1,11 +1,10 @@
-"""What all drawings have in common: their size, their colours, their SVG."""
+"""Size, colours and SVG of all drawings."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -25,8 +24,8 @@ LABEL = "#334455"
 EDGE = "#667788"
 GRID = "#e3e8ee"
 FAINT = "#eef2f6"
-STYLE: Any = {
-    "svg.fonttype": "path",  # looks the same wherever it is opened
+STYLE: dict[str, object] = {
+    "svg.fonttype": "path",  # independent of installed fonts
     "font.size": 9,
     "text.color": TEXT,
     "axes.axisbelow": True,
@@ -50,16 +49,16 @@ def drawn(
     Parameters
     ----------
     title
-        What the file is called: no two on a page have the same.
+        Title of the SVG, unique on a page.
     heading
-        What stands over the axes, if not the title.
+        Text above the axes, by default the title.
     """
-    # ids are made of the salt: those of a drawing that a page hides are not there for another one
+    # ids are derived from the salt: a drawing must not refer to ids of another one, which the page may hide
     with mpl.rc_context(STYLE | {"svg.hashsalt": f"dana {title}"}):
         figure = Figure(figsize=(width, height + 0.25), dpi=72, layout="constrained")
         FigureCanvasSVG(figure)  # measures texts as they will be drawn
         axes = figure.add_subplot()
-        # names are users' and no formulas
+        # names of users are not formulas
         axes.set_title(printable(title if heading is None else heading), loc="left", parse_math=False)
         yield axes
         # saving a figure that has a layout engine draws it twice
@@ -74,5 +73,5 @@ def drawn(
 
 
 def named(run: Run) -> str:
-    """What a drawing of a run begins with."""
+    """The run in the title of a drawing."""
     return f"rule {run.rule} on {run.source}, run {run.id}"

@@ -1,24 +1,24 @@
-"""A run as the database remembers it.
+"""A run as recorded in the database.
 
-In: a session and the run's number. Out: a `Run`. It reads the extension's tables, and writes nothing. It must not touch
-what a run names: who reads may be a superuser, and a view may call any function of its owner's.
+In: a session and the run's number. Out: a `Run`. It only reads the extension's tables. It must not read the tables and
+views that a run names: the reader may be a superuser, and a view may call any function of its owner.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import DictRow, dict_row
 
 from dana.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """A row of dana.epoch; ``test_loss`` is of the rows left out, None where none were."""
+    """A row of dana.epoch; ``test_loss`` is the loss of the held-out rows, None without any."""
 
     epoch: int
     loss: float | None
@@ -26,27 +26,39 @@ class Epoch:
     tuples: int
     cycles: int | None
     seconds: float
-    counters: dict[str, Any]
+    counters: dict[str, int]
+
+
+class Design(TypedDict, total=False):
+    """The members of dana.run's ``design`` that a report shows."""
+
+    bundle: str
+    config: dict[str, int]
+    dims: dict[str, int]
+    features: list[str]
+    labels: list[str]
+    metas: dict[str, float]
+    rule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A row of dana.run with its epochs, and what is still there of its rule.
+    """A row of dana.run with its epochs and the text of its rule.
 
     Attributes
     ----------
     design
-        What the training said of its machine and of what that was made from (`dana.training.provenance`).
+        The training's record of its machine and of the inputs to its design (`dana.training.provenance`).
     owner, rule
         Their names.
     text
         The rule as it was trained, or None.
     missing
-        Why there is none, as a sentence; empty where there is one.
+        The reason for a missing text, as a sentence; else empty.
     metas
         Values of the rule's metas in this run.
     features, labels
-        Columns that it read.
+        Columns that the training read.
     """
 
     id: int
@@ -66,7 +78,7 @@ class Run:
     skipped: int
     pages: int
     cycles: int | None
-    design: dict[str, Any]
+    design: Design
     text: str | None
     missing: str
     metas: dict[str, float]
@@ -77,18 +89,17 @@ class Run:
     @property
     def config(self) -> dict[str, int]:
         """Fields of the machine; empty for a run of the interpreter."""
-        config: dict[str, int] = self.design.get("config", {})
-        return config
+        return self.design.get("config", {})
 
     @property
     def counted(self) -> dict[str, int]:
-        """The machine's counters of all epochs together, `cycles` among them; empty where the backend counts none."""
+        """The machine's counters summed over all epochs, with ``cycles``; empty for a backend without counters."""
         if not self.curve or any(epoch.cycles is None or not epoch.counters for epoch in self.curve):
             return {}
         names = self.curve[0].counters
         return {
             "cycles": sum(epoch.cycles or 0 for epoch in self.curve),
-            **{name: sum(int(epoch.counters[name]) for epoch in self.curve) for name in names},
+            **{name: sum(epoch.counters[name] for epoch in self.curve) for name in names},
         }
 
     @property
@@ -106,22 +117,22 @@ WHERE r.id = %s
 """
 
 
-def read_run(session: psycopg.Connection[Any], number: int) -> Run:
+def read_run(session: psycopg.Connection, number: int) -> Run:
     """Read a run.
 
     Raises
     ------
     UsageError
-        There is none of that number, or it is somebody else's.
+        There is no such run, or it belongs to another role.
     """
-    from dana.training.provenance import digest_of  # loads the compiler, which clients do without
+    from dana.training.provenance import digest_of  # loads the compiler, which other clients do not need
 
     with session.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(RUN, (number,)).fetchone()
         if found is None:
             last = session.execute("SELECT max(id) FROM dana.run").fetchone()
             hint = "No run of yours is on record." if last is None or last[0] is None else f"The last is {last[0]}."
-            raise UsageError(f"there is no run {number}, or it is somebody else's", hint=hint)
+            raise UsageError(f"run {number} does not exist, or belongs to another role", hint=hint)
         curve = cursor.execute("SELECT * FROM dana.epoch WHERE run = %s ORDER BY epoch", (number,)).fetchall()
     design, text = found["design"], found.pop("text")
     missing = ""
@@ -140,6 +151,5 @@ def read_run(session: psycopg.Connection[Any], number: int) -> Run:
     )
 
 
-def _epoch(row: dict[str, Any]) -> Epoch:
-    known: dict[str, Any] = {field.name: row[field.name] for field in fields(Epoch) if field.name in row}
-    return Epoch(**known)
+def _epoch(row: DictRow) -> Epoch:
+    return Epoch(**{field.name: row[field.name] for field in fields(Epoch) if field.name in row})

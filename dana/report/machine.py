@@ -1,7 +1,7 @@
-"""What the machine of a run did: its design, made again from the rule and what the run says of its table.
+"""The machine of a run: its design, compiled again from the rule and the recorded description of the table.
 
-In: a `Run`. Out: a `Machine`: bounds and use of an epoch, and the schedule of its sections; or why it cannot be made.
-Nothing is trained, and no other machine than the one that was is shown.
+In: a `Run`. Out: a `Machine` with bounds and use of an epoch and the schedule of its sections, or the reason for none.
+Nothing is trained. Only the very machine of the run is shown: its digest must match.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Machine:
 
     @classmethod
     def of(cls, title: str, bundle: Bundle, cycles: Cycles) -> Machine:
-        """The machine of a Bundle, whose cycles have been estimated."""
+        """The machine of a Bundle with its estimated cycles."""
         return cls(
             title=title,
             bundle=bundle,
@@ -75,7 +75,8 @@ def machine_of(run: Run) -> Machine | str:
 
     Returns
     -------
-    Where it cannot be made, the reason in sentences; empty where the run had no machine.
+    Machine or str
+        If it cannot be compiled again, the reason in sentences; empty if the run had no machine.
     """
     if "bundle" not in run.design:
         return ""
@@ -87,7 +88,7 @@ def machine_of(run: Run) -> Machine | str:
     except (UsageError, RuleError, ConfigError):
         bundle = None
     if bundle is None or bundle.digest != run.design["bundle"]:
-        return "Another version of DAnA trained it, and this one makes another machine of the rule."
+        return "The run used another version of DAnA; this version compiles the rule to another machine."
     tuples = max(1, round((run.tuples + run.skipped) / max(1, run.pages_of_epoch)))
     sample = sample_pages(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
     return Machine.of(f"rule {run.rule} on {run.source}, run {run.id}", bundle, measure_cycles(bundle, sample))

@@ -1,6 +1,6 @@
-"""What HTML pages have in common: their template's rules, their style, drawings inside of them.
+"""Templates, style and inline drawings of HTML pages.
 
-Every text that came from elsewhere is escaped; the only markup that is put in as it is are the style and the drawings.
+All texts are escaped; only the style and the drawings are inserted as markup.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
@@ -18,10 +17,10 @@ from dana.report import figure
 
 INK = {figure.PAPER: "paper", figure.TEXT: "text", figure.LABEL: "label", figure.EDGE: "edge"}
 INK |= {figure.GRID: "grid", figure.FAINT: "faint", figure.LINE: "line"}
-"""Colours of a drawing that are others in the dark: variables of the page's style."""
+"""Colours of a drawing that change in dark mode: variables of the page's style."""
 
 
-def page_template(package: str, filters: Mapping[str, Callable[..., Any]]) -> Template:
+def page_template(package: str, filters: Mapping[str, Callable[..., object]]) -> Template:
     """A package's ``page.html``."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalize
@@ -36,7 +35,7 @@ def stylesheet() -> Markup:
 
 
 def inline(drawing: str | None) -> Markup | None:
-    """A drawing whose colours are the page's; its texts are between tags, and stay."""
+    """A drawing with the colours of the page; they are replaced inside tags only, not in texts."""
     if drawing is None:
         return None
     colours = re.compile("|".join(INK))
@@ -44,5 +43,5 @@ def inline(drawing: str | None) -> Markup | None:
 
 
 def _finalize(value: object) -> object:
-    """What is not markup of ours is shown as it is: a name must not turn round what stands beside it."""
+    """Replace control characters in texts: a name must not reverse the direction of the text next to it."""
     return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,13 +1,10 @@
-"""The HTML page of a run: one file that needs nothing else, light and dark, a second page for the machine.
+"""The HTML page of a run: one self-contained file, light and dark, with a second page for the machine.
 
-In: a `Run`, its `StoredModel` and `Scores` or why there are none, its `Machine` or why there is none. Out: HTML. Every
-text that came from the database is escaped; the only markup that is put in as it is are the drawings.
+In: a `Run`; its `StoredModel`, `Scores` and `Machine`, or the reason that one is missing. Out: HTML. All texts from the
+database are escaped; only the style and the drawings are inserted as markup.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 from dana.report import figure, metrics
 from dana.report.charts import measured_chart, roofline_chart, schedule_chart, use_chart
@@ -36,9 +33,9 @@ def render(run: Run, made: Machine | str, model: StoredModel | None = None, scor
     Parameters
     ----------
     made
-        What `dana.report.machine.machine_of` gives.
+        The result of `dana.report.machine.machine_of`.
     model, scored
-        What `dana.report.stored.read_model` and `dana.report.scores.read_scores` give.
+        Results of `dana.report.stored.read_model` and `dana.report.scores.read_scores`.
     """
     machine, why = (None, made) if isinstance(made, str) else (made, "")
     scores, unscored = (None, scored) if isinstance(scored, str) else (scored, "")
@@ -66,9 +63,9 @@ def render(run: Run, made: Machine | str, model: StoredModel | None = None, scor
     )
 
 
-def _scored(run: Run, model: StoredModel | None, scores: Scores) -> dict[str, Any]:
-    named: Sequence[Any] = (model.metadata.get("classes") if model else None) or ()
-    two = (str(named[0]), str(named[1])) if len(named) == 2 else ("0", "1")
+def _scored(run: Run, model: StoredModel | None, scores: Scores) -> dict[str, object]:
+    named = (model.metadata.get("classes") if model else None) or []
+    two = (named[0], named[1]) if len(named) == 2 else ("0", "1")
     if scores.ranking is not None and scores.ranking.least < 0:
         two = ("-1", "1")
     return {

@@ -1,13 +1,13 @@
-"""What was done to the data before it was trained on, in words.
+"""The preparation of the data for a training, in words.
 
-In: a `Run`, its `StoredModel` where that is still there. Out: headings and texts.
+In: a `Run`, its `StoredModel` if that still exists. Out: headings and texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from dana.records import Metadata, Preprocessed
 from dana.report.history import Run
 from dana.report.stored import StoredModel
 
@@ -16,22 +16,22 @@ MAX_CATEGORIES = 12
 
 
 def prepared(run: Run, model: StoredModel | None) -> list[tuple[str, str]]:
-    """A line for everything that was done."""
-    kept: Mapping[str, Any] = {} if model is None else model.metadata
+    """A heading and a text for each step."""
+    kept: Metadata = {} if model is None else model.metadata
     lines = [("rows", f"{run.tuples:,} trained on")]
     if run.skipped:
         lines[0] = ("rows", f"{lines[0][1]}, {run.skipped:,} left out: a column in use is NULL, NaN or infinite")
-    if kept.get("test_size"):
-        lines.append(("for tests", f"{100 * kept['test_size']:g} % of the rows were left out (seed {kept['seed']})"))
-    if kept.get("filter"):
-        lines.append(("filter", kept["filter"]))
-    if kept.get("group"):
-        lines.append(("group", _pairs(kept["group"]["key"])))
+    if size := kept.get("test_size"):
+        lines.append(("for tests", f"{100 * size:g} % of the rows were left out (seed {kept['seed']})"))
+    if condition := kept.get("filter"):
+        lines.append(("filter", condition))
+    if group := kept.get("group"):
+        lines.append(("group", _pairs(group["key"])))
     features = kept.get("features") or run.features
     lines.append(("features", f"{len(features):,}: {_some(features)}"))
     lines.append(("label", ", ".join(run.labels) or "none"))
-    if kept.get("classes"):
-        lines.append(("classes", ", ".join(f"{name} = {k}" for k, name in enumerate(kept["classes"]))))
+    if classes := kept.get("classes"):
+        lines.append(("classes", ", ".join(f"{name} = {k}" for k, name in enumerate(classes))))
     for one in kept.get("preprocess") or ():
         said = _encoded(one)
         if said:
@@ -49,8 +49,8 @@ def prepared(run: Run, model: StoredModel | None) -> list[tuple[str, str]]:
     return lines
 
 
-def _encoded(column: Mapping[str, Any]) -> str:
-    """A member of ``metadata.preprocess``; empty where nothing was done."""
+def _encoded(column: Preprocessed) -> str:
+    """The text for one column; empty if it was not changed."""
     encode, filled, said = column.get("encode"), column.get("impute"), []
     if encode == "one_hot":
         categories = column.get("categories") or []
@@ -65,9 +65,9 @@ def _encoded(column: Mapping[str, Any]) -> str:
     return "; ".join(said)
 
 
-def _some(names: Any, most: int = MAX_NAMES) -> str:
+def _some(names: Sequence[object], most: int = MAX_NAMES) -> str:
     return ", ".join(str(name) for name in names[:most]) + (", …" if len(names) > most else "")
 
 
-def _pairs(values: Mapping[str, Any]) -> str:
+def _pairs(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in values.items())

@@ -1,30 +1,31 @@
-"""How good a model is on its own rows: what `dana_evaluate` says, and what is drawn of labels and predictions.
+"""The metrics of a model on its own rows, and points of labels and predictions to draw.
 
-In: a session, a `StoredModel`. Out: `Scores`, or why there are none. It reads what the model was trained on, as it is
-now, and nothing of another role's model: a table's, a query's and a filter's text is somebody's, and would run as who
-reads (docs/security.md). The server makes the curves; what it sends does not grow with the table.
+In: a session, a `StoredModel`. Out: `Scores`, or the reason for none. It reads the current rows of the model's table or
+query, and only for the model's owner: with the rights of another reader, the owner's query or filter could do harm
+(docs/security.md). The server computes the curves; the size of its answer does not depend on the table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import TupleRow
 
+from dana.records import Metrics
 from dana.report.history import Run
 from dana.report.stored import StoredModel
 from dana.session.calls import value
 from dana.session.notices import Messages
 
 MAX_POINTS = 200
-"""Of a curve, about; and half of the pairs of a scatter."""
+"""Approximate number of points of a curve; half the number of pairs of a scatter plot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """How many rows of each class are predicted to be positive from a threshold on."""
+    """Numbers of rows of each class with predictions at or above a threshold."""
 
     threshold: float
     positive: int
@@ -33,7 +34,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """Rows of two classes by their predictions.
+    """Rows of two classes, ordered by prediction.
 
     Attributes
     ----------
@@ -58,18 +59,18 @@ class Scores:
     Attributes
     ----------
     metrics
-        By name, as `dana_evaluate` gives them.
+        By name, as `dana_evaluate` returns them.
     part
-        ``test`` where they are of rows that the training left out, else ``all``.
+        ``test`` for held-out rows, else ``all``.
     threshold
-        Least prediction that counts as positive, of two classes.
+        Least prediction that counts as positive, for two classes.
     ranking
         For two classes.
     pairs
-        Label and prediction, for numbers; every so many-th row.
+        Label and prediction, for numbers; a sample of the rows.
     """
 
-    metrics: dict[str, Any]
+    metrics: Metrics
     part: str
     threshold: float | None = None
     ranking: Ranking | None = None
@@ -77,27 +78,28 @@ class Scores:
 
 
 def read_scores(
-    session: psycopg.Connection[Any], run: Run, model: StoredModel | None, threshold: float | None = None
+    session: psycopg.Connection, run: Run, model: StoredModel | None, threshold: float | None = None
 ) -> Scores | str:
-    """Evaluate one's own model on the rows that its training left out, or if it did not, on those that it read.
+    """Evaluate the reader's own model on the held-out rows of its training, or without any, on all its rows.
 
     Returns
     -------
-    Where there is nothing to see, the reason in sentences.
+    Scores or str
+        If the model cannot be evaluated, the reason in sentences.
     """
     if model is None:
-        return "The model is gone, or has another name now, or is not yours to read. So it cannot be evaluated."
+        return "The model cannot be evaluated: it was removed or renamed, or you may not read it."
     if not model.metadata["labels"]:
-        return "The rule has no label to compare with, so there are no metrics of it."
+        return "There are no metrics: the rule has no label."
     if not model.own:
         return (
-            "Metrics are made of the model's rows, and its table, query and filter are its owner's text, which would "
-            f"run as you. So only the owner sees them here. As {run.owner}: dana report {run.id}. "
-            f"If you may read the rows: dana evaluate '{model.reference}' --source TABLE"
+            "Only the model's owner sees metrics here: its table, query and filter are the owner's text, and an "
+            f"evaluation would run it with your rights. As {run.owner}, run: dana report {run.id}. "
+            f"If you may read the rows, run: dana evaluate '{model.reference}' --source TABLE"
         )
     try:
         with session.transaction():
-            # refuses what is not the caller's own, once more, and filters that are more than a condition
+            # checks the owner again, and rejects a filter that is more than a condition
             metrics = value(session, "dana_evaluate", {"model": model.reference, "threshold": threshold})
             return _scores(session, run, model, metrics, threshold)
     except psycopg.Error as error:
@@ -107,14 +109,15 @@ def read_scores(
 
 
 def _scores(
-    session: psycopg.Connection[Any],
+    session: psycopg.Connection,
     run: Run,
     model: StoredModel,
-    metrics: dict[str, Any],
+    metrics: Metrics,
     threshold: float | None,
 ) -> Scores:
     part = metrics["part"]
-    shown = {name: each for name, each in metrics.items() if name not in ("model", "version", "part")}
+    shown = metrics.copy()
+    del shown["model"], shown["version"], shown["part"]
     if shown.get("auc") is not None:
         ranking = _ranking(session, model, part)
         usual = 0.0 if ranking.least < 0 or model.metadata["predicts"] == "score" else 0.5
@@ -125,7 +128,7 @@ def _scores(
     return Scores(metrics=shown, part=part, pairs=pairs)
 
 
-# operators have operands of their declared types, so that no other of the name fits better
+# operands are cast to the operators' declared types, so that no other operator of that name fits better
 SCORED = """
 WITH s AS MATERIALIZED (
     SELECT {label} AS y, dana.dana_predict(%(model)s::pg_catalog.text, r.*)::pg_catalog.float8 AS p
@@ -164,17 +167,17 @@ WHERE pg_catalog.mod(c.n, GREATEST(pg_catalog.div(c.rows, %(points)s)::bigint, '
 """
 
 
-def _ranking(session: psycopg.Connection[Any], model: StoredModel, part: str) -> Ranking:
+def _ranking(session: psycopg.Connection, model: StoredModel, part: str) -> Ranking:
     found = _rows(session, RANKING, model, part)
     positives, rows, least = found[0][3:]
     points = tuple(Point(threshold=p, positive=tp, negative=fp) for p, tp, fp, *_ in found)
     return Ranking(points=points, positives=positives, negatives=rows - positives, least=least)
 
 
-def _rows(session: psycopg.Connection[Any], what: str, model: StoredModel, part: str) -> list[tuple[Any, ...]]:
+def _rows(session: psycopg.Connection, what: str, model: StoredModel, part: str) -> list[TupleRow]:
     """Rows of a statement over the model's labels and predictions; the metadata are of the caller's own model."""
     kept = model.metadata
-    # not r.name: without such a column that calls a function of the name
+    # not r.name: without a column of that name it would call a function of that name
     label = _literally(sql.Identifier(kept["labels"][0]).as_string(session))
     number = sql.SQL(
         "dana.dana_class({}, %(classes)s::pg_catalog.text[])" if kept.get("classes") else "dana.dana_number({})"
@@ -191,11 +194,11 @@ def _rows(session: psycopg.Connection[Any], what: str, model: StoredModel, part:
         ).format(_literally(sql.SQL(", ").join(map(sql.Identifier, key)).as_string(session)))
     statement = sql.SQL(SCORED + what).format(label=number.format(label), rows=rows, condition=condition)
     values = {"model": model.reference, "points": MAX_POINTS, "classes": kept.get("classes")}
-    # with parameters, so that the server takes one statement and no more
+    # with parameters the server accepts only one statement
     with Messages(session):
         return session.execute(statement, values | {"part": kept.get("test_size"), "seed": kept.get("seed")}).fetchall()
 
 
 def _literally(text: str) -> sql.SQL:
-    """Text of the server's as a part of a statement with parameters."""
+    """Text of the server as a part of a statement with parameters."""
     return sql.SQL(text.replace("%", "%%"))

@@ -1,24 +1,25 @@
-"""What a training stored of its model: what it learnt, and what it did to the data.
+"""The stored model of a run: its coefficients and its metadata.
 
-In: a session and a `Run`. Out: a `StoredModel`. It reads the extension's tables alone, as `dana.report.history` does.
+In: a session and a `Run`. Out: a `StoredModel`. It only reads the extension's tables, as `dana.report.history` does.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import psycopg
+from numpy.typing import NDArray
 from psycopg.rows import dict_row
 
+from dana.records import Metadata
 from dana.report.history import Run
 from dana.session.calls import lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standardised:
-    """A column of which the model takes (value - mean) / divisor."""
+    """A column that the model standardises: (value - mean) / divisor."""
 
     column: str
     mean: float
@@ -27,15 +28,15 @@ class Standardised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """What a column weighs.
+    """The coefficients of a column.
 
     Attributes
     ----------
     coefficients
         In the column's own units, one for each class, or one.
     effect
-        The same times the column's divisor, of the class where that is largest: what can be compared between columns.
-        None where the column is not standardised.
+        The largest coefficient times the column's divisor, comparable between columns. None for a column that is not
+        standardised.
     """
 
     name: str
@@ -50,13 +51,13 @@ class StoredModel:
     Attributes
     ----------
     reference
-        How its version is called, by whomever.
+        Qualified name and version, valid for every role.
     own
-        Whether who reads is its owner: not a member of the owner's role, not a superuser.
+        Whether the reader is the owner itself, not a member of the owner's role or a superuser.
     classes
-        Names of what the coefficients are of; empty where there is one of each.
+        Names of the classes with coefficients of their own; empty for a single sum.
     intercepts
-        One for each.
+        One for each class, or one.
     terms
         The heaviest first.
     """
@@ -64,14 +65,14 @@ class StoredModel:
     reference: str
     own: bool
     comment: str | None
-    metadata: dict[str, Any]
+    metadata: Metadata
     standardised: tuple[Standardised, ...]
     classes: tuple[str, ...]
     intercepts: tuple[float, ...]
     terms: tuple[Term, ...]
 
 
-# a model that was renamed, or made anew under the name of one that is gone, is another run's
+# excludes a model that was renamed, or created later under the name of a dropped one
 MODEL = """
 SELECT pg_catalog.concat(m.owner::text, '.', m.name, '@', m.version) AS reference,
     m.owner::oid OPERATOR(pg_catalog.=) c.oid AS own, m.comment, m.metadata
@@ -85,8 +86,8 @@ WHERE r.id = %s::bigint AND NOT EXISTS (
 """
 
 
-def read_model(session: psycopg.Connection[Any], run: Run) -> StoredModel | None:
-    """The model that a run made; None where it is gone, was renamed, or is not the reader's to see."""
+def read_model(session: psycopg.Connection, run: Run) -> StoredModel | None:
+    """The model of a run; None if it was dropped or renamed, or the reader may not read it."""
     with session.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(MODEL, (run.id,)).fetchone()
     if found is None:
@@ -120,9 +121,9 @@ def _term(name: str, coefficients: list[float], divisor: float | None) -> Term:
 
 
 def _standardised(
-    metadata: dict[str, Any], terms: list[str], values: dict[str, np.ndarray[Any, np.dtype[np.float64]]]
+    metadata: Metadata, terms: list[str], values: dict[str, NDArray[np.float64]]
 ) -> tuple[Standardised, ...]:
-    """The columns that fill an input of which the model keeps mean and scale, by their names where those are known."""
+    """The columns of each input with a stored mean and scale, by name if known."""
     found = []
     for parameter, means in values.items():
         name = parameter.removesuffix(".mean")

@@ -1,5 +1,5 @@
-"""Embedded PostgreSQL: a server for everybody who has none, from a Python package.
+"""Embedded PostgreSQL: a server from a Python package, for users without one.
 
-`EmbeddedServer.start` is the entry. Nothing here knows what a rule is; it must import light, for the supervisor
-imports this package too.
+`EmbeddedServer.start` is the entry. Nothing here depends on rules. Imports must stay light: the supervisor imports
+this package too.
 """

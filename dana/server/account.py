@@ -1,10 +1,10 @@
 """The operating-system account that the server and its worker run as, and what that account can reach.
 
-In: the account of this process. Out: the account for the children. PostgreSQL refuses to run as root, so root's
-children run as an unprivileged account that exists already. What that account can write it can replace by a link to
-anything; so root changes nothing below a folder of the account's but by a child that has its identity (`Account.run`),
-and reads nothing there but what belongs to it (`Account.open`). This module must not create accounts, and must not
-change the mode of a folder that it did not make: opening up a 0700 home is worse than refusing to start.
+In: the account of this process. Out: the account for the children. PostgreSQL does not run as root, so root's children
+run as an existing unprivileged account. That account can replace its files by links to any file; so root changes files
+below a folder of the account only through a child with its identity (`Account.run`), and reads only files that belong
+to it (`Account.open`). This module must not create accounts, and must not change the mode of a folder that it did not
+make: opening a 0700 home is worse than not starting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dana.errors import SetupError
 ACCOUNT_VARIABLE = "DANA_OS_USER"
 
 LONGEST_READ = 64 * 1024
-"""Bytes that are read of a file of the account's."""
+"""Bytes read from a file of the account, at most."""
 
 
 class Identity(TypedDict, total=False):
@@ -93,15 +93,15 @@ class Account:
             raise SetupError(done.stderr.strip() or f"{script!r} as account {self.name} ended with {done.returncode}")
 
     def open(self, folder: Path, name: str) -> int:
-        """Open a file below a folder of the account's, to read; the caller closes the descriptor.
+        """Open a file below a folder of the account for reading; the caller closes the descriptor.
 
-        Root, where the account is another, takes regular files of the account's alone, and follows no link: another
-        file could be secret, and reading a pipe or a device may never end.
+        For another account, root opens only regular files of that account and follows no links: another file could be
+        secret, and reading a pipe or a device may never end.
 
         Parameters
         ----------
         folder
-            A folder whose own place the account cannot change.
+            A folder that the account cannot move or replace.
         name
             Path of the file from there.
 
@@ -110,7 +110,7 @@ class Account:
         FileNotFoundError
             There is no such file.
         SetupError
-            It is not the account's.
+            It does not belong to the account.
         """
         if not self.switched:
             return os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)

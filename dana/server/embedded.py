@@ -30,7 +30,7 @@ WORKER = ("-m", "dana.cli", "worker")
 
 START_TIMEOUT = 60.0
 MAX_FAILURES = 3
-"""Of a worker that ends as soon as it starts; more would not help."""
+"""Starts of a worker that ends at once; further ones would not help."""
 
 STOP_TIMEOUT = 60.0
 
@@ -38,7 +38,7 @@ Progress = Callable[[str], None]
 
 
 def _silent(_: str) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class EmbeddedServer:
         Raises
         ------
         SetupError
-            Something on this machine is missing or refuses; the message says what, with the end of the log.
+            Something on this machine is missing or does not work; the message names it, with the end of the log.
         """
         server = cls.at(root, major)
         server._make_folders()
@@ -197,7 +197,7 @@ class EmbeddedServer:
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         """One process at a time starts or stops the server; the others wait."""
-        # beside the account's folder, not in it: root follows no path that the account can change
+        # not in the account's folder: root must not follow a path that the account can change
         root = open_folder(self.root)
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -290,7 +290,7 @@ class EmbeddedServer:
 
         from dana.server.extension import ensure_extension
 
-        # beside the account's folder, as the lock is
+        # not in the account's folder, like the lock
         stamp = self.root / f"script-{self.major}.key"
         key = installation.script_key(CHECKOUT / "pg_extension")
         changed = not stamp.exists() or stamp.read_text() != key

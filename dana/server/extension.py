@@ -1,15 +1,14 @@
-"""The extension in a database of the embedded server: as this checkout's script makes it.
+"""The extension in a database of the embedded server, created by this checkout's script.
 
-In: a superuser's session, and whether the script changed since the last start. Out: the extension as it makes it now.
-There is one script and no path from version to version; while a version is in the making its script changes under one
-number. So an extension that another script made is made anew; its rows, and who may call its functions, are carried
-over. This is for databases that are ours.
+In: a superuser's session, and whether the script changed since the last start. Out: the extension of this script.
+There are no upgrade scripts, and during development the script changes under one version number. So an extension of
+another script is created again; its rows and the privileges on its functions are kept. This is only for databases of
+the embedded server.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -30,16 +29,16 @@ FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid AND d.classid = 'pg_pro
 LEFT JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a ON a.grantee <> p.proowner
 WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'dana')
 """
-"""The extension's functions, and who may call each besides its owner: a row for each role, or one without."""
+"""The extension's functions and the roles other than the owner with EXECUTE: a row for each, or one with NULL."""
 
 
-def ensure_extension(connection: psycopg.Connection[Any], *, script_changed: bool) -> None:
-    """Create the extension; make it anew where another script made it.
+def ensure_extension(connection: psycopg.Connection, *, script_changed: bool) -> None:
+    """Create the extension, again if the script changed.
 
     Parameters
     ----------
     connection
-        A superuser's session in autocommit mode, on a server whose worker runs.
+        A superuser's session in autocommit mode, on a server with a running worker.
     """
     connection.execute("SET client_min_messages = warning")
     there = connection.execute("SELECT FROM pg_extension WHERE extname = 'dana'").fetchone() is not None
@@ -48,7 +47,7 @@ def ensure_extension(connection: psycopg.Connection[Any], *, script_changed: boo
     connection.execute("CREATE EXTENSION IF NOT EXISTS dana")
 
 
-def _make_anew(connection: psycopg.Connection[Any]) -> None:
+def _make_anew(connection: psycopg.Connection) -> None:
     with connection.transaction():
         kept = _tables(connection)
         for table in kept:
@@ -91,11 +90,11 @@ def _make_anew(connection: psycopg.Connection[Any]) -> None:
         _grant_again(connection, rights)
 
 
-def _tables(connection: psycopg.Connection[Any]) -> list[str]:
+def _tables(connection: psycopg.Connection) -> list[str]:
     return [name for (name,) in connection.execute(TABLES)]
 
 
-def _rights(connection: psycopg.Connection[Any]) -> dict[str, set[tuple[str, bool]]]:
+def _rights(connection: psycopg.Connection) -> dict[str, set[tuple[str, bool]]]:
     """Who may call a function, by its signature, and those of a name, and whether they may grant it."""
     found: dict[str, set[tuple[str, bool]]] = {}
     for signature, name, grantee, role, grantable in connection.execute(RIGHTS):
@@ -104,7 +103,7 @@ def _rights(connection: psycopg.Connection[Any]) -> dict[str, set[tuple[str, boo
     return found
 
 
-def _grant_again(connection: psycopg.Connection[Any], rights: dict[str, set[tuple[str, bool]]]) -> None:
+def _grant_again(connection: psycopg.Connection, rights: dict[str, set[tuple[str, bool]]]) -> None:
     """Let those call a function who might call it before; with new arguments, those of its name."""
     functions = {row[0]: row[1] for row in connection.execute(RIGHTS)}
     for signature, name in functions.items():
@@ -118,7 +117,7 @@ def _grant_again(connection: psycopg.Connection[Any], rights: dict[str, set[tupl
             connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}{}").format(function, sql.SQL(role), option))
 
 
-def _without_our_types(connection: psycopg.Connection[Any], table: str) -> sql.Composable:
+def _without_our_types(connection: psycopg.Connection, table: str) -> sql.Composable:
     """A table's columns: roles as regrole, for dana.role goes with the extension."""
     columns = connection.execute(
         "SELECT attname, replace(format_type(atttypid, atttypmod), 'dana.role', 'regrole') FROM pg_attribute"
@@ -130,7 +129,7 @@ def _without_our_types(connection: psycopg.Connection[Any], table: str) -> sql.C
     )
 
 
-def _carry_over(connection: psycopg.Connection[Any], table: str) -> None:
+def _carry_over(connection: psycopg.Connection, table: str) -> None:
     """Copy the columns that the table had and has; numbers go on behind the highest."""
     common = connection.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass::oid AND attnum > 0 AND NOT attisdropped"

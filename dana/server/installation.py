@@ -29,7 +29,7 @@ WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 """Folder of each major version inside the package."""
 
 BUNDLED_LIBRARIES = f"{PACKAGE}.libs"
-"""Folder beside the package with libpq and readline, which the programs find by a path relative to themselves."""
+"""Folder next to the package with libpq and readline; the programs find it by a relative path."""
 
 MAJORS = tuple(WHEEL_FOLDERS)
 DEFAULT_MAJOR = 18
@@ -37,7 +37,7 @@ DEFAULT_MAJOR = 18
 EXTENSION_SOURCES = ("Makefile", "*.c", "*.h", "*.in", "*.sql", "*.inc")
 
 SHARED_HEADERS = (CHECKOUT / "dana/worker/native", CHECKOUT / "hwgen/spec/numerics/native")
-"""Folders whose headers the extension is compiled with, too."""
+"""Further folders with headers of the extension."""
 
 
 MAKE_CANNOT = re.compile(r"""[\s#$%:;&|<>()'"\\`]""")

@@ -1,7 +1,7 @@
 """Where the embedded server keeps its files.
 
-In: the environment, the checkout, the account. Out: paths. It creates nothing but the folder for sockets, whose
-length is bounded by the kernel.
+In: the environment, the checkout, the account. Out: paths. It creates only the folder for sockets, as the kernel limits
+the length of its path.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def socket_folder(preferred: Path, account: Account) -> Path:
     Raises
     ------
     SetupError
-        The folder in ``/tmp`` belongs to somebody else, who could have put it there first.
+        The folder in ``/tmp`` belongs to another account, which may have created it first.
     """
     folder = preferred
     if len(os.fsencode(preferred / LONGEST_SOCKET_NAME)) > SOCKET_PATH_LIMIT:

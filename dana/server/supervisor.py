@@ -46,7 +46,7 @@ class Plan:
     lock, state, worker_socket, server_log, worker_log
         Files; the state and the socket that an earlier run left behind are removed.
     build
-        Digest of the code that runs, told by the state file.
+        Digest of the running code, for the state file.
     """
 
     server: list[str]
@@ -74,7 +74,7 @@ class State(TypedDict, total=False):
 
 
 class Supervisor:
-    """Runs one `Plan` until it is told to stop or the server ends."""
+    """Runs one `Plan` until a signal to stop or the end of the server."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -130,9 +130,9 @@ class Supervisor:
 
 
 def stop_orphan(data: Path) -> None:
-    """End a server on ``data`` that outlived its supervisor, and remove a pid file that names nobody's server.
+    """End a server on ``data`` that outlived its supervisor, and remove a stale pid file.
 
-    PostgreSQL refuses to start while the pid file names a live process of the same account, whichever it is.
+    PostgreSQL does not start while the pid file names any live process of the same account.
     """
     pid_file = data / "postmaster.pid"
     try:

@@ -1,22 +1,23 @@
 """Many trainings in one call, and calls in the background: what they take and what they give, as Python values.
 
-In: a session, the name of a function of the extension, arguments as Python has them. Out: its rows; what the server
-says beside them becomes warnings (`dana.notices`). It decides nothing and checks nothing: the server does.
+In: a session, the name of a function of the extension, Python values as arguments. Out: its rows; messages of the
+server become warnings (`dana.session.notices`). The server makes all decisions and checks.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
+from psycopg.rows import TupleRow, class_row
 
 from dana.errors import UsageError
+from dana.records import Metrics
 from dana.session.notices import Messages
 from dana.session.results import Rows
 from dana.session.sources import names_of
@@ -37,7 +38,7 @@ class GroupTraining:
     key
         The group: texts by column.
     model
-        Its model, whose name ``dana_group`` makes of the key.
+        Its model, named by ``dana_group`` from the key.
     """
 
     key: Mapping[str, str]
@@ -65,7 +66,7 @@ class Fold:
     trained, tested
         Rows.
     metrics
-        What ``dana_evaluate`` says, by name.
+        What ``dana_evaluate`` returns, by name.
     """
 
     fold: str
@@ -73,12 +74,12 @@ class Fold:
     tested: int | None
     epochs: float
     loss: float | None
-    metrics: Mapping[str, Any]
+    metrics: Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPoint:
-    """A point of a grid; one whose training failed has an ``error`` and no rank.
+    """A point of a grid; a failed training has an ``error`` and no rank.
 
     Attributes
     ----------
@@ -89,10 +90,10 @@ class SearchPoint:
     """
 
     rank: int | None
-    hyper: Mapping[str, Any]
+    hyper: Mapping[str, float]
     score: float | None
     deviation: float | None
-    metrics: Mapping[str, Any] | None
+    metrics: Metrics | None
     error: str | None
 
 
@@ -103,25 +104,25 @@ class Job:
     Attributes
     ----------
     state
-        ``queued``, ``running``, ``done``, ``failed``, ``cancelled``; ``lost`` where its process ended without a word.
+        ``queued``, ``running``, ``done``, ``failed``, ``cancelled``; ``lost`` if its process ended without a result.
     result
-        The rows of a call that is done.
+        The rows of a completed call.
     sqlstate, message, detail, hint
-        The error of one that is not.
+        The error of a failed call.
     notices
-        What a job that is over told of its data.
+        Warnings and notices of an ended job.
     """
 
     id: int
     function: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
     owner: str
     state: str
     pid: int | None
     created: datetime
     started: datetime | None
     ended: datetime | None
-    result: Sequence[Mapping[str, Any]] | None
+    result: Sequence[Mapping[str, object]] | None
     sqlstate: str | None
     message: str | None
     detail: str | None
@@ -132,17 +133,17 @@ class Job:
 Row = TypeVar("Row")
 
 
-def as_sql(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def as_sql(arguments: Mapping[str, object]) -> dict[str, object]:
     """The arguments that are not None, as the driver takes them: objects as JSON text, sequences as lists."""
     return {name: _value(name, value) for name, value in arguments.items() if value is not None}
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any] | None:
+def given(options: Mapping[str, object]) -> dict[str, object] | None:
     """The options that are not None, for the argument ``training``; None where there are none."""
     return {name: _checked(name, value) for name, value in options.items() if value is not None} or None
 
 
-def _checked(name: str, value: Any) -> Any:
+def _checked(name: str, value: object) -> object:
     if name in NAMES:
         return names_of(name, value)
     if name in ("label", "model", "key", "keep") and not isinstance(value, str):
@@ -150,7 +151,7 @@ def _checked(name: str, value: Any) -> Any:
     return value
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: object) -> object:
     value = _checked(name, value)
     if name == "nulls" and not isinstance(value, Mapping):
         return str(value)
@@ -161,22 +162,26 @@ def _value(name: str, value: Any) -> Any:
     return value
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """Text of a value in which mappings, sequences and NumPy's numbers may be of any kind."""
     return json.dumps(_with_plain_keys(value), default=_plain)
 
 
-def _with_plain_keys(value: Any) -> Any:
-    """Mappings whose keys are no NumPy numbers: labels often are."""
+def _with_plain_keys(value: object) -> object:
+    """A value in which keys of mappings are Python's numbers, not NumPy's: labels often are."""
     if not isinstance(value, Mapping):
         return value
     return {key.item() if hasattr(key, "item") else key: _with_plain_keys(one) for key, one in value.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if hasattr(value, "tolist"):
         return value.tolist()
-    return dict(value) if isinstance(value, Mapping) else list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(f"{value!r} has no counterpart in JSON")
 
 
 DECLARED = """
@@ -195,12 +200,12 @@ WHERE e.extname = 'dana'::name AND p.proname = %s::name
 
 
 def _invocation(
-    session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]
-) -> tuple[sql.Composed, dict[str, Any]]:
+    session: psycopg.Connection, function: str, arguments: Mapping[str, object]
+) -> tuple[sql.Composed, dict[str, object]]:
     """The call of one of the extension's functions, and its parameters.
 
-    All arguments are given, by name, in the types that are declared: a function of the same name that somebody else
-    made in that schema, with other types or fewer arguments, could fit a shorter call better.
+    Every argument is passed by name and cast to its declared type: a shorter call could resolve to a function of the
+    same name that another role created in that schema.
     """
     found = session.execute(DECLARED, (function,)).fetchone()
     if found is None:
@@ -219,8 +224,8 @@ def _invocation(
     return made, {name: values.get(name) for name in names}
 
 
-def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any], row: type[Row]) -> Rows[Row]:
-    """Call a function of the extension with named arguments; its rows, of which ``row`` names the columns."""
+def call(session: psycopg.Connection, function: str, arguments: Mapping[str, object], row: type[Row]) -> Rows[Row]:
+    """Call a function of the extension with named arguments; its rows, with the fields of ``row`` as columns."""
     invocation, values = _invocation(session, function, arguments)
     columns = [sql.Identifier(one.name) for one in fields(row) if not one.name.startswith("_")]  # type: ignore[arg-type]
     statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), invocation)
@@ -228,28 +233,28 @@ def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str
         return Rows(cursor.execute(statement, values).fetchall())
 
 
-def value(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]) -> Any:
-    """The same for a function that returns one value."""
+def value(session: psycopg.Connection, function: str, arguments: Mapping[str, object]) -> Any:
+    """Call a function that returns one value; None if it returns no row."""
     invocation, values = _invocation(session, function, arguments)
     with Messages(session):
         row = session.execute(sql.SQL("SELECT {}").format(invocation), values).fetchone()
     return None if row is None else row[0]
 
 
-def lines(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """The rows of a function, whatever their columns."""
+def lines(session: psycopg.Connection, function: str, arguments: Mapping[str, object]) -> list[TupleRow]:
+    """Call a function; its rows with all columns."""
     invocation, values = _invocation(session, function, arguments)
     with Messages(session):
         return session.execute(sql.SQL("SELECT * FROM {}").format(invocation), values).fetchall()
 
 
-def start(session: psycopg.Connection[Any], call: Call, arguments: Mapping[str, Any]) -> int:
+def start(session: psycopg.Connection, call: Call, arguments: Mapping[str, object]) -> int:
     """Start a call in the background; the job's number."""
     asked = {"function": f"dana_{call.removeprefix('dana_')}", "arguments": given(arguments) or {}}
     return int(value(session, "dana_start", asked))
 
 
-def jobs(session: psycopg.Connection[Any], number: int | None = None, limit: int | None = None) -> Rows[Job]:
+def jobs(session: psycopg.Connection, number: int | None = None, limit: int | None = None) -> Rows[Job]:
     """The jobs of the session's roles, the newest first, at most so many; or the one of a number."""
     columns = sql.SQL(", ").join(sql.Identifier(field.name) for field in fields(Job))
     statement = sql.SQL(

@@ -1,8 +1,8 @@
-"""Data frames as columns of a table: types are chosen, what is missing becomes NULL.
+"""Data frames as columns of a table: types are chosen, missing values become NULL.
 
-In: a pandas data frame; a table of Arrow, or anything that gives one by its C stream (polars, DuckDB …); a mapping of
-names to arrays or lists. Out: columns of `dana.session.tables`. Neither pandas nor pyarrow is needed where neither is
-given.
+In: a pandas data frame; a table of Arrow, or any object with Arrow's C stream (polars, DuckDB …); a mapping of
+names to arrays or lists. Out: columns of `dana.session.tables`. pandas and pyarrow are loaded only for their own
+objects.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -20,6 +22,22 @@ from dana.errors import UsageError
 from dana.extras import install_command
 from dana.session.tables import Column, Fixed, Varying
 from dana.storage.types import ARRAYS, SCALARS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+class ArrowStream(Protocol):
+    """A table that is read through Arrow's C stream, as pyarrow, polars and DuckDB provide it."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule with an ``ArrowArrayStream``."""
+
+
+Values: TypeAlias = "np.ndarray | pd.Series | Sequence[object]"
+Frame: TypeAlias = "pd.DataFrame | ArrowStream | Mapping[str, Values]"
+"""What `columns_of` reads."""
 
 EPOCH = np.datetime64("2000-01-01")  # POSTGRES_EPOCH_JDATE of timestamp.h
 
@@ -34,7 +52,7 @@ SQL_TYPES = {np.dtype(one.dtype): one.name for one in SCALARS.values()}
 ARRAY_ELEMENTS = {one.dtype: one for one in ARRAYS.values()}
 
 
-def columns_of(data: Any) -> dict[str, Column]:
+def columns_of(data: Frame) -> dict[str, Column]:
     """The columns of a data frame, in their order.
 
     Parameters
@@ -53,15 +71,15 @@ def columns_of(data: Any) -> dict[str, Column]:
     Raises
     ------
     UsageError
-        It is none of these, or a column is.
+        ``data`` or a column is of another type.
     """
-    names: list[Any]
-    if hasattr(data, "iloc") and hasattr(data, "columns"):  # before Arrow, which pandas would need pyarrow for
+    names: list[object]
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # before Arrow's stream, for which pandas needs pyarrow
         names, values = list(data.columns), [data.iloc[:, k] for k in range(data.shape[1])]
     elif hasattr(data, "iloc"):
         raise UsageError(
-            "a Series is one column, not a data frame",
-            hint="series.to_frame() makes one of it, series.to_frame().T of a row.",
+            "a data frame is expected, not a Series",
+            hint="Use series.to_frame() for a column, series.to_frame().T for a row.",
         )
     elif hasattr(data, "__arrow_c_stream__"):
         table = _pyarrow().table(data)
@@ -82,8 +100,8 @@ def columns_of(data: Any) -> dict[str, Column]:
     return found
 
 
-def column_of(name: str, values: Any) -> Column:
-    """One column of what `columns_of` takes."""
+def column_of(name: str, values: Values) -> Column:
+    """One column of a data frame, as `columns_of` converts it."""
     if hasattr(values, "combine_chunks") or hasattr(values, "__arrow_c_array__"):
         return _of_arrow(name, values)
     if hasattr(values, "__arrow_c_stream__") and not hasattr(values, "iloc"):
@@ -99,18 +117,17 @@ def column_of(name: str, values: Any) -> Column:
     raise UsageError(f"column {name} must be an array or a list, not {type(values).__name__}")
 
 
-def _pyarrow() -> Any:
+def _pyarrow() -> ModuleType:
     try:
-        import pyarrow as pa
+        return import_module("pyarrow")
     except ModuleNotFoundError:
         raise UsageError(
             "reading this data frame needs the package pyarrow", hint=f"Run: {install_command('analyst')}"
         ) from None
-    return pa
 
 
-def _of_array(name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> Column:
-    """Of an array of NumPy; `valid` says what else than NaN and NaT is NULL."""
+def _of_array(name: str, values: np.ndarray, valid: NDArray[np.bool_] | None = None) -> Column:
+    """From an array of NumPy; NaN, NaT and values that are not `valid` become NULL."""
     given = valid
     valid = np.ones(values.shape[:1], dtype=np.bool_) if valid is None else valid
     kind, dtype = values.dtype.kind, values.dtype.newbyteorder("=")
@@ -138,12 +155,12 @@ def _of_array(name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None =
     raise UsageError(f"column {name} has the type {values.dtype}, which has no counterpart in PostgreSQL")
 
 
-def _present(values: NDArray[Any], valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _present(values: np.ndarray, valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
     missing = {"f": np.isnan, "m": np.isnat, "M": np.isnat}.get(values.dtype.kind)
     return valid if missing is None else valid & ~np.asarray(missing(values), dtype=np.bool_)
 
 
-def _of_matrix(name: str, values: NDArray[Any]) -> Column:
+def _of_matrix(name: str, values: np.ndarray) -> Column:
     """A row of the matrix is an array: its header (array_recv), then each element's length and value."""
     rows, length = values.shape
     wide = NUMBERS.get(values.dtype.newbyteorder("="))
@@ -165,20 +182,20 @@ def _of_matrix(name: str, values: NDArray[Any]) -> Column:
     return Fixed(f"{element.name}[]", np.ones(rows, dtype=np.bool_), fields.view(f"V{fields.dtype.itemsize}"))
 
 
-def _of_series(name: str, values: Any) -> Column:
-    """Of a series of pandas."""
+def _of_series(name: str, values: pd.Series) -> Column:
+    """From a series of pandas."""
     dtype = values.dtype
     if isinstance(dtype, np.dtype):
         return _of_array(name, values.to_numpy())
     if hasattr(values, "cat"):
         return _taken(name, column_of(name, values.cat.categories.to_series()), values.cat.codes.to_numpy())
-    if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", "") == "pyarrow":  # pandas 3 has texts there
+    if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", "") == "pyarrow":  # pandas 3 stores texts in it
         return _of_arrow(name, values.array.__arrow_array__())
     missing = values.isna().to_numpy()
     if dtype.kind == "M":  # with a time zone
         moments = values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
         return _zoned(_of_array(name, moments.astype("M8[us]")))
-    if dtype.kind in "iufb":  # Int64, Float64, boolean: values beside a mask; and those of a sparse series
+    if dtype.kind in "iufb":  # masked (Int64, Float64, boolean), or sparse
         numbers = dtype.numpy_dtype if hasattr(dtype, "numpy_dtype") else dtype.subtype
         plain = values.to_numpy(dtype=numbers, na_value=numbers.type(0)) if missing.any() else values.to_numpy(numbers)
         return _of_array(name, plain, ~missing)
@@ -190,37 +207,37 @@ def _zoned(column: Column) -> Column:
     return Fixed("timestamptz", column.valid, column.values)
 
 
-def _taken(name: str, categories: Column, codes: NDArray[Any]) -> Column:
-    if not len(categories.valid):  # nothing can be taken of none
+def _taken(name: str, categories: Column, codes: np.ndarray) -> Column:
+    if not len(categories.valid):  # no category to index
         return _of_objects(name, [None] * len(codes))
     return categories.take(codes)
 
 
-def _of_arrow(name: str, values: Any) -> Column:
-    pa = _pyarrow()
-    is_, kind = pa.types, values.type
-    if is_.is_dictionary(kind) and not len(values):  # which Arrow cannot combine
-        return _of_arrow(name, pa.array([], kind.value_type))
-    if is_.is_string(kind):  # many chunks together may be too long for offsets of 32 bits
-        values = values.cast(pa.large_string())
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else pa.array(values)
+def _of_arrow(name: str, values: pa.ChunkedArray) -> Column:
+    arrow = _pyarrow()
+    is_, kind = arrow.types, values.type
+    if is_.is_dictionary(kind) and not len(values):  # Arrow cannot combine zero chunks
+        return _of_arrow(name, arrow.array([], kind.value_type))
+    if is_.is_string(kind):  # combined chunks may exceed 32-bit offsets
+        values = values.cast(arrow.large_string())
+    array = values.combine_chunks() if isinstance(values, arrow.ChunkedArray) else arrow.array(values)
     valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     if is_.is_dictionary(kind):
-        codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        codes = array.indices.cast(arrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
         return _taken(name, _of_arrow(name, array.dictionary), codes)
     if is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind):
-        return _of_offsets("text", valid, array.cast(pa.large_string()))
+        return _of_offsets("text", valid, array.cast(arrow.large_string()))
     if is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind) or is_.is_binary_view(kind):
-        return _of_offsets("bytea", valid, array.cast(pa.large_binary()))
+        return _of_offsets("bytea", valid, array.cast(arrow.large_binary()))
     if is_.is_decimal(kind):
-        array, kind = array.cast(pa.float64()), pa.float64()
+        array, kind = array.cast(arrow.float64()), arrow.float64()
     if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
         plain = array.fill_null(False if is_.is_boolean(kind) else 0)
         return _of_array(name, plain.to_numpy(zero_copy_only=False), valid)
     if is_.is_date(kind):
-        return _of_array(name, array.cast(pa.date32()).to_numpy(zero_copy_only=False).astype("M8[D]"), valid)
+        return _of_array(name, array.cast(arrow.date32()).to_numpy(zero_copy_only=False).astype("M8[D]"), valid)
     if is_.is_timestamp(kind):
-        moments = array.cast(pa.timestamp("us", kind.tz), safe=False).to_numpy(zero_copy_only=False)
+        moments = array.cast(arrow.timestamp("us", kind.tz), safe=False).to_numpy(zero_copy_only=False)
         return (_zoned if kind.tz else _same)(_of_array(name, moments.astype("M8[us]"), valid))
     if is_.is_duration(kind):
         return _of_array(name, array.to_numpy(zero_copy_only=False).astype("m8[us]"), valid)
@@ -234,8 +251,8 @@ def _same(column: Column) -> Column:
     return column
 
 
-def _of_offsets(kind: str, valid: NDArray[np.bool_], array: Any) -> Column:
-    """Of Arrow's texts: 64-bit offsets into bytes."""
+def _of_offsets(kind: str, valid: NDArray[np.bool_], array: pa.Array) -> Column:
+    """From Arrow's large strings or binaries: 64-bit offsets into bytes."""
     _, offsets, data = array.buffers()
     places = np.zeros(1, dtype=np.int64)  # an empty array may have no offsets
     if len(array):
@@ -258,7 +275,7 @@ OBJECTS: tuple[tuple[tuple[type, ...], str, Convert], ...] = (
     ((dt.date, np.datetime64), "timestamp", lambda found: np.array(list(map(_moment, found)), dtype="M8[us]")),
     ((dt.timedelta, np.timedelta64), "interval", lambda found: np.array(found, dtype="m8[us]")),
 )
-"""What a list of Python's values may be of, which type that is, and how it is written; the first that fits all."""
+"""Python types of a list's values, SQL type, conversion; the first row that fits all values is taken."""
 
 
 def _microseconds(value: dt.time) -> int:
@@ -267,24 +284,25 @@ def _microseconds(value: dt.time) -> int:
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
-def _moment(value: Any) -> Any:
-    zoned = isinstance(value, dt.datetime) and value.tzinfo is not None
-    return value.astimezone(dt.UTC).replace(tzinfo=None) if zoned else value
+def _moment(value: object) -> object:
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
+    return value
 
 
-def _missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be there
+def _missing(value: object) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' NA and NaT, without loading pandas
         return True
     return isinstance(value, float | Decimal | np.inexact | np.datetime64 | np.timedelta64) and bool(value != value)
 
 
 def _of_objects(name: str, values: list[Any], valid: NDArray[np.bool_] | None = None) -> Column:
-    """Of values of Python, all of a kind, or missing; `valid` says which are not."""
+    """From Python values of one kind; values that are missing, or not `valid`, become NULL."""
     if valid is None:
         valid = ~np.fromiter(map(_missing, values), dtype=np.bool_, count=len(values))
     found = values if valid.all() else [each for each, kept in zip(values, valid, strict=True) if kept]
     types = set(map(type, found))
-    # a datetime is a date to Python; what is both would lose its hours
+    # datetime is a subclass of date: as a date it would lose its time of day
     fitting = (
         (sql_type, convert)
         for kinds, sql_type, convert in OBJECTS
@@ -303,7 +321,7 @@ def _of_objects(name: str, values: list[Any], valid: NDArray[np.bool_] | None = 
     try:
         made = convert(found)
     except (OverflowError, UnicodeEncodeError) as error:
-        raise UsageError(f"column {name} has a value that is no {sql_type}: {error}") from None
+        raise UsageError(f"column {name} has a value that does not fit the type {sql_type}: {error}") from None
     if isinstance(made, list):
         lengths = np.zeros(len(values), dtype=np.int64)
         lengths[valid] = np.fromiter(map(len, made), dtype=np.int64, count=len(made))

@@ -1,8 +1,8 @@
-"""What the server says beside its answers, as warnings of Python.
+"""Messages of the server as Python warnings.
 
-In: a session. Out: its WARNINGs and NOTICEs, with details and hints, as `ServerWarning` and `ServerNotice` where the
-caller's code is: in a notebook below the cell, from the command on stderr. Each text comes once for a call, and again
-for the next one, although Python tells the same warning of one line only once.
+In: a session. Out: its WARNINGs and NOTICEs, with details and hints, as `ServerWarning` and `ServerNotice` at the line
+of the caller: in a notebook below the cell, from the command on stderr. Each text is shown once for every call,
+although Python by default shows the same warning from one line only once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Self
 
 import psycopg
 from psycopg.errors import Diagnostic
@@ -19,7 +19,7 @@ from psycopg.errors import Diagnostic
 from dana.printable import printable
 
 PROGRESS = ("_notice_epoch", "_notice_run")
-"""Ends of the names of the extension's functions whose NOTICEs somebody asked for, by the setting dana.notices."""
+"""Suffixes of the extension's functions that report progress, as requested by the setting dana.notices."""
 
 
 class ServerWarning(UserWarning):
@@ -27,7 +27,7 @@ class ServerWarning(UserWarning):
 
 
 class ServerNotice(UserWarning):
-    """A NOTICE of the server: what was done to the data, or what one may not expect."""
+    """A NOTICE of the server: what was done to the data, or a result that may be unexpected."""
 
 
 CATEGORIES: dict[str | None, type[UserWarning]] = {
@@ -38,12 +38,12 @@ CATEGORIES: dict[str | None, type[UserWarning]] = {
 
 
 def is_progress(said: Diagnostic) -> bool:
-    """Whether it tells of an epoch or of a training's end, which is no news of the data."""
+    """Whether a message reports progress: an epoch or the end of a training."""
     return (said.source_function or "").endswith(PROGRESS)
 
 
 class Messages:
-    """Collects what the server says in a ``with`` block, and warns of it at its end, errors or not.
+    """Collects the server's messages in a ``with`` block and issues them as warnings at its end, even on an error.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Messages:
         Connection of psycopg.
     """
 
-    def __init__(self, session: psycopg.Connection[Any]) -> None:
+    def __init__(self, session: psycopg.Connection) -> None:
         self._session = session
         self._said: dict[tuple[type[UserWarning], str], None] = {}
 
@@ -71,7 +71,7 @@ class Messages:
 
 
 def repeat(notices: Iterable[str]) -> None:
-    """Warn of what a job told, as `dana.job` has it: the level before each text."""
+    """Issue a job's messages as warnings; in `dana.job` each text follows its level."""
     said = (notice.partition(": ") for notice in notices)
     _warn((CATEGORIES[level], text) for level, _, text in said)
 

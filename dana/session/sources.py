@@ -1,6 +1,6 @@
 """The names of tables and columns that a caller gives, as the server takes them.
 
-In: what stands where a table or columns are named. Out: texts; an error that says what was meant, where they are wrong.
+In: what the caller passed for a table or for columns. Out: texts; an error that suggests a correction.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
 
 import psycopg
 
@@ -63,20 +62,15 @@ class LoadedTable:
         return f"{html_text(self.name)}, {self.rows:,} rows{self.columns._repr_html_()}"
 
 
-def is_frame(source: Any) -> bool:
-    """Whether it is rows, not the name of a table."""
-    return source is not None and not isinstance(source, str | LoadedTable)
-
-
-def identifier(table: Any) -> str:
-    """The name of a table, as SQL writes it: what is no name in SQL, ``Größe 2024``, stands for itself.
+def identifier(table: object) -> str:
+    """The name of a table, as SQL writes it; a text that needs quotes, such as ``Größe 2024``, is quoted.
 
     Raises
     ------
     TypeError
         It is a data frame, or something else.
     UsageError
-        It has points or quotes, and is no name in SQL.
+        It has dots or quotes, and is not a valid name in SQL.
     """
     if isinstance(table, LoadedTable):
         return table.name
@@ -92,11 +86,11 @@ def identifier(table: Any) -> str:
     if table.strip() and not set('."\0') & set(table):
         return f'"{checked_name("table", table)}"'
     raise UsageError(
-        f"{table!r} is no name of a table", hint='Quote its parts as SQL does: \'"My schema"."My table"\'.'
+        f"{table!r} is not a valid name of a table", hint='Quote its parts as SQL does: \'"My schema"."My table"\'.'
     )
 
 
-def table_of(session: psycopg.Connection[Any], table: Any) -> str:
+def table_of(session: psycopg.Connection, table: object) -> str:
     """The name of a table that exists, as the server writes it.
 
     Raises
@@ -123,13 +117,13 @@ def table_of(session: psycopg.Connection[Any], table: Any) -> str:
     raise UsageError(f"table {name} does not exist", hint=hint)
 
 
-def names_of(argument: str, value: Any) -> list[str]:
-    """The names of columns and the like: several, or one.
+def names_of(argument: str, value: object) -> list[str]:
+    """A list of names, from one name or several.
 
     Raises
     ------
     TypeError
-        They are something else.
+        It is neither.
     """
     if isinstance(value, str):
         return [value]

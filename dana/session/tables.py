@@ -1,6 +1,6 @@
 """Columns into a table, through PostgreSQL's binary COPY.
 
-In: columns, as arrays or as `dana.session.frames` makes them of a data frame. Out: a new table whose pages are
+In: columns, as arrays or as `dana.session.frames` makes them of a data frame. Out: a new table with pages that are
 all-visible from the start. It must not build SQL text from values; names are quoted as identifiers.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import psycopg
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from psycopg import sql
 
 from dana.errors import UsageError
@@ -25,9 +24,9 @@ HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of the hea
 TRAILER = b"\xff\xff"
 ROWS_AT_ONCE = 16_384
 BYTES_AT_ONCE = 1 << 24
-"""Of rows that are padded to one width; so that a long text among short ones does not widen many rows."""
+"""Of rows padded to one width: bounds how many rows one long text widens."""
 
-NAMEDATALEN = 64  # pg_config_manual.h: what is longer PostgreSQL cuts, and two names may become one
+NAMEDATALEN = 64  # pg_config_manual.h: PostgreSQL truncates longer names, so two may collide
 COUNT, LENGTH = 2, 4  # bytes of a row's count of fields, and of a field's length
 
 
@@ -47,9 +46,9 @@ class Fixed:
 
     type: str
     valid: NDArray[np.bool_]
-    values: NDArray[Any]
+    values: np.ndarray
 
-    def take(self, places: NDArray[Any]) -> Fixed:
+    def take(self, places: np.ndarray) -> Fixed:
         """The column of the values at these places; NULL at those below 0."""
         return Fixed(self.type, self.valid[places] & (places >= 0), self.values[places])
 
@@ -74,7 +73,7 @@ class Varying:
     begins: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
-    def take(self, places: NDArray[Any]) -> Varying:
+    def take(self, places: np.ndarray) -> Varying:
         """The column of the values at these places; NULL at those below 0."""
         valid = self.valid[places] & (places >= 0)
         return Varying(self.type, valid, self.data, self.begins[places], np.where(valid, self.lengths[places], 0))
@@ -84,9 +83,9 @@ Column = Fixed | Varying
 
 
 def create_table(
-    connection: psycopg.Connection[Any],
+    connection: psycopg.Connection,
     name: str | Sequence[str],
-    columns: Mapping[str, NDArray[Any] | Column],
+    columns: Mapping[str, np.ndarray | Column],
     *,
     replace: bool = True,
     temporary: bool = False,
@@ -123,13 +122,13 @@ def create_table(
     made = {column: _checked(column, values) for column, values in columns.items()}
     rows = _rows(made)
     parts = [checked_name("table", part) for part in ([name] if isinstance(name, str) else name)]
-    # named with its schema, since a table that is no temporary one may have the name
+    # qualified: a permanent table may have the same name
     table = sql.Identifier(*(["pg_temp", *parts] if temporary and len(parts) == 1 else parts))
     kind = sql.SQL("TEMPORARY TABLE" if temporary else "TABLE")
     definitions = [
         sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(values.type)) for column, values in made.items()
     ]
-    # in the transaction that made the table, FREEZE writes pages that are visible to everybody from the start
+    # in the transaction that made the table, FREEZE writes pages that are all-visible from the start
     with connection.transaction(), connection.cursor() as cursor, _utf8(connection):
         if replace:
             cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
@@ -153,8 +152,8 @@ def checked_name(what: str, name: str) -> str:
     Raises
     ------
     UsageError
-        It is empty or too long, which PostgreSQL would cut, or has a character that PostgreSQL has not: libpq would end
-        the name at a NUL, and half of a surrogate pair is no UTF-8.
+        It is empty or too long (PostgreSQL would truncate it), or has a character that PostgreSQL cannot store: libpq
+        ends a name at a NUL, and half of a surrogate pair has no encoding in UTF-8.
     """
     size = len(name.encode(errors="replace"))
     if not 0 < size < NAMEDATALEN:
@@ -165,7 +164,7 @@ def checked_name(what: str, name: str) -> str:
     return name
 
 
-def _checked(name: str, values: NDArray[Any] | Column) -> Column:
+def _checked(name: str, values: np.ndarray | Column) -> Column:
     checked_name("column", name)
     if isinstance(values, Column):
         return values
@@ -185,12 +184,12 @@ def _rows(columns: Mapping[str, Column]) -> int:
 
 
 @contextmanager
-def _utf8(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Binary COPY takes texts in the client's encoding, which a connection string may say or not."""
+def _utf8(connection: psycopg.Connection) -> Iterator[None]:
+    """Set the client's encoding to UTF-8 for the block: binary COPY reads texts in it."""
     if connection.info.encoding == "utf-8":
         yield
         return
-    # not SHOW: where the server leaves bytes as they are, psycopg leaves texts as bytes
+    # not SHOW: with SQL_ASCII psycopg returns texts as bytes
     former = connection.pgconn.parameter_status(b"client_encoding") or b""
     setting = "SELECT pg_catalog.set_config('client_encoding', %s, true)"  # of the transaction
     connection.execute(setting, ("UTF8",))
@@ -201,7 +200,7 @@ def _utf8(connection: psycopg.Connection[Any]) -> Iterator[None]:
 def _encode(columns: Sequence[Column], rows: slice) -> Iterator[bytes]:
     """Tuples in the binary COPY format: a count of fields, then each field's length and its big-endian value.
 
-    All rows are written at one width, each field in the room of its longest value; then what is no value is left out.
+    All rows are written at one width, each field as wide as its longest value; then the padding is removed.
     """
     widths = [
         column.values.dtype.itemsize if isinstance(column, Fixed) else int(column.lengths[rows].max(initial=0))
@@ -221,7 +220,7 @@ def _encode(columns: Sequence[Column], rows: slice) -> Iterator[bytes]:
         valid = column.valid[rows]
         begin, end = at + LENGTH, at + LENGTH + room
         if isinstance(column, Fixed):
-            lengths: Any = room
+            lengths: NDArray[np.int64] | int = room
             if room:
                 values = column.values[rows]
                 _field(padded, begin, values.dtype.newbyteorder(">"))[:] = values
@@ -236,8 +235,8 @@ def _encode(columns: Sequence[Column], rows: slice) -> Iterator[bytes]:
     yield padded[used].tobytes()
 
 
-def _field(rows: NDArray[np.uint8], at: int, dtype: Any) -> NDArray[Any]:
-    """A view of what stands at the same place of each row."""
+def _field(rows: NDArray[np.uint8], at: int, dtype: DTypeLike) -> np.ndarray:
+    """A view of the bytes at the same offset in each row."""
     return np.ndarray(len(rows), dtype=dtype, buffer=rows.data, offset=at, strides=rows.strides[:1])
 
 

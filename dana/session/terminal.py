@@ -1,7 +1,7 @@
-"""What goes to a terminal: every text is printable (`dana.printable`), and nothing in it is markup of rich.
+"""Output to a terminal: every text is printable (`dana.printable`), and nothing in it is markup of rich.
 
-In: texts with names that anybody chose. Out: lines on a stream; texts and cells for rich. The command line prints in no
-other way.
+In: untrusted texts, such as names of tables. Out: lines on a stream; texts and cells for rich. The command line prints
+only through this module.
 """
 
 from __future__ import annotations

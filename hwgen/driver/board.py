@@ -1,7 +1,7 @@
-"""A board through its register map: say hello, load a Bundle, train on pages, read the model.
+"""A board through its register map: identify it, load a Bundle, train on pages, read the model.
 
-In: registers and a memory for pages, of whatever kind; Bundles; pages. Out: losses, counters, scratchpad rows. The
-order of accesses is that of `docs/registers.md`. It knows no bus, no file and no simulator.
+In: registers and a memory for pages, of any kind; Bundles; pages. Out: losses, counters, scratchpad rows. The order of
+accesses is that of `docs/registers.md`. It is independent of bus, file and simulator.
 """
 
 import time
@@ -27,20 +27,20 @@ from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 
 AT_LEAST = ("functions", "crossed")
-"""Fields of which a machine may have more than a program needs."""
+"""Fields in which a machine may exceed the needs of a program."""
 SLOTS_LEAST = 2
 KNOWN_STATUS = sum(BoardStatus) | 0xFF00
-"""Bits of STATUS that mean something; a device that is gone reads as all ones."""
+"""Defined bits of STATUS; a device that is gone reads as all ones."""
 STOPPING = 10.0
-"""Seconds that a board may take to become idle after it was told to stop."""
+"""Seconds that a board may take to become idle after a stop."""
 RESET_BOTH = "reset the board together with the interconnect to its memories"
 
 
 class Registers(Protocol):
     """The AXI4-Lite slave of a board, by word addresses of the map; accesses of 32 bits, each once, in order.
 
-    A driver makes none that the board refuses. Where one is refused all the same, BoardError is raised if the way to
-    the board says so.
+    A driver makes no access that the board rejects. If one is rejected nevertheless, BoardError is raised if the bus
+    reports it.
     """
 
     def read(self, address: int, count: int) -> Words:
@@ -67,10 +67,10 @@ class PageMemory(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRun:
-    """What a training gave."""
+    """The result of a training."""
 
     epochs: int
-    """That came to their end."""
+    """Completed epochs."""
     losses: npt.NDArray[np.float32]
     """Sums of the rule's loss of the last 1,024 of them, binary32, the oldest first; none where the rule has none."""
     converged: bool
@@ -92,13 +92,13 @@ class Board:
     records
         Memory of a machine with `record_depth`, for Bundles that have tables; None: the board has none.
     blank
-        Nobody has written to its memories since its bitstream was loaded: they hold zeros. Then whatever this driver
-        wrote is cleared when it loads again; else scratchpad rows that a Bundle does not have stay as they are.
+        Its memories were not written since its bitstream was loaded: they hold zeros. Then a load clears all that this
+        driver wrote before; otherwise scratchpad rows outside a Bundle keep their contents.
 
     Attributes
     ----------
     config
-        What the board says that it is.
+        The configuration that the board reports.
 
     Raises
     ------
@@ -152,7 +152,7 @@ class Board:
         blocks = load.bundle_blocks(bundle, before=self._held, records=tables.base)
         afterwards = load.held(bundle)
         self._bundle = None  # an access that fails half-way leaves no program to train with
-        # whatever ends the loading
+        # in every case, even if the loading fails
         self._holds(afterwards)
         self.stop()
         for address, words in blocks:
@@ -210,7 +210,7 @@ class Board:
         MachineHang
             Nothing was read and nothing ended for so long; the board is idle then, and to be loaded again.
         BoardError
-            The time is over, or somebody else stopped or reset the board; it is idle then, and to be loaded again.
+            The time is over, or the board was stopped or reset from outside; it is idle then, and to be loaded again.
         """
         bundle = self._bundle
         if bundle is None:
@@ -231,8 +231,10 @@ class Board:
         if whole:
             self._memory.write(0, data)
         end = None if seconds is None else time.monotonic() + seconds
-        told = {} if whole else {"ready": 0}
-        blocks = load.training_blocks(bundle, pages=count, epochs=epochs, base=self._memory.base, slots=slots, **told)
+        ready_pages = {} if whole else {"ready": 0}
+        blocks = load.training_blocks(
+            bundle, pages=count, epochs=epochs, base=self._memory.base, slots=slots, **ready_pages
+        )
         watch = Watch(longest(bundle) if patience is None else patience)
         with self._stopped_on_error():
             for address, words in blocks:
@@ -253,7 +255,7 @@ class Board:
         return self._ended(bundle)
 
     def stop(self) -> None:
-        """Have the board idle, whatever it does.
+        """Stop the board and wait until it is idle.
 
         Raises
         ------
@@ -328,7 +330,7 @@ class Board:
             wanted, found = getattr(bundle.config, name), getattr(self.config, name)
             if wanted != found and name not in (*NOT_HARDWARE, *AT_LEAST):
                 raise BoardError(
-                    f"the Bundle must be for this board, whose {name} is {found}, but it is for one of {wanted}: "
+                    f"the Bundle must be for this board, with {name} = {found}, not {wanted}: "
                     f"compile it with --design {name}={found}"
                 )
 
@@ -369,7 +371,7 @@ class Board:
         elif not status & BoardStatus.TRAINED:
             self._bundle = None
             raise BoardError(
-                "the board must have trained to the end, but somebody else stopped or reset it; load again"
+                "the board must have trained to the end, but was stopped or reset from outside; load again"
             )
         counters = read_counters(self._registers.read, fault)
         if fault == Fault.BUS:

@@ -1,8 +1,8 @@
-"""What a driver raises of a board."""
+"""Errors of a driver."""
 
 
 class BoardError(RuntimeError):
-    """The board is not there, is another one, refuses an access, or does not come to an end."""
+    """The board is missing, does not fit the Bundle, rejects an access, or does not finish."""
 
 
 class BusHang(BoardError):

@@ -20,7 +20,7 @@ from hwgen.spec.board import BYTE_ADDRESS_BITS
 APERTURE = 1 << BYTE_ADDRESS_BITS
 """Bytes of the register map."""
 PAUSE = 0.0005
-"""Seconds between two looks at a status: short beside an epoch, long beside an access over PCIe."""
+"""Seconds between two reads of a status: shorter than an epoch, longer than an access over PCIe."""
 
 
 def _mapped(path: str | os.PathLike[str], offset: int, size: int) -> tuple[mmap.mmap, int]:
@@ -42,7 +42,7 @@ def _mapped(path: str | os.PathLike[str], offset: int, size: int) -> tuple[mmap.
 class MappedRegisters:
     """Registers in a file, which is locked: a board has one driver.
 
-    An access that the board refuses is not noticed here, or ends the process with a bus error, as the processor has it.
+    Depending on the processor, an access that the board rejects is not noticed, or ends the process with a bus error.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ class Tables:
         each, rest = divmod(count, records)
         if rest or not (row >= 0 and 1 <= each <= rows - row):
             raise ValueError(
-                f"rows of table {table} must be rows of all records, of which there are {records} of {rows} rows, "
+                f"rows of table {table} must be rows of all its {records} records, which have {rows} rows each, "
                 f"not {count} from {row} on"
             )
         return each

@@ -1,9 +1,9 @@
-"""Packages for FPGA toolchains, and what the tools say of them."""
+"""Packages for FPGA toolchains, and the results of the tools."""
 
 from pathlib import Path
 
 MANIFEST = "manifest.json"
-"""File by which a folder is known as a package."""
+"""File that marks a folder as a package."""
 
 FORMAT = 4
 """Version of the package's layout."""
@@ -24,6 +24,6 @@ RECORD_BASE = 0x8000_0000
 """Address of a package's first table on the bus of the record memory."""
 
 
-def beside(name: str) -> str:
-    """The text of a file of this folder: scripts and Verilog that packages get."""
+def file_text(name: str) -> str:
+    """The text of a file of this folder: a script or Verilog for packages."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")

@@ -137,7 +137,7 @@ def _pairs(path: Path) -> Pairs:
 
 
 def simulated(folder: Path, config: MachineConfig) -> Sides:
-    """The package's Verilog under Verilator, compiled once for equal hardware, whatever its modules are called."""
+    """The package's Verilog under Verilator, compiled once for equal hardware with any prefix of its modules."""
     from hwgen.harness import RtlBoard
 
     text = (folder / "rtl" / f"{board.TOP}.v").read_text()

@@ -6,7 +6,7 @@ A lane's four memories and its multipliers tie it to rows of block RAM and of mu
 rows. Left alone, nextpnr takes each from where one is free, and lanes that span the chip want more wires around its
 middle than there are. Here each lane has nine columns and 24 rows of its own for every four block RAMs: those, four
 multipliers and the LUTs between them. Eight lanes surround their cluster's special functions, those that exchange words
-side by side. Clusters stand beside each other; pages and tuples come from the rows below.
+side by side. Clusters stand next to each other; pages and tuples come from the rows below.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ BLOCK_RAM_WORDS = 512
 """32-bit words in a block RAM with a port to read and one to write."""
 
 SIZE = "85k"
-"""The device whose places stand here; other sizes have no room for two clusters."""
+"""The device of these places; other sizes have no room for two clusters."""
 
 COLUMNS = (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114)
 BANDS = ((10, 22), (34, 46), (58, 70))
@@ -39,7 +39,7 @@ RING = ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (1, 2), (0, 2), (0, 1))
 
 
 def floorplan(config: MachineConfig, device: Device, engine: str) -> Plan | None:
-    """The plan of a machine whose engine is the instance `engine`; None: none is needed, or none is known.
+    """The plan of a machine with the instance `engine` as its engine; None if none is needed or known.
 
     Clusters on less than half of the device leave nextpnr room enough.
     """
@@ -50,7 +50,7 @@ def floorplan(config: MachineConfig, device: Device, engine: str) -> Plan | None
     width = 3 * groups
     if not size.endswith(SIZE) or not len(COLUMNS) // 2 < clusters * width <= len(COLUMNS):
         return None
-    # the scratchpad's words travel most, so its block RAMs, whose names come first, are inside
+    # the scratchpad's words travel most, so its block RAMs, the first by name, are inside
     inside_out = sorted(range(groups * len(BLOCK_RAMS)), key=lambda n: abs(2 * n + 1 - groups * len(BLOCK_RAMS)))
     places: Plan = {}
     for number in range(clusters):

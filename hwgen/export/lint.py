@@ -1,6 +1,6 @@
-"""What Verilator's linter is told to overlook in generated Verilog, and why.
+"""Waived warnings of Verilator's linter for generated Verilog, with reasons.
 
-In: nothing. Out: the list, and a waiver file. Everything else that `verilator --lint-only -Wall` knows must be silent.
+In: nothing. Out: the list, and a waiver file. `verilator --lint-only -Wall` must report nothing else.
 """
 
 WAIVED = {
@@ -9,7 +9,7 @@ WAIVED = {
     "PROCASSINIT": "registers have an initial value and a reset, as FPGAs do",
     "CASEINCOMPLETE": "yosys leaves out the cases in which nothing changes",
     "WIDTHEXPAND": "Amaranth's operands keep their own widths, and its rules of extension are Verilog's",
-    "WIDTHTRUNC": "likewise",
+    "WIDTHTRUNC": "Amaranth's assignments truncate, as Verilog's do",
     "CMPCONST": "comparisons with the end of a parameter's range",
 }
 

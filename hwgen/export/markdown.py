@@ -1,4 +1,4 @@
-"""Tables in Markdown, of which documents are made."""
+"""Tables in Markdown."""
 
 from collections.abc import Sequence
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.devices import Device
-from hwgen.export import BASE, FORMAT, HELD, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, beside
+from hwgen.export import BASE, FORMAT, HELD, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, file_text
 from hwgen.export.licence import LICENCE, REUSE, TAG, licensed, reuse
 from hwgen.export.lint import waivers
 from hwgen.export.manual import manual
@@ -123,7 +123,7 @@ def package(
     count = len(check.pages) // config.page_size
     load = list(bundle_blocks(made, records=RECORD_BASE))
     writes = list(training_blocks(made, pages=count, epochs=check.epochs, base=BASE))
-    told, page = scenarios(made, writes, BASE + len(check.pages))
+    steps, page = scenarios(made, writes, BASE + len(check.pages))
     files = {
         f"rtl/{board.TOP}.v": verilog,
         "rtl/lint.vlt": waivers(),
@@ -131,16 +131,16 @@ def package(
         "isa.md": manual(),
         "registers.md": register_map(),
         "registers.h": header(made),
-        "sim/testbench.v": _testbench(made, check, load, writes, top, told),
+        "sim/testbench.v": _testbench(made, check, load, writes, top, steps),
         "sim/writes.hex": _pairs(writes),
-        "sim/scenarios.hex": scenario_text(told),
+        "sim/scenarios.hex": scenario_text(steps),
         "sim/scenario_pages.hex": _beats(page, config.link_bytes),
         "sim/expected.hex": _pairs(_expected(made, check)),
         "sim/pages.hex": _beats(check.pages, config.link_bytes),
         "sim/counters.hex": _pairs(_counters(check.counters)),
         **(_records(made, check) if config.record_depth else {}),
-        "sim/verilator.sh": beside("verilator.sh"),
-        "sim/icarus.sh": beside("icarus.sh"),
+        "sim/verilator.sh": file_text("verilator.sh"),
+        "sim/icarus.sh": file_text("icarus.sh"),
         **{f"synth/{name}": text for name, text in scripts(config, device, prefix).items()},
         **texts,
     }
@@ -285,12 +285,12 @@ def _expected(made: Bundle, check: Check) -> list[Block]:
 
 
 def _testbench(
-    made: Bundle, check: Check, load: Sequence[Block], writes: Sequence[Block], top: str, told: Sequence[Scenario]
+    made: Bundle, check: Check, load: Sequence[Block], writes: Sequence[Block], top: str, scenarios: Sequence[Scenario]
 ) -> str:
     config = made.config
     values = {
         "ACTS": "".join(f"  localparam {act.name} = {act};\n" for act in Act),
-        "STEPS": sum(len(steps) for _, steps in told),
+        "STEPS": sum(len(steps) for _, steps in scenarios),
         "MORE_BEATS": config.page_beats,
         "TOP": top,
         "DATA_BITS": 8 * config.link_bytes,
@@ -315,7 +315,7 @@ def _testbench(
             for name in ("INTERRUPT", "CYCLES")
         },
     }
-    text = beside("testbench.v")
+    text = file_text("testbench.v")
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     return text

@@ -27,14 +27,14 @@ RECORDS = """\
 TABLES = """\
 ## The record memory
 
-The tables of this rule take {size} bytes of the memory behind `m_axi_records`. `images/load.hex` takes it that they
-begin at {base:#x} on that bus, one behind the other:
+The tables of this rule take {size} bytes of the memory behind `m_axi_records`. `images/load.hex` assumes that they
+begin at {base:#x} on that bus, one after another:
 
 | table | records | bytes from one to the next | begins at | its BASE is written to |
 |---|--:|--:|---|---|
 {tables}
 
-Where they are to lie elsewhere, write other addresses there behind `images/load.hex`, the lower word first, each a
+To place them elsewhere, write other addresses there after `images/load.hex`, the lower word first, each a
 multiple of 4,096.
 
 Fill the memory before the first training: {image},
@@ -103,7 +103,7 @@ In `synth`: {build}. `dana synth` on this folder does it and sums up what came o
    address bits) to the processor, `m_axi` (AXI4, read only, {bits} bits of data, one identifier, bursts of {beats}
    beats) to the memory that holds pages, `irq` (level, active high) to the interrupt controller. Reset the interconnect
    of `m_axi` along with the board, or stop the board first (2 to COMMAND): `rst` alone, while page reads are under way,
-   leaves beats that nobody asked for, which are dropped only while no training runs.
+   leaves unexpected beats, which are dropped only while no training runs.
 {records}2. Check both `ID` registers, and the configuration from `THREADS` on, against `manifest.json`.
 3. Load and train as `registers.md` says: `images/load.hex` holds all writes that load the machine{filled},
    `sim/writes.hex` those that train it on the testbench's table, a byte address and a word on each line, to be written

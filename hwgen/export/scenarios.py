@@ -70,7 +70,7 @@ VALUES: dict[ColumnType, Sequence[float | int]] = {
     ColumnType.BOOL: (0, 1, 2, 128, 255, 0, 1, 16),
     ColumnType.INT8: (0, -1, 2**63 - 1, -(2**63), 2**53 + 1, 2**24 + 1, -(2**40) - 3, 77),
 }
-"""Elements of each column, the last of which ends with the page."""
+"""Elements of each column; the last column ends with the page."""
 
 
 def scenarios(made: Bundle, writes: Iterable[Block], base: int) -> tuple[list[Scenario], bytes]:
@@ -87,10 +87,10 @@ def scenarios(made: Bundle, writes: Iterable[Block], base: int) -> tuple[list[Sc
     return [*_records(made, writes), *_on(small, base)], _page(small)
 
 
-def text(told: Sequence[Scenario]) -> str:
+def text(scenarios: Sequence[Scenario]) -> str:
     """The steps as the testbench reads them, a line each: act, address, word; comments say what they show."""
     lines, count = [], 0
-    for what, steps in told:
+    for what, steps in scenarios:
         lines.append(f"// {what}: steps {count} to {count + len(steps) - 1}")
         lines += [f"{step.act:02x}{step.address:08x}{step.word:08x}" for step in steps]
         count += len(steps)

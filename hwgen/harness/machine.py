@@ -22,12 +22,12 @@ STALLS = (8, 64, 128, 230)
 
 
 class RtlMachine(Board):
-    """A machine on a simulated board, whose memories are blank.
+    """A machine on a simulated board with blank memories.
 
     Parameters
     ----------
     config
-        The machine. Machines whose hardware is equal are compiled once.
+        The machine. Equal hardware is compiled once.
     stall_seed
         None: the link of the cycle contract. A number: a link that stalls at random, differently for each number and
         each epoch.
@@ -37,7 +37,7 @@ class RtlMachine(Board):
     Raises
     ------
     hwgen.rtl.verilate.BuildError
-        Verilator, g++ or make is missing, or refused the design.
+        Verilator, g++ or make is missing, or rejected the design.
     """
 
     def __init__(self, config: MachineConfig, *, stall_seed: int | None = None, patience: int | None = None) -> None:

@@ -43,7 +43,7 @@ def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--features", "54", "--device", "vu9p"], rf"no device 'vu9p'; there are {', '.join(device_names())}, or the"),
         (["--schema", "x float4[9000000], y float4"], r"have 9,000,000 numbers, a machine holds at most 8,388,608"),
-        ([], r"what is made depends on the table; give --features N or --schema"),
+        ([], r"the machine depends on the table; give --features N or --schema"),
     ],
 )
 def test_what_is_wrong_is_said(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def test_predictions_as_csv(db: Connection, pg_uri: str, tmp_path: Path, capsys:
     assert main(["predict", "[good]", "--query", "SELECT 1 AS a", "--dsn", pg_uri]) == OK
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert main(["predict", "[good]", "--dsn", pg_uri]) == USAGE
-    assert "say for which rows" in capsys.readouterr().err
+    assert "pass either --source" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["predict", "[good]", "--source", "ranked.rows", "--query", "SELECT 1", "--dsn", pg_uri])
 

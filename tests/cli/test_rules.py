@@ -264,7 +264,7 @@ def test_dims_batch_and_metas_are_as_the_command_says(tmp_path: Path) -> None:
 
 def test_a_stage_that_depends_on_the_table_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", LOGISTIC, "--emit", "strider"]) == USAGE
-    assert "what is made depends on the table; give --features N or --schema" in capsys.readouterr().err
+    assert "the machine depends on the table; give --features N or --schema" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many"])

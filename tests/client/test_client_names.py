@@ -77,7 +77,7 @@ def test_a_table_that_does_not_exist(db: Connection) -> None:
 @pytest.mark.parametrize("name", ["a.b c", 'x"y', "", " ", ".", '"', "a\0b"])
 def test_what_is_no_name(db: Connection, name: str) -> None:
     for ask in (lambda: db.load(frame(), name), lambda: db.train("logistic", name)):
-        with pytest.raises(UsageError, match="is no name of a table"):
+        with pytest.raises(UsageError, match="is not a valid name"):
             ask()
 
 
@@ -87,7 +87,7 @@ def test_rows_where_a_name_belongs(db: Connection) -> None:
             db.train("logistic", rows)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a table's name is expected, not a int"):
         identifier(3)
-    with pytest.raises(UsageError, match="a Series is one column"):
+    with pytest.raises(UsageError, match="not a Series"):
         db.load(frame()[ODD], "series")
 
 

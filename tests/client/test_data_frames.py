@@ -178,8 +178,8 @@ def test_no_rows(connection: Session) -> None:
         ({"x": [[1], [2]]}, r"but row 0 has \[1\]"),
         ({"x": pd.period_range("2020", periods=2, freq="M")}, "but row 0 has Period"),
         ({"x": [MOMENT, ZONED]}, "column x has moments with and without a time zone"),
-        ({"x": ["\ud800"]}, "column x has a value that is no text"),
-        ({"x": [2**70]}, "column x has a value that is no bigint"),
+        ({"x": ["\ud800"]}, "column x has a value that does not fit the type text"),
+        ({"x": [2**70]}, "column x has a value that does not fit the type bigint"),
         ({"x": np.array([2**63], dtype=np.uint64)}, "integers beyond those of bigint"),
         ({"x": np.zeros(1, dtype=np.complex128)}, "has the type complex128, which has no counterpart"),
         ({"x": np.zeros((1, 1, 1))}, r"not of shape \(1, 1, 1\)"),
@@ -231,7 +231,7 @@ def test_a_table_is_loaded_under_a_name_of_sql(connection: Session) -> None:
         assert db.load({"x": [1.5, 2.5]}, "loaded", temporary=True, replace=True).rows == 2
         assert connection.execute("SELECT count(*) FROM public.loaded").fetchone() == (1,)
         assert db.load(frame, '"Odd ""name"""', temporary=True).name == '"Odd ""name"""'
-        with pytest.raises(UsageError, match="is no name of a table"):
+        with pytest.raises(UsageError, match="is not a valid name"):
             db.load(frame, 'x"; DROP TABLE public.loaded; --')
         with pytest.raises(UsageError, match="1 to 63 bytes"):
             db.load({"x" * 64: [1]}, "long")
@@ -245,7 +245,7 @@ def test_a_table_is_loaded_under_a_name_of_sql(connection: Session) -> None:
         for table in ("t" * 64, f'"{"ö" * 32}"', f'public."{"t" * 64}"'):
             with pytest.raises(UsageError, match="the name of a table must have 1 to 63 bytes, not 64"):
                 db.load(frame, table)
-        with pytest.raises(UsageError, match="is no name of a table"):
+        with pytest.raises(UsageError, match="is not a valid name"):
             db.load(frame, '"x\0y"')
         assert set(columns_of({"X": [1], "x": [2]})) == {"X", "x"}
     finally:

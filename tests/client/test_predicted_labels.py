@@ -90,13 +90,13 @@ def test_thresholds_and_refusals(db: Connection) -> None:
     assert set(usual) == {"0", "1"}
     with pytest.raises(UsageError, match="threshold"):
         db.classify("three", "labelled", threshold=0.5)
-    with pytest.raises(UsageError, match="tells no classes apart"):
+    with pytest.raises(UsageError, match="does not predict classes"):
         db.classify("numbers", "labelled")
     for model in ("numbers", "svm"):
-        with pytest.raises(UsageError, match="predicts no probabilities"):
+        with pytest.raises(UsageError, match="does not predict probabilities"):
             db.probabilities(model, "labelled")
     db.session.execute("ALTER TABLE labelled ADD high float; ALTER TABLE labelled ALTER high SET DEFAULT 1")
-    with pytest.raises(UsageError, match="must not be called high"):
+    with pytest.raises(UsageError, match="prediction, high"):
         db.probabilities("text", "labelled", columns=["high"])
 
 

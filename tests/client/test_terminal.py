@@ -122,7 +122,7 @@ def test_texts_that_a_spreadsheet_would_run(
             columns = ["predict", NAME, "--source", "texts", "--columns", "=t,n", "-o", str(file), "--dsn", pg_uri]
             assert main([*columns, *options]) == OK
             said = capsys.readouterr().err
-            assert ("warning: 7 of the texts begin as formulas do" in said) == (not options)
+            assert ("warning: 7 of the texts begin like formulas" in said) == (not options)
             with file.open(newline="") as rows:
                 read[bool(options)] = list(csv.reader(rows))
     finally:

@@ -25,7 +25,7 @@ NAME = "exported to others"
 
 @pytest.fixture(scope="module")
 def db(pg_uri: str) -> Iterator[Connection]:
-    """A session with a model of classes that have names, and one that PMML has no form for."""
+    """A session with a model of classes that have names, and one that PMML cannot express for."""
     with psycopg.connect(pg_uri, autocommit=True) as session:
         client = Connection(session)
         client.create_rules()
@@ -88,13 +88,13 @@ def test_versions_and_the_terminal(db: Connection, pg_uri: str, capsysbinary: py
     written = json.loads(capsysbinary.readouterr().out)
     assert (written["name"], written["version"], written["rule"]) == (NAME, 1, "logistic")
     assert main(["export", "axes", "--format", "pmml", "--dsn", pg_uri]) == USAGE
-    assert b"PMML has no form" in capsysbinary.readouterr().err
+    assert b"PMML cannot express" in capsysbinary.readouterr().err
     assert main(["export", "none", "--dsn", pg_uri]) == DATABASE
     said = capsysbinary.readouterr().err
     assert b'model "none" does not exist' in said
     assert b"CONTEXT" not in said  # of the extension's own functions
     assert main(["export", NAME, "-o", "model.xml", "--dsn", pg_uri]) == USAGE
-    assert b"model.xml does not end as a format does: .json, .onnx, .pmml" in capsysbinary.readouterr().err
+    assert b"the suffix of model.xml must be .json, .onnx, .pmml" in capsysbinary.readouterr().err
 
 
 def test_who_may_not_see_a_model_does_not_export_it(db: Connection) -> None:

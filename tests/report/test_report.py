@@ -230,6 +230,6 @@ def test_names_cannot_become_markup(db: Connection) -> None:
 
 def test_no_such_run(db: Connection) -> None:
     last = trained(db).id
-    with pytest.raises(UsageError, match=r"there is no run 999999999, or it is somebody else's") as caught:
+    with pytest.raises(UsageError, match=r"run 999999999 does not exist") as caught:
         read_run(db.session, 999_999_999)
     assert f"The last is {last}." in str(caught.value)

@@ -194,7 +194,7 @@ def test_a_rule_without_a_label(db: Connection) -> None:
     run = trained(db, "kmeans", None, hyper={"k": 3})
     model = read_model(db.session, run)
     scores = read_scores(db.session, run, model)
-    assert scores == "The rule has no label to compare with, so there are no metrics of it."
+    assert scores == "There are no metrics: the rule has no label."
     text = text_of(render(run, "", model, scores))
     assert scores in text
     assert "What the columns weigh" not in text
@@ -342,7 +342,7 @@ def test_only_the_owner_s_page_is_made_of_rows(db: Connection, options: dict[str
     text = text_of(render(run, "", model, scores))
     session.execute("RESET ROLE")
     assert session.execute("SELECT who FROM spied").fetchall() == []
-    assert "So only the owner sees them here. As seen_spy: dana report" in text
+    assert "As seen_spy, run: dana report" in text
     assert "dana evaluate 'seen_spy.seen_logistic@1' --source TABLE" in text
     assert "ROC" not in text
     assert "What the columns weigh" in text  # that is in the model

@@ -56,5 +56,5 @@ def test_each_class() -> None:
 def test_what_is_left_out() -> None:
     assert left_out(TWO) == ""
     said = left_out(TWO | {"not_finite": 3, "other_labels": 1})
-    assert "3 whose prediction is NaN or infinite." in said
+    assert "3 with a prediction that is NaN or infinite." in said
     assert "1 with a label that the model does not know." in said

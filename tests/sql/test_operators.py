@@ -239,7 +239,7 @@ def test_tools_of_the_command_line_call_no_operator_of_somebody_else(hostile: Se
     scores = read_scores(hostile, read, read_model(hostile, read))
     assert isinstance(scores, Scores), scores
     assert scores.ranking is not None
-    with pytest.raises(UsageError, match="there is no run"):
+    with pytest.raises(UsageError, match="does not exist"):
         read_run(hostile, run[0] + 1)
     assert jobs(hostile, 1) == []
     assert jobs(hostile, limit=5) == []

@@ -138,7 +138,7 @@ def test_who_stops_the_board_of_another_is_noticed(monkeypatch: pytest.MonkeyPat
     driver.load(rule())
     command = load.address(BoardRegion.BOARD, BoardRegister.COMMAND)
     monkeypatch.setattr(rtl, "wait", lambda: rtl.write(command, np.array([Command.STOP], dtype=np.uint32)))
-    with pytest.raises(BoardError, match=r"must have trained to the end, but somebody else stopped or reset it"):
+    with pytest.raises(BoardError, match=r"must have trained to the end, but was stopped or reset from outside"):
         driver.train(table(120), epochs=1000)
     with pytest.raises(ValueError, match="call load first"):
         driver.train(table(120), epochs=1)
@@ -163,7 +163,7 @@ def file_of(path: Path, config: MachineConfig) -> MappedRegisters:
     ("changed", "said"),
     [
         ({"functions": 0}, r"the board must have SIGMOID, which the Bundle's program uses; it has not"),
-        ({"threads": 2}, r"for this board, whose threads is 2, but it is for one of 1: compile it with --design thr"),
+        ({"threads": 2}, r"for this board, with threads = 2, not 1: compile it with --design thr"),
         ({"page_size": 77}, r"configuration cannot be: page_size must be .* 77; are these its registers\?"),
         ({"clock_hz": 1, "link_latency": 9}, ""),
         ({"functions": 17, "crossed": 0}, ""),

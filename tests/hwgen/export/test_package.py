@@ -460,7 +460,7 @@ def test_what_cannot_be_exported_or_synthesised_says_why(
     assert main(["synth", str(tmp_path)]) != 0
     assert "must be a folder that dana hdl wrote" in capsys.readouterr().err
     assert main(["synth", str(rules.FOLDER / "logistic.py"), "-o", str(tmp_path / "made")]) == USAGE
-    assert "what is made depends on the table; give --features N or --schema" in capsys.readouterr().err
+    assert "the machine depends on the table; give --features N or --schema" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
     broken = shutil.copytree(folder, tmp_path / "broken", ignore=shutil.ignore_patterns("verilated"))
     (broken / "synth" / "yosys.ys").write_text("read_verilog fit.v\nno_such_command\n")

@@ -253,9 +253,7 @@ def test_what_cannot_be_is_refused() -> None:
     machine = RtlMachine(CONFIG)
     with pytest.raises(ValueError, match="must be loaded with a Bundle before it trains"):
         machine.run_epoch(b"")
-    with pytest.raises(
-        BoardError, match="the Bundle must be for this board, whose striders is 2, but it is for one of 3"
-    ):
+    with pytest.raises(BoardError, match="the Bundle must be for this board, with striders = 2, not 3"):
         machine.load(rule(config=replace(CONFIG, striders=3)))
     with pytest.raises(ValueError, match="must have a section 'tuple'"):
         machine.load(rule(sections={}))

@@ -239,7 +239,7 @@ def test_what_a_driver_is_told() -> None:
     np.testing.assert_array_equal(whole[:, 1], words)
     assert not whole[:, [0, 2]].any()
     for row, count, table in ((0, 5, 1), (3, 3, 1), (-1, 3, 1), (0, 0, 1)):
-        with pytest.raises(ValueError, match="must be rows of all records, of which there are 3 of 3 rows, not"):
+        with pytest.raises(ValueError, match="must be rows of all its 3 records, which have 3 rows each, not"):
             machine.read_rows(row, count, table=table)
     with pytest.raises(ValueError, match="the Bundle must have a table 2 in the record memory; it has 1"):
         machine.read_rows(0, 3, table=2)
