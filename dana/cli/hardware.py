@@ -1,4 +1,4 @@
-"""Commands about FPGAs: export an accelerator, and synthesise what was exported. No server is needed."""
+"""Commands for FPGAs: export an accelerator, synthesise it, run it on a board. No server is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_SIZE = 1 << 24
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
-    export = commands.add_parser("hdl", help="write an accelerator as Verilog, with all that builds and checks it")
+    export = commands.add_parser("hdl", help="write an accelerator as Verilog, with scripts to build and check it")
     export.add_argument("file", type=Path, metavar="FILE")
     _add_machine(export)
     export.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the package")
@@ -37,19 +37,21 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     synth.add_argument("--place", action="store_true", help="place and route as well (ECP5; takes many minutes)")
     synth.set_defaults(run=run_synth)
 
-    board = commands.add_parser("board", help="train an exported package on its board, and compare with what must come")
+    board = commands.add_parser(
+        "board", help="train an exported package on its board, and compare the results with the expected ones"
+    )
     board.add_argument("folder", type=Path, metavar="DIR", help="a folder that dana hdl wrote")
     board.add_argument(
         "--registers",
         metavar="FILE[@OFFSET]",
-        help="what maps the register map: /dev/uio0 (without: the package's Verilog is simulated)",
+        help="file of the register map: /dev/uio0 (by default the package's Verilog is simulated)",
     )
     pages = board.add_mutually_exclusive_group()
-    pages.add_argument("--pages", metavar="FILE[@OFFSET]", help="what maps the memory for pages: /dev/udmabuf0")
-    pages.add_argument("--write-pages", metavar="FILE", help="what is written at the bus's addresses: /dev/xdma0_h2c_0")
+    pages.add_argument("--pages", metavar="FILE[@OFFSET]", help="file to map as memory for pages: /dev/udmabuf0")
+    pages.add_argument("--write-pages", metavar="FILE", help="file to write at addresses of the bus: /dev/xdma0_h2c_0")
     board.add_argument("--base", type=_number, metavar="N", help="the memory's address on the bus (0x40000000)")
     board.add_argument("--size", type=_number, metavar="N", help="bytes of the memory (0x1000000)")
-    board.add_argument("--records", metavar="FILE[@OFFSET]", help="what maps the memory for records, if it has one")
+    board.add_argument("--records", metavar="FILE[@OFFSET]", help="file to map as memory for records, if there is one")
     board.add_argument(
         "--records-base", type=_number, metavar="N", help="that memory's address on its bus (0x80000000)"
     )
@@ -60,9 +62,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--write-records",
         type=Path,
         metavar="FILE",
-        help="train nothing: write what the memory for records holds before the first training",
+        help="do not train; write the initial contents of the memory for records",
     )
-    board.add_argument("--seconds", type=float, metavar="N", help="that the training may take (any)")
+    board.add_argument("--seconds", type=float, metavar="N", help="time limit of the training (none)")
     board.set_defaults(run=run_board)
 
 
@@ -79,12 +81,12 @@ def _add_machine(command: argparse.ArgumentParser) -> None:
         help="override for the machine: threads=4",
     )
     command.add_argument(
-        "--prefix", metavar="NAME", help="what names of Verilog modules begin with (the rule's name and a digest)"
+        "--prefix", metavar="NAME", help="prefix of the Verilog modules (the rule's name and a digest)"
     )
 
 
 def run_export(options: argparse.Namespace) -> int:
-    """Write the package, and say what is in it."""
+    """Write the package and print a summary."""
     from dana.codesign.package import export, write
     from dana.language.rulefile import load
     from dana.training.designs import chosen_binding
@@ -139,7 +141,7 @@ def run_synth(options: argparse.Namespace) -> int:
 
 
 def run_board(options: argparse.Namespace) -> int:
-    """Train on the board, and say what it took."""
+    """Train on the board and print its cycles."""
     from dana.errors import SetupError, UsageError
     from hwgen.driver import BoardError, MappedPages, MappedRecords, MappedRegisters, PageMemory, WrittenPages
     from hwgen.export import BASE, RECORD_BASE

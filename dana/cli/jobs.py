@@ -45,7 +45,7 @@ def _table(jobs: list[Job]) -> Table:
     from rich.table import Table
 
     table = Table(box=None)
-    for title in ("job", "call", "on", "state", "started", "what came of it"):
+    for title in ("job", "call", "on", "state", "started", "outcome"):
         table.add_column(title)
     for job in jobs:
         source = job.arguments.get("source") or "a query"

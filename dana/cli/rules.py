@@ -1,4 +1,4 @@
-"""Commands about rule files: check them, show what each stage of the compiler makes of them. No server is needed."""
+"""Commands for rule files: check, format, and show each stage of the compiler. No server is needed."""
 
 from __future__ import annotations
 
@@ -19,25 +19,23 @@ if TYPE_CHECKING:
     from hwgen.spec.bundle import Bundle
 
 FAILED = 2
-"""Exit code of a check that found errors: the same as any other bug of the user's."""
+"""Exit code of a check that found errors: that of any error of the user."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
-    check = commands.add_parser("check", help="report what is wrong with rule files, all of it at once")
+    check = commands.add_parser("check", help="report all errors in rule files")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")
     check.set_defaults(run=run_check)
 
-    fmt = commands.add_parser("fmt", help="lay rule files out, with ruff's formatter; what they mean stays")
+    fmt = commands.add_parser("fmt", help="format rule files with ruff, without changing their meaning")
     fmt.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    fmt.add_argument("--check", action="store_true", help="write nothing; say which files would change, and fail")
+    fmt.add_argument("--check", action="store_true", help="do not write; list the files that would change, and fail")
     fmt.set_defaults(run=run_fmt)
 
-    compile_ = commands.add_parser("compile", help="show what a stage of the compiler makes of a rule file")
+    compile_ = commands.add_parser("compile", help="show the output of a stage of the compiler for a rule file")
     compile_.add_argument("file", type=Path, metavar="FILE")
-    compile_.add_argument(
-        "--emit", metavar="STAGE", default="program", help="the stage (program); `list` says which there are"
-    )
+    compile_.add_argument("--emit", metavar="STAGE", default="program", help="the stage (program); `list` lists them")
     add_table(compile_)
     compile_.add_argument(
         "--design",
@@ -59,7 +57,7 @@ def override(text: str) -> tuple[str, int | str]:
     try:
         return name.strip(), int(value)
     except ValueError:
-        return name.strip(), value.strip()  # which no machine has, and says so
+        return name.strip(), value.strip()  # rejected later with the field's name
 
 
 def run_check(options: argparse.Namespace) -> int:

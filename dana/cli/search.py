@@ -1,4 +1,4 @@
-"""The command ``dana search``: hyperparameters tried over a table, ranked, the best one kept."""
+"""The command ``dana search``: tries hyperparameters on a table and ranks them."""
 
 from __future__ import annotations
 

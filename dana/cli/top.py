@@ -132,7 +132,7 @@ def _screen(session: psycopg.Connection, room: int, of_run: dict[int, list[float
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int) -> Table:
-    """A table that shortens what users named where the terminal is narrow, then leaves out the curve, and no number."""
+    """A table that fits a narrow terminal: it shortens names of users, then omits the curve, but never a number."""
     from rich import box
     from rich.table import Table
 
@@ -156,7 +156,7 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 
 
 def _sparkline(losses: Sequence[float | None]) -> str:
-    """Losses as bars from the least to the largest of them; a blank where there is none, or none that is finite."""
+    """Losses as bars from the least to the largest; a blank for one that is missing or not finite."""
     finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
     if not finite:
         return "–"

@@ -1,7 +1,7 @@
 """Client: rules, trainings and models of a PostgreSQL server that has the extension.
 
-In: a connection string, rule text, table and column names. Out: results as Python values. Everything goes through the
-SQL surface that psql has; nothing here compiles or trains.
+In: a connection string, rule text, table and column names. Out: results as Python values. All requests go through
+SQL functions; nothing here compiles or trains.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Connection(PredictingSession):
         metrics: Sequence[str] | None = None,
         **options: Unpack[TrialOptions],
     ) -> Rows[Fold]:
-        """Train on all but a fold of the rows, evaluate on it, for each fold; keep nothing (``dana_cross_validate``).
+        """Train on all but a fold of the rows, evaluate on it, for each fold; store no model (``dana_cross_validate``).
 
         Parameters
         ----------

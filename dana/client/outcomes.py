@@ -131,7 +131,7 @@ def read_curve(session: psycopg.Connection, run: int) -> Curve:
     Raises
     ------
     UsageError
-        There is none, or it belongs to another role.
+        There is no such run, or it belongs to another role.
     """
     return Curve(read_run(session, run))
 

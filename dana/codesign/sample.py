@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from dana.errors import UsageError
 from dana.storage.builder import PageBuilder, PageFull, build_tuple
@@ -129,7 +128,7 @@ def fits(schema: TableSchema, *, page_size: int) -> bool:
     return True
 
 
-def _value(attribute: Attribute, unknown: int = UNKNOWN_VARLENA[0]) -> Any:
+def _value(attribute: Attribute, unknown: int = UNKNOWN_VARLENA[0]) -> object:
     if attribute.dropped:
         return None
     if attribute.type_oid in ARRAYS:

@@ -50,7 +50,7 @@ class Code:
     """
 
     functions: structures.CompiledData
-    kept: tuple[Any, ...]
+    kept: tuple[object, ...]
     floats: int
     ones: int
     _state: NDArray[np.float32] | None = field(default=None, init=False)
@@ -155,12 +155,12 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     return Code(functions=functions, kept=kept, floats=memory.size + LANES, ones=emitter.ones)
 
 
-def _array(kind: type[ctypes.Structure], rows: Sequence[tuple[Any, ...]]) -> ctypes.Array[Any]:
+def _array(kind: type[ctypes.Structure], rows: Sequence[tuple[object, ...]]) -> ctypes.Array[ctypes.Structure]:
     """Structures side by side; one of zeros where there are none, for an address."""
     return (kind * max(1, len(rows)))(*(kind(*row) for row in rows))
 
 
-def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> list[tuple[Any, ...]]:
+def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> list[tuple[object, ...]]:
     """Where each of the Bundle's symbols lies in the code's memory: rows of `CompiledSymbol`."""
     graph, found = plan.graph, []
     nodes = {graph.nodes[k].name: k for k in (*graph.models, *graph.metas)}
@@ -177,7 +177,7 @@ def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> list[tuple[Any, ..
     return found
 
 
-def _symbol(symbol: Symbol, first: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
+def _symbol(symbol: Symbol, first: int, shape: tuple[int, ...]) -> tuple[object, ...]:
     if not shape:
         leading, last, stride, broadcast = 1, 1, 1, True
     else:

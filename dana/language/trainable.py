@@ -159,7 +159,7 @@ class TrainableRule(Rule):
         with _data_errors():
             return Interpreter(graph, numerics).predict(inputs, state, metas)
 
-    def classify(self, X: Arrays) -> NDArray[Any]:
+    def classify(self, X: Arrays) -> np.ndarray:
         """The label of each row by the last `fit`, as ``dana_classify`` chooses it: texts where those were texts.
 
         Raises
@@ -239,7 +239,7 @@ def _with_hyper(graph: Graph, dims: Mapping[str, int], hyper: Mapping[str, float
     return both
 
 
-def _shapes(columns: Mapping[str, NDArray[Any]], models: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:
+def _shapes(columns: Mapping[str, np.ndarray], models: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
     """Shapes as the rule has them, in which rows are no axis."""
     return {**{name: values.shape[1:] for name, values in columns.items()}, **{k: v.shape for k, v in models.items()}}
 

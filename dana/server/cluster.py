@@ -44,14 +44,14 @@ def settings(major: int) -> dict[str, str]:
 
 
 def initialise(installation: Installation, data: Path, account: Account) -> None:
-    """Make the data directory ``data``, owned by ``account``; does nothing where it is made.
+    """Create the data directory ``data``, owned by ``account``, unless it exists.
 
     Local connections are trusted: the sockets lie in a folder that only the account can enter.
 
     Raises
     ------
     SetupError
-        initdb failed; the message ends with what it said.
+        initdb failed; the message ends with its output.
     """
     if (data / "PG_VERSION").exists():
         return

@@ -43,7 +43,7 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedServer:
-    """One embedded server; a handle, which holds nothing open.
+    """A handle on one embedded server, without open resources.
 
     Attributes
     ----------

@@ -104,7 +104,7 @@ def _rights(connection: psycopg.Connection) -> dict[str, set[tuple[str, bool]]]:
 
 
 def _grant_again(connection: psycopg.Connection, rights: dict[str, set[tuple[str, bool]]]) -> None:
-    """Let those call a function who might call it before; with new arguments, those of its name."""
+    """Restore EXECUTE on the functions; with changed arguments, by the function's name."""
     functions = {row[0]: row[1] for row in connection.execute(RIGHTS)}
     for signature, name in functions.items():
         callers = rights.get(signature, rights.get(name))

@@ -97,7 +97,7 @@ def prepare(
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Installation:
-    """Copy the installation below ``root`` and build the extension into it; does nothing where both are done.
+    """Copy the installation below ``root`` and build the extension into it, unless this was done.
 
     The caller holds the server's lock.
 

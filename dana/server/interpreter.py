@@ -65,7 +65,7 @@ class Interpreter:
     environment: dict[str, str] = field(default_factory=dict)
 
     def fault(self, account: Account, *arguments: str) -> str:
-        """What keeps ``account`` from running this interpreter with ``arguments``; empty where nothing does."""
+        """The reason that ``account`` cannot run this interpreter with ``arguments``; empty if it can."""
         try:
             done = subprocess.run(
                 [str(self.executable), *arguments],

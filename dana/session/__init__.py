@@ -1,1 +1,1 @@
-"""One session of PostgreSQL: calls of the extension, columns into tables, what came back, what the server said."""
+"""One session of PostgreSQL: calls of the extension, loading of tables, results, messages of the server."""

@@ -139,7 +139,7 @@ def as_sql(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 def given(options: Mapping[str, object]) -> dict[str, object] | None:
-    """The options that are not None, for the argument ``training``; None where there are none."""
+    """The options that are not None, for the argument ``training``; None without any."""
     return {name: _checked(name, value) for name, value in options.items() if value is not None} or None
 
 

@@ -127,5 +127,5 @@ def html_cell(value: object) -> str:
 
 
 def html_text(value: object) -> str:
-    """A text in which nothing is markup."""
+    """A text with all markup escaped."""
     return escape(printable(str(value), lines=True))

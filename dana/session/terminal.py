@@ -1,4 +1,4 @@
-"""Output to a terminal: every text is printable (`dana.printable`), and nothing in it is markup of rich.
+"""Output to a terminal: texts are made printable (`dana.printable`), and are never markup of rich.
 
 In: untrusted texts, such as names of tables. Out: lines on a stream; texts and cells for rich. The command line prints
 only through this module.

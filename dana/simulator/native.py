@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from math import prod
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -129,11 +128,11 @@ def bundle_data(bundle: Bundle) -> structures.BundleData:
     return found[0]
 
 
-_made: dict[int, tuple[structures.BundleData, list[npt.NDArray[Any]]]] = {}
+_made: dict[int, tuple[structures.BundleData, list[np.ndarray]]] = {}
 """By the Bundle's id, with the arrays that they point into."""
 
 
-def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArray[Any]]]:
+def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray]]:
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)

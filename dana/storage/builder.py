@@ -49,7 +49,7 @@ def encode_value(attribute: Attribute, value: Any, *, short: bool = True) -> tup
 
 
 def build_tuple(
-    attributes: Sequence[Attribute], row: Sequence[Any], *, natts: int | None = None, short: bool = True
+    attributes: Sequence[Attribute], row: Sequence[object], *, natts: int | None = None, short: bool = True
 ) -> bytes:
     """A heap tuple with the first `natts` attributes (all by default); None is NULL."""
     count = len(attributes) if natts is None else natts
@@ -112,7 +112,12 @@ class PageBuilder:
 
 
 def build_pages(
-    schema: TableSchema, rows: Iterable[Sequence[Any]], *, page_size: int = 8192, fill: float = 1.0, short: bool = True
+    schema: TableSchema,
+    rows: Iterable[Sequence[object]],
+    *,
+    page_size: int = 8192,
+    fill: float = 1.0,
+    short: bool = True,
 ) -> bytes:
     """Whole pages holding all rows; `fill` is the fraction of a page used before the next is begun."""
     pages = bytearray()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ MAX_COLUMNS = 1600
 _HEADER = layout.align_up(layout.TUPLE_HEADER_SIZE, layout.MAXALIGN)
 
 
-def column_schema(columns: Mapping[str, NDArray[Any]], relation: str = "columns") -> TableSchema:
+def column_schema(columns: Mapping[str, np.ndarray], relation: str = "columns") -> TableSchema:
     """A table of float4 columns, and of float4[] for values of shape (rows, elements).
 
     Raises
@@ -52,7 +51,7 @@ def column_attribute(name: str, elements: int | None = None) -> Attribute:
     return Attribute(name=name, type_oid=REAL_ARRAY, type_name="real[]", length=-1, align="i", array_length=elements)
 
 
-def column_pages(columns: Mapping[str, NDArray[Any]], *, page_size: int = 8192) -> NDArray[np.uint8]:
+def column_pages(columns: Mapping[str, np.ndarray], *, page_size: int = 8192) -> NDArray[np.uint8]:
     """Heap pages of a table of `column_schema`, shape (pages, page_size).
 
     Parameters

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +49,7 @@ def cut(schema: TableSchema) -> list[tuple[int, int]]:
     return [(first, min(schema.part, total - first)) for first in range(0, total, schema.part)]
 
 
-def build_row(schema: TableSchema, row: Sequence[Any]) -> list[bytes]:
+def build_row(schema: TableSchema, row: Sequence[object]) -> list[bytes]:
     """The tuples of a row; with a None in it, it is skipped."""
     if any(value is None for value in row):
         return [_tuple(0, b"")]
@@ -63,7 +62,7 @@ def build_row(schema: TableSchema, row: Sequence[Any]) -> list[bytes]:
     ]
 
 
-def build_part_pages(schema: TableSchema, rows: Iterable[Sequence[Any]], *, page_size: int) -> bytes:
+def build_part_pages(schema: TableSchema, rows: Iterable[Sequence[object]], *, page_size: int) -> bytes:
     """Pages of all rows, as frames.c fills them: a page is full when the next tuple does not fit."""
     return pack((stored for row in rows for stored in build_row(schema, row)), page_size=page_size)
 

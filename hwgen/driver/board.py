@@ -50,7 +50,7 @@ class Registers(Protocol):
         """Words from there on."""
 
     def wait(self) -> None:
-        """Let some time pass before the next look at a status."""
+        """Wait before the next read of a status."""
 
 
 class PageMemory(Protocol):
@@ -208,7 +208,7 @@ class Board:
         BusHang
             A memory did not answer for BUS_TIMEOUT cycles, or owes answers of an earlier training.
         MachineHang
-            Nothing was read and nothing ended for so long; the board is idle then, and to be loaded again.
+            No page was read and no epoch ended within ``patience``; the board is idle then, and to be loaded again.
         BoardError
             The time is over, or the board was stopped or reset from outside; it is idle then, and to be loaded again.
         """
@@ -323,7 +323,7 @@ class Board:
         lacking = self.config.lacking(bundle.program)
         if lacking:
             raise BoardError(
-                f"the board must have {lacking[0]}, which the Bundle's program uses; it has not: "
+                f"the board lacks {lacking[0]}, which the Bundle's program uses: "
                 "export a package for this rule and load its bitstream"
             )
         for name in board.CONFIGURATION:

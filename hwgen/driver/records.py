@@ -51,7 +51,7 @@ def sparse_image(bundle: Bundle, rows: Mapping[int, bytes] = MappingProxyType({}
 
 
 class Tables:
-    """A Bundle's tables; BoardError where there is no memory for them, or too little."""
+    """A Bundle's tables; BoardError if there is no memory for them, or too little."""
 
     def __init__(self, memory: RecordMemory | None, bundle: Bundle) -> None:
         self._bundle = bundle

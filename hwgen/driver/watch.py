@@ -1,7 +1,7 @@
-"""Whether a board that is busy still moves.
+"""Detects a busy board that makes no progress.
 
-In: a Bundle; what the board says now and then. Out: an error once it has stood still for longer than its work can
-take. It reads nothing itself.
+In: a Bundle; the board's counts, read repeatedly by the caller. Out: an error once they have not changed for longer
+than its work can take.
 """
 
 from hwgen.driver.errors import MachineHang
@@ -27,7 +27,7 @@ def patience(bundle: Bundle) -> int:
 
 
 class Watch:
-    """Looks at a board that is busy; `patience`: cycles of it that may pass while nothing moves."""
+    """Watches a busy board; ``patience``: its cycles that may pass without progress."""
 
     def __init__(self, patience: int) -> None:
         self._patience = patience

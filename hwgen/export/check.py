@@ -82,7 +82,7 @@ def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = N
 
 
 def bundle_of(folder: Path) -> Bundle:
-    """The package's Bundle; CheckError where there is none."""
+    """The package's Bundle; CheckError if there is none."""
     return _package(folder)[0]
 
 

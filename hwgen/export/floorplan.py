@@ -1,10 +1,10 @@
-"""Where the lanes lie of a machine that takes most block RAMs of an ECP5.
+"""Places for the lanes of a machine that takes most block RAMs of an ECP5.
 
-In: a machine, a device. Out: places for `pin.py`, or nothing where nextpnr does as well by itself.
+In: a machine, a device. Out: places for `pin.py`, or None if nextpnr does as well by itself.
 
 A lane's four memories and its multipliers tie it to rows of block RAM and of multipliers that cross the chip every 12
-rows. Left alone, nextpnr takes each from where one is free, and lanes that span the chip want more wires around its
-middle than there are. Here each lane has nine columns and 24 rows of its own for every four block RAMs: those, four
+rows. By itself nextpnr takes any free ones, and lanes that span the chip need more wires around its middle
+than there are. Here each lane has nine columns and 24 rows of its own for every four block RAMs: those, four
 multipliers and the LUTs between them. Eight lanes surround their cluster's special functions, those that exchange words
 side by side. Clusters stand next to each other; pages and tuples come from the rows below.
 """

@@ -1,7 +1,7 @@
-"""The licence of each file of a package, as SPDX has it, and as REUSE finds it.
+"""The licence of each file of a package, in the form of SPDX and REUSE.
 
-In: files by their paths. Out: the same with a line that names the licence where they can hold a comment, and REUSE.toml
-for all others. A rule is its author's: nothing is said of it.
+In: files by their paths. Out: the same with a line that names the licence in files with comments, and REUSE.toml for
+all others. A rule belongs to its author and gets no licence.
 """
 
 from collections.abc import Collection

@@ -210,7 +210,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _made_before(folder: Path) -> dict[str, str]:
-    """Hashes of the files that the folder's manifest names; empty where there is none that can be read."""
+    """Hashes of the files in the folder's manifest; empty without a readable manifest."""
     try:
         named = dict(json.loads((folder / MANIFEST).read_bytes())["sha256"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -95,7 +95,7 @@ off for the whole file: {waived}. It says why of each.
 
 ## Build it
 
-In `synth`: {build}. `dana synth` on this folder does it and sums up what came of it.
+In `synth`: {build}. `dana synth` on this folder does it and prints the results.
 
 ## Put it on a board
 

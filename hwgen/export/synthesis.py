@@ -52,9 +52,9 @@ class Synthesis:
 
 
 def tools(device: str, family: str, *, place: bool) -> str:
-    """Path of nextpnr if `place`, else nothing, where yosys is installed, too; to ask before minutes are spent.
+    """Path of nextpnr if `place`, else an empty text, after a check that yosys is installed; call it first.
 
-    SynthesisError where one is not installed, or none of them can place this device.
+    SynthesisError if one is not installed, or nextpnr cannot place this device.
     """
     placer = PLACED_BY[family]
     if place and placer != NEXTPNR:

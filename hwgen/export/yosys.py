@@ -27,7 +27,7 @@ class YosysError(RuntimeError):
 
 
 def installed() -> Path | None:
-    """Where the package is, with the libraries of cells in its folder ``share``; None where it is not installed."""
+    """Folder of the package, with libraries of cells in ``share``; None if it is not installed."""
     # not imported: that changes how this process loads libraries
     spec = importlib.util.find_spec(PACKAGE)
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None

@@ -162,7 +162,7 @@ def file_of(path: Path, config: MachineConfig) -> MappedRegisters:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"functions": 0}, r"the board must have SIGMOID, which the Bundle's program uses; it has not"),
+        ({"functions": 0}, r"the board lacks SIGMOID, which the Bundle's program uses"),
         ({"threads": 2}, r"for this board, with threads = 2, not 1: compile it with --design thr"),
         ({"page_size": 77}, r"configuration cannot be: page_size must be .* 77; are these its registers\?"),
         ({"clock_hz": 1, "link_latency": 9}, ""),
