@@ -255,9 +255,9 @@ class Evaluation(dict[str, object]):
         if "confusion" not in self:
             return []
         named = zip(self._labels, self.class_rows(), self.confusion_rows(), strict=True)
-        classes, confused = zip(*(([label, *row], [label, *counts]) for label, row, counts in named), strict=True)
-        predicted = [f"taken for {label}" for label in self._labels]
-        return [(["class", *CLASS_METRICS], list(classes)), (["label", *predicted], list(confused))]
+        rows = [([label, *metrics], [label, *counts]) for label, metrics, counts in named]
+        taken = [f"taken for {label}" for label in self._labels]
+        return [(["class", *CLASS_METRICS], [row for row, _ in rows]), (["label", *taken], [row for _, row in rows])]
 
     def _repr_html_(self) -> str:
         numbers = [(name, each) for name, each in self.items() if name not in NESTED]

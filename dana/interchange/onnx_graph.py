@@ -1,11 +1,11 @@
 """A model's prediction as an ONNX graph.
 
 In: a `StoredModel`. Out: the bytes of a ModelProto with one input, ``features`` (float, rows × numbers). A classifier
-has the outputs of skl2onnx: ``label`` (int64 or string, rows) and ``probabilities`` (float, rows × classes), or ``scores``
-if the numbers are not probabilities (one for two classes). The last or only output is ``prediction``: the result of
-``dana_predict`` (float, rows), or for several numbers that of ``dana_predict_array`` (float, rows × numbers). Each
-instruction of the predictor becomes one node or a few. They compute in binary32 like the predictor; the runtime chooses
-the order of sums and its own functions.
+has the outputs of skl2onnx: ``label`` (int64 or string, rows) and ``probabilities`` (float, rows × classes), or
+``scores`` if the numbers are not probabilities (one for two classes). The last or only output is ``prediction``: the
+result of ``dana_predict`` (float, rows), or for several numbers that of ``dana_predict_array`` (float, rows × numbers).
+Each instruction of the predictor becomes one node or a few. They compute in binary32 like the predictor; the runtime
+chooses the order of sums and its own functions.
 """
 
 from __future__ import annotations
