@@ -20,7 +20,7 @@ COMPILER = shutil.which("gcc")
 FLAGS = ("-O0", "-g1", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
 """Unoptimised, the kernels compile in a third of the time, and all that the sources do is there to be looked at."""
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-FILES = {"walk": 7, "access": 2, "engine": 2, "machine": 31, "exchange": 12}
+FILES = {"walk": 7, "access": 2, "simulated_engine": 2, "simulated_machine": 31, "exchange": 12}
 """Of each the least number of tests."""
 SHARE = "0.25"
 """Of the cases that they have without sanitizers, which tell whether the results are right."""
