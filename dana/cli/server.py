@@ -134,6 +134,7 @@ def run_psql(options: argparse.Namespace) -> int:
         say(server.dsn)
         return 0
     arguments = options.passed_on[1:] if options.passed_on[:1] == ["--"] else options.passed_on
+    # in place of this process, so that psql gets the terminal's signals
     os.execv(psql, [str(psql), server.dsn, *arguments])
 
 

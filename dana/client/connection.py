@@ -101,7 +101,7 @@ class Connection(PredictingSession):
         from dana import rules
 
         chosen = list(names or rules.NAMES)
-        texts = {name: rules.text(name) for name in chosen}
+        texts = {name: rules.text(name) for name in chosen}  # before the first is registered: a name may be wrong
         with self.session.transaction():
             for name, text in texts.items():
                 self.create_rule(name, text)

@@ -100,7 +100,7 @@ def read_models(session: psycopg.Connection, name: str | None = None, metric: st
 def _evaluated(session: psycopg.Connection, model: Model) -> Metrics:
     """The metrics of `dana_evaluate`; none of models without labels and of other roles' models."""
     try:
-        with session.transaction():
+        with session.transaction():  # a savepoint: an error of one model must not end the caller's transaction
             found: Metrics = value(session, "dana_evaluate", {"model": f"{model.name}@{model.version}"})
             return found
     except psycopg.Error as error:

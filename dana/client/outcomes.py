@@ -89,6 +89,7 @@ class TrainResult:
         """The numbers, and the curve while the session is open and idle."""
         shown = html_table([], list(record_of(self).items()))
         session = self._session
+        # during a query, or in a failed transaction, another query is an error
         idle = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
         if session is None or session.closed or session.info.transaction_status not in idle:
             return shown

@@ -190,6 +190,7 @@ def predicted_rows(
         if columns is None:
             columns = [name for (name,) in session.execute(PRIMARY_KEY, (table,))]
     else:
+        # the line break ends a comment in the query's last line
         rows = sql.SQL("({}\n)").format(sql.SQL((query or "").rstrip().rstrip(";")))
     wanted = names_of("columns", columns or ())
     names = [*wanted, PREDICTION]
@@ -325,6 +326,7 @@ class PredictingSession:
             label_of = dict(zip(how.classes, labels, strict=True))
             chosen = [None if each is None else label_of[each] for each in rows.values]
         else:
+            # each != each: NaN has no class
             chosen = [None if each is None or each != each else labels[int(each >= threshold)] for each in rows.values]
         return _framed(rows, {PREDICTION: chosen})
 

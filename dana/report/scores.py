@@ -183,6 +183,7 @@ def _rows(session: psycopg.Connection, what: str, model: StoredModel, part: str)
         "dana.dana_class({}, %(classes)s::pg_catalog.text[])" if kept.get("classes") else "dana.dana_number({})"
     )
     if kept.get("query"):
+        # the line break ends a comment in the query's last line
         rows: sql.Composable = sql.SQL("({}\n)").format(_literally(kept["query"]))
     else:
         rows = _literally(session.execute("SELECT %s::regclass::text", (kept["source"],)).fetchall()[0][0])

@@ -93,6 +93,7 @@ class EmbeddedServer:
         server._make_folders()
         with server._exclusive():
             build = _build_key(major)
+            # under the lock, so that no other process sees a server between its launch and CREATE EXTENSION
             if server.is_running:
                 if server._state().get("build") == build:
                     return server
@@ -122,6 +123,7 @@ class EmbeddedServer:
         except FileNotFoundError:
             return False
         try:
+            # shared: two checks at once must not take each other for the supervisor
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -271,7 +273,7 @@ class EmbeddedServer:
             elif time.monotonic() > deadline:
                 what = f"were not ready within {START_TIMEOUT:.0f} s"
             if what:
-                logs = self._logs()
+                logs = self._logs()  # before the stop adds to them
                 self._stop()
                 raise SetupError(f"the server and its worker {what}\n{logs}")
             time.sleep(0.02)

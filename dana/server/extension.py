@@ -48,6 +48,7 @@ def ensure_extension(connection: psycopg.Connection, *, script_changed: bool) ->
 
 
 def _make_anew(connection: psycopg.Connection) -> None:
+    # one transaction: an error leaves the old extension with its rows
     with connection.transaction():
         kept = _tables(connection)
         for table in kept:
@@ -111,6 +112,7 @@ def _grant_again(connection: psycopg.Connection, rights: dict[str, set[tuple[str
         if callers is None:
             continue
         function = sql.SQL(signature)  # as regprocedure writes it: quoted
+        # PostgreSQL grants EXECUTE on a new function to PUBLIC
         connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(function))
         for role, grantable in callers:
             option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
@@ -146,7 +148,7 @@ def _carry_over(connection: psycopg.Connection, table: str) -> None:
     numbered = connection.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass::oid AND attidentity <> ''", (f"dana.{table}",)
     ).fetchall()
-    for (column,) in numbered:
+    for (column,) in numbered:  # sequences of the new tables start at 1
         connection.execute(
             sql.SQL("SELECT setval(pg_get_serial_sequence(%s, %s), max({})) FROM dana.{} HAVING count(*) > 0").format(
                 sql.Identifier(column), sql.Identifier(table)

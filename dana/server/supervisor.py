@@ -116,7 +116,7 @@ class Supervisor:
         if self._worker is None and now >= self._worker_due:
             self._worker = _spawn(self._plan.worker, self._plan.worker_log, signal.SIGTERM)
             self._worker_started = now
-            self._worker_due = float("inf")
+            self._worker_due = float("inf")  # SIGCHLD reports its end
 
     def _write_state(self, server: int) -> None:
         worker = self._worker.pid if self._worker is not None else None
@@ -126,7 +126,7 @@ class Supervisor:
         path = Path(self._plan.state)
         part = path.with_name(f"{path.name}.part")
         part.write_text(json.dumps(state))
-        part.replace(path)
+        part.replace(path)  # atomic: a reader never sees half a file
 
 
 def stop_orphan(data: Path) -> None:
@@ -223,7 +223,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if os.fork() != 0:
         return 0  # the lock lives on in the child
-    os.setsid()
+    os.setsid()  # Ctrl-C in the terminal of the starter must not reach the server
     log = os.open(plan.worker_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     for stream in (1, 2):
         os.dup2(log, stream)  # lets go of the pipe that the starter reads until we have detached

@@ -217,6 +217,7 @@ def _invocation(
         raise UsageError(f"{function}() has no argument {', '.join(unknown)}", hint=f"It has: {known}.")
     values = as_sql(arguments)
     passed = [
+        # the type as format_type writes it: quoted
         sql.SQL("{} => {}::{}").format(sql.Identifier(name), sql.Placeholder(name), sql.SQL(kind))
         for name, kind in zip(names, types, strict=True)
     ]

@@ -135,7 +135,7 @@ def _of_array(name: str, values: np.ndarray, valid: NDArray[np.bool_] | None = N
         return _of_matrix(name, values)
     if values.ndim != 1:
         raise UsageError(f"column {name} must be a vector, or a matrix of floats, not of shape {values.shape}")
-    if dtype == np.uint64:
+    if dtype == np.uint64:  # PostgreSQL has no unsigned types
         if values.max(initial=0) > np.iinfo(np.int64).max:
             raise UsageError(f"column {name} has integers beyond those of bigint")
         return Fixed("bigint", valid, values.astype(np.int64))
@@ -147,6 +147,7 @@ def _of_array(name: str, values: np.ndarray, valid: NDArray[np.bool_] | None = N
         since = values.astype("M8[D]" if day else "M8[us]") - EPOCH
         return Fixed("date" if day else "timestamp", _present(values, valid), since.astype("i4" if day else "i8"))
     if kind == "m":
+        # the order of interval_recv
         intervals = np.zeros(len(values), dtype=[("us", ">i8"), ("days", ">i4"), ("months", ">i4")])
         intervals["us"] = values.astype("m8[us]").astype("i8")
         return Fixed("interval", _present(values, valid), intervals.view("V16"))

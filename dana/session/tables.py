@@ -230,7 +230,7 @@ def _encode(columns: Sequence[Column], rows: slice) -> Iterator[bytes]:
             inside = np.arange(room) < lengths[:, None]
             used[:, begin:end] = inside
             padded[:, begin:end][inside] = _gather(column, rows)
-        _field(padded, at, ">i4")[:] = np.where(valid, lengths, -1)
+        _field(padded, at, ">i4")[:] = np.where(valid, lengths, -1)  # a length of -1 is NULL (COPY, binary format)
         at = end
     yield padded[used].tobytes()
 

@@ -137,7 +137,8 @@ def test_several_numbers_as_csv(db: Connection, pg_uri: str, capsys: pytest.Capt
 
 def test_each_option_of_a_training_is_one_of_the_command() -> None:
     options = parser().parse_args(["train", "rule", "t"])
-    assert set(training_options(options, TrainOptions)) == set(TrainOptions.__annotations__)
+    assert vars(options).keys() >= TrainOptions.__annotations__.keys()
+    assert training_options(options, TrainOptions) == {}
 
 
 def test_options_of_other_kinds() -> None:
@@ -145,7 +146,7 @@ def test_options_of_other_kinds() -> None:
     command = argparse.ArgumentParser()
     add_training(command, Options)
     read = command.parse_args(["--scaled", "off", "--nulls", '{"a": "mean"}'])
-    assert training_options(read, Options) == {"hyper": None, "scaled": False, "nulls": {"a": "mean"}}
+    assert training_options(read, Options) == {"scaled": False, "nulls": {"a": "mean"}}
     assert command.parse_args(["--nulls", "mean", "--scaled", "true"]).nulls == "mean"
     with pytest.raises(SystemExit):
         command.parse_args(["--scaled", "perhaps"])
