@@ -78,7 +78,7 @@ def test_weights_of_rows_and_classes(pg_uri: str, session: psycopg.Connection[An
     ]
     assert shares[0] != pytest.approx(shares[2], abs=0.01)
     assert shares[1] > shares[0] + 0.1
-    with pytest.raises(ValueError, match="class_weight names 'seldom'"):
+    with pytest.raises(ValueError, match="class_weight must name classes of .* not 'seldom'"):
         DanaClassifier(**options, class_weight={"seldom": 3}).fit(x, labels)
     for wrong in (-weights, weights[:5], np.full(30, np.nan)):
         with pytest.raises(ValueError, match=r"[Nn]egative|sample_weight|NaN"):
@@ -188,7 +188,7 @@ def test_several_numbers(pg_uri: str, session: psycopg.Connection[Any]) -> None:
         ((titles, lines),) = found.tables()
         assert titles == ["output", "r2", "rmse", "mae"]
         assert [line[0] for line in lines] == [1, 2]
-        with pytest.raises(UsageError, match="not of several numbers"):
+        with pytest.raises(UsageError, match="must be of several outputs"):
             Evaluation({"r2": 0.5}).per_output()
         classifier = DanaClassifier("tasks", dsn=pg_uri)
         vars(classifier).update({name: each for name, each in vars(fitted).items() if name.endswith("_")})

@@ -165,7 +165,7 @@ def test_tables_of_classes(db: Connection, pg_uri: str, capsys: pytest.CaptureFi
     assert "<table>" in numbers._repr_html_()
     assert numbers.tables() == []
     for table in (numbers.confusion, numbers.per_class):
-        with pytest.raises(UsageError, match="of numbers, not of classes"):
+        with pytest.raises(UsageError, match="of classes, not of numbers"):
             table()
 
 

@@ -285,9 +285,9 @@ def test_a_model_that_is_another_s_or_gone(db: Connection) -> None:
     assert read_model(db.session, first) is None
     assert seen(db, second)[0].metadata["filter"] == "id < 300"
     scores = read_scores(db.session, first, None)
-    assert "The model is gone" in str(scores)
+    assert "it was removed or renamed" in str(scores)
     page = text_of(render(first, "", None, scores))
-    assert "The model is gone" in page
+    assert "it was removed or renamed" in page
     assert "How it learnt" in page
     db.drop_model("seen_logistic")
     assert read_model(db.session, second) is None
