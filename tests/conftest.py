@@ -123,7 +123,7 @@ class _NoCode(logging.Handler):
     """A mistake in making code ends no training, but a test: in its thread, where pytest sees it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.msg.startswith("no code for rule"):
+        if record.msg.startswith("compiling rule %r failed"):
             raise AssertionError(record.getMessage()) from (record.exc_info or (None, None))[1]
 
 

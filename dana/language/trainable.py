@@ -216,7 +216,7 @@ class TrainableRule(Rule):
     ) -> tuple[Graph, dict[str, float]]:
         """The graph with its dims, and the values of its metas."""
         from dana.training.data.inputs import bound, dims_of
-        from dana.training.metas import meta_values, refuse_unmet
+        from dana.training.metas import meta_values, check_requirements
 
         extents = dict(self.hdfg.extents)
         dims = dims_of(graph, shapes)
@@ -224,7 +224,7 @@ class TrainableRule(Rule):
             dims = _with_hyper(graph, dims, hyper)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
         metas = meta_values(defaults, hyper or {}, extents)
-        refuse_unmet(self, metas)
+        check_requirements(self, metas)
         return bound(graph, dims), metas
 
 

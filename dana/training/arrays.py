@@ -1,8 +1,7 @@
-"""Trainings over NumPy arrays in this process: the worker's trainer without a server.
+"""Trainings over NumPy arrays in this process, without a server.
 
-In: rule text and columns. Out: the models, each epoch's loss, and predictions for other rows, computed by the
-interpreter. Pages are built and streamed as a backend would, so that what trains is what trains in the database. It
-must not open a connection.
+Pages are built from the arrays and streamed to the trainer as a backend does, so that exactly the same code trains as
+in the database. Predictions are computed by the interpreter.
 """
 
 from __future__ import annotations
@@ -40,27 +39,26 @@ PAGE_SIZE = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What a training gave.
+    """The result of a training.
 
     Attributes
     ----------
     graph
-        The rule, its dims bound.
+        The rule with bound dims.
     models
         Values by name, states included.
     metas, extents
-        Those that it trained with; extents are the dims that the caller may choose.
+        Values used in the training; extents are the dims that the caller may choose.
     losses
         By epoch; empty for a rule without a loss.
     cycles
         Of the machine, over all epochs; None for the backend ``interp``.
     converged
-        Whether the rule's convergence test ended it, or its loss no longer improved.
+        Whether the training ended because the rule converged or its loss no longer improved.
     features
         Columns that fill the inputs, in order.
     labels
-        The label's values in the order of their numbers, as they were given: texts or numbers; None where any number is
-        one.
+        Values of the label in the order of their class numbers, texts or numbers as given; None: no classes.
     """
 
     graph: Graph
@@ -79,7 +77,7 @@ class Trained:
         return None if self.labels is None else _texts(self.labels)
 
     def predict(self, columns: Columns) -> Floats:
-        """The rule's prediction for each row of a table that has the feature columns; a vector has shape (rows, k)."""
+        """Return the prediction of each row, shape (rows,), or (rows, k) for vectors; `columns` contain the features."""
         values: dict[str, Floats] = {}
         each = [np.asarray(columns[name], dtype=np.float32) for name in self.features]
         features = np.concatenate([column.reshape(len(column), -1) for column in each], axis=1)
@@ -91,16 +89,16 @@ class Trained:
         return Interpreter(self.graph, numerics).predict(values, self.models, self.metas)
 
     def classify(self, predicted: Floats) -> NDArray[Any]:
-        """The label that each prediction chooses, by the rule of ``dana_classify``.
+        """Return the label that each prediction selects, as ``dana_classify`` does.
 
         Raises
         ------
         UsageError
-            The rule tells no classes apart.
+            The rule has no classes.
         """
         if self.labels is None:
             raise UsageError(
-                f"rule {self.graph.name!r} tells no classes apart", hint="Its output must be dana.output(classes=…)."
+                f"rule {self.graph.name!r} has no classes", hint="Declare its output as dana.output(classes=…)."
             )
         if predicted.ndim > 1:
             return np.asarray(self.labels[np.argmax(predicted, axis=1)])
@@ -136,21 +134,21 @@ def train(
         Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32. Labels of a rule with
         classes may be texts.
     models
-        Values that some of them begin with; the others begin as the rule says.
+        Initial values by model; other models are initialised by the rule.
     notify
-        Is told what a server's client would be.
+        Receives the notices that a client of a server would receive.
     features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
         As for ``dana_train``; a NaN or an infinity is an error.
 
     Raises
     ------
     TrainingError
-        Rule, columns and arguments do not go together.
+        Rule, columns and arguments do not match.
     """
     graph = graph_of(source, "rule")
     columns, labels = _numbered(graph, columns, label, hyper or {})
     schema = column_schema(columns)
-    # rows that no page holds come as they do from a backend
+    # rows that exceed a page are streamed as frames, as by a backend
     rows = not fits(schema, page_size=PAGE_SIZE)
     pages = None if rows else column_pages(columns, page_size=PAGE_SIZE)
     request = TrainRequest(
@@ -214,13 +212,13 @@ def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
 def _numbered(
     graph: Graph, columns: Columns, label: str | None, hyper: Mapping[str, float]
 ) -> tuple[Columns, NDArray[Any] | None]:
-    """The columns with classes numbered from 0, and the labels in order, as features/classes.c of the extension."""
+    """Number the classes from 0; return the columns and the labels in order. Mirrors pg_extension features/classes.c."""
     if graph.classes is None or not columns:
         return columns, None
     output = next(str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)
     name = label or (output if output in columns else list(columns)[-1])
     if name not in columns:
-        return columns, None  # which the binding says in its own words
+        return columns, None  # the binding reports the missing column
     if np.asarray(columns[name]).dtype.kind == "U":
         texts, places = np.unique(columns[name], return_inverse=True)  # code points: the order of UTF-8's bytes
         return {**columns, name: places.astype(np.float32)}, texts
@@ -237,7 +235,7 @@ def _numbered(
 
 
 def _frames(columns: Columns, stream: Stream | None) -> NDArray[np.uint8]:
-    """The frames that a training asks for."""
+    """Build the frames that a training requests."""
     assert stream is not None, "rows come as frames"
     names = list(columns)
     asked = {names[number - 1]: np.asarray(columns[names[number - 1]]) for number in stream.numbers}

@@ -1,8 +1,8 @@
-"""Machine code for trainings that are long enough to be worth it.
+"""Machine code for trainings that run long enough to benefit from it.
 
-In: a request, its design, the simulator that trains. Out: the simulator with code attached, or as it was: where LLVM
-is not installed, this process may not execute what it writes, or the rule is none that code is made for, it trains as
-before, with the same results, and the log says so once. It is made in a thread of its own, while the training begins.
+The code is compiled in a thread while the training starts and is attached to the simulator between two epochs. If LLVM
+is not installed, the process may not execute memory that it wrote, or the rule is not supported, the simulator trains
+without code; the results are the same, and the log has the reason once.
 """
 
 from __future__ import annotations
@@ -31,57 +31,57 @@ if TYPE_CHECKING:  # LLVM is loaded where it is used
 log = logging.getLogger("dana.worker")
 
 KEPT = 1 << 22
-"""Bytes of code's memory, up to which it is kept with the code for the design's next training."""
+"""Maximum size of the working memory that is kept with the code for the next training of the design, bytes."""
 VARIABLE = "DANA_COMPILED"
-"""Environment variable of the worker: ``always`` or ``never`` in the place of judging by the time."""
+"""Environment variable of the worker: ``always`` or ``never`` overrides the decision by time."""
 WORTH_SECONDS = 0.15
-"""Without code, from this time on, trainings of a design are worth what LLVM takes: about as long, the first time."""
+"""Time of the trainings of a design without code from which compilation pays; LLVM takes about as long."""
 WAIT_SECONDS = 0.3
-"""Without code, from this time on, an epoch takes longer than waiting for the code and running that."""
+"""Time of an epoch without code from which waiting for the code is faster."""
 SHORT = 300
-"""Instructions of a machine's program, from which on both times grow with it: an unrolled rule takes LLVM seconds."""
+"""Instructions of a program above which both times are scaled by its length: LLVM takes seconds for an unrolled rule."""
 PER_BYTE, PER_INSTRUCTION, PER_OPERATION = 0.3e-9, 25e-9, 0.16e-9
-"""Seconds of the simulator without code, for a byte of a page, an instruction and an operation on a number; roughly."""
+"""Approximate simulation time without code, seconds: per byte of a page, per instruction, per scalar operation."""
 PROCESSORS = ("x86_64", "AMD64")
 ROOM = 400 << 20
-"""Bytes that a process must still be allowed: LLVM ends the process where it gets no memory, and does not say so."""
+"""Headroom required for compilation, bytes: LLVM aborts the process without a message if an allocation fails."""
 PR_GET_MDWE = 66
-"""prctl(2): whether memory that was writable is refused to become executable."""
+"""prctl(2): whether making writable memory executable is denied."""
 
 
 class Compiled:
-    """Has code made beside a training for which it pays, and attaches it to the simulator between two epochs.
+    """Compiles code during a training if that pays, and attaches it to the simulator between two epochs.
 
-    Short trainings of one design, one after the other, pay together; and the code of one is there for the next.
+    The times of consecutive trainings of a design are added up, and the code is kept for the next training.
 
     Parameters
     ----------
-    judges
-        The design computes the loss alone.
+    loss_only
+        The design computes only the loss.
     """
 
-    def __init__(self, request: TrainRequest, design: Design, simulator: Simulator, *, judges: bool) -> None:
+    def __init__(self, request: TrainRequest, design: Design, simulator: Simulator, *, loss_only: bool) -> None:
         self._request = request
         self._design = design
         self._simulator = simulator
-        self._judges = judges
+        self._loss_only = loss_only
         self._epochs = request.epochs or design.epochs
         self._scale = max(1.0, len(design.bundle.program) / SHORT)
         self._mode = os.environ.get(VARIABLE)
         self._compilation: Thread | None = None
-        self._past = design.past
+        self._history = design.history
         self._code: Code | None = None
-        if self._mode != "never":  # code works on memory of its own, for one training at a time
-            self._code, self._past.code = self._past.code, None
+        if self._mode != "never":  # code has its own working memory, so only one training can use it at a time
+            self._code, self._history.code = self._history.code, None
         self._epoch_seconds = (request.relation.pages or 0) * page_seconds(design.bundle)
         self._begun: float | None = None
-        self._told = False
+        self._reported = False
         self.attached = False
-        """Whether there is code."""
+        """Whether code runs the epochs."""
         self._start()
 
     def before_epoch(self) -> None:
-        """Attach code that is there, or that it is shorter to wait for than to do without for an epoch."""
+        """Attach the code if it is ready, or wait for it if that is faster than an epoch without code."""
         if self._begun is not None:
             self._epoch_seconds = time.perf_counter() - self._begun
             self._epochs -= 1
@@ -95,41 +95,41 @@ class Compiled:
         if self._code is not None:
             try:
                 self._simulator.attach(self._code)
-            except MemoryError:  # of a large model there would be three for a moment
-                log.info("rule %r trains without code of its own: no memory is left for it", self._request.rule)
+            except MemoryError:  # attaching holds a third copy of the models for a moment
+                log.info("rule %r trains without machine code: out of memory", self._request.rule)
                 self._code, self._mode = None, "never"
             else:
                 self.attached = True
 
     def close(self) -> None:
-        """Wait for what is being made: the next request may have less memory, and LLVM ends a process without."""
+        """Wait for the compilation: the next request may have a lower limit, and LLVM aborts if an allocation fails."""
         if self._compilation is not None:
             self._compilation.join()
         if self._code is not None and not self._simulator.differs:
             if self._code.size > KEPT:
                 self._code.release()
-            self._past.code = self._code
+            self._history.code = self._code
 
     def after_epoch(self, notify: Notify) -> None:
-        """Say so where the code was found to compute something else than the machine's program: that is our mistake."""
+        """Warn if the code gave another result than the program of the machine, which is a bug in DAnA."""
         if self._begun is not None and not self.attached:
-            self._past.seconds += time.perf_counter() - self._begun
-        if self._simulator.differs and not self._told:
-            self._told = True
+            self._history.seconds += time.perf_counter() - self._begun
+        if self._simulator.differs and not self._reported:
+            self._reported = True
             notify(
                 Notice(
                     level=Level.WARNING,
-                    message=f"the code made for rule {self._request.rule!r} differs from its machine's program; "
-                    "the program trained",
-                    hint="Please report this with the rule: one of the two computes something else than the rule says.",
+                    message=f"the machine code of rule {self._request.rule!r} differs from its accelerator program; "
+                    "the training used the program",
+                    hint="This is a bug in DAnA. Please report it with the rule.",
                 )
             )
 
     def _start(self) -> None:
-        """Begin to compile, if the epochs that come take long enough without: as the table's size says, or the last."""
+        """Start the compilation if the remaining epochs are expected to take long enough without code."""
         if self._compilation is not None or self._code is not None or self._mode == "never":
             return
-        without = self._past.seconds + self._epochs * self._epoch_seconds
+        without = self._history.seconds + self._epochs * self._epoch_seconds
         if self._mode != "always" and without <= self._scale * WORTH_SECONDS:
             return
         compilation = Thread(target=self._compile, name="compile")
@@ -144,26 +144,26 @@ class Compiled:
         try:
             if room_bytes() >= ROOM and unavailable() is None:
                 self._code = self._made()
-        except Exception:  # the program trains as well: a mistake of ours must not end a training
-            log.exception("no code for rule %r, which trains without", self._request.rule)
+        except Exception:  # a bug in the compiler must not end a training that works without code
+            log.exception("compiling rule %r failed; it trains without machine code", self._request.rule)
 
     def _made(self) -> Code | None:
         from dana.jit import Unsupported, compile_graph
 
         started = time.perf_counter()
-        graph = simplify(bound_graph(self._request, self._design, judges=self._judges))
+        graph = simplify(bound_graph(self._request, self._design, loss_only=self._loss_only))
         try:
             code = compile_graph(graph, self._design.bundle, most_memory=min(room_bytes() - ROOM, machine_bytes() // 2))
         except Unsupported as why:
-            log.info("rule %r trains without code of its own: %s", self._request.rule, why)
-            self._past.seconds = -math.inf
+            log.info("rule %r trains without machine code: %s", self._request.rule, why)
+            self._history.seconds = -math.inf
             return None
         log.info("compiled rule %r in %.0f ms", self._request.rule, 1000 * (time.perf_counter() - started))
         return code
 
 
 def page_seconds(bundle: Bundle) -> float:
-    """What a page takes without code, about: its bytes, and the instructions for its tuples."""
+    """Estimate the simulation time of a page without code, seconds."""
     config = bundle.config
     often = (Section.TUPLE, Section.MERGE, Section.PUSH, Section.BATCH)
     seconds = sum(
@@ -181,18 +181,18 @@ def page_seconds(bundle: Bundle) -> float:
 
 @cache
 def unavailable() -> str | None:
-    """Why there is no code in this process, said to the log once; None: there may be."""
+    """Return why this process cannot run machine code, and log it once; None if it can."""
     reason = None
     try:
         import llvmlite.binding  # noqa: F401
     except ImportError as error:
         reason = f"llvmlite is not installed ({error})"
     if reason is None and platform.machine() not in PROCESSORS:
-        reason = f"subnormal numbers are flushed as the machine does on {', '.join(PROCESSORS)} alone"
+        reason = f"subnormal numbers are flushed as by the accelerator only on {', '.join(PROCESSORS)}"
     if reason is None and _writes_or_executes():
         reason = "this process may not execute memory that it wrote (PR_SET_MDWE)"
     if reason is not None:
-        log.warning("rules train without code of their own, more slowly: %s", reason)
+        log.warning("rules train without machine code, which is slower: %s", reason)
     return reason
 
 

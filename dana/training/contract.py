@@ -1,7 +1,6 @@
-"""The seam between the worker and whatever trains: requests, reports, and two protocols.
+"""The interface between the worker and the trainer: requests, reports, and the protocols `Trainer` and `Training`.
 
-In: what a backend asks for (rule text, the relation's schema, arguments). Out: what it is answered. Nothing here
-knows sockets, rings or PostgreSQL's processes, and nothing here knows compilers or simulators.
+It depends neither on sockets, rings and the processes of PostgreSQL nor on compilers and simulators.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Json = Mapping[str, Any]
 
 
 class SqlState(StrEnum):
-    """SQLSTATE codes that a trainer uses (PostgreSQL's errcodes.txt)."""
+    """SQLSTATE codes used by a trainer (errcodes.txt of PostgreSQL)."""
 
     INVALID_PARAMETER = "22023"
     SYNTAX_ERROR = "42601"
@@ -41,16 +40,16 @@ class SqlState(StrEnum):
 
 
 class TrainingError(UsageError):
-    """A request that cannot be met; becomes one SQL error.
+    """A request that cannot be satisfied; it is reported as an SQL error.
 
     Parameters
     ----------
     message
-        What was expected and what was found; PostgreSQL's style: lower case, no full stop.
+        What was expected and what was found, in the style of PostgreSQL: lower case, no full stop.
     sqlstate
-        Five characters; says which kind.
+        Five characters, a member of `SqlState`.
     detail, hint
-        Whole sentences, or empty.
+        Complete sentences, or empty.
     """
 
     def __init__(
@@ -62,11 +61,11 @@ class TrainingError(UsageError):
 
 
 class OutOfLine(TrainingError):
-    """A page holds a value that is compressed or stored elsewhere; frames would hold it."""
+    """A page cannot be trained on as it is, for instance because a value is compressed; frames can."""
 
 
 class Level(StrEnum):
-    """How loud a notice is, in PostgreSQL's terms."""
+    """Severity of a notice, in PostgreSQL's terms."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -76,7 +75,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something that the user should see and that ends nothing."""
+    """A message to the user that does not end the request."""
 
     level: Level
     message: str
@@ -84,7 +83,7 @@ class Notice:
 
     @property
     def text(self) -> str:
-        """The message, and the hint on a line of its own, as clients show a server's."""
+        """The message, with the hint on a line of its own as clients display it."""
         return self.message + (f"\nHint: {self.hint}" if self.hint else "")
 
 
@@ -93,22 +92,22 @@ Notify = Callable[[Notice], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A table whose pages will be streamed.
+    """The source of the rows of a training.
 
     Attributes
     ----------
     name
         Qualified and quoted, for messages.
     pages
-        Pages of a stream: the sink gets exactly so many in every epoch. None: unknown until the stream ends.
+        Number of pages that the sink receives in every epoch. None: unknown until the stream ends.
     page_size
-        Bytes of a page (BLCKSZ, or the size of frames).
+        Size of a page in bytes (BLCKSZ, or the size of a frame).
     attributes
-        Every column in attnum order.
+        All columns in attnum order.
     rows
-        Only rows can be had, not pages: they come as frames.
+        The source has rows but no pages, so frames are streamed.
     part
-        Values of a part, where each row lies over several frames; 0: a row is a tuple.
+        Number of values in a part if each row is split over several frames; 0: a row is a tuple.
     """
 
     name: str
@@ -120,60 +119,60 @@ class Relation:
 
     @property
     def schema(self) -> TableSchema:
-        """The same, as readers of its pages want it."""
+        """The schema for readers of the pages."""
         return TableSchema(relation=self.name, attributes=self.attributes, part=self.part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRequest:
-    """What ``dana_train`` was called with.
+    """The arguments of ``dana_train``.
 
     Attributes
     ----------
     rule, source
-        The rule's name and text.
+        Name and text of the rule.
     relation
-        The table.
+        The source of the rows.
     features, label, weight
-        Column names; None where the caller left the choice to the trainer, or where each row weighs 1.
+        Column names; None: chosen by the trainer, or no weights.
     class_weight
-        Weights by the texts of the label's classes, or 'balanced'; None: each class weighs 1.
+        Weights by the text of a class, or 'balanced'; None: each class has the weight 1.
     epochs
-        The caller's number, or None: the rule's.
+        Number of epochs; None: that of the rule.
     patience, tolerance
-        When a training ends that no longer improves (`dana.training.stopping`); None: the defaults. Patience 0: never.
+        When a training without improvement ends (`dana.training.stopping`); None: the defaults. Patience 0: never.
     hyper
-        New values for the rule's metas.
+        Values for metas and dims of the rule.
     backend
-        'sim', 'rtl', 'interp'.
+        Name of the machine: 'sim', 'rtl' or 'interp'.
     design
-        Overrides of the machine (threads, clusters …).
+        Overrides of the configuration of the machine (threads, clusters …).
     nulls
-        What to do with a row that has a NULL in a used column: 'skip' it, or raise an 'error'.
+        Treatment of rows with a NULL in a used column: 'skip' or 'error'.
     nonfinite
-        Likewise of a NaN or an infinity: 'skip', 'keep' or an 'error'; None: 'skip'.
+        Treatment of rows with a NaN or an infinity: 'skip', 'keep' or 'error'; None: 'skip'.
     standardize
-        False: models that begin with statistics of columns begin as without a table, which leaves columns as they are.
+        False: models that are initialised with column statistics get neutral values, so columns are not scaled.
     classes
-        Texts of the label's classes, in the order of their numbers from 0; None: the label is a number.
+        Texts of the classes of the label, in the order of their numbers from 0; None: the label is a number.
     warm_start_from
-        Values to start the rule's models from, by name; None: as the rule says.
+        Initial values of models by name; None: as declared in the rule.
     warm_start_features
-        Columns that the model to start from was trained on, in their order; empty: unknown.
+        Columns of the model to start from, in order; empty: unknown.
     warm_start_whole
-        They are those of a trained model, so none that the rule declares is missing; else others begin as it says.
+        The initial values are a complete trained model; otherwise missing models are initialised by the rule.
     held_out
-        Rows were left out for a test, and can be had.
+        Rows were held out and can be requested.
     largest
-        Of columns whose numbers are categories the largest number, None where there is none; empty: nobody looked.
+        Largest number of each column of categories, None for an empty column; empty: not determined.
     metadata
-        What the caller wants kept in the model's metadata.
+        Members that the caller adds to the metadata of the model.
     device
-        Name of the FPGA whose clock and link the machine has, and that it fits; None: of none.
+        Name of the FPGA that the machine must fit and that determines its clock and link; None: no FPGA.
     max_epochs
-        Most epochs that are allowed; None: any number.
+        Maximum number of epochs; None: no limit.
     max_memory
-        Most memory of the process, bytes; 0: what it was started with.
+        Memory limit of the process, bytes; 0: the limit of the worker.
     caller
         Role and database, for the log.
     """
@@ -209,9 +208,16 @@ class TrainRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Categories:
-    """Columns whose numbers choose rows of models; of ``columns`` the largest one is to be known before the training.
+    """Columns of row numbers and categories.
 
-    In those of ``unknown`` a number below 0 is no category, and chooses nothing.
+    Attributes
+    ----------
+    columns
+        Columns with a largest number that must be known before the training.
+    choosing
+        Columns with numbers that choose rows of models.
+    unknown
+        Columns in which a negative number means an unknown category and chooses no row.
     """
 
     columns: Sequence[str]
@@ -225,22 +231,22 @@ PageCounts = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
-    """What ``dana_explain`` was called with.
+    """The arguments of ``dana_explain``.
 
     Attributes
     ----------
     training
-        The training that would be.
+        The training that is explained.
     device
-        Name of the FPGA that the machine is made for, in the place of the training's; None: the training's.
+        Name of the FPGA that the machine is designed for; None: that of the training.
     search
-        Explain the best machine of the device, not the one that the training would take.
+        Explain the best machine for the device instead of the one that the training would use.
     rows
-        Rows that the training would read; None: unknown.
+        Number of rows that the training would read; None: unknown.
     layout
-        Of the pages of a heap in their order, or of a sample of them; None: the source has none.
+        Counts of the pages of a heap in order, or of a sample; None: the source has no pages.
     last
-        The last run of the rule on the source, columns of dana.run; None: there is none.
+        Columns of dana.run for the last run of the rule on the source; None: there is none.
     """
 
     training: TrainRequest
@@ -253,7 +259,7 @@ class ExplainRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """Frames that a backend is asked for.
+    """Frames that are requested from a backend.
 
     Attributes
     ----------
@@ -264,7 +270,7 @@ class Stream:
     page_size
         Bytes of a frame.
     part
-        Values of a part of a row, all its columns' one after another; 0: a row is a tuple.
+        Number of values in a part of a row, flattened over its columns; 0: a row is a tuple.
     """
 
     numbers: tuple[int, ...]
@@ -280,12 +286,12 @@ class Sink:
     Attributes
     ----------
     function
-        Address of ``int function(void *context, const uint8_t *pages, size_t n_pages)``: 0, or a status that ends
-        the training. Called without the GIL, on the caller's thread.
+        Address of ``int function(void *context, const uint8_t *pages, size_t n_pages)``. It returns 0, or a status
+        that ends the training. It is called without the GIL, on the thread of the caller.
     context
         Address passed as its first argument.
     again
-        Address of the function for pages that are those of the epoch before, in their order; 0: the same function.
+        Address of the function for an epoch that repeats the pages of the previous one in order; 0: `function`.
     """
 
     function: int
@@ -300,17 +306,17 @@ class EpochReport:
     Attributes
     ----------
     loss
-        Mean of the rule's setLoss over the epoch's tuples; None without one.
+        Mean of the setLoss of the rule over the tuples of the epoch; None without setLoss.
     converged
-        Whether the rule's setConvergence held; ends the training.
+        Whether the setConvergence of the rule held, which ends the training.
     tuples, skipped
-        Rows trained on, rows left out for a NULL.
+        Number of rows trained on, and of rows skipped.
     cycles
-        Machine cycles of the epoch; None where the backend has no machine.
+        Machine cycles of the epoch; None for the interpreter.
     counters
         Further counts by name (stalls, busy …).
     test_loss
-        Mean loss of the model that the epoch left, over the rows held out; None where there are none.
+        Mean loss of the model after the epoch over the held-out rows; None without such rows.
     """
 
     loss: float | None
@@ -340,18 +346,18 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainResult:
-    """What is kept of a training.
+    """The result of a training.
 
     Attributes
     ----------
     parameters
-        The models in the rule's order.
+        The models in the order of the rule.
     predictor
-        Program for ``dana_predict`` (`dana.predictor.program`); None where the rule has no setPrediction.
+        Program for ``dana_predict`` (`dana.predictor.program`); None without setPrediction.
     modelled_seconds
-        Time on the modelled machine; None where the backend has none.
+        Time on the modelled machine; None for the interpreter.
     metadata
-        What a reader of the model needs to know: features, label, metas, versions.
+        Features, label, metas and other facts that a reader of the model needs.
     """
 
     parameters: Sequence[Parameter]
@@ -361,95 +367,95 @@ class TrainResult:
 
 
 class Training(Protocol):
-    """A rule, compiled for a table, in the middle of its training."""
+    """A training of a rule that is compiled for a table."""
 
     @property
     def design(self) -> Json:
         """Summary of the machine, for dana.run.
 
-        The backend looks at one of its members: ``classes``, if there is one, names the ``label``'s column, and rows in
-        which it is none of 0 … ``count`` − 1 are refused.
+        The backend uses one member: ``classes`` has the column of the ``label`` and the ``count`` of classes; a label
+        that is not one of 0 … ``count`` − 1 is an error.
         """
 
     @property
     def stream(self) -> Stream | None:
-        """The frames to ask for; None: the table's pages."""
+        """The frames to request; None: the pages of the table."""
 
     @property
     def epochs(self) -> int:
-        """Epochs to run unless it converges before; at least 1."""
+        """Maximum number of epochs; at least 1."""
 
     @property
     def survey(self) -> Sink | None:
-        """Where the pages go for once before the first epoch; None: nobody needs to look at them."""
+        """Sink of a pass over the pages before the first epoch; None: no such pass is needed."""
 
     def end_survey(self) -> None:
-        """End the look at the pages, the last of which the survey's sink has had."""
+        """End the pass of the survey after the last page."""
 
     @property
     def sink(self) -> Sink:
-        """Where the pages go, in heap order; every epoch the same pages."""
+        """Sink of an epoch, which takes the pages in heap order; every epoch has the same pages."""
 
     def failure(self, status: int) -> Exception:
-        """Explain a non-zero status of the sink."""
+        """Return the error for a non-zero status of the sink."""
 
     def end_epoch(self) -> EpochReport:
-        """End the epoch whose last page the sink has had."""
+        """End the epoch after the last page."""
 
     constant_loss: float | None
-    """The rule's loss of the best prediction that is the same for every row; None where nobody can tell."""
+    """Loss of the best prediction that is the same for every row; None: unknown."""
     not_finite: str
-    """Columns that hold NaN or infinite values, which it was to keep, and how many; empty where there are none."""
+    """Columns with NaN or infinite values that are kept, and their number, as text for a message; or empty."""
     in_order: bool
-    """Whether rows that are alike were found to lie together, which was said."""
+    """Whether the rows were found to be sorted, which was reported."""
 
     def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
-        """Copies of the models, states included, as the last epoch left them; those of `over` may hold them then."""
+        """Return copies of the models and states after the last epoch; the arrays of `over` may be reused for them."""
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
-        """The result, after the last epoch, with the parameters of one of them."""
+        """Return the result after the last epoch, with the parameters of the epoch that is kept."""
 
     def close(self) -> None:
-        """Free what the training holds; called once, whatever happened."""
+        """Free all resources; called exactly once, also after an error."""
 
 
 class HeldOut(Protocol):
-    """Rows that take no part in a training, to judge its models by."""
+    """Rows that are excluded from a training and measure its models."""
 
     @property
     def design(self) -> Json:
-        """As a training's."""
+        """See `Training.design`."""
 
     @property
     def stream(self) -> Stream:
-        """The frames to ask for."""
+        """The frames to request."""
 
     @property
     def sink(self) -> Sink:
-        """Where they go, once."""
+        """Sink of the single pass over the frames."""
 
     def begin(self, most: int) -> None:
-        """Make ready for frames, of which so many bytes are kept; of more none is, and there is no loss."""
+        """Prepare for the frames; if they exceed `most` bytes, none is kept and `loss` is None."""
 
     def failure(self, status: int) -> Exception:
-        """Explain a non-zero status of the sink."""
+        """Return the error for a non-zero status of the sink."""
 
     @property
     def kept(self) -> int:
-        """Bytes that are kept; 0: there were no rows, or too many."""
+        """Bytes of frames that are kept; 0: there were no rows, or too many."""
 
     def loss(self, parameters: Sequence[Parameter]) -> float | None:
-        """Mean of the rule's setLoss over the rows; None where none is complete."""
+        """Return the mean of the setLoss of the rule over the rows; None without a complete row."""
 
     def close(self) -> None:
-        """Free what it holds; called once, whatever happened."""
+        """Free all resources; called exactly once, also after an error."""
 
 
 class Trainer(Protocol):
-    """Checks rules and opens trainings; lives as long as its process and may keep compiled designs."""
+    """Checks rules and opens trainings; it exists for the lifetime of the process and may cache compiled designs."""
 
     def check(self, source: str, notify: Notify) -> Json:
-        """Check a rule's text.
+        """Check the text of a rule.
 
         Returns
         -------
@@ -459,20 +465,20 @@ class Trainer(Protocol):
         Raises
         ------
         TrainingError
-            The text is no rule; the message carries the rendered diagnostics.
+            The text is not a valid rule; the message contains the rendered diagnostics.
         """
 
     def prepare(self, backend: str) -> None:
-        """Load the code that a backend needs, before memory is bounded: half an import is worse than none.
+        """Import the code of a machine. Call it before memory is limited: a failed import leaves modules half loaded.
 
         Raises
         ------
         TrainingError
-            It is not installed.
+            A package is not installed.
         """
 
     def open(self, request: TrainRequest, notify: Notify) -> Training:
-        """Compile a rule for a table and make ready for its pages.
+        """Compile a rule for a table and prepare for its pages.
 
         Raises
         ------
@@ -481,10 +487,10 @@ class Trainer(Protocol):
         """
 
     def held_out(self, request: TrainRequest) -> HeldOut | None:
-        """Compile a rule's loss for the rows that are held out; None where it has none."""
+        """Compile the loss of a rule for the held-out rows; None if the rule has no loss."""
 
     def categories(self, request: TrainRequest) -> Categories:
-        """What is to be known of columns before the training.
+        """Return the columns that must be examined before the training.
 
         Raises
         ------
@@ -493,12 +499,12 @@ class Trainer(Protocol):
         """
 
     def explain(self, request: ExplainRequest) -> Json:
-        """Say what a training would run on, without training.
+        """Describe the machine that a training would run on, without training.
 
         Returns
         -------
         Json
-            Numbers by name, and the same for people in ``lines``.
+            Numbers by name, and a readable form in ``lines``.
 
         Raises
         ------

@@ -1,7 +1,8 @@
-"""Compiled designs and their cache: rule text and table in, Bundle with its plan out.
+"""Compiled designs and their cache: from the text of a rule and a table to a Bundle.
 
-A design is found again, by everything that went into it, in this process or in the user's cache folder, of which the
-least recently used goes first. Nothing there is executed: Bundles, whose checksums are verified, and JSON.
+The key of a design is a hash of all inputs of its compilation. Designs are cached in the process and in the cache
+folder of the user, which discards the least recently used files. Its files are Bundles with verified checksums; nothing
+in them is executed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from dana.training.data.survey import Statistic, statistics_of
 from dana.training.data.weights import bind_request
 from dana.training.messages.constant import loss_graph
 from dana.training.messages.page_errors import row_dims
-from dana.training.metas import meta_values, refuse_unmet
+from dana.training.metas import meta_values, check_requirements
 from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import InitKind
@@ -48,42 +49,42 @@ if TYPE_CHECKING:  # LLVM is loaded where it is used
     from dana.jit import Code
 
 VERSIONS = (version("dana-db"), bundles.VERSION)
-"""What a design depends on besides its inputs."""
+"""Versions that are part of the key of a design."""
 
 MAX_DESIGNS = 64
-"""Designs cached in a process."""
+"""Maximum number of designs cached in a process."""
 
 MANY_OPERATIONS = 1000
-"""Of a rule that takes seconds to compile."""
+"""Number of operations from which compiling a rule takes seconds."""
 
 MANY_NUMBERS = 1 << 22
-"""Of models that take seconds to compile: each of their rows has a place."""
+"""Number of model elements from which compiling takes seconds: every row is placed individually."""
 
 SMALLEST_TUPLE = 28
-"""Bytes that a tuple takes of a page at least: header and line pointer."""
+"""Minimum size of a tuple on a page, header and line pointer, bytes."""
 
 MAX_EXTENT = 1 << 24
-"""Bound for extents and batches that a caller chooses: more than any machine has words for."""
+"""Maximum of extents and batch sizes that a caller chooses; no machine has so many words."""
 
 MAX_TUPLES = 1 << 28
-"""Bound for rows that nobody has counted."""
+"""Upper bound of the number of rows if it is unknown."""
 
 _compiled_in = attrgetter(
     *(one.name for one in fields(Attribute) if one.name not in ("type_name", "out_of_line", "number", "by_value"))
 )
-"""What the compiler reads of a column; the others say what to stream, or what to write in an error."""
+"""Fields of a column that affect compilation; the others affect only the stream and error messages."""
 
 
 @dataclass(slots=True)
-class Past:
-    """What trainings of a design leave for the next one of this process.
+class History:
+    """State that the trainings of a design in this process pass on.
 
     Attributes
     ----------
     seconds
-        That epochs without machine code took.
+        Total time of epochs without machine code.
     code
-        Machine code, while no training uses it.
+        Machine code that no training is using.
     """
 
     seconds: float = 0.0
@@ -92,38 +93,38 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A rule, compiled for a table and a machine.
+    """A rule that is compiled for a table and a machine.
 
     Attributes
     ----------
     bundle
-        What the machine is loaded with.
+        Program and data of the machine.
     epochs
-        The rule's setEpochs.
+        Value of setEpochs.
     metas
-        Default values by name, in the order of the rule.
+        Default values by name, in order of declaration.
     batch_meta
-        The meta that is the batch size, if one is.
+        The meta that sets the batch size, or None.
     extents
-        Dims that the caller may choose, and what they are.
+        Dims that the caller may choose, and their values.
     features, labels
         Columns in use, in order.
     classes
-        Those of the label, as the backend wants them; None: any number is one.
+        Classes of the label, see `dana.training.data.classes.classes_of`; None: the label is a number.
     row_dims
-        By a model's name the dim that is the number of its rows, where the caller may choose it.
+        By model, the dim that is its number of rows, if the caller may choose it.
     predicts
-        What a prediction is: ``number``, ``numbers``, ``score`` or ``probability``.
+        Kind of a prediction: ``number``, ``numbers``, ``score`` or ``probability``.
     class_weights
-        The model that holds the weights of the classes; None: they have none.
+        Model that holds the class weights, or None.
     statistics
-        Models that begin with statistics of columns.
+        Models that are initialised with column statistics.
     loss_text
-        The graph of the loss of a constant prediction, where there is one.
+        Graph of the loss of a constant prediction, or None.
     predictor
         Program for `dana_predict`, or None.
-    past
-        What this process knows of its trainings; no part of what was compiled.
+    history
+        State of trainings in this process; not part of the compiled design.
     """
 
     bundle: Bundle
@@ -140,23 +141,23 @@ class Design:
     statistics: tuple[Statistic, ...]
     loss_text: str | None
     predictor: bytes | None
-    past: Past = field(default_factory=Past, compare=False)
+    history: History = field(default_factory=History, compare=False)
 
 
 class DesignStore:
-    """Finds or makes designs.
+    """A cache of designs that compiles missing ones.
 
     Parameters
     ----------
     folder
-        Where designs are cached between processes; None: nowhere.
+        Folder for designs that are shared by processes; None: no such cache.
     """
 
     def __init__(self, folder: CacheFolder | None = None) -> None:
         self._folder = folder
         self._designs: OrderedDict[str, Design] = OrderedDict()
         self._on_disk: set[str] = set()
-        """Keys that were read from the folder, or written as far as that went."""
+        """Keys that were read from or written to the folder."""
 
     def get(
         self,
@@ -164,34 +165,34 @@ class DesignStore:
         *,
         batch: int | None = None,
         write: bool = True,
-        judges: bool = False,
+        loss_only: bool = False,
         notify: Notify | None = None,
     ) -> Design:
-        """The rule's own design, unless the request changes what is compiled in: batch size, dims.
+        """Return the design for a request; batch size and dims are compiled in, so each choice is another design.
 
         Parameters
         ----------
         batch
-            In the place of the rule's and the request's; of a rule that merges.
+            Overrides the batch size of a rule with a merge.
         write
-            Leave what was compiled in the folder.
-        judges
-            It computes the loss, and changes no model.
+            Store a new design in the folder.
+        loss_only
+            Compile only the loss; models are not updated.
         notify
-            Told of what takes seconds.
+            Receives a notice if compiling takes seconds.
         """
-        extents = chosen_extents(self._extents(request, judges), request.hyper) if request.hyper else {}
-        design = self._get(request, None, extents, write, judges, notify)
+        extents = chosen_extents(self._extents(request, loss_only), request.hyper) if request.hyper else {}
+        design = self._get(request, None, extents, write, loss_only, notify)
         name = design.batch_meta
         if batch is None and name is not None and name in request.hyper:
             batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
         if batch is not None and batch != design.bundle.rule_batch:
-            design = self._get(request, batch, extents, write, judges, notify)
+            design = self._get(request, batch, extents, write, loss_only, notify)
         return design
 
-    def _extents(self, request: TrainRequest, judges: bool) -> Mapping[str, int]:
-        """Dims that have a default: the rule's own design knows them, if there is one, and its text takes longer."""
-        key = _key(request, None, {}, judges)
+    def _extents(self, request: TrainRequest, loss_only: bool) -> Mapping[str, int]:
+        """Return the dims with a default, from a cached design if possible: parsing the text takes longer."""
+        key = _key(request, None, {}, loss_only)
         own = self._designs.get(key) or self._read(key)
         return dict(rule_graph(request).extents) if own is None else own.extents
 
@@ -201,13 +202,13 @@ class DesignStore:
         batch: int | None,
         extents: Mapping[str, int],
         write: bool,
-        judges: bool,
+        loss_only: bool,
         notify: Notify | None,
     ) -> Design:
-        key = _key(request, batch, extents, judges)
+        key = _key(request, batch, extents, loss_only)
         design = self._designs.get(key) or self._read(key)
         if design is None:
-            design = compile_design(request, batch, extents, judges=judges, notify=notify)
+            design = compile_design(request, batch, extents, loss_only=loss_only, notify=notify)
         if write and key not in self._on_disk:
             self._write(key, design)
         self._designs[key] = design
@@ -225,14 +226,14 @@ class DesignStore:
                 return None
             design = _unpack(Bundle.from_bytes(data))
         except (OSError, BundleError, KeyError, ValueError):
-            return None  # unreadable, damaged or of another version: compiled anew
+            return None  # unreadable, damaged or of another version: compile again
         self._on_disk.add(key)
         return design
 
     def _write(self, key: str, design: Design) -> None:
         if self._folder is not None and design.bundle.image.nbytes < self._folder.limit:
             self._on_disk.add(key)
-            with suppress(OSError):  # a full or read-only disk costs time at the next session, nothing else
+            with suppress(OSError):  # without the file the next session compiles again
                 self._folder.write(f"{key}.bundle", design.bundle.to_bytes())
 
 
@@ -241,27 +242,27 @@ def compile_design(
     batch: int | None = None,
     extents: Mapping[str, int] | None = None,
     *,
-    judges: bool = False,
+    loss_only: bool = False,
     notify: Notify | None = None,
 ) -> Design:
-    """Rule text to Bundle, for a table; `batch` and `extents` replace the rule's batch size and dims.
+    """Compile a rule for a table; `batch` and `extents` override the batch size and dims of the rule.
 
-    With `judges` it computes the loss, and changes no model. `notify` is told of a rule that takes seconds.
+    With `loss_only` only the loss is computed. `notify` receives a notice if compiling takes seconds.
 
     Raises
     ------
     RuleError
-        The text is no rule.
+        The text is not a valid rule.
     UsageError
-        Rule, table and machine do not go together.
+        The rule cannot be used with this table or machine.
     """
     graph = rule_graph(request)
     binding = bind_request(graph, request, extents)
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
-    if judges:
+    if loss_only:
         bound = bound.judging
     if notify is not None:
-        _tell_size(request, bound, notify)
+        _notify_size(request, bound, notify)
     predictor = None if bound.prediction is None else encode_predictor(bound)
     plan = {
         "epochs": graph.epochs,
@@ -286,8 +287,8 @@ def compile_design(
     return _unpack(bundle_for(rule, schema, device, design=machine, max_tuples=most, page_size=page_size, notes=plan))
 
 
-def _tell_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
-    """Say of a rule that takes seconds to compile, before it does."""
+def _notify_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
+    """Report a rule that takes seconds to compile."""
     has, numbers = "", sum(prod(graph.concrete_shape(k)) for k in graph.models)
     if len(graph.nodes) > MANY_OPERATIONS:
         has = f"{len(graph.nodes):,} operations, its gradient's and unrolled loops' among them"
@@ -298,18 +299,18 @@ def _tell_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
             Notice(
                 level=Level.NOTICE,
                 message=f"rule {request.rule!r} has {has}: compiling it takes seconds",
-                hint="The next training on a table of these columns finds it compiled.",
+                hint="The result is cached for the next training on a table with these columns.",
             )
         )
 
 
 def named_device(name: str, what: str) -> Device:
-    """A device that comes with the package; `what` names it so.
+    """Return a device that is shipped with the package; `what` names the argument in an error.
 
     Raises
     ------
     UsageError
-        There is none of that name. A path would be a file of the worker's account.
+        The name is unknown. Paths are rejected because they would be opened by the account of the worker.
     """
     if name not in device_names():
         raise UsageError(f"{what} must be one of {', '.join(device_names())}, not {name!r}")
@@ -317,40 +318,40 @@ def named_device(name: str, what: str) -> Device:
 
 
 def rule_graph(request: TrainRequest) -> Graph:
-    """The graph of a request's rule.
+    """Return the graph of the rule of a request.
 
     Raises
     ------
     RuleError
-        The text is no rule.
+        The text is not a valid rule.
     """
     return graph_of(request.source, request.rule)
 
 
 def graph_of(source: str, name: str) -> Graph:
-    """The graph of a text (`RuleError` if it is no rule); the same object while nobody asks for many others."""
+    """Return the cached graph of a text; RuleError if the text is not a valid rule."""
     return rule_of(source, name).hdfg
 
 
 def check_hyper(request: TrainRequest, notify: Notify) -> None:
-    """See that the caller's numbers are hyperparameters of the rule, and such as it can be trained with.
+    """Check ``hyper`` against the metas and requirements of the rule.
 
-    `notify` is told of batches of one row where the rule compares rows with their batch; of the rule's own its text's
-    warnings tell.
+    `notify` receives a warning if ``hyper`` sets batches of one row and the rule uses values of a batch in its rows.
+    The batch size of the rule itself is checked with its text.
 
     Raises
     ------
     RuleError
-        The text is no rule.
+        The text is not a valid rule.
     TrainingError
-        A name that the rule does not have, no number, or one that breaks what the rule asks for by `dana.require`.
+        A name is unknown, a value is not a number, or it violates a `dana.require`.
     """
     if not request.hyper:
-        return  # the defaults were checked with the text
+        return  # the defaults are checked with the text of the rule
     rule = rule_of(request.source, request.rule)
     graph = rule.hdfg
     defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
-    refuse_unmet(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
+    check_requirements(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
     size = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
     if request.hyper.get(str(size)) == 1 and graph.returns_to_rows:
         notify(
@@ -363,13 +364,13 @@ def check_hyper(request: TrainRequest, notify: Notify) -> None:
         )
 
 
-@lru_cache(maxsize=8)  # a training and a question ask several times
+@lru_cache(maxsize=8)  # a training parses its rule several times
 def rule_of(source: str, name: str) -> Rule:
     return compile_rule(source, filename=name)
 
 
 def pass_results(request: TrainRequest, notify: Notify) -> Results:
-    """What each pass of the compiler makes for a request, by the pass's name; `notify` as in `compile_design`.
+    """Return the result of each pass of the compiler by name; `notify` as in `compile_design`.
 
     Raises
     ------
@@ -377,18 +378,18 @@ def pass_results(request: TrainRequest, notify: Notify) -> Results:
         As `compile_design`.
     """
     binding, _ = chosen_binding(request)
-    _tell_size(request, binding.graph, notify)
+    _notify_size(request, binding.graph, notify)
     design = on_pages(request.design, request.relation.page_size)
     return default_results(binding, request.relation.schema, design=design, max_tuples=tuple_bound(request))
 
 
-def bound_graph(request: TrainRequest, design: Design, *, judges: bool = False) -> Graph:
-    """What a design was compiled from: it may have come from a disk."""
+def bound_graph(request: TrainRequest, design: Design, *, loss_only: bool = False) -> Graph:
+    """Return the graph that a design was compiled from; cached files do not contain it."""
     graph = rule_graph(request)
     bound = bind_request(graph, request, chosen_extents(design.extents, request.hyper)).graph
     if graph.has_merge:
         bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.rule_batch)
-    return bound.judging if judges else bound
+    return bound.judging if loss_only else bound
 
 
 def _unpack(bundle: Bundle) -> Design:
@@ -413,12 +414,12 @@ def _unpack(bundle: Bundle) -> Design:
 
 
 def _whole(what: str, value: object) -> int:
-    """A number that a caller chooses for what is compiled in.
+    """Return an extent or batch size that was given by the caller.
 
     Raises
     ------
     UsageError
-        It is none from 1 to `MAX_EXTENT`.
+        It is not a whole number from 1 to `MAX_EXTENT`.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= MAX_EXTENT or value % 1:
         raise UsageError(f"{what} and must be a whole number from 1 to {MAX_EXTENT:,}, not {value!r}")
@@ -426,25 +427,25 @@ def _whole(what: str, value: object) -> int:
 
 
 def chosen_extents(defaults: Mapping[str, int], hyper: Json) -> dict[str, int]:
-    """Extents that the caller chooses, of the dims that have one by default.
+    """Return the extents in ``hyper`` for dims that have a default.
 
     Raises
     ------
     UsageError
-        An extent is no whole number, or too large.
+        An extent is not a whole number, or too large.
     """
     return {name: _whole(f"{name!r} is an extent of the rule", hyper[name]) for name in defaults if name in hyper}
 
 
 def chosen_binding(request: TrainRequest) -> tuple[Binding, dict[str, float]]:
-    """The rule on the request's table, in the dims and the batch that `hyper` chooses; and the value of each meta.
+    """Bind the rule to the table with the dims and batch size in ``hyper``; also return the value of each meta.
 
     Raises
     ------
     RuleError
-        The text is no rule.
+        The text is not a valid rule.
     UsageError
-        Rule and table do not go together, or `hyper` names what the rule does not have.
+        Rule and table do not match, or ``hyper`` contains an unknown name.
     """
     graph = rule_graph(request)
     binding = bind_request(graph, request, chosen_extents(dict(graph.extents), request.hyper))
@@ -458,7 +459,7 @@ def chosen_binding(request: TrainRequest) -> tuple[Binding, dict[str, float]]:
 
 
 def tuple_bound(request: TrainRequest) -> int:
-    """More tuples than the table has; a power of two, so that a growing table seldom needs a new design."""
+    """Return an upper bound of the number of tuples; it grows in powers of two so that designs can be reused."""
     if request.relation.pages is None:
         return MAX_TUPLES
     per_page = request.relation.page_size // SMALLEST_TUPLE
@@ -466,8 +467,8 @@ def tuple_bound(request: TrainRequest) -> int:
     return per_page << (pages - 1).bit_length()
 
 
-def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], judges: bool) -> str:
-    # repr of tuples: as telling as JSON, and a tenth of the time for a wide table
+def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], loss_only: bool) -> str:
+    # repr of a tuple is unambiguous, and ten times faster than JSON for a wide table
     parts = (
         VERSIONS,
         request.source,
@@ -482,16 +483,16 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], j
         tuple_bound(request),
         batch,
         sorted(extents.items()),
-        judges,
+        loss_only,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
 def _columns(request: TrainRequest) -> list[tuple[object, ...]]:
-    """The table's columns as far as the design depends on them: names that nobody speaks of are not in it."""
+    """Return the columns as far as the design depends on them; names that cannot be used are replaced by ''."""
     columns = [_compiled_in(attribute) for attribute in request.relation.attributes]
     if request.features is None or request.label is None:
-        return columns  # any may be in use
-    # without features and label, the rule's own names choose columns
-    spoken_of = {*request.features, request.label, request.weight, *re.findall(r"\w+", request.source)}
-    return [(name if name in spoken_of else "", *rest) for name, *rest in columns]
+        return columns  # any column may be used
+    # columns may also be chosen by names of inputs and outputs in the text of the rule
+    named = {*request.features, request.label, request.weight, *re.findall(r"\w+", request.source)}
+    return [(name if name in named else "", *rest) for name, *rest in columns]

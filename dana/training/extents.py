@@ -1,7 +1,8 @@
-"""Dims that data decide: classes by the labels, rows of models by the numbers of categories or by the model before.
+"""Dims that are determined by the data: the number of classes, and the number of rows in models of categories.
 
-In: a request. Out: the request with those extents in ``hyper``, and the columns whose largest number is to be known for
-it. Who reads the table finds that number: pg_extension/src/features/categories.c, or `dana.training.arrays`.
+`with_extents` adds these extents to ``hyper``. They follow from the labels, from the largest category number in a
+column, or from the model of a warm start. The largest numbers are found by the reader of the table:
+pg_extension/src/features/categories.c, or `dana.training.arrays`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dsl.hdfg.graph import BindError, Op
 
 
 def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
-    """By dim that the caller does not say: columns whose numbers are its categories.
+    """Return the columns that contain category numbers, by the dim they determine; dims in ``hyper`` are omitted.
 
     Raises
     ------
@@ -45,7 +46,7 @@ def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
 
 
 def row_columns(request: TrainRequest) -> dict[str, bool]:
-    """Columns whose numbers choose rows of models; and whether one below 0 is none, as `dana.functions.category` says.
+    """Return the columns with row numbers of models, and whether a negative number means an unknown category.
 
     Raises
     ------
@@ -61,14 +62,14 @@ def row_columns(request: TrainRequest) -> dict[str, bool]:
 
 
 def with_extents(request: TrainRequest) -> TrainRequest:
-    """The request with what data decide in ``hyper``, which the caller's own numbers stand before.
+    """Return the request with the extents that the data determine in ``hyper``; values of the caller take precedence.
 
     Raises
     ------
     RuleError, UsageError
         As `dana.compiler.binding.columns.bind`.
     TrainingError
-        As `dana.training.data.classes.with_classes`; or a number is larger than that of any category.
+        As `dana.training.data.classes.with_classes`; or a category number is too large.
     """
     request = with_classes(request)
     found = dict(_of_model(request))
@@ -80,19 +81,19 @@ def with_extents(request: TrainRequest) -> TrainRequest:
             where = f"array {column}" if relation == ARRAYS else f"column {column} of {relation}"
             if dim in found and dim not in growing and dim not in request.hyper and number >= found[dim]:
                 raise TrainingError(
-                    f"{where} holds category {number:.0f}, and the model to start from has those from 0 to "
+                    f"{where} holds category {number:.0f}, but the model to start from has categories 0 to "
                     f"{found[dim] - 1}",
                     sqlstate=SqlState.DATA_EXCEPTION,
-                    hint="It cannot grow, for its columns share a model. Train anew, without warm_start_from, with "
-                    f"""room for categories to come, as in hyper => '{{"{dim}": {2 * int(number)}}}'; or leave such """
-                    "rows out.",
+                    hint="The model cannot grow, because several columns share it. Train without warm_start_from and "
+                    f"""reserve room for new categories, as in hyper => '{{"{dim}": {2 * int(number)}}}'; or exclude """
+                    "these rows.",
                 )
             if number >= MAX_EXTENT:
                 raise TrainingError(
-                    f"{where} holds {number:.0f}, and the rule wants numbers of categories, from 0 to "
-                    f"{MAX_EXTENT - 1:,}: each has a row in a model",
+                    f"{where} holds {number:.0f}, but categories must be numbered from 0 to {MAX_EXTENT - 1:,}: "
+                    "each has a row in a model",
                     sqlstate=SqlState.DATA_EXCEPTION,
-                    hint="Number the categories that there are, one after the other, as docs/recipes.md shows.",
+                    hint="Number the categories consecutively from 0, as shown in docs/recipes.md.",
                 )
         if largest and (dim not in found or dim in growing):
             found[dim] = max(int(max(largest)[0]) + 1, found.get(dim, 1))
@@ -100,7 +101,7 @@ def with_extents(request: TrainRequest) -> TrainRequest:
 
 
 def _of_model(request: TrainRequest) -> Mapping[str, int]:
-    """Dims with a default that the shapes of a model to start from tell; none of one that is of another rule."""
+    """Return the dims that follow from the shapes of the model to start from; none if it belongs to another rule."""
     if request.warm_start_from is None:
         return {}
     graph = rule_graph(request)
@@ -110,7 +111,7 @@ def _of_model(request: TrainRequest) -> Mapping[str, int]:
     with suppress(BindError):
         dims = graph.infer_dims(shapes)
         if not {str(graph.symbolic_count(node)) for node in category_inputs(graph)} <= dims.keys():
-            # of a model that has rows for the categories of several columns: these say how many columns
+            # several columns share the model: the number of columns is known only from the bound inputs
             bound = logical_binding(replace(request, hyper={**dims, **request.hyper}))[0].graph
             inputs = (bound.nodes[k] for k in bound.inputs if bound.nodes[k].op is Op.INPUT)
             dims = graph.infer_dims({**shapes, **{str(node.name): bound.concrete_shape(node.id) for node in inputs}})

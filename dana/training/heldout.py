@@ -1,7 +1,8 @@
-"""Rows left out of a training, kept in memory to judge its models by after each epoch.
+"""The loss on held-out rows, computed after each epoch.
 
-In: a machine that computes the rule's loss and changes no model, its frames once, then models. Out: their loss, the
-same bits for the same models, whatever trained them. It asks nobody for the frames.
+The frames of the rows are received once and kept in memory. A training that computes only the loss of the rule then
+evaluates the models of each epoch on them. Equal models give bit-identical losses, independently of the machine that
+trained them.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from dana.training.machines import NO_MEMORY, PageCollector, feed_pages
 from dana.training.messages.page_errors import NoRows
 
 AT_ONCE = 1024
-"""Pages fed in one call: between two, a session hears that its backend is gone."""
+"""Pages fed in one call; a session notices between two calls that its backend has disconnected."""
 
 
-class Judge(Training, Protocol):
-    """A training of a rule that updates nothing."""
+class LossTraining(Training, Protocol):
+    """A training of a rule that computes the loss and updates no model."""
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
-        """Take the models of another training of the rule."""
+        """Use the models of another training of the rule."""
 
 
 class HeldOutRows:
     """Implements `dana.training.contract.HeldOut`."""
 
-    def __init__(self, judge: Judge, stream: Stream) -> None:
+    def __init__(self, training: LossTraining, stream: Stream) -> None:
         self.stream = stream
-        self._judge = judge
+        self._training = training
         self._collector = PageCollector(stream.page_size)
         self._pages: NDArray[np.uint8] | None = None
 
     @property
     def design(self) -> Json:
-        return self._judge.design
+        return self._training.design
 
     def begin(self, most: int) -> None:
         self._collector = PageCollector(self.stream.page_size, most)
@@ -50,7 +51,7 @@ class HeldOutRows:
 
     def failure(self, status: int) -> Exception:
         assert status == NO_MEMORY
-        return MemoryError("no room for the rows that are left out")
+        return MemoryError("no room for the held-out rows")
 
     @property
     def kept(self) -> int:
@@ -61,15 +62,15 @@ class HeldOutRows:
     def loss(self, parameters: Sequence[Parameter]) -> float | None:
         if not self.kept or self._pages is None:
             return None
-        self._judge.adopt(parameters)
+        self._training.adopt(parameters)
         for first in range(0, len(self._pages), AT_ONCE):
-            status = feed_pages(self._judge.sink, self._pages[first : first + AT_ONCE])
+            status = feed_pages(self._training.sink, self._pages[first : first + AT_ONCE])
             if status:
-                raise self._judge.failure(status)
+                raise self._training.failure(status)
         try:
-            return self._judge.end_epoch().loss
-        except NoRows:  # each has a NULL
+            return self._training.end_epoch().loss
+        except NoRows:  # every row has a NULL
             return None
 
     def close(self) -> None:
-        self._judge.close()
+        self._training.close()

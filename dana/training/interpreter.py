@@ -1,7 +1,4 @@
-"""The interpreter as a backend: what a rule means, for those who want to see it without a machine.
-
-In: a request and a schema; then pages. Out: the same models, bit for bit, as every machine gives. Slow, and exact.
-"""
+"""Training in the interpreter, the reference for every machine: slow, with bit-identical models."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ from dana.training.contract import (
 )
 from dana.training.data.classes import classes_of, prediction_kind
 from dana.training.data.coefficients import coefficients
-from dana.training.data.order import kinds_to_count, tell_order
-from dana.training.data.survey import Place, judge, refuse_labels, started, statistics_of, survey_columns
+from dana.training.data.order import kinds_to_count, notify_order
+from dana.training.data.survey import Place, check_labels, check_survey, started, statistics_of, survey_columns
 from dana.training.data.weights import (
     BALANCED,
     balanced_class_weights,
@@ -41,7 +38,7 @@ from dana.training.data.weights import (
 from dana.training.designs import chosen_extents, rule_graph, rule_of
 from dana.training.machines import NO_MEMORY, PageCollector
 from dana.training.messages.constant import constant_loss, loss_graph
-from dana.training.messages.notices import refuse_non_finite, tell_crossed
+from dana.training.messages.notices import check_finite, notify_crossed
 from dana.training.messages.page_errors import no_rows_error, page_error, row_dims
 from dana.training.metas import meta_values
 from dana.training.provenance import provenance
@@ -55,7 +52,7 @@ Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 @dataclass(slots=True)
 class Columns:
-    """Values of the rule's inputs, in heap order: arrays of shape [tuples, *shape]."""
+    """Values of the inputs of a rule in heap order, arrays of shape [tuples, *shape]."""
 
     values: dict[str, Floats]
     tuples: int
@@ -65,12 +62,12 @@ class Columns:
 def read_columns(
     pages: memoryview, schema: TableSchema, uses: tuple[Use, ...], shapes: dict[str, tuple[int, ...]], page_size: int
 ) -> Columns:
-    """Read a table's pages with the reference reader.
+    """Read the pages of a table with the reference reader.
 
     Raises
     ------
     FaultyPage
-        At the first page that contradicts the layout.
+        At the first page with an invalid layout.
     """
     found: list[list[Floats]] = []
     skipped = 0
@@ -99,7 +96,7 @@ def read_columns(
 
 
 class FaultyPage(Exception):
-    """A page fault and the page it was found on."""
+    """A page fault and its page."""
 
     def __init__(self, fault: PageFault, page: int) -> None:
         super().__init__(f"page {page}: {fault}")
@@ -123,7 +120,7 @@ class InterpretedTraining:
         graph = self._binding.graph
         self._request = request
         places = [(request.relation.attributes[use.attribute].name, use.input) for use in self._binding.uses]
-        tell_crossed(request, [one for one in places if one[0] in self._binding.features], notify)
+        notify_crossed(request, [one for one in places if one[0] in self._binding.features], notify)
         self._collector = PageCollector(request.relation.page_size)
         self._interpreter = Interpreter(graph, numerics)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
@@ -171,8 +168,8 @@ class InterpretedTraining:
             kinds=kinds,
         )
         rule = rule_of(self._request.source, self._request.rule)
-        self.not_finite = judge(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
-        self.in_order = tell_order(self._request, survey, self._fills, self._binding.labels, self._notify)
+        self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
+        self.in_order = notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
         label = next((name for column, name, _, _ in self._fills if column in self._binding.labels), None)
         if label is not None:
             side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
@@ -180,7 +177,7 @@ class InterpretedTraining:
             if self._request.weight is not None:
                 good &= columns[inputs[self._request.weight]] > 0
             values, counts = np.unique(columns[label][good], return_counts=True)
-            refuse_labels(rule, self._request, self._metas, self._binding.labels, values)
+            check_labels(rule, self._request, self._metas, self._binding.labels, values)
             loss = loss_graph(self._binding.graph)
             if loss is not None:
                 self.constant_loss = constant_loss(loss, values, counts.astype(float), self._metas)
@@ -196,7 +193,7 @@ class InterpretedTraining:
     def failure(self, status: int) -> Exception:
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
-        return AssertionError(f"the page collector never refuses a page, but gave status {status}")
+        return AssertionError(f"the page collector accepts every page, but returned status {status}")
 
     @property
     def _fills(self) -> list[Place]:
@@ -204,7 +201,7 @@ class InterpretedTraining:
         return [(names[use.attribute], use.input, use.element, use.count) for use in self._binding.uses]
 
     def _read(self) -> Columns:
-        """The pages that have come."""
+        """Decode the collected pages."""
         relation = self._request.relation
         try:
             columns = read_columns(
@@ -236,7 +233,7 @@ class InterpretedTraining:
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
         graph = self._binding.graph
-        refuse_non_finite(parameters, self._request, self.not_finite)
+        check_finite(parameters, self._request, self.not_finite)
         predictor = None if graph.prediction is None else encode_predictor(graph, self._metas)
         return TrainResult(
             parameters=parameters,

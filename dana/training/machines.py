@@ -1,7 +1,7 @@
-"""The machines behind a training: the simulator, and the RTL under Verilator, taken page by page or whole epochs.
+"""The machines that run a Bundle: the simulator, and the RTL under Verilator.
 
-In: the name of a backend and a configuration. Out: an object that holds a Bundle, takes an epoch's pages through a
-native sink, and reports counters. It knows no rule and no table.
+A machine is loaded with a Bundle, takes the pages of an epoch through a native sink, and reports counters. It knows
+neither rules nor tables.
 """
 
 from __future__ import annotations
@@ -32,52 +32,55 @@ Words = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float32]
 
 ROWS_AT_ONCE = 1 << 14
-"""Rows of the scratchpad that are read or written at a time: a copy of them is in the processor's cache."""
+"""Rows of the scratchpad that are read or written at a time; their copy fits into the processor's cache."""
 
 
 class Machine(Protocol):
-    """What simulator and RTL have in common; rows are bit patterns of shape [rows, lanes]."""
+    """The interface that simulator and RTL share; rows are bit patterns of shape [rows, lanes]."""
 
     def load(self, bundle: Bundle) -> None:
         """Load program, tables and the initial scratchpad."""
 
     def write_rows(self, row: int, rows: Words, *, table: int = 0) -> None:
-        """Write rows of every thread's scratchpad, or of all records of a table, record after record."""
+        """Write rows of the scratchpad of every thread, or all records of a table in order."""
 
     def read_rows(self, row: int, count: int, *, table: int = 0) -> Words:
-        """Read rows of thread 0's scratchpad, or of a table likewise."""
+        """Read rows of the scratchpad of thread 0, or all records of a table in order."""
 
 
 @runtime_checkable
 class Values(Protocol):
-    """A machine that has those of tables, and may have others, elsewhere than in rows; each tells whether it has."""
+    """A machine that keeps the values of tables, and possibly others, outside of scratchpad rows.
+
+    The methods return False for a value that is kept in rows.
+    """
 
     def write_values(self, row: int, values: Floats, *, table: int = 0, first: int = 0) -> bool:
-        """Write the value whose first row is `row`, from an element of its first axis on."""
+        """Write the value at `row`, starting at element `first` of its first axis."""
 
     def read_values(self, row: int, values: Floats, *, table: int = 0, first: int = 0) -> bool:
-        """Fill `values` with it, likewise."""
+        """Read the value at `row` into `values`, starting at element `first` of its first axis."""
 
 
 class StreamingMachine(Machine, Protocol):
-    """A machine that takes an epoch's pages as they come."""
+    """A machine that processes pages as they arrive."""
 
     @property
     def sink(self) -> tuple[int, int]:
-        """Addresses of the native function that takes pages, and of its context."""
+        """Addresses of the native function that takes pages and of its context."""
 
     def begin_epoch(self, n_pages: int | None) -> None:
-        """Start an epoch of so many pages; None: unknown."""
+        """Start an epoch of `n_pages` pages; None: unknown."""
 
     def end_epoch(self) -> EpochCounters:
-        """Finish the epoch whose pages the sink has had."""
+        """Finish the epoch after its last page."""
 
     def close(self) -> None:
         """Free what the machine holds."""
 
 
 class WholeEpochMachine(Machine, Protocol):
-    """A machine that wants all pages of an epoch at once."""
+    """A machine that needs all pages of an epoch at once."""
 
     def run_epoch(self, pages: memoryview) -> EpochCounters:
         """Run one epoch."""
@@ -87,23 +90,23 @@ _CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctyp
 
 
 def feed_pages(sink: Sink, pages: npt.NDArray[np.uint8]) -> int:
-    """Give pages that are the same in each epoch, shape (pages, page_size), to a sink; its status."""
+    """Feed pages that are the same in each epoch, shape (pages, page_size), to a sink; return its status."""
     return int(_CONSUME(sink.again or sink.function)(sink.context, pages.ctypes.data, len(pages)))
 
 
 NO_MEMORY = errno.ENOMEM
-"""Status of a sink that has no room for the pages."""
+"""Status of a sink that ran out of memory."""
 
 
 class PageCollector:
-    """A sink that keeps what it is given.
+    """A sink that collects pages.
 
     Parameters
     ----------
     page_size
         Bytes of a page.
     most
-        Bytes that it keeps; of more it keeps none. None: any number.
+        Maximum number of bytes; if it is exceeded, all pages are dropped. None: no limit.
     """
 
     def __init__(self, page_size: int, most: int | None = None) -> None:
@@ -119,7 +122,7 @@ class PageCollector:
         return Sink(function=function, context=0)
 
     def take(self) -> memoryview:
-        """The pages since the last call."""
+        """Return the pages since the last call."""
         pages = memoryview(self._pages)
         self._pages = bytearray()
         return pages
@@ -130,7 +133,7 @@ class PageCollector:
                 self._pages += ctypes.string_at(address, count * self._page_size)
             else:
                 self._pages, self._most = bytearray(), 0
-        except MemoryError:  # ctypes would print it, and the pages would be missing
+        except MemoryError:  # ctypes would only print the exception, and the pages would be lost
             self._pages = bytearray()
             return NO_MEMORY
         return 0
@@ -138,24 +141,24 @@ class PageCollector:
 
 @contextmanager
 def _board_errors() -> Iterator[None]:
-    """A board that does not do what it is told, as an SQL error."""
+    """Convert errors of a board to SQL errors."""
     try:
         yield
     except BoardError as error:
         raise TrainingError(
-            f"the generated hardware did not train: {error}",
+            f"the generated hardware failed: {error}",
             sqlstate=SqlState.INTERNAL,
             hint="Train with backend => 'sim'; the worker's log has the details.",
         ) from error
 
 
 class Buffered:
-    """Makes a `WholeEpochMachine` take pages as they come, by keeping them until the epoch's end.
+    """Adapts a `WholeEpochMachine` to the interface of a `StreamingMachine` by collecting the pages of an epoch.
 
     Raises
     ------
     TrainingError
-        From its methods: the machine hangs, or refuses what it is given.
+        From its methods, if the machine hangs or reports an error.
     """
 
     def __init__(self, machine: WholeEpochMachine, page_size: int) -> None:
@@ -180,7 +183,7 @@ class Buffered:
         return sink.function, sink.context
 
     def begin_epoch(self, n_pages: int | None) -> None:
-        del n_pages  # the pages themselves tell
+        del n_pages  # known at the end of the epoch
         self._collector.take()
 
     def end_epoch(self) -> EpochCounters:
@@ -237,7 +240,7 @@ MACHINES: dict[str, Callable[[MachineConfig], StreamingMachine]] = {"sim": _simu
 
 
 def write_symbol(machine: Machine, symbol: Symbol, values: Floats, lanes: int) -> None:
-    """Give a machine a value: where the simulator's code has it, or else as rows."""
+    """Write a value to a machine, as rows unless the machine keeps it elsewhere."""
     if isinstance(machine, Values) and machine.write_values(symbol.row, values, table=symbol.table):
         return
     for row, part, at in _by_parts(symbol, lanes):
@@ -245,7 +248,7 @@ def write_symbol(machine: Machine, symbol: Symbol, values: Floats, lanes: int) -
 
 
 def read_symbol(machine: Machine, symbol: Symbol, lanes: int, over: Floats | None = None) -> Floats:
-    """A value, likewise; in the place of an earlier one, if that is given."""
+    """Read a value from a machine; `over` is an array that is overwritten and returned."""
     values = large.zeros(prod(symbol.shape)).reshape(symbol.shape) if over is None else over
     if isinstance(machine, Values) and machine.read_values(symbol.row, values, table=symbol.table):
         return values
@@ -256,7 +259,7 @@ def read_symbol(machine: Machine, symbol: Symbol, lanes: int, over: Floats | Non
 
 
 def _by_parts(symbol: Symbol, lanes: int) -> Iterator[tuple[int, Symbol, EllipsisType | slice]]:
-    """A symbol by some rows of the scratchpad at a time: the first, the part, and where in the value it lies."""
+    """Split a symbol into parts of some rows: the first row, the part, and its place in the value."""
     rows = symbol.rows(lanes)
     if symbol.table or rows <= ROWS_AT_ONCE or not (symbol.broadcast or len(symbol.shape) > 1):
         yield symbol.row, symbol, ...

@@ -1,6 +1,6 @@
-"""Memory: what this machine has, what processes hold, and the bound of a request.
+"""Memory: the total of the host, the use of processes, and the limit of a request.
 
-In: process ids and limits. Out: bytes, and errors of SQL that say which limit it was. It ends no process.
+Errors name the limit that was exceeded and how to raise it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from dana.training.contract import SqlState, TrainingError
 from dsl import RuleError
 
 RESERVE = 16 << 20
-"""Bytes that a request takes at least, beyond what its process has when it comes: a small rule on a small machine
-takes 5 MB."""
+"""Minimum headroom of a request above the memory that its process already has, bytes; a small rule takes 5 MB."""
 
 _SHORTAGE = re.compile(
     r"failed to map segment|cannot allocate memory|memory allocation|out of memory|bad_alloc|can't start new thread"
-    # what the interpreter says where an extension module had no memory for its exception
+    # CPython reports this if an extension module ran out of memory while it raised an exception
     r"|without setting an exception",
     re.IGNORECASE,
 )
@@ -33,11 +32,11 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class StartAnew(Exception):
-    """This process has grown too large for the request's bound; a new one might not have."""
+    """This process has outgrown the limit of the request; a new process may satisfy it."""
 
 
 def machine_bytes() -> int:
-    """Memory of the machine, or of the container or service that this process is confined to."""
+    """Return the memory of the host, or of the container or service that confines this process, bytes."""
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -45,18 +44,18 @@ def machine_bytes() -> int:
         folder = _CGROUPS / own.lstrip("/")
         for path in (folder, *folder.parents):
             if path.is_relative_to(_CGROUPS):
-                with suppress(OSError, ValueError):  # the root has no such file; "max"
+                with suppress(OSError, ValueError):  # the root has no such file; the content may be "max"
                     found.append(int((path / "memory.max").read_text()))
     return min(found)
 
 
 def held_bytes(pid: int, *, exact: bool = False) -> int:
-    """Memory that a process and what it started hold: anonymous and shared pages, in memory or swapped out.
+    """Return the memory of a process and its descendants: anonymous and shared pages, resident or swapped.
 
     Parameters
     ----------
     exact
-        Reckon with pages that processes share, which takes longer; else each counts them all.
+        Divide shared pages among the processes that share them, which is slower; otherwise each process counts all.
     """
     name, members = ("smaps_rollup", _SHARES) if exact else ("status", _HELD)
     return sum(sum(_kilobytes(Path(f"/proc/{one}/{name}"), members)) << 10 for one in _with_descendants(pid))
@@ -67,7 +66,7 @@ _SHARES = ("Pss_Anon", "Pss_Shmem", "SwapPss")
 
 
 def _kilobytes(path: Path, members: tuple[str, ...]) -> list[int]:
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the process has exited
         return [int(line.split()[1]) for line in path.read_text().splitlines() if line.partition(":")[0] in members]
     return []
 
@@ -81,12 +80,12 @@ def _with_descendants(pid: int) -> Iterator[int]:
 
 
 def least_bytes() -> int:
-    """The least bound under which this process can answer a request."""
+    """Return the lowest limit under which this process can serve a request."""
     return _private_bytes() + RESERVE
 
 
 def room_bytes() -> float:
-    """What this process may still take, as it is bounded now."""
+    """Return the bytes that this process may still allocate under its current limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
     return inf if soft == resource.RLIM_INFINITY else soft - _private_bytes()
 
@@ -100,23 +99,23 @@ MANY_CLASSES = 1000
 
 @contextmanager
 def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[None]:
-    """Bound this process's private memory, below what the worker bounds it to; 0: leave it at that.
+    """Limit the private memory of this process during a request; 0: only the limit of the worker applies.
 
     Parameters
     ----------
     limit
         Bytes: dana.max_memory.
     fresh
-        The process has answered no request yet.
+        The process has served no request yet.
     classes
-        Of the label, 0 if it has none: where they are many, these are what takes memory.
+        Number of classes of the label, 0 without classes; many classes are a likely cause of a shortage.
 
     Raises
     ------
     TrainingError
-        The bound is less than any request takes, or this one took more.
+        The limit is below the minimum of any request, or the request exceeded it.
     StartAnew
-        The bound is less than this process has by now.
+        The limit is below the current use of this process.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     bounds = [(limit, "dana.max_memory", "Raise dana.max_memory")] if limit else []
@@ -145,11 +144,11 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
         hint = f"{mend}, or train on fewer columns."
         if classes > MANY_CLASSES:
             hint = (
-                f"The label has {classes:,} classes, each with its own part of the models: choose a rule that learns "
-                f"numbers, such as ridge, where they are numbers, or put rare ones together. {mend} otherwise."
+                f"The label has {classes:,} classes, and each has its own part of the models. If the labels are "
+                f"numbers, use a regression rule such as ridge; otherwise combine rare classes. {mend} otherwise."
             )
-        elif large.asked() > asked:  # whatever it was that had no room beside them
-            hint = f"{mend}; or have large models lie in files: start the worker with --model-directory."
+        elif large.asked() > asked:
+            hint = f"{mend}, or keep large models in files: start the worker with --model-directory."
         raise TrainingError(
             f"the request needs more memory than the {megabytes(bound)} of {name}",
             sqlstate=SqlState.OUT_OF_MEMORY,
@@ -160,16 +159,16 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is a lack of memory, whoever ran into it and however they said so."""
+    """Whether an error or one of its causes is a lack of memory, in any of the forms that libraries report it."""
     return any(
         isinstance(one, MemoryError)
         or (isinstance(one, OSError) and one.errno == errno.ENOMEM)
-        # of a user's errors the text may be a user's
+        # the text of a user error may quote user input
         or (not isinstance(one, UsageError | RuleError) and _SHORTAGE.search(str(one)))
         for one in causes(error)
     )
 
 
 def megabytes(size: int) -> str:
-    """A size as PostgreSQL writes those of settings."""
+    """Format a size as PostgreSQL formats settings."""
     return f"{-(-size // (1 << 20))} MB"

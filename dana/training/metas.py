@@ -1,4 +1,4 @@
-"""Hyperparameters of a run: the rule's metas, changed as the caller asks."""
+"""Hyperparameters of a run: the metas of the rule, overridden by the caller."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dsl.diagnostics import did_you_mean
 from dsl.render import render
 
 SHOWN = 60
-"""Characters of a value that a message shows."""
+"""Maximum length of a value in a message, characters."""
 
 
 def meta_values(
     defaults: Mapping[str, float], hyper: Json, extents: Mapping[str, int] | None = None
 ) -> dict[str, float]:
-    """The value of every meta of a run; `extents` are dims, which `hyper` may name as well.
+    """Return the value of every meta; names in `extents` are dims, which `hyper` may also set.
 
     Raises
     ------
     TrainingError
-        The caller names a meta that the rule does not have, or gives no number.
+        `hyper` contains an unknown name or a value that is not a finite number.
     """
     values = dict(defaults)
     for name, value in hyper.items():
@@ -40,9 +40,11 @@ def meta_values(
     return values
 
 
-def refuse_unmet(rule: Rule, named: Mapping[str, float], given_by: str = "hyper") -> None:
-    """Raise TrainingError where metas, or a label, break what a rule asks for by `dana.require`, with the place in its
-    text; `given_by` has them so."""
+def check_requirements(rule: Rule, named: Mapping[str, float], given_by: str = "hyper") -> None:
+    """Raise TrainingError if metas or a label violate a `dana.require` of the rule.
+
+    `given_by` names the origin of the values in the message; the detail shows the place in the text of the rule.
+    """
     for one in rule.unmet(named):
         by_hyper = given_by == "hyper"
         raise TrainingError(
@@ -56,11 +58,11 @@ def refuse_unmet(rule: Rule, named: Mapping[str, float], given_by: str = "hyper"
 def _is_finite(value: object) -> bool:
     try:
         return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
-    except OverflowError:  # a whole number beyond binary64; JSON has those
+    except OverflowError:  # JSON integers can exceed the range of binary64
         return False
 
 
 def _shortened(value: object) -> str:
-    """A value of the caller's as a message shows it, however long it is."""
+    """Return a value as text, truncated for a message."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

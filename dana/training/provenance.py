@@ -1,8 +1,8 @@
-"""What dana.run.design keeps of a training so that its machine can be made again: by `dana report`, later, elsewhere.
+"""The members of dana.run.design from which `dana report` rebuilds the machine of a run.
 
-In: a request and what it was compiled to. Out: JSON; and from that JSON and the rule's text the request again. Whoever
-reads it looks up neither table nor view: those may have changed since, and may run code of their owner. Of columns
-that the rule does not read their names are left out, and equal ones in a row are counted: a table may have 1,600.
+`machine_provenance` describes a request as JSON; `recorded_request` restores the request from that JSON and the text
+of the rule. The table or view itself is not read again: it may have changed, and reading a view executes code of its
+owner. A table can have 1,600 columns, so names of unused columns are omitted and runs of equal columns are counted.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dana.training.designs import Design
 
 
 def digest_of(rule: str) -> str:
-    """Digest of a rule's text."""
+    """Return the SHA-256 digest of the text of a rule."""
     return hashlib.sha256(rule.encode(errors="surrogatepass")).hexdigest()
 
 
 def provenance(request: TrainRequest, metas: Json, dims: Json) -> Json:
-    """Members of a run's design that every backend keeps: which text with which values."""
+    """Return the members that every machine records: the digest of the rule and its values."""
     return {"rule": digest_of(request.source), "metas": dict(metas), "dims": dict(dims)}
 
 
 def machine_provenance(request: TrainRequest, design: Design) -> Json:
-    """Members that a machine's run keeps besides: what it was compiled from, and a digest of what came of it."""
+    """Return the further members of a compiled run: its inputs and the digest of its Bundle."""
     relation = request.relation
     positions = {one.name: k for k, one in enumerate(relation.attributes) if not one.dropped}
     return {
@@ -44,7 +44,7 @@ def machine_provenance(request: TrainRequest, design: Design) -> Json:
 
 
 def recorded_request(*, rule: str, source: str, relation: str, design: Mapping[str, Any]) -> TrainRequest:
-    """The request of which a run's ``design`` tells.
+    """Restore the request that is described by the ``design`` of a run.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def _named(column: str | None) -> tuple[str, ...]:
 
 
 def _kind(one: Attribute) -> tuple[int, int, str, bool, bool, str, bool, int | None]:
-    """What a machine knows of a column besides its place and its name."""
+    """Return the properties of a column that affect compilation, except for its position and name."""
     return (
         one.type_oid,
         one.length,

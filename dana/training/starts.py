@@ -1,7 +1,7 @@
-"""What models of tables start with: the Bundle's image does not hold it.
+"""Start values of models that are kept in tables; the image of a Bundle does not contain them.
 
-In: a machine that a Bundle was loaded into. Out: its tables, filled; some numbers at a time where the machine takes
-that, for all of a large model would be as large again.
+`write_starts` fills the tables of a machine after its Bundle was loaded. It works on blocks where the machine accepts
+them: generating a large model as a whole would double its memory.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dsl.hdfg.start import start_block, start_values
 from hwgen.spec.bundle import Bundle, Symbol
 
 AT_ONCE = 1 << 18
-"""Numbers, whose copy is in the processor's cache."""
+"""Numbers in a block; a block fits into the processor's cache."""
 
 
 def write_starts(machine: Machine, bundle: Bundle) -> None:
-    """Give a machine the start values of its tables."""
+    """Write the start values of all tables of a machine."""
     models = {symbol.name: symbol for symbol in bundle.of_kind("model")}
     for name, start in bundle.notes["starts"].items():
         init = Init(**{**start, "kind": InitKind(start["kind"])})

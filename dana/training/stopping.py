@@ -1,7 +1,7 @@
-"""The loop over epochs, whatever trains and wherever its pages come from: when to stop, and which model is kept.
+"""The loop over epochs: when a training stops, and which model is kept.
 
-In: a training, and somebody who feeds a sink with all its pages. Out: the result and what led to it. It knows neither
-rings nor messages. A training ends with its epochs, by the rule's own test, or when its loss no longer improves.
+A training ends after its number of epochs, when the convergence test of the rule holds, or when its loss no longer
+improves. The loop is independent of the machine and of the source of the pages.
 """
 
 from __future__ import annotations
@@ -28,41 +28,42 @@ from dana.training.messages.notices import diverged_error, risen_notice, skipped
 from dana.training.messages.page_errors import nulls_error
 
 PATIENCE = 30
-"""Epochs without improvement, by default. Momentum makes the loss of a small table swing, and that of a large one rise
-a little before it falls for good: both for up to 30 epochs with the shipped rules."""
+"""Default number of epochs without improvement. With momentum the loss of a small table oscillates and that of a large
+table rises before it decreases: both for up to 30 epochs with the shipped rules."""
 
 TOLERANCE = 1e-3
-"""Of the loss: what is no improvement, over half the patience. A tenth of it would never let a noisy loss settle."""
+"""Relative change of the loss that is not an improvement. With a tenth of it a noisy loss would never settle."""
 
 MARGIN = 0.01
-"""A training's loss is measured while the models change, and may be lowest long before they settle: the last model is
-kept unless its loss is worse than the best by this much. A loss on other rows is the model's: the lowest counts."""
+"""Relative excess over the best loss up to which a later model is kept. The training loss is measured while the models
+change, so its minimum may come long before they settle. A loss on held-out rows is exact: its minimum counts."""
 
 RISEN = 2.0
-"""Times the kept epoch's loss from which a later one's is no swing of momentum, and tells that steps were too long."""
+"""Multiple of the kept loss above which a later loss is not an oscillation: the steps were too long."""
 SWING = 0.1
-"""Of what the loss has fallen by: what a loss near 0 may rise by, whatever that is of itself."""
+"""Allowed rise as a fraction of the total decrease, for losses near 0, where RISEN would be too strict."""
 
 UNFINISHED = 0.01
-"""Of a constant's loss, by which a loss still fell in the last tenth of a rule's own epochs; twice that of itself."""
+"""Decrease in the last tenth of the epochs that is reported, relative to the loss of a constant; twice that relative to
+the loss itself."""
 SETTLING = 50
-"""Epochs of a rule that are meant to be enough; of fewer its author thought otherwise."""
+"""Number of epochs from which a rule is expected to converge; with fewer its author did not intend that."""
 LEFT = 0.1
-"""Of a constant's loss: of less than that there is little left to learn, however long that takes."""
+"""Loss relative to that of a constant below which there is little left to learn."""
 
 WORSE = 1.1
-"""Times a constant's loss on the rows trained on is more than chance on rows left out, of which there may be few."""
+"""Multiple of the loss of a constant above which a loss on held-out rows, possibly few, is not due to chance."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Stopping:
-    """Looks at the losses, epoch by epoch.
+    """Decides from the losses when a training is over.
 
     Attributes
     ----------
     patience
-        Epochs without an improvement by more than `tolerance`, of the loss, after which it is over; and if all losses
-        of half as many epochs lie within it, too. 0: never.
+        Epochs without an improvement by more than `tolerance` after which the training is over. It is also over when
+        all losses of half as many epochs differ by less than `tolerance`. 0: never.
     tolerance
         Relative to the loss.
     """
@@ -76,7 +77,7 @@ class Stopping:
     _recent: list[float] = field(default_factory=list)
 
     def better(self, loss: float, margin: float) -> bool:
-        """Take an epoch's loss; whether the model that it left is the one to keep."""
+        """Record the loss of an epoch; return whether the model of this epoch is to be kept."""
         known = math.isfinite(self.best)
         keep = not known or loss <= self.best + margin * abs(self.best)
         self.best = min(self.best, loss)
@@ -94,20 +95,20 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a training came to.
+    """The outcome of a training.
 
     Attributes
     ----------
     result
         The kept model.
     kept
-        The epoch's report that left it.
+        Report of the epoch of that model.
     reports
-        Every epoch's.
+        Reports of all epochs.
     converged
-        Whether the rule's test ended it, or its loss no longer improved.
+        Whether the training ended because the rule converged or its loss no longer improved.
     pages
-        Fed, over all epochs.
+        Pages fed, over all epochs.
     """
 
     result: TrainResult
@@ -118,13 +119,13 @@ class Outcome:
 
     @property
     def cycles(self) -> int | None:
-        """Over all epochs; None where the backend has no machine."""
+        """Over all epochs; None for the interpreter."""
         cycles = [one.cycles for one in self.reports if one.cycles is not None]
         return sum(cycles) if len(cycles) == len(self.reports) else None
 
 
 def check_stopping(request: TrainRequest) -> None:
-    """Raise TrainingError where a request's patience or tolerance is none."""
+    """Raise TrainingError if the patience or tolerance of a request is invalid."""
     for name, value in (("patience", request.patience), ("tolerance", request.tolerance)):
         if value is not None and not 0 <= value < math.inf:
             raise TrainingError(f'argument "{name}" must be at least 0, not {value:g}')
@@ -136,19 +137,19 @@ def run(
     *,
     feed: Callable[[Sink], int],
     notify: Notify,
-    tell: Callable[[int, EpochReport, float], None] = lambda epoch, report, seconds: None,
+    report_epoch: Callable[[int, EpochReport, float], None] = lambda epoch, report, seconds: None,
     held_out: HeldOut | None = None,
 ) -> Outcome:
-    """Train until the end.
+    """Run the epochs of a training.
 
     Parameters
     ----------
     feed
-        Gives all pages to a sink, and says how many they are.
-    tell
-        Is told of each epoch: its number, its report, its seconds.
+        Feeds all pages to a sink and returns their number.
+    report_epoch
+        Called after each epoch with its number, its report and its duration in seconds.
     held_out
-        Rows to judge models by.
+        Held-out rows; their loss then decides which model is kept.
     """
     stopping = Stopping(
         patience=PATIENCE if request.patience is None else request.patience,
@@ -171,18 +172,18 @@ def run(
         if request.nulls == "error" and report.skipped:
             raise nulls_error(request.relation, report.skipped)
         if held_out is not None:
-            # in the place of the epoch's before it, unless that is the best
+            # reuse the arrays of the previous epoch, unless they hold the best model
             left = training.parameters(() if best is not None and left is best[1] else left)
             report = replace(report, test_loss=held_out.loss(left))
         if epoch == 1 and held_out is not None and report.loss is not None and report.test_loss is None:
             notify(NONE_LEFT_OUT)
-        if epoch == 1 and report.skipped and training.stream is None:  # of frames the backend says more
+        if epoch == 1 and report.skipped and training.stream is None:  # for frames the backend reports it, by column
             notify(skipped_notice(request, report))
         reports.append(report)
-        tell(epoch, report, time.perf_counter() - started)
+        report_epoch(epoch, report, time.perf_counter() - started)
         loss, margin = (report.loss, MARGIN) if report.test_loss is None else (report.test_loss, 0.0)
         if loss is not None and stopping.patience and stopping.better(loss, margin):
-            # in the place of the best before it: there are never three of a large model
+            # reuse the arrays of the previous best: a large model must not exist three times
             best = epoch, training.parameters(() if best is None else best[1]) if held_out is None else left
         if report.converged or stopping.over:
             break
@@ -196,10 +197,10 @@ def run(
     elif request.epochs is None and stopping.patience and not ended and (fell := _still_falls(reports, constant)):
         notify(unfinished_notice(request, len(reports), *fell))
     if constant is not None:
-        # rows left out may choose an early epoch, whose loss is mostly that of the start values: the lowest counts
+        # held-out rows may select an early epoch with a training loss close to that of the start values
         losses = [one.loss for one in (reports if kept.test_loss is not None else [kept]) if one.loss is not None]
         if losses and min(losses) >= constant * (1 - TOLERANCE):
-            # of rows in order the loss is one of the models on the way, which are as bad as that order, and it was told
+            # on sorted rows the training loss is meaningless, and the order was reported already
             if not training.in_order:
                 notify(_no_better(min(losses), constant))
         elif kept.test_loss is not None and kept.test_loss > WORSE * constant:
@@ -214,7 +215,7 @@ def run(
 
 
 def _risen(reports: Sequence[EpochReport], kept: int) -> int:
-    """The epoch behind the kept one whose loss rose highest, if that is far; else 0."""
+    """Return the epoch after the kept one with the highest loss if the loss rose considerably; otherwise 0."""
     losses = [one.loss for one in reports if one.loss is not None]
     if len(losses) < len(reports) or kept == len(reports):
         return 0
@@ -224,7 +225,7 @@ def _risen(reports: Sequence[EpochReport], kept: int) -> int:
 
 
 def _still_falls(reports: Sequence[EpochReport], constant: float | None) -> tuple[int, float, float] | None:
-    """Of how many of the last epochs which loss fell to which, where that is noticeable: more of them would help."""
+    """Return the number of last epochs and the losses before and after them if the loss still decreased noticeably."""
     losses = [one.loss if one.test_loss is None else one.test_loss for one in reports]
     known = [one for one in losses if one is not None]
     last = len(known) // 10
@@ -238,24 +239,25 @@ def _still_falls(reports: Sequence[EpochReport], constant: float | None) -> tupl
 
 NONE_LEFT_OUT = Notice(
     level=Level.WARNING,
-    message='argument "test_size" leaves out no row to judge the model by',
-    hint="Rows with a NULL in a column in use do not count, nor do those of weight 0. Leave out a larger part.",
+    message='argument "test_size" holds out no usable row',
+    hint="Rows with a NULL in a column in use and rows of weight 0 do not count. Increase test_size.",
 )
 
 
 def _worse_elsewhere(loss: float, constant: float) -> Notice:
     return Notice(
         level=Level.WARNING,
-        message="on the rows left out the model is worse than a constant prediction: its loss there is "
-        f"{loss:.6g}, that of a constant on the rows trained on is {constant:.6g}",
-        hint="It knows its rows by heart, or they lie in an order that misleads it (shuffle => true): train for fewer "
-        "epochs, with a stronger penalty, or on more rows.",
+        message="on the held-out rows the model is worse than a constant prediction: its loss is "
+        f"{loss:.6g}, the loss of a constant on the training rows is {constant:.6g}",
+        hint="The model overfits, or the rows are sorted (use shuffle => true). Train for fewer epochs, with a stronger "
+        "penalty, or on more rows.",
     )
 
 
 def _no_better(loss: float, constant: float) -> Notice:
     return Notice(
         level=Level.WARNING,
-        message=f"the model is no better than a constant prediction, whose loss is {constant:.6g}; its own: {loss:.6g}",
-        hint="The features may tell nothing of the label; or train for more epochs, or with another learning rate.",
+        message=f"the model is no better than a constant prediction: its loss is {loss:.6g}, that of a constant "
+        f"{constant:.6g}",
+        hint="The features may be unrelated to the label; otherwise train for more epochs or change the learning rate.",
     )

@@ -1,8 +1,7 @@
-"""Decides what a backend streams: a table's pages as they are, or frames of the columns in use.
+"""Decides what a backend streams: the pages of a table, or frames with the columns in use.
 
-In: a request. Out: the request as the machine is to be compiled for it, and the stream to ask for. Pages are the rule;
-frames are for what a Strider cannot read where it lies, for rows that have no pages, and for rows that are cleaned on
-the way. Compiles no machine, reads no page.
+Pages are the default. Frames are used for values that a Strider cannot read in place, for rows that have no pages, such
+as those of a query, and for rows that are cleaned before training.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import Graph, Node, Op
 
 MAX_BINDINGS = 64
-"""Bindings cached in a process: a table with a column that no Strider reads asks for one at each training."""
+"""Bindings cached in a process; every training on a table with a column that no Strider can read needs one."""
 
 
 def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
-    """Choose the stream; None: the table's pages.
+    """Return the request as it is compiled, and its frames; None: the pages of the table are streamed.
 
     Raises
     ------
@@ -66,7 +65,7 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
 
 
 def logical_binding(request: TrainRequest) -> tuple[Binding, TableSchema]:
-    """The rule on the table as frames would hold it, and that schema.
+    """Bind the rule to the table with the column types of frames; return the binding and that schema.
 
     Raises
     ------
@@ -86,8 +85,8 @@ def logical_binding(request: TrainRequest) -> tuple[Binding, TableSchema]:
     )
 
 
-def tell_categories(request: TrainRequest, notify: Notify) -> None:
-    """Say which columns are categories where others are numbers, and the caller does not say how many are what.
+def notify_categories(request: TrainRequest, notify: Notify) -> None:
+    """Report which columns are categories and which are numbers, unless names or ``hyper`` determine it.
 
     Raises
     ------
@@ -116,8 +115,8 @@ def tell_categories(request: TrainRequest, notify: Notify) -> None:
             level=Level.NOTICE,
             message=("arrays" if request.relation.name == ARRAYS else f"columns of {request.relation.name}")
             + f": {listed(categories, 'categories')}; {listed((graph.nodes[k] for k in numbers), 'numbers')}",
-            hint="Inputs take columns in their order: name those of categories first in features"
-            + f", and say in hyper how many there are: {', '.join(sorted(said))}." * bool(said),
+            hint="Inputs take columns in order. List the category columns first in features"
+            + f", and give their number in hyper: {', '.join(sorted(said))}." * bool(said),
         )
     )
 
@@ -132,14 +131,14 @@ def declared_request(
     design: Json | None = None,
     hyper: Json | None = None,
 ) -> TrainRequest:
-    """What a training on a table would ask for that nobody has: columns alone are known.
+    """Return the request of a training on a table that is known only by its columns.
 
     Parameters
     ----------
     label
-        The label's column, where the rule does not tell.
+        Column of the label, if the rule does not determine it.
     pages, page_size
-        Of the table: how many, bytes of each (BLCKSZ).
+        Number of pages of the table, and the size of a page in bytes (BLCKSZ).
     design
         Overrides for the machine.
     hyper
@@ -168,7 +167,7 @@ def declared_request(
 
 
 def _with_numbered_label(graph: Graph, schema: TableSchema, label: str | None) -> TableSchema:
-    """The table as frames are made of it, where a text says which of the rule's classes a row is of; else itself."""
+    """Return the schema with a text label replaced by its class number, as in frames; otherwise the schema itself."""
     outputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
     if graph.classes is None:
         return schema
@@ -180,7 +179,7 @@ def _with_numbered_label(graph: Graph, schema: TableSchema, label: str | None) -
 
 
 def on_pages_that_hold_rows(request: TrainRequest) -> TrainRequest:
-    """The request on frames where no page holds a row, which PostgreSQL then keeps out of line; else itself.
+    """Return the request on frames if a row exceeds a page and PostgreSQL stores it out of line; otherwise itself.
 
     Raises
     ------
@@ -205,9 +204,9 @@ def _bind(
     class_weight: bool,
     extents: tuple[tuple[str, int], ...],
 ) -> tuple[Binding, TableSchema]:
-    """See `logical_binding`: which columns are in use, whatever a Strider makes of them."""
+    """See `logical_binding`."""
     graph = graph_of(source, rule)
-    # which column holds the labels, only the binding tells; so any column may, until we know
+    # the label column is known only after binding, so texts are allowed in every column until then
     columns = tuple(one if one.dropped else rewritten(one, labels=classes is not None) for one in schema.attributes)
     logical = replace(schema, attributes=columns)
     binding = bind(graph, logical, features, label, dict(extents), weight=weight, class_weight=class_weight)
@@ -217,7 +216,7 @@ def _bind(
 
 
 def _check_classes(schema: TableSchema, binding: Binding, weight: str | None) -> None:
-    """Raise where the classes number no label, or where another column holds texts, which only a label may."""
+    """Raise an error if classes are given without a single label, or a column other than the label holds texts."""
     if len(binding.labels) != 1:
         raise BindingError(f"classes are given, but the rule has {len(binding.labels)} labels")
     for name in (*binding.features, *(() if weight is None else (weight,))):
@@ -226,6 +225,6 @@ def _check_classes(schema: TableSchema, binding: Binding, weight: str | None) ->
             if schema.index(name) in choosing_columns(binding.graph, binding.uses):
                 raise schema.no_category(schema.index(name))
             raise SchemaError(
-                f"column {name!r} of {schema.relation} has type {attribute.type_name}, which is no number",
+                f"column {name!r} of {schema.relation} has type {attribute.type_name}, which is not a number",
                 hint=HINTS.get(attribute.type_oid, FEATURE_HINT),
             )

@@ -46,13 +46,13 @@ from dana.training.contract import (
     TrainResult,
 )
 from dana.training.data.coefficients import coefficients
-from dana.training.data.order import kinds_to_count, tell_order
+from dana.training.data.order import kinds_to_count, notify_order
 from dana.training.data.survey import (
-    judge,
-    judged_by_sums,
+    check_survey,
+    columns_to_sum,
     nothing_surveyed,
-    refuse_labels,
-    refuse_values,
+    check_labels,
+    check_values,
     started,
     starts_models,
     survey_of,
@@ -66,13 +66,13 @@ from dana.training.heldout import HeldOutRows
 from dana.training.interpreter import InterpretedTraining
 from dana.training.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend, read_symbol, write_symbol
 from dana.training.messages.constant import constant_loss
-from dana.training.messages.notices import refuse_non_finite, tell_chosen_again, tell_crossed, tell_simulated
+from dana.training.messages.notices import check_finite, notify_chosen_again, notify_crossed, notify_simulated
 from dana.training.messages.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.training.metas import meta_values
 from dana.training.provenance import machine_provenance, provenance
 from dana.training.starts import write_starts
 from dana.training.stopping import check_stopping
-from dana.training.streams import plan_stream, tell_categories
+from dana.training.streams import plan_stream, notify_categories
 from dana.training.warm import warm_values
 from dsl import RuleError, compile_rule
 from dsl.hdfg.choice import category_inputs, takes_categories
@@ -134,7 +134,7 @@ class MachineTrainer:
             rule = compile_rule(source, filename="rule")
             graph = rule.hdfg
         except RuleError as error:
-            _refuse(error)
+            _raise_sql_error(error)
         for warning in rule.warnings:
             notify(Notice(level=Level.WARNING, message=render((warning,), rule.source)))
 
@@ -164,7 +164,7 @@ class MachineTrainer:
         try:
             load_backend(backend)
         except UsageError as error:
-            _refuse(error)
+            _raise_sql_error(error)
 
     def open(self, request: TrainRequest, notify: Notify) -> Training:
         """See `Trainer.open`."""
@@ -176,18 +176,18 @@ class MachineTrainer:
         try:
             check_hyper(request, notify)
             request = with_extents(request)
-            tell_categories(request, notify)
+            notify_categories(request, notify)
             request, stream = plan_stream(request)
             if request.backend == "interp":
                 return InterpretedTraining(request, notify, stream)
             design = self._designs.get(request, notify=notify)
             machine = MACHINES[request.backend](design.bundle.config)
         except (RuleError, UsageError, ConfigError) as error:
-            _refuse(error)
+            _raise_sql_error(error)
         return MachineTraining(request, design, machine, notify, stream)
 
     def held_out(self, request: TrainRequest) -> HeldOut | None:
-        """See `Trainer.held_out`; the simulator judges for every backend."""
+        """See `Trainer.held_out`; the simulator loss_only for every backend."""
         try:
             if compile_rule(request.source, filename=request.rule).hdfg.loss is None:
                 return None
@@ -197,11 +197,11 @@ class MachineTrainer:
             asked, stream = plan_stream(
                 replace(rows, warm_start_from=None, standardize=False, nonfinite="keep", nulls="skip")
             )
-            design = self._designs.get(asked, judges=True)
+            design = self._designs.get(asked, loss_only=True)
         except (RuleError, UsageError, ConfigError) as error:
-            _refuse(error)
+            _raise_sql_error(error)
         assert stream is not None, "rows come as frames"
-        judge = MachineTraining(asked, design, Simulator(design.bundle.config), lambda notice: None, judges=True)
+        judge = MachineTraining(asked, design, Simulator(design.bundle.config), lambda notice: None, loss_only=True)
         return HeldOutRows(judge, stream)
 
     def categories(self, request: TrainRequest) -> Categories:
@@ -215,7 +215,7 @@ class MachineTrainer:
                 unknown=[name for name, below in choosing.items() if below],
             )
         except (RuleError, UsageError, ConfigError) as error:
-            _refuse(error)
+            _raise_sql_error(error)
 
     def explain(self, request: ExplainRequest) -> Json:
         """See `Trainer.explain`."""
@@ -223,11 +223,11 @@ class MachineTrainer:
             check_hyper(request.training, lambda notice: None)
             explained = explain(replace(request, training=with_extents(request.training)), self._designs)
         except (RuleError, UsageError, ConfigError) as error:
-            _refuse(error)
+            _raise_sql_error(error)
         return {**explained, "lines": lines(explained)}
 
 
-def _refuse(error: Exception) -> NoReturn:
+def _raise_sql_error(error: Exception) -> NoReturn:
     """Raise the SQL error that an error of the language, the compiler or the configuration becomes."""
     if isinstance(error, TrainingError):
         raise error
@@ -265,7 +265,7 @@ class MachineTraining:
         notify: Notify,
         stream: Stream | None = None,
         *,
-        judges: bool = False,
+        loss_only: bool = False,
     ) -> None:
         self._request = request
         self.stream = stream
@@ -296,13 +296,13 @@ class MachineTraining:
         )
         self._write_models(warm)
         aside = {*design.labels, request.weight}
-        tell_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
-        tell_simulated(design.bundle.config, notify)
+        notify_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
+        notify_simulated(design.bundle.config, notify)
         classes = 0
         if design.class_weights is not None:
             (classes,) = shapes[design.class_weights]
             self._write_models({design.class_weights: given_class_weights(request, classes)})
-        self._compiled = Compiled(request, design, machine, judges=judges) if isinstance(machine, Simulator) else None
+        self._compiled = Compiled(request, design, machine, loss_only=loss_only) if isinstance(machine, Simulator) else None
         beside = isinstance(machine, Simulator) and not starts_models(request, design.statistics)
         label = next((column for column, _, _, _ in fills if column in design.labels), None)
         self._surveyed = nothing_surveyed(
@@ -311,12 +311,12 @@ class MachineTraining:
             label=label,
             classes=classes,
             kinds=kinds_to_count(design.classes),
-            summed=judged_by_sums(request, fills, design.labels) if beside else None,
+            summed=columns_to_sum(request, fills, design.labels) if beside else None,
         )
-        self._surveys_beside = beside and not judges
+        self._surveys_first_epoch = beside and not loss_only
         """The first epoch is to survey its pages: nothing of it waits for what is found."""
         self._surveyor: Simulator | None = None
-        if not beside and not judges:
+        if not beside and not loss_only:
             self._surveyor = machine if isinstance(machine, Simulator) else _loaded(self._bundle)
 
     @property
@@ -355,18 +355,18 @@ class MachineTraining:
             raise self._fault(counters)
         if not counters.tuples:
             raise no_rows_error(self._request, counters.skipped)
-        self._heed()
+        self._apply_survey()
 
-    def _heed(self) -> None:
+    def _apply_survey(self) -> None:
         """Judge what a survey found, and have models begin with it."""
         survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
         fills = self._bundle.notes["fills"]
         rule = rule_of(self._request.source, self._request.rule)
-        self.not_finite = judge(rule, self._request, survey, fills, self._design.labels, self._notify)
-        self.in_order = tell_order(self._request, survey, fills, self._design.labels, self._notify)
+        self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
+        self.in_order = notify_order(self._request, survey, fills, self._design.labels, self._notify)
         if self._surveyed.tally is not None:
             values, counts = self._surveyed.values
-            refuse_labels(rule, self._request, self._metas, self._design.labels, values)
+            check_labels(rule, self._request, self._metas, self._design.labels, values)
             if self._design.loss_text is not None:
                 self.constant_loss = constant_loss(_parsed(self._design.loss_text), values, counts, self._metas)
         starts = started(self._request, self._design.statistics)
@@ -399,11 +399,11 @@ class MachineTraining:
             raise self._fault(counters)
         if not counters.tuples:
             raise no_rows_error(self._request, counters.skipped)
-        if self._surveys_beside:
-            self._surveys_beside = False
-            self._heed()
+        if self._surveys_first_epoch:
+            self._surveys_first_epoch = False
+            self._apply_survey()
         if not self._cycles:
-            tell_chosen_again(self._request, self._bundle, counters, self._notify)
+            notify_chosen_again(self._request, self._bundle, counters, self._notify)
         self._cycles += counters.cycles
         if self._compiled is not None:
             self._compiled.after_epoch(self._notify)
@@ -436,7 +436,7 @@ class MachineTraining:
         predictor = self._design.predictor
         if predictor is not None:
             predictor = with_metas(predictor, list(self._metas.values()))
-        refuse_non_finite(parameters, self._request, self.not_finite)
+        check_finite(parameters, self._request, self.not_finite)
         return TrainResult(
             parameters=parameters,
             predictor=predictor,
@@ -463,9 +463,9 @@ class MachineTraining:
     def _fault(self, counters: EpochCounters) -> Exception:
         relation = self._request.relation
         if counters.fault is Fault.INDEX:
-            if self._surveys_beside:
+            if self._surveys_first_epoch:
                 try:  # a NaN among the numbers of rows is a fault of the machine, which such a row is not to come to
-                    refuse_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
+                    check_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
                 except OutOfLine as error:
                     return error
             choice = self._bundle.notes["indices"][counters.fault_pointer]
@@ -486,7 +486,7 @@ class MachineTraining:
         if not self._begun:
             if self._compiled is not None:
                 self._compiled.before_epoch()
-            if self._surveys_beside and isinstance(self._machine, Simulator):
+            if self._surveys_first_epoch and isinstance(self._machine, Simulator):
                 self._machine.begin_epoch(observer=SurveyObserver(self._surveyed))
             else:
                 self._machine.begin_epoch(self._request.relation.pages)

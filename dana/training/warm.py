@@ -1,7 +1,4 @@
-"""Warm start: a rule's models begin with the values of a trained model.
-
-In: a request and the shapes of the rule's models. Out: values by name, checked. It stores nothing.
-"""
+"""Warm start: initialising the models of a rule from a trained model."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from dana.training.designs import rule_graph
 from dsl.hdfg.choice import growing_models
 
 SHOWN = 3
-"""Differences of a kind that a message lists."""
+"""Maximum number of differences listed in a message."""
 
 
 def warm_values(
@@ -27,18 +24,27 @@ def warm_values(
     features: Sequence[str],
     cold: Callable[[str], NDArray[np.float32]],
 ) -> dict[str, NDArray[np.float32]]:
-    """Values to start from, by the names of the rule's models; empty for a cold start.
+    """Return the initial values by model name; empty for a cold start.
 
-    Categories that the trained model does not know have rows as in a cold start, of which `cold` gives a model to keep.
+    The state of an optimiser is used if both models have it, so that a rule may change its optimiser.
 
-    What an optimiser remembers is carried over where both have it, so that a rule may change its optimiser. The
-    training's own are the weights of its classes, `own`; those of the model that it starts from are left behind.
-    `features` are the training's columns.
+    Parameters
+    ----------
+    shapes
+        Shapes of the models of the rule.
+    own
+        Model that holds the class weights; these are always those of the new training.
+    row_dims
+        By model, the dim that is its number of rows and that ``hyper`` may set.
+    features
+        Columns of the training.
+    cold
+        Returns the cold-start value of a model; it supplies the rows of categories that the trained model lacks.
 
     Raises
     ------
     TrainingError
-        The trained model has other parameters than the rule declares, or other shapes, or its columns in another order.
+        The trained model has other parameters, other shapes, or its columns in another order.
     """
     if request.warm_start_from is None:
         return {}
@@ -69,17 +75,18 @@ def warm_values(
 
 
 def _same_order(request: TrainRequest, features: Sequence[str]) -> None:
-    """Refuse columns of the trained model's that stand elsewhere: its weights would be taken for other columns'.
+    """Raise TrainingError if the columns of the trained model are used in another order.
 
-    Columns of other names may be the same ones of another table.
+    Its weights would be applied to the wrong columns. Unknown names are accepted: the columns of another table may be
+    named differently.
     """
     known = request.warm_start_features
     elsewhere = [name for name, before in zip(features, known, strict=False) if name != before and name in known]
     if elsewhere:
         raise TrainingError(
-            f"the model to start from was trained on columns {', '.join(known)}, in this order, and column "
-            f"{elsewhere[0]} stands elsewhere among {', '.join(features)}",
-            hint=f"features => '{{{','.join(known)}}}' has them as that model has; or leave warm_start_from out.",
+            f"the model to start from was trained on columns {', '.join(known)}, in this order, but column "
+            f"{elsewhere[0]} has another position in {', '.join(features)}",
+            hint=f"Use features => '{{{','.join(known)}}}', or omit warm_start_from.",
         )
 
 
@@ -87,24 +94,23 @@ def _help(
     found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]], row_dims: Mapping[str, str]
 ) -> str:
     if found.keys() != wanted.keys():
-        return "Start from a model of the same rule, or leave warm_start_from out."
+        return "Start from a model of the same rule, or omit warm_start_from."
     rows = {row_dims[k]: v[0] for k, v in found.items() if k in row_dims and v[:1] != wanted[k][:1]}
     if rows and all(found[k][1:] == shape[1:] and (k in row_dims or found[k] == shape) for k, shape in wanted.items()):
         given = ", ".join(f'"{dim}": {count}' for dim, count in rows.items())
         return (
-            f"hyper => '{{{given}}}' gives it as many rows as that model has, which has learnt nothing of others; "
-            "or leave warm_start_from out."
+            f"Use hyper => '{{{given}}}', the number of rows of that model, or omit warm_start_from."
         )
     return (
-        "Train on columns like those of that model, whose metadata list them (features, dims), "
-        "or leave warm_start_from out."
+        "Train on columns like those of that model, which its metadata list (features, dims), "
+        "or omit warm_start_from."
     )
 
 
 def _remembered(name: str, models: Collection[str]) -> bool:
-    """Whether it is a state of a model, such as ``w.velocity``, or a count of the language's, such as ``dana.epoch``.
+    """Whether it is the state of a model (``w.velocity``) or a counter of the language (``dana.epoch``).
 
-    ``x.mean``, an input's, is what weights rest on.
+    ``x.mean`` belongs to an input and is not a state: the weights depend on it.
     """
     model, point, _ = name.partition(".")
     return bool(point) and (model in models or model == "dana")
@@ -119,11 +125,11 @@ def _differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tupl
         if name in found and found[name] != shape
     ]
     parts = [f"it has no {_first(missing)}"] if missing else []
-    parts += [f"it has {_first(unknown)}, which the rule has not"] if unknown else []
+    parts += [f"it has {_first(unknown)}, which the rule does not have"] if unknown else []
     return "; ".join([*parts, _first(others)] if others else parts)
 
 
 def _first(things: Sequence[str]) -> str:
-    """Some of many."""
+    """Join the first things, with the number of the others."""
     more = len(things) - SHOWN
     return ", ".join(things[:SHOWN]) + (f" and {more} more" if more > 0 else "")

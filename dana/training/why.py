@@ -1,8 +1,7 @@
-"""Why a row takes the cycles that it takes: what the machine waits for, the rule's line, and what would help.
+"""Explains the cycles of a row: the bottleneck of the machine, the line of the rule that causes it, and a remedy.
 
-In: a request, its design, and the design's measured cycles. Out: numbers as JSON, a sentence among them. The wait is
-told from the compiled program and the simulator's cycles; what something else would take is measured in the same way,
-on a design compiled for it, which the session finds again. It changes nothing.
+The bottleneck is determined from the compiled program and the simulated cycles. The effect of a remedy is measured in
+the same way, on a design that is compiled for it; the session caches that design.
 """
 
 from __future__ import annotations
@@ -28,33 +27,33 @@ from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import ConfigError
 
 BATCH = 64
-"""Tuples of the batch that is tried where a rule's is smaller: as the rules that come along have it."""
+"""Batch size that is tried if that of the rule is smaller; the shipped rules use it."""
 
 LARGER = 4
-"""How many times a larger batch is tried otherwise."""
+"""Factor by which the batch size is increased otherwise."""
 
 CHAINED = 2.0
-"""A machine waits for models where the way to their next values is at least half of a tuple's cycles."""
+"""A machine waits for models if the dependency chain of an update takes at least 1/CHAINED of the cycles of a tuple."""
 
 GAIN = 1.25
-"""How many times fewer cycles are worth a sentence."""
+"""Minimum speed-up for which a remedy is reported."""
 
 MINIMIZES = re.compile(r"^[^#\n]*\.minimize\(", re.MULTILINE)
-"""A rule whose batches are those of the call that derives its updates."""
+"""Matches a rule that sets its batch size in ``minimize``."""
 
 SHOWN = 50
-"""Characters of a line that are shown."""
+"""Maximum length of a line in the answer, characters."""
 
 
 def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, designs: DesignStore) -> Json:
-    """Say it.
+    """Return the explanation: bottleneck, line, text, suggested change and its cycles of a tuple.
 
     Parameters
     ----------
     sample, cycles
-        A page of the table, and the cycles measured on it, of the design's Bundle.
+        A page of the table, and the cycles of the Bundle measured on it.
     designs
-        Where others are found or made.
+        Compiles and caches the designs of remedies.
     """
     bundle = design.bundle
     plan = plan_of(bound_graph(request, design))
@@ -65,8 +64,8 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, d
     chained = CHAINED * cost.chain >= cost.per_tuple
     if bundle.cut:
         said = (
-            f"each row takes {cycles.per_tuple:.2f} cycles where {bundle.batch} run side by side; a row of a model "
-            "that is chosen again among so many, as in a sorted table, ends a batch, and fewer are taken at a time"
+            f"each row takes {cycles.per_tuple:.2f} cycles if {bundle.batch} rows run side by side; rows that choose "
+            "the same row of a model, as in a sorted table, end a batch early, so fewer run side by side"
         )
         return _said("rows", line, said, None, None)
     each, share = ("row", bundle.batch) if plan.serial else ("row" if bundle.batch == 1 else "batch", 1)
@@ -89,7 +88,7 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, d
 
 
 def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, designs: DesignStore) -> Json:
-    """Of a machine whose units wait for rows."""
+    """Explain a machine that waits for rows."""
     size = sample.page_size * sample.pages / sample.rows
     said = f"each row takes {cycles.per_tuple:.2f} cycles, in which the machine reads its {size:.0f} bytes of a page; "
     config, waits = design.bundle.config, cycles.bottleneck
@@ -98,8 +97,8 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
         return _said("link", None, said, None, None)
     if waits == "records":
         said = (
-            f"each row takes {cycles.per_tuple:.2f} cycles; its rows of models lie in a memory beside the machine, and "
-            f"those of {design.bundle.batch} at a time are read before they are worked on and written behind it"
+            f"each row takes {cycles.per_tuple:.2f} cycles; its rows of models are kept in external memory, and those "
+            f"of {design.bundle.batch} table rows at a time are read before and written after the computation"
         )
         return _said("records", None, said, None, None)
     gathered = _as_arrays(request, design)
@@ -107,12 +106,12 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
         pages = sample_pages(gathered.relation.schema, page_size=sample.page_size)
         taken = _taken(gathered, designs, pages)
         if taken is not None and GAIN * taken <= cycles.per_tuple:
-            said += f"with an array, real[], in the place of its columns it takes {taken:.2f}"
+            said += f"with an array (real[]) instead of single columns it takes {taken:.2f}"
             return _said(waits, None, said, {"columns": "real[]"}, taken)
     if waits == "unpacker":
-        said += f"each number takes one, but up to {config.lanes} of type real side by side, in columns or in an array"
+        said += f"each number takes one cycle, but up to {config.lanes} adjacent numbers of type real take one together"
         return _said("unpacker", None, said, None, None)
-    if "queue_depth" in request.design:  # else it is as long as a page has entries
+    if "queue_depth" in request.design:  # by default it holds all entries of a page
         longer = _helped(request, designs, sample, cycles, waits, None, said, {"queue_depth": 2 * config.queue_depth})
         if longer["change"] is not None:
             return longer
@@ -120,7 +119,7 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
 
 
 def _as_arrays(request: TrainRequest, design: Design) -> TrainRequest | None:
-    """The request on a table in which the columns of an input are one; None where each input has its own column."""
+    """Return the request with one array column per input; None if every input already has a single column."""
     relation = request.relation
     rule = rule_graph(request)
     binding = bind_request(rule, request, chosen_extents(design.extents, request.hyper))
@@ -143,7 +142,7 @@ def _as_arrays(request: TrainRequest, design: Design) -> TrainRequest | None:
 def _computing(
     request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, cost: Cost, designs: DesignStore
 ) -> Json:
-    """Of a machine whose units have enough to do."""
+    """Explain a machine with busy units."""
     line = _most(cost.work_lines)
     share = cost.work_lines[line] / sum(cost.work_lines.values()) if line else 0.0
     work = f", {share:.0%} of the operations in {_shown(request, line)}" if line else ""
@@ -165,7 +164,7 @@ def _helped(
     said: str,
     tried: Mapping[str, int],
 ) -> Json:
-    """With a machine that has twice of what is scarce, if that is worth it."""
+    """Measure a machine with twice the scarce resource, and suggest it if that pays."""
     ((name, count),) = tried.items()
     taken = _taken(replace(request, design={**request.design, **tried}), designs, sample)
     if taken is None:
@@ -183,13 +182,13 @@ def _said(cause: str, line: int | None, said: str, change: Json | None, taken: f
 def _with_batch(
     request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, designs: DesignStore, batch: int
 ) -> float | None:
-    """Cycles of a tuple with a larger batch; None where there is none, it does not fit, or it is not worth it."""
+    """Return the cycles of a tuple with a larger batch; None if it is impossible, does not fit or does not pay."""
     graph = bound_graph(request, design)
     if not graph.has_merge:
         merged = _merged(graph, batch)
         return None if merged is None else _measured(request, design, sample, merged)
     machine = on_pages(request.design, request.relation.page_size)
-    with suppress(UsageError, ConfigError):  # counted before anything is compiled
+    with suppress(UsageError, ConfigError):  # the lower bound is cheap, compiling is not
         least = least_cycles(replace(graph, batch=batch), max_tuples=tuple_bound(request), design=machine)
         if GAIN * least <= cycles.per_tuple:
             return _taken(request, designs, sample, batch=batch)
@@ -197,7 +196,7 @@ def _with_batch(
 
 
 def _taken(request: TrainRequest, designs: DesignStore, sample: Sample, batch: int | None = None) -> float | None:
-    """Cycles of a tuple of the design for a request; None where there is none."""
+    """Return the cycles of a tuple for a request; None if it cannot be compiled."""
     try:
         bundle = designs.get(request, batch=batch, write=False).bundle
     except (UsageError, ConfigError):
@@ -206,7 +205,7 @@ def _taken(request: TrainRequest, designs: DesignStore, sample: Sample, batch: i
 
 
 def _merged(graph: Graph, batch: int) -> Graph | None:
-    """A rule without a merge, made to take the means of its new models over a batch; None where it has none such."""
+    """Return the rule with each model update averaged over a batch; None if no update can be averaged."""
     nodes = list(graph.nodes)
     updates = []
     for update in graph.updates:
@@ -223,12 +222,12 @@ def _merged(graph: Graph, batch: int) -> Graph | None:
         updates.append(update)
     if len(nodes) == len(graph.nodes):
         return None
-    # what ends a training is an epoch's, whatever it takes
+    # the convergence test runs once per epoch and does not change the cycles of a tuple
     return replace(graph, nodes=tuple(nodes), updates=tuple(updates), convergence=None, batch=batch)
 
 
 def _measured(request: TrainRequest, design: Design, sample: Sample, graph: Graph) -> float | None:
-    """Cycles of a tuple of another graph; None where no machine holds it."""
+    """Return the cycles of a tuple of another graph; None if no machine fits it."""
     binding = bind_request(rule_graph(request), request, chosen_extents(design.extents, request.hyper))
     try:
         bundle = default_bundle(
@@ -243,7 +242,7 @@ def _measured(request: TrainRequest, design: Design, sample: Sample, graph: Grap
 
 
 def _typed(request: TrainRequest, batch: int) -> str:
-    """What makes a batch larger: an argument of the call where the rule leaves it to the caller, else in its text."""
+    """Return what sets the batch size: an argument of the call if the rule has a meta for it, else a part of its text."""
     graph = rule_graph(request)
     if graph.batch_meta is not None:
         return f"hyper => '{{\"{graph.nodes[graph.batch_meta].name}\": {batch}}}'"
@@ -255,6 +254,6 @@ def _most(lines: Mapping[int, float]) -> int | None:
 
 
 def _shown(request: TrainRequest, line: int) -> str:
-    """A line of the rule: its number, and its text as far as there is room."""
+    """Return the number of a line of the rule and its text, truncated."""
     text = " ".join(request.source.split("\n")[line - 1].partition("#")[0].split())
     return f"line {line} ({text if len(text) <= SHOWN else f'{text[:SHOWN]}…'})"

@@ -80,7 +80,7 @@ def run_epochs(
         request,
         feed=_Pages(training, channel, ring, backend_cpu).feed,
         notify=notify,
-        tell=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
+        report_epoch=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
         held_out=held_out,
     )
     kept = outcome.kept

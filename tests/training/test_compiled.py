@@ -104,10 +104,10 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
         assert models == expected
         assert len(made) == (number >= 2)
         assert training._compiled is not None
-        spent.append(training._compiled._past.seconds)
+        spent.append(training._compiled._history.seconds)
     assert 0 < spent[0] < spent[1] <= spent[2] == spent[3]
     assert has_code(training)
-    code = training._compiled._past.code
+    code = training._compiled._history.code
     assert code is not None
     assert code.size <= compiled.KEPT
     assert code._state is not None
@@ -115,7 +115,7 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         models, training = trained(1, trainer=trainer)
         assert (models, has_code(training), len(made)) == (expected, True, 1)
-        assert code is training._compiled._past.code
+        assert code is training._compiled._history.code
         assert code._state is None
     monkeypatch.setenv(compiled.VARIABLE, "never")
     assert not has_code(trained(trainer=trainer)[1])
@@ -345,7 +345,7 @@ def test_who_trains_hears_of_wrong_code(monkeypatch: pytest.MonkeyPatch) -> None
         training.end_epoch()
     training.close()
     (said,) = (one for one in heard if one.level is Level.WARNING)
-    assert "differs from its machine's program" in said.message
+    assert "differs from its accelerator program" in said.message
 
 
 @pytest.mark.parametrize(("extents", "features"), [(EXTENTS, 5), (WIDE, 37)], ids=["small", "wide"])

@@ -68,11 +68,11 @@ def test_the_backends_are_one_machine(machines: dict[str, StreamingMachine]) -> 
 def test_hardware_that_does_not_train_is_an_error_of_sql() -> None:
     machine = Buffered(RtlMachine(CONFIG, patience=20_000), CONFIG.page_size)
     with pytest.raises(
-        TrainingError, match=r"^the generated hardware did not train: the Bundle must be for this board"
+        TrainingError, match=r"^the generated hardware failed: the Bundle must be for this board"
     ):
         machine.load(rule(config=replace(CONFIG, striders=3)))
     machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}, batch=1))
-    with pytest.raises(TrainingError, match=r"^the generated hardware did not train: .* within 20000 cycles") as caught:
+    with pytest.raises(TrainingError, match=r"^the generated hardware failed: .* within 20000 cycles") as caught:
         epoch(machine, table(5))
     fields = error_fields(caught.value)
     assert fields["sqlstate"] == "XX000"

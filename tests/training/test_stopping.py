@@ -235,7 +235,7 @@ CLASSES = {rule: {"classes": ("a", "b", "c")} for rule in ("softmax", "mlp")}
 def test_noise_is_no_better_than_a_constant(rule: str) -> None:
     epochs = {"mlp": 1, "linear_svm": 3}.get(rule)  # a perceptron learns noise by heart
     (message,) = said(rule, NOISE[rule], epochs=epochs, **CLASSES.get(rule, {}))
-    assert message.startswith("the model is no better than a constant prediction, whose loss is ")
+    assert message.startswith("the model is no better than a constant prediction: its loss is ")
     assert not said(rule, SIGNAL[rule], **CLASSES.get(rule, {}))
 
 
@@ -250,7 +250,7 @@ def test_rows_left_out_say_it_too() -> None:
     for rows, warned in ((pages, 0), (others, 1)):
         told: list[Notice] = []
         trained(asked, pages, held(asked, rows, MachineTrainer()), told)
-        assert ["on the rows left out the model is worse" in one.message for one in told] == [True] * warned
+        assert ["on the held-out rows the model is worse" in one.message for one in told] == [True] * warned
 
 
 @pytest.mark.parametrize("rule", ["linear", "quantile"])

@@ -12,7 +12,7 @@ from dana import rules
 from dana.storage.builder import build_pages
 from dana.training.arrays import train as train_arrays
 from dana.training.contract import Notice, Parameter, TrainingError
-from dana.training.messages.notices import refuse_non_finite
+from dana.training.messages.notices import check_finite
 from dana.training.messages.page_errors import ARRAYS, QUERY, row_error
 from tests.training.test_training import REALS, relation, request, train
 
@@ -234,7 +234,7 @@ def test_a_label_that_the_rule_takes_as_it_is_may_be_scaled() -> None:
 def _hint_of_divergence(text: str, rule: str, features: tuple[str, ...]) -> str:
     asked = request(relation(REALS), source=text, rule=rule, features=features, hyper={"lr": 1e37})
     with pytest.raises(TrainingError, match="the training diverged") as raised:
-        refuse_non_finite([Parameter(name="U", values=np.array([np.nan], np.float32))], asked, "")
+        check_finite([Parameter(name="U", values=np.array([np.nan], np.float32))], asked, "")
     return str(raised.value.hint)
 
 
@@ -251,7 +251,7 @@ def test_a_model_to_start_from_has_room_for_its_categories(name: str) -> None:
     if name == "lrmf":
         assert len(train_arrays(rules.text(name), more, epochs=1, models=first.models).models["U"]) == 12
         return
-    message = "array user holds category 11, and the model to start from has those from 0 to 8"
+    message = "array user holds category 11, but the model to start from has categories 0 to 8"
     with pytest.raises(TrainingError, match=message) as caught:
         train_arrays(rules.text(name), more, epochs=1, models=first.models)
     assert """hyper => '{"n": 22}'""" in caught.value.hint

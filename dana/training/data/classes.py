@@ -35,7 +35,7 @@ def with_classes(request: TrainRequest) -> TrainRequest:
     TrainingError
         There are more classes than the rule or the caller says, or not the two that the rule tells apart.
     """
-    classes = _told_apart(request.source, request.rule)
+    classes = _rule_classes(request.source, request.rule)
     if classes is None or request.classes is None:
         return request
     found, name = len(request.classes), str(classes)
@@ -66,7 +66,7 @@ def _listed(classes: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _told_apart(source: str, rule: str) -> Dim | None:
+def _rule_classes(source: str, rule: str) -> Dim | None:
     """`Graph.symbolic_classes` of a text: each training of a session asks, and a text takes milliseconds to read."""
     return compile_rule(source, filename=rule).hdfg.symbolic_classes
 

@@ -25,7 +25,7 @@ SHOWN = 5
 """Columns that are named."""
 
 
-def tell_order(
+def notify_order(
     request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
 ) -> bool:
     """Say of which columns the rows lie together; whether there are any."""

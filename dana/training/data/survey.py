@@ -20,7 +20,7 @@ from dana.storage.types import SCALARS
 from dana.training.contract import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
 from dana.training.data.surveyed import SURVEY_BLOCK, Surveyed
 from dana.training.messages.page_errors import ARRAYS
-from dana.training.metas import refuse_unmet
+from dana.training.metas import check_requirements
 from dsl import Rule
 from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
@@ -192,7 +192,7 @@ def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
     return {k for (row, name), end in zip(starts, ends, strict=True) if name in filled for k in range(row, end)}
 
 
-def judged_by_sums(request: TrainRequest, fills: Iterable[Place], labels: Sequence[str]) -> set[str]:
+def columns_to_sum(request: TrainRequest, fills: Iterable[Place], labels: Sequence[str]) -> set[str]:
     """Columns of which `judge` and `dana.training.data.order` want means and deviations, besides weights."""
     exact = {one.name for one in request.relation.attributes if one.type_name == "real"}
     return {
@@ -311,7 +311,7 @@ ORDINARY = 1e3
 """Times that weights may be larger or smaller than 1: a rule's rate and penalty are made for weights of about 1."""
 
 
-def refuse_values(request: TrainRequest, survey: Survey) -> None:
+def check_values(request: TrainRequest, survey: Survey) -> None:
     """Raise where pages hold what only frames leave out.
 
     Raises
@@ -327,7 +327,7 @@ def refuse_values(request: TrainRequest, survey: Survey) -> None:
         raise NotFinite(f"a value in use of {request.relation.name} is NaN or infinite")
 
 
-def judge(
+def check_survey(
     rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
 ) -> str:
     """Say what a user should know: of features and labels that they tell nothing, or lose their digits.
@@ -339,9 +339,9 @@ def judge(
     TrainingError
         All weights are 0.
     NotFinite, NegativeWeight
-        As `refuse_values`.
+        As `check_values`.
     """
-    refuse_values(request, survey)
+    check_values(request, survey)
     if not survey.tuples and request.weight is not None:
         raise TrainingError(
             f'every row of {request.relation.name} has the weight 0 in column "{request.weight}"',
@@ -374,12 +374,12 @@ def judge(
         notify(
             Notice(
                 level=Level.NOTICE,
-                message=f"{_whose(request)} hold NaN or infinite values, which are kept: {bad}",
+                message=f"{_columns_of(request)} hold NaN or infinite values, which are kept: {bad}",
                 hint="What is computed of them is mostly NaN, and so are the models then: nonfinite => 'skip' leaves "
                 "such rows out.",
             )
         )
-    _judge_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
+    _check_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
     varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
     constant = [
         column
@@ -401,7 +401,7 @@ def judge(
     return bad
 
 
-def refuse_labels(
+def check_labels(
     rule: Rule, request: TrainRequest, metas: Mapping[str, float], labels: Sequence[str], values: Doubles | Floats
 ) -> None:
     """Raise TrainingError where the label's least or largest value breaks what the rule asks for by `dana.require`."""
@@ -409,7 +409,7 @@ def refuse_labels(
     outputs = [str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
     if len(outputs) == 1 and len(values):
         for value in (values.min(), values.max()):
-            refuse_unmet(rule, {**metas, outputs[0]: float(value)}, _named(request, labels[0]))
+            check_requirements(rule, {**metas, outputs[0]: float(value)}, _named(request, labels[0]))
 
 
 def _named(request: TrainRequest, *columns: str) -> str:
@@ -420,7 +420,7 @@ def _named(request: TrainRequest, *columns: str) -> str:
     return f"array{several} {names}" if arrays else f"column{several} {names} of {request.relation.name}"
 
 
-def _whose(request: TrainRequest) -> str:
+def _columns_of(request: TrainRequest) -> str:
     return "arrays" if request.relation.name == ARRAYS else f"columns of {request.relation.name}"
 
 
@@ -435,7 +435,7 @@ def _not_finite(survey: Survey, fills: Sequence[Place]) -> str:
     return ", ".join(f"{column} ({count})" for column, count in counts.items() if count)
 
 
-def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place], notify: Notify) -> None:
+def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place], notify: Notify) -> None:
     """Say of which columns the machine's numbers are too coarse, and which of them number the rows."""
     types = {one.name: one.type_name for one in request.relation.attributes}
     coarse, counting = [], []

@@ -31,9 +31,9 @@ from hwgen.spec.counters import EpochCounters
 ROWS_TO_CHOOSE = 64
 """Of fewer rows of a model, neighbours choose the same one in any order."""
 
-TUPLES_TO_JUDGE = 1000
+TUPLES_TO_CHECK = 1000
 
-MAX_JUDGED = 1 << 18
+MAX_CHECKED = 1 << 18
 """Numbers of a model that are looked at together: the answers take memory, too."""
 
 
@@ -50,7 +50,7 @@ def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
     )
 
 
-def tell_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify: Notify) -> None:
+def notify_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify: Notify) -> None:
     """Say of columns and the inputs that they fill where a column has the name of another input."""
     pairs = list(fills)
     if not crossed(pairs):
@@ -67,7 +67,7 @@ def tell_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify
     )
 
 
-def tell_simulated(config: MachineConfig, notify: Notify) -> None:
+def notify_simulated(config: MachineConfig, notify: Notify) -> None:
     """Say of a machine that is larger than any that could be built."""
     if config.is_hardware:
         return
@@ -89,10 +89,10 @@ def another_order(request: TrainRequest) -> str:
     return "shuffle the arrays" if arrays else "ORDER BY hashint8(id) in the query" if queried else "shuffle => true"
 
 
-def tell_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCounters, notify: Notify) -> None:
+def notify_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCounters, notify: Notify) -> None:
     """Say of tuples that might run side by side where most choose a row that the one before them chose."""
     fewest = min((choice["rows"] for choice in bundle.notes["indices"]), default=0)
-    if not bundle.cut or fewest < ROWS_TO_CHOOSE or counters.tuples < TUPLES_TO_JUDGE:
+    if not bundle.cut or fewest < ROWS_TO_CHOOSE or counters.tuples < TUPLES_TO_CHECK:
         return
     together = counters.tuples / counters.batches
     if together >= 2:
@@ -178,11 +178,11 @@ def _rate_of(request: TrainRequest, graph: Graph) -> str:
     return "which is a number in the rule's text"
 
 
-def refuse_non_finite(parameters: Iterable[Parameter], request: TrainRequest, kept: str) -> None:
+def check_finite(parameters: Iterable[Parameter], request: TrainRequest, kept: str) -> None:
     """Raise where a model holds a NaN or an infinity: it would predict nothing of use, and is not kept."""
     for parameter in parameters:
         flat = parameter.values.reshape(-1)
-        parts = (flat[first : first + MAX_JUDGED] for first in range(0, flat.size, MAX_JUDGED))
+        parts = (flat[first : first + MAX_CHECKED] for first in range(0, flat.size, MAX_CHECKED))
         bad = sum(one.size - int(np.count_nonzero(np.isfinite(one))) for one in parts)
         if bad:
             what = f"{bad} of {parameter.values.size} elements of {parameter.name} are NaN or infinite"
