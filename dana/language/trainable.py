@@ -216,7 +216,7 @@ class TrainableRule(Rule):
     ) -> tuple[Graph, dict[str, float]]:
         """The graph with its dims, and the values of its metas."""
         from dana.training.data.inputs import bound, dims_of
-        from dana.training.metas import meta_values, check_requirements
+        from dana.training.metas import check_requirements, meta_values
 
         extents = dict(self.hdfg.extents)
         dims = dims_of(graph, shapes)

@@ -77,7 +77,7 @@ class Trained:
         return None if self.labels is None else _texts(self.labels)
 
     def predict(self, columns: Columns) -> Floats:
-        """Return the prediction of each row, shape (rows,), or (rows, k) for vectors; `columns` contain the features."""
+        """Return the predictions, shape (rows,), or (rows, k) for vectors; `columns` contain the features."""
         values: dict[str, Floats] = {}
         each = [np.asarray(columns[name], dtype=np.float32) for name in self.features]
         features = np.concatenate([column.reshape(len(column), -1) for column in each], axis=1)
@@ -212,7 +212,7 @@ def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
 def _numbered(
     graph: Graph, columns: Columns, label: str | None, hyper: Mapping[str, float]
 ) -> tuple[Columns, NDArray[Any] | None]:
-    """Number the classes from 0; return the columns and the labels in order. Mirrors pg_extension features/classes.c."""
+    """Number the classes from 0; return the columns and the labels in order (as pg_extension features/classes.c)."""
     if graph.classes is None or not columns:
         return columns, None
     output = next(str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)

@@ -39,7 +39,7 @@ WORTH_SECONDS = 0.15
 WAIT_SECONDS = 0.3
 """Time of an epoch without code from which waiting for the code is faster."""
 SHORT = 300
-"""Instructions of a program above which both times are scaled by its length: LLVM takes seconds for an unrolled rule."""
+"""Instructions of a program above which both times grow with its length: an unrolled rule takes LLVM seconds."""
 PER_BYTE, PER_INSTRUCTION, PER_OPERATION = 0.3e-9, 25e-9, 0.16e-9
 """Approximate simulation time without code, seconds: per byte of a page, per instruction, per scalar operation."""
 PROCESSORS = ("x86_64", "AMD64")

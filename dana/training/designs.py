@@ -35,7 +35,7 @@ from dana.training.data.survey import Statistic, statistics_of
 from dana.training.data.weights import bind_request
 from dana.training.messages.constant import loss_graph
 from dana.training.messages.page_errors import row_dims
-from dana.training.metas import meta_values, check_requirements
+from dana.training.metas import check_requirements, meta_values
 from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import InitKind

@@ -1,8 +1,7 @@
-"""What a training would run on, and how fast: the answer to ``dana_explain``.
+"""The answer to ``dana_explain``: the machine of a training and its estimated cycles and area.
 
-In: a request as for a training, a device, and what a former training of the same took. Out: numbers as JSON, and the
-same as lines for people, in the words of ``dana design``. Nothing is trained, no page is read here: cycles are those of
-`dana.codesign.cycles` for the rows and pages that the backend counted, areas those of `dana.codesign.area`.
+The answer is JSON; `lines` formats it with the terms of ``dana design``. Nothing is trained and no page is read: cycles
+are estimated by `dana.codesign.cycles` from the row and page counts of the backend, areas by `dana.codesign.area`.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ RESOURCES = {
 }
 
 MAX_PAGES = 1000
-"""Pages of frames that are counted one by one."""
+"""Number of pages up to which frames are counted individually."""
 AREAS_OF = "xcvu9p"
-"""The device whose areas are shown of a machine that is made for none: the paper's."""
+"""Device for the area of a machine that is not designed for a device: the one in the paper."""
 
 
 def explain(request: ExplainRequest, designs: DesignStore) -> Json:
-    """Explain.
+    """Return the explanation of a training as JSON.
 
     Raises
     ------
     RuleError, UsageError
-        As for the training itself; or there is no such device; or no machine fits it and one was asked for.
+        As for the training itself; or the device is unknown, or a search finds no machine that fits it.
     """
     asked = request.training
     device = named_device(asked.device or AREAS_OF, "dana.device")
@@ -56,7 +55,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         device = named_device(request.device, "device")
         asked = replace(asked, device=device.name)
     training, stream = plan_stream(asked)
-    design = designs.get(training, write=False)  # a question leaves nothing behind
+    design = designs.get(training, write=False)  # explaining must not change the cache on disk
     layout = None if stream is not None else request.layout
     filled = [tuples for tuples, _ in layout or () if tuples]
     per_page = round(sum(filled) / len(filled)) if filled else None
@@ -111,14 +110,14 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """What an epoch takes over pages that are not all alike.
+    """Estimates the cycles of an epoch over pages with different numbers of rows.
 
     Attributes
     ----------
     sample, cycles
-        A page of as many rows as those of the table have that have some, and what it takes.
+        A page with the mean number of rows of non-empty pages, and its cycles.
     layout
-        What lies on pages of the table, each of which stands for as many others; empty: all are as the sample.
+        Counts of sampled pages, each representing the same number of pages; empty: all pages are like the sample.
     """
 
     schema: TableSchema
@@ -128,11 +127,11 @@ class _Table:
     layout: PageCounts
 
     def empty(self, pages: int) -> int:
-        """Pages without a row, of so many."""
+        """Estimate the number of empty pages among `pages`."""
         return round(sum(not tuples for tuples, _ in self.layout) * pages / len(self.layout)) if self.layout else 0
 
     def epoch(self, pages: int, rows: int | None) -> float:
-        """Cycles of an epoch over so many pages, which have so many rows; None: as many as the sample."""
+        """Estimate the cycles of an epoch; `rows` None: every page has as many rows as the sample."""
         if not self.layout or self.bundle.tables:  # the simulator counts no waits for records
             return self.cycles.epoch(pages) if rows is None else self.alike(pages, rows)
         counted = count_cycles(
@@ -141,14 +140,16 @@ class _Table:
         return counted + (counted - self.cycles.fixed) * (pages / len(self.layout) - 1)
 
     def alike(self, pages: int, rows: int) -> float:
-        """Of the rows on pages as the sample, and the other pages behind them without a row: the engine is still busy
-        while the first of those come."""
+        """Estimate the cycles if all rows are on pages like the sample and empty pages follow.
+
+        The engine is still busy while the first empty pages arrive, so they add no cycles.
+        """
         filled = min(pages, rows * self.sample.pages / self.sample.rows)
         return self.cycles.epoch(filled) + max(0, pages - filled - self.bundle.config.striders) * self.cycles.link
 
 
 def _full(pages: int, rows: int | None, sample: Sample) -> PageCounts:
-    """Pages that are full but for the last."""
+    """Return the counts of pages that are full except for the last one."""
     if pages > MAX_PAGES or rows is None:
         return []
     return [(count, count) for k in range(pages) if (count := min(sample.rows, rows - k * sample.rows)) > 0]
@@ -160,7 +161,7 @@ def _search(training: TrainRequest, design: Design, device: Device, tuples: int 
     extents = chosen_extents(design.extents, training.hyper)
     binding = bind_request(graph, training, extents)
     batch = design.bundle.rule_batch
-    if batch != binding.graph.batch and batch != WHOLE_EPOCH:  # the caller's
+    if batch != binding.graph.batch and batch != WHOLE_EPOCH:  # set by the caller
         binding = replace(binding, graph=replace(binding.graph, batch=batch))
     most = (training.relation.pages or 1) * training.relation.page_size // 28
     return explore(
@@ -217,7 +218,7 @@ def _searched(found: Exploration) -> Json:
 
 
 def _differences(run: Json, training: TrainRequest, design: Design) -> list[str]:
-    """What the run was of, where that is not what is explained: a machine's cycles are another program's then."""
+    """Return how the run differs from the explained training; its cycles are then not comparable."""
     chosen = meta_values(design.metas, training.hyper, design.extents) | design.extents
     values = {**run["metas"], **run["dims"]}
     changed = {name: value for name, value in values.items() if chosen.get(name) != value}
@@ -234,9 +235,9 @@ def _differences(run: Json, training: TrainRequest, design: Design) -> list[str]
 def _last_run(
     run: Json, others: list[str], table: _Table, pages: int | None, rows: int | None, epoch: float | None
 ) -> Json:
-    """The run beside the estimate for its own pages and rows, where it was of the same on this machine."""
+    """Return the run, and the estimate for its pages and rows if it was the same training on the same machine."""
     machine, config = run["design"].get("config"), table.bundle.config
-    # the clock changes no cycle
+    # cycles do not depend on the clock
     same = machine is not None and {**machine, "clock_hz": config.clock_hz} == config.to_json()
     estimate = None
     if same and not others and run["cycles"]:
@@ -256,7 +257,7 @@ def _last_run(
 
 
 def lines(explained: Json) -> list[str]:
-    """The same for people, laid out as EXPLAIN does."""
+    """Format an explanation as lines, in the layout of EXPLAIN."""
     machine, program, cycles, reads = (explained[name] for name in ("machine", "program", "cycles", "reads"))
     labels = "".join(f", label {name}" for name in explained["labels"])
     batch = "one batch an epoch" if explained["batch"] is None else f"batches of {explained['batch']}"
@@ -309,12 +310,12 @@ def _together(tuples: int) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """So many of what is named, in the plural where they are not one."""
+    """Format a number with its noun, in the plural if it is not 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _supply(machine: Json) -> str:
-    """What comes over the page link, in words: as much as it takes, or what the memory sends."""
+    """Format the rate of the page link, which memory may limit."""
     sent = machine["link_rate"] / RATE_CYCLES
     return f", at which {sent:.4g} arrive in a cycle" if 0 < sent < machine["link_bytes"] else " a cycle"
 
@@ -346,7 +347,7 @@ def _part(part: Json, written: str) -> str:
 
 def _search_lines(search: Json) -> list[str]:
     return [
-        f"Best of {counted(search['machines'], 'machine')}, of which {search['fitting']} fit; "
+        f"Best of {counted(search['machines'], 'machine')} ({search['fitting']} fit); "
         f"{search['above_bound']:.1%} above the bound of link, units and a batch's steps",
         f"  design => '{json.dumps(search['design'])}'",
     ]

@@ -249,8 +249,8 @@ def _worse_elsewhere(loss: float, constant: float) -> Notice:
         level=Level.WARNING,
         message="on the held-out rows the model is worse than a constant prediction: its loss is "
         f"{loss:.6g}, the loss of a constant on the training rows is {constant:.6g}",
-        hint="The model overfits, or the rows are sorted (use shuffle => true). Train for fewer epochs, with a stronger "
-        "penalty, or on more rows.",
+        hint="The model overfits, or the rows are sorted (use shuffle => true). Train for fewer epochs, with a "
+        "stronger penalty, or on more rows.",
     )
 
 

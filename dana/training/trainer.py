@@ -1,8 +1,4 @@
-"""The trainer of the worker: rules compiled to machines, and the interpreter as a backend.
-
-In: requests. Out: trainings that take pages and give models. Everything about sockets, rings and SQL is elsewhere;
-everything about machines is behind `dana.training.machines`.
-"""
+"""The trainer of the worker: trainings on the machines of `dana.training.machines` and in the interpreter."""
 
 from __future__ import annotations
 
@@ -48,11 +44,11 @@ from dana.training.contract import (
 from dana.training.data.coefficients import coefficients
 from dana.training.data.order import kinds_to_count, notify_order
 from dana.training.data.survey import (
+    check_labels,
     check_survey,
+    check_values,
     columns_to_sum,
     nothing_surveyed,
-    check_labels,
-    check_values,
     started,
     starts_models,
     survey_of,
@@ -72,7 +68,7 @@ from dana.training.metas import meta_values
 from dana.training.provenance import machine_provenance, provenance
 from dana.training.starts import write_starts
 from dana.training.stopping import check_stopping
-from dana.training.streams import plan_stream, notify_categories
+from dana.training.streams import notify_categories, plan_stream
 from dana.training.warm import warm_values
 from dsl import RuleError, compile_rule
 from dsl.hdfg.choice import category_inputs, takes_categories
@@ -88,13 +84,13 @@ from hwgen.spec.strider import Fault
 BACKENDS = (*MACHINES, "interp")
 
 MAX_CACHE_BYTES = 256 << 20
-"""Bytes of designs on disk unless the user says otherwise."""
+"""Default size of the cache of designs on disk, bytes."""
 
 
 def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
-    """The user's cache of designs on disk: ``dana/designs`` in $XDG_CACHE_HOME, else in ~/.cache."""
+    """Return the cache of designs on disk: ``dana/designs`` in $XDG_CACHE_HOME, by default in ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG specification: a relative path is to be ignored
+    # XDG Base Directory Specification: a relative path must be ignored
     root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     return CacheFolder(path=root / "dana" / "designs", limit=limit)
 
@@ -105,12 +101,12 @@ w, x, y = dana.model(), dana.input(), dana.output()
 first = dana.algo(w, x, y)
 first.setModel(w + x * y)
 """
-"""A rule, for what is made when the first one is read."""
+"""A rule for `warm_up`."""
 
 
 @cache
 def warm_up() -> None:
-    """Make what a process makes once: the grammar's tables and lexers, and the simulator's contract."""
+    """Initialise the parser and the contract of the simulator, which a process does once."""
     compile_rule(FIRST)
     digest()
 
@@ -121,12 +117,12 @@ class MachineTrainer:
     Parameters
     ----------
     cache
-        Folder for compiled designs; None: cached in memory only.
+        Folder for compiled designs; None: they are cached in memory only.
     """
 
     def __init__(self, cache: CacheFolder | None = None) -> None:
         self._designs = DesignStore(cache)
-        warm_up()  # here, where the sessions that are forked get it with the rest
+        warm_up()  # before sessions are forked, so that they inherit it
 
     def check(self, source: str, notify: Notify) -> Json:
         """See `Trainer.check`."""
@@ -187,13 +183,13 @@ class MachineTrainer:
         return MachineTraining(request, design, machine, notify, stream)
 
     def held_out(self, request: TrainRequest) -> HeldOut | None:
-        """See `Trainer.held_out`; the simulator loss_only for every backend."""
+        """See `Trainer.held_out`; the simulator computes the loss for every machine."""
         try:
             if compile_rule(request.source, filename=request.rule).hdfg.loss is None:
                 return None
             relation = replace(request.relation, rows=True)
             rows = replace(with_extents(request), relation=relation, design={}, backend="sim")
-            # it only looks: at frames, which hold numbers, and at models that others trained
+            # the models come from the training, and frames contain only valid numbers
             asked, stream = plan_stream(
                 replace(rows, warm_start_from=None, standardize=False, nonfinite="keep", nulls="skip")
             )
@@ -201,8 +197,8 @@ class MachineTrainer:
         except (RuleError, UsageError, ConfigError) as error:
             _raise_sql_error(error)
         assert stream is not None, "rows come as frames"
-        judge = MachineTraining(asked, design, Simulator(design.bundle.config), lambda notice: None, loss_only=True)
-        return HeldOutRows(judge, stream)
+        simulator = Simulator(design.bundle.config)
+        return HeldOutRows(MachineTraining(asked, design, simulator, lambda notice: None, loss_only=True), stream)
 
     def categories(self, request: TrainRequest) -> Categories:
         """See `Trainer.categories`."""
@@ -228,7 +224,7 @@ class MachineTrainer:
 
 
 def _raise_sql_error(error: Exception) -> NoReturn:
-    """Raise the SQL error that an error of the language, the compiler or the configuration becomes."""
+    """Convert an error of the language, the compiler or the configuration to an SQL error."""
     if isinstance(error, TrainingError):
         raise error
     if isinstance(error, RuleError):
@@ -242,13 +238,13 @@ def _raise_sql_error(error: Exception) -> NoReturn:
     raise TrainingError(str(error)) from error
 
 
-@lru_cache(maxsize=8)  # that of a design, at each of its trainings
+@lru_cache(maxsize=8)  # every training of a design needs it
 def _parsed(text: str) -> Graph:
     return parse_graph(text)
 
 
 def _loaded(bundle: Bundle) -> Simulator:
-    """A simulator that unpacks as another machine does, to look at its pages."""
+    """Return a simulator for the survey of the pages of another machine."""
     simulator = Simulator(bundle.config)
     simulator.load(bundle)
     return simulator
@@ -302,8 +298,10 @@ class MachineTraining:
         if design.class_weights is not None:
             (classes,) = shapes[design.class_weights]
             self._write_models({design.class_weights: given_class_weights(request, classes)})
-        self._compiled = Compiled(request, design, machine, loss_only=loss_only) if isinstance(machine, Simulator) else None
-        beside = isinstance(machine, Simulator) and not starts_models(request, design.statistics)
+        self._compiled = (
+            Compiled(request, design, machine, loss_only=loss_only) if isinstance(machine, Simulator) else None
+        )
+        in_first_epoch = isinstance(machine, Simulator) and not starts_models(request, design.statistics)
         label = next((column for column, _, _, _ in fills if column in design.labels), None)
         self._surveyed = nothing_surveyed(
             self._bundle,
@@ -311,12 +309,12 @@ class MachineTraining:
             label=label,
             classes=classes,
             kinds=kinds_to_count(design.classes),
-            summed=columns_to_sum(request, fills, design.labels) if beside else None,
+            summed=columns_to_sum(request, fills, design.labels) if in_first_epoch else None,
         )
-        self._surveys_first_epoch = beside and not loss_only
-        """The first epoch is to survey its pages: nothing of it waits for what is found."""
+        self._surveys_first_epoch = in_first_epoch and not loss_only
+        """Whether the survey runs during the first epoch, which is possible if no model is initialised from it."""
         self._surveyor: Simulator | None = None
-        if not beside and not loss_only:
+        if not in_first_epoch and not loss_only:
             self._surveyor = machine if isinstance(machine, Simulator) else _loaded(self._bundle)
 
     @property
@@ -358,7 +356,7 @@ class MachineTraining:
         self._apply_survey()
 
     def _apply_survey(self) -> None:
-        """Judge what a survey found, and have models begin with it."""
+        """Check the values that a survey found, and initialise models with its statistics."""
         survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
         fills = self._bundle.notes["fills"]
         rule = rule_of(self._request.source, self._request.rule)
@@ -382,14 +380,16 @@ class MachineTraining:
         return Sink(function=function, context=context, again=again)
 
     def failure(self, status: int) -> Exception:
-        """The machine stops taking pages at a fault; its counters say which."""
+        """See `Training.failure`; the counters of the machine identify the fault."""
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
         if status == SPOILT:
-            return InternalError("the rule's code changed rows that no tuple chose; please report it with the rule")
+            return InternalError(
+                "the machine code of the rule changed rows that no tuple chose; please report this with the rule"
+            )
         counters = (self._surveyor or self._machine).end_epoch()
         if counters.fault is Fault.NONE:
-            return InternalError(f"the machine refused a page with status {status}")
+            return InternalError(f"the machine rejected a page with status {status}")
         return self._fault(counters)
 
     def end_epoch(self) -> EpochReport:
@@ -464,7 +464,7 @@ class MachineTraining:
         relation = self._request.relation
         if counters.fault is Fault.INDEX:
             if self._surveys_first_epoch:
-                try:  # a NaN among the numbers of rows is a fault of the machine, which such a row is not to come to
+                try:  # a NaN that chooses a row faults before the survey can report it
                     check_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
                 except OutOfLine as error:
                     return error
@@ -474,7 +474,7 @@ class MachineTraining:
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
-        """Take the models of another training of the rule."""
+        """Use the models of another training of the rule."""
         self._write_models({one.name: one.values for one in parameters})
 
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:

@@ -98,12 +98,9 @@ def _help(
     rows = {row_dims[k]: v[0] for k, v in found.items() if k in row_dims and v[:1] != wanted[k][:1]}
     if rows and all(found[k][1:] == shape[1:] and (k in row_dims or found[k] == shape) for k, shape in wanted.items()):
         given = ", ".join(f'"{dim}": {count}' for dim, count in rows.items())
-        return (
-            f"Use hyper => '{{{given}}}', the number of rows of that model, or omit warm_start_from."
-        )
+        return f"Use hyper => '{{{given}}}', the number of rows of that model, or omit warm_start_from."
     return (
-        "Train on columns like those of that model, which its metadata list (features, dims), "
-        "or omit warm_start_from."
+        "Train on columns like those of that model, which its metadata list (features, dims), or omit warm_start_from."
     )
 
 

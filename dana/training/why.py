@@ -242,7 +242,7 @@ def _measured(request: TrainRequest, design: Design, sample: Sample, graph: Grap
 
 
 def _typed(request: TrainRequest, batch: int) -> str:
-    """Return what sets the batch size: an argument of the call if the rule has a meta for it, else a part of its text."""
+    """Return how to set the batch size: an argument of the call if the rule has a meta for it, else its text."""
     graph = rule_graph(request)
     if graph.batch_meta is not None:
         return f"hyper => '{{\"{graph.nodes[graph.batch_meta].name}\": {batch}}}'"

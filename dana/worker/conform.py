@@ -1,7 +1,4 @@
-"""Values of a message as the data types that they are for.
-
-In: a type as a dataclass declares it, and what was read from JSON. Out: the value, of that type. It knows no message.
-"""
+"""Converts JSON values to the types that dataclasses declare."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 MAX_INTEGER = 1 << 63
-"""Integers are PostgreSQL's: below this, and from its negative."""
+"""Bound of integers, those of the bigint of PostgreSQL: -MAX_INTEGER <= n < MAX_INTEGER."""
 
 
 class Mismatch(TypeError):
-    """A value is not of the type that it is for."""
+    """A value has another type than declared."""
 
 
 def conform(kind: Any, value: Any, where: str) -> Any:
-    """The value as a `kind`: lists become tuples, objects become dataclasses.
+    """Convert a value to `kind`: lists become tuples, objects become dataclasses.
 
     Parameters
     ----------
@@ -30,12 +27,12 @@ def conform(kind: Any, value: Any, where: str) -> Any:
         A type, or an annotation made of None, bool, int, float, str, arrays, tuples of any length, mappings with
         string keys, unions and dataclasses.
     where
-        Name of the value, for the error.
+        Name of the value in an error.
 
     Raises
     ------
     Mismatch
-        The value, or a part of it, is of another type; an object lacks a member, or has one too many.
+        The value or a part of it has another type, or an object has a missing or unknown member.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:

@@ -1,8 +1,7 @@
-"""A training in a session: from where each epoch's pages come, and who is told.
+"""Runs a training in a session: streams or replays the pages of each epoch, and reports its progress.
 
-In: an opened training, the ring, the channel. Out: its result and counts; the loop is `dana.training.stopping`'s. The
-first epoch's pages always come from the backend; later ones from memory where that pays, else from the backend again,
-under the same snapshot. It must not look into a page.
+The loop over epochs is `dana.training.stopping.run`. The pages of the first epoch come from the backend. Later epochs
+replay them from memory if that pays; otherwise the backend streams them again under the same snapshot.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from dana.worker.protocol import Channel
 from dana.worker.ring import Ring
 
 KEEP_FROM_STREAMS = 3
-"""Keeping the pages costs about as much as streaming them once more, so it pays from three times on."""
+"""Number of passes from which pages are kept; keeping them costs about as much as streaming them once more."""
 
 
 def run_epochs(
@@ -49,21 +48,21 @@ def run_epochs(
     notify: Notify,
     held_out: HeldOut | None,
 ) -> tuple[TrainResult, dict[str, Any]]:
-    """Train, and report each epoch.
+    """Train and report each epoch.
 
     Parameters
     ----------
     cache_bytes
-        Largest table that is kept in memory, bytes of pages.
+        Maximum size of a table that is kept in memory, bytes of pages.
     backend_cpu
-        CPU that the backend runs on, to be avoided while it streams; -1: unknown.
+        CPU of the backend, which is avoided while it streams; -1: unknown.
     held_out
-        Rows to judge models by, which the backend is asked for.
+        Held-out rows, which are requested from the backend first.
 
     Returns
     -------
     tuple[TrainResult, dict[str, Any]]
-        The result, and the worker's counts for the RESULT message.
+        The result, and the counts for the RESULT message.
     """
     started = time.perf_counter()
     _check_epochs(training.epochs, request.max_epochs)
@@ -98,7 +97,7 @@ def run_epochs(
 
 
 def _receive(held_out: HeldOut, channel: Channel, ring: Ring, most: int, notify: Notify) -> int:
-    """Ask for the rows that are held out; bytes of them that are kept."""
+    """Request the held-out rows; return the bytes that are kept."""
     ring.keep(0)
     ring.lay_out(held_out.stream.page_size)
     ring.reset()
@@ -112,9 +111,9 @@ def _receive(held_out: HeldOut, channel: Channel, ring: Ring, most: int, notify:
         notify(
             Notice(
                 level=Level.NOTICE,
-                message="the rows left out need more memory than the worker keeps pages in",
-                hint="The loss on the others decides when the training ends. Start the worker with a higher "
-                "--cache-limit, or give a smaller test_size.",
+                message="the held-out rows need more memory than the worker has for pages",
+                hint="The loss on the training rows decides when the training ends. Start the worker with a higher "
+                "--cache-limit, or reduce test_size.",
             )
         )
     return held_out.kept
@@ -122,7 +121,7 @@ def _receive(held_out: HeldOut, channel: Channel, ring: Ring, most: int, notify:
 
 @dataclass(slots=True)
 class _Pages:
-    """The source's pages, as often as they are asked for."""
+    """Feeds all pages of the source, any number of times."""
 
     training: Training
     channel: Channel
@@ -131,7 +130,7 @@ class _Pages:
     fed: bool = False
 
     def feed(self, sink: Sink) -> int:
-        """All of them to a sink: from memory, or from the backend; how many there are."""
+        """Feed all pages to a sink, from memory or from the backend; return their number."""
         ring = self.ring
         if self.fed and ring.kept:
             pages, status = ring.replay(sink.again or sink.function, sink.context)
@@ -160,21 +159,21 @@ def _check_epochs(epochs: int, most: int | None) -> None:
 
 
 def _make_room(relation: Relation, stream: Stream | None, streams: int, *, ring: Ring, cache_bytes: int) -> None:
-    """Lay the ring out, and make room for the pages where keeping them pays."""
+    """Lay out the ring, and allocate memory for the pages if keeping them pays."""
     ring.keep(0)
     page_size = relation.page_size if stream is None else stream.page_size
     ring.lay_out(page_size)
     room = cache_bytes // page_size
     if relation.pages is not None and stream is None:
         if streams >= KEEP_FROM_STREAMS and relation.pages <= room:
-            with suppress(MemoryError):  # less than was thought is left: each epoch asks for its pages
+            with suppress(MemoryError):  # without the memory every epoch streams its pages
                 ring.keep(relation.pages)
-    elif streams > 1:  # rows cost more to make into frames than frames to keep
+    elif streams > 1:  # building frames costs more than keeping them
         keep_what_fits(ring, room)
 
 
 def keep_what_fits(ring: Ring, room: int) -> None:
-    """Make room for pages of which nobody knows the number: what was thought to be left, or a part of it."""
+    """Allocate memory for an unknown number of pages: `room`, or less if it is not available."""
     while room:
         try:
             ring.keep(room, uncounted=True)
@@ -186,7 +185,7 @@ def keep_what_fits(ring: Ring, room: int) -> None:
 
 @contextmanager
 def _away_from(cpu: int) -> Iterator[None]:
-    """Keep this thread off the backend's CPU: sharing it makes a stream 3 to 10 times slower."""
+    """Keep this thread off the CPU of the backend: sharing it makes a stream 3 to 10 times slower."""
     allowed = os.sched_getaffinity(0)
     others = allowed - {cpu}
     if not others or others == allowed:

@@ -1,8 +1,7 @@
-"""The worker: listens on a unix socket and gives every backend a process of its own.
+"""The worker: listens on a Unix socket and forks a session process for every backend.
 
-In: a socket path and a trainer. Out: nothing; `serve` returns when it is told to stop. The listening process reads
-nothing that a backend says and never trains, so no request can take it down; a session's process takes down only
-itself.
+The listening process reads no data from backends and does not train, so a request cannot crash it; a crash of a session
+ends only that session.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from dana.errors import SetupError
 from dana.simulator import large
 from dana.training.contract import SqlState, Trainer, TrainingError
 from dana.training.memory import least_bytes, machine_bytes, megabytes, room_bytes
-from dana.worker.attendance import GIVE_WAY, Attendance
+from dana.worker.activity import GIVE_WAY, Activity
 from dana.worker.messages import Message
 from dana.worker.protocol import Channel
 from dana.worker.session import Abandoned, Limits, error_fields, run_session
@@ -40,19 +39,19 @@ log = logging.getLogger("dana.worker")
 
 BACKLOG = 64
 STOP_GRACE = 2.0
-"""Seconds that sessions have between SIGTERM and SIGKILL when the worker stops."""
+"""Seconds between SIGTERM and SIGKILL for sessions when the worker stops."""
 
 OOM_SCORE = 500
-"""Added to a session's badness: short of memory, the kernel ends it and not PostgreSQL (proc(5), oom_score_adj)."""
+"""oom_score_adj of sessions (proc(5)): under memory pressure the kernel ends them before PostgreSQL."""
 
 ROOM_SECONDS = 5.0
-"""How long a connection waits for room: the session of a backend that was cancelled may take a moment to end."""
+"""Seconds that a connection waits for a free session: that of a cancelled backend may take a moment to end."""
 
-MAX_REFUSED = 64
-"""Connections that are refused and may still read why."""
+MAX_REJECTED = 64
+"""Maximum number of rejected connections that are kept open until they have read the error."""
 
-REFUSED_SECONDS = 5.0
-"""How long they may take."""
+REJECTED_SECONDS = 5.0
+"""Seconds after which a rejected connection is closed."""
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -60,28 +59,28 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """How a worker runs.
+    """Options of a worker.
 
     Attributes
     ----------
     socket_path
-        Where it listens; the folder exists and belongs to this account.
+        Path of the socket; the folder must exist and belong to this account.
     memory_limit
-        Bytes of private memory per session (RLIMIT_DATA); by default half of what this machine, container or service
-        has.
+        Bytes of private memory per session (RLIMIT_DATA); by default half of the memory of the host, container or
+        service.
     total_memory
-        Bytes of memory of all sessions together; by default three quarters of the same.
+        Bytes of memory of all sessions together; by default three quarters.
     cache_limit
-        Bytes of pages that a session caches between epochs; by default a quarter.
+        Bytes of pages that a session keeps between epochs; by default a quarter.
     idle_seconds
-        A session without requests for this long ends; None: never.
+        Idle time after which a session ends; None: never.
     max_sessions
-        Sessions at a time; for one more, the one that idles longest ends. Backends read it next to the socket, and let
-        no more requests in.
+        Maximum number of sessions; if it is reached, the session that has been idle longest ends. Backends read the
+        number from a file next to the socket and limit their requests accordingly.
     model_directory
-        Folder in whose files models lie that are too large for a session's memory; None: there is an error.
+        Folder for files with models that exceed the memory of a session; None: such models are an error.
     caches
-        Folders on disk that are swept of what killed sessions left.
+        Folders on disk from which files of killed sessions are removed.
     """
 
     socket_path: Path
@@ -100,7 +99,7 @@ class _Stop(BaseException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listener:
-    """The listening socket and the descriptors that belong to it; a session has no use for any of them."""
+    """The listening socket and its descriptors, which a session closes."""
 
     socket: socket.socket
     folder: int
@@ -118,29 +117,29 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
     Parameters
     ----------
     trainer
-        Forked into every session, with whatever it has loaded.
+        Inherited by every session, with all modules that it has imported.
 
     Raises
     ------
     SetupError
-        Another worker listens there, or the socket cannot be made.
+        Another worker listens on the socket, or the socket cannot be created.
     """
     _check(options)
     sessions = Sessions(max_sessions=options.max_sessions, total_bytes=options.total_memory, caches=options.caches)
-    refused = _Refused(options.max_sessions)
+    rejected = _Rejected(options.max_sessions)
     waiting: list[tuple[socket.socket, float]] = []
     with _listening(options.socket_path, options.max_sessions) as listener, _signals_as_events() as wakeup:
-        # what is loaded now is shared with every session; without this the collector would touch, so copy, it all
+        # otherwise the garbage collector of each session would write to, and so copy, all shared pages
         gc.collect()
         gc.freeze()
         log.info("listening on %s", options.socket_path)
         try:
             while True:
-                ready = _ready([listener.socket, wakeup, *refused.waiting], sessions.patience)
+                ready = _ready([listener.socket, wakeup, *rejected.waiting], sessions.patience)
                 if wakeup in ready:
                     _read_signals(wakeup)
                     sessions.reap()
-                refused.look(ready)
+                rejected.look(ready)
                 if listener.socket in ready and (connection := _accepted(listener)):
                     waiting.append((connection, time.monotonic() + ROOM_SECONDS))
                 while waiting and sessions.room():
@@ -151,11 +150,11 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
                         trainer,
                         options,
                         sessions,
-                        (*refused.waiting, *map(itemgetter(0), waiting)),
+                        (*rejected.waiting, *map(itemgetter(0), waiting)),
                     )
                 while waiting and waiting[0][1] < time.monotonic():
                     log.warning("rejected a session: %d are at work", options.max_sessions)
-                    refused.add(waiting.pop(0)[0])
+                    rejected.add(waiting.pop(0)[0])
                 sessions.watch()
         except _Stop:
             log.info("stopping, %d sessions", len(sessions))
@@ -164,7 +163,7 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
 
 
 def _check(options: WorkerOptions) -> None:
-    """Raise where no session could do anything; all have the folder for models."""
+    """Raise SetupError if no session could work with the options; open the folder for models."""
     least = least_bytes()
     for name, limit in (("--memory-limit", options.memory_limit), ("--total-memory", options.total_memory)):
         if limit < least:
@@ -177,7 +176,7 @@ def _check(options: WorkerOptions) -> None:
     except large.NoFile as error:
         what = error.__cause__ or error
         raise SetupError(
-            f"no files in --model-directory: {what}; give a folder that this account alone may write"
+            f"no files in --model-directory: {what}; it must be a folder that only this account can write"
         ) from None
     for cache in options.caches:
         try:
@@ -185,11 +184,11 @@ def _check(options: WorkerOptions) -> None:
         except OSError as error:
             log.warning("a cache is not used: %s", error)
     if folder is not None and large.lies_in_memory(folder):
-        log.warning("--model-directory %s lies in memory (tmpfs), which it should spare: name one on a disk", folder)
+        log.warning("--model-directory %s lies in memory (tmpfs) and saves none; use a folder on disk", folder)
 
 
 def _ready(sockets: list[socket.socket], patience: float | None) -> set[socket.socket]:
-    # not select(), which knows no descriptor from 1024 on
+    # select() does not support descriptors from 1024 on
     poller = select.poll()
     by_number = {one.fileno(): one for one in sockets}
     for number in by_number:
@@ -197,10 +196,10 @@ def _ready(sockets: list[socket.socket], patience: float | None) -> set[socket.s
     return {by_number[number] for number, _ in poller.poll(None if patience is None else 1000 * patience)}
 
 
-class _Refused:
-    """Connections that got an error in place of a session, until they have read it.
+class _Rejected:
+    """Connections that received an error instead of a session.
 
-    To close one at once would fail what the backend is sending, and it would not look for what we said.
+    They are kept open for a while: otherwise the backend could fail while sending and never read the error.
     """
 
     def __init__(self, max_sessions: int) -> None:
@@ -208,7 +207,7 @@ class _Refused:
         self._error = TrainingError(
             "too many sessions for the worker",
             sqlstate=SqlState.TOO_MANY_CONNECTIONS,
-            detail=f"Each of its {max_sessions} sessions is at work.",
+            detail=f"All {max_sessions} sessions are busy.",
             hint="Let fewer trainings run at once (dana.max_runs), or start the worker with a higher --max-sessions.",
         )
 
@@ -216,11 +215,11 @@ class _Refused:
         connection.setblocking(False)
         with suppress(OSError):
             Channel(connection).send(Message.ERROR, error_fields(self._error))
-        self.waiting[connection] = time.monotonic() + REFUSED_SECONDS
+        self.waiting[connection] = time.monotonic() + REJECTED_SECONDS
 
     def look(self, ready: set[socket.socket]) -> None:
         for connection, deadline in list(self.waiting.items()):
-            ended = time.monotonic() > deadline or len(self.waiting) > MAX_REFUSED
+            ended = time.monotonic() > deadline or len(self.waiting) > MAX_REJECTED
             if connection in ready:
                 try:
                     ended = ended or not connection.recv(4096)
@@ -234,10 +233,10 @@ class _Refused:
 
 
 def _accepted(listener: _Listener) -> socket.socket | None:
-    """The next connection, if there is one."""
+    """Return the next connection; None if accepting it failed."""
     try:
         return listener.socket.accept()[0]
-    except OSError as error:  # the client gave up, or no descriptor is left
+    except OSError as error:  # the client disconnected, or there are no descriptors left
         log.warning("accept failed: %s", error)
         time.sleep(0.01)
         return None
@@ -251,15 +250,15 @@ def _start(
     sessions: Sessions,
     others: Sequence[socket.socket],
 ) -> None:
-    """Start a session for a connection; it lets go of the others."""
+    """Fork a session for a connection; `others` are closed in the session."""
     try:
-        attendance = Attendance()
+        activity = Activity()
     except OSError as error:
         log.error("no descriptors for a session: %s", error)
         connection.close()
         return
     parent = os.getpid()
-    # until the child has its own handlers, a signal to it would wake its parent, or end it
+    # until the child has its own handlers, a signal to it would wake its parent or terminate it
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, GIVE_WAY))
     try:
         child = os.fork()
@@ -268,12 +267,12 @@ def _start(
             for other in others:
                 other.close()
             sessions.forget()
-            _session_process(connection, trainer, options, attendance, parent, mask)
-        sessions.add(child, attendance)
+            _session_process(connection, trainer, options, activity, parent, mask)
+        sessions.add(child, activity)
     except OSError as error:
         log.error("no process for a session: %s", error)
-        attendance.left_to_session()
-        attendance.close()
+        activity.close_session_ends()
+        activity.close()
     finally:
         connection.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -283,53 +282,53 @@ def _session_process(
     connection: socket.socket,
     trainer: Trainer,
     options: WorkerOptions,
-    attendance: Attendance,
+    activity: Activity,
     parent: int,
     mask: set[int | signal.Signals],
 ) -> NoReturn:
     status = 1
     try:
-        attendance.left_to_listener()
+        activity.close_listener_ends()
         _confine(parent, options)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         limits = Limits(
             cache_bytes=options.cache_limit, total_bytes=options.total_memory, idle_seconds=options.idle_seconds
         )
-        run_session(connection, trainer, limits, attendance)
+        run_session(connection, trainer, limits, activity)
         status = 0
     except (EOFError, ConnectionError, Abandoned):
-        status = 0  # the backend was cancelled or has ended, which is no error
+        status = 0  # the backend was cancelled or has exited
     except BaseException:
         log.exception("session failed")
     finally:
-        # not sys.exit: the parent's finally blocks and atexit functions are not ours
+        # not sys.exit, which would run finally blocks and atexit functions of the parent
         logging.shutdown()
         os._exit(status)
 
 
 def _confine(parent: int, options: WorkerOptions) -> None:
-    """Bound what a session's process can do to others."""
+    """Limit the effect of a session process on other processes."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the listening process, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the listening process ends the session
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(GIVE_WAY, signal.SIG_IGN)
     os.setpgid(0, 0)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before prctl
+    if os.getppid() != parent:  # the parent ended before prctl
         os._exit(1)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold rows
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would contain rows
     resource.setrlimit(resource.RLIMIT_DATA, (options.memory_limit, options.memory_limit))
 
 
 @contextmanager
 def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
-    """A listening socket at ``path``, mode 0600; removed afterwards.
+    """Listen on a socket at ``path`` with mode 0600, and remove it afterwards.
 
-    A lock next to it tells a worker that runs from a socket that one left behind. In that file stands how many
-    sessions there may be: as many requests the backends let in at a time (pg_extension/src/limits/turns.c).
+    A lock file next to it distinguishes a running worker from a socket that was left behind. The file contains the
+    maximum number of sessions, to which backends limit their requests (pg_extension/src/limits/turns.c).
     """
     try:
         folder = open_folder(path.parent)
@@ -346,13 +345,13 @@ def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
             raise SetupError(f"another worker listens on {path}; stop it first") from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, b"%d\n" % max_sessions, 0)
-        # under another name first: where the socket is, somebody listens
+        # bind under a temporary name, so that the socket never exists without a listener
         unready = f"{path.name}.new"
         with suppress(FileNotFoundError):
             os.unlink(unready, dir_fd=folder)
         mask = os.umask(0o177)
         try:
-            # through the folder's descriptor: the kernel bounds a socket's path to 107 bytes, not a folder's
+            # use the descriptor of the folder, because the kernel limits the path of a socket to 107 bytes
             listener.socket.bind(f"/proc/self/fd/{folder}/{unready}")
             listener.socket.listen(BACKLOG)
             os.rename(unready, path.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -371,7 +370,7 @@ def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
 
 @contextmanager
 def _signals_as_events() -> Iterator[socket.socket]:
-    """A socket that becomes readable when SIGCHLD, SIGTERM or SIGINT arrives."""
+    """Yield a socket that is readable after SIGCHLD, SIGTERM or SIGINT."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)

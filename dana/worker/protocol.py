@@ -1,7 +1,7 @@
-"""Messages between a PostgreSQL backend and its worker.
+"""Sends and receives the messages between a PostgreSQL backend and its worker.
 
-In: bytes of a socket, or the data types of `dana.training.contract`. Out: the other. Which messages there are, and how
-they lie in the socket, is in `dana.worker.messages`. It decides nothing and keeps no state but the socket.
+It converts between bytes of a socket and the types of `dana.training.contract`. `dana.worker.messages` defines the
+messages and their layout.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from dana.worker.conform import Mismatch, conform
 from dana.worker.messages import FRAME_HEADER, MAX_MESSAGE, MAX_REQUEST, WITH_RAW, Message, aligned
 
 RELEASE = version("dana-db")
-"""Extension and worker are of one release: neither knows what another one says."""
+"""Extension and worker must be of this release."""
 
 JOINED = 1 << 20
-"""Bytes of a message from which on a call for each of its pieces is cheaper than a copy of all."""
+"""Size of a message from which sending its pieces separately is cheaper than joining them, bytes."""
 
 MAX_DEPTH = 64
-"""Levels of a message's JSON; the extension accepts fewer in an argument."""
+"""Maximum nesting of JSON in a message; the extension accepts less in an argument."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HEADER = struct.Struct("=IB")
@@ -55,11 +55,11 @@ _PEER = struct.Struct("=iII")
 
 
 class ProtocolError(Exception):
-    """The peer said something that this version of the protocol does not have."""
+    """The peer violated the protocol."""
 
 
 class FrameError(ProtocolError):
-    """A message's header is malformed, so where the next message begins is unknown."""
+    """The header of a message is malformed, so the start of the next message is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +75,9 @@ class Hello:
     server_version
         server_version_num.
     pid
-        Its process id.
+        Process id of the backend.
     encoding
-        The database's encoding, PostgreSQL's name for it.
+        Encoding of the database, by its name in PostgreSQL.
     """
 
     release: str
@@ -88,7 +88,7 @@ class Hello:
 
 
 class Channel:
-    """A connection, as messages.
+    """A connection that carries messages.
 
     Parameters
     ----------
@@ -106,30 +106,30 @@ class Channel:
         return self._socket.fileno()
 
     def peer_uid(self) -> int:
-        """User id of the process at the other end, as the kernel has it (SO_PEERCRED)."""
+        """User id of the peer process, as reported by the kernel (SO_PEERCRED)."""
         credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         return int(_PEER.unpack(credentials)[1])
 
     def limit_text_to(self, encoding: str) -> None:
-        """Replace by '?' what a database in ``encoding`` cannot hold; without this all of Unicode is sent.
+        """Replace characters that a database in ``encoding`` cannot store by '?'; by default all of Unicode is sent.
 
-        SQL_ASCII keeps any bytes as they come. Names in UTF-8, and no others, come back as they were: as
-        bytes, for PostgreSQL translates no escaped character into it.
+        SQL_ASCII stores arbitrary bytes. For it, UTF-8 is sent without escapes: PostgreSQL does not convert
+        escaped characters to SQL_ASCII.
         """
         self._escape = encoding != "SQL_ASCII"
         self._replace = "" if encoding in ("UTF8", "SQL_ASCII") else _python_codec(encoding)
 
     def receive(self) -> tuple[Message, bytearray | memoryview]:
-        """Read one message; bells are left out.
+        """Receive the next message; bells are skipped.
 
         Raises
         ------
         EOFError
-            The peer hung up.
+            The peer disconnected.
         ProtocolError
-            An unknown type, or a payload longer than such a message's may be.
+            The type is unknown, or the payload is too long for it.
         MemoryError, NoFile
-            There is no room for the payload, which has passed.
+            There is no memory for the payload, which was discarded.
         """
         while True:
             message, payload, _ = self._receive(0)
@@ -137,7 +137,7 @@ class Channel:
                 return message, payload
 
     def receive_hello(self) -> tuple[Hello, int]:
-        """Read the first message: the hello, and the descriptor that came with it (the caller closes it)."""
+        """Receive the first message, a hello, and its descriptor, which the caller closes."""
         message, payload, descriptors = self._receive(1)
         try:
             if message != Message.HELLO or len(descriptors) != 1:
@@ -191,7 +191,7 @@ class Channel:
             view = view[n:]
 
     def send(self, message: Message, fields: Json, raw: Sequence[bytes | memoryview] | None = None) -> None:
-        """Write one message, of a type that has raw bytes with these."""
+        """Send a message; `raw` are the raw bytes of a type that has them."""
         text = self._written(fields)
         if raw is not None:
             text = (_LENGTH.pack(len(text)) + text).ljust(aligned(_LENGTH.size + len(text)), b"\0")
@@ -201,26 +201,26 @@ class Channel:
             self._socket.sendall(piece)
 
     def _written(self, fields: Json) -> bytes:
-        """Fields as JSON. Mostly all are in its types already, and to look at each takes as long as to write it."""
+        """Encode fields as JSON. The first attempt avoids converting each value, which would take as long again."""
         try:
             text = json.dumps(fields, allow_nan=False, separators=(",", ":"))
-            if "\\u" not in text:  # in which every character is that is not ASCII, and NUL
+            if "\\u" not in text:  # the escape of non-ASCII characters and NUL
                 return text.encode()
-        except (TypeError, ValueError):  # a number of NumPy; one that is not finite
+        except (TypeError, ValueError):  # a NumPy or non-finite number
             pass
         plain = self._plain(fields)
         return json.dumps(plain, allow_nan=False, separators=(",", ":"), ensure_ascii=self._escape).encode()
 
     def send_notice(self, notice: Notice) -> None:
-        """Write a notice."""
+        """Send a notice."""
         self.send(Message.NOTICE, asdict(notice))
 
     def send_epoch(self, epoch: int, report: EpochReport, *, seconds: float) -> None:
-        """Write an epoch's report; ``seconds`` is its wall time."""
+        """Send the report of an epoch; ``seconds`` is its wall time."""
         self.send(Message.EPOCH, {"epoch": epoch, "seconds": seconds, **asdict(report)})
 
     def send_result(self, result: TrainResult, fields: Json, metadata: Json) -> None:
-        """Write a training's result; ``fields`` are the worker's counts, ``metadata`` the caller's."""
+        """Send the result of a training; ``fields`` are counts of the worker, ``metadata`` is from the caller."""
         values = (np.ascontiguousarray(one.values, dtype=np.float32) for one in result.parameters)
         weights = [one.reshape(-1).view(np.uint8).data for one in values]
         offsets = itertools.accumulate((one.values.size for one in result.parameters), initial=0)
@@ -238,7 +238,7 @@ class Channel:
         self.send(Message.RESULT, described, [*weights, result.predictor or b""])
 
     def _plain(self, value: Any) -> Any:
-        """``value`` in JSON's types: non-finite numbers as the words that PostgreSQL reads, no NUL characters."""
+        """Convert a value to JSON types: non-finite numbers as PostgreSQL spells them, NUL characters replaced."""
         if isinstance(value, str):
             if value.isascii() and "\0" not in value:
                 return value
@@ -264,7 +264,7 @@ _HELLO_DEFAULTS: dict[str, Any] = {"release": "", "block_size": 0, "server_versi
 
 
 def _python_codec(encoding: str) -> str:
-    """Python's codec for an encoding that PostgreSQL names; ASCII where Python has none."""
+    """Return the Python codec of an encoding of PostgreSQL; ASCII if there is none."""
     try:
         return codecs.lookup(encoding.replace("WIN", "cp")).name
     except LookupError:
@@ -272,19 +272,19 @@ def _python_codec(encoding: str) -> str:
 
 
 def _room(length: int) -> bytearray | memoryview:
-    """For a payload; for a model to start from as models have it."""
+    """Allocate a buffer for a payload, in a file if it is as large as a large model."""
     if length < large.LARGE:
         return bytearray(length)
     return large.zeros(-(-length // 4)).data.cast("B")[:length]
 
 
 def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
-    """Read a JSON object as the extension writes it: finite numbers, texts that PostgreSQL can hold.
+    """Decode a JSON object from the extension, with finite numbers and texts that PostgreSQL can store.
 
     Raises
     ------
     ProtocolError
-        The payload is something else.
+        The payload is not such an object.
     """
     try:
         value = json.loads(bytes(payload), parse_constant=_finite, parse_float=_finite)
@@ -301,12 +301,12 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise ValueError(f"{digits[:20]} is no finite number")
+        raise ValueError(f"{digits[:20]} is not a finite number")
     return number
 
 
 def _check_texts(value: Json) -> None:
-    """Raise for a character that no text of PostgreSQL's has, or a level too many."""
+    """Raise ProtocolError for a character that PostgreSQL cannot store, or for excessive nesting."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -329,18 +329,18 @@ def _nested_too_deeply() -> ProtocolError:
 
 
 def check_request(payload: bytes | bytearray | memoryview) -> str:
-    """Read a CHECK message: the text of the rule; raises as `decode`."""
+    """Decode a CHECK message to the text of the rule; raises as `decode`."""
     with _all_fields():
         return str(conform(str, decode(payload)["text"], "text"))
 
 
 def train_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> tuple[TrainRequest, int]:
-    """Read a TRAIN message: the request, and the CPU that the backend runs on (-1: unknown).
+    """Decode a TRAIN message to the request and the CPU of the backend (-1: unknown).
 
     Raises
     ------
     ProtocolError
-        A field is missing, or weights.
+        A field or weights are missing.
     """
     try:
         (length,) = _LENGTH.unpack_from(payload)
@@ -351,12 +351,12 @@ def train_request(payload: bytes | bytearray | memoryview, *, page_size: int) ->
 
 
 def categories_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> TrainRequest:
-    """Read a CATEGORIES message; raises as `train_request`."""
+    """Decode a CATEGORIES message; raises as `train_request`."""
     return _training(decode(payload), page_size)[0]
 
 
 def explain_request(payload: bytes | bytearray | memoryview, *, page_size: int) -> ExplainRequest:
-    """Read an EXPLAIN message.
+    """Decode an EXPLAIN message.
 
     Raises
     ------
@@ -391,9 +391,9 @@ def _all_fields() -> Iterator[None]:
 
 
 def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None = None) -> tuple[TrainRequest, int]:
-    """A request, and the CPU; `weights`: of the model to start from, where they are known."""
+    """Convert fields to a request and the CPU; `weights` are those of the model to start from, if available."""
     with _all_fields():
-        # what the extension does not read itself comes as it was given, by the names of dana_train()'s arguments
+        # options that the extension does not interpret, by the names of the arguments of dana_train()
         options = {**conform(Json, fields["options"], "options")}
         options |= {name: options[name] or {} for name in ("hyper", "design")}
         start: _Start | None = conform(_Start | None, fields["warm_start_from"], "warm_start_from")
@@ -426,14 +426,14 @@ def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None 
 def _check_relation(relation: Relation) -> None:
     for one in relation.attributes:
         if one.align not in ALIGNMENTS or not -2 <= one.length < 1 << 15 or (one.array_length or 0) < 0:
-            raise ProtocolError(f"column {one.name!r} is not laid out as PostgreSQL does: {one}")
+            raise ProtocolError(f"column {one.name!r} has a layout that PostgreSQL does not have: {one}")
     if (relation.pages or 0) < 0:
-        raise ProtocolError(f"a relation of {relation.pages} pages does not exist")
+        raise ProtocolError(f"the number of pages must be at least 0, not {relation.pages}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """A model that a training starts from, as `Channel.send_result` described it."""
+    """Description of a model to start from, as sent by `Channel.send_result`."""
 
     name: str
     shape: tuple[int, ...]
@@ -448,7 +448,7 @@ class _Start:
 
 
 def _models(parameters: Sequence[_Parameter], weights: NDArray[np.float32] | None) -> dict[str, NDArray[np.float32]]:
-    """Parameters of a stored model by name; without weights, their shapes."""
+    """Return the parameters of a stored model by name; without weights, zeros of their shapes."""
     models = {}
     for one in parameters:
         if not 0 <= one.size == math.prod(one.shape) <= MAX_MESSAGE or min(one.shape, default=0) < 0 or one.offset < 0:
@@ -464,4 +464,4 @@ def _models(parameters: Sequence[_Parameter], weights: NDArray[np.float32] | Non
 
 
 def _no_weights(why: str) -> ProtocolError:
-    return ProtocolError(f"the training's request does not have the weights that it starts from: {why}")
+    return ProtocolError(f"the request does not have the weights of the model to start from: {why}")

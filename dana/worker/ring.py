@@ -1,7 +1,7 @@
-"""The worker's end of the page ring: maps it, checks it, and has its pages fed to a native sink.
+"""The consumer of the page ring: maps and checks it, and feeds its pages to a native sink.
 
-In: the ring's memory file and the socket to the backend. Out: pages, handed to a C function in place, and kept for
-later epochs where that is asked. The loops are in ``native/ring.c``; no page is looked at here.
+Pages are passed to a C function in place, and optionally copied for later epochs. The loops are in ``native/ring.c``;
+the content of pages is not interpreted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PAGE_SIZES = tuple(1 << k for k in range(10, 16))
 LEAST_SLOTS = 4
 _HEADER = struct.Struct("=QII")
 SPARED_BYTES = 256 << 20
-"""Memory of kept pages that stays for the next training: a page that is touched for the first time costs the kernel as
-much as copying it, and where the machine's host has to find it, thirty times as much."""
+"""Memory of kept pages that is retained for the next training, bytes. The first access to a page costs as much as
+copying it, and thirty times as much if the hypervisor has to provide it."""
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-"""A producer that could shrink the file would turn a read into SIGBUS."""
+"""Required seals: a read after the producer shrank the file would raise SIGBUS."""
 
 
 class Outcome(IntEnum):
-    """Why feeding stopped; enum dana_outcome of ring.c."""
+    """Reason why feeding stopped; enum dana_outcome of ring.c."""
 
     FINISHED = 0
     SINK_FAILED = 1
@@ -62,7 +62,9 @@ class _Consumer(ctypes.Structure):
 def _library() -> ctypes.CDLL:
     found = importlib.util.find_spec("dana.worker._ring")
     if found is None or found.origin is None:
-        raise SetupError("the ring's native part is not built: install the package with a C compiler at hand")
+        raise SetupError(
+            "the native part of the ring is not built: install the package where a C compiler is available"
+        )
     library = ctypes.CDLL(found.origin)
     consumer, pointer = ctypes.POINTER(_Consumer), ctypes.c_void_p
     library.dana_ring_reset.argtypes = (pointer,)
@@ -73,26 +75,26 @@ def _library() -> ctypes.CDLL:
 
 
 def _discard() -> tuple[int, int]:
-    """A sink that looks at nothing."""
+    """Return a sink that ignores its pages."""
     return ctypes.cast(_library().dana_ring_discard, ctypes.c_void_p).value or 0, 0
 
 
 class Ring:
-    """Consumer's end of a page ring.
+    """Consumer of a page ring.
 
     Parameters
     ----------
     memfd
-        Descriptor of the ring's memory; it may be closed afterwards.
+        Descriptor of the memory of the ring; it may be closed afterwards.
     socket
-        Descriptor of the connection to the backend; bells arrive and leave here.
+        Descriptor of the connection to the backend, on which bells are exchanged.
 
     Raises
     ------
     OSError
         The descriptor is not a memory file.
     ValueError
-        The memory is not sealed, or its header does not describe it.
+        The memory is not sealed, or its header is wrong.
     """
 
     def __init__(self, *, memfd: int, socket: int) -> None:
@@ -114,12 +116,12 @@ class Ring:
         )
 
     def lay_out(self, page_size: int) -> None:
-        """Use the ring's memory for pages of another size, from the next stream on.
+        """Use the memory of the ring for pages of another size, starting with the next stream.
 
         Raises
         ------
         ValueError
-            The ring has room for too few of them.
+            Too few pages of this size fit.
         """
         slots = self.page_size * self.slots // page_size
         if page_size not in PAGE_SIZES or slots < LEAST_SLOTS:
@@ -128,7 +130,7 @@ class Ring:
 
     @property
     def kept(self) -> int:
-        """Pages kept from the last stream."""
+        """Number of pages kept from the last stream."""
         return self._kept
 
     def close(self) -> None:
@@ -138,19 +140,19 @@ class Ring:
         self._memory.close()
 
     def reset(self) -> None:
-        """Empty the ring, before the message that asks for a stream: until then the producer does not touch it."""
+        """Empty the ring. Call it before requesting a stream, while the producer does not access the ring."""
         self._must_be_open()
         _library().dana_ring_reset(self._consumer.ring)
 
     def keep(self, pages: int, *, uncounted: bool = False) -> None:
-        """Make room to keep the pages of the next stream (0: keep none, and drop what is kept).
+        """Allocate memory to keep the pages of the next stream; 0: drop the kept pages and keep none.
 
-        With ``uncounted`` there may come more, and then none is kept.
+        With ``uncounted`` the stream may have more pages; then none is kept.
 
         Raises
         ------
         MemoryError
-            There is no room.
+            There is not enough memory.
         """
         self._drop()
         if not pages:
@@ -162,7 +164,7 @@ class Ring:
                 self._cache = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             except (OSError, OverflowError) as error:
                 raise MemoryError(f"no room to keep {pages} pages in {size} bytes") from error
-            with suppress(OSError):  # advice only, for fewer page faults; a kernel without huge pages refuses it
+            with suppress(OSError):  # only advice; an error on kernels without huge pages
                 self._cache.madvise(mmap.MADV_HUGEPAGE)
         self._consumer.cache = _address(self._cache)
         self._consumer.cache_pages = pages
@@ -174,26 +176,26 @@ class Ring:
         Parameters
         ----------
         function, context
-            Addresses of ``int function(void *context, const uint8_t *pages, size_t n_pages)`` and of its state.
+            Addresses of ``int function(void *context, const uint8_t *pages, size_t n_pages)`` and of its context.
 
         Returns
         -------
         tuple[int, int]
-            Pages fed, and 0 or the sink's non-zero status, which ended the feeding.
+            Number of pages fed, and 0 or the non-zero status of the sink that ended feeding.
 
         Raises
         ------
         ConnectionResetError
-            The backend hung up.
+            The backend disconnected.
         ValueError
-            The producer broke the protocol.
+            The producer violated the protocol.
         """
         fed, status = self._feed(_library().dana_ring_stream, function, context)
         self._kept = fed if self._consumer.cache is not None else 0
         return fed, status
 
     def drain(self) -> None:
-        """Let the rest of a stream pass whose sink failed, and drop what is kept of it; raises as `stream`."""
+        """Discard the rest of a stream after its sink failed, and the pages kept from it; raises as `stream`."""
         self._drop()
         self._loop(_library().dana_ring_stream, *_discard())
 
@@ -212,9 +214,9 @@ class Ring:
         consumer = self._consumer
         consumer.status = 0
         outcome = Outcome.CALL_AGAIN
-        while outcome is Outcome.CALL_AGAIN:  # signal handlers run between the calls
+        while outcome is Outcome.CALL_AGAIN:  # Python runs signal handlers between the calls
             outcome = Outcome(loop(ctypes.byref(consumer), function, context, *more))
-            if consumer.cache is None and consumer.cache_pages:  # outgrown
+            if consumer.cache is None and consumer.cache_pages:  # more pages came than fit
                 self.release()
         match outcome:
             case Outcome.HUNG_UP:
@@ -230,14 +232,14 @@ class Ring:
             raise ValueError("this ring is closed")
 
     def _drop(self) -> None:
-        """Keep no page; memory stays for the next ones where it is little."""
+        """Drop the kept pages; retain up to `SPARED_BYTES` of memory."""
         self._consumer.cache = None
         self._consumer.cache_pages = self._kept = 0
         if self._cache is not None and len(self._cache) > SPARED_BYTES:
             self.release()
 
     def release(self) -> None:
-        """Keep no page, and no memory for pages."""
+        """Drop the kept pages and free their memory."""
         self._consumer.cache = None
         self._consumer.cache_pages = self._kept = 0
         if self._cache is not None:
@@ -246,5 +248,5 @@ class Ring:
 
 
 def _address(memory: mmap.mmap) -> int:
-    """Where a mapping begins; good until it is closed."""
+    """Return the address of a mapping, valid until it is closed."""
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))

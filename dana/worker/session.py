@@ -1,7 +1,7 @@
-"""One backend's session in the worker: answers its requests until it hangs up.
+"""The session of a backend in the worker: answers requests until the backend disconnects.
 
-In: a connection and a trainer. Out: answers on the connection. It runs in a process of its own, so that a crash or a
-runaway allocation ends one training; it must never run a rule's text, and must not outlive the backend.
+It runs in a process of its own, so that a crash or a runaway allocation ends only one training. It must never execute
+the text of a rule, and must not outlive the backend.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dana.errors import UsageError, causes
 from dana.simulator.large import NoFile
 from dana.training.contract import Json, OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
 from dana.training.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
-from dana.worker.attendance import GIVE_WAY, Attendance
+from dana.worker.activity import GIVE_WAY, Activity
 from dana.worker.epochs import run_epochs
 from dana.worker.messages import Message
 from dana.worker.protocol import (
@@ -45,36 +45,36 @@ from dana.worker.ring import Ring
 log = logging.getLogger("dana.worker")
 
 SUPPORTED_SERVERS = range(14_00_00, 19_00_00)
-"""server_version_num of the releases whose pages and protocol are known."""
+"""server_version_num of the supported releases."""
 
 HANGUP_GRACE = 2.0
-"""Seconds between the first, polite interruption of an abandoned request and the end of the process."""
+"""Seconds between the interruption of an abandoned request and the end of the process."""
 
 SPARING_SECONDS = 10.0
-"""An idle session gives the memory back that it spares for its next training."""
+"""Idle seconds after which a session frees the memory that it keeps for its next training."""
 
-ROOM_BESIDE_SPARED = 2 << 30
-"""A request that is bound to less gets what is spared as well."""
+ROOM_WITH_SPARED = 2 << 30
+"""Memory limit of a request below which the spared memory is freed first."""
 
 GREETING_SECONDS = 60.0
-"""What connects and does not greet for so long is no backend."""
+"""Timeout for the first message of a connection."""
 
 FIRST_REQUEST_SECONDS = 60.0
-"""Least time for a new session's first request: a backend connects because it has one, so it is slow then, not idle."""
+"""Minimum timeout for the first request; a backend connects only if it has one, so it is slow and not idle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one session may use.
+    """Limits of a session.
 
     Attributes
     ----------
     cache_bytes
-        Largest table, in bytes of pages, that is cached in memory between epochs.
+        Maximum size of a table that is kept in memory between epochs, bytes of pages.
     total_bytes
-        Memory of all the worker's sessions together; the listening process sees to it.
+        Memory of all sessions together, for messages; the listening process enforces it.
     idle_seconds
-        A session without requests for this long ends; the backend connects anew when it needs one. None: never.
+        Idle time after which the session ends; the backend reconnects when needed. None: never.
     """
 
     cache_bytes: int
@@ -83,19 +83,19 @@ class Limits:
 
 
 class Abandoned(BaseException):
-    """The backend hung up in the middle of a request; BaseException, so that no trainer swallows it."""
+    """The backend disconnected during a request. A BaseException, so that no trainer catches it."""
 
 
 class GiveWay(BaseException):
-    """All sessions together hold too much memory, and this one most; BaseException for the same reason."""
+    """The sessions exceed the total memory and this one has the most. A BaseException for the same reason."""
 
 
 class _WholeMessages(Channel):
-    """A channel of which no signal cuts a message short: the backend would take what follows for the rest of it."""
+    """A channel that delays GIVE_WAY until a message is complete; the backend could not resume after a part."""
 
     sending = False
     gives_way = False
-    """Told to give way: nothing more is sent, even where the exception was lost in a callback."""
+    """GIVE_WAY was received: nothing more is sent, even if the exception was lost in a callback."""
 
     def send(self, message: Message, fields: Json, raw: Sequence[bytes | memoryview] | None = None) -> None:
         self.sending = True
@@ -108,17 +108,17 @@ class _WholeMessages(Channel):
             raise GiveWay
 
 
-def run_session(connection: socket.socket, trainer: Trainer, limits: Limits, attendance: Attendance) -> None:
-    """Answer a backend until it hangs up, idles too long, or is to make room for another.
+def run_session(connection: socket.socket, trainer: Trainer, limits: Limits, activity: Activity) -> None:
+    """Answer a backend until it disconnects, is idle too long, or is replaced by another session.
 
     Raises
     ------
     EOFError, ConnectionError
-        The backend hung up while it was greeted.
+        The backend disconnected during the handshake.
     """
     channel = _WholeMessages(connection)
     if channel.peer_uid() != os.geteuid():
-        log.warning("refused a connection of uid %d", channel.peer_uid())
+        log.warning("rejected a connection of uid %d", channel.peer_uid())
         return
     connection.settimeout(GREETING_SECONDS)
     try:
@@ -132,13 +132,13 @@ def run_session(connection: socket.socket, trainer: Trainer, limits: Limits, att
     except (EOFError, ConnectionError):
         raise
     except (ProtocolError, ValueError, OSError) as error:
-        log.warning("refused a session: %s", error)
+        log.warning("rejected a session: %s", error)
         channel.send(Message.ERROR, error_fields(ProtocolError(str(error))))
         return
     connection.settimeout(None)
     channel.send(Message.WELCOME, {"release": RELEASE, "pid": os.getpid()})
     session = _Session(
-        channel=channel, trainer=trainer, limits=limits, attendance=attendance, ring=ring, backend_pid=hello.pid
+        channel=channel, trainer=trainer, limits=limits, activity=activity, ring=ring, backend_pid=hello.pid
     )
     with suppress(Abandoned), _interrupted_by_hangup(channel.fileno()):
         session.run()
@@ -156,9 +156,9 @@ def _check_hello(hello: Hello) -> None:
 
 @contextmanager
 def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
-    """Raise `Abandoned` in the main thread when the backend hangs up; end the process if that does not help.
+    """Raise `Abandoned` in the main thread when the backend disconnects; exit the process if it is not handled.
 
-    A compiler pass or a hardware simulation does not look at the socket; this thread does.
+    A thread polls the socket, because a compiler pass or a hardware simulation does not.
     """
     main = threading.main_thread().ident
     assert main is not None
@@ -177,7 +177,7 @@ def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
 
     signal.signal(signal.SIGTERM, abandon)
     try:
-        threading.Thread(target=watch, name="hangup", daemon=True).start()  # which may raise it already
+        threading.Thread(target=watch, name="hangup", daemon=True).start()  # the thread may raise Abandoned at once
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -188,13 +188,13 @@ class _Session:
     channel: _WholeMessages
     trainer: Trainer
     limits: Limits
-    attendance: Attendance
+    activity: Activity
     ring: Ring
     backend_pid: int
     answered: int = 0
-    """Requests so far."""
+    """Number of requests so far."""
     busy: bool = False
-    """Whether it may be told to give way."""
+    """Whether GIVE_WAY applies."""
 
     def run(self) -> None:
         signal.signal(GIVE_WAY, self._give_way)
@@ -205,29 +205,29 @@ class _Session:
             except (ConnectionError, EOFError):
                 return
             except (StartAnew, GiveWay):
-                self.attendance.idle()
+                self.activity.idle()
                 break
             except Exception as error:
-                self.ring.release()  # what is spared may have been what was missing
+                self.ring.release()  # the error may be a lack of the spared memory
                 self._reply(self._error(error))
                 if isinstance(error, FrameError):
                     break
             self.answered += 1
-        with suppress(ConnectionError):  # a request that is on its way is for the next session
+        with suppress(ConnectionError):  # the backend repeats a request that is already sent in a new session
             self.channel.send(Message.BYE, {})
 
     def _readable(self) -> bool:
         seconds = self.limits.idle_seconds
         if not self.answered and seconds is not None:
             seconds = max(seconds, FIRST_REQUEST_SECONDS)
-        channel, ended = self.channel.fileno(), self.attendance.fileno()
+        channel, ended = self.channel.fileno(), self.activity.fileno()
         waited_for = [channel, ended] if self.answered else [channel]
         brief = SPARING_SECONDS if seconds is None else min(seconds, SPARING_SECONDS)
         ready, _, _ = select.select(waited_for, [], [], brief)
         if not ready:
             self.ring.release()
             ready, _, _ = select.select(waited_for, [], [], None if seconds is None else seconds - brief)
-        return ready == [channel] and (not self.answered or self.attendance.busy())
+        return ready == [channel] and (not self.answered or self.activity.busy())
 
     def _give_way(self, _signal: int, _frame: object) -> None:
         if self.busy:
@@ -236,15 +236,15 @@ class _Session:
                 raise GiveWay
 
     def _reply(self, send: Callable[[], None]) -> None:
-        """Idle, and then send: the backend that has its answer may make room for the next session at once."""
-        self.attendance.idle()
+        """Become idle, then send: once the backend has its answer, another session may need the place."""
+        self.activity.idle()
         send()
 
     def _answer_or_give_way(self, message: Message, payload: bytearray | memoryview) -> Callable[[], None]:
         try:
             self.busy = True
             return self._answer(message, payload)
-        except GiveWay as due:  # and then the session ends, as the listening process told it, and frees all that it has
+        except GiveWay as due:  # after this error the session ends and frees its memory
             raise self._too_much() from due
         finally:
             self.busy = self.channel.gives_way = False
@@ -254,12 +254,12 @@ class _Session:
             f"all sessions of the worker together need more memory than its --total-memory of "
             f"{megabytes(self.limits.total_bytes)}",
             sqlstate=SqlState.OUT_OF_MEMORY,
-            detail="This session held the most.",
+            detail="This session used the most.",
             hint="Let fewer trainings run at once (dana.max_runs), or start the worker with a higher --total-memory.",
         )
 
     def _answer(self, message: Message, payload: bytearray | memoryview) -> Callable[[], None]:
-        """Do what a request asks for; what comes back sends the answer."""
+        """Execute a request; return a function that sends the answer."""
         if message == Message.CHECK:
             text = check_request(payload)
             with memory_at_most(0, fresh=not self.answered):
@@ -289,10 +289,12 @@ class _Session:
             try:
                 result, counts = self._run(request, backend_cpu, fresh=not self.answered)
             except OutOfLine:
-                # only a page itself tells that a value is not in it, or is no number; the backend sees to both, and to
-                # NULLs, where it makes frames of the rows
+                # compressed and invalid values are found only on the pages; with frames the backend handles them and
+                # NULLs
                 rows = replace(request, relation=replace(request.relation, rows=True), nulls="skip")
-                result, counts = self._run(rows, backend_cpu, fresh=True)  # what was sent already ties it to us
+                result, counts = self._run(
+                    rows, backend_cpu, fresh=True
+                )  # messages were sent, so no other session can take over
             outcome = "converged" if counts["converged"] else "done"
             return partial(self.channel.send_result, result, counts, request.metadata)
         except (ConnectionError, EOFError):
@@ -308,7 +310,7 @@ class _Session:
             log.info("%s", self._run_line(request, counts, time.perf_counter() - started, outcome))
 
     def _run_line(self, request: TrainRequest, counts: Mapping[str, Any], seconds: float, outcome: str) -> str:
-        """A run in the log: names with values, texts quoted as JSON does, so that a name is not more than a name."""
+        """Return the log line of a run; values are quoted as JSON, so that names cannot forge other fields."""
         fields = {
             "backend": self.backend_pid,
             "caller": request.caller,
@@ -328,8 +330,8 @@ class _Session:
         if request.max_memory:
             cache_bytes = min(cache_bytes, request.max_memory // 2)
         self.trainer.prepare(request.backend)
-        if min(room_bytes(), request.max_memory or math.inf) < ROOM_BESIDE_SPARED:
-            self.ring.release()  # all memory counts, also what was spared
+        if min(room_bytes(), request.max_memory or math.inf) < ROOM_WITH_SPARED:
+            self.ring.release()  # spared memory counts towards the limit
         with memory_at_most(request.max_memory, fresh=fresh, classes=len(request.classes or ())):
             training = self.trainer.open(request, self.channel.send_notice)
             held_out = self.trainer.held_out(request) if request.held_out else None
@@ -358,7 +360,7 @@ class _Session:
 
 
 def error_fields(error: Exception) -> dict[str, str]:
-    """SQLSTATE and texts of the SQL error that ``error`` becomes."""
+    """Return the SQLSTATE and texts of an error as the fields of an ERROR message."""
     if isinstance(error, TrainingError):
         return {"sqlstate": error.sqlstate, "message": error.message, "detail": error.detail, "hint": error.hint}
     if isinstance(error, ProtocolError):
@@ -368,7 +370,7 @@ def error_fields(error: Exception) -> dict[str, str]:
     if lacks_memory(error):
         return {
             "sqlstate": SqlState.OUT_OF_MEMORY,
-            "message": "the worker has not enough memory for this request",
+            "message": "the worker does not have enough memory for this request",
             "detail": "",
             "hint": "Train on fewer columns, or with fewer sessions at once.",
         }
@@ -378,18 +380,18 @@ def error_fields(error: Exception) -> dict[str, str]:
             "sqlstate": SqlState.DISK_FULL,
             "message": "the worker has no room left on its disk",
             "detail": f"{full[0]}.",
-            "hint": "Make room in the folder of the worker's --model-directory, or start it with one on another disk."
+            "hint": "Free space in the --model-directory of the worker, or start it with a folder on another disk."
             if isinstance(full[0], NoFile)
-            else "Make room where its cache lies ($XDG_CACHE_HOME, else ~/.cache), or train with backend => 'sim', "
+            else "Free space in its cache ($XDG_CACHE_HOME, by default ~/.cache), or use backend => 'sim', "
             "which needs none.",
         }
     gone = [one for one in causes(error) if isinstance(one, NoFile)]
     if gone:
         return {
             "sqlstate": SqlState.IO_ERROR,
-            "message": "the worker cannot make files in the folder of its --model-directory",
+            "message": "the worker cannot create files in its --model-directory",
             "detail": f"{gone[0]}.",
-            "hint": "Make the folder again, writable by the worker's account, or start the worker with another.",
+            "hint": "Create the folder again, writable by the account of the worker, or start the worker with another.",
         }
     return {
         "sqlstate": SqlState.INTERNAL,

@@ -1,6 +1,6 @@
-"""The sessions of a worker, as its listening process sees them: how many, which idle, what memory they hold.
+"""The sessions of a worker: their number, idle time and memory, as seen by the listening process.
 
-In: process ids and limits. Out: sessions that are told to end, or are ended. It starts none and talks to no backend.
+It ends sessions that exceed the limits; it starts none and does not communicate with backends.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dana.training.memory import held_bytes, megabytes
-from dana.worker.attendance import GIVE_WAY, Attendance
+from dana.worker.activity import GIVE_WAY, Activity
 from hwgen.cache import CacheFolder
 
 log = logging.getLogger("dana.worker")
 
 WATCH_SECONDS = 0.2
-"""Between two looks at the sessions' memory."""
+"""Interval between checks of the memory of sessions."""
 
 SWEEP_SECONDS = 1.0
-"""Between two looks at what ended sessions left on disk, as long as there is something."""
+"""Interval between removals of files of ended sessions, while there are any."""
 
 GIVE_WAY_GRACE = 5.0
-"""Seconds that a session has between being told to give way and SIGKILL."""
+"""Seconds between GIVE_WAY and SIGKILL for a session."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Member:
     pid: int
-    attendance: Attendance
-    told: bool = False
-    """To end, once it idles."""
+    activity: Activity
+    ending: bool = False
+    """It ends as soon as it is idle."""
 
 
 class Sessions:
@@ -44,11 +44,11 @@ class Sessions:
     Parameters
     ----------
     max_sessions
-        Sessions at a time.
+        Maximum number of sessions.
     total_bytes
-        Memory that they may hold together.
+        Maximum memory of all sessions together.
     caches
-        Folders on disk in which a session that was killed may leave something.
+        Folders on disk in which killed sessions may leave files.
     """
 
     def __init__(self, *, max_sessions: int, total_bytes: int, caches: Sequence[CacheFolder]) -> None:
@@ -57,8 +57,8 @@ class Sessions:
         self._caches = caches
         self._members: list[_Member] = []
         self._greedy: tuple[_Member, float] | None = None
-        """Who was told to give way for lack of memory, and until when it may take."""
-        self._unswept = bool(caches)  # a worker that was killed may have left something
+        """The session that was signalled for lack of memory, and the deadline for its end."""
+        self._unswept = bool(caches)  # a killed worker may have left files
         self._next_watch = self._next_sweep = 0.0
 
     def __len__(self) -> int:
@@ -66,55 +66,55 @@ class Sessions:
 
     @property
     def patience(self) -> float | None:
-        """Seconds until `watch` has something to do; None: nothing until a session starts or ends."""
+        """Seconds until the next `watch`; None: not before a session starts or ends."""
         return WATCH_SECONDS if self._members else SWEEP_SECONDS if self._unswept else None
 
     def room(self) -> bool:
-        """Whether one more may start; where there are as many as may be, who idles longest is told to end for it."""
-        self.reap()  # the signal of one that has ended may come after the connection that takes its place
-        # one that was told while it took up a request is at work like any other
-        present = [one for one in self._members if not (one.told and one.attendance.idle_since)]
+        """Return whether another session may start; if the maximum is reached, end the longest idle session for it."""
+        self.reap()  # SIGCHLD of a session may arrive after the connection that replaces it
+        # a session that started a request before it was asked to end still counts
+        present = [one for one in self._members if not (one.ending and one.activity.idle_since)]
         if len(present) < self._max_sessions:
             return True
-        for one in sorted(present, key=lambda one: one.attendance.idle_since or math.inf):
-            if one.attendance.end_if_idle():
-                one.told = True
+        for one in sorted(present, key=lambda one: one.activity.idle_since or math.inf):
+            if one.activity.end_if_idle():
+                one.ending = True
                 return True
         return False
 
-    def add(self, pid: int, attendance: Attendance) -> None:
+    def add(self, pid: int, activity: Activity) -> None:
         """A session has started."""
-        attendance.left_to_session()
-        self._members.append(_Member(pid=pid, attendance=attendance))
+        activity.close_session_ends()
+        self._members.append(_Member(pid=pid, activity=activity))
 
     def forget(self) -> None:
-        """In a session's process: let go of the others, which would not notice their end otherwise."""
+        """In a session process: close the pipes of other sessions, so that these notice when they are closed."""
         for member in self._members:
-            member.attendance.close()
+            member.activity.close()
 
     def reap(self) -> None:
-        """Take leave of sessions that have ended, and end what they have started."""
+        """Remove ended sessions, and kill their child processes."""
         for member in list(self._members):
             if os.waitid(os.P_PID, member.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
-            with suppress(ProcessLookupError):  # before its id, which is its group's, may be another's
+            with suppress(ProcessLookupError):  # before waitpid, after which the process group id can be reused
                 os.killpg(member.pid, signal.SIGKILL)
             _, status = os.waitpid(member.pid, 0)
             if os.WIFSIGNALED(status):
                 log.warning("session %d was ended by %s", member.pid, signal.Signals(os.WTERMSIG(status)).name)
             self._members.remove(member)
-            member.attendance.close()
+            member.activity.close()
             self._unswept = bool(self._caches)
 
     def watch(self) -> None:
-        """Look at memory and disk, where it is time to."""
+        """Check memory and disk if the intervals have passed."""
         now = time.monotonic()
         if self._members and now >= self._next_watch:
             self._next_watch = now + WATCH_SECONDS
             self._watch_memory(now)
         if self._unswept and now >= self._next_sweep:
             self._next_sweep = now + SWEEP_SECONDS
-            with suppress(OSError):  # a folder that may not be read is nobody's cache
+            with suppress(OSError):  # an unreadable folder cannot contain our files
                 swept = [cache.sweep() for cache in self._caches]
                 self._unswept = not all(swept)
 
@@ -125,7 +125,7 @@ class Sessions:
                 self._greedy = None
             elif now < deadline:
                 return
-        # the cheap number is never too small; the exact one counts once what they share with us and each other
+        # the cheap number is an upper bound; the exact one counts shared pages once
         if sum(held_bytes(one.pid) for one in self._members) <= self._total_bytes:
             return
         held = {one: held_bytes(one.pid, exact=True) for one in self._members}
@@ -144,12 +144,12 @@ class Sessions:
             *(megabytes(total), megabytes(self._total_bytes), largest.pid, megabytes(held[largest])),
         )
         self._greedy = (largest, now + GIVE_WAY_GRACE)
-        self._tell(largest)
+        self._request_end(largest)
         with suppress(ProcessLookupError):
             os.kill(largest.pid, GIVE_WAY)
 
     def end(self, grace: float) -> None:
-        """End every session: politely, then at once."""
+        """End every session, with SIGTERM and after `grace` seconds with SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for member in self._members:
                 with suppress(ProcessLookupError):
@@ -163,7 +163,7 @@ class Sessions:
                 cache.sweep()
 
     @staticmethod
-    def _tell(member: _Member) -> None:
-        if not member.told:
-            member.told = True
-            member.attendance.tell_to_end()
+    def _request_end(member: _Member) -> None:
+        if not member.ending:
+            member.ending = True
+            member.activity.request_end()

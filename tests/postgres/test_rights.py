@@ -380,7 +380,7 @@ def test_other_accounts_are_refused(cluster: Cluster, session: Session, rule: Ca
         client.connect(str(cluster.worker_socket))
         client.settimeout(10)
         assert client.recv(1) == b"", "hung up without a word"
-    assert "refused a connection of uid 0" in cluster.worker_log
+    assert "rejected a connection of uid 0" in cluster.worker_log
 
 
 def test_a_superuser_installs_it(connect_as: Connect, cluster: Cluster, session: Session) -> None:

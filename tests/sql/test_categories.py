@@ -99,7 +99,7 @@ def test_a_model_to_start_from_says_it(db: Connection) -> None:
     db.session.execute(f"SELECT dana_train('lrmf', 'later', 'second', {of}, warm_start_from => 'first')".encode())
     assert dims(db, "second") == {"m": USERS, "n": ITEMS}
     of = of.replace("i,j", "j,i")
-    with pytest.raises(psycopg.Error, match="trained on columns i, j, in this order, but column j has another position"):
+    with pytest.raises(psycopg.Error, match="columns i, j, in this order, but column j has another position"):
         db.session.execute(f"SELECT dana_train('lrmf', 'later', 'third', {of}, warm_start_from => 'first')".encode())
 
 

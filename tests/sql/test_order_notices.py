@@ -130,8 +130,8 @@ REGIONS = "rows of test.regions that are alike in column region lie together, as
 def test_categories_that_lie_together_are_told_once(rows: Session, told: list[str], call: str) -> None:
     rows.execute(f"SELECT * FROM {call}".encode())
     assert [one for one in told if "lie together" in one] == [
-        f"{REGIONS} Rows are trained in their order, and the last ones weigh most, so the model may be bad. Train in "
-        "another: shuffle => true."
+        f"{REGIONS} Rows are trained in order and the last ones have the greatest effect, so the model may be bad. "
+        "Change the order: shuffle => true."
     ]
 
 
@@ -144,7 +144,7 @@ def test_categories_in_another_order_are_not_told(rows: Session, told: list[str]
     rows.execute("SELECT dana_train('linear', query => 'TABLE regions', label => 'y', epochs => 2)")
     (one,) = (one for one in told if "lie together" in one)
     assert one.startswith("rows of the query that are alike in column region lie together")
-    assert one.endswith("Train in another: ORDER BY hashint8(id) in the query.")
+    assert one.endswith("Change the order: ORDER BY hashint8(id) in the query.")
 
 
 @pytest.mark.parametrize("more", ["", ", test_size => 0.2", """, class_weight => '"balanced"'"""])

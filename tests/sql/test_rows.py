@@ -180,7 +180,7 @@ def test_non_finite_values(session: Session) -> None:
     assert weights(session, "query => 'SELECT * FROM t'") == (values, rows, 2)
     assert heard[:-1] == [line.replace("test.t", "the query") for line in told]
     assert heard[-1].startswith('model "sums" was trained on test.t (version 2), and is now trained on a query')
-    with pytest.raises(psycopg.errors.DataException, match="the training came to no number"):
+    with pytest.raises(psycopg.errors.DataException, match="the training gave no finite result"):
         weights(session, "'t', nonfinite => 'keep'")
     with pytest.raises(psycopg.errors.DataException, match=r"row 3 of test\.t has a NaN or an infinity"):
         weights(session, "'t', nonfinite => 'error'")

@@ -426,5 +426,5 @@ def test_values_that_are_no_numbers(session: Session, told: Told) -> None:
     for source in ("source => 't'", "query => 'SELECT * FROM t'"):
         call = f"dana_train('ridge', {source}, features => '{{a,b}}', label => 'z', nonfinite => 'keep')"
         error = refused(session, f"SELECT * FROM {call}")
-        assert "the training came to no number" in (described(error)[0] or "")
+        assert "the training gave no finite result" in (described(error)[0] or "")
         assert "b (1)" in (error.diag.message_detail or "")

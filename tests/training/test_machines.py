@@ -67,9 +67,7 @@ def test_the_backends_are_one_machine(machines: dict[str, StreamingMachine]) -> 
 
 def test_hardware_that_does_not_train_is_an_error_of_sql() -> None:
     machine = Buffered(RtlMachine(CONFIG, patience=20_000), CONFIG.page_size)
-    with pytest.raises(
-        TrainingError, match=r"^the generated hardware failed: the Bundle must be for this board"
-    ):
+    with pytest.raises(TrainingError, match=r"^the generated hardware failed: the Bundle must be for this board"):
         machine.load(rule(config=replace(CONFIG, striders=3)))
     machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}, batch=1))
     with pytest.raises(TrainingError, match=r"^the generated hardware failed: .* within 20000 cycles") as caught:
@@ -129,7 +127,7 @@ def test_a_folder_for_models_that_is_gone(tmp_path: Path) -> None:
     for error in (raised.value, around):
         fields = error_fields(error)
         assert (fields["sqlstate"], str(tmp_path) in fields["detail"]) == ("58030", True)
-        assert "Make the folder again" in fields["hint"]
+        assert "Create the folder again" in fields["hint"]
 
 
 def test_a_compiler_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

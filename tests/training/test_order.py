@@ -49,7 +49,7 @@ def test_categories_that_lie_together_are_named(backend: str) -> None:
     regions = {f"r{k}": k == PLACES // 334 for k in range(3)}
     (said,) = told("linear", {**regions, "a": noise(), "t": PLACES, "y": noise(1)}, backend=backend)
     assert said.message == "rows that are alike in arrays r0, r1, r2 lie together, as in a sorted table"
-    assert said.hint.endswith("Train in another: shuffle the arrays.")
+    assert said.hint.endswith("Change the order: shuffle the arrays.")
     mixed = {name: np.random.default_rng(2).permutation(values) for name, values in regions.items()}
     assert not told("linear", {**mixed, "a": noise(), "t": PLACES, "y": noise(1)}, backend=backend)
 

@@ -404,7 +404,7 @@ def test_few_rows_of_many_columns_need_more_epochs() -> None:
     train_arrays(rules.text("lasso"), columns, label="y", notify=told.append)
     (one,) = told
     assert one.message.startswith("the loss was still falling when the rule's 100 epochs were over: from ")
-    assert one.hint == "Train for more of them, as in epochs=1000: it ends before where the loss has settled."
+    assert one.hint == "Train for more epochs, as in epochs=1000; the training ends earlier if the loss settles."
     told.clear()
     train_arrays(rules.text("lasso"), columns, label="y", epochs=100, notify=told.append)
     assert not told, "somebody chose the number"

@@ -321,7 +321,7 @@ def test_errors_name_the_rule_and_what_was_meant() -> None:
     ):
         hint = hint_of(
             lambda labels=labels: logistic.fit(X, labels),
-            f"^the labels have {found}, but rule 'logistic' tells 2 apart",
+            f"^the labels have {found}, but rule 'logistic' has 2",
         )
         assert hint == f"The labels are {listed}."
     hint = hint_of(lambda: logistic.fit(X, SEPARATE > 0, hyper={"penaltee": 1}), "no hyperparameter 'penaltee'")

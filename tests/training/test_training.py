@@ -163,13 +163,13 @@ def test_nan_and_infinity_are_asked_for_as_rows_or_end_the_training(backend: str
         train(request(table, backend=backend), pages)
     lossless = LOGISTIC.replace("logistic.setLoss((p - y) * (p - y))\n", "")
     told: list[Notice] = []
-    with pytest.raises(TrainingError, match="the training came to no number: 5 of 5 elements of w") as raised:
+    with pytest.raises(TrainingError, match="the training gave no finite result: 5 of 5 elements of w") as raised:
         train(request(table, backend=backend, nonfinite="keep", source=lossless), pages, told.append)
     assert raised.value.sqlstate == "22000"
     assert raised.value.detail == "Columns of public.t hold NaN or infinite values, which are kept: x2 (1)."
     assert "rate" not in raised.value.hint
     assert "columns of public.t hold NaN or infinite values, which are kept: x2 (1)" in [one.message for one in told]
-    with pytest.raises(TrainingError, match="the training came to no number: the loss of epoch 1 is nan") as raised:
+    with pytest.raises(TrainingError, match="the training gave no finite result: the loss of epoch 1 is nan") as raised:
         train(request(table, backend=backend, nonfinite="keep"), pages)
     assert "x2 (1)" in raised.value.detail
 
@@ -356,7 +356,7 @@ def test_labels_say_how_many_classes_there_are(backend: str) -> None:
         trained(classes=four, hyper={"k": 3})
     two = source.replace("k = dana.dim()", "k = 2")
     for names, count in ((four, "4 classes"), (("a",), "1 class")):
-        with pytest.raises(TrainingError, match=f"have {count}, but rule 'logistic' tells 2 apart"):
+        with pytest.raises(TrainingError, match=f"have {count}, but rule 'logistic' has 2"):
             train(request(table, source=two, backend=backend, classes=names), pages)
 
 

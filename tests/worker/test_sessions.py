@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import select
 
-from dana.worker.attendance import Attendance
+from dana.worker.activity import Activity
 from dana.worker.sessions import Sessions
 
 
 def test_a_session_that_has_ended_does_not_count_before_its_signal_came() -> None:
     sessions = Sessions(max_sessions=1, total_bytes=1 << 40, caches=())
     waiting, hold = os.pipe()
-    attendance = Attendance()
+    activity = Activity()
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
@@ -20,7 +20,7 @@ def test_a_session_that_has_ended_does_not_count_before_its_signal_came() -> Non
         os.read(waiting, 1)
         os._exit(0)
     os.close(waiting)
-    sessions.add(child, attendance)
+    sessions.add(child, activity)
     assert not sessions.room()
     os.close(hold)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
@@ -29,17 +29,17 @@ def test_a_session_that_has_ended_does_not_count_before_its_signal_came() -> Non
 
 
 def test_a_session_takes_up_a_request_or_ends_but_not_both() -> None:
-    attendance = Attendance()
-    assert not attendance.end_if_idle()  # it has had no request
-    attendance.idle()
-    assert attendance.busy()
-    assert not attendance.end_if_idle()
-    attendance.idle()
-    attendance.idle()
-    assert attendance.end_if_idle()
-    assert not attendance.busy()
-    assert attendance.idle_since is not None  # on its way out it takes nobody's place
-    assert select.select([attendance], [], [], 0)[0]
-    attendance.left_to_session()
-    attendance.tell_to_end()  # it has ended already
-    attendance.close()
+    activity = Activity()
+    assert not activity.end_if_idle()  # it has had no request
+    activity.idle()
+    assert activity.busy()
+    assert not activity.end_if_idle()
+    activity.idle()
+    activity.idle()
+    assert activity.end_if_idle()
+    assert not activity.busy()
+    assert activity.idle_since is not None  # on its way out it takes nobody's place
+    assert select.select([activity], [], [], 0)[0]
+    activity.close_session_ends()
+    activity.request_end()  # it has ended already
+    activity.close()

@@ -1,7 +1,6 @@
-"""Classes of a rule's label: how many there are, and what a prediction says of them.
+"""Classes of a label: their number, and the kind of a prediction.
 
-In: graphs and requests. Out: requests with the extents that labels decide, and descriptions. Which labels a table has,
-and their numbers, is found by who reads it: pg_extension/src/features/classes.c, or `dana.training.arrays`.
+The labels of a table are numbered by its reader: pg_extension/src/features/classes.c, or `dana.training.arrays`.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from dsl.hdfg.dims import Dim
 from dsl.hdfg.graph import Graph, Op
 
 SHOWN = 10
-"""Labels that an error lists."""
+"""Maximum number of labels in an error."""
 
 
 def classes_of(graph: Graph, labels: Sequence[str]) -> Json | None:
-    """The classes as the backend wants them, to refuse labels that are none; None where any number is a label."""
+    """Return the column and number of the classes, from which the backend checks labels; None: any number is valid."""
     return None if graph.classes is None else {"label": labels[0], "count": graph.classes}
 
 
 def with_classes(request: TrainRequest) -> TrainRequest:
-    """The request with the dim that counts classes as large as its labels say, unless ``hyper`` says it.
+    """Return the request with the number of classes in ``hyper``, unless the caller set it.
 
     Raises
     ------
     RuleError
-        The text is no rule.
+        The text is not a valid rule.
     TrainingError
-        There are more classes than the rule or the caller says, or not the two that the rule tells apart.
+        The labels have more classes than declared, or the rule needs two and there is one.
     """
     classes = _rule_classes(request.source, request.rule)
     if classes is None or request.classes is None:
@@ -42,7 +41,7 @@ def with_classes(request: TrainRequest) -> TrainRequest:
     if isinstance(classes, int):
         if found > classes or classes == 2 != found:
             raise TrainingError(
-                f"{_counted(found)}, but rule {request.rule!r} tells {name} apart", hint=_listed(request.classes)
+                f"{_counted(found)}, but rule {request.rule!r} has {name}", hint=_listed(request.classes)
             )
         return request
     if name not in request.hyper:
@@ -51,7 +50,7 @@ def with_classes(request: TrainRequest) -> TrainRequest:
     if isinstance(given, int | float) and given < found:
         raise TrainingError(
             f"{_counted(found)}, more than hyper gives to {name!r}: {given:g}",
-            hint=f"{_listed(request.classes)} Leave {name!r} out, and it is as large as needed; or leave rows out.",
+            hint=f"{_listed(request.classes)} Omit {name!r} to use the required number, or exclude rows.",
         )
     return request
 
@@ -67,12 +66,12 @@ def _listed(classes: Sequence[str]) -> str:
 
 @lru_cache(maxsize=64)
 def _rule_classes(source: str, rule: str) -> Dim | None:
-    """`Graph.symbolic_classes` of a text: each training of a session asks, and a text takes milliseconds to read."""
+    """Return `Graph.symbolic_classes` of a text; cached, because parsing takes milliseconds of every training."""
     return compile_rule(source, filename=rule).hdfg.symbolic_classes
 
 
 def prediction_kind(graph: Graph) -> str:
-    """What a prediction is: a ``probability`` of classes, a ``score`` of them, a ``number``, or several ``numbers``."""
+    """Return the kind of a prediction: ``probability`` or ``score`` of classes, ``number`` or ``numbers``."""
     if graph.prediction is None:
         return "number"
     if graph.classes is None:
@@ -83,7 +82,7 @@ def prediction_kind(graph: Graph) -> str:
 
 
 def _is_softmax(graph: Graph, root: int) -> bool:
-    """Whether it is powers over their sum, as `dana.softmax` has it or in one division."""
+    """Whether the node is exponentials over their sum, as in `dana.softmax` or with a single division."""
     nodes = graph.nodes
     if nodes[root].op is Op.DIV:
         power, total = nodes[root].inputs

@@ -1,7 +1,7 @@
-"""What the columns weigh in a model, by their names and in their own units.
+"""Coefficients of columns, in the units of the columns.
 
-In: a trained model's predictor and its parameters. Out: the coefficients of its weighted sums, for models whose
-prediction is made of such sums; scales and means of standardised inputs are in them.
+They are computed from the predictor of a trained model if the prediction consists of weighted sums of columns. Scales
+and means of standardised inputs are included.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dana.training.contract import Json, Parameter
 from dana.training.data.survey import Place
 
 MOST = 1 << 20
-"""Coefficients of a value on the way, beyond which none are worked out: 8 MB."""
+"""Maximum number of coefficients of an intermediate value (8 MB)."""
 
 
 def coefficients(
     predictor: bytes | None, parameters: Sequence[Parameter], fills: Iterable[Place], features: Collection[str]
 ) -> Json | None:
-    """Terms by name, and a list of their coefficients for each sum; None where the prediction is anything else."""
+    """Return the terms and their coefficients in each sum; None if the prediction is not made of weighted sums."""
     if predictor is None or sum(one.values.size for one in parameters) > MOST:
-        return None  # so many are rows that tuples choose, and no weights of columns
+        return None  # models of this size have rows chosen by tuples, not weights of columns
     weights = np.concatenate([one.values.reshape(-1) for one in parameters] or [np.zeros(0, np.float32)])
     try:
         found = scores(decode_predictor(predictor), weights, MOST)

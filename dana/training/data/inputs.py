@@ -1,7 +1,6 @@
-"""Arrays that somebody gives for the inputs and outputs of a rule: which is which, and whether they fit.
+"""Assigns arrays of the caller to the inputs and outputs of a rule, and checks them.
 
-In: a rule's graph, and arrays or mappings of them. Out: binary32 arrays of shape [rows, *shape] by the rule's names,
-and the graph with the dims that follow from them. It computes nothing.
+The results are binary32 arrays of shape [rows, *shape] by name, and the dims that follow from their shapes.
 """
 
 from __future__ import annotations
@@ -17,32 +16,32 @@ from dsl.hdfg.graph import BindError, Graph, Node, Op
 
 Floats = NDArray[np.float32]
 Arrays = ArrayLike | Mapping[str, ArrayLike]
-"""The array of the only input; or an array for each, by name."""
+"""The array of the only input, or arrays by name."""
 
 
 def inputs_of(graph: Graph, given: Arrays, needed: Collection[int] | None = None) -> dict[str, Floats]:
-    """The arrays of a rule's inputs.
+    """Return the arrays of the inputs of a rule.
 
     Parameters
     ----------
     needed
-        Ids of nodes: an input that is not among them may be left out of a mapping. None: all are needed.
+        Ids of the inputs that must be given; None: all.
 
     Raises
     ------
     UsageError
-        There is no such input, one is missing, or an array is not of its shape or not of finite numbers.
+        An input is unknown or missing, or an array has another shape or values that are not finite numbers.
     """
     return _arrays(graph, given, Op.INPUT, "X", needed)
 
 
 def columns_of(graph: Graph, inputs: Arrays, outputs: Arrays | None, weight: ArrayLike | None) -> dict[str, Floats]:
-    """The arrays of a rule's inputs, outputs and weight, of the same number of rows.
+    """Return the arrays of the inputs, outputs and weight of a rule, with equal numbers of rows.
 
     Raises
     ------
     UsageError
-        As `inputs_of`, of outputs too; or the numbers of rows differ, or a weight is below 0.
+        As `inputs_of`; or the numbers of rows differ, or a weight is negative.
     """
     columns = inputs_of(graph, inputs)
     if outputs is not None or _nodes(graph, Op.OUTPUT):
@@ -59,7 +58,7 @@ def columns_of(graph: Graph, inputs: Arrays, outputs: Arrays | None, weight: Arr
 
 
 def models_of(graph: Graph, given: Mapping[str, ArrayLike], needed: Collection[int]) -> dict[str, Floats]:
-    """Values of a rule's models.
+    """Return the values of the models of a rule.
 
     Parameters
     ----------
@@ -69,7 +68,7 @@ def models_of(graph: Graph, given: Mapping[str, ArrayLike], needed: Collection[i
     Raises
     ------
     UsageError
-        There is no such model, one is missing, or a value has another number of axes or no finite numbers.
+        A model is unknown or missing, or a value has another number of axes or is not finite.
     """
     known = {str(graph.nodes[k].name): graph.nodes[k] for k in graph.models}
     unknown = [name for name in given if name not in known]
@@ -81,7 +80,7 @@ def models_of(graph: Graph, given: Mapping[str, ArrayLike], needed: Collection[i
 
 
 def dims_of(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The dims that the shapes of inputs, outputs and models determine.
+    """Return the dims that follow from the shapes of inputs, outputs and models.
 
     Raises
     ------
@@ -95,12 +94,12 @@ def dims_of(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, in
 
 
 def bound(graph: Graph, dims: Mapping[str, int]) -> Graph:
-    """The graph with these dims, and with the rule's own extents.
+    """Bind a graph to dims; other dims get the default extents of the rule.
 
     Raises
     ------
     UsageError
-        A dim is open, or leaves an axis without an element.
+        A dim is undetermined, or an axis would be empty.
     """
     try:
         return graph.bind(dims)
@@ -109,7 +108,7 @@ def bound(graph: Graph, dims: Mapping[str, int]) -> Graph:
 
 
 def check_classes(graph: Graph, columns: Mapping[str, Floats]) -> None:
-    """Raise UsageError where a label of a bound rule is the number of no class."""
+    """Raise UsageError if a label of a bound rule is not a class number."""
     for node in (graph.nodes[k] for k in graph.inputs if graph.nodes[k].classes is not None):
         assert isinstance(node.classes, int), "the graph is bound"
         values = columns[str(node.name)]
@@ -175,7 +174,7 @@ def _array(node: Node, given: ArrayLike, *, rows: bool = True) -> Floats:
     if values.dtype.kind not in "biuf" and not labels:
         raise UsageError(
             f"{node.name} must be an array of numbers, not of {values.dtype}",
-            hint="Texts are labels of a rule that says dana.output(classes=…)." if node.op is Op.OUTPUT else "",
+            hint="Only the label of a rule with dana.output(classes=…) may be texts." if node.op is Op.OUTPUT else "",
         )
     if values.ndim != rows + len(node.shape):
         found = _tuple(list(map(str, values.shape)))
@@ -195,7 +194,7 @@ def _array(node: Node, given: ArrayLike, *, rows: bool = True) -> Floats:
 
 
 def _tuple(extents: list[str]) -> str:
-    """A shape as NumPy writes it."""
+    """Format a shape as NumPy does."""
     return f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
 
 

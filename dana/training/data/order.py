@@ -1,9 +1,8 @@
-"""The order in which a table's rows lie: whether rows that are alike lie together, as in a table that was sorted.
+"""Detects sorted rows, which train badly, and reports the columns in a NOTICE.
 
-In: what a survey found. Out: one NOTICE that names the columns. Of random order, one in `SURVEY_BLOCK` of a column's
-variance lies between batches of so many rows; of a sorted column all of it does, however rare what it tells apart is.
-Looked at are labels, each class of them too, and features that are 0 or 1, as those made of a text's categories are:
-other numbers grow with nearly every table (dates, keys, amounts), and do little harm.
+In random order, 1/`SURVEY_BLOCK` of the variance of a column lies between blocks of that many rows; in a sorted column
+all of it does, even for a rare value. The label, each of its classes, and features that are 0 or 1 (such as encoded
+categories) are checked. Other numbers, such as dates and keys, grow in nearly every table and do little harm.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from dana.training.messages.notices import another_order
 from dana.training.messages.page_errors import ARRAYS
 
 TOGETHER = 0.2
-"""Part of a column's variance between batches, beyond that of random order, from which its rows lie together."""
+"""Fraction of the variance between blocks, in excess of random order, from which a column counts as sorted."""
 
 SHOWN = 5
-"""Columns that are named."""
+"""Maximum number of columns in the notice."""
 
 
 def notify_order(
     request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
 ) -> bool:
-    """Say of which columns the rows lie together; whether there are any."""
+    """Report the columns by which the rows are sorted; return whether there are any."""
     found = []
     for column, input, element, count in fills:
         if column in labels:
@@ -50,13 +49,13 @@ def notify_order(
 
 
 def kinds_to_count(classes: Json | None) -> int:
-    """Of how many of a label's classes a survey counts who lies together: two are told by the label's numbers."""
+    """Return the number of classes to count by block; for two classes the numbers of the label suffice."""
     count = 0 if classes is None else int(classes["count"])
     return count if count > 2 else 0
 
 
 def _lie_together(survey: Survey, parts: Doubles) -> bool:
-    """Whether such a part of a variance between batches is more than random order has."""
+    """Whether the fraction of the variance between blocks exceeds that of random order."""
     batches = -(-survey.tuples // SURVEY_BLOCK)
     if batches < 2:
         return False
@@ -65,7 +64,7 @@ def _lie_together(survey: Survey, parts: Doubles) -> bool:
 
 
 def _flags(mean: Doubles, deviation: Doubles) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Which elements are 0 or 1 in all rows: no other numbers of such a mean between them have such a deviation."""
+    """Return the elements that are 0 or 1 in all rows: only these have the variance mean * (1 - mean)."""
     square = mean * (1 - mean)
     return (square > 0) & (np.abs(deviation * deviation - square) < 1e-9 * square)
 
@@ -78,6 +77,6 @@ def _in_order(request: TrainRequest, columns: Sequence[str]) -> Notice:
     return Notice(
         level=Level.NOTICE,
         message=f"{rows} that are alike in {named} {shown} lie together, as in a sorted table",
-        hint="Rows are trained in their order, and the last ones weigh most, so the model may be bad. Train in "
-        f"another: {another_order(request)}.",
+        hint="Rows are trained in order and the last ones have the greatest effect, so the model may be bad. "
+        f"Change the order: {another_order(request)}.",
     )

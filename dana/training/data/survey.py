@@ -1,8 +1,8 @@
-"""A look at the rows before training: what the columns' means and deviations are, and which values are no numbers.
+"""The survey: statistics of the columns from one pass over the pages, and checks of the values.
 
-In: a rule bound to a table, and one pass over the pages, by the simulator's unpacker or by the reference reader. Out:
-start values for the models that begin with a statistic of their columns; the same bits whoever looked. A row with a
-NaN or an infinity counts for nothing; whether there is one decides how the rows are to come. It trains nothing.
+Means and deviations initialise the models of standardised inputs. The simulator and the reference reader compute them
+bit for bit alike. Rows with a NaN or an infinity are not counted; if there are any, the training is repeated with
+frames, from which the backend excludes them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from hwgen.spec.bundle import Bundle
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
 Place = tuple[str, str, int, int]
-"""A column and what it fills: its name, the input, the input's element, how many elements."""
+"""A column and its place in an input: name, input, first element, number of elements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """A model that begins with a statistic of the columns that fill an input."""
+    """A model that is initialised with a statistic of the columns of an input."""
 
     model: str
     kind: InitKind
@@ -43,54 +43,53 @@ class Statistic:
 
 
 def statistics_of(graph: Graph) -> tuple[Statistic, ...]:
-    """The models of a rule that the table's columns start."""
+    """Return the models of a rule that are initialised with column statistics."""
     found = ((str(node.name), node.init) for node in (graph.nodes[k] for k in graph.models))
     return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_TABLE)
 
 
 def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
-    """The models that begin with statistics: a warm start has those of its model, but for the number of rows."""
+    """Return the models to initialise; after a warm start only the number of rows is taken from the table."""
     known = request.warm_start_from or {}
     columns = request.standardize is not False
     return tuple(one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known))
 
 
 def starts_models(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
-    """Whether that takes a pass before the first epoch: statistics of columns, and weights."""
+    """Whether a pass before the first epoch is needed, for statistics or for weights."""
     return bool(started(request, statistics)) or request.weight is not None or request.class_weight is not None
 
 
 def skips_non_finite(request: TrainRequest) -> bool:
-    """Whether rows with a NaN or an infinity are to be left out."""
+    """Whether rows with a NaN or an infinity are skipped."""
     return request.nonfinite in (None, "skip")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What was seen.
+    """Statistics of the rows; mappings are by input, in the shape of the input.
 
     Attributes
     ----------
     tuples
-        Rows of numbers with a weight above 0.
+        Number of finite rows with a weight above 0.
     mean, deviation
-        By the rule's name of an input, in its shape; the deviation is that of the rows, not an estimate. A row counts
-        as often as its weight says. NaN where nobody wanted them.
+        Weighted mean and population standard deviation; NaN where they were not requested.
     varies
-        Likewise, whether an element is not the same in all rows.
+        Whether an element differs between rows.
     bad
-        Likewise, how often an element is NaN or infinite.
+        Number of NaN and infinite values of an element.
     together
-        Likewise, of the squared distances from the mean, which part lies between blocks of `SURVEY_BLOCK` rows, one
-        after the other: all where the rows are sorted, one in `SURVEY_BLOCK` where they come in random order.
+        Fraction of the variance between consecutive blocks of `SURVEY_BLOCK` rows: 1 if the rows are sorted,
+        1/`SURVEY_BLOCK` in random order.
     early
-        Likewise the mean of the first rows, `first` of them: between a quarter and a half.
+        Mean of the first rows, `first` of them: between a quarter and a half.
     negative
-        How many weights are below 0.
+        Number of negative weights.
     classes
-        Sums of the weights by the label's class.
+        Sum of the weights of each class of the label.
     kinds
-        By the label's class, of rows that have it and rows that do not: as `together`. Empty where nobody asked.
+        As `together`, for the indicator of each class of the label; empty if not requested.
     """
 
     tuples: int
@@ -106,11 +105,11 @@ class Survey:
 
     @property
     def first(self) -> int:
-        """Rows that `early` is of."""
+        """Number of rows in `early`."""
         return (1 << self.tuples.bit_length()) // 4
 
     def start(self, statistic: Statistic) -> Floats:
-        """The values that a model begins with."""
+        """Return the initial values of a model."""
         if statistic.kind is InitKind.ROWS:
             return np.asarray(self.tuples, dtype=np.float32)
         if statistic.kind is InitKind.MEAN:
@@ -124,7 +123,7 @@ class Survey:
 
 
 def survey_of(found: Surveyed, inputs: Iterable[Json]) -> Survey:
-    """What the simulator saw, by input; `inputs` as a Bundle's notes have them."""
+    """Return the statistics that the simulator collected; `inputs` are those of the notes of the Bundle."""
 
     def by_input(rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
         return {one["name"]: _taken(rows[one["row"] :], tuple(one["shape"])) for one in inputs}
@@ -153,7 +152,7 @@ def _part(between: Doubles, squares: Doubles) -> Doubles:
 
 
 def _kinds(seen: Doubles, together: Doubles, tuples: int) -> Doubles:
-    """Of each class, from how many rows have it, and the sum of squares of how many of a block do, over its rows."""
+    """Return `Survey.kinds` from the rows of each class and the sums of squares of their counts by block."""
     squares = seen * seen / max(tuples, 1)
     return _part(together - squares, seen - squares)
 
@@ -167,10 +166,14 @@ def nothing_surveyed(
     kinds: int,
     summed: Container[str] | None,
 ) -> Surveyed:
-    """What a survey is to fill, for a Bundle of `compile_bundle` and columns of it.
+    """Return an empty survey for a Bundle.
 
-    `classes`, `kinds`: so many classes are weighed, or are looked for in blocks. `summed`: columns whose means and
-    deviations are wanted, and so those of all that fill the same input; None: of all.
+    Parameters
+    ----------
+    classes, kinds
+        Number of classes to sum the weights of, and to count by block.
+    summed
+        Columns that need means and deviations, which are computed for the whole input; None: all.
     """
     rows = {one["name"]: one["row"] for one in bundle.notes["inputs"]}
     row = {column: rows[input] for column, input, _, _ in bundle.notes["fills"]}
@@ -185,7 +188,7 @@ def nothing_surveyed(
 
 
 def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
-    """Rows of a tuple that hold the inputs which these columns fill."""
+    """Return the rows of tuple memory of the inputs that contain these columns."""
     filled = {input for column, input, _, _ in bundle.notes["fills"] if column in columns}
     starts = sorted((one["row"], one["name"]) for one in bundle.notes["inputs"])
     ends = [*(row for row, _ in starts[1:]), bundle.tuple_rows]
@@ -193,7 +196,7 @@ def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
 
 
 def columns_to_sum(request: TrainRequest, fills: Iterable[Place], labels: Sequence[str]) -> set[str]:
-    """Columns of which `judge` and `dana.training.data.order` want means and deviations, besides weights."""
+    """Return the columns that need means and deviations for `check_survey` and `dana.training.data.order`."""
     exact = {one.name for one in request.relation.attributes if one.type_name == "real"}
     return {
         *labels,
@@ -203,7 +206,7 @@ def columns_to_sum(request: TrainRequest, fills: Iterable[Place], labels: Sequen
 
 
 def categories_of(request: TrainRequest) -> dict[str, str]:
-    """Columns that a text's categories became, 0 or 1 each, and the text's."""
+    """Return the 0-or-1 columns of one-hot encoded texts, with the column of the text."""
     encoders = request.metadata.get("preprocess", ())
     texts = [one["column"] for one in encoders if one.get("encode") == "one_hot"]
     encoded = request.metadata.get("encoded", ())
@@ -211,7 +214,7 @@ def categories_of(request: TrainRequest) -> dict[str, str]:
 
 
 def _taken(rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Elements as the layout has them: the last axis over the lanes, a scalar in each of them."""
+    """Return the elements of an input: its last axis is laid out over the lanes, a scalar is in every lane."""
     if not shape:
         return np.asarray(rows[0, 0])
     vectors = prod(shape[:-1])
@@ -227,7 +230,7 @@ def survey_columns(
     classes: int = 0,
     kinds: int = 0,
 ) -> Survey:
-    """The same of the values of a rule's inputs, shapes [rows, *shape], row by row as the simulator does it."""
+    """Compute a survey of arrays of shape [rows, *shape], with the operations of the simulator in the same order."""
     flat = {name: values.reshape(len(values), -1) for name, values in columns.items()}
     rows = np.concatenate(list(flat.values()), axis=1).astype(np.float64)
     good = np.isfinite(rows).all(axis=1)
@@ -244,7 +247,7 @@ def survey_columns(
     for first, last in pairwise(_block_ends(len(values))):
         away = values[first:last] - mean
         weighed = weights[first:last, None] * away
-        # added up one after the other, as NumPy's sum does not
+        # numpy.sum adds pairwise; the simulator adds in order, as cumsum does
         block, block_squares = (np.cumsum(each, axis=0)[-1] for each in (weighed, weighed * away))
         before, total = total, np.cumsum([total, *weights[first:last]])[-1]
         mean = mean + block / total
@@ -282,44 +285,43 @@ def survey_columns(
 
 
 def _block_ends(tuples: int) -> list[int]:
-    """Where the survey in C ends its blocks (native/survey.c), from 0 on."""
+    """Return the ends of the blocks of native/survey.c, starting with 0."""
     powers = [1 << k for k in range(tuples.bit_length())]
     return sorted({0, *powers, *range(SURVEY_BLOCK, tuples, SURVEY_BLOCK), tuples})
 
 
 class NotFinite(OutOfLine):
-    """Rows hold values that are no numbers; the backend leaves such rows out where it makes frames of them."""
+    """Rows contain NaN or infinite values; with frames the backend skips such rows."""
 
 
 class NegativeWeight(OutOfLine):
-    """A weight is below 0; the backend names the row where it makes frames of them."""
+    """A weight is negative; with frames the backend names the row."""
 
 
 INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
 EXACT = 2.0**24
-"""Whole numbers up to this one are exact in binary32."""
+"""Largest number up to which all integers are exact in binary32."""
 COMPARED = (
-    "Values are compared as real, of about seven digits: where they differ by less, train on their differences from "
-    "one of them."
+    "Values are compared as real, with about seven digits. If they differ by less, subtract one of them from all."
 )
 COARSE = 0.02
-"""Share of a column's deviation that rounding may take."""
+"""Maximum rounding error relative to the deviation of a column."""
 MANY = 50
-"""Rows from which a column that counts them is no coincidence."""
+"""Number of rows from which a column of consecutive numbers is not a coincidence."""
 
 ORDINARY = 1e3
-"""Times that weights may be larger or smaller than 1: a rule's rate and penalty are made for weights of about 1."""
+"""Maximum factor between the mean weight and 1; rates and penalties of rules assume weights of about 1."""
 
 
 def check_values(request: TrainRequest, survey: Survey) -> None:
-    """Raise where pages hold what only frames leave out.
+    """Raise an error if rows must be streamed as frames.
 
     Raises
     ------
     NotFinite
-        A value is none, and such rows are to be left out.
+        A value is NaN or infinite, and such rows are skipped.
     NegativeWeight
-        A weight is below 0.
+        A weight is negative.
     """
     if survey.negative:
         raise NegativeWeight(f"a weight in column {request.weight} of {request.relation.name} is negative")
@@ -330,9 +332,12 @@ def check_values(request: TrainRequest, survey: Survey) -> None:
 def check_survey(
     rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
 ) -> str:
-    """Say what a user should know: of features and labels that they tell nothing, or lose their digits.
+    """Report constant or badly scaled features, labels and weights.
 
-    Returns the columns whose values are not all finite, and how many of each are not; empty where all are.
+    Returns
+    -------
+    str
+        Columns with NaN or infinite values and their number, as text for a message; or empty.
 
     Raises
     ------
@@ -354,7 +359,7 @@ def check_survey(
                 Notice(
                     level=Level.WARNING,
                     message=f"weights in {_named(request, column)} are about {weight:.3g}",
-                    hint="Rates and penalties are made for weights of about 1: divide the weights by their mean.",
+                    hint="Rates and penalties assume weights of about 1. Divide the weights by their mean.",
                 )
             )
     for column, input, _, _ in (one for one in fills if one[0] in labels):
@@ -375,8 +380,8 @@ def check_survey(
             Notice(
                 level=Level.NOTICE,
                 message=f"{_columns_of(request)} hold NaN or infinite values, which are kept: {bad}",
-                hint="What is computed of them is mostly NaN, and so are the models then: nonfinite => 'skip' leaves "
-                "such rows out.",
+                hint="Results computed from them are mostly NaN, including the models. Use nonfinite => 'skip' to "
+                "exclude such rows.",
             )
         )
     _check_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
@@ -404,7 +409,7 @@ def check_survey(
 def check_labels(
     rule: Rule, request: TrainRequest, metas: Mapping[str, float], labels: Sequence[str], values: Doubles | Floats
 ) -> None:
-    """Raise TrainingError where the label's least or largest value breaks what the rule asks for by `dana.require`."""
+    """Raise TrainingError if the smallest or largest label violates a `dana.require` of the rule."""
     graph = rule.hdfg
     outputs = [str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
     if len(outputs) == 1 and len(values):
@@ -413,7 +418,7 @@ def check_labels(
 
 
 def _named(request: TrainRequest, *columns: str) -> str:
-    """Columns of a table, or arrays that somebody gave, for people."""
+    """Format names of columns of a table or of arrays for a message."""
     arrays = request.relation.name == ARRAYS
     several = "s" if len(columns) > 1 else ""
     names = ", ".join(columns)
@@ -425,7 +430,7 @@ def _columns_of(request: TrainRequest) -> str:
 
 
 def _not_finite(survey: Survey, fills: Sequence[Place]) -> str:
-    """Columns with values that are NaN or infinite, and how many they have."""
+    """Format the columns with NaN or infinite values and their number."""
     if not any(bad.any() for bad in survey.bad.values()):
         return ""
     counts = {
@@ -436,10 +441,10 @@ def _not_finite(survey: Survey, fills: Sequence[Place]) -> str:
 
 
 def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place], notify: Notify) -> None:
-    """Say of which columns the machine's numbers are too coarse, and which of them number the rows."""
+    """Report columns that binary32 represents too coarsely, and columns that number the rows."""
     types = {one.name: one.type_name for one in request.relation.attributes}
     coarse, counting = [], []
-    # numbers that are real already lose nothing, and are not whole
+    # columns of type real lose no digits
     for column, input, element, _ in (one for one in fills if one[3] == 1 and types.get(one[0], "real") != "real"):
         mean, deviation, early = (
             float(values[input].reshape(-1)[element]) for values in (survey.mean, survey.deviation, survey.early)
@@ -448,10 +453,10 @@ def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place]
         exact = whole and abs(mean) + deviation < EXACT
         if not exact and 0 < deviation * COARSE < abs(mean) / EXACT:
             coarse.append((column, mean))
-        # of a + b × row: deviation b × n / √12, and the mean of the first ones is as far away as their number says
+        # a + b × row has the deviation b × n / √12, and the mean of the first rows differs accordingly
         away = abs(mean - early) / (3**0.5 * (1 - survey.first / max(survey.tuples, 1)))
         in_order = deviation * 12**0.5 > 0.99 * survey.tuples and abs(away - deviation) < 0.01 * deviation
-        # of n numbers in a row, each there once, in any order: the variance is (n² - 1) / 12
+        # n consecutive numbers in any order have the variance (n² - 1) / 12
         in_a_row = abs(12 * deviation**2 + 1 - survey.tuples**2) < 1e-6 * survey.tuples**2
         if whole and survey.tuples >= MANY and (in_order or in_a_row):
             counting.append(column)
@@ -469,7 +474,7 @@ def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place]
             Notice(
                 level=Level.NOTICE,
                 message=f"{_named(request, column)} numbers the rows, or nearly so, and is a feature",
-                hint="Where it only tells rows apart, name the others with features => ARRAY[…], or make it the "
+                hint="If it only identifies rows, list the other columns with features => ARRAY[…], or make it the "
                 "primary key.",
             )
         )

@@ -1,7 +1,7 @@
-"""What a survey fills while the simulator reads an epoch's pages, and the structures of `native/survey.c`.
+"""The arrays that a survey fills while the simulator reads pages, and the structures of `native/survey.c`.
 
-In: a shape of tuples, and what is wanted of them. Out: arrays, an observer for `dana.simulator` that fills them, and
-the header of the C. What is made of the numbers is `survey`'s.
+`SurveyObserver` connects them to the simulator; `header` generates the C header. `dana.training.data.survey` evaluates
+the numbers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Doubles = NDArray[np.float64]
 Words = NDArray[np.uint32]
 
 SURVEY_BLOCK = 64
-"""Tuples whose distances a survey adds up before it moves the mean."""
+"""Tuples in a block; the mean is updated at the end of a block."""
 TALLY_SLOTS = 8192
 
 
 class Tally(ctypes.Structure):
-    """How often values are there (0: the slot is free), and their sum. So many bits of them are dropped that half of
-    the slots are enough."""
+    """A hash table of values: their counts (0: the slot is free) and sums. Low bits of the values are dropped as needed
+    to use at most half of the slots."""
 
     _fields_ = (
         ("keys", ctypes.c_uint32 * TALLY_SLOTS),
@@ -40,17 +40,16 @@ class Tally(ctypes.Structure):
 
 
 class SurveyData(ctypes.Structure):
-    """What a survey finds of a tuple's elements, arrays of [rows][lanes]; the caller's memory. One number each: tuples
-    without NaN or infinity, sum of the weights and of those before the block, how many are below 0. between: the part
-    of the squares that lies between blocks of DANA_SURVEY_BLOCK tuples, one after the other. early, earlier: the mean
-    of as many tuples as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that
-    has begun, distances from the mean. before: room for both. classes: sums of the weights by the label's class. seen,
-    together: of each of kinds classes how many tuples have it, and of the squares of that number in each block the
-    sum, each over the block's tuples; in_block: of the block that has begun, whose labels are in labels. first: the
-    first tuple's bits; differ: those in which another one's differ. room: for a block of tuples and one more. summed,
-    by row: whether sums are wanted; else only the bits. tally: of the label, or NULL. rows, lanes: of a tuple. count:
-    of classes to be weighed, kinds: of classes to be counted. weight, label: rows of a tuple that they lie in, or
-    -1."""
+    """The state of a survey; arrays are [rows][lanes] in memory of the caller. tuples: number of finite tuples.
+    weights, weights_before: sum of the weights, and without the current block; negative: number of negative weights.
+    mean, squares: weighted mean and sum of squared distances; between: the part of squares between consecutive blocks
+    of DANA_SURVEY_BLOCK tuples. bad: number of NaN and infinite values. early, earlier: mean of the first tuples, as
+    many as the largest power of two, and of half as many. sums, sums_of_squares: distances from the mean in the current
+    block; before: a copy of both. classes: sum of the weights by class. seen, together, [kinds]: tuples of each class,
+    and sum over blocks of the squared number divided by the size of the block; in_block: tuples of each class in the
+    current block, with their labels in labels. first: bits of the first tuple; differ: bits that differ in another
+    tuple. room: a block of tuples and one more. summed, [rows]: whether sums are computed. tally: values of the label,
+    or NULL. count: number of classes to weigh. weight, label: their rows in a tuple, or -1."""
 
     _fields_ = (
         *pointers("double", "tuples mean squares between bad early earlier sums sums_of_squares before"),
@@ -68,28 +67,28 @@ STRUCTURES = "\n".join((headers.struct("dana_tally", Tally), headers.struct("dan
 
 @cache
 def digest() -> int:
-    """A number that is another one where the structures are, or those of the simulator."""
+    """Return a hash of these structures and those of the simulator."""
     return int.from_bytes(sha256(f"{headers.digest()} {STRUCTURES}".encode()).digest()[:8], "little")
 
 
 @cache
 def _functions() -> tuple[int | None, ...]:
-    """Addresses of what an observer has."""
+    """Return the addresses of the functions of the observer."""
     library = load("dana.training.data._survey", "dana_survey_contract", digest())
     functions = (library.dana_survey_tuples, library.dana_survey_column, library.dana_survey_end)
     return tuple(ctypes.cast(function, ctypes.c_void_p).value for function in functions)
 
 
 def header() -> str:
-    """The text of `native/survey.h`."""
+    """Return the text of `native/survey.h`."""
     return f"""\
-/* What dana/training/data/surveyed.py says, in C. Written by python -m dana.generated. */
-#ifndef DANA_RUNTIME_SURVEY_H
-#define DANA_RUNTIME_SURVEY_H
+/* Generated from dana/training/data/surveyed.py by python -m dana.generated */
+#ifndef DANA_TRAINING_SURVEY_H
+#define DANA_TRAINING_SURVEY_H
 
 #include <stdint.h>
 
-/* Of all below, and of the simulator's contract: what was built from another text is not used */
+/* Hash of this text and of the contract of the simulator; a library with another value is rejected */
 #define DANA_SURVEY_CONTRACT UINT64_C({digest():#x})
 #define DANA_SURVEY_BLOCK {SURVEY_BLOCK}
 #define DANA_TALLY_SLOTS {TALLY_SLOTS}
@@ -101,36 +100,35 @@ def header() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """What a survey finds of a tuple's elements; shapes [rows, lanes], of `tuples`, `weights`, `negative` [].
+    """Results of a survey; shapes [rows, lanes], and [] for `tuples`, `weights` and `negative`.
 
     Attributes
     ----------
     tuples
-        Those without NaN or infinity and of a weight above 0, of which the others tell.
+        Number of finite tuples with a weight above 0, which are the basis of the other results.
     mean, squares
-        Mean, and sum of squared distances from it; a tuple counts as often as its weight says.
+        Weighted mean, and weighted sum of squared distances from it.
     between
-        The part of `squares` that lies between blocks of `SURVEY_BLOCK` tuples, one after the other: between their
-        means, not within them.
+        Part of `squares` between the means of consecutive blocks of `SURVEY_BLOCK` tuples.
     bad
-        How often an element is NaN or infinite.
+        Number of NaN and infinite values of an element.
     early, earlier
-        The mean of the first tuples, as many as the largest power of two says, and of half of those.
+        Mean of the first tuples, as many as the largest power of two, and of half as many.
     weights, negative
-        Sum of the weights, and how many are below 0.
+        Sum of the weights, and number of negative weights.
     classes
-        Sums of the weights by the label's class.
+        Sum of the weights of each class.
     seen, together
-        By the label's class how many tuples have it, and the sum over blocks of the square of how many, divided by the
-        block's tuples; empty: nobody wants them.
+        Number of tuples of each class, and the sum over blocks of its square divided by the size of the block; empty
+        if not requested.
     first, differ
-        The first tuple's bits, and those in which another one's differ from them.
+        Bits of the first tuple, and bits that differ in another tuple.
     summed
-        Of each row, whether means and squares are wanted; shape [rows].
+        Whether means and squares of a row are computed; shape [rows].
     weight, label
-        Rows of a tuple that they lie in; -1: none, and each weight is 1.
+        Their rows in a tuple; -1: there is no label, or each weight is 1.
     tally
-        How often each value of the label is there, roughly where there are thousands; None: there is no label.
+        Counts of the values of the label, approximate for thousands of values; None without a label.
     """
 
     tuples: Doubles
@@ -163,7 +161,7 @@ class Surveyed:
         kinds: int = 0,
         summed: Container[int] | None = None,
     ) -> Surveyed:
-        """Of no tuples yet; `summed`: rows (None: all)."""
+        """Return the results for no tuples; `summed` are rows, None: all."""
         numbers = {name: np.zeros(()) for name in ("tuples", "weights", "negative")}
         arrays = {name: np.zeros(shape) for name in ("mean", "squares", "between", "bad", "early", "earlier")}
         tally = Tally() if label >= 0 else None
@@ -183,26 +181,26 @@ class Surveyed:
 
     @property
     def varies(self) -> NDArray[np.bool_]:
-        """Whether an element differs from tuple to tuple, as a number: subnormals are zeros, which have two signs."""
+        """Whether an element differs between tuples as a number: subnormals count as 0, and -0 equals 0."""
         exponents = np.uint32(0x7F800000)
         zero = self.first & exponents == 0
         return np.where(zero, self.differ & exponents, self.differ) != 0  # type: ignore[no-any-return]
 
     @property
     def values(self) -> tuple[Doubles, Doubles]:
-        """Values of the tally, means of those that are taken together, and how often they are there."""
+        """Values of the tally and their counts; values in one slot are averaged."""
         assert self.tally is not None
         counts, sums = np.array(self.tally.counts), np.array(self.tally.sums)
         return sums[counts > 0] / counts[counts > 0], counts[counts > 0]
 
 
 class SurveyObserver:
-    """An observer of `dana.simulator`, which adds what it sees to `found`."""
+    """An observer of `dana.simulator` that adds the tuples of an epoch to `found`."""
 
     def __init__(self, found: Surveyed) -> None:
         shape = found.mean.shape
         means = (found.tuples, found.mean, found.squares, found.between, found.bad, found.early, found.earlier)
-        sums = np.zeros((4, *shape))  # of a block, and as they were before
+        sums = np.zeros((4, *shape))  # of the current block, and a copy
         room = np.zeros((SURVEY_BLOCK + 1, *shape), np.float32)
         labels = np.zeros(SURVEY_BLOCK, np.float32)
         before, in_block = np.zeros(()), np.zeros(found.seen.size)
@@ -213,10 +211,10 @@ class SurveyObserver:
         places = (tally, *shape, found.classes.size, found.seen.size, found.weight, found.label)
         survey = SurveyData(*(array.ctypes.data for array in arrays), *places)
         self._kept = found, sums, before, in_block, room, labels, survey
-        """What is filled lasts as long as the observer."""
+        """Keeps the memory that the native code writes to alive."""
         self._data = ObserverData(*_functions(), ctypes.addressof(survey))
 
     @property
     def data(self) -> ObserverData:
-        """What the simulator calls."""
+        """Functions and context for the simulator."""
         return self._data

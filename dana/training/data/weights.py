@@ -1,8 +1,4 @@
-"""Weights of rows and of classes: which a training has, and what they are.
-
-In: requests, the rule bound to a table, a survey of its rows. Out: bindings with these weights, and the weights of the
-classes by their numbers. What a rule does with them is its own business.
-"""
+"""Weights of rows and of classes."""
 
 from __future__ import annotations
 
@@ -18,13 +14,13 @@ from dana.training.data.survey import Survey
 from dsl.hdfg.graph import Graph
 
 MAX_WEIGHT = 1e30
-"""Of a class's weight: products with it are far from what binary32 holds."""
+"""Maximum weight of a class; products with it stay far below the range of binary32."""
 BALANCED = "balanced"
-"""Each class weighs the same: rows / (classes * rows of the class), as scikit-learn has it."""
+"""Every class has the same total weight: rows / (classes * rows of the class), as in scikit-learn."""
 
 
 def bind_request(graph: Graph, request: TrainRequest, extents: Mapping[str, int] | None = None) -> Binding:
-    """The rule on the request's table, with its weights.
+    """Bind the rule to the table of the request, with its weights.
 
     Raises
     ------
@@ -43,12 +39,12 @@ def bind_request(graph: Graph, request: TrainRequest, extents: Mapping[str, int]
 
 
 def given_class_weights(request: TrainRequest, count: int) -> NDArray[np.float32]:
-    """The weights that the caller gives to so many classes, 1 to those that are not named.
+    """Return the weights given for `count` classes; unnamed classes have the weight 1.
 
     Raises
     ------
     TrainingError
-        A name is that of no class, or a weight no number from 0.
+        A name is not that of a class, or a weight is not a number from 0 to `MAX_WEIGHT`.
     """
     weights = np.ones(count, np.float32)
     given = request.class_weight
@@ -79,7 +75,7 @@ def given_class_weights(request: TrainRequest, count: int) -> NDArray[np.float32
 
 
 def balanced_class_weights(survey: Survey) -> NDArray[np.float32]:
-    """Weights under which the classes that have rows weigh the same; 1 for the others."""
+    """Return weights that give all classes with rows the same total weight; 1 for the others."""
     sums = survey.classes
     seen = np.count_nonzero(sums)
     weights = np.divide(sums.sum(), seen * sums, out=np.ones_like(sums), where=sums > 0)
@@ -87,13 +83,13 @@ def balanced_class_weights(survey: Survey) -> NDArray[np.float32]:
 
 
 def weight_metadata(request: TrainRequest) -> Json:
-    """What a model's metadata keep of it."""
+    """Return the members of the metadata of a model about weights."""
     given = {"weight": request.weight, "class_weight": request.class_weight}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _class_of(name: str, names: tuple[str, ...]) -> int | None:
-    """Number of a class by its text, or by the number that it is: 1, 1.0."""
+    """Return the number of a class by its text, or by its value as a number (1, 1.0)."""
     if name in names:
         return names.index(name)
     numbers = [_number(one) for one in names]

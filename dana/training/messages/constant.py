@@ -1,8 +1,7 @@
-"""What a rule's loss would be if it predicted the same for every row: a model that is no better is none.
+"""The loss of the best constant prediction; a model that is not better has learnt nothing.
 
-In: a bound graph; how often each label is there. Out: the loss of the best constant, in place of the last value that
-everything but the label goes through on its way to the loss: a score, or a vector of them, one for each class. So no
-loss is known here by name. None where the loss has no such value.
+The constant replaces the last node through which everything except the label reaches the loss: a score, or a vector
+with a score for each class. No loss is known by name; if there is no such node, the loss of a constant is unknown.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 FEWEST = 30
-"""Rows, of fewer of which chance says whether a model is better. They count by their share of the loss: of one positive
-label in ten thousand, the positives."""
+"""Minimum effective number of rows for a comparison. Rows count by their share of the loss: with one positive label in
+ten thousand, only the positive rows count."""
 
 GROUPS = 256
-"""Labels with which the best constant is looked for, before all of them say what it is worth."""
+"""Maximum number of distinct labels in the search; the loss of the result is computed with all labels."""
 
 PREDICTED, LABEL = "_predicted", "_label"
 
 SCORES = np.concatenate([-(side := np.geomspace(1e-3, 50, 16))[::-1], [0.0], side])
-"""Where the search for a constant begins that is no label: logits, logarithms of counts."""
+"""Start points of the search for constants that are not labels: logits, logarithms of counts."""
 
 
 def loss_graph(graph: Graph) -> Graph | None:
-    """The part of a rule from the value that a constant replaces, and the label, to the loss."""
+    """Return the part of a rule from the replaced node and the label to the loss; None if there is no such part."""
     outputs = [k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
     if graph.loss is None or len(outputs) != 1 or graph.concrete_shape(outputs[0]):
         return None
@@ -65,19 +64,19 @@ def loss_graph(graph: Graph) -> Graph | None:
     try:
         verify(made)
     except InvalidGraph:
-        return None  # a meta has one of our names
+        return None  # a meta is named PREDICTED or LABEL
     return made
 
 
 def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping[str, float]) -> float | None:
-    """Mean loss of the best constant; None where there are too few labels to tell.
+    """Return the mean loss of the best constant; None if there are too few labels.
 
     Parameters
     ----------
     graph
-        Of `loss_graph`.
+        The result of `loss_graph`.
     values, counts
-        The labels' values, and how often each is there.
+        The distinct labels and their number of occurrences.
     """
     if len(values) < 2 or counts.sum() < FEWEST:
         return None
@@ -86,7 +85,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
     numbers = {name: np.asarray(value, np.float32) for name, value in metas.items()}
 
     def judged(constants: Doubles, values: Doubles, weights: Doubles) -> tuple[float, float, int]:
-        """The least mean loss of constants, [constants, *shape]; how many rows it rests on; whose it is."""
+        """Return the lowest mean loss of constants [constants, *shape], its effective rows, and its index."""
         columns = {
             PREDICTED: np.repeat(constants.astype(np.float32), len(values), axis=0),
             LABEL: np.tile(values.astype(np.float32), len(constants)),
@@ -94,7 +93,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
         found = evaluator.run(len(columns[LABEL]), columns, {}, numbers)
         each = evaluator.per_tuple(graph.loss or 0, found, len(columns[LABEL])).reshape(len(constants), -1)
         exact = np.nan_to_num(each.astype(np.float64), nan=np.inf, posinf=np.inf)
-        # no product of matrices: BLAS would take 30 MB of a session that may have little
+        # not a matrix product: BLAS allocates 30 MB, which can exceed the memory limit of the session
         mean = (exact * weights).sum(axis=1)
         least = int(mean.argmin())
         square = float((exact[least] ** 2 * weights).sum())
@@ -112,7 +111,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
     ranks = np.searchsorted(np.cumsum(weights[order]), np.linspace(0, 1, 33)[:-1])
     points = np.array(sorted({*SCORES.tolist(), float((values * weights).sum()), *values[order][ranks].tolist()}))
     few = _grouped(values[order], weights[order])
-    # as near after one look as after three; of two labels a wide one takes hardly longer
+    # for two labels one wide step is as precise as three, and hardly slower
     size, looks = (1025, 1) if len(few[0]) == 2 else (17, 3)
     for _ in range(looks):
         *_, least = judged(points, *few)
@@ -124,7 +123,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
 
 
 def _grouped(values: Doubles, weights: Doubles) -> tuple[Doubles, Doubles]:
-    """Means of neighbours among sorted values, at most `GROUPS`, and their weights."""
+    """Average neighbours among sorted values, to at most `GROUPS` values and their weights."""
     starts = np.arange(0, len(values), -(-len(values) // GROUPS))
     together = np.add.reduceat(weights, starts)
     return np.add.reduceat(values * weights, starts) / together, together

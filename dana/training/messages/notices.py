@@ -1,4 +1,4 @@
-"""What a user should know of a training: rows that are left out, numbers that have run away."""
+"""Notices and errors about the course of a training: skipped rows, unusual order, divergence."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 
 ROWS_TO_CHOOSE = 64
-"""Of fewer rows of a model, neighbours choose the same one in any order."""
+"""Rows of a model below which neighbours choose the same row in any order."""
 
 TUPLES_TO_CHECK = 1000
 
 MAX_CHECKED = 1 << 18
-"""Numbers of a model that are looked at together: the answers take memory, too."""
+"""Numbers of a model that are checked at a time, which bounds the memory of the result."""
 
 
 def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
-    """That rows are left out, and what helps but where numbers choose rows: no mean is one of them."""
+    """Report skipped rows. The hint is omitted for arrays and categories, which have no mean."""
     relation, rows = request.relation, report.tuples + report.skipped
-    arrays = any(one.type_oid in ALL_ARRAYS for one in relation.attributes)  # whose NULLs have no mean
+    arrays = any(one.type_oid in ALL_ARRAYS for one in relation.attributes)  # NULL arrays have no mean
     hint = "With nulls => 'mean' a NULL counts as the mean of its column."
     return Notice(
         level=Level.NOTICE,
@@ -51,7 +51,7 @@ def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
 
 
 def notify_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify: Notify) -> None:
-    """Say of columns and the inputs that they fill where a column has the name of another input."""
+    """Report a column that fills an input but has the name of another input."""
     pairs = list(fills)
     if not crossed(pairs):
         return
@@ -68,7 +68,7 @@ def notify_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], noti
 
 
 def notify_simulated(config: MachineConfig, notify: Notify) -> None:
-    """Say of a machine that is larger than any that could be built."""
+    """Report a machine that is too large for hardware."""
     if config.is_hardware:
         return
     megabytes = 4 * config.threads * config.lanes * config.scratch_depth / 1e6
@@ -77,20 +77,20 @@ def notify_simulated(config: MachineConfig, notify: Notify) -> None:
             level=Level.NOTICE,
             message=f"the rule's models take {megabytes:,.0f} MB of a simulated machine's scratchpad, and no hardware "
             "has so much",
-            hint="The model is as it should be; cycles and modelled seconds are those of no device.",
+            hint="The model is correct, but cycles and modelled seconds correspond to no device.",
         )
     )
 
 
 def another_order(request: TrainRequest) -> str:
-    """How to have it."""
+    """Return how to change the order of the rows."""
     arrays = request.relation.name == ARRAYS
     queried = request.relation.name == QUERY
     return "shuffle the arrays" if arrays else "ORDER BY hashint8(id) in the query" if queried else "shuffle => true"
 
 
 def notify_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCounters, notify: Notify) -> None:
-    """Say of tuples that might run side by side where most choose a row that the one before them chose."""
+    """Report that few tuples run side by side because most choose the same row as the one before."""
     fewest = min((choice["rows"] for choice in bundle.notes["indices"]), default=0)
     if not bundle.cut or fewest < ROWS_TO_CHOOSE or counters.tuples < TUPLES_TO_CHECK:
         return
@@ -101,21 +101,21 @@ def notify_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCo
         Notice(
             level=Level.NOTICE,
             message=f"most rows of {request.relation.name} choose the same row of a model as the row before them, "
-            f"as in a sorted table: {together:.2f} are trained side by side, where {bundle.batch} might be",
-            hint="Hardware takes such rows one after the other, and several at a time in another order: "
+            f"as in a sorted table: {together:.2f} are trained side by side instead of up to {bundle.batch}",
+            hint="The accelerator trains such rows one after another. To train several at a time, change the order: "
             f"{another_order(request)}.",
         )
     )
 
 
 def diverged_error(what: str, request: TrainRequest, kept: str = "") -> TrainingError:
-    """The SQL error for a training that came to a NaN or an infinity; `kept` are the columns that hold some already."""
+    """Return the error for a NaN or an infinity in a result; `kept` are columns that contained such values."""
     if kept:
         return TrainingError(
-            f"the training came to no number: {what}",
+            f"the training gave no finite result: {what}",
             sqlstate=SqlState.DATA_EXCEPTION,
             detail=f"Columns of {request.relation.name} hold NaN or infinite values, which are kept: {kept}.",
-            hint="Leave such rows out with nonfinite => 'skip', or have the rule put numbers in their place.",
+            hint="Exclude such rows with nonfinite => 'skip', or replace the values in the rule.",
         )
     return TrainingError(
         f"the training diverged: {what}",
@@ -125,7 +125,7 @@ def diverged_error(what: str, request: TrainRequest, kept: str = "") -> Training
 
 
 def risen_notice(request: TrainRequest, epochs: tuple[int, int], losses: Sequence[float | None]) -> Notice:
-    """That the loss rose far above that of the epoch whose model is kept."""
+    """Report that the loss rose far above that of the kept epoch."""
     (kept, risen), (least, most) = epochs, losses
     rate = _rate_of(request, compile_rule(request.source, filename=request.rule).hdfg)
     return Notice(
@@ -137,18 +137,18 @@ def risen_notice(request: TrainRequest, epochs: tuple[int, int], losses: Sequenc
 
 
 def unfinished_notice(request: TrainRequest, epochs: int, last: int, before: float, now: float) -> Notice:
-    """That the rule's own number of epochs is too small for these rows."""
+    """Report that the number of epochs of the rule is too small for these rows."""
     given = "epochs=" if request.relation.name == ARRAYS else "epochs => "
     return Notice(
         level=Level.NOTICE,
         message=f"the loss was still falling when the rule's {epochs} epochs were over: from {before:.6g} to {now:.6g} "
         f"in the last {last}",
-        hint=f"Train for more of them, as in {given}{10 * epochs}: it ends before where the loss has settled.",
+        hint=f"Train for more epochs, as in {given}{10 * epochs}; the training ends earlier if the loss settles.",
     )
 
 
 def _steadier(request: TrainRequest) -> str:
-    """What helps a training that diverges: the rate, and what can be scaled, which categories cannot."""
+    """Return the hint for a training that diverges: lower the rate, and scale what can be scaled."""
     graph = compile_rule(request.source, filename=request.rule).hdfg
     names = {str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.INPUT}
     rate = _rate_of(request, graph)
@@ -168,7 +168,7 @@ def _steadier(request: TrainRequest) -> str:
 
 
 def _rate_of(request: TrainRequest, graph: Graph) -> str:
-    """Where the learning rate is found: a meta, as an argument that makes it a tenth; else the text of the rule."""
+    """Return how to change the learning rate: the argument with a tenth of its value, or the text of the rule."""
     for node in (graph.nodes[k] for k in graph.metas):
         name = str(node.name)
         if re.search("(^|_)(lr|rate|eta)($|_)", name):
@@ -179,7 +179,7 @@ def _rate_of(request: TrainRequest, graph: Graph) -> str:
 
 
 def check_finite(parameters: Iterable[Parameter], request: TrainRequest, kept: str) -> None:
-    """Raise where a model holds a NaN or an infinity: it would predict nothing of use, and is not kept."""
+    """Raise TrainingError if a model contains a NaN or an infinity; it would be useless and is not stored."""
     for parameter in parameters:
         flat = parameter.values.reshape(-1)
         parts = (flat[first : first + MAX_CHECKED] for first in range(0, flat.size, MAX_CHECKED))

@@ -1,4 +1,4 @@
-"""What a user is told of a table that cannot be trained on: a page or a value that stopped the machine, or no rows."""
+"""Errors for a table that cannot be trained on: a faulty page, an invalid value, or no rows."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ FAULT_TEXTS = {
     ),
     Fault.STACK: ("the batch has more tuples than the machine's merge stack holds", "Use a smaller batch in merge."),
     Fault.TUPLE_PARTS: ("the parts of a row do not follow one another", ""),
-    Fault.RUNAWAY: ("the Strider program did not come to an end on the page", ""),
+    Fault.RUNAWAY: ("the Strider program did not end on the page", ""),
 }
 DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
-"""Faults of a sound table; the others mean that a page is damaged."""
+"""Faults that occur with undamaged pages; the others indicate a damaged page."""
 
 ARRAYS, QUERY = "columns", "the query"
-"""Names of relations that SQL does not have: from `dana.storage.columns` and from pg_extension/src/source/source.c."""
+"""Names of sources that are not relations: set by `dana.storage.columns` and by pg_extension/src/source/source.c."""
 
 
 def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> TrainingError:
-    """The SQL error for a page that stopped the machine."""
+    """Return the error for a page that stopped the machine."""
     text, hint = FAULT_TEXTS.get(fault, (f"the machine stopped with fault {fault.name}", ""))
     where = relation.name if page == UNKNOWN_PAGE else f"page {page} of {relation.name}"
     if pointer:
         where += f", line pointer {(pointer - PAGE_HEADER_SIZE) // ITEM_ID_SIZE + 1}"
     arrays = relation.pages is not None and any(one.array_length is not None for one in relation.attributes)
-    # a row that is read finds an empty array where one of elements was to be, and names it, or the damage
+    # reading the row through PostgreSQL distinguishes an empty array from a damaged page
     if fault in (Fault.TOASTED, Fault.COMPRESSED) or (fault is Fault.TUPLE_SHORT and arrays):
         return OutOfLine(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION)
     if fault in DATA_FAULTS:
@@ -61,12 +61,12 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
 
 
 def row_dims(graph: Graph) -> dict[str, str]:
-    """By model the dim that is the number of its rows, if `hyper` may say it: with a default, and no column's.
+    """Return, by model, the dim that is its number of rows, if ``hyper`` may set it.
 
     Parameters
     ----------
     graph
-        The rule's, unbound.
+        The unbound graph of the rule.
     """
     rows = {
         str(graph.nodes[k].name): str(shape[0]) for k in graph.models if (shape := graph.symbolic_shape(graph.nodes[k]))
@@ -75,13 +75,13 @@ def row_dims(graph: Graph) -> dict[str, str]:
 
 
 def _said(graph: Graph) -> set[str]:
-    """Dims that `hyper` may say."""
+    """Return the dims that ``hyper`` may set: they have a default and are not determined by columns."""
     decided = {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
     return {name for name, _ in graph.extents} - decided
 
 
 def dim_of(graph: Graph, choice: Mapping[str, Any]) -> str | None:
-    """The dim that says how many rows there are to choose from, if `hyper` may say it."""
+    """Return the dim that is the number of rows to choose from, if ``hyper`` may set it."""
     category = choice.get("category")
     if category is None:
         return row_dims(graph).get(choice["model"])
@@ -95,16 +95,16 @@ def row_error(
     dim: str | None = None,
     largest: Mapping[str, float | None] | None = None,
 ) -> TrainingError:
-    """The SQL error for a number of a row which a model does not have.
+    """Return the error for the number of a row that a model does not have.
 
     Parameters
     ----------
     choice
-        The Bundle's note of what chooses the row.
+        Note of the Bundle about the choice.
     dim
-        The one that is the number of the model's rows, or of the categories, if `hyper` may say it.
+        The dim that is the number of rows or categories, if ``hyper`` may set it.
     largest
-        Numbers of columns that are known, as `TrainRequest.largest`.
+        See `TrainRequest.largest`.
     """
     model, category = choice["model"], choice.get("category")
     last = (choice["rows"] if category is None else category["count"]) - 1
@@ -134,7 +134,7 @@ def row_error(
 
 
 def _find(relation: Relation, name: str, last: int, *, unknown: bool) -> tuple[str, str]:
-    """How to find the rows in which a column has other numbers than from 0 to the last, and how many rows it needs."""
+    """Return expressions that find the rows with invalid numbers and the required number of rows."""
     outside = f"{name} > {last}" if unknown else f"{name} NOT BETWEEN 0 AND {last}"
     where = f"WHERE {outside} OR {name} <> trunc({name}::numeric)"
     if relation.name == ARRAYS:
@@ -158,7 +158,7 @@ def _in_sql(column: str, element: int | None) -> str:
 
 
 def nulls_error(relation: Relation, skipped: int) -> TrainingError:
-    """The SQL error for rows with a NULL where the caller wants none."""
+    """Return the error for rows with a NULL under nulls => 'error'."""
     return TrainingError(
         (f"1 row of {relation.name} has" if skipped == 1 else f"{skipped} rows of {relation.name} have")
         + " a NULL in a column in use",
@@ -168,16 +168,16 @@ def nulls_error(relation: Relation, skipped: int) -> TrainingError:
 
 
 class NoRows(TrainingError):
-    """There is no row, or none that is complete."""
+    """There is no row, or no complete row."""
 
 
 def no_rows_error(request: TrainRequest, skipped: int) -> TrainingError:
-    """The SQL error for a table without a row to train on."""
+    """Return the error for a table without a row to train on."""
     relation = request.relation
     if skipped and request.nulls == "error":
         return nulls_error(relation, skipped)
     if skipped:
-        # rows of pages are asked for as frames, of which the backend knows which columns hold NULLs
+        # retrying with frames lets the backend name the columns with NULLs
         kind = OutOfLine if relation.pages is not None else NoRows
         return kind(
             f"{relation.name} has no row to train on: all {skipped} have a NULL, a NaN or an infinity "

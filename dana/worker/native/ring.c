@@ -47,7 +47,7 @@ typedef struct dana_consumer
 	uint32_t page_size;
 	int32_t socket;
 	int32_t status; /* of the sink */
-	int32_t uncounted; /* how many pages come was not announced: where they outgrow the cache, none is kept */
+	int32_t uncounted; /* the number of pages is unknown: if they exceed the cache, none is kept */
 } dana_consumer;
 
 static uint64_t
@@ -100,8 +100,8 @@ take_bell(int socket)
 }
 
 /*
- * Waits for something_to_do(): looks for a while, then sleeps on the socket until something arrives there. CALL_AGAIN
- * after a sleep, so that the caller can run signal handlers.
+ * Waits for something_to_do(): spins for a while, then blocks on the socket. Returns CALL_AGAIN after blocking, so that
+ * the caller can run signal handlers.
  */
 static enum dana_outcome
 await(dana_consumer *self, uint64_t tail)
@@ -221,7 +221,7 @@ dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 			if (!self->uncounted)
 				return MISBEHAVED;
 			self->cache = NULL;
-			return CALL_AGAIN; /* whose memory that is frees it */
+			return CALL_AGAIN; /* the owner of the memory frees it */
 		}
 		if (self->cache != NULL)
 			keep(self->cache + tail * self->page_size, pages, n * self->page_size);
@@ -235,7 +235,7 @@ dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 	}
 }
 
-/* A sink that looks at nothing: what is left of a stream that is not wanted any more */
+/* A sink that ignores its pages, for the rest of a stream that is no longer needed */
 EXPORT int
 dana_ring_discard(void *context, const uint8_t *pages, size_t n_pages)
 {

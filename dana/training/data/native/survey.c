@@ -1,15 +1,15 @@
 /*
- * The survey: a look at an epoch's values, in a pass of its own or beside a training.
+ * The survey: statistics of the values of an epoch, in a separate pass or during the first epoch.
  *
- * In: columns as they are handed over, read where they lie. Out: of each element of a tuple mean, sum of squared
- * distances from it, and how many are NaN or infinite; of elements of which nobody wants these sums only whether they
- * differ from tuple to tuple; how often values of the label are there. A tuple with an element that is no number counts
- * for nothing else, one with a weight as often as that says. The order is that of the pages and the arithmetic binary64,
- * one rounding an operation, so that dana/training/data/survey.py can say the same in NumPy, bit for bit.
+ * Columns are read in place. The results are, for each element of a tuple, the mean, the sum of squared distances from
+ * it and the number of NaN and infinite values, or only whether it differs between tuples; and the counts of the values
+ * of the label. A tuple with a NaN or an infinity is otherwise ignored; a weight counts a tuple that many times. Values
+ * are processed in the order of the pages in binary64 with one rounding per operation, so that
+ * dana/training/data/survey.py computes the same bits with NumPy.
  *
- * Tuples come in blocks, of which distances are summed from the mean as it was before the block: no sum of squares, of
- * which large means leave nothing, and no mean that each tuple has to wait for. A block ends where DANA_SURVEY_BLOCK
- * divides the number of tuples, or where that is a power of two.
+ * Distances are summed by blocks, from the mean before the block. A plain sum of squares would lose its digits if the
+ * mean is large, and an exact running mean would serialise the tuples. A block ends where the number of tuples is a
+ * multiple of DANA_SURVEY_BLOCK or a power of two.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -23,17 +23,17 @@
 #define EXPORT __attribute__((visibility("default")))
 #define EXPONENT UINT32_C(0x7f800000)
 
-/* The same operations, more of them at a time */
+/* Wider vectors where the processor has them; the results are the same */
 #if defined(__x86_64__) && defined(__GLIBC__)
 #define BY_PROCESSOR __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define BY_PROCESSOR
 #endif
 
-/* As many as a register of AVX2 has; wider ones are taken apart through memory */
+/* Doubles in a register of AVX2; GCC would split wider vectors through memory */
 #define VECTOR 4
 typedef double doubles __attribute__((vector_size(VECTOR * sizeof(double))));
-/* Vectors whose sums stay in registers */
+/* Vectors with sums that stay in registers */
 #define SIDE 3
 #define WORDS 8
 typedef uint32_t words __attribute__((vector_size(WORDS * sizeof(uint32_t))));
@@ -46,7 +46,7 @@ struct taken
 	const uint8_t *at[DANA_SURVEY_BLOCK]; /* each tuple's, binary32 */
 };
 
-/* Of survey.h, from which this is built */
+/* The hash of survey.h that this file was built with */
 EXPORT uint64_t
 dana_survey_contract(void)
 {
@@ -161,7 +161,7 @@ add(const struct dana_survey *survey, const struct taken *column, int32_t count,
 	return finite;
 }
 
-/* Looks which elements of a column differ from the first tuple's; false: one is NaN or infinite */
+/* Records which elements of a column differ from the first tuple; false: one is NaN or infinite */
 BY_PROCESSOR static bool
 compare(const struct dana_survey *survey, const struct taken *column, int32_t count)
 {
@@ -227,7 +227,7 @@ end_block(const struct dana_survey *survey)
 	*survey->weights_before = total;
 }
 
-/* A weight and a label; tuples of weight 0 might as well not be there */
+/* A weight and a label; tuples of weight 0 are ignored */
 static void
 weigh(const struct dana_survey *survey, double weight, float label)
 {
@@ -278,7 +278,7 @@ dana_survey_end(void *context)
 		tally_block(survey, (int32_t)((uint64_t)*survey->tuples % DANA_SURVEY_BLOCK));
 }
 
-/* A tuple that has been put together, by itself */
+/* A single tuple, assembled from its columns */
 static void
 look_at_tuple(const struct dana_survey *survey, const float *tuple)
 {

@@ -1,9 +1,8 @@
 /*
- * What a survey knows of the label's values: how often each is there, and how a batch's share of each class differs from
- * the table's. Included by survey.c alone.
+ * Counts of the values of the label, and of its classes by block. Included only by survey.c.
  */
-#ifndef DANA_RUNTIME_TALLY_H
-#define DANA_RUNTIME_TALLY_H
+#ifndef DANA_TRAINING_TALLY_H
+#define DANA_TRAINING_TALLY_H
 
 #include <string.h>
 
@@ -24,7 +23,7 @@ tally_add(struct dana_tally *tally, uint32_t word, double count, double sum)
 	tally->sums[slot] += sum;
 }
 
-/* Counts a value; where there are too many, those that differ in one bit more are one */
+/* Counts a value; if there are too many, another low bit is dropped from all of them */
 static void
 tally_value(struct dana_tally *tally, float value, int32_t count)
 {
