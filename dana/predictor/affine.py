@@ -1,7 +1,7 @@
-"""Which predictions are a known function of weighted sums of the features.
+"""Recognises predictions that are a known function of weighted sums of the features.
 
-In: a program and its weights. Out: a `Scores`: the sums' coefficients and what is made of them, or None where the
-prediction is anything else. Found by following the program, not by the rule's name or text.
+The sums and the function are found by symbolic execution of the program, independently of the name and text of the
+rule.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dsl import compile_rule
 from dsl.hdfg.ops import Op
 
 MAX_COEFFICIENTS = 1 << 26
-"""Coefficients that are followed at most: half a gigabyte."""
+"""Maximum number of coefficients of an intermediate value (512 MB)."""
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
 class Link(Enum):
-    """What is made of the sums."""
+    """The function of the sums."""
 
     NONE = "none"
     LOGIT = "logit"
     EXP = "exp"
-    LARGEST = "largest"  # which of them is the largest
+    LARGEST = "largest"  # the index of the largest sum
 
 
 LINKS = {Op.SIGMOID: Link.LOGIT, Op.EXP: Link.EXP}
@@ -39,7 +39,7 @@ LINKS = {Op.SIGMOID: Link.LOGIT, Op.EXP: Link.EXP}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Weighted sums, and what is made of them.
+    """Weighted sums, and the function of them.
 
     Attributes
     ----------
@@ -55,18 +55,18 @@ class Scores:
 
 
 def scores(program: Program, weights: Floats, limit: int = MAX_COEFFICIENTS) -> Scores | None:
-    """Follow the program to its result.
+    """Return the weighted sums of a program; None if its result is anything else.
 
     Raises
     ------
     UsageError
-        A value on the way has more coefficients than `limit`.
+        An intermediate value has more coefficients than `limit`.
     """
     return _Followed(program, weights, limit).scores()
 
 
 class _Followed:
-    """Values as weighted sums: arrays of shape (three axes, features + 1), the last being the constant."""
+    """Values as weighted sums: arrays of shape (three axes, features + 1); the last element is the constant."""
 
     def __init__(self, program: Program, weights: Floats, limit: int = MAX_COEFFICIENTS) -> None:
         self._program = program
@@ -138,7 +138,7 @@ class _Followed:
         return made.reshape(*read.shape, self._program.inputs + 1)
 
     def largest(self) -> Scores | None:
-        """The scores whose largest is chosen, of what ``dana.argmax`` or ``dana.softmax`` makes of them."""
+        """Return the scores if the result is their ``dana.argmax`` or ``dana.softmax``."""
         form = self.form()
         made = "argmax" if self._program.width == 1 else "softmax"
         if form is None or not form.scores or form.steps != _form_of(made, form.scores[1]):
@@ -148,9 +148,9 @@ class _Followed:
         return None if value is None else self._of(Link.LARGEST, value)
 
     def form(self) -> _Form | None:
-        """What follows the sums, whatever its addresses; None where it is not made of one value alone."""
+        """Return the instructions after the sums without addresses; None if they use more than one value."""
         tail = [one for one in self._program.instructions if self._values[self._start(one)] is None]
-        if any(one.code is Op.GATHER for one in tail):  # of rows that are chosen nothing is a weighted sum
+        if any(one.code is Op.GATHER for one in tail):  # chosen rows are not weighted sums of features
             return None
         number = {self._start(instruction): k for k, instruction in enumerate(tail)}
         made: set[tuple[int, int]] = set()
@@ -177,14 +177,14 @@ class _Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """Instructions without their addresses; of the value that they start from, where it is and its size."""
+    """Instructions without addresses, and the address and size of the value that they use."""
 
     scores: tuple[int, int] | None
     steps: list[object]
 
 
 def _form_of(function: str, count: int) -> list[object] | None:
-    """The form of a function of so many scores, as the compiler writes it."""
+    """Return the form of a function of `count` scores as the compiler generates it."""
     text = f"""
 import dana
 w = dana.model([{count}])

@@ -32,10 +32,10 @@ AXES = 3
 
 
 OTHERS = {Op.SIGMA: 64, Op.PI: 65, Op.AMAX: 66, Op.GATHER: 67, Op.WHERE: 68}
-"""Numbers of operations that the machine has not, or makes of several."""
+"""Codes of operations that the machine does not have or composes of several."""
 
 CODES = {op: Opcode[op.name].value for op in Op if op in ELEMENTWISE and op not in OTHERS} | OTHERS
-"""An instruction's operation as a number. Stored programs have these: the machine's own, which stay."""
+"""Code of each operation. Stored programs contain these codes, so they must not change."""
 
 OPERATIONS = {code: op for op, code in CODES.items()}
 
@@ -63,7 +63,7 @@ def header() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """Where an instruction reads: the address of element 0 and the distance of neighbours along each axis."""
+    """An operand: the address of element 0 and the stride along each axis."""
 
     start: int
     strides: tuple[int, int, int]
@@ -94,14 +94,14 @@ class Instruction:
     operands: tuple[Operand, Operand, Operand]
 
     def words(self) -> list[int]:
-        """Its 17 words."""
+        """Encode the instruction as 17 words."""
         parts = [part for operand in self.operands for part in (operand.start, *operand.strides)]
         return [CODES[self.code], self.out, *self.extents, *parts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A predictor, taken apart.
+    """A decoded predictor.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Program:
 
 
 def decode_predictor(predictor: bytes) -> Program:
-    """Take a predictor apart; its addresses are not checked.
+    """Decode a predictor; its addresses are not checked.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def _instruction(words: tuple[int, ...]) -> Instruction:
 
 
 def encode_predictor(graph: Graph, metas: Mapping[str, float] | None = None) -> bytes:
-    """Encode a rule's prediction.
+    """Encode the prediction of a rule.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def encode_predictor(graph: Graph, metas: Mapping[str, float] | None = None) -> 
 
 
 def with_metas(predictor: bytes, metas: Sequence[float]) -> bytes:
-    """Return a predictor for other values of the rule's metas, given in the order of the rule: all of them."""
+    """Return the predictor with other values of all metas, given in order of declaration."""
     _, _, _, constants, *_ = struct.unpack_from(f"<{HEADER_WORDS}I", predictor)
     if len(metas) > constants:
         raise InternalError(f"a predictor with {constants} constants cannot hold {len(metas)} metas")
@@ -188,7 +188,7 @@ def with_metas(predictor: bytes, metas: Sequence[float]) -> bytes:
 
 
 class _Encoder:
-    """Deals out addresses; scratch is not used twice, predictions are short."""
+    """Allocates addresses; scratch is not reused, because predictions are short."""
 
     def __init__(self, graph: Graph, metas: Mapping[str, float]) -> None:
         self._graph = graph
@@ -207,7 +207,7 @@ class _Encoder:
 
     def encode(self, prediction: int) -> bytes:
         needed = [self._graph.nodes[k] for k in sorted(self._needed(prediction))]
-        # the metas first, all of them and in order: with_metas() finds them there
+        # all metas come first and in order, where with_metas() replaces them
         constants = [self._graph.nodes[k] for k in self._graph.metas]
         constants += [node for node in needed if node.op in (Op.CONST, Op.ARANGE)]
         first = self._inputs + self._weights
@@ -233,7 +233,7 @@ class _Encoder:
         return struct.pack(f"<{len(header)}I{len(values)}f{len(words)}I", *header, *values, *words)
 
     def _needed(self, prediction: int) -> set[int]:
-        """What is to be computed: an element of categories is not, it is read where it lies."""
+        """Return the nodes to compute; elements of category inputs are read in place instead."""
         categories = {node.id for node in category_inputs(self._graph)}
         found, waiting = set[int](), [prediction]
         while waiting:

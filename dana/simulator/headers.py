@@ -1,4 +1,4 @@
-"""`native/contract.h`: what `hwgen.spec` says, and the structures that Python fills, in C.
+"""Generates `native/contract.h`: constants of `hwgen.spec`, and the structures that Python fills.
 
 In: enumerations, operations, limits, structures. Out: the header's text. `setup.py` writes it before it builds what
 includes it, and `python -m dana.generated`; no checkout has it.
@@ -51,7 +51,7 @@ LISTS: Mapping[str, tuple[str, Callable[[Opcode], bool]]] = {
         lambda op: op.operands == 1 and op.unit is not Unit.SEQUENCER and op is not Opcode.MOV,
     ),
 }
-"""Operations whose code differs in nothing but what they compute, for X(NAME, name)."""
+"""Operations with the same code except for the computation itself, for X(NAME, name)."""
 
 
 CODE = """\
@@ -95,7 +95,7 @@ def header() -> str:
 
 @cache
 def digest() -> int:
-    """A number that is another one where the contract is."""
+    """Return a hash of the contract."""
     return int.from_bytes(sha256("\n".join(_parts()).encode()).digest()[:8], "little")
 
 
@@ -133,7 +133,7 @@ def _parts() -> Iterator[str]:
 
 
 def struct(name: str, kind: type[ctypes.Structure]) -> str:
-    """A structure's declaration in C, its docstring as a comment."""
+    """Return the C declaration of a structure, with its docstring as a comment."""
     comment = fill(f"/* {' '.join((kind.__doc__ or '').split())} */", 120, subsequent_indent=" * ")
     members = []
     for declared, group in groupby(kind._fields_, key=lambda field: _declared(field[1])):

@@ -1,7 +1,7 @@
 """Memory for models: the process's own, or files that the kernel pages in and out.
 
 In: a number of floats; once for the process, a folder. Out: zeros, the first at the beginning of a cache line. A file
-has no name, so nobody else opens it and nothing is left of it when the process ends, however it does. It knows no
+has no name, so no other process can open it and it disappears when the process ends. It knows no
 model.
 """
 
@@ -21,7 +21,7 @@ from hwgen.folders import open_folder
 Floats = NDArray[np.float32]
 
 LARGE = 1 << 24
-"""Bytes from which on an array lies in a file."""
+"""Size from which an array is kept in a file, bytes."""
 
 
 def none_at_all() -> float:
@@ -35,7 +35,7 @@ _asked = 0
 
 
 class NoFile(OSError):
-    """The folder gives no file: its disk is full, it is gone, or other accounts may write it."""
+    """No file can be created: the disk is full, or the folder is missing or writable by other accounts."""
 
 
 def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> None:
@@ -61,7 +61,7 @@ def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> Non
 
 
 def lies_in_memory(folder: Path) -> bool:
-    """Whether files of a folder lie in memory: its file system has no disk."""
+    """Whether the file system of a folder is in memory (tmpfs)."""
     device = folder.stat().st_dev
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields = line.split()

@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float32]
 Pages = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 KERNELS = ("avx512", "avx2", "sse2", "portable")
-"""Inner loops that there are; all of them give the same bits."""
+"""Names of the inner loops; all of them give the same bits."""
 
 
 class Code(Protocol):
@@ -193,7 +193,7 @@ class Simulator:
         return self._values(row, values, table, first, write=False)
 
     def write_values(self, row: int, values: Floats, *, table: int = 0, first: int = 0) -> bool:
-        """Change the symbol that begins with a row, likewise; else its rows are to be written."""
+        """Write a symbol, as `read_values` reads it; False if its rows must be written instead."""
         return self._values(row, np.ascontiguousarray(values, np.float32), table, first, write=True)
 
     def _values(self, row: int, values: Floats, table: int, first: int, *, write: bool) -> bool:
@@ -246,14 +246,14 @@ class Simulator:
     def sink(self) -> tuple[int, int]:
         """Addresses of ``int consume(void *context, const uint8_t *pages, size_t n_pages)`` and of its context.
 
-        It returns 0, or another number when it takes no more pages: `end_epoch` then tells the fault. Valid until
+        It returns 0, or another number when it takes no more pages: `end_epoch` then reports the fault. Valid until
         `close`.
         """
         return self._function("sim_consume"), self._usable()
 
     @property
     def sink_again(self) -> tuple[int, int]:
-        """The same for an epoch whose pages are those of the one before, in their order, if there was one.
+        """As `sink`, for an epoch that repeats the pages of the previous one in the same order.
 
         Cycles follow from the pages alone: those of an epoch that trained to its end are not worked out again.
         """
@@ -281,7 +281,7 @@ class Simulator:
 
     @property
     def walked_rows(self) -> int:
-        """Rows that were taken from their pages all at once since the Bundle was loaded."""
+        """Rows that were processed a page at a time since the Bundle was loaded."""
         return int(self._core.sim_walked_rows(self._usable()))
 
     def _usable(self) -> int:

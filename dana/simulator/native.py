@@ -28,13 +28,13 @@ NO_SECTION = -1
 UNLOADED = 2
 """Status of `sim_consume` where no Bundle is loaded."""
 SPOILT = 3
-"""Where code was found to have changed records that no tuple named: nobody knows which."""
+"""Status if compiled code changed records that no tuple chose; the model is then unusable."""
 OTHER_PAGES = 2
-"""What `sim_end` returns where the pages were not those of the epoch before, as `sim_consume_again` was told."""
+"""Result of `sim_end` if the pages given to `sim_consume_again` differ from those of the previous epoch."""
 
 
 def load(module: str, contract: str, digest: int) -> ctypes.CDLL:
-    """A native part whose function `contract` says of which structures it was built.
+    """Load a native library, and compare the result of its function `contract` with `digest`.
 
     SetupError where it has not been built, or of others.
     """

@@ -1,6 +1,6 @@
-"""Columns as they are typed, ``x float4[54], y float4``, into the schema of a table that has them.
+"""Parses a list of columns such as ``x float4[54], y float4`` into a table schema.
 
-In: text. Out: a `TableSchema`, as PostgreSQL's catalog would describe a new table with these columns.
+The schema is that of a new table with these columns in the catalog of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCALAR_TYPES = {one.typname: one for one in SCALARS.values()}
 ARRAY_TYPES = {one.typname: one for one in ARRAYS.values()}
 ALIASES = {one.name: one.typname for one in SCALARS.values()} | {"int": "int4"}
 TEXT_TYPES = {"text": 25, "varchar": 1043}
-"""OIDs of types that are no numbers: of a label with classes, and of columns that nobody reads."""
+"""OIDs of text types, which are allowed for labels with classes and for unused columns."""
 
 COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>[a-z0-9 ]*[a-z0-9])\s*(?:\[\s*(?P<length>\d+)\s*\])?\s*")
 
@@ -33,12 +33,12 @@ def within_a_table(columns: int, label: str | None = None) -> None:
 
 
 def declared(text: str, label: str | None = None) -> TableSchema:
-    """Schema of a table with the columns that ``text`` lists, one of which may be known as the label.
+    """Return the schema of a table with the columns in ``text``; `label` is used only for a hint.
 
     Raises
     ------
     UsageError
-        More columns than a table has; or a part of the text is no column, or names a type that is not known here.
+        There are too many columns, a part of the text is not a column, or its type is unknown.
     """
     parts = text.split(",")
     within_a_table(len(parts), label)
@@ -70,5 +70,5 @@ def _column(text: str) -> Attribute:
     )
     if length is None:
         return column
-    # an array is aligned as its elements are, where these take four bytes or more
+    # arrays have the alignment of their elements, which take at least four bytes
     return replace(column, type_oid=number.array_oid, type_name=f"{number.name}[]", length=-1, array_length=length)

@@ -1,9 +1,7 @@
-"""Frames: which columns PostgreSQL's side can rewrite for a Strider, and what the rewritten pages look like.
+"""Frames: pages that a backend builds from rows for a Strider.
 
-In: a table's attributes. Out: the same as a machine would see them if they were rewritten, and the attributes of the
-frames. A frame is a heap page whose tuples hold the columns in use and nothing else: `real` for a number, `real[]` for
-an array; or, of rows that no frame holds, parts (pg_extension/src/source/frames.c writes them). This module reads no
-page and knows no rule.
+A frame is a heap page that contains only the columns in use: `real` for a number and `real[]` for an array. Rows that
+exceed a frame are split into parts. pg_extension/src/source/frames.c writes the frames.
 """
 
 from __future__ import annotations
@@ -19,31 +17,31 @@ from dana.storage.types import ARRAYS, CONVERTED_ARRAYS, CONVERTED_SCALARS, SCAL
 REAL, REAL_ARRAY = 700, 1021
 
 PAGE_SIZES = (8192, 16384, 32768)
-"""Sizes of frames; a line pointer counts to 32767."""
+"""Sizes of frames, bytes; the offset in a line pointer has 15 bits."""
 
 TUPLE_DATA = 24
 """Offset of the columns in a tuple."""
 
 ARRAY_HEADER = 24
-"""Bytes of an array before its elements, its own length included."""
+"""Bytes of an array before its elements, including the varlena header."""
 
 NEAR = 0.05
-"""Fraction of a row's bytes that larger frames may cost."""
+"""Fraction of additional bytes per row that is accepted for larger frames."""
 
 MAX_PARTS = 4096
-"""Parts of a row at most: the descriptors of a machine."""
+"""Maximum number of parts of a row, limited by the descriptors of a machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frames:
-    """What frames look like.
+    """The layout of frames.
 
     Attributes
     ----------
     page_size
         Bytes of a frame.
     part
-        Values of a part, where a row lies over several frames (`dana.storage.parts`); 0: a row is a tuple.
+        Number of values in a part if rows are split (`dana.storage.parts`); 0: a row is a tuple.
     """
 
     page_size: int
@@ -55,19 +53,19 @@ class RowTooLong(SchemaError):
 
 
 def readable(attribute: Attribute) -> bool:
-    """Whether a Strider reads the column where it lies."""
+    """Whether a Strider can read the column in place."""
     known = attribute.type_oid in SCALARS or attribute.type_oid in ARRAYS
     stored = attribute.generated != VIRTUAL and not attribute.has_missing
     return known and stored and not attribute.out_of_line
 
 
 def rewritten(attribute: Attribute, *, labels: bool = False) -> Attribute:
-    """The column as it is in a frame; itself where no frame can hold it.
+    """Return the column as stored in a frame; the column itself if frames cannot contain it.
 
     Parameters
     ----------
     labels
-        The column holds labels, which a list of classes numbers: then it may have any type.
+        The column is a label with a list of classes, so it may have any type.
     """
     oid = attribute.type_oid
     if oid in ARRAYS or oid in CONVERTED_ARRAYS:
@@ -88,7 +86,7 @@ def rewritten(attribute: Attribute, *, labels: bool = False) -> Attribute:
 
 
 def unique_names(relation: str, attributes: Sequence[Attribute]) -> None:
-    """Raise SchemaError where two columns have one name, as a query's may."""
+    """Raise SchemaError if two columns have the same name, which is possible in a query."""
     names = [attribute.name for attribute in attributes if not attribute.dropped]
     for name in names:
         if names.count(name) > 1:
@@ -96,17 +94,17 @@ def unique_names(relation: str, attributes: Sequence[Attribute]) -> None:
 
 
 def frame_layout(relation: str, lengths: Collection[int]) -> Frames:
-    """The smallest frames that hold a row, or else the largest in which its parts take about the fewest bytes.
+    """Return the smallest frames that fit a row, or the largest that store its parts without much waste.
 
     Parameters
     ----------
     lengths
-        Elements of arrays, 0 for a number.
+        Number of elements of each array, 0 for a number.
 
     Raises
     ------
     RowTooLong
-        It has more parts than a machine can tell apart.
+        The row has more than `MAX_PARTS` parts.
     """
     row = TUPLE_DATA + sum(ARRAY_HEADER + 4 * n if n else 4 for n in lengths)
     for size in PAGE_SIZES:
@@ -126,7 +124,7 @@ def frame_layout(relation: str, lengths: Collection[int]) -> Frames:
 
 
 def framed(schema: TableSchema, uses: Sequence[Use]) -> tuple[TableSchema, Frames]:
-    """The frames' columns, those in use in the order of their uses, and what the frames look like."""
+    """Return the schema of frames, with the columns in the order of their uses, and their layout."""
     columns = [rewritten(schema.attributes[use.attribute]) for use in uses]
     lengths = [use.count if column.type_oid == REAL_ARRAY else 0 for use, column in zip(uses, columns, strict=True)]
     frames = frame_layout(schema.relation, lengths)

@@ -5,7 +5,7 @@
     | lsn    |sum|flg|lower|upper|special|ver| prune  | line pointers →| ... free ..|← tuples | special
     +--------+---+---+-----+-----+-------+---+--------+----------------+------------+---------+
 
-Numbers only; the names are those of the headers that are named beside them.
+Names are those of the PostgreSQL headers given in comments.
 """
 
 from __future__ import annotations

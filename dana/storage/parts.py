@@ -1,9 +1,9 @@
-"""Rows over several frames: how a row that no page holds is cut into parts, written and read again.
+"""Rows that are split over several frames: how their parts are written and read.
 
-In: a schema whose `part` says how many values a part has, and rows, or pages of parts. Out: the pages, or the rows.
-Each part is a tuple: header (24 bytes), the part's number (int4), then its values, binary32, flattened in the order of
-the columns. Parts of a row follow one another; a row that is skipped is one tuple without attributes. This is the
-reference for pg_extension/src/source/frames.c, which writes them, and for the machine, which reads them.
+`TableSchema.part` is the number of values in a part. A part is a tuple: header (24 bytes), its number (int4), then its
+values as binary32, flattened in the order of the columns. The parts of a row are consecutive; a skipped row is a single
+tuple without attributes. This is the reference for pg_extension/src/source/frames.c, which writes parts, and for the
+machine, which reads them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from hwgen.spec.strider import Fault
 HEADER = layout.align_up(layout.TUPLE_HEADER_SIZE, layout.MAXALIGN)
 NUMBER_BYTES = 4
 ATTRIBUTES = 2
-"""Attributes of a part: its number and its values."""
+"""Number of attributes of a part: its number and its values."""
 
 VALUE_BYTES = 4
 
 
 def most_values(page_size: int) -> int:
-    """Values of the largest part that a page holds."""
+    """Return the maximum number of values in a part on a page."""
     room = (page_size - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE) // layout.MAXALIGN * layout.MAXALIGN
     return (room - HEADER - NUMBER_BYTES) // VALUE_BYTES
 
 
 def places(schema: TableSchema) -> list[int]:
-    """Of each column the place of its first value among a row's; at the end, how many these are."""
+    """Return the position of the first value of each column in a row, followed by the total."""
     found = [0]
     for attribute in schema.attributes:
         found.append(found[-1] + (attribute.array_length or 1))
@@ -44,13 +44,13 @@ def places(schema: TableSchema) -> list[int]:
 
 
 def cut(schema: TableSchema) -> list[tuple[int, int]]:
-    """The parts of a row: each one's first value, and how many it has."""
+    """Return the first value and the number of values of each part of a row."""
     total = places(schema)[-1]
     return [(first, min(schema.part, total - first)) for first in range(0, total, schema.part)]
 
 
 def build_row(schema: TableSchema, row: Sequence[object]) -> list[bytes]:
-    """The tuples of a row; with a None in it, it is skipped."""
+    """Return the tuples of a row; a row with a None is stored as skipped."""
     if any(value is None for value in row):
         return [_tuple(0, b"")]
     values = np.concatenate([np.asarray(value, dtype="<f4").reshape(-1) for value in row])
@@ -63,12 +63,12 @@ def build_row(schema: TableSchema, row: Sequence[object]) -> list[bytes]:
 
 
 def build_part_pages(schema: TableSchema, rows: Iterable[Sequence[object]], *, page_size: int) -> bytes:
-    """Pages of all rows, as frames.c fills them: a page is full when the next tuple does not fit."""
+    """Build the pages of all rows as frames.c does: a page is full when the next tuple does not fit."""
     return pack((stored for row in rows for stored in build_row(schema, row)), page_size=page_size)
 
 
 def pack(tuples: Iterable[bytes], *, page_size: int) -> bytes:
-    """Tuples on as few pages as there must be, in their order."""
+    """Put tuples on pages in order; a new page starts when the next tuple does not fit."""
     pages = bytearray()
     builder, used = PageBuilder(page_size), False
     for stored in tuples:
@@ -91,7 +91,7 @@ def _tuple(attributes: int, data: bytes) -> bytes:
 
 
 class PartReader:
-    """The reference reader of such pages, which come in their order.
+    """The reference reader of pages with parts, which must be read in order.
 
     Parameters
     ----------
@@ -104,12 +104,12 @@ class PartReader:
         self._places = places(schema)
         self._uses = uses
         self._open: list[npt.NDArray[np.float32]] = []
-        """Parts of the row that has begun and not ended."""
+        """Parts of the row that is still incomplete."""
         self._behind = 0
-        """Page address behind the last line pointer, where a Strider ends its page."""
+        """Page address after the last line pointer, where a Strider ends its page."""
 
     def read(self, page: bytes) -> PageRows:
-        """Rows that end on the page, and how many of it are skipped. Raises PageFault at the first contradiction."""
+        """Return the rows that end on the page and the number of skipped rows. Raises PageFault at the first error."""
         result = PageRows()
         self._behind = 0
         for address, start, state, length in line_pointers(page):
@@ -126,7 +126,7 @@ class PartReader:
         return result
 
     def finish(self) -> None:
-        """The epoch ends with the page that was read last. Raises PageFault in the middle of a row."""
+        """End the epoch after the last page. Raises PageFault if a row is incomplete."""
         if self._open:
             raise PageFault(Fault.TUPLE_PARTS, self._behind)
 

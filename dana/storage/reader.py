@@ -1,8 +1,7 @@
-"""The reference page reader: what a Strider must do, in plain Python.
+"""The reference page reader: the specification of a Strider in plain Python, simple rather than fast.
 
-In: the bytes of a page, a schema and the columns in use. Out: the values of the rows that a machine trains on, as
-binary32, and the number of rows skipped for a NULL. A page may hold anything: whatever contradicts the layout raises
-`PageFault`, with the same reasons that the machine reports. Slow and plain on purpose.
+It returns the values of the rows that a machine trains on as binary32, and the number of rows skipped for a NULL. Pages
+are not trusted: any violation of the layout raises `PageFault` with the fault that the machine reports.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from hwgen.spec.strider import Fault
 
 
 class PageFault(Exception):
-    """A page that a Strider stops at.
+    """A fault at which a Strider stops.
 
     Attributes
     ----------
     fault
-        The reason, as the machine reports it.
+        The fault as reported by the machine.
     pointer
         Page address of the line pointer being followed; 0 for the page header.
     """
@@ -40,19 +39,19 @@ class PageFault(Exception):
 
 @dataclass(slots=True)
 class PageRows:
-    """What a page gave: one entry of `rows` per row, each with one array per use, in the order of the uses."""
+    """The rows of a page: one list per row with one array per use, in the order of the uses."""
 
     rows: list[list[npt.NDArray[np.float32]]] = field(default_factory=list)
     skipped: int = 0
 
 
 def convert(raw: bytes, kind: ColumnType) -> npt.NDArray[np.float32]:
-    """Adjacent stored elements as binary32, subnormals flushed, NaNs canonical."""
+    """Convert adjacent stored elements to binary32 with subnormals flushed and NaNs canonical."""
     return kind.convert(np.frombuffer(raw, dtype=kind.dtype))
 
 
 def line_pointers(page: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(address, offset, state, length) of each line pointer, after checking the page header."""
+    """Check the page header, and yield (address, offset, state, length) of each line pointer."""
     lower, upper, special = struct.unpack_from("<HHH", page, layout.PD_LOWER)
     if lower <= layout.PAGE_HEADER_SIZE:
         return  # new or empty
@@ -70,7 +69,7 @@ def line_pointers(page: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def read_page(page: bytes, schema: TableSchema, uses: Sequence[Use]) -> PageRows:
-    """Rows of a page in line-pointer order. Raises PageFault at the first contradiction."""
+    """Read the rows of a page in line-pointer order. Raises PageFault at the first error."""
     result = PageRows()
     for address, offset, state, length in line_pointers(page):
         if state != layout.LP_NORMAL:

@@ -1,7 +1,6 @@
-"""A table's schema as its tuples show it: attributes in attnum order, and which of them a rule uses.
+"""The schema of a table: its attributes in attnum order, and which of them a rule uses.
 
-In: rows of pg_attribute, as the backend sends them. Out: frozen data that the Strider compiler, the reference reader
-and the page builder share. It reads no page and knows no rule.
+The Strider compiler, the reference reader and the page builder share these types.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class SchemaError(UsageError):
 
 
 class UnknownColumn(SchemaError):
-    """There is no column of that name."""
+    """A column does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ class TableSchema:
     Attributes
     ----------
     part
-        Values of a part, where each row lies over several pages (`dana.storage.parts`); 0: a row is a tuple.
+        Number of values in a part if rows are split (`dana.storage.parts`); 0: a row is a tuple.
     """
 
     relation: str
@@ -81,7 +80,7 @@ class TableSchema:
     part: int = 0
 
     def index(self, name: str) -> int:
-        """Position of a column. Raises UnknownColumn, naming those that there are, if there is none."""
+        """Return the position of a column. Raises UnknownColumn, which lists the existing columns."""
         for position, attribute in enumerate(self.attributes):
             if attribute.name == name and not attribute.dropped:
                 return position
@@ -93,7 +92,7 @@ class TableSchema:
         )
 
     def no_category(self, position: int) -> SchemaError:
-        """The error for a column that holds categories, but no numbers."""
+        """Return the error for a column of categories that are not numbers."""
         attribute = self.attributes[position]
         return SchemaError(
             f"column {attribute.name!r} of {self.relation} has type {attribute.type_name}, and the rule wants a number "
@@ -137,11 +136,11 @@ class Use:
     attribute
         Position in the schema.
     input
-        Name of the rule's input (or output) that it fills.
+        Name of the input or output of the rule that it fills.
     element
-        First element of that input which it fills.
+        First element of the input that it fills.
     count
-        Elements: 1, or the length of an array column.
+        Number of elements: 1, or the length of an array column.
     """
 
     attribute: int

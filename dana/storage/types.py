@@ -1,6 +1,6 @@
-"""PostgreSQL's types that are numbers: one row each, as in pg_extension/src/values/number_types.h and nowhere else.
+"""The numeric types of PostgreSQL. The table must match pg_extension/src/values/number_types.h.
 
-A Strider reads some of them where they lie; of the others the backend makes `real`, which comes in frames.
+A Strider reads some of them in place; the backend converts the others to `real` in frames.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from hwgen.spec.columns import ColumnType
 
 @dataclass(frozen=True, slots=True)
 class NumberType:
-    """A type whose values become one binary32 each, by the backend.
+    """A type that the backend converts to binary32.
 
     Attributes
     ----------
     oid, array_oid, typname, length, align
         pg_type: oid, typarray, typname, typlen, typalign.
     name
-        What format_type() writes.
+        Name as given by format_type().
     """
 
     oid: int
@@ -32,16 +32,16 @@ class NumberType:
 
 @dataclass(frozen=True, slots=True)
 class StoredType(NumberType):
-    """A type that a Strider reads where it lies.
+    """A type that a Strider reads in place.
 
     Attributes
     ----------
     column
-        How it lies there.
+        Format on a page.
     dtype
-        NumPy's name of the same.
+        The equivalent NumPy dtype.
     arrays
-        Whether a Strider reads arrays of it, too.
+        Whether a Strider also reads arrays of it.
     """
 
     column: ColumnType
@@ -65,20 +65,20 @@ TYPES = (
 )
 
 SCALARS = {one.oid: one for one in TYPES if isinstance(one, StoredType)}
-"""What a Strider reads, by OID."""
+"""Types that a Strider reads, by OID."""
 
 ARRAYS = {one.array_oid: one for one in SCALARS.values() if one.arrays}
-"""The types of the elements of arrays that a Strider reads, by the array's OID."""
+"""Element types of arrays that a Strider reads, by the OID of the array."""
 
 CONVERTED_SCALARS = frozenset(one.oid for one in TYPES) - SCALARS.keys()
 CONVERTED_ARRAYS = frozenset(one.array_oid for one in TYPES) - ARRAYS.keys()
-"""OIDs of what the backend makes `real`, and `real[]`."""
+"""OIDs of types that the backend converts to `real`, and to `real[]`."""
 
 ALL_ARRAYS = ARRAYS.keys() | CONVERTED_ARRAYS
 """OIDs of arrays of numbers."""
 
 NUMBERS = SCALARS.keys() | ARRAYS.keys() | CONVERTED_SCALARS | CONVERTED_ARRAYS
-"""OIDs of all of these."""
+"""OIDs of all types that can be trained on."""
 
 FEATURE_HINT = (
     "A feature is a number, a boolean, a date, a time or an array of them, in a rule of one vector also a text or an "
@@ -87,10 +87,10 @@ FEATURE_HINT = (
 HINT = (
     "As a label: choose a rule that tells classes apart, such as logistic for two of them, or softmax. " + FEATURE_HINT
 )
-"""What a user can do about a column of a type that is none of those."""
+"""Hint for a column of another type."""
 
 CATEGORY_HINT = "Number its categories in a query or a view, as docs/recipes.md shows, or name another column."
-"""The same where the rule's input takes categories."""
+"""Hint for such a column in an input of categories."""
 
 HINTS = {1186: "Make a number of it in a query, such as extract(epoch FROM …)."}
-"""The same where a function makes the number: interval, whose months have no length."""
+"""Hints by OID for types that need a function: the months of an interval have no fixed length."""

@@ -10,7 +10,7 @@ sim_partner_bit(const struct sim *sim, const struct sim_instruction *in)
 	return in->source == SIM_LANE_XOR ? 1 << in->distance : sim->lanes << in->distance;
 }
 
-/* The operation on a row whose operands are ready, or on several(); the result may lie where an operand does */
+/* The operation on a row with ready operands, or on several(); the result may lie where an operand does */
 void
 sim_row_apply(const struct sim *sim, const struct sim_instruction *in, int32_t rows, float *d, const float *a,
 			  const float *b)

@@ -19,7 +19,7 @@ later(int64_t x, int64_t y)
 
 #define NEVER		 INT64_MAX
 #define MAX_WATCHED 4 /* columns of a tuple that is worked out at once */
-#define SEEN		 64 /* tuples whose columns are looked at together */
+#define SEEN		 64 /* tuples with columns that are examined together */
 
 /* --- rounds and batches ------------------------------------------------------------------------------------------ */
 
@@ -311,7 +311,7 @@ choose(const struct sim *sim, struct chosen *chosen, const struct sim_handed *ha
 	}
 }
 
-/* A tuple whose last watched column is done, where more than sums may come of it; returns when it is done */
+/* A tuple after its last watched column, if sums are not sufficient; returns when it is done */
 static __attribute__((noinline)) int64_t
 place_tuple(struct sim *sim, int64_t at, int64_t beats, int64_t cut_known)
 {
@@ -328,7 +328,7 @@ place_tuple(struct sim *sim, int64_t at, int64_t beats, int64_t cut_known)
 }
 
 /*
- * Tuples all of whose entries are ready, some at most, and no further than their entries are; returns how many. Only
+ * Tuples with all entries ready, some at most, and no further than their entries are; returns how many. Only
  * where a round is over are the clocks more than sums.
  */
 static int32_t
@@ -434,7 +434,7 @@ pass_rows(struct sim *sim, const struct sim_way *way, const struct sim_handed *h
 	}
 }
 
-/* A page of whole tuples whose iterations are known */
+/* A page of whole tuples with known iterations */
 void
 sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *page)
 {

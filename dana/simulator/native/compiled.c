@@ -10,7 +10,7 @@
 #include "state.h"
 #include "numerics.h"
 
-/* The next epoch is run by code or by the engine, each of which wants its tuples in its own way */
+/* The next epoch is run by code or by the engine, which need tuples in different formats */
 void
 sim_choose_road(struct sim *sim, bool fast)
 {

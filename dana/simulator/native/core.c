@@ -12,12 +12,12 @@
 #include "numerics.h"
 #include "walk.h"
 
-/* What sim_consume() returns besides 0 */
-#define STOPPED	 1 /* a fault: sim_end() tells which */
+/* Results of sim_consume() other than 0 */
+#define STOPPED	 1 /* a fault, which sim_end() reports */
 #define UNLOADED 2
 #define SPOILT	 3
 
-/* What sim_end() returns besides true and, where nothing is loaded, false */
+/* Result of sim_end() other than true and, if nothing is loaded, false */
 #define OTHER_PAGES 2
 
 #define MAX_PROVED 16 /* pages on which code is compared with the engine */
@@ -284,8 +284,8 @@ symbol_at(const struct sim *sim, int32_t table, int64_t row, float **values)
 }
 
 /*
- * A symbol's floats from vector `first` on, from or to where code has them; false: it has none of this symbol, whose first
- * row is `row`, that are newer than those of the scratchpad, or not so many.
+ * Copies floats of the symbol at `row` from vector `first` on, from or to the memory of code; false: code has no floats
+ * of this symbol that are newer than the scratchpad, or not so many.
  */
 SIM_EXPORT int32_t
 sim_values(struct sim *sim, int32_t table, int64_t row, int64_t first, int64_t count, float *values, int32_t write)
@@ -306,7 +306,7 @@ sim_values(struct sim *sim, int32_t table, int64_t row, int64_t first, int64_t c
 }
 
 /* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is looked at, or both, and
- * whose cycles are worked out or not */
+ * with or without cycles */
 SIM_EXPORT void
 sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains, int32_t counts)
 {
@@ -354,7 +354,7 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	return sim->e.fault == SIM_FAULT_NONE ? 0 : STOPPED;
 }
 
-/* The same of an epoch whose pages are those of the one before: its cycles follow from the pages, so are known then */
+/* The same for an epoch that repeats the pages of the previous one, so its cycles are known */
 SIM_EXPORT int
 sim_consume_again(void *context, const uint8_t *pages, size_t n_pages)
 {
@@ -365,7 +365,7 @@ sim_consume_again(void *context, const uint8_t *pages, size_t n_pages)
 	return sim_consume(context, pages, n_pages);
 }
 
-/* Ends the epoch after its last page; false: nothing is loaded, or OTHER_PAGES than it was told */
+/* Ends the epoch after its last page; false: nothing is loaded; OTHER_PAGES: the pages were not those promised */
 SIM_EXPORT int32_t
 sim_end(struct sim *sim, struct sim_counters *counters)
 {

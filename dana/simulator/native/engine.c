@@ -43,7 +43,7 @@ move_chosen(const struct sim *sim, int32_t o, int32_t units, float *row, float *
 struct mask
 {
 	int32_t units, flip;
-	const uint32_t *keep, *keep_flipped; /* of units whose bit is clear, and set: these swap their operands */
+	const uint32_t *keep, *keep_flipped; /* for units with the bit clear, and set: these swap their operands */
 };
 
 typedef uint32_t word __attribute__((may_alias));
@@ -64,7 +64,7 @@ mask_row(float *to, const float *from, int32_t unit, const struct mask *mask, ui
 	return to;
 }
 
-/* Puts copies in the place of operands of which not all words count */
+/* Replaces operands with masked words by copies */
 static void
 mask_operands(const struct sim *sim, const struct sim_instruction *in, int32_t m, int32_t o, int32_t i, const float **a,
 			  const float **b)
@@ -139,7 +139,7 @@ several(const struct sim *sim, const struct sim_instruction *in, int32_t o, cons
 	return alike && round && apart(d, a, n) && (!with_b || apart(d, b, n)) ? rows : 1;
 }
 
-/* One row whose result goes where round o's entries say, of threads that have their tuple */
+/* One row with a result that goes where the entries of round o say, of threads that have their tuple */
 static void
 apply_chosen(const struct sim *sim, const struct sim_instruction *in, int32_t m, int32_t o, float *d, const float *a,
 			 const float *b)

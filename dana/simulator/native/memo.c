@@ -144,7 +144,7 @@ learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, int32
 	c->state = to;
 }
 
-/* A page of whole tuples whose iterations are known, by what a page like it came to where that is known as well */
+/* A page of whole tuples with known iterations, by what a page like it came to where that is known as well */
 void
 sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page)
 {

@@ -1,7 +1,7 @@
 /*
  * Rows of several ways: where the columns of a page's tuples lie, one tuple behind the other.
  *
- * In: ways and the pattern, each row's way, and its place among the rows whose addresses were found together. Out: one
+ * In: ways and the pattern, the way of each row, and its place among the rows with addresses found together. Out: one
  * list of columns for all tuples. Columns that are as far from one another in every way share an address.
  */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * Rows alike: pages whose tuples have the same bits wherever a way looks at them. Between them may be holes: rows that
- * are no tuples by their line pointers alone, as deleted and filtered ones are.
+ * Rows alike: pages with tuples that have the same bits in all places that a way reads. Between them may be holes: rows
+ * without a tuple according to their line pointers, such as deleted and filtered rows.
  *
  * In: a way, and a row that met its conditions. Out: the bits of the row's line pointer and of its tuple that the way's
  * values come from, and bounds of where the tuple lies. A row with the same bits within the bounds has the same values,
@@ -190,7 +190,7 @@ choose_bytes(struct sim_pattern *pattern)
 	pattern->first = last > SIM_PIECE * pattern->pieces ? last - SIM_PIECE * pattern->pieces : 0;
 }
 
-/* A way without a tuple whose one condition is that bits of the line pointer are not these: its rows are holes */
+/* A way without a tuple and with a single condition, on bits of the line pointer: its rows are holes */
 static bool
 take_hole(struct sim_pattern *pattern, const struct sim_walk *walk, const struct sim_way *way)
 {
@@ -206,7 +206,7 @@ take_hole(struct sim_pattern *pattern, const struct sim_walk *walk, const struct
 	return true;
 }
 
-/* Makes the pattern that of a row, whose values the way's steps have left; of some ways there is none */
+/* Makes the pattern that of a row, from the values that the steps of its way computed; some ways have none */
 void
 sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t row)
 {
@@ -342,7 +342,7 @@ compare(struct sim_walk *walk, const uint8_t *page, const uint8_t *line, int32_t
 		}
 		else
 			at -= size; /* about where its tuple is, or was */
-		ask(page + at + bounds.ahead, size); /* a page to come may have a tuple there that nobody else asks for */
+		ask(page + at + bounds.ahead, size); /* prefetch: a later page may have a tuple there */
 		if (sim_pattern_hole(pattern, line))
 			continue;
 		walk->others[others++] = k;

@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-#define UNDER_WAY 512 /* rows whose results are due later, at most: one may issue in each cycle of the longest latency */
+#define UNDER_WAY 512 /* maximum number of pending results: a row may issue in each cycle of the longest latency */
 
 /* A row's result */
 struct sim_pending
@@ -68,7 +68,7 @@ sim_pipeline_settle(struct sim *sim, int64_t cycle)
 	}
 }
 
-/* A row issues whose operands are ready: its result comes later */
+/* A row with ready operands issues; its result comes later */
 void
 sim_pipeline_issue(struct sim *sim, const struct sim_instruction *in, float *d, const float *a, const float *b,
 				   int64_t cycle)

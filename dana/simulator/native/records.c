@@ -84,7 +84,7 @@ sim_records_begin(struct sim *sim)
 	sim->e.named = 0;
 }
 
-/* Between a record's floats and its rows of lanes, `step` floats apart, of which other lanes are zero, and hold anything */
+/* Between a record's floats and its rows of lanes, `step` floats apart; the other lanes are zero and hold anything */
 static void
 copy(const struct sim *sim, int32_t table, int32_t record, float *rows, int32_t step, bool stores)
 {
@@ -187,7 +187,7 @@ sim_records_store(struct sim *sim, int32_t m)
 	return move(sim, m, sim->outbox, true);
 }
 
-/* A sum over all that tables hold, of which each word counts for its place */
+/* A checksum over all tables that depends on the place of each word */
 static uint64_t
 sum_of(const struct sim *sim)
 {

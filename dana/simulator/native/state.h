@@ -60,7 +60,7 @@ struct sim_kernels
 {
 	/* d <- op(a, b), n floats of each */
 	void (*apply)(int op, size_t n, float *d, const float *a, const float *b);
-	/* What an exchange brings together: for units whose bit is clear both are of a, for the others of b */
+	/* What an exchange brings together: for units with the bit clear both are of a, for the others of b */
 	void (*cross)(int n, int bit, const float *a, const float *b, float *own, float *partner);
 	/* a column's n elements of tuples one after the other, tuple k's from page + at[k] + offset to d + k * step */
 	void (*convert)(int type, int n, float *d, ptrdiff_t step, const uint8_t *page, const uint32_t *at, uint32_t offset,

@@ -1,7 +1,7 @@
 /*
  * The Strider: one page through its program, instruction by instruction (hwgen/spec/strider.py, docs/machine.md section 4).
  *
- * In: a page, whose bytes may be anything. Out: columns and the page's end for the unpacker, rows skipped, faults. At
+ * In: a page, which may contain any bytes. Out: columns and the page's end for the unpacker, rows skipped, faults. At
  * the head of a loop walk.c may run the rest of the page at once; what it gives is what the loop below would have given.
  */
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "walk.h"
 
-/* Whether whatever an instruction names is there: it comes decoded, and a mistake in that must reach nothing else */
+/* Whether all operands of an instruction exist: a mistake in the decoded form must not reach other memory */
 static bool
 is_within(const struct sim *sim, const struct sim_strider_instruction *in, int32_t n)
 {

@@ -65,7 +65,7 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 		return sim_fault(sim, SIM_FAULT_BAD_INSTRUCTION, pointer);
 	if ((int64_t)address + column->bytes > sim->machine.page_size)
 		return sim_fault(sim, SIM_FAULT_OUT_OF_PAGE, pointer);
-	/* what follows nothing is refused by the first condition: walks need not tell what came last */
+	/* the first condition rejects a column without a predecessor, so walks need not record the last column */
 	if ((column->first || column->table) == sim->e.open || (column->follows && !column->first && descriptor != sim->e.following))
 		return sim_fault(sim, SIM_FAULT_TUPLE_PARTS, pointer);
 	sim->e.following = descriptor + 1;

@@ -1,7 +1,7 @@
 /*
  * Values: the bytes of columns become binary32 in tuple memory (docs/machine.md, arithmetic).
  *
- * In: descriptors of the Bundle, and a page whose columns have been checked to lie within it. Out: rows of tuple memory.
+ * In: descriptors of the Bundle, and a page with columns that were checked to be within it. Out: rows of tuple memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,7 @@ collect(const struct sim *sim, const struct sim_column *column, const uint8_t *p
 
 /*
  * A column of tuples of one thread. Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a
- * scalar's to all lanes of that row, but for code, whose rows are no further from one another than they are long, and
+ * scalar's to all lanes of that row, except for code, which has rows without gaps and
  * which reads a scalar's first.
  */
 static void

@@ -6,9 +6,9 @@
  *
  * What the interpreter went through from a loop's head back to it is a *way*; way.c makes steps of it, over all rows.
  * Rows are independent of each other: all ways add the same to the cursor, and read of what is before the row nothing
- * that a way writes. So a page whose rows each meet all conditions of some way has exactly those columns. Nothing is
- * handed over before that is known of all of them. Most rows are like the pattern (pattern.c), or holes; the steps of
- * ways are for the others.
+ * that a way writes. So if each row of a page meets all conditions of some way, the page has exactly those columns.
+ * Nothing is handed over before that is known of all rows. Most rows are like the pattern (pattern.c), or holes; the
+ * steps of ways are for the others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -233,7 +233,7 @@ hand_over(struct sim *sim, const uint8_t *page, uint64_t skipped, const struct s
 	return tuples == 0 || sim_tuples(sim, page, handed, n_handed, 0, tuples);
 }
 
-/* A page whose rows, so many but for holes, are like the pattern; false: a fault */
+/* A page with rows like the pattern, `alike` of them, and holes; false: a fault */
 static bool
 run_alike(struct sim *sim, const uint8_t *page, struct sim_shape *shape, int32_t alike)
 {
@@ -286,7 +286,8 @@ run_ways(struct sim *sim, const uint8_t *page, struct sim_shape *shape, bool som
 	return hand_over(sim, page, skipped, walk->mixed.handed, walk->mixed.n_handed, tuples) ? SIM_WALKED : SIM_WALK_FAULT;
 }
 
-/* Runs the rest of a page, whose Strider is at the head of its loop, `gap` cycles and `executed` instructions along */
+/* Runs the rest of a page from the head of the loop, which its Strider reached after `gap` cycles and `executed`
+ * instructions */
 enum sim_walked
 sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32_t executed)
 {

@@ -1,4 +1,4 @@
-/* Pages whose rows are taken all at once: walk.c, and what serves it; clock.c reads what a page's times depend on. */
+/* Pages that are processed as a whole: walk.c and its helpers; clock.c reads what the times of a page depend on. */
 #ifndef DANA_SIMULATOR_WALK_H
 #define DANA_SIMULATOR_WALK_H
 
@@ -8,7 +8,7 @@
 #define SIM_WAYS		8
 #define SIM_PATH_LENGTH 512 /* instructions of a row */
 #define SIM_RUNS 8
-#define SIM_ALIKE SIM_WAYS /* the number of rows like the pattern, beside those of ways */
+#define SIM_ALIKE SIM_WAYS /* index of the count of rows like the pattern, after those of ways */
 
 /* What a row of a page can be: a way through the loop's body */
 struct sim_way
@@ -53,7 +53,7 @@ struct sim_pattern
 	struct sim_handed handed[SIM_PATH_LENGTH];
 };
 
-/* Columns of tuples of several ways, of which some have one address: mixed.c */
+/* Columns of tuples of several ways; some share an address: mixed.c */
 struct sim_mixed
 {
 	int32_t n_addresses; /* of a tuple; 0: not known of the ways and the pattern that there are now */
@@ -85,7 +85,7 @@ struct sim_walk
 	uint32_t *tuples;	   /* [most]: where those of rows alike lie */
 	int32_t *others, n_others; /* [most]: rows that are neither alike nor holes */
 	uint8_t *which;		   /* [most]: the rows' ways, or SIM_ALIKE */
-	const int32_t *at;	   /* [most]: their places among the rows whose addresses were found together */
+	const int32_t *at;	   /* [most]: their places among the rows with addresses found together */
 	int32_t *places, *same; /* [most] `at`; 0, 1, ... */
 	struct sim_mixed mixed;
 	uint32_t *zeros, *ok; /* [most] */
@@ -96,7 +96,7 @@ struct sim_walk
 struct sim_shape
 {
 	int32_t before, after; /* cycles before the loop, and at the end */
-	int32_t rows, runs;	   /* of rows alike; more than SIM_RUNS: not told */
+	int32_t rows, runs;	   /* of rows alike; more than SIM_RUNS: not recorded */
 	int32_t counts[SIM_RUNS];
 	uint8_t ways[SIM_RUNS];
 };

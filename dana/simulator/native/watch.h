@@ -37,8 +37,8 @@ sim_watch_among(const struct sim_watch *w, int32_t earlier, uint64_t row)
 }
 
 /*
- * Whether an earlier tuple writes a row. Nearly always a look at when a row of that hash was last written tells that none
- * does, or which one may; only where that is another row are all compared.
+ * Whether an earlier tuple writes a row. Nearly always the last write to a row with
+ * that hash shows that none does, or which one may; only if that is another row are all compared.
  */
 static inline bool
 sim_watch_see(struct sim_watch *w, struct sim_watched *n, int32_t depth, bool writes, uint64_t row, uint32_t stamp)
@@ -70,7 +70,7 @@ sim_watch_column(struct sim_watch *w, int32_t depth, const struct sim_column *co
 	return sim_watch_see(w, &w->n, depth, column->writes, row, sim_watch_stamp(row));
 }
 
-/* The tuple begins whose numbers were seen; `following`: in a round of its own */
+/* The tuple with the numbers just seen begins; `following`: in a round of its own */
 static inline void
 sim_watch_begin(struct sim_watch *w, bool following)
 {

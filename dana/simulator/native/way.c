@@ -39,7 +39,7 @@ struct maker
 
 /* --- steps ------------------------------------------------------------------------------------------------------- */
 
-/* VECTOR rows of a value; a type of its own makes them vectors on each processor, and memory may be anything beside */
+/* VECTOR rows of a value; a type of its own makes them vectors on each processor, and it may alias other types */
 typedef uint32_t rows_of __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 #define ROWS(p) (*(rows_of *)((p) + k))
 #define OF(p)	(*(const rows_of *)((p) + k))
