@@ -68,7 +68,7 @@ def header() -> str:
     members = "".join(f"\tDANA_MSG_{one.name} = '{chr(one)}', /* {one.says} */\n" for one in Message)
     numbers = "".join(f"#define DANA_{name} {value}u /* {says} */\n" for name, (value, says) in _NUMBERS.items())
     return f"""\
-/* Generated from dana/worker/messages.py by python -m dana.generated */
+/* Declarations of dana/worker/messages.py. Written by python -m dana.generated. */
 #ifndef DANA_MESSAGES_H
 #define DANA_MESSAGES_H
 

@@ -82,7 +82,7 @@ def _functions() -> tuple[int | None, ...]:
 def header() -> str:
     """Return the text of `native/survey.h`."""
     return f"""\
-/* Generated from dana/training/data/surveyed.py by python -m dana.generated */
+/* Declarations of dana/training/data/surveyed.py. Written by python -m dana.generated. */
 #ifndef DANA_TRAINING_SURVEY_H
 #define DANA_TRAINING_SURVEY_H
 

@@ -1,4 +1,4 @@
-/* Generated from dana/worker/messages.py by python -m dana.generated */
+/* Declarations of dana/worker/messages.py. Written by python -m dana.generated. */
 #ifndef DANA_MESSAGES_H
 #define DANA_MESSAGES_H
 

@@ -1,4 +1,4 @@
-/* Generated from dana/training/data/surveyed.py by python -m dana.generated */
+/* Declarations of dana/training/data/surveyed.py. Written by python -m dana.generated. */
 #ifndef DANA_TRAINING_SURVEY_H
 #define DANA_TRAINING_SURVEY_H
 
