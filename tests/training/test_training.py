@@ -283,15 +283,15 @@ def test_a_warm_start_with_another_optimiser(backend: str) -> None:
         ({"warm_start_from": {"w": np.zeros(3, np.float32)}}, "on this table: w has shape [3], not [5]"),
         (
             {"warm_start_from": {k: np.zeros(5, np.float32) for k in ("w", *"abcde")}},
-            "on this table: it has a, b, c and 2 more, which the rule has not",
+            "on this table: it has a, b, c and 2 more, which the rule does not have",
         ),
         (
             {"warm_start_from": {"v": np.zeros(5, np.float32)}},
-            "does not fit rule 'logistic' on this table: it has no w; it has v, which the rule has not",
+            "does not fit rule 'logistic' on this table: it has no w; it has v, which the rule does not have",
         ),
         (
             {"warm_start_from": {"w": np.zeros(5, np.float32), "x.mean": np.zeros(5, np.float32)}},
-            "on this table: it has x.mean, which the rule has not",
+            "on this table: it has x.mean, which the rule does not have",
         ),
     ],
 )
@@ -318,7 +318,7 @@ def test_a_start_of_other_row_counts_names_the_dims(backend: str) -> None:
     )
     with pytest.raises(TrainingError, match=r"U has shape \[40, 3\], not \[30, 3\]") as caught:
         MachineTrainer().open(asked, lambda notice: None)
-    assert """hyper => '{"m": 40}' gives it as many rows""" in caught.value.hint
+    assert """Use hyper => '{"m": 40}', the number of rows""" in caught.value.hint
     with pytest.raises(TrainingError) as caught:
         MachineTrainer().open(replace(asked, hyper={"m": 30, "n": 10, "k": 4}), lambda notice: None)
     assert caught.value.hint.startswith("Train on columns like those")
@@ -440,7 +440,7 @@ def test_neighbours_that_choose_the_same_row_are_said(rows: int, users: int, sor
     of_order = [one for one in told if "choose the same row of a model as the row before them" in one.message]
     assert len(of_order) == said
     if said:
-        assert "1.07 are trained side by side, where 16 might be" in of_order[0].message
+        assert "1.07 are trained side by side instead of up to 16" in of_order[0].message
         assert of_order[0].hint.endswith(": shuffle => true.")
 
 
