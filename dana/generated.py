@@ -40,10 +40,10 @@ def _elementwise() -> str:
         operands = FUNCTIONS[name].required
         header = f"def {name}({', '.join(f'{operand}: Operand' for operand in operands)}) -> Value:"
         of = "each element a" if len(operands) == 1 else "elements a and b"
-        functions += f'\n\n{header}\n    """Of {of}: {text}."""\n    refuse("{name}")\n'
+        functions += f'\n\n{header}\n    """For {of}: {text}."""\n    not_in_rule("{name}")\n'
     return f'''"""Written by python -m dana.generated: functions of each element; see `dana.language.names`."""
 
-from dana.language.names import Operand, Value, refuse
+from dana.language.names import Operand, Value, not_in_rule
 
 {_listed(SAID)}{functions}'''
 

@@ -329,8 +329,8 @@ def _window(config: MachineConfig) -> int:
 
 
 def _outbox(config: MachineConfig) -> float:
-    """Block RAMs of the outbox. The record unit and its master were synthesised for two clusters, the parts alone: what
-    goes with the lanes and what does not is told apart by the width of rows that wait in registers."""
+    """Block RAMs of the outbox. The record unit and its master were synthesised alone, for two clusters; the width of
+    rows held in registers separates the part that grows with the lanes from the constant part."""
     return _block_rams(config.tuple_depth // 2, 32 * config.lanes)
 
 
@@ -356,8 +356,8 @@ def _block_rams(depth: int, width: int) -> float:
 def _choices(depths: Iterable[int], inputs: int) -> int:
     """LUTs of a lane for what it reads, twice, of memories of up to three block RAMs in depth.
 
-    `inputs` are those that a LUT has room for beside a choice: 3 of 6, 1 of 4. Memories of 2,048 words need none, but
-    count as those of 1,536 do: a machine with smaller memories is never estimated as larger.
+    `inputs` is the number of LUT inputs left next to a two-way choice: 3 of 6, 1 of 4. Memories of 2,048 words need no
+    choice, but count as those of 1,536 do: a machine with smaller memories is never estimated as larger.
     """
     return 2 * 32 * math.ceil(2 / inputs) * sum(depth > WITHOUT_CHOICE for depth in depths)
 

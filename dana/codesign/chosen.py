@@ -1,6 +1,6 @@
-"""Machines for rules whose tuples choose rows: how many tuples side by side, and whether models lie beside the machine.
+"""Machines for rules with tuples that choose rows: tuples in parallel, and whether models lie in external memory.
 
-In: a plan and what the user fixes of the machine. Out: numbers. It compiles nothing.
+In: a plan and the user's overrides of the machine. Out: numbers. It compiles nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +15,10 @@ from dana.errors import UsageError
 from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK, MachineConfig
 
 TOGETHER = 16
-"""Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
+"""Default limit of a batch that ends where a row is chosen again, in tuples."""
 
 IN_RECORDS = 32
-"""The same where models lie in records, whose latency they share."""
+"""The same if models lie in records: more tuples share the memory's latency."""
 
 
 def together(plan: Plan, given: Mapping[str, int], threads: int) -> int:
@@ -41,7 +41,7 @@ def rows_of_tuple(plan: Plan, lanes: int, given: Mapping[str, int]) -> int:
 
 
 def record_depth(plan: Plan) -> int:
-    """Records of a batch, of a machine whose models of chosen rows lie beside it."""
+    """Records of a batch, for a machine with models of chosen rows in external memory."""
     return power_of_two(len(plan.watched) * IN_RECORDS)
 
 
@@ -52,12 +52,12 @@ def moving_cycles(records: Sequence[Record], tuples: int) -> int:
 
 
 def may_have_records(plan: Plan, given: Mapping[str, int]) -> bool:
-    """Whether models of chosen rows may lie beside the machine, where the user does not say."""
+    """Whether models of chosen rows may lie in external memory, unless the user decides."""
     return bool(plan.watched) and "record_depth" not in given and not against_records(plan, given)
 
 
 def against_records(plan: Plan, given: Mapping[str, int]) -> list[str]:
-    """Overrides with which no machine has the models of this rule's chosen rows beside it."""
+    """Overrides that keep a machine from having the models of this rule's chosen rows in external memory."""
     least = {"record_depth": 2 * len(plan.watched), "watch_depth": 2 * rows_written(plan.watched)}
     against = [name for name, value in least.items() if given.get(name, value) < value]
     return against + ([] if to_records(given.get("clusters", 1)) else ["clusters"])
@@ -88,7 +88,7 @@ def overrides_text(given: Mapping[str, int], names: Iterable[str]) -> str:
 
 
 def needed_for_records(plan: Plan) -> str:
-    """What a machine of this rule has besides its record memory, in words."""
+    """What a machine with record memory needs for this rule, in words."""
     return (
         f"clusters=1, 2 or {WIDEST_LINK // 4 // LANES_PER_CLUSTER}, and for this rule a record_depth of "
         f"at least {2 * len(plan.watched)} and a watch_depth of at least {2 * rows_written(plan.watched)}"
@@ -96,7 +96,7 @@ def needed_for_records(plan: Plan) -> str:
 
 
 def needs_records(plan: Plan, given: Mapping[str, int], ways: Sequence[tuple[int, int]]) -> bool:
-    """Whether models of chosen rows, which no machine's own memory holds that is built, may lie beside it.
+    """Whether models of chosen rows exceed every machine's own memory and may lie in external memory.
 
     Parameters
     ----------
@@ -116,5 +116,5 @@ def to_records(clusters: int) -> bool:
 
 
 def records_text(size: int) -> str:
-    """Where the models of a machine with records lie, which take so many bytes."""
-    return f"models of {size / 1e6:,.1f} MB in a memory beside the machine, whose rows come as tuples choose them"
+    """Where the models of a machine with records lie, given their size in bytes."""
+    return f"models of {size / 1e6:,.1f} MB in external memory, with rows fetched as tuples choose them"

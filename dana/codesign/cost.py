@@ -3,9 +3,9 @@
 In: the plan of a rule and the Bundle made of it. Out: a `Cost`. It compiles nothing and knows no link and no page.
 
 The bound counts arithmetic operations: an element of an elementwise operation, an addition of a sum, an addition of a
-merge are one each; what is computed once for a batch is divided by its tuples. All units could do them at once, and the
-special function units theirs beside them. Moving, broadcasting, and waiting for results are not in it: what a program
-takes above the bound is what there is to gain.
+merge are one each; work done once for a batch is divided by its tuples. The bound assumes that all units are always
+busy, and the special function units at the same time. Moving, broadcasting, and waiting for results are not counted:
+the distance of a program from the bound is the room for improvement.
 
 The chain is a second bound: a batch begins when the models of the one before are there, so it takes as long as the
 operations that lead from a model to its next value, one after the other.
@@ -145,7 +145,7 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         special += share * busy
         work.append((plan.graph.nodes[k].span, share * (count + busy)))
     chain = _chain(plan, batch)
-    # the lanes and the special function units work beside one another: the slower of the two is the bound
+    # the lanes and the special function units work in parallel: the slower of the two is the bound
     units = max(operations / config.units, special / (config.threads * config.clusters))
     return Cost(
         sections=sections,

@@ -30,7 +30,7 @@ MAX_TUPLES = 200_000
 """Tuples of a run beyond which a long batch is cut."""
 
 MAX_BYTES = 1 << 24
-"""Bytes of pages likewise: rows may be long. Of a longer batch the end is counted a few per cent wrong."""
+"""The same limit in bytes of pages, for long rows. The end of a longer batch is counted a few per cent wrong."""
 
 NEAR = 0.95
 """A part is what the machine waits for if it is busy for so much of the time."""
@@ -128,7 +128,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     times = -(-times // step) * step if step * sample.rows <= most else times
     long = 2 * times
     if bundle.batch == WHOLE_EPOCH:
-        # an epoch is one batch, whose rounds the merge stack must count; of one page, all cycles are the page's
+        # an epoch is one batch, and the merge stack must be able to count its rounds
         long = min(long, max(1, (bundle.round_tuples << bundle.levels) // sample.rows))
         times = long // 2
     pages = (long - times) * sample.pages
@@ -141,7 +141,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     tuples = sample.rows / sample.pages
     batches = tuples / batch
     slope, engine = (second.cycles - first.cycles) / pages, (second.engine_busy - first.engine_busy) / pages
-    # records go and come beside the section `batch`; a column says which before its tuple, and that is looked up
+    # records are stored and fetched during section `batch`; their columns arrive before the tuple and are looked up
     between = max(0, fetched + stored + 1 - _length(bundle, Section.BATCH)) if bundle.tables else 0
     waits = tuples * (cycles.WATCH_LATENCY - 1) if bundle.cut else 0
     return Cycles(

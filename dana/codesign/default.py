@@ -61,7 +61,7 @@ CLUSTERS = 8
 """Clusters of the whole machine: 64 analytic units."""
 
 LARGER = ((1, 2 * CLUSTERS), (2, CLUSTERS))
-"""Threads and clusters for a rule whose values 64 units cannot hold."""
+"""Threads and clusters for a rule with too many values for 64 units."""
 
 ROUND_ROWS = 16384
 """Rows of scratchpad and of tuple memory that a machine is given at most for several tuples to a thread in a round."""
@@ -276,7 +276,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             lanes = sketch.target.lanes
             smallest = sketch.target.group == _least(plan, tuples, sketch.target)
             if smallest and sketch.rows > most // lanes:
-                continue  # whatever order its operations have, which takes seconds to find
+                continue  # no order of operations would help, and finding one takes seconds
             try:
                 draft = _roomy(plan, sketch, max_tuples, given, reorder=reorder, best=fitting)
             except LoopLimit as error:
@@ -316,7 +316,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
         if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
             continue
-        # with shards or without, as the faster unit: nobody asks again
+        # keep the faster unit's decision about shards
         placed = place(plan, replace(draft.target, divide_interval=slower))
         other = Draft.of(placed, sharded=bool(draft.shards.of), reorder=reorder)
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
@@ -332,7 +332,7 @@ def _holds_round(plan: Plan, target: Target, tuples: int) -> bool:
 
 
 def _most_of_a_round(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
-    """The largest power of two below a batch that has to be one round of which some machine holds one; 0 if none."""
+    """The largest power of two below a batch that has to be one round and that some machine holds; 0 if none."""
     size = 1 << (plan.batch_tuples(max_tuples) - 1).bit_length() >> 1
     while size > 1 and plan.in_one_round:
         try:
@@ -345,7 +345,7 @@ def _most_of_a_round(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> i
 
 
 def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, given: Mapping[str, int]) -> list[Sketch]:
-    """Of each way whose machines may hold a round."""
+    """Sketches of the divisions that may hold a round."""
     tuples = _tuples(plan, max_tuples, given)
     targets = [
         Target(

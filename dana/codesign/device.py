@@ -64,14 +64,14 @@ def bundle_for(
         return bundle
     plan = rule_for(binding.graph, schema)["plan"]
     ways = [design["clusters"]] if "clusters" in design else CLUSTERS
-    beside: dict[str, int] = {}
+    records: dict[str, int] = {}
     on_chip = any(holds_models(plan, device, clusters) for clusters in ways)
     if not bundle.tables and may_have_records(plan, design) and not on_chip:
-        beside = {"record_depth": record_depth(plan)}
-    if bundle.tables or beside:
+        records = {"record_depth": record_depth(plan)}
+    if bundle.tables or records:
         # the search would come to much the same, and takes longer
         for fewer in ({}, {"threads": 2, "clusters": 2}, {"threads": 1, "clusters": 2}):
-            other = with_ultra(made(design={**fewer, **asked, **beside}), device, design)
+            other = with_ultra(made(design={**fewer, **asked, **records}), device, design)
             if holds(device, other.config):
                 return other
     units, threads = bundle.config.units, bundle.config.threads

@@ -46,12 +46,12 @@ def on_pages(design: Mapping[str, int], page_size: int) -> dict[str, int]:
 
 
 def at_rate(device: Device, design: Mapping[str, int]) -> dict[str, int]:
-    """Overrides for a machine at the device's clock, whose pages come as fast as the device's memory sends them."""
+    """Overrides for a machine at the device's clock, with pages at the rate of the device's memory."""
     clock = design.get("clock_hz", device.clock_hz)
     if "link_rate" in design:
         return {"clock_hz": clock, **design}
     try:
-        # a clock that no machine has is refused when the machine is made
+        # an invalid clock is rejected when the machine is made
         return {"clock_hz": clock, "link_rate": device.link_rate(max(1, clock)), **design}
     except DeviceError as error:
         raise UsageError(str(error), hint="Choose a slower clock, or say what arrives: link_rate.") from None

@@ -55,7 +55,7 @@ MAX_IMAGE = 64 << 20
 
 AGAIN = (
     "Up to {batch} tuples are trained side by side. A batch ends where a tuple chooses a row of a model again that one "
-    "before it in the batch writes. That is not in these figures: a table whose rows are chosen again soon takes more "
+    "before it in the batch writes. The figures ignore that: a table that soon chooses its rows again takes more "
     'cycles, up to those of batches of one tuple. For what the testbench\'s table takes see "Check it".'
 )
 SEED = 1
@@ -85,7 +85,7 @@ def export(
     design
         Fields of the machine that are as the user says.
     table_pages
-        Pages of the table that is to be trained on; for rules whose batch is the whole table.
+        Pages of the training table; used if the batch is the whole table.
     metas
         Values of the rule's metas that are not its own.
     prefix
@@ -166,7 +166,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A column that chooses records: where it is in the schema, which element of it, of which table."""
+    """A column that chooses records: its place in the schema, the element of it, and the table."""
 
     attribute: int
     element: int | None

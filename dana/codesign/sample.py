@@ -18,13 +18,13 @@ from dana.storage.schema import Attribute, TableSchema
 from dana.storage.types import ARRAYS, SCALARS
 
 UNKNOWN_VARLENA = (16, 8, 4, 0)
-"""Bytes that a column of varying length is taken to have where nobody reads it: the most that leave room for as many
-rows as a page is known to have."""
+"""Assumed sizes in bytes of an unused column of varying length: the largest that leaves room for the known number of
+rows in a page is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Pages of equal rows, of which a table is made by repeating them.
+    """Pages of equal rows; repeated, they make a table.
 
     Attributes
     ----------

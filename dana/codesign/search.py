@@ -1,7 +1,7 @@
 """The best machine for a rule, a table and a device.
 
 In: a bound rule, the table's schema and a device. Out: an `Exploration`: every machine that was tried, which of them
-fit, and the best, beside a bound that no machine of the device can pass.
+fit, and the best, with a bound that no machine of the device can exceed.
 
 All ways of dividing units into threads and clusters are compiled and measured; there are at most 35. Memories follow
 from the rule (`dana.codesign.default`), and are halved while they are too large for the device; the number of Striders
@@ -83,7 +83,7 @@ ALWAYS = ("page_size", "link_bytes", "link_rate", "clock_hz", "record_depth", "d
 
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
-"""Machines whose cycles differ by less are taken as equally fast; the smaller one is better."""
+"""Machines within this ratio of cycles count as equally fast; the smaller one is better."""
 
 SHORT_QUEUE = 16
 """Entries of a Strider's queue at the least; they are LUTs."""
@@ -205,14 +205,14 @@ def explore(
     widths = (given["link_bytes"],) if "link_bytes" in given else links(device)
     job = _Job(binding, schema, device, max_tuples, sample, widths)
     plan: Plan = rule_for(binding.graph, schema)["plan"]
-    tried, refused = _tried(job, plan, given, fixed)
-    beside = any(one.bundle.tables for one in tried)  # of one thread, while nobody said that there are records
-    if (beside or not any(one.fits for one in tried.values())) and may_have_records(plan, given):
+    tried, too_large = _tried(job, plan, given, fixed)
+    has_records = any(one.bundle.tables for one in tried)  # only one thread was tried, as records were not requested
+    if (has_records or not any(one.fits for one in tried.values())) and may_have_records(plan, given):
         records = {"record_depth": record_depth(plan)}
         tried |= _tried(job, plan, {**given, **records}, {**fixed, **records})[0]
     if not tried:
-        assert refused is not None
-        raise refused
+        assert too_large is not None
+        raise too_large
     found = [*tried.values()]
     fitting = [candidate for candidate in found if candidate.fits]
     if not fitting:
@@ -235,10 +235,10 @@ def explore(
 def _tried(
     job: _Job, plan: Plan, given: Mapping[str, int], fixed: Mapping[str, int]
 ) -> tuple[dict[Candidate, Candidate], DoesNotFit | None]:
-    """The fastest machine of each division of units, with what it comes to where it is shrunk until the device holds
-    it; and why the last division that no machine has does not hold the rule."""
+    """Return the fastest machine of each division of units, mapped to the same machine shrunk until the device holds
+    it; and the error of the last division that cannot hold the rule."""
     found: dict[Candidate, Candidate] = {}
-    refused: DoesNotFit | None = None
+    too_large: DoesNotFit | None = None
     # where one thread does all the work, more of them would only repeat it
     useful = THREADS[:1] if plan.alone and not given.get("record_depth") else THREADS
     wide = [count for count in CLUSTERS if not given.get("record_depth") or to_records(count)]
@@ -250,10 +250,10 @@ def _tried(
             try:
                 candidate = _fastest(job, overrides)
             except DoesNotFit as error:
-                refused = error
+                too_large = error
                 continue
             found[candidate] = _shrunk_to_fit(job, plan, candidate, overrides, given)
-    return found, refused
+    return found, too_large
 
 
 def _choices(given: Mapping[str, int], name: str, all_of_them: Sequence[int]) -> Sequence[int]:
@@ -370,7 +370,7 @@ def _lacks_memory(candidate: Candidate) -> bool:
 def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> float:
     """Cycles of a page that neither the device's memory nor its units can pass.
 
-    The units are as many as any division has whose logic the device holds, whatever memory it would need.
+    The number of units is the largest of all divisions with logic that fits the device, memory aside.
     """
     logic = [c for c in found if max(use for name, use in c.uses.items() if name not in MEMORIES) <= 1]
     work = min(candidate.cycles.rows * candidate.bundle.config.units for candidate in found)
@@ -385,7 +385,7 @@ def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[
     least = {name: few for name, few in (("striders", 1), ("queue_depth", SHORT_QUEUE)) if name not in given}
     smallest = min((_resized(candidate, least) for candidate in found), key=lambda candidate: candidate.use)
     if smallest.bundle.tables or holds_models(plan, job.device, smallest.bundle.config.clusters):
-        # the search spares it a machine whose logic is too large
+        # the search did not try this for a machine with too much logic
         asked = {name: getattr(smallest.bundle.config, name) for name in (*NEAREST, *given, *ALWAYS)}
         smallest = min(smallest, _with_less_memory(job, smallest, asked, given), key=lambda one: one.use)
     device, area, config = smallest.device, smallest.area, smallest.bundle.config
@@ -399,7 +399,7 @@ def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[
     against = against_records(plan, given) if plan.watched and not smallest.bundle.tables else []
     if against:
         hints.append(
-            "Models whose rows are chosen may lie in a memory beside the machine, which then must have "
+            "Models with rows chosen by tuples may lie in external memory; the machine must have "
             f"{needed_for_records(plan)}; not {overrides_text(given, against)}."
         )
     dropped = against or [name for name in given if name in OF_AREA]
@@ -427,7 +427,7 @@ def _lack(name: str, takes: int, has: int, device: Device) -> str:
     return (
         f"{said} of {usable:,} ({takes / (has * device.usable):.2f} times as many)"
         if has
-        else f"{said}, of which {device.name} has none"
+        else f"{said}, but {device.name} has none"
     )
 
 
@@ -446,8 +446,8 @@ def _without(job: _Job, given: Mapping[str, int], dropped: Sequence[str]) -> str
         ).best.bundle.config
     except UsageError:
         return f"Without {said}, nothing fits either."
-    beside = f", with models beside it (record_depth={config.record_depth})" if config.record_depth else ""
-    return f"Without {said}, a machine of {config.units} units fits {job.device.name}{beside}."
+    models = f", with models in external memory (record_depth={config.record_depth})" if config.record_depth else ""
+    return f"Without {said}, a machine of {config.units} units fits {job.device.name}{models}."
 
 
 def _device_that_fits(found: list[Candidate]) -> str:

@@ -1,6 +1,6 @@
-"""What a way of dividing units comes to, before anything is scheduled.
+"""Estimates of a division of units, before anything is scheduled.
 
-In: a plan and a target. Out: a `Sketch`, whose bounds no schedule falls below.
+In: a plan and a target. Out: a `Sketch` with lower bounds for every schedule.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def compile_engine(
     config
         The machine.
     max_tuples
-        Tuples that an epoch has at most; counts for rules whose batch is the whole table.
+        Largest number of tuples of an epoch; used if the batch is the whole table.
     known
         A draft of the graph that was made on the way to the config, if there is one.
     rule
@@ -101,11 +101,11 @@ def compile_bundle(
     binding
         What `bind` made of the rule and the table. The batch size of its graph is compiled in.
     max_tuples
-        Tuples that an epoch has at most; counts for rules whose batch is the whole table.
+        Largest number of tuples of an epoch; used if the batch is the whole table.
     notes
-        Added to the Bundle's notes, which say for the tag of each fault INDEX which columns choose a row of which
-        model, with an array's element counted from 1, and how many rows there are; where the inputs lie in a tuple's
-        rows; which columns fill them; and how models in the record memory start, which no image holds.
+        Added to the Bundle's notes. These map the tag of each fault INDEX to the columns, the model and its number of
+        rows (elements of an array counted from 1); they also give the inputs' places in a tuple's rows, the columns
+        that fill them, and the start values of models in the record memory, which no image holds.
     known, rule
         As `compile_engine` takes them.
 

@@ -30,7 +30,7 @@ MAX_TOGETHER = 64
 """Tuples of a batch that ends where a row is chosen again: in longer ones some row nearly always is."""
 
 CLEARLY = 0.1
-"""Fraction of a section's cycles that shards are to save, by rows, before nobody asks whether they do."""
+"""Fraction of a section's cycles, estimated from rows, from which on shards are used without compiling both ways."""
 
 WORTH = 0.02
 """Fraction of the cycles that shards have to save: they take instructions, and lanes that can cross."""
@@ -174,7 +174,7 @@ def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
 
 
 def _indexed_group(plan: Plan, config: MachineConfig, group: int, least: int) -> int:
-    """The largest group whose rows the index file can choose."""
+    """The largest group that the index file has entries for."""
     if config.index_depth < least or not config.index_depth:
         raise DoesNotFit(
             f"rule {plan.graph.name!r} chooses rows of models by the data, for {least} tuples of a thread in a round; "

@@ -81,11 +81,11 @@ RULE = (
     Pass("pruned", prune, "what training needs; last, for all passes before leave dead nodes", "graph"),
     Pass("plan", plan_sections, "the section that computes each node; the last that needs no machine"),
 )
-"""What is done for a rule, whatever the machine. Given: graph."""
+"""Passes that need no machine. Given: graph."""
 
 TARGET = (
     Pass("inputs", place_inputs_for, "the rows of a tuple that hold each input; the Strider fills them by these, too"),
-    Pass("rounds", join_rounds, "the plan with a batch's work beside its tuples', if a batch is one round", "plan"),
+    Pass("rounds", join_rounds, "the plan with a batch's work in its tuples' section, if a batch is one round", "plan"),
     Pass("forms", choose_forms, "packed or broadcast for each value; first choice, for rows follow from it"),
     Pass("records", place_records, "a tuple's records behind its inputs, where models lie there; by forms", "inputs"),
     Pass("shards", choose_shards, "what threads share of a batch's work, by the rows that it saves"),
@@ -121,7 +121,7 @@ Results = Mapping[str, Any]
 
 
 def run(passes: Iterable[Pass], given: Results) -> dict[str, Any]:
-    """What is given and what the passes made, by name; a pass whose result is given does not run."""
+    """Return the given results and those of the passes, by name; a pass does not run if its result is given."""
     results = dict(given)
     for one in passes:
         if one.name in given:

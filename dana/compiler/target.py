@@ -28,7 +28,7 @@ class Target:
     together
         Tuples of a batch at most that ends where a row is chosen again; 1: batches are the rule's.
     records
-        Whether models whose rows watched columns choose lie in the record memory (docs/machine.md, "Records").
+        Whether models with rows chosen by watched columns lie in the record memory (docs/machine.md, "Records").
     levels
         Levels of the merge stack; 0 if every batch is one round.
     divide_interval

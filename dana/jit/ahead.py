@@ -1,8 +1,8 @@
-"""Rows of large models, asked for before their tuples' turn.
+"""Prefetching of rows of large models.
 
-In: a plan's gathers whose rows columns choose. Out: instructions that have a row's lines brought near, and compute
-nothing. What a later tuple chooses is known as soon as it has come; its rows are in no cache, and in no order that a
-processor foresees.
+In: a plan's gathers with rows chosen by columns. Out: prefetch instructions for the cache lines of a row. The rows of
+later tuples of a batch are known as soon as it has arrived; they are in no cache, and in no order that a hardware
+prefetcher could predict.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dsl.hdfg.choice import element_of
 from dsl.hdfg.graph import Op
 
 AHEAD = 16
-"""Tuples from one that is computed to the one whose rows are asked for."""
+"""Distance of the prefetch, in tuples."""
 FAR = 1 << 20
-"""Bytes of a model from which on most of its rows are in no near cache."""
+"""Bytes of a model from which on its rows are prefetched: most of them are in no near cache."""
 LINE = 16
 """Floats that are brought together; rows of them begin where lines do."""
 
@@ -32,7 +32,7 @@ class Ahead(Folds):
 
     @cached_property
     def _far(self) -> list[tuple[int, int, Index | None]]:
-        """Large models of which an input chooses rows: the model, the input, the element that is the number."""
+        """Large models with rows chosen by an input: the model, the input, the element that is the number."""
         found: dict[tuple[int, int, Index | None], None] = {}
         for node in (self.plan.nodes[k] for k in sorted(self.plan.live)):
             if node.op is not Op.GATHER or 4 * prod(padded(self.plan.shape(node.inputs[0]))) < FAR:
@@ -61,7 +61,7 @@ class Ahead(Folds):
             self._ask(Index(Var(later, t.level)))
 
     def _ask(self, tuple_: Index) -> None:
-        """For the rows that a tuple chooses; what is computed for it is nobody else's."""
+        """Prefetch the rows that a tuple chooses, with a cache of its own: its addresses are not reused."""
         turn, self._tuple = self._tuple, tuple_
         cache, self._caches[-1] = self._caches[-1], {}
         for model, column, element in self._far:

@@ -121,7 +121,7 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     if not _executable(address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")
     slots = np.zeros(len(memory.merged) + 1, dtype=np.int64)
-    # the number of the pass at whose end each merge is joined; the loss comes behind the others
+    # for each merge the pass that ends with it; the loss comes last
     joined = [*((plan.phase[k] - AFTER) // 2 for k in plan.merges), len(plan.passes) - 1]
     merges = [(one.first, one.size, Opcode[one.op.upper()], k) for one, k in zip(memory.merged, joined, strict=False)]
     names = [[f"{part}_{number}" for part in ("between", "block", "one")] for number in range(len(plan.passes) - 1)]

@@ -90,7 +90,7 @@ class Emitter(Ahead):
                     self._count_rows()
 
     def _serial_block(self, name: str) -> None:
-        """A pass over a block whose tuples see one another's rows: one after the other, and then the block's trees."""
+        """A pass over a block of tuples that see one another's rows: tuple by tuple, and then the block's trees."""
         plan, loss = self.plan, self.graph.loss
         if self._counts:
             return  # a tuple's number in its batch is the block's, and its own in it
@@ -261,8 +261,8 @@ class Emitter(Ahead):
     # --- nests ------------------------------------------------------------------------------------------------------
 
     def _nests(self, phase: int, *, wanted: frozenset[int] | None = None) -> None:
-        beside = self.plan.beside if self._run == BLOCK else {}
-        made = {k for folds in beside.values() for k in folds}
+        fused = self.plan.fused if self._run == BLOCK else {}
+        made = {k for folds in fused.values() for k in folds}
         for number, nest in enumerate(self.plan.nests):
             k = nest.nodes[0]
             if nest.phase != phase or k in made or (wanted is not None and not wanted.intersection(nest.nodes)):
@@ -270,8 +270,8 @@ class Emitter(Ahead):
             op = self.plan.nodes[k].op
             if op in REDUCTIONS:
                 self._reduction(k)
-            elif beside.get(number):
-                self._with_folds(nest, beside[number])
+            elif fused.get(number):
+                self._with_folds(nest, fused[number])
             elif op in FUNCTIONS:
                 self._special(k)
             else:

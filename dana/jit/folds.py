@@ -24,10 +24,10 @@ APART = 8
 """Rows of a loop's turn, where there are more; their sums and those of some tuples stay in registers."""
 NEAR = 8
 """Tuples that are near to the processor while rows of weights pass."""
-TOGETHER, BESIDE = 4, 2
-"""Tuples, and rows of weights, whose folds run side by side: each is loaded once for all of the other."""
+TOGETHER, WEIGHT_ROWS = 4, 2
+"""Tuples, and rows of weights, folded in parallel: each is loaded once for all of the other."""
 SHORT, SIDE = 4 * LANES, 4
-"""Floats of a short row; the rows whose folds end in each other's lanes."""
+"""Floats of a short row; the number of short rows that are reduced in each other's lanes."""
 
 
 class Folds(Values):
@@ -83,32 +83,32 @@ class Folds(Values):
             return
         together = TOGETHER if tuples % TOGETHER == 0 else 1
         passed = NEAR if tuples % NEAR == 0 else tuples
-        beside = BESIDE if shape and shape[-1] % BESIDE == 0 else 1
+        rows = WEIGHT_ROWS if shape and shape[-1] % WEIGHT_ROWS == 0 else 1
         with (
             self._loop(tuples, passed) as near,
             self._axes(shape[:-1], vector=0) as idx,
-            self._loop(shape[-1] if shape else 1, beside) as last,
+            self._loop(shape[-1] if shape else 1, rows) as last,
             self._loop(passed, together) as few,
         ):
             self._many = True
             t = self._sum(near, few) if tuples > 1 else self._turn
-            each = [((*idx, last.plus(j)) if shape else (), t.plus(i)) for i in range(together) for j in range(beside)]
+            each = [((*idx, last.plus(j)) if shape else (), t.plus(i)) for i in range(together) for j in range(rows)]
             lanes = self._in_lanes(op, self._folded_rows([operand], each, extent, op), extent)
             for i, (place, t) in enumerate(each):
                 self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=0)
             self._many = False
             if shape and self._run == BLOCK:
-                self._ask_beside(operand, [t for place, t in each if place == each[0][0]], last, beside)
+                self._prefetch_tuples(operand, [t for place, t in each if place == each[0][0]], last, rows)
 
-    def _ask_beside(self, operand: int, tuples: Sequence[Index], last: Index, beside: int) -> None:
-        """Ask for a part of what lies behind some tuples' rows in each turn over the weights that they pass by."""
+    def _prefetch_tuples(self, operand: int, tuples: Sequence[Index], last: Index, rows: int) -> None:
+        """Prefetch a part of the following tuples in each iteration over the rows of weights."""
         *_, weights, extent = self.plan.shape(operand)
-        part = -(-extent * beside // (weights * LANES)) * LANES
+        part = -(-extent * rows // (weights * LANES)) * LANES
         for i in self.graph.inputs:
             if self.plan.shape(i) == (extent,) and not self.places[i].spacing and i not in self.plan.reads(operand):
                 with self._loop(part, LANES) as line:
                     for t in tuples:
-                        at = self._address(self._place(i, t), 0, [(last, part // beside), (line, 1)])
+                        at = self._address(self._place(i, t), 0, [(last, part // rows), (line, 1)])
                         self._ask_ahead(i, at, vector=LANES)
 
     def _block_folds(self, folds: Sequence[int], vectors: Callable[[Index, Index], None] | None = None) -> None:

@@ -175,7 +175,7 @@ class Loops:
             for k, operand in joined
             if plan.at_once and of_tuples(plan.phase[operand])
         }
-        """What merges join of a block whose tuples are computed one by one."""
+        """Operands of merges in a block of tuples that are computed one by one."""
         self._waiting = self.memory.room(LANES)
         self._numbered = self.memory.room(LANES)
         self._chosen = {}

@@ -51,7 +51,7 @@ class Nest:
     nodes
         One reduction, merge or function; or elementwise values of the shape, in order.
     updates
-        Models whose new values the loops store where they lie.
+        Models that the loops update in place.
     """
 
     phase: int
@@ -90,13 +90,13 @@ class Plan:
         later = [u for u in later if u.model not in self.parts.counters]
         self.copied = [u for u in later if not self._stored_in_place(u)]
         self.stores = {k for k in self.kept if self._is_stored(k)}
-        self.beside = self._folds_beside()
-        """By the number of a nest: folds of a tuple's vectors, by one operation, that are made in its loops."""
+        self.fused = self._fused_folds()
+        """By the number of a nest: folds of a tuple's vectors, by one operation, that run inside its loops."""
         lasts = graph.has_merge
         self.lasting = {k for k in self.stores if lasts and of_tuples(self.phase[k]) and self._read_later(k)}
         """Values of tuples that a later pass reads: of the whole batch."""
         self.flushed = {k for k in graph.inputs if all(map(self._flushes, self._readers(k)))}
-        """Inputs whose subnormals no reader sees."""
+        """Inputs with subnormals flushed by every reader."""
 
         self.alone = {k for k in self.kept if self.phase[k] == SERIAL and not graph.has_merge and not self._is_late(k)}
         """Values of a tuple that nothing reads after its turn."""
@@ -161,7 +161,7 @@ class Plan:
 
     @staticmethod
     def merged_in(phase: int) -> int:
-        """The pass at whose end a value of a phase is merged, or the first that has it."""
+        """The pass that ends with merging a value of a phase, or the first that has it."""
         return max(TUPLE, phase + phase % 2)
 
     def _read_later(self, k: int) -> bool:
@@ -219,7 +219,7 @@ class Plan:
         return any(self._space(r) != (self.phase[k], self.shape(k)) for r in readers)
 
     def _readers(self, k: int) -> list[int]:
-        """Who reads a value, through views; -1 for each root."""
+        """The nodes that read a value, through views; -1 for each root."""
         found = []
         for reader in self.uses[k]:
             found += self._readers(reader) if reader >= 0 and self.nodes[reader].op is Op.EXPAND else [reader]
@@ -291,7 +291,7 @@ class Plan:
         elementwise = node.op in ELEMENTWISE and node.op not in FUNCTIONS
         phase, shape = self.phase[k], self.shape(k)
         earliest = 0
-        for i, _ in self.sources(k):  # beside one of its own phase and shape: what it reads whole has another shape
+        for i, _ in self.sources(k):  # it may share a source's nest; a source that is read whole has another shape
             if i in self.nest_of and self.phase[i] == phase:
                 earliest = max(earliest, self.nest_of[i])
         if elementwise:
@@ -304,7 +304,7 @@ class Plan:
         self.nests.append(Nest(phase=phase, shape=shape, nodes=[k], elementwise=elementwise))
         self.nest_of[k] = len(self.nests) - 1
 
-    def _folds_beside(self) -> dict[int, list[int]]:
+    def _fused_folds(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = defaultdict(list)
         for k in sorted(self.nest_of):
             operand = self.shape(self.nodes[k].inputs[0]) if self.nodes[k].op in REDUCTIONS else ()

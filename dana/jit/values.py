@@ -150,7 +150,7 @@ class Values(Loops):
         return Index(cache[key])  # type: ignore[arg-type]
 
     def _looked_at(self, builder: ir.IRBuilder, k: int, model: int, number: ir.Value) -> ir.Value:
-        """A number as that of a row; the first one that is none is noted."""
+        """A number as a row index; records the first number that is out of range."""
         count = FLOAT(float(self.plan.shape(model)[0]))
         inside = builder.and_(builder.fcmp_ordered(">=", number, FLOAT(0.0)), builder.fcmp_ordered("<", number, count))
         row = builder.fptosi(builder.select(inside, number, FLOAT(0.0)), I64)

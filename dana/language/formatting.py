@@ -1,7 +1,7 @@
 """Rule text as ruff lays out Python, with its meaning as it was.
 
-In: the text of a rule. Out: the same rule, laid out; comments are kept. A rule is valid Python, so ruff's formatter
-does it, by its own rules and nobody's configuration. Must not: return a text that means another dataflow graph.
+In: the text of a rule. Out: the same rule, formatted; comments are kept. A rule is valid Python, so ruff formats it,
+with its defaults and no configuration file. Must not: return a text with another dataflow graph.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ class NotInRule(RuntimeError):
     """A name of the rule language was called by Python."""
 
 
-def refuse(name: str) -> NoReturn:
-    """Raise NotInRule: what a name of the language does when Python calls it."""
+def not_in_rule(name: str) -> NoReturn:
+    """Raise NotInRule: names of the rule language cannot be called from Python."""
     raise NotInRule(
         f"dana.{name} describes a rule, which is read as text and never run by Python; put the statements into a "
         "function under @dana.rule, or into a file given to dana check, dana train or dana_create_udf"
@@ -198,12 +198,12 @@ class Algo:
 
 def dim(extent: int = 1) -> Dim:
     """Declare the extent of an axis that the table decides, ``n = dana.dim()``, or the caller: ``k = dana.dim(10)``."""
-    refuse("dim")
+    not_in_rule("dim")
 
 
 def model(shape: Shape = (), init: float | Start = 0.0) -> Value:
     """Declare state that training changes: ``w = dana.model([n])``; it starts at `init` everywhere."""
-    refuse("model")
+    not_in_rule("model")
 
 
 def table(shape: Shape, init: float | Start = 0.0) -> Value:
@@ -211,32 +211,32 @@ def table(shape: Shape, init: float | Start = 0.0) -> Value:
 
     A tuple sees the rows that the tuples before it wrote, in the same batch, too.
     """
-    refuse("table")
+    not_in_rule("table")
 
 
 def input(shape: Shape = (), categories: Dim | int | None = None) -> Value:
     """Declare features of a tuple: ``x = dana.input([n])``; with `categories` each is one of these, numbered from 0."""
-    refuse("input")
+    not_in_rule("input")
 
 
 def output(shape: Shape = (), classes: Dim | int | None = None) -> Value:
     """Declare a label of a tuple: ``y = dana.output()``; with `classes` it is one of these, numbered from 0."""
-    refuse("output")
+    not_in_rule("output")
 
 
 def weight() -> Value:
     """Declare how much a row counts: ``weight = dana.weight()``; 1 unless a training names weights."""
-    refuse("weight")
+    not_in_rule("weight")
 
 
 def meta(value: float) -> Value:
     """Declare a number that can be changed at train time: ``lr = dana.meta(0.1)``."""
-    refuse("meta")
+    not_in_rule("meta")
 
 
 def inter(shape: Shape = ()) -> Value:
     """Declare the shape of a value that is assigned later: ``g = dana.inter([n])``."""
-    refuse("inter")
+    not_in_rule("inter")
 
 
 def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
@@ -245,72 +245,72 @@ def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
     It has the shape of `like` unless another is given, and belongs to the algo without being listed there. A row that
     an input chooses, ``dana.state(U[i])``, has a state for each row.
     """
-    refuse("state")
+    not_in_rule("state")
 
 
 def require(condition: Operand) -> None:
-    """Refuse numbers and metas that break a condition, mostly in a function: ``dana.require(rate < 1)``."""
-    refuse("require")
+    """Report an error if numbers or metas violate a condition, mostly in a function: ``dana.require(rate < 1)``."""
+    not_in_rule("require")
 
 
 def setState(state: Value, value: Operand) -> None:
     """Say what a state becomes after the batch: ``dana.setState(velocity, 0.9 * velocity + grad)``."""
-    refuse("setState")
+    not_in_rule("setState")
 
 
 def algo(*members: Value | Sequence[Value]) -> Algo:
     """Declare the rule over its models, inputs and outputs: ``rule = dana.algo(w, x, y)``; names the rule."""
-    refuse("algo")
+    not_in_rule("algo")
 
 
 def sigma(value: Operand, axis: int | None = None) -> Value:
     """Sum along an axis, counted from 1: ``dana.sigma(w * x, 1)``; a vector's axis may be left out."""
-    refuse("sigma")
+    not_in_rule("sigma")
 
 
 def pi(value: Operand, axis: int | None = None) -> Value:
     """Multiply along an axis, counted from 1: ``dana.pi(x, 1)``."""
-    refuse("pi")
+    not_in_rule("pi")
 
 
 def amax(value: Operand, axis: int | None = None) -> Value:
     """The largest along an axis, counted from 1: ``dana.amax(score, 1)``."""
-    refuse("amax")
+    not_in_rule("amax")
 
 
 def amin(value: Operand, axis: int | None = None) -> Value:
     """The smallest along an axis, counted from 1: ``dana.amin(distance, 1)``."""
-    refuse("amin")
+    not_in_rule("amin")
 
 
 def argmax(value: Operand, axis: int | None = None) -> Value:
     """Where the largest along an axis is, counted from 0, the first of equals: ``dana.argmax(score)``."""
-    refuse("argmax")
+    not_in_rule("argmax")
 
 
 def argmin(value: Operand, axis: int | None = None) -> Value:
     """Where the smallest along an axis is, counted from 0, the first of equals: ``dana.argmin(distance)``."""
-    refuse("argmin")
+    not_in_rule("argmin")
 
 
 def softmax(value: Operand, axis: int | None = None) -> Value:
-    """Probabilities from scores along an axis, whatever their size: ``dana.softmax(score)``."""
-    refuse("softmax")
+    """Probabilities from scores along an axis, without overflow: ``dana.softmax(score)``."""
+    not_in_rule("softmax")
 
 
 def log_softmax(value: Operand, axis: int | None = None) -> Value:
     """Logarithms of the probabilities that `softmax` gives, also of those that are too small for a number."""
-    refuse("log_softmax")
+    not_in_rule("log_softmax")
 
 
 def norm(value: Operand, axis: int | None = None) -> Value:
     """Euclidean norm along an axis, counted from 1: ``dana.norm(grad, 1)``."""
-    refuse("norm")
+    not_in_rule("norm")
 
 
 def where(condition: Operand, then: Operand, otherwise: Operand) -> Value:
     """`then` where the condition is other than zero, else `otherwise`; elementwise."""
-    refuse("where")
+    not_in_rule("where")
 
 
 @overload
@@ -319,32 +319,32 @@ def gradient(value: Operand, by: Value) -> Value: ...
 def gradient(value: Operand, by: Sequence[Value]) -> Sequence[Value]: ...
 def gradient(value: Operand, by: Value | Sequence[Value]) -> Value | Sequence[Value]:
     """The derivative of a scalar by a value, in its shape: ``dana.gradient(loss, w)``; of a list one by each."""
-    refuse("gradient")
+    not_in_rule("gradient")
 
 
 def stop_gradient(value: Operand) -> Value:
     """The same value, which `gradient` and `minimize` take for a constant."""
-    refuse("stop_gradient")
+    not_in_rule("stop_gradient")
 
 
 def concat(first: Operand, *more: Operand) -> Value:
     """Vectors and scalars one after the other: ``dana.concat(x, 1)``."""
-    refuse("concat")
+    not_in_rule("concat")
 
 
 def transpose(value: Operand) -> Value:
     """A matrix with its axes exchanged: ``W.T``."""
-    refuse("transpose")
+    not_in_rule("transpose")
 
 
 def expand(value: Operand, axis: int) -> Value:
     """Give a value a new axis of one element: ``dana.expand(e, 2) * x`` is the outer product of two vectors."""
-    refuse("expand")
+    not_in_rule("expand")
 
 
 def arange(count: Dim | int) -> Value:
     """Vector 0, 1, 2 … of `count` elements: ``dana.arange(k) == y`` is the one-hot vector of a class."""
-    refuse("arange")
+    not_in_rule("arange")
 
 
 def random(shape: Shape | Value = (), seed: int = 0) -> Value:
@@ -352,32 +352,32 @@ def random(shape: Shape | Value = (), seed: int = 0) -> Value:
 
     A value's shape may stand for its extents. The same numbers on every machine; others for each call and seed.
     """
-    refuse("random")
+    not_in_rule("random")
 
 
 def uniform(low: float, high: float, seed: int = 0) -> Start:
     """Start a model with numbers from low to high: ``dana.model([n], init=dana.uniform(-0.1, 0.1))``."""
-    refuse("uniform")
+    not_in_rule("uniform")
 
 
 def normal(mean: float, deviation: float, seed: int = 0) -> Start:
     """Start a model with normally distributed numbers: ``dana.model([n], init=dana.normal(0, 0.1))``."""
-    refuse("normal")
+    not_in_rule("normal")
 
 
 def column_mean(value: Value) -> Start:
     """Start a model with the mean of each column that fills an input: ``dana.state(x, init=dana.column_mean(x))``."""
-    refuse("column_mean")
+    not_in_rule("column_mean")
 
 
 def column_deviation(value: Value) -> Start:
     """Start a model with the standard deviation of each column that fills an input."""
-    refuse("column_deviation")
+    not_in_rule("column_deviation")
 
 
 def column_scale(value: Value) -> Start:
     """Start a model with 1 / the standard deviation of each column that fills an input, with 1 for a constant one."""
-    refuse("column_scale")
+    not_in_rule("column_scale")
 
 
 all = AllTuples()

@@ -83,7 +83,7 @@ class TrainableRule(Rule):
         Warns
         -----
         UserWarning
-            What ``dana_train`` tells by a NOTICE or a WARNING.
+            Where ``dana_train`` raises a NOTICE or a WARNING.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class TrainableRule(Rule):
         graph = self.hdfg
         columns = columns_of(graph, X, y, weight)
         start = None if models is None else models_of(graph, models, ())
-        # whose errors speak of shapes, where a table's speak of columns; and a table's columns have one axis
+        # not shared with tables: errors name shapes here and columns there, and a table's columns have one axis
         dims = _with_hyper(graph, dims_of(graph, _shapes(columns, start or {})), hyper)
         chosen = {name: extent for name, extent in dims.items() if name in dict(graph.extents)}
         self.trained = train(
@@ -165,7 +165,7 @@ class TrainableRule(Rule):
         Raises
         ------
         UsageError
-            As `predict`; or the rule tells no classes apart.
+            As `predict`; or the rule has no classes.
         """
         predicted = self.predict(X)
         assert self.trained is not None, "predict asks for it"

@@ -1,8 +1,8 @@
 """Rules that are ready to use: regression, classification, factors, clusters, components, embeddings.
 
-Each file beside this one is the text of one rule; ``dana rules show NAME`` prints it. In: a rule's name. Out:
-its text, its first line, or the compiled rule: ``dana.rules.logistic`` is what ``dana.load`` gives for the file. Must
-not: run a rule file as Python, or load the front end before a rule is asked for.
+Each other file of this package is the text of one rule; ``dana rules show NAME`` prints it. In: a rule's name. Out:
+its text, its first line, or the compiled rule: ``dana.rules.logistic`` is what ``dana.load`` returns for the file.
+Must not: run a rule file as Python, or import the front end before a rule is requested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Poisson regression: counts, whose expected number is the exponential of a linear score."""
+"""Poisson regression: counts with an expected value that is the exponential of a linear score."""
 
 import dana
 from dana.functions import standardized

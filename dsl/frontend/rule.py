@@ -1,6 +1,6 @@
 """One rule, stage by stage.
 
-In: rule text. Out: `Rule`, whose attributes are the stages, each computed once when first asked for.
+In: rule text. Out: `Rule`, with one attribute per stage, computed on first access and cached.
 Must not: do a stage's work itself.
 """
 
@@ -69,7 +69,7 @@ class Rule:
         module = modules[""]
         diagnostics = Diagnostics()
         diagnostics.extend(found)
-        # a text of which nothing was read has no further errors worth reporting
+        # if nothing could be parsed, semantic errors would only repeat the syntax errors
         checked = check(module, diagnostics, modules) if module.body or not found else None
         return checked, diagnostics
 

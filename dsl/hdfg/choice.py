@@ -20,7 +20,7 @@ __all__ = [
 
 
 def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
-    """The input of which a value is one element, `x[1]`, and its position; of a scalar input itself 0."""
+    """Return (input, position) if a value is one element of an input, `x[1]`; a scalar input has position 0."""
     nodes = graph.nodes
     if nodes[k].op in FROM_ROW and not nodes[k].shape:
         return k, 0
@@ -51,7 +51,7 @@ def computed_from(graph: Graph, k: int) -> tuple[int, int] | None:
 
 
 def category_inputs(graph: Graph) -> tuple[Node, ...]:
-    """Inputs of which the rule says that their numbers are categories."""
+    """Inputs declared with `categories`."""
     inputs = (graph.nodes[k] for k in graph.inputs)
     return tuple(node for node in inputs if node.op is Op.INPUT and node.classes is not None)
 
@@ -65,7 +65,7 @@ def choosing_elements(graph: Graph) -> set[tuple[str, int]]:
 
 
 def choosing_inputs(graph: Graph) -> set[str]:
-    """Names of inputs whose numbers are categories, or choose rows of a model as they are."""
+    """Names of inputs that are declared with `categories` or index rows of a model directly."""
     categories = {str(node.name) for node in category_inputs(graph)}
     return categories | {name for name, _ in choosing_elements(graph)}
 

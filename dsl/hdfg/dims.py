@@ -1,7 +1,7 @@
 """Extents of axes: whole numbers, or polynomials in dims that are bound at train time.
 
 In: `int`s and the names of `dana.dim()` variables. Out: `Dim = int | DimExpr`, kept in a canonical form so
-that `n * k` and `k * n` are equal and hash alike. Must not: guess a value; a dim is known once `bind` is told it.
+that `n * k` and `k * n` are equal and hash alike. Must not: guess a value; a dim has none until it is bound.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class Node:
     table
         MODEL: it is read and written by rows only, each row as the tuples before left it.
     classes
-        OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value. INPUT: they
-        are categories, likewise; a number below 0 is what the rule makes of it.
+        OUTPUT: the number of classes, numbered from 0; None: any number is a value. INPUT: the number of categories,
+        numbered from 0; the rule decides the meaning of a negative number.
     span
         The text it came from.
     """
@@ -137,7 +137,7 @@ class Update:
         Id of the new value. For a row chosen per tuple it is CONST, TUPLE or a model leaf; without any merge in the
         graph (batch of one) TUPLE or BATCH; else BATCH or CONST.
     index
-        None: the whole model, to whose shape `value` broadcasts. Otherwise the id of the row's index, as in GATHER:
+        None: the whole model; `value` broadcasts to its shape. Otherwise the id of the row's index, as in GATHER:
         an INPUT (a row update per tuple, applied in tuple order) or a CONST (one fixed row per batch; of a table one
         per tuple).
     adds
@@ -169,7 +169,7 @@ class Unrolled:
     extents
         The dims and what they are in this graph.
     symbolic
-        By name, for inputs, outputs, models: the shape and the number of classes whatever the dims are.
+        By name, for inputs, outputs, models: the symbolic shape and number of classes.
     trace
         The graph of the same text for these extents of such dims, defaults for the others; None: its text is not known.
     """
@@ -192,7 +192,7 @@ class Graph:
     dims
         Names of the dims still to be bound, in order of declaration.
     extents
-        What some of them are unless `bind` is told otherwise.
+        Default extents of dims; `bind` can override them.
     unrolled
         Those of them that loops count; None: none.
     needs
@@ -305,7 +305,7 @@ class Graph:
         return replace(self, loss=loss, test_loss=None, updates=counting, convergence=None, prediction=None)
 
     def symbolic_shape(self, node: Node) -> Shape:
-        """The shape of an input, output or model as it is declared, whatever extents its dims have."""
+        """The shape of an input, output or model as declared, with symbolic dims."""
         symbolic = self.unrolled.symbolic if self.unrolled is not None else {}
         return symbolic.get(str(node.name), (node.shape, None))[0]
 
@@ -485,6 +485,6 @@ def _check_prediction(graph: Graph) -> None:
     classes = evaluate(graph.classes or 0, {})
     if graph.prediction is not None and classes > 2 and not graph.nodes[graph.prediction].shape:
         raise BindError(
-            f"rule {graph.name!r} predicts a scalar, which tells two classes apart; a vector [{classes}], a number for "
-            f"each class as setPrediction(scores) gives it without an argmax, is expected for {classes} classes"
+            f"rule {graph.name!r} predicts a scalar, which can only separate two classes; a vector [{classes}] with "
+            f"one score per class, setPrediction(scores) without argmax, is expected for {classes} classes"
         )

@@ -165,7 +165,7 @@ class Interpreter:
         models: Mapping[str, npt.ArrayLike] | None = None,
         metas: Mapping[str, float] | None = None,
     ) -> Step:
-        """Train on one batch, and tell what was computed on the way; parameters are those of `train`.
+        """Train on one batch and return the intermediate values as well; the parameters are those of `train`.
 
         Raises
         ------
@@ -332,7 +332,7 @@ class Interpreter:
     # what comes from outside
 
     def _own_tables(self, state: dict[str, Floats]) -> dict[str, Floats]:
-        """The models, of which tables are written in place from here on: a copy for each tuple would take too long."""
+        """Copy the tables once: they are updated in place, since a copy per tuple would be too slow."""
         tables = [str(self.graph.nodes[i].name) for i in self.graph.models if self.graph.nodes[i].table]
         return state | {name: state[name].copy() for name in tables}
 

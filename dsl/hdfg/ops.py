@@ -14,7 +14,7 @@ class Op(StrEnum):
     # leaves
     INPUT = "input"  # a feature value or vector of the tuple
     OUTPUT = "output"  # a label of the tuple
-    WEIGHT = "weight"  # how much the tuple counts; 1 where nobody says
+    WEIGHT = "weight"  # how much the tuple counts; 1 by default
     MODEL = "model"  # state, as it stood before the batch
     META = "meta"  # a scalar that can be changed at train time; `value` is its default
     CONST = "const"  # a scalar literal in `value`, or the extent of an axis in `extent`

@@ -1,7 +1,7 @@
 """Start values of models, the same bits on every machine.
 
-In: an `Init`, the model's name and its concrete shape. Out: a binary32 array. Whole-number arithmetic and
-one rounding only: no library's random generator or logarithm, whose results may change. Must not: keep state.
+In: an `Init`, the model's name and its concrete shape. Out: a binary32 array. Only integer arithmetic and one
+rounding: random generators and logarithms of libraries may change between versions. Must not: keep state.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
     -------
     float32 array of `shape`
         UNIFORM: low + (high - low) * k / 2**24 for a 24-bit draw k. NORMAL: mean + deviation * (sum of 12 16-bit
-        draws / 2**16 - 6). Both computed in binary64 and rounded once; subnormal results are zero. What the table
-        decides is `first`, until somebody has looked at the table.
+        draws / 2**16 - 6). Both computed in binary64 and rounded once; subnormal results are zero. Starts that depend
+        on the table have the value `first` until the table has been read.
     """
     return start_block(init, name, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
@@ -63,7 +63,7 @@ def start_block(init: Init, name: str, first: int, count: int) -> npt.NDArray[np
 
 
 def _exact(init: Init, start: int, first: int, count: int) -> npt.NDArray[np.float64]:
-    """Elements from `first` on of a model whose numbers are drawn, in binary64."""
+    """Random start values from element `first` on, in binary64."""
     if init.kind is InitKind.UNIFORM:
         draws = _draws(start, first, count) >> np.uint64(40)
         return np.asarray(init.first + (init.second - init.first) * (draws.astype(np.float64) / 2.0**24))
@@ -74,7 +74,7 @@ def _exact(init: Init, start: int, first: int, count: int) -> npt.NDArray[np.flo
 
 
 def _draws(start: int, first: int, count: int) -> npt.NDArray[np.uint64]:
-    """Return `count` 64-bit numbers of splitmix64 from `start`, of which `first` are left out."""
+    """Return `count` 64-bit numbers of splitmix64 seeded with `start`, skipping the first `first`."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is meant
         value = _steps(count) + np.uint64((start + first * GOLDEN) & MASK)
         value ^= value >> np.uint64(30)

@@ -1,7 +1,7 @@
 """What every graph must satisfy, checked after each pass.
 
-In: a `Graph`. Out: nothing, or `InvalidGraph` with everything that is wrong: our bug, never the user's.
-Must not: change the graph or assume who made it.
+In: a `Graph`. Out: nothing, or `InvalidGraph` listing every violation: a bug in the toolchain, never in a rule.
+Must not: change the graph or rely on how it was made.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     if not graph.has_merge and (graph.batch != 1 or graph.batch_meta is not None):
         yield f"a graph without merge must have batches of 1, not {graph.batch}"
     if graph.batch is None and graph.returns_to_rows:
-        yield "a graph whose batch is the whole table must not use values of the batch in its tuples"
+        yield "a graph with the whole table as its batch must not use values of the batch in its tuples"
     if graph.batch_meta is not None and graph.batch_meta not in graph.metas:
         yield f"batch_meta must be a meta, not node {graph.batch_meta}"
     for update in graph.updates:
@@ -219,9 +219,9 @@ def _problems_of_tables(graph: Graph) -> Iterator[str]:
     if not graph.tuple_by_tuple or graph.batch == 1:
         return
     if graph.returns_to_rows:
-        yield "a graph whose tuples see each other's rows must not use values of the batch in its tuples"
+        yield "a graph with tuples that see each other's rows must not use values of the batch in its tuples"
     if any(graph.by_tuple(update) and not update.at_once for update in graph.updates):
-        yield "a graph whose tuples see each other's rows must not keep rows for the batch's end"
+        yield "a graph with tuples that see each other's rows must not keep rows for the batch's end"
 
 
 def _root_problems(graph: Graph, node: Node, region: Region, shapes: tuple[Shape, ...]) -> Iterator[str]:

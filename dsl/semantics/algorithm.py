@@ -64,7 +64,7 @@ def declare(context: Context, name: str, declaration: Declaration, span: Span) -
             label=f"lists {' and '.join(str(member.name) for member in outputs)}",
             expected="one output",
             notes=(Note(message=f"{numbered.name} has classes", span=numbered.span),),
-            help="classes number the label, of which there is one",
+            help="only one output, the label, may have classes",
         )
         complete = False
     weights = [member for member in members if member.op is Op.WEIGHT]
@@ -173,7 +173,7 @@ def _set_scalar(context: Context, algorithm: Algorithm, name: str, argument: Arg
     elif classes is None:
         taken, fits = "a scalar or a vector", len(value.shape) <= 1
     else:
-        # one number tells two classes apart; of a dim `bind` judges
+        # a scalar separates two classes only; if the number of classes is a dim, `bind` checks it
         scalar = isinstance(classes, DimExpr) or classes == 2
         taken = f"{'a scalar, or ' if scalar else ''}a vector {shape_text((classes,))}"
         fits = value.shape == (classes,) or (scalar and value.shape == ())

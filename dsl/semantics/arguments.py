@@ -40,7 +40,7 @@ class Signature:
     options
         Name of a parameter that takes any number of further arguments by name, or None.
     instead
-        What those look for who call it with other arguments.
+        Suggestion shown when it is called with other arguments.
     """
 
     name: str

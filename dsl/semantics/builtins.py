@@ -126,7 +126,7 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
 
 
 def _for_each_row(context: Context, row: Operation, shape: Shape, span: Span) -> Shape | None:
-    """The shape of a model that has a state for each row of the model of which one is chosen per tuple."""
+    """The shape of a state with one entry per row of the model that `row` is gathered from."""
     if len(shape) < MAX_RANK:
         return (row.operands[0].shape[0], *shape)
     context.report(

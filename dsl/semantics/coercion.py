@@ -204,7 +204,7 @@ def to_dim(context: Context, thing: Object, span: Span) -> Dim | None:
 
 
 def symbolic_dim(thing: Object) -> Dim | None:
-    """What an extent that `to_dim` takes is whatever extents the dims have that loops count."""
+    """The symbolic form of an extent accepted by `to_dim`: before dims counted by loops were replaced by numbers."""
     if isinstance(thing, Constant) and isinstance(thing.number, int | DimExpr):
         return thing.number if thing.symbolic is None else thing.symbolic
     return None

@@ -30,7 +30,7 @@ def _round(record: Record, value: Operation) -> Operation:
     near = record(Op.SUB, record(Op.ADD, size, WHOLE_FROM), WHOLE_FROM)
     near = record(Op.WHERE, record(Op.LT, size, WHOLE_FROM), near, size)
     # The sign comes from 2x, which is 0 (of its sign) or at least as large as what it bounds, as |round(x)| <= |2x|;
-    # a comparison with 0 could not tell -0 from 0.
+    # comparing with 0 would lose the sign of -0.
     return record(Op.MAX, record(Op.MIN, near, record(Op.ADD, value, value)), record(Op.NEG, near))
 
 

@@ -60,7 +60,7 @@ class Context:
     counted
         Those dims, as far as they are known, and what they are here.
     symbolic
-        Shapes of what is declared, by name, and the number of its classes: whatever those dims are.
+        Symbolic shapes of declarations, by name, and their number of classes.
     algorithm
         The rule's algo once declared.
     states
@@ -106,7 +106,7 @@ class Context:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave the program as it is, whatever is recorded in the block: it is computed for its own sake."""
+        """Discard everything that is recorded in the block: only its diagnostics and result are wanted."""
         program = {name: copy(value) for name, value in vars(self.program).items()}
         mine = {name: copy(getattr(self, name)) for name in ("states", "state_updates", "given", "random_calls")}
         try:

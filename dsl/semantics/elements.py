@@ -29,7 +29,7 @@ NOTHING = -0.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What stands between the brackets for one axis: a position, or a slice whose ends may be left out."""
+    """The index of one axis between brackets: a position, or a slice with optional ends."""
 
     span: Span
     position: Object | None = None
@@ -176,7 +176,7 @@ def _masked(context: Context, mask: Operation, value: Operation, axis: int, span
 
 
 def _moved(context: Context, value: Operation, axis: int, count: Dim, by: Dim, span: Span) -> Operation:
-    """Record an axis of `count` elements whose element i + `by` is the value's i; the others are `NOTHING`."""
+    """Record an axis of `count` elements: element i + `by` is the value's element i, the others are `NOTHING`."""
     program, extent = context.program, value.shape[axis]
     from_ = program.arange(extent, span)
     if by != 0:

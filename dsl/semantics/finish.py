@@ -137,7 +137,7 @@ def _check_updates(context: Context, algorithm: Algorithm) -> None:
 def _check_rows_in_batches(context: Context, algorithm: Algorithm) -> None:
     """In a batch of several tuples no machine writes several rows of a model for each, and the last one counts."""
     batch = algorithm.batch
-    if batch is None:  # nothing is merged: tuples come one by one, whatever `minimize` was told
+    if batch is None:  # nothing is merged: tuples come one by one, even if `minimize` was given a batch size
         return
     for row, span in algorithm.rows_in_batches if batch.size != 1 or batch.meta is not None else ():
         context.warn(
@@ -210,7 +210,7 @@ def _check_tables(context: Context, algorithm: Algorithm) -> None:
 
 
 def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
-    """Whether two updates write the same place, whatever the table holds.
+    """Whether two updates write the same place for every table.
 
     Rows that different inputs choose may be the same for some tuple; they apply in the order of the text.
     """
@@ -353,7 +353,7 @@ def _needs_batch(update: CheckedUpdate) -> bool:
 
 
 def _check_merges(context: Context, algorithm: Algorithm) -> None:
-    """A rule whose merges all lead nowhere has a batch size and no use for it: something was forgotten."""
+    """Report a rule that has a batch size but uses no merged value: something was probably forgotten."""
     if algorithm.batch is None or context.diagnostics.errors:
         return
     used = [update.value for update in (*algorithm.updates, *context.state_updates)]

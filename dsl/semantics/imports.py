@@ -18,7 +18,7 @@ from dsl.semantics.objects import POISON, AllTuples, Builtin, Given, Module, Nam
 from dsl.source import Span
 from dsl.syntax import ast
 
-OWN = "a module of your own is a file beside the rule's, or a part of its text below a line # %% module name"
+OWN = "put your own module in a file next to the rule's, or in its text below a line # %% module name"
 
 Run = Callable[[tuple[ast.Statement, ...], Scope], None]
 

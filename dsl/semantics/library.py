@@ -38,7 +38,7 @@ NAMESAKES = {
     for name in BINARY_OPS
     if f"a{name}" in ALONG_AXIS
 }
-"""Functions of two operands beside which there is one along an axis, and what those look for who mean that."""
+"""Help for functions of two operands that also exist along an axis under another name."""
 
 COLUMN_STARTS = {
     "column_mean": Init(kind=InitKind.MEAN),
@@ -109,7 +109,7 @@ FAMILIAR_WORDS = {
     **dict.fromkeys(("rand", "random_uniform"), "dana.random(shape)"),
     "bernoulli": "dana.random(shape) < p",
 }
-"""What people who know NumPy or PyTorch look for, and what to write."""
+"""Names known from NumPy and PyTorch, and their equivalents here."""
 
 ELSEWHERE = "rule text is compiled, never run as Python; what dana offers is all there is"
 

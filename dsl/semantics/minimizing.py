@@ -23,7 +23,7 @@ from dsl.source import Span
 Call = Callable[[RuleFunction, list[Argument], Span], Object]
 
 BATCH = 64
-"""Tuples of a batch unless `minimize` is told otherwise."""
+"""Default batch size of `minimize`, in tuples."""
 
 
 def gradient(context: Context, value: Argument, by: Argument, span: Span) -> Object:

@@ -1,8 +1,8 @@
 """Modules of functions in rule text that a rule can import, such as `dana.optimizers`.
 
-In: a module's name. Out: its statements, and trees moved to the place of a call. A module is a file beside
-the package `dana`, so that editors and Python find it under the same name; here it is read as rule text. Must not:
-import or run a module, or read any file that `MODULES` does not name.
+In: a module's name. Out: its statements, and trees moved to the place of a call. A module is a file of the package
+`dana`, so that editors and Python find it under the same name; here it is read as rule text. Must not: import or run
+a module, or read any file that `MODULES` does not name.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Scope:
     top_level
         Whether models, inputs and the like may be declared here.
     module
-        Module whose names these are (`dsl.semantics.modules`); None for the rule's own.
+        Module that defines these names (`dsl.semantics.modules`); None for the rule itself.
     """
 
     def __init__(self, parent: Scope | None = None, *, top_level: bool = False, module: str | None = None) -> None:
@@ -57,8 +57,8 @@ class Scope:
 class Constant:
     """A number known when the rule is compiled: `int`, a dim, or a `float` that is exactly binary32.
 
-    `name` is the one that the rule gave it last. `symbolic` is what the number is whatever extents the dims have that
-    loops count; None where that says no more.
+    `name` is the last name that the rule gave it. `symbolic` is its value in terms of the dims counted by loops; None
+    if it does not depend on them.
     """
 
     number: int | float | DimExpr
@@ -131,8 +131,8 @@ class Module:
 class Declaration:
     """`dana.model(...)` and its like before they are given a name. `kind` is the name of the function.
 
-    `owner` is what a state is kept for; `classes` how many an output numbers, or categories an input. `symbolic` is the
-    shape, and `symbolic_classes` the classes, whatever extents the dims have that loops count.
+    `owner` is what a state is kept for; `classes` is the number of an output's classes or an input's categories.
+    `symbolic` and `symbolic_classes` are the shape and the classes in terms of the dims counted by loops.
     """
 
     kind: str
@@ -208,7 +208,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`dana.uniform(...)`, `dana.column_mean(x)` …: how a model starts; `like` is the input whose columns decide."""
+    """`dana.uniform(...)`, `dana.column_mean(x)` …: how a model starts; `like` is the input with the columns."""
 
     init: Init
     like: Operation | None = None
@@ -221,7 +221,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """Stands for something that is wrong and reported already; whatever it touches is poison and silent."""
+    """Stands for a value with an error already reported; operations on it yield poison and report nothing."""
 
 
 Object = (

@@ -1,7 +1,8 @@
 """Values while a rule trains, where `dana.training` is 1, and elsewhere, where it is 0.
 
-In: operations of a program. Out: what stands for them in a phase, recorded where it differs; of a
-`dana.where` whose condition is then a number, the one side. Must not: report errors, nor record what no phase needs.
+In: operations of a program. Out: their equivalents in one phase, recorded where they differ; a `dana.where` with a
+condition that is a number in that phase becomes the chosen side. Must not: report errors, nor record what no phase
+needs.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _needed(program: Program, operation: Operation, known: dict[int, Operation])
 
 
 def _chosen(operation: Operation, known: dict[int, Operation]) -> Operation | None:
-    """The side of a `dana.where` whose condition is a number."""
+    """The chosen side of a `dana.where`, if its condition is a number."""
     if operation.op is not Op.WHERE:
         return None
     condition = _get(operation.operands[0], known)

@@ -119,7 +119,7 @@ class Program:
     gradients
         Those that were taken, in order.
     parts
-        Ids of gradients of values per tuple of which each tuple of a batch has the same part.
+        Ids of gradients of values per tuple that are equally distributed over the tuples of a batch.
     merges
         Ids of merges that the rule's text asks for.
     elements
@@ -359,7 +359,7 @@ class Checked:
     counted
         Dims that loops count, and what they are here.
     symbolic
-        Shapes of what is declared, by name, and the number of its classes: whatever those dims are.
+        Symbolic shapes of declarations, by name, and their number of classes.
     inputs, models
         In the order of `dana.algo`.
     metas

@@ -3,14 +3,14 @@
 In: a shape, a seed. Out: a value for each tuple, uniform in [0, 1): a function of the seed, the call's
 number in the rule, the epoch, the tuple's number in it and the element. Must not: keep state.
 
-All is arithmetic on whole numbers modulo two primes p and q below 2^12, whose products binary32 holds. A tuple has four
-numbers A, B, C, D from its number r, made of products of sums, in which r is a polynomial of growing degree; an element
-has four, a, b, c, d, likewise from its place, the epoch, the seed and the call. They meet in
+Everything is integer arithmetic modulo two primes p and q below 2^12, so that binary32 represents products exactly. A
+tuple has four numbers A, B, C, D, computed from its number r as products of sums with r in growing degree; an element
+has four numbers a, b, c, d, computed from its position, the epoch, the seed and the call. They are combined in
 
     x = (A + a)(B + b) mod p        y = (C + c)(D + d) mod q        u = x / p + y / q mod 1
 
-so that any two numbers differ in two factors of each product. What depends on the element alone is computed once an
-epoch, what depends on the tuple alone once for all calls; both together take 22 operations.
+so that any two numbers differ in two factors of each product. The part that depends on the element alone is computed
+once an epoch, the part that depends on the tuple alone once for all calls; combining them takes 22 operations.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Recorder:
         self._span = span
 
     def of_tuple(self) -> Four:
-        """A, B, C, D; equal in all calls, of which the compiler computes one."""
+        """A, B, C, D; equal in all calls, so the compiler computes them once."""
         c = _whole_numbers("tuple", 0, 8)
         r = row_number(self._context, self._span)
         first, second = self._modulo(r, P), self._modulo(r, Q)

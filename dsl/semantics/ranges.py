@@ -1,6 +1,6 @@
-"""Bounds that values keep whatever the data, as far as their operations show them.
+"""Bounds of values for any data, as far as they follow from the operations.
 
-In: operations. Out: for each its least and its largest number. Must not: speak of NaN, which no bound keeps.
+In: operations. Out: the least and the largest number of each. Must not: account for NaN, which has no bounds.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ LEAF_OPS = {
     "meta": Op.META,
 }
 UNTOLD = {"output": 2, "input": 1000}
-"""How many classes, or categories, there are where nothing tells it."""
+"""Default number of classes and categories, until a table supplies it."""
 
 
 class Statements:
@@ -125,7 +125,7 @@ class Statements:
                     "E312",
                     "return stands outside a function",
                     span,
-                    label="returns to nobody",
+                    label="not inside a function",
                     help="a rule gives its results by setModel, setLoss and setPrediction",
                 )
             case ast.Return(span=span):
@@ -257,7 +257,7 @@ class Statements:
             classes=declaration.classes,
         )
         context.symbolic[name.id] = declaration.symbolic, declaration.symbolic_classes
-        if isinstance(declaration.symbolic_classes, DimExpr):  # where there are no labels or numbers that tell
+        if isinstance(declaration.symbolic_classes, DimExpr):  # the default until a table is read
             context.extents.setdefault(str(declaration.symbolic_classes), UNTOLD[kind])
         if kind == "meta":
             context.metas.append(leaf)

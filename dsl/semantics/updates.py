@@ -139,7 +139,7 @@ def add_row(
 
 
 def _row_each(context: Context, argument: Argument, count: int) -> list[Argument] | None:
-    """Return a new value for each of the rows that a list has, from a list or a value whose first axis counts them."""
+    """Return one new value per row of a list of rows, from a list of values or from the first axis of one value."""
     value = argument.value
     if isinstance(value, Items) and len(value.items) == count:
         return [Argument(item, place) for item, place in value.placed(argument.span)]
@@ -151,7 +151,7 @@ def _row_each(context: Context, argument: Argument, count: int) -> list[Argument
             "E406",
             f"{count} rows need as many new values",
             argument.span,
-            expected=f"a list of {count} values, or a value whose first axis has {count} elements",
+            expected=f"a list of {count} values, or a value with a first axis of {count} elements",
             found=f"a list of {len(value.items)}" if isinstance(value, Items) else describe(value),
             help="write each in a loop: for row in U[c]: rule.setModel(row, …)",
         )

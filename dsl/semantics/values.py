@@ -62,7 +62,7 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
 def _whole_division(
     context: Context, operator: str, left: Argument, right: Argument, span: Span, whole: Span
 ) -> Object:
-    """Record floor(a / b), or what it leaves of a: exact for whole numbers below 2^23, whose quotients do not meet."""
+    """Record floor(a / b) or the remainder: exact for whole numbers below 2^23, since their quotients stay distinct."""
     ratio = elementwise(context, Op.DIV, (left, right), span, whole)
     quotient = composed(context, "floor", Argument(ratio, whole), whole)
     if operator == "//":

@@ -1,6 +1,6 @@
-"""What is legal and surely not meant.
+"""Warnings for legal code that is almost certainly a mistake.
 
-In: a checked rule. Out: warnings, none of which stops anything. Must not: warn of what is merely unusual.
+In: a checked rule. Out: warnings, which stop nothing. Must not: warn of code that is merely unusual.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _divides_by_batch_size(operation: Operation, checked: Checked) -> bool:
 
 
 def _settled_test(context: Context, checked: Checked) -> None:
-    """Warn of a convergence test whose outcome is known: its sides' ranges do not meet, or nothing in it changes."""
+    """Warn of a convergence test with a known outcome: its sides' ranges are disjoint, or nothing in it changes."""
     test = checked.convergence
     if test is None:
         return
@@ -138,7 +138,7 @@ def _outcome(op: Op, left: Range, right: Range) -> bool | None:
 
 
 def _alone(context: Context, checked: Checked) -> None:
-    """Warn of batches of one row whose merged values are used in that row: a mean is the row itself."""
+    """Warn of merged values used within a batch of one row: the mean is the row itself."""
     if checked.batch is None or checked.batch.size != 1:
         return
     again = [one for one in reachable(roots(checked)) if one.per_tuple and one.merged]

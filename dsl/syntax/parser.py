@@ -32,7 +32,7 @@ def grammar() -> Lark:
         rel_to=__file__,
         parser="lalr",
         lexer="basic",
-        start=["statement", "refused"],
+        start=["statement", "unsupported"],
         keep_all_tokens=True,
         maybe_placeholders=False,
         transformer=AstBuilder(),

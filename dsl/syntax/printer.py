@@ -1,4 +1,4 @@
-"""Syntax trees as text: as a tree for people who study a rule, as rule text for tools.
+"""Syntax trees as text: as an indented tree for reading, as rule text for tools.
 
 In: AST nodes. Out: `tree_text`, and `rule_text` that parses to an equal tree (places apart).
 Must not: keep comments or layout; the tree does not have them.
@@ -42,7 +42,7 @@ def _tree(node: ast.Node, depth: int, role: str) -> Iterator[str]:
 
 
 def rule_text(module: ast.Module) -> str:
-    """Write a tree as rule text; a tree with `Broken` lines has no text and is refused with `ValueError`."""
+    """Write a tree as rule text; raises `ValueError` for a tree with `Broken` lines."""
     return "".join(f"{line}\n" for statement in module.body for line in _statement(statement))
 
 

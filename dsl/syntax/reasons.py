@@ -18,7 +18,7 @@ ARITHMETIC = "comparisons give 1 or 0: use a * b for and, dana.max(a, b) for or,
 ERRORS = "a rule handles no exceptions; it is checked as a whole before it runs"
 NAMES = "a name belongs to the block that assigns it; pass values as arguments and return them"
 
-REFUSED: dict[str, str] = {
+UNSUPPORTED: dict[str, str] = {
     "IF": STATIC_CHOICE,
     "ELIF": STATIC_CHOICE,
     "ELSE": STATIC_CHOICE,
@@ -132,13 +132,13 @@ def unexpected(token: Token, accepted: Collection[str], line: Sequence[Token]) -
             expected="the same quote at the end of the string",
             help="add the closing quote",
         )
-    if token.type in REFUSED:
+    if token.type in UNSUPPORTED:
         return Diagnostic(
             code="E103",
             title=f"{token.value!r} is not part of the language",
             span=span,
             label="not available in rules",
-            help=REFUSED[token.type],
+            help=UNSUPPORTED[token.type],
         )
     if token.type == "FOR" and line[0] is not token:
         return Diagnostic(

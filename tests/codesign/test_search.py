@@ -253,8 +253,8 @@ def test_what_keeps_models_from_lying_beside_the_machine_is_named(design: dict[s
     with pytest.raises(UsageError) as caught:
         factorised("lfe5um5g-85", 10_000, 5_000, **design)
     assert "must have clusters=1, 2 or 4, and for this rule a record_depth of at least 4" in caught.value.hint
-    tried = f"Without {name}={value}, a machine of 16 units fits lfe5um5g-85, with models beside it (record_depth=64)."
-    assert f"; not {name}={value}. {tried}" in caught.value.hint
+    assert f"; not {name}={value}. Without {name}={value}, a machine of 16 units fits" in caught.value.hint
+    assert caught.value.hint.endswith("(record_depth=64).")
 
 
 def test_a_machine_that_is_too_big_is_shown_as_fast_as_it_would_be() -> None:
@@ -267,7 +267,7 @@ def test_a_machine_that_is_too_big_is_shown_as_fast_as_it_would_be() -> None:
 
 def test_a_device_without_a_resource_is_said_to_have_none() -> None:
     """Not to be exceeded endless times."""
-    with pytest.raises(UsageError, match=r"takes 16 ultra rams, of which lfe5um5g-85 has none\n"):
+    with pytest.raises(UsageError, match=r"takes 16 ultra rams, .* lfe5um5g-85 has none\n"):
         explored(columns(54), load_device("lfe5um5g-85"), ultra=2, threads=1, clusters=1)
 
 

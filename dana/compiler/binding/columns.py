@@ -9,8 +9,7 @@ the table's order. A vector or matrix that is the only input is filled by its na
 name is a column like others. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix
 one array column or as many scalar columns as it has elements, a matrix's rows one after the other; an input with an
 extent that is a dim takes what the inputs after it do not need, and where one of those takes what is left, its dim's
-default. Where nobody chose, and a column would so fill another input than that of its name, nothing is guessed: it is
-an error.
+default. If the user made no choice, and a column would fill an input other than the one of its name, that is an error.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -159,7 +158,7 @@ def _features(schema: TableSchema, inputs: Sequence[Node], taken: Sequence[int])
 
 
 def crossed(fills: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of columns and the inputs that they fill: those whose column has the name of another input."""
+    """The (column, input) pairs in which the column has the name of another input."""
     pairs = list(fills)
     names = {name for _, name in pairs}
     return [(column, name) for column, name in pairs if column != name and column in names]
@@ -187,7 +186,7 @@ def _refuse_crossed(schema: TableSchema, inputs: Sequence[Node], uses: Sequence[
 def _choosing(
     graph: Graph, schema: TableSchema, inputs: Sequence[Node], chosen: Sequence[int], own: Mapping[str, int]
 ) -> set[int]:
-    """Columns whose numbers choose rows of models; none where they do not fit the inputs."""
+    """Columns that choose rows of models; none if the columns do not fit the inputs."""
     try:
         uses, _ = _assign(graph, schema, inputs, chosen, own)
     except BindingError:
@@ -196,8 +195,8 @@ def _choosing(
 
 
 def choosing_columns(graph: Graph, uses: Iterable[Use]) -> dict[int, bool]:
-    """Positions of the columns whose numbers choose rows of models; and whether any of them does as it is, which a
-    category need not do: below 0 it is none, as `dana.functions.category` says."""
+    """Positions of the columns that choose rows of models, and whether their number is used directly. A category is
+    not: a negative number is an unknown one (`dana.functions.category`)."""
     elements, categories = choosing_elements(graph), {str(node.name) for node in category_inputs(graph)}
     found: dict[int, bool] = {}
     for use in uses:
@@ -341,7 +340,7 @@ def _shape(node: Node, elements: int, extents: Sequence[int | None], graph: Grap
 
 
 def _elements(node: Node, graph: Graph, extents: Sequence[int | None]) -> str:
-    """How many elements an input takes, and of which dims that is the product."""
+    """How many elements an input takes, as a product of dims."""
     others = prod(extent for extent in extents if extent is not None)
     axes = zip(graph.symbolic_shape(node), extents, strict=True)
     named = [f"{dim} = {extent}" for dim, extent in axes if extent is not None and dim != extent]

@@ -42,7 +42,7 @@ def weighted(graph: Graph, *, column: bool, classes: bool) -> Graph:
     if classes and graph.classes is None:
         raise WeightError(
             f"rule {graph.name!r} has no classes to give weights to",
-            hint="Name a column with weight, or choose a rule whose label is dana.output(classes=...).",
+            hint="Name a column with weight, or choose a rule with a label dana.output(classes=...).",
         )
     kept = tuple(k for k in graph.inputs if column or k != weight.id)
     rewriter = Rewriter(replace(graph, inputs=kept))

@@ -24,11 +24,11 @@ def require_hardware(plan: Plan, forms: Forms, program: Program, config: Machine
     if config.lacking(program.instructions):
         moved = [_described(graph.nodes[k]) for k in forms.converted()]
         if not moved:
-            why = "draws random numbers, for which threads must know their numbers"
+            why = "draws random numbers in several threads"
             if not any(node.op is Op.ROW for node in graph.nodes):
-                why = "adds the losses of tuples that run side by side in their order, in a thread that must have all"
+                why = "adds the losses of tuples in several threads"
             raise DoesNotFit(
-                f"rule {graph.name!r} {why}; the machine's exchanges do not cross, so it cannot tell them",
+                f"rule {graph.name!r} {why}, which takes exchanges that cross; the machine has none",
                 hint="Set crossed to 1, or threads to 1.",
             )
         named = ", ".join(moved[:3]) + (f" and {len(moved) - 3} other values" if len(moved) > 3 else "")
@@ -40,7 +40,7 @@ def require_hardware(plan: Plan, forms: Forms, program: Program, config: Machine
 
 
 def _described(node: Node) -> str:
-    """A value for people."""
+    """A readable name for a value."""
     if node.name is not None:
         return node.name
     return f"the {node.op.value}" + (f" in line {node.span.line}" if node.span is not None else "")

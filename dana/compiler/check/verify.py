@@ -1,12 +1,12 @@
 """Checks an engine program against docs/machine.md, instruction by instruction and cycle by cycle.
 
-In: a program and the machine it is for. Out: everything in which it breaks the contract. It follows the document and
-`hwgen.spec`; of the compiler, whose bugs it is there to find, it takes what is loaded and no reckoning.
+In: a program and the machine it is for. Out: every violation of the contract. It follows the document and `hwgen.spec`;
+to find bugs of the compiler, it uses the compiler's output and none of its computations.
 
-Checked besides the rules of `hwgen.spec.legal`, for every section: it ends; fields are in range; addresses lie in their
-memories; a row is read only when it has been written and its result can be read; results come out one a cycle; a row's
-later result comes out later; turns take MIN_INSTRUCTION cycles; END waits for all results; whatever row an index may
-choose obeys all of this.
+In addition to the rules of `hwgen.spec.legal`, it checks for every section: it ends; fields are in range; addresses lie
+in their memories; a row is read only when it has been written and its result can be read; results come out one a cycle;
+a row's later result comes out later; turns take MIN_INSTRUCTION cycles; END waits for all results; every row that an
+index may choose obeys all of this.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MANY = 1 << 17
 """Rows of a scratchpad that is built, at most: as many entries of an index are looked at one by one."""
 
 DATAFLOW = (Section.INIT, *ROUNDS, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
-"""Sections in an order in which each runs after those whose results it reads."""
+"""Sections in an order that follows the flow of results."""
 
 
 def check(program: Program, memory: MemoryMap, inputs: InputPlaces, target: Target, config: MachineConfig) -> None:
@@ -73,7 +73,7 @@ def find_problems(
     if Section.TUPLE not in sections:
         yield "there is no section tuple"
     if (Section.MERGE in sections) != (Section.PUSH in sections) or (Section.MERGE in sections) != (levels > 0):
-        yield f"sections merge and push must be there if and only if there are levels, of which there are {levels}"
+        yield f"sections merge and push must exist if and only if there are levels; there are {levels}"
     defined = np.zeros(config.scratch_depth, dtype=np.bool_)
     defined[:image_rows] = True
     for section in (section for section in DATAFLOW if section in sections):
@@ -105,7 +105,7 @@ def _fields(instruction: Instruction, section: Section, levels: int) -> Iterator
         yield str(error)
     if instruction.scalar and not instruction.op.special:
         yield "scalar is for special functions"
-    # without levels every batch is one round, whose tuples are still the thread's when it ends
+    # without levels every batch is one round, and the thread still has its tuples when it ends
     masking = (*ROUNDS, Section.BATCH) if not levels else ROUNDS
     if instruction.mask is not Mask.NONE and section not in masking:
         yield "masks tuples"
@@ -176,7 +176,7 @@ class _Timing:
             return
         written = np.concatenate(self.writes)
         cycle, count = np.unique(written, return_counts=True)
-        # one write port serves all units, whatever their latencies
+        # one write port serves units of all latencies
         if (count > 1).any():
             yield f"two results are written in cycle {cycle[count > 1][0]} of the section"
         if written.max() > self.now + instruction.wait:

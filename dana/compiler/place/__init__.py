@@ -1,1 +1,1 @@
-"""Decisions about values, before any operation is made: in which section, in which form, in whose shard."""
+"""Decisions about values, before any operation is made: their section, their form, their shard."""

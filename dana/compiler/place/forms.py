@@ -8,9 +8,9 @@ lanes. All else is better packed, a row for `lanes` elements, but for what would
 the two meet, a value is converted. Forms are chosen so that operations and conversions take the fewest rows: from a few
 starting points, value by value, as long as it helps.
 
-Fixed are scalars and values whose last axis is 1 (broadcast), what the tuple brings (packed), models of scalars of
-which rows are selected (broadcast, so that an element has an address), and on a machine whose exchanges do not cross
-sums over a last axis (broadcast). The host writes and reads a model in the form that is chosen for it."""
+Fixed are scalars and values with a last axis of 1 (broadcast), inputs (packed), models of scalars with selected rows
+(broadcast, so that an element has an address), and sums over a last axis on a machine without crossed exchanges
+(broadcast). The host writes and reads a model in the form that is chosen for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ SWEEPS = 8
 
 
 Demand = Form | int
-"""A form in which a value is wanted, or the node whose form that is."""
+"""The required form of a value, or the node that determines it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Forms:
         return demand if isinstance(demand, Form) else self.of[demand]
 
     def converted(self) -> list[int]:
-        """Nodes whose values are needed in both forms."""
+        """Nodes with values needed in both forms."""
         plan, graph = self.plan, self.plan.graph
         wanted = [(o, self.wanted(k, at)) for k in plan.section for at, o in enumerate(plan.operands(k))]
         wanted += [(plan.resolve(update.value), self.stored(k)) for k, update in enumerate(graph.updates)]
@@ -130,7 +130,7 @@ class _Chooser:
         self.asked: dict[int, list[int]] = {node.id: [] for node in graph.nodes}
         """By node where `packed` has the forms in which readers and updates ask for its value."""
         self.near: dict[int, set[int]] = {k: {k, *self.operands.get(k, ())} for k in self.free}
-        """Nodes whose cost the form of a node changes."""
+        """Nodes with a cost that depends on the form of a node."""
         for k, operands in self.operands.items():
             for operand, demand in zip(operands, self.demands[k], strict=True):
                 self._ask(operand, demand, k)

@@ -1,7 +1,7 @@
 """Orders the work of a batch so that models can be overwritten where their new values are computed.
 
-In: a plan, the values' forms and shards. Out: `Step`s in an order in which they may run, and the nodes whose result
-goes straight into a model's rows. It makes no operations.
+In: a plan, the values' forms and shards. Out: `Step`s in a valid order, and the nodes with a result that goes straight
+into a model's rows. It makes no operations.
 
 All updates read the models as they stood before the batch. A node may write into a model's rows once every other reader
 of the old model has run; where that cannot be (a reader depends on the node itself), the new value gets rows of its own
@@ -55,14 +55,14 @@ class Order:
     steps
         Everything that the update section does.
     target
-        Model node into whose rows a node's result goes.
+        For a node, the model node that receives its result.
     """
 
     steps: tuple[Step, ...]
     target: Mapping[int, int]
 
     def text(self) -> str:
-        """The steps for people, with the model into whose rows a node's result goes."""
+        """The steps in readable form, with the models that receive results."""
         lines = []
         for step in self.steps:
             of = "" if step.kind in (Kind.LOSS, Kind.TEST) else f" %{step.id}"

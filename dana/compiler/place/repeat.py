@@ -1,12 +1,12 @@
 """Short packed vectors that repeat over the lanes of their rows.
 
-In: a plan, its forms, a target. Out: the nodes whose packed values do so. It emits nothing.
+In: a plan, its forms, a target. Out: the nodes with packed values that repeat. It emits nothing.
 
-A vector of n elements, n at most half the lanes, repeats if element e lies in every lane whose number is e in its low
-bits, as many of them as numbers below n have. To broadcast such a row takes fewer steps, one after the other, than one
-whose elements lie in the first lanes only. So rows that a tuple gathers and broadcasts are made to repeat at the start
-of an epoch, if all that is written over them repeats by itself: results of crossed folds and of packing do, and what is
-computed from them lane by lane."""
+A vector of n elements, n at most half the lanes, repeats if element e lies in every lane that has e in the low ⌈log₂ n⌉
+bits of its number. Broadcasting such a row takes fewer consecutive steps than one with its elements in the first lanes.
+So rows that a tuple gathers and broadcasts are made to repeat at the start of an epoch, if everything that is written
+over them repeats by itself: results of crossed folds and of packing do, and so do values computed from them lane by
+lane."""
 
 from dana.compiler.place.forms import Forms, narrow
 from dana.compiler.place.rows import Form
@@ -16,7 +16,7 @@ from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Op
 
 
 def find_repeats(plan: Plan, forms: Forms, target: Target) -> frozenset[int]:
-    """The nodes whose packed values repeat."""
+    """The nodes with packed values that repeat."""
     if target.records:  # `init` cannot make records repeat
         return frozenset()
     graph, lanes = plan.graph, target.lanes
@@ -26,7 +26,7 @@ def find_repeats(plan: Plan, forms: Forms, target: Target) -> frozenset[int]:
         if graph.nodes[k].op is Op.GATHER and not plan.fixed_row(k) and _broadcast_later(plan, forms, k)
     }
     models = {model for model in models if _short(plan, forms, model, lanes)}
-    # what repeats depends on the models that do: those whose new value would not are taken out, until none is
+    # whether values repeat depends on which models do: remove models until every new value repeats
     while models:
         found = set(models)
         for node in graph.nodes:

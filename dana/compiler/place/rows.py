@@ -43,8 +43,8 @@ class InputPlace:
     name
         The rule's name for it.
     shape
-        `()` for a scalar, which is repeated in every lane of one row; `(n,)` for a vector, whose element e lies in
-        row `row + e div lanes`, lane `e mod lanes`; the rows of a matrix follow one another.
+        `()` for a scalar, which is repeated in every lane of one row; `(n,)` for a vector, with element e in row
+        `row + e div lanes`, lane `e mod lanes`; the rows of a matrix follow one another.
     row
         First row, counted from the start of the tuple's slot.
     """

@@ -7,11 +7,11 @@ a value there that no tuple enters is computed once for all tuples of the round 
 merges. `epoch` takes what only the convergence test needs and what does not read a model, for by then the models are
 those after the batch.
 A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
-work of `batch`, whose instructions could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
+work of `batch`, which could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
 does all its work in `tuple`, too, and a batch is one round; if the next tuple is to see them (`serial`), a round is one
 tuple, and `tuple` writes them. So does every rule on a machine that takes a batch in one
-round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other. A rule
-that uses a value of the batch in the batch's tuples again has to be taken so: its tuples are still in tuple memory.
+round (`joined`): the work after the merges overlaps with the work before them as far as it is independent. A rule that
+uses a value of the batch in the batch's tuples again must be joined: its tuples are then still in tuple memory.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ class Plan:
     serial
         Whether the tuples of a batch see rows that the ones before wrote: each is a round of its own.
     joined
-        Whether every batch is one round, whose work is all in `tuple`.
+        Whether every batch is one round, with all its work in `tuple`.
     section
         Section of every computed node that training needs; leaves, and merges of a `single` plan, have none.
         A merge is in `tuple`.
@@ -76,7 +76,7 @@ class Plan:
         return self.reads[node]
 
     def root(self, node: int) -> int:
-        """The node whose rows a value lies in: an axis of one, new or reduced, and a fixed row of a model are views."""
+        """The node that owns the rows of a value: an axis of one, new or reduced, and a fixed model row are views."""
         node = self.resolve(node)
         while self._view(node):
             node = self.operands(node)[0]
@@ -89,7 +89,7 @@ class Plan:
         return found.op is Op.EXPAND or self.fixed_row(node)
 
     def fixed_row(self, node: int) -> bool:
-        """Whether a node is a row of a model whose number the rule says."""
+        """Whether a node is a row of a model at a constant index."""
         found = self.graph.nodes[node]
         return found.op is Op.GATHER and self.graph.nodes[found.inputs[1]].op is Op.CONST
 
@@ -130,7 +130,7 @@ class Plan:
 
     @property
     def chosen(self) -> frozenset[int]:
-        """Models of which rows are read or written alone."""
+        """Models with rows that are read or written alone."""
         graph = self.graph
         read = (graph.nodes[k].inputs[0] for k in self.section if graph.nodes[k].op is Op.GATHER)
         return frozenset((*read, *(update.model for update in graph.updates if update.index is not None)))
@@ -158,7 +158,7 @@ def join_rounds(plan: Plan, target: Target) -> Plan:
 
 
 def plan_sections(graph: Graph) -> Plan:
-    """Place every node that training needs, for a machine of which nothing is known."""
+    """Place every node that training needs, independently of the machine."""
     return _planned(graph, joined=graph.returns_to_rows and graph.batch != 1)
 
 

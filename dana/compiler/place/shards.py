@@ -14,7 +14,7 @@ the others are a thread's own. Values of one chunk are whole in every thread and
 
 Nodes that feed one another are chosen together, if that saves rows: of operations, of merges, and of the exchanges
 where whole values and shards meet (`sharding.py`). The wait for a joined model is counted as rows, so that small ones
-stay whole. Rules whose work one thread does alone have nothing to share.
+stay whole. Rules that run on one thread alone have nothing to share.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ from hwgen.spec.config import LANES_PER_CLUSTER
 from hwgen.spec.engine import Opcode, Section
 
 BATCH = (Section.TUPLE, Section.BATCH)
-"""Sections whose work may be shared."""
+"""Sections with work that threads may share."""
 
 Grain = int | None
 """Last axes of rows that stay together, None for a whole value."""
@@ -111,7 +111,7 @@ class Shards:
 
 
 def choose_shards(plan: Plan, forms: Forms, target: Target, *, sharded: bool) -> Shards:
-    """The values whose shards save rows; none unless `sharded`, and none if one thread works alone."""
+    """The values to shard because that saves rows; none unless `sharded`, and none if one thread works alone."""
     # merges into shards cross halves of rows between threads
     if not sharded or not target.crossed or target.threads == 1 or plan.alone:
         return Shards(plan, forms, target.lanes, {}, frozenset(), 0)
@@ -135,11 +135,11 @@ class _Chooser:
                 for position, operand in enumerate(operands):
                     self.readers[operand].append((k, self._row_shape(operand, forms.wanted(k, position))))
         self.source: dict[int, int] = {}
-        """The node whose value a model takes, where it may be shards from batch to batch."""
+        """The node that a model's new value comes from, for models that may stay sharded from batch to batch."""
         self.models: dict[int, list[int]] = {}
         """Models that take a node's value."""
         self.whole: set[int] = set()
-        """Nodes whose value an update reads whole."""
+        """Nodes with a value that an update reads whole."""
         for update in graph.updates:
             value = plan.resolve(update.value)
             fits = value in self.nodes and update.index is None and forms.of[value] is forms.of[update.model]
@@ -163,7 +163,7 @@ class _Chooser:
         return row_shape(self.graph.concrete_shape(k), form, self.target.lanes)
 
     def choose(self) -> Shards:
-        # greedily: the group that saves most alone comes first, the others beside what was chosen before them
+        # greedily: the group that saves most alone comes first, the others given the choices before them
         found: list[tuple[int, list[int], int]] = []
         for grain in (*range(max((len(self.rows[k]) for k in self.nodes), default=0)), LAST_AXIS):
             self.chosen = {k: grain for k in self.nodes if self._eligible(k, grain)}
@@ -209,7 +209,7 @@ class _Chooser:
 
     def _prune(self) -> None:
         """Leave single nodes whole where that saves rows."""
-        # readers before what they read: a value whose readers want it whole is no longer worth a shard
+        # readers before what they read: a value that its readers want whole is no longer worth a shard
         for k in sorted(self.chosen, reverse=True):
             near = self._near([k])
             before = self._cost(near)
@@ -227,12 +227,12 @@ class _Chooser:
             groups = [*(group for group in groups if group.isdisjoint(together)), together]
         return sorted(sorted(group) for group in groups)
 
-    def _saved(self, group: list[int], grain: int, beside: dict[int, int]) -> int:
-        """Rows that shards of a group save beside others, everything else being whole."""
+    def _saved(self, group: list[int], grain: int, given: dict[int, int]) -> int:
+        """Rows saved by sharding a group in addition to the given shards, everything else being whole."""
         near, others = self._near(group), self.chosen
-        self.chosen = beside
+        self.chosen = given
         whole = self._cost(near)
-        self.chosen = beside | dict.fromkeys(group, grain)
+        self.chosen = given | dict.fromkeys(group, grain)
         saved = whole - self._cost(near)
         self.chosen = others
         return saved
@@ -240,7 +240,7 @@ class _Chooser:
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def _near(self, group: Iterable[int]) -> set[int]:
-        """Nodes whose cost the choice for some nodes changes."""
+        """Nodes with a cost that depends on the choice for some nodes."""
         near: set[int] = set()
         for k in group:
             near |= {k, *self.operands[k], *self.models.get(k, ())}

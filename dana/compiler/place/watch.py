@@ -1,6 +1,6 @@
-"""Which columns of a table choose rows, so that tuples that share none may run side by side.
+"""Which columns of a table choose rows, so that tuples that share none may run in parallel.
 
-In: a simplified graph. Out: a `Watched` for each column and model, none for a rule whose tuples have to go one by one.
+In: a simplified graph. Out: a `Watched` for each column and model, none for a rule that must run tuple by tuple.
 
 A rule without merges has batches of one tuple. Tuples that touch no row in common commute: several of them may be a
 batch, if it ends where a tuple chooses a row that an earlier one of it writes (docs/machine.md, "Watched columns"). So
@@ -19,7 +19,7 @@ from hwgen.spec.columns import MAX_TABLES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A column that chooses rows of a model, or of models whose rows are only chosen together.
+    """A column that chooses rows of a model, or of models with rows that are only chosen together.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
         return ()
     tables = list(written or dict.fromkeys(model for *_, model in chosen if model not in whole))
     chosen = {one: writes for one, writes in chosen.items() if one[-1] in tables}
-    # models whose rows the same columns choose in the same way meet in the same tuples: one comparison is enough
+    # models indexed by the same columns in the same way conflict in the same tuples: one comparison is enough
     ways = {
         table: (
             graph.concrete_shape(table)[0],
@@ -91,5 +91,5 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
 
 
 def rows_written(watched: Sequence[Watched]) -> int:
-    """Rows that a tuple writes; at least one where columns are watched, for who watches has room for rows."""
+    """Rows that a tuple writes; at least one if columns are watched, as the hardware has room for at least one."""
     return max(sum(one.writes for one in watched), bool(watched))

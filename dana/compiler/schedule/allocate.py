@@ -1,8 +1,8 @@
 """Memory map: an address for every buffer.
 
 In: a selection and its schedules. Out: the scratchpad's rows, from the image at row 0 up. Buffers that live at the same
-time never overlap, but for one case: an operation may write over an operand that nobody reads after it, if each row is
-read no later than it is written.
+time never overlap, with one exception: an operation may overwrite an operand that nothing reads after it, if each row
+is read no later than it is written.
 
     image | state | block | stack, level by level | temporaries
 """
@@ -18,7 +18,7 @@ from dana.compiler.select.selection import Selection
 from hwgen.spec.engine import Section
 
 LINE = (Section.TUPLE, Section.BATCH, Section.EPOCH)
-"""Sections whose temporaries share rows: a value may live from one to the next."""
+"""Sections with temporaries in shared rows: a value may live from one to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

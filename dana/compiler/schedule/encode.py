@@ -138,7 +138,7 @@ def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -
     for k, model in selection.models.items():
         node = graph.nodes[k]
         start = start_values(node.init, node.name or "", model.shape)
-        if start.view(np.uint32).any():  # zeros are there, and of many million nobody has touched one
+        if start.view(np.uint32).any():  # the image is zero already: writing zeros would touch its untouched pages
             rows = place(start, lanes, broadcast=model.form is Form.BROADCAST)
             words[memory.address[model.buffer] :][: len(rows)] = rows.view(np.uint32)
     return words
@@ -212,7 +212,7 @@ def tables(plan: Plan, inputs: InputPlaces) -> tuple[Table, ...]:
 
 
 def named(plan: Plan, inputs: InputPlaces, row: int) -> Choice:
-    """What the watched column chooses whose record begins in a row of a tuple."""
+    """What a watched column chooses, given the row of a tuple where its record begins."""
     column = next(one.column for one in inputs.records if one.row == row)
     nodes = [plan.graph.nodes[k] for k in column.models]
     return Choice(

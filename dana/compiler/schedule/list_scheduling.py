@@ -13,9 +13,9 @@ Issue is in order and nothing interlocks (docs/machine.md, section 2), so every 
   chooses counts as all that it may choose);
 * an operation's turn takes at least MIN_INSTRUCTION cycles.
 
-List scheduling: of the operations whose operands are there, the one with the longest chain of operations after it goes
-first; if there is none, the one whose operands are there first. Where its results would meet others on their way out,
-it waits, and shorter ones that end before that go in between.
+List scheduling: among the ready operations, the one with the longest chain of operations after it goes first; if none
+is ready, the one with the earliest operands. If its results would collide with others at the write port, it waits, and
+shorter ones that end before that go in between.
 
 A section of few rows and long chains mostly waits. Then nothing may delay the longest chain: an operation goes only if
 it ends before any with a longer chain can begin, or the rows of it that do; the rest of its rows go later.
@@ -126,7 +126,7 @@ def _in_turn(ops: Sequence[VectorOp]) -> Schedule:
 
 
 def _ended(issue: Sequence[tuple[VectorOp, int]], clock: _Clock) -> Schedule:
-    # END waits for the last result: the next section reads rows without asking who writes them
+    # END waits for the last result: the next section reads rows without checking for pending writes
     end_wait = max(0, clock.last_write - clock.now, cycles.MIN_INSTRUCTION - 1)
     return Schedule(issue=tuple(issue), end_wait=end_wait, length=clock.now + end_wait + 1)
 
@@ -143,7 +143,7 @@ def _in_gaps(ops: Sequence[VectorOp]) -> Schedule:
     while start:
         k, rows = _fitting(ops, start, priority, clock)
         if rows < ops[k].rows:
-            # the rest begins at another row, whose operands may be ready later
+            # the rest begins at another row, and its operands may be ready later
             op, ops[k] = _cut(ops[k], rows)
             issue.append((op, clock.issue(op, start[k])))
             start[k] = clock.operands_ready(ops[k])
@@ -159,7 +159,7 @@ def _in_gaps(ops: Sequence[VectorOp]) -> Schedule:
 def _fitting(
     ops: Sequence[VectorOp], start: Mapping[int, int], priority: Sequence[int], clock: _Clock
 ) -> tuple[int, int]:
-    """The operation that can go first in nobody's way, and how many of its rows."""
+    """The operation that can go first without delaying another, and how many of its rows."""
     turn = {k: max(clock.now, begin - _least_wait(ops[k])) for k, begin in start.items()}
     order = sorted(turn, key=lambda k: (turn[k], -priority[k]))
     for at, k in enumerate(order):
@@ -246,7 +246,7 @@ def _dependences(ops: Sequence[VectorOp]) -> list[dict[int, bool]]:
 
 def _priorities(ops: Sequence[VectorOp], after: list[dict[int, bool]]) -> list[int]:
     """Cycles from an operation's first row to the end of the longest chain behind it, about."""
-    # a reader waits for the latency, whatever else comes behind for the rows to have issued
+    # a reader waits for the latency; other successors only for the rows to have issued
     length = [0] * len(ops)
     for k in reversed(range(len(ops))):
         op = ops[k]

@@ -2,10 +2,10 @@
 
 In: a value in one form and room for it in the other. Out: operations that fill the room; `lanes.py` counts their rows.
 
-Both go by exchanges between lanes, in which a lane chooses by a bit of its number. Packed to broadcast: the elements
-whose number has the bit clear go into one row, the others into another, in both lanes of each pair; with every bit of
-the lane number the rows become twice as many, until each holds one element. Broadcast to packed: two rows become one,
-lanes whose bit is clear keep the first and the others the second, until one row is left."""
+Both use exchanges between lanes, in which a lane chooses by a bit of its number. Packed to broadcast: the elements with
+the bit of their number clear go into one row, the others into another, in both lanes of each pair; every bit of the
+lane number doubles the rows, until each holds one element. Broadcast to packed: two rows become one, lanes with the
+bit clear keep the first and the others the second, until one row is left."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""The loss of an epoch: the sum of the batches' losses, and beside it that of the errors, which `epoch` adds.
+"""The loss of an epoch: the sum of the batches' losses and the sum of its rounding errors, added in `epoch`.
 
 In: a batch's loss, or that of each tuple. Out: operations in the sections that have the time. The sum is a chain of one
-addition for each loss, the errors' one behind it: no other step waits for one of its own. Where `tuple` does all the
-work it would be the longest of all, so there a batch's loss is added beside the next one's work, and by `epoch`.
+addition for each loss, followed by one for the errors: no other step waits for one of its own. If `tuple` does all the
+work, this chain would be the longest, so a batch's loss is added during the next batch, and the last one in `epoch`.
 """
 
 from dataclasses import replace

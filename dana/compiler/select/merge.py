@@ -30,7 +30,7 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
     last = View(block.buffer, block.base, (0, 1))
     while count > 1:
         count //= 2
-        # the last step of all writes the block; before it, rows that nobody else reads are written over
+        # the last step writes the block; the steps before it overwrite rows that nothing else reads
         if count == 1 and threads == 1:
             target = last
         else:
@@ -44,8 +44,8 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
     mine = mine or (in_place and group == 1)
     step = op
     if vectors > 1 and mask is Mask.SINGLE:
-        # the outer loop counts tuples where they are masked, so it cannot count vectors whose halves are crossed: the
-        # first two threads merge all rows, and take their halves of the result
+        # the outer loop counts masked tuples, so it cannot also count vectors with crossed halves: the first two
+        # threads merge all rows, and take their halves of the result
         target = here if mine else replace(emitter.room(name, (rows,), per_tuple=False), steps=(0, 1))
         emitter.nest(Section.TUPLE, op, (1, rows), target, here, here, outer=0, thread=0, mask=mask)
         here, step, mask, mine = target, Opcode.LOW, Mask.NONE, True

@@ -3,9 +3,9 @@
 In: the extents of a nest and, for each operand, its step in rows from one iteration of each loop to the next. Out: the
 instructions' loops (`Piece`). It knows nothing of operations and values.
 
-A nest is the tuples of a round around the axes of a value. Loops whose steps are contiguous in every operand are one
-loop; of the rest one that steps by single rows becomes the inner loop, one becomes the outer, and what remains is
-unrolled: the choice is the one of fewest instructions, and among those the one with the tuples in the outer loop.
+A nest is the tuples of a round around the axes of a value. Loops with contiguous steps in every operand are fused; of
+the rest one that steps by single rows becomes the inner loop, one becomes the outer, and the others are unrolled: the
+choice is the one of fewest instructions, and among those the one with the tuples in the outer loop.
 """
 
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def pieces(
     """
     if 0 in extents:
         return ()
-    # a loop that runs once needs none, whatever its step
+    # a loop that runs once needs no instruction loop for any step
     loops = [
         _Loop(extent, tuple(s[k] for s in steps), inner=k == inner, outer=k == outer, tuples=k == 0)
         for k, extent in enumerate(extents)

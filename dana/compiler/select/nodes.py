@@ -414,7 +414,7 @@ class _Selector:
         for k in nodes:
             root = self.graph.convergence is not None and self.plan.resolve(self.graph.convergence) == k
             self._node(k, Section.EPOCH, self._test() if root and self._only_test(k) else None)
-        # only a test that reads no model is left for `epoch`, whose models are those after the last batch
+        # `epoch` sees the models after the last batch, so only a test that reads no model is left for it
         if nodes:
             self._leave_test(Section.EPOCH)
         self.store.leave_models()

@@ -1,7 +1,7 @@
 """Vector operations over buffers: the form between the graph and the instructions.
 
 In: nothing. Out: the data types that selection makes, scheduling orders, allocation places and encoding turns into
-instructions. A `VectorOp` is an instruction whose operands lie in buffers that have no address yet.
+instructions. A `VectorOp` is an instruction with operands in buffers that have no address yet.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Models whose rows lie in records (docs/machine.md, "Records"): a tuple reads them where it reads its columns.
+"""Models with rows in records (docs/machine.md, "Records"): a tuple reads them where it reads its columns.
 
 In: gathers and row updates of such models. Out: values in tuple memory, and operations that put new rows into the
 outbox. The machine fetches and stores records; nothing is read or written by an address that depends on a number.
@@ -81,7 +81,7 @@ class Records:
         return replace(self.emitter.temporary(name, record.shape, record.form, per_tuple=True), owned=False)
 
     def _column(self, model: int, number: int) -> Watched:
-        """The watched column whose number chooses a row of a model."""
+        """The watched column that chooses a row of a model."""
         found = element_of(self.graph, number)
         assert found is not None, "a watched column is an element of an input"
         name = self.graph.nodes[found[0]].name or ""

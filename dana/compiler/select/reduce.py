@@ -4,7 +4,7 @@ In: a value. Out: operations that leave its reduction along one axis; `lanes.py`
 order of the additions is the language's: with h the largest power of two below n, element i takes in element i + h,
 then n becomes h.
 
-Along an axis whose elements lie in rows of their own, a step adds rows to rows. Along a packed last axis a step with h
+Along an axis with elements in rows of their own, a step adds rows to rows. Along a packed last axis a step with h
 of at least a row's lanes does so, too; the steps within a row exchange lanes. A single row's missing lanes, and those
 of the last row that is taken in, are the operation's identity.
 

@@ -5,8 +5,8 @@ that fill the room.
 
 A value is cut as `merge.py` cuts what it merges: of n chunks a thread keeps the first half if bit 0 of its number is
 clear, else the second, of that half one by bit 1, and so on. Halves of an odd number share the chunk in the middle, so
-that nothing is there that nobody wrote. To join them, the same is done backwards: both threads of a pair end with the
-words of the one whose bit is clear, then of the one whose bit is set.
+that every word has been written. Joining reverses this: both threads of a pair end with the words of the thread with
+the bit clear, then those of the one with the bit set.
 """
 
 from dataclasses import replace

@@ -146,7 +146,7 @@ class Store:
                 cut(self.emitter, Section.INIT, whole, self.own(k))
 
     def join_model(self, k: int, section: Section) -> None:
-        """Put a model together whose shards are new, if something reads it whole."""
+        """Join the new shards of a model, if something reads it whole."""
         if k in self.shards.joined:
             join(self.emitter, section, self.own(k), self.value(k, section))
 

@@ -68,7 +68,7 @@ class View:
 
 @lru_cache(1 << 10)
 def dense(rows: tuple[int, ...]) -> tuple[int, ...]:
-    """Steps of an array whose elements follow one another; none along an axis of one."""
+    """Steps of a contiguous array; none along an axis of one."""
     return tuple([prod(rows[k + 1 :]) if extent > 1 else 0 for k, extent in enumerate(rows)])
 
 

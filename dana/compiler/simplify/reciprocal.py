@@ -3,8 +3,8 @@
     before  %3 = div %2 64
     after   %3 = mul %2 0.015625
 
-A division takes a special function unit for dozens of cycles, a multiplication one cycle of every lane. Divisors whose
-reciprocal is not a normal binary32 number stay.
+A division takes a special function unit for dozens of cycles, a multiplication one cycle of every lane. A divisor stays
+if its reciprocal is not a normal binary32 number.
 """
 
 import math

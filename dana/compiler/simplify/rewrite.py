@@ -24,7 +24,7 @@ class Rewriter:
         return self.add(node, inputs=tuple(self._new[operand] for operand in node.inputs))
 
     def add(self, node: Node, **changes: Any) -> int:
-        """Add a node like `node` but for `changes`, whose operands are new ids; returns the new id."""
+        """Add a copy of `node` with `changes`, in which operands are new ids; returns the new id."""
         self.nodes.append(replace(node, id=len(self.nodes), **changes))
         return len(self.nodes) - 1
 

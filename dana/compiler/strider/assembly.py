@@ -47,7 +47,7 @@ class Assembly:
         self._items.append(_Item(op, (a, b, c)))
 
     def branch(self, op: Opcode, a: int, b: int, target: str) -> None:
-        """beq, bne or blt to a label, at whatever distance."""
+        """beq, bne or blt to a label at any distance."""
         self._items.append(_Item(op, (a, b, 0), target))
 
     def jump(self, target: str) -> None:

@@ -76,7 +76,7 @@ class PageWriter(ABC):
     """
 
     faults: ClassVar[Sequence[Fault]]
-    """What `_row` and `_nulls` branch to, by name, besides LINE_POINTER, TUPLE_HEADER and TUPLE_SHORT."""
+    """What `_row` and `_nulls` branch to, by name, in addition to LINE_POINTER, TUPLE_HEADER and TUPLE_SHORT."""
     chained: ClassVar[bool] = False
     """Whether each column is to come behind the one before it in the table, and nowhere else: then no two share one."""
 
@@ -119,7 +119,7 @@ class PageWriter(ABC):
 
     @abstractmethod
     def _row(self) -> None:
-        """A tuple whose data begin at %DATA and end before %END: hand its columns over, and go on to `next`."""
+        """Hand over the columns of the tuple from %DATA to before %END, and go on to `next`."""
 
     @abstractmethod
     def _nulls(self) -> None:

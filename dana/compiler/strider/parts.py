@@ -1,6 +1,6 @@
 """Writes the Strider program for rows that lie over several pages, a part on each.
 
-In: a schema whose rows are cut into parts, the columns in use, where their elements go in tuple memory. Out: as
+In: a schema with rows cut into parts, the columns in use, where their elements go in tuple memory. Out: as
 `pages`. A tuple is a part (`dana.storage.parts`): its number, then as many values as such a part has. Whether
 the parts of a row follow one another only the unpacker sees: the descriptors say that they must.
 """
@@ -36,7 +36,7 @@ class PartWriter(PageWriter):
         self._choose(0, len(self.parts))
 
     def _choose(self, first: int, end: int) -> None:
-        """Go to the part whose number is in %WORD, one of [first, end): in the order of the parts' numbers."""
+        """Branch to the part numbered %WORD, one of [first, end), by binary search."""
         if end - first > 1:
             middle = (first + end) // 2
             upper = self.asm.fresh("part")

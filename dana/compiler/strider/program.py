@@ -23,7 +23,7 @@ from hwgen.spec.cycles import STRIDER_CYCLES
 from hwgen.spec.strider import Control, Fault, Opcode
 
 REQUIRED = 24
-"""Attributes whose presence is checked at once: the constant that stands for all of them has 24 bits."""
+"""Attributes checked for presence at once: the constant with a bit for each has 24 bits."""
 
 
 def compile_strider(
@@ -38,7 +38,7 @@ def compile_strider(
     Parameters
     ----------
     watched
-        Columns that are handed over before their tuple, besides, for what rows they choose.
+        Columns that are also handed over before their tuple, because they choose rows.
 
     Raises
     ------
@@ -70,8 +70,8 @@ def _what_helps(option: str, depth: int) -> str:
         replace(MachineConfig(), **{option: depth})
     except ConfigError:
         return (
-            "No machine holds so many. Use fewer columns, or a matrix whose vectors fill their rows of lanes: a last "
-            "dimension that is a multiple of 8 × clusters."
+            "No machine holds so many. Use fewer columns, or a matrix with vectors that fill their rows of lanes, with a "
+            "last dimension that is a multiple of 8 × clusters."
         )
     return f"Set {option} to {depth}, or put used columns of one type side by side."
 
@@ -215,7 +215,7 @@ class _Writer(PageWriter):
             self.hand_over(base, run)
 
     def _pass_absent(self, first: int) -> int:
-        """Move %POINTER over unused attributes from `first` on, any of which may be NULL; the next attribute."""
+        """Move %POINTER over unused attributes, possibly NULL, from `first` on; returns the next attribute."""
         asm = self.asm
         attribute = self.attributes[first]
         count = 1
@@ -325,7 +325,7 @@ class _Writer(PageWriter):
 
 
 def _spans(positions: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs (first, count) of consecutive attributes whose bits can be read as one word."""
+    """Runs (first, count) of consecutive attributes with bits that can be read as one word."""
     spans: list[tuple[int, int]] = []
     for position in positions:
         if spans:

@@ -143,7 +143,7 @@ def _straighten(things: list[Thing], row: list[int], gap: float, pulls: str) -> 
 
 
 def spread(wanted: list[float], weights: list[float], apart: list[float]) -> list[float]:
-    """Return the places nearest to `wanted`, by weighted squares, whose neighbours are at least `apart`.
+    """Return the places nearest to `wanted`, by weighted squares, with neighbours at least `apart`.
 
     With the distances taken off it is isotonic regression: adjacent violators are pooled into their mean.
     """

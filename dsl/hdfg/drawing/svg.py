@@ -1,7 +1,7 @@
 """A picture of a graph as SVG, for notebooks and `dana compile --emit svg`.
 
 In: a `Graph`. Out: one `<svg>` element that needs nothing else: no script, font or style sheet.
-Must not: decide what is drawn (`picture`) or where a box stands beside others (`layout`).
+Must not: decide what is drawn (`picture`) or where a box is placed (`layout`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dsl.hdfg.graph import Graph
 
 MAX_BOXES = 400
-"""Boxes of a picture that still says something; a larger graph is refused with a sentence."""
+"""Largest number of boxes in a readable picture; a larger graph is replaced by a sentence."""
 MAX_ROWS_PASSED = 10000
-"""Rows that all arrows together may pass; more takes seconds to lay out and says as little."""
+"""Largest number of rows that all arrows together may cross; more takes seconds to lay out."""
 
 CHARACTER = 7.3  # width of a character of the font below
 FONT = 'font-family="ui-monospace, \'DejaVu Sans Mono\', Menlo, Consolas, monospace" font-size="12"'

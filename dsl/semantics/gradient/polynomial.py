@@ -61,7 +61,7 @@ class Algebra:
     Parameters
     ----------
     program
-        Whose operations they are; what has to be computed is added to it.
+        The program of the operations; new operations are added to it.
     span
         The text that new operations come from.
     """

@@ -1,7 +1,7 @@
 """Reverse mode: from a scalar back to what it is computed from, each operation once.
 
-In: a scalar, and the values whose derivatives are wanted. Out: a polynomial for each, which the caller
-computes. Must not: report errors; `NoDerivative` says where there is none.
+In: a scalar, and the values to differentiate by. Out: a polynomial for each value, which the caller computes.
+Must not: report errors; `NoDerivative` says where there is no derivative.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def gradients(
 ) -> list[Polynomial]:
     """The derivatives of a scalar by values that it is computed from; where each is wanted it counts as free.
 
-    Of a scalar that each tuple has: for each tuple its part, the parts' sum over the batch being the derivative of the
-    scalars' sum. So tuples whose values are merged get what the others' scalars owe them. A scalar of the batch counts
-    once; with `of_each` for each of the tuples.
+    If each tuple has the scalar, each tuple gets a part, and the sum of the parts over the batch is the derivative of
+    the sum of the scalars: a merged value also receives the contributions of the other tuples' scalars. A scalar of
+    the batch counts once, or once per tuple with `of_each`.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def _count(algebra: Algebra, extent: Dim) -> Polynomial:
 
 
 def _counts_a_class(algebra: Algebra, polynomial: Polynomial) -> bool:
-    """Whether a polynomial is a number times the one-hot vector of the rule's class, whose sum is 1."""
+    """Whether a polynomial is a number times the one-hot vector of the rule's class, which sums to 1."""
     if len(polynomial.terms) != 1 or len(polynomial.terms[0][0]) != 1:
         return False
     operation = algebra.program.operations[polynomial.terms[0][0][0]]
@@ -286,7 +286,7 @@ def _share(algebra: Algebra, operation: Operation) -> Polynomial:
 
 
 def _one_row(algebra: Algebra, asked: Polynomial, operation: Operation) -> Polynomial:
-    """What is asked of a model of which a fixed row is read: 0 in all other rows."""
+    """The gradient of a model that is read at a fixed row: 0 in all other rows."""
     model, index = operation.operands
     if index.op is not Op.CONST:
         raise NoDerivative(
