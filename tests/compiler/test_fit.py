@@ -257,7 +257,7 @@ drawn.setModel(w, w - drawn.merge((dana.random(x) < 0.5) * x, 64, "+"))
 
 def test_threads_that_cannot_cross_do_not_know_their_numbers() -> None:
     graph, plain = compile_rule(RANDOM).hdfg, MachineConfig(threads=4, crossed=0, **ROOMY)
-    with pytest.raises(DoesNotFit, match="draws random numbers, for which threads must know their numbers") as caught:
+    with pytest.raises(DoesNotFit, match="draws random numbers") as caught:
         compiled(graph, plain)
     assert str(caught.value).endswith("Hint: Set crossed to 1, or threads to 1.")
     for fitting in (replace(plain, crossed=1), replace(plain, threads=1)):

@@ -70,8 +70,8 @@ def _what_helps(option: str, depth: int) -> str:
         replace(MachineConfig(), **{option: depth})
     except ConfigError:
         return (
-            "No machine holds so many. Use fewer columns, or a matrix with vectors that fill their rows of lanes, with a "
-            "last dimension that is a multiple of 8 × clusters."
+            "No machine holds so many. Use fewer columns, or a matrix with vectors that fill their rows of lanes, "
+            "with a last dimension that is a multiple of 8 × clusters."
         )
     return f"Set {option} to {depth}, or put used columns of one type side by side."
 
