@@ -72,9 +72,8 @@ def modules_beside(text: str, folder: Path) -> str:
 def load(file: str | PathLike[str]) -> TrainableRule:
     """Read and compile a rule file; it is parsed, never executed.
 
-    What is legal and surely not meant becomes a `UserWarning`. The rule has `name`, `source` and `hdfg`, the dataflow
-    graph, which draws itself: as text where it is printed, as a picture where a notebook shows it. `fit`, `predict` and
-    `step` try it on arrays.
+    Warnings of the front end become a `UserWarning`. The rule has `name`, `source`, `hdfg`, the dataflow graph, and
+    `listing`, the graph as text; a notebook shows it as a picture. `fit`, `predict` and `step` run it on arrays.
 
     Raises
     ------

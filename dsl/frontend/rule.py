@@ -38,8 +38,8 @@ class Rule:
 
     Notes
     -----
-    `ast`, `diagnostics` and `warnings` are there for every text; `checked`, `hdfg` and `name` raise `RuleError` for a
-    text with errors.
+    `ast`, `diagnostics` and `warnings` exist for every text; `checked`, `hdfg`, `listing` and `name` raise `RuleError`
+    for a text with errors. A notebook shows a rule as a picture of its graph.
     """
 
     def __init__(self, text: str, *, filename: str = "<rule>", first_line: int = 1) -> None:
@@ -53,6 +53,25 @@ class Rule:
         members = [graph.nodes[i] for i in (*graph.models, *graph.inputs)]
         shown = [f"{node.name} {shape_text(node.shape)}" if node.shape else str(node.name) for node in members]
         return f"<Rule {self.name}({', '.join(shown)}) of {self.source.filename}>"
+
+    def _repr_svg_(self) -> str | None:
+        """Draw the dataflow graph, for notebooks; None for a text with errors."""
+        from dsl.hdfg.drawing.svg import svg  # a session that draws nothing does not load it
+
+        return None if self.diagnostics else svg(self.hdfg)
+
+    @property
+    def listing(self) -> str:
+        """The dataflow graph as text: one line for each operation, by how often it is computed.
+
+        Raises
+        ------
+        RuleError
+            If the text has errors.
+        """
+        from dsl.hdfg.drawing.listing import listing
+
+        return listing(self.hdfg)
 
     @cached_property
     def _parsed(self) -> tuple[dict[str, ast.Module], tuple[Diagnostic, ...]]:

@@ -2,7 +2,7 @@
 
 In: nodes from `dsl.lower`, `dsl.hdfg.builder` or `dsl.hdfg.text`. Out: one immutable `Graph`, the only thing
 that the compiler and the interpreter see of a rule. Must not: build, check, write or run itself (`builder`, `verify`,
-`text`, `interpreter` do), nor hold anything that belongs to a machine. How it looks to people is in `drawing`.
+`text`, `interpreter` do), draw itself (`drawing`), nor hold anything that belongs to a machine.
 
 What a name stands for: a model node is the model as it stood before the batch, wherever it is used, in the convergence
 test too. Elementwise operations broadcast by NumPy's rule without a node of their own.
@@ -236,18 +236,6 @@ class Graph:
     epochs: int = 1
     batch: int | None = 1
     batch_meta: int | None = None
-
-    def __repr__(self) -> str:
-        """Return the graph as a terminal shows it."""
-        from dsl.hdfg.drawing.listing import listing  # only people need it
-
-        return listing(self)
-
-    def _repr_svg_(self) -> str:
-        """Return the graph as a notebook shows it."""
-        from dsl.hdfg.drawing.svg import svg
-
-        return svg(self)
 
     @property
     def is_bound(self) -> bool:

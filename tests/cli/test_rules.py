@@ -148,7 +148,7 @@ def compiled(*arguments: str, rule: str = LOGISTIC) -> bytes:
 def test_the_syntax_tree_and_the_graph_need_no_table() -> None:
     assert compiled("--emit", "ast").startswith(b"Module\n")
     assert compiled("--emit", "hdfg").startswith(b"hdfg logistic\n")
-    assert compiled("--emit", "svg").decode() == dana.load(LOGISTIC).hdfg._repr_svg_()
+    assert compiled("--emit", "svg").decode() == dana.load(LOGISTIC)._repr_svg_()
 
 
 def test_every_stage_has_a_text(capsys: pytest.CaptureFixture[str]) -> None:

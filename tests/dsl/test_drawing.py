@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from dsl import compile_rule
 from dsl.hdfg.drawing.layout import Link, Thing, order, place, spread
+from dsl.hdfg.drawing.listing import listing
 from dsl.hdfg.drawing.picture import Kind, Part, picture
-from dsl.hdfg.drawing.svg import MARGIN
+from dsl.hdfg.drawing.svg import MARGIN, svg
 from dsl.hdfg.graph import LEAVES, Graph, Op, Region
 from tests.dsl.programs import rules
 from tests.dsl.rules import HEAD, RULES
@@ -25,12 +26,12 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.mark.parametrize("name", RULES)
 def test_listing(name: str, golden: Golden) -> None:
-    golden(repr(compile_rule(RULES[name]).hdfg))
+    golden(compile_rule(RULES[name]).listing)
 
 
 @pytest.mark.parametrize("name", ["logistic", "rows_in_batches"])
 def test_svg(name: str, golden: Golden) -> None:
-    golden(compile_rule(RULES[name]).hdfg._repr_svg_(), ".svg")
+    golden(compile_rule(RULES[name])._repr_svg_() or "", ".svg")
 
 
 def boxes_of(drawn: ET.Element) -> list[tuple[float, float, float, float]]:
@@ -72,7 +73,7 @@ def check(graph: Graph) -> None:
     ends = (graph.loss, graph.prediction, graph.convergence)
     assert len(results) == len(graph.updates) + sum(end is not None for end in ends)
 
-    drawn = ET.fromstring(graph._repr_svg_())
+    drawn = ET.fromstring(svg(graph))
     width, height = float(drawn.attrib["width"]), float(drawn.attrib["height"])
     boxes = boxes_of(drawn)
     assert len(boxes) == len(shown.boxes)
@@ -93,7 +94,7 @@ def test_pictures_of_rules(name: str) -> None:
 def test_pictures_of_generated_rules(text: str) -> None:
     graph = compile_rule(text).hdfg
     check(graph)
-    assert len(repr(graph).splitlines()) > 5
+    assert len(listing(graph).splitlines()) > 5
 
 
 def test_names_are_escaped_and_wide_ones_have_room() -> None:
@@ -101,22 +102,22 @@ def test_names_are_escaped_and_wide_ones_have_room() -> None:
     text += "r.setModel(dana.where(y < 数据模型数据模型数据模型, x, 0))\n"
     graph = compile_rule(text).hdfg
     check(graph)
-    assert "&lt;" in graph._repr_svg_()
+    assert "&lt;" in svg(graph)
 
 
 def test_a_graph_that_is_too_large_says_so() -> None:
     body = "w = dana.model([n])\nr = dana.algo(w, x, y)\ne = y\nfor i in range(9000):\n    e = -e\n"
     body += "r.setModel(w - e * x)\n"
     graph = compile_rule(HEAD + body).hdfg
-    assert "too large to draw, with 9,00" in graph._repr_svg_()
-    assert len(repr(graph).splitlines()) > 9000
+    assert "too large to draw, with 9,00" in svg(graph)
+    assert len(listing(graph).splitlines()) > 9000
 
 
 def test_constant_expressions_that_double_stay_short() -> None:
     body = "w = dana.model([n])\nm = dana.meta(1)\nr = dana.algo(w, x, y)\n"
     body += "for i in range(1000):\n    m = m * m\nr.setModel(w - m * y * x)\n"
     graph = compile_rule(HEAD + body).hdfg
-    assert max(map(len, repr(graph).splitlines())) < 120
+    assert max(map(len, listing(graph).splitlines())) < 120
     check(graph)
 
 

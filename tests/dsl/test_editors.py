@@ -80,9 +80,9 @@ def linear():
     e = dana.sigma(w * x) - y
     least.setModel(w - rate * e * x)
 ''').raise_error()
-shown, _ = shell.display_formatter.format(shell.user_ns["linear"].hdfg)
+shown, _ = shell.display_formatter.format(shell.user_ns["linear"])
 assert shown["image/svg+xml"].startswith("<svg "), shown
-assert shown["text/plain"].startswith("least: batches of 1 tuple, 1 epoch"), shown
+assert shell.user_ns["linear"].listing.startswith("least: batches of 1 tuple, 1 epoch")
 shell.run_cell("linear")
 shell.run_cell('''
 @dana.rule

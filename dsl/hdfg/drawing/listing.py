@@ -1,19 +1,15 @@
 """A graph as text for people: the rule's interface, then one line for each operation, by how often it is computed.
 
-In: a `Graph`. Out: text that a terminal shows when a graph is printed. Must not: be read back.
+In: a `Graph`. Out: text for a terminal, which nothing parses (`dsl.hdfg.text` is parsed).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.drawing.words import Words, batch_text, number_text
+from dsl.hdfg.graph import Graph, Node
 from dsl.hdfg.init import OF_COLUMNS, InitKind
 from dsl.hdfg.ops import LEAVES, Op, Region
-
-if TYPE_CHECKING:
-    from dsl.hdfg.graph import Graph, Node
 
 Row = tuple[str, str, str]
 """What is computed, how, and its shape."""

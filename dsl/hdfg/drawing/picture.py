@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING
 
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.drawing.words import MERGE_SIGNS, SIGNS, Words, line_of
+from dsl.hdfg.graph import Graph, Node
 from dsl.hdfg.ops import COMMUTATIVE, FROM_ROW, LEAVES, Op, Region
-
-if TYPE_CHECKING:
-    from dsl.hdfg.graph import Graph, Node
 
 
 class Part(IntEnum):

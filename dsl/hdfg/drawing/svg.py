@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from dsl.hdfg.drawing.layout import Link, Thing, order, place
 from dsl.hdfg.drawing.picture import Arrow, Box, Kind, Part, Picture, picture
 from dsl.hdfg.drawing.words import batch_text
-
-if TYPE_CHECKING:
-    from dsl.hdfg.graph import Graph
+from dsl.hdfg.graph import Graph
 
 MAX_BOXES = 400
 """Largest number of boxes in a readable picture; a larger graph is replaced by a sentence."""

@@ -6,13 +6,9 @@ In: a graph. Out: short texts in the rule language's own signs. Must not: place 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dsl.binary32 import round32
+from dsl.hdfg.graph import Graph, Node
 from dsl.hdfg.ops import FROM_ROW, Op, Region
-
-if TYPE_CHECKING:
-    from dsl.hdfg.graph import Graph, Node
 
 SIGNS = {
     Op.ADD: "+",
