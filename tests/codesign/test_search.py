@@ -254,7 +254,7 @@ def test_what_keeps_models_from_lying_beside_the_machine_is_named(design: dict[s
         factorised("lfe5um5g-85", 10_000, 5_000, **design)
     assert "must have clusters=1, 2 or 4, and for this rule a record_depth of at least 4" in caught.value.hint
     assert f"; not {name}={value}. Without {name}={value}, a machine of 16 units fits" in caught.value.hint
-    assert caught.value.hint.endswith("(record_depth=64).")
+    assert "lfe5um5g-85, with models in external memory (record_depth=64)." in caught.value.hint
 
 
 def test_a_machine_that_is_too_big_is_shown_as_fast_as_it_would_be() -> None:
