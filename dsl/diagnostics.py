@@ -1,4 +1,4 @@
-"""What is wrong with a rule, as data.
+"""Errors and warnings of a rule, as data.
 
 In: findings of the syntax and semantics stages. Out: `Diagnostic`s in the order of the text, and `RuleError`
 that carries all of them at once. Must not: lay out text for people; `dsl.render` does.

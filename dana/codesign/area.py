@@ -72,7 +72,7 @@ INDEX_LINE = 450.0
 
 
 RECORD_PATHS = (0, 560, 0, 0)
-"""Of machines with records: what sequencer and unpacker keep more, however many lanes there are."""
+"""Extra area of sequencer and unpacker in machines with records, for any number of lanes."""
 
 CROSSED = {"xcup": (17.0, 32.0), "ecp5": (24.0, 32.0), "nexus": (22.0, 41.0)}
 """LUTs of a lane that chooses its operands in exchanges; flip-flops of its cluster, which knows which lanes do."""
@@ -91,7 +91,7 @@ FUNCTION_PARTS: dict[Opcode, tuple[Opcode | str, ...]] = {
     Opcode.SQRT: (Opcode.SQRT, Opcode.DIV),
     Opcode.DIV: (Opcode.DIV,),
 }
-"""What each function needs of the unit: what it shares with others is there once."""
+"""Parts of the unit that each function needs; shared parts exist once."""
 
 FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
     "xcup": {
@@ -121,7 +121,7 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
         Opcode.DIV: (247, 200, 0, 0),
     },
 }
-"""Of the parts, synthesised alone and in several combinations."""
+"""Area of the parts, from synthesis of each alone and of several combinations."""
 
 
 def _functions(config: MachineConfig, family: str) -> Row:
@@ -141,7 +141,7 @@ def _functions(config: MachineConfig, family: str) -> Row:
 
 
 def _crossed(config: MachineConfig, family: str) -> Row:
-    """What crossed exchanges add to all lanes and clusters."""
+    """Area that crossed exchanges add to all lanes and clusters."""
     if not config.crossed:
         return 0, 0, 0, 0
     luts, flipflops = CROSSED[family]
@@ -160,7 +160,7 @@ def _addresses(config: MachineConfig) -> float:
 
 
 def _shared_slots(config: MachineConfig) -> int:
-    """Of the three words that a lane has from elsewhere, those that several distances share: another choice each."""
+    """How many of a lane's three words from other lanes serve several distances; each takes another choice."""
     clusters, threads = ((count - 1).bit_length() for count in (config.clusters, config.threads))
     if clusters + threads <= 3:
         return 0
@@ -242,7 +242,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
 
 
 def _lattice(config: MachineConfig, family: str, lane_luts: float, lane_flipflops: float) -> dict[str, Row]:
-    """Of ECP5: yosys 0.5x, ``synth_ecp5``, as nextpnr packs it: LUTs are TRELLIS_COMB, which carries take, too.
+    """Area on ECP5: yosys 0.5x, ``synth_ecp5``, packed by nextpnr; LUTs are TRELLIS_COMB, which carries use as well.
 
     Nexus has the same LUTs, carries, multipliers and block RAMs. yosys 0.70, ``synth_nexus``, made as many of them, two
     LUTs to a carry cell, and fewer flip-flops: its rows of functions and index files are ECP5's.
@@ -313,7 +313,7 @@ into a register, which a block RAM has. Of several Striders, one of their queues
 
 
 def _lattice_queue(config: MachineConfig) -> Row:
-    """Of pieces of 16 entries by 4 bits, and above one piece the choice of one: synthesised of 4 to 1,024 entries."""
+    """Area of pieces of 16 entries by 4 bits and the choice between them; fitted to syntheses of 4 to 1,024 entries."""
     # how many bits an entry has: the address and the pointer, a descriptor's number, a kind, and whether it is beyond
     width = (config.page_size - 1).bit_length() + 16 + max(8, (config.descriptor_depth - 1).bit_length()) + 3
     if config.striders == 1 and config.queue_depth >= LONG_QUEUE:
@@ -342,7 +342,7 @@ def _waiting_records(config: MachineConfig, family: str) -> int:
 
 
 def _more_outboxes(config: MachineConfig, lane_luts: int, half_blocks: int) -> Row:
-    """Of threads beyond the first, and the choice of one."""
+    """Area of the outboxes of threads beyond the first, and of the choice between them."""
     more = config.threads - 1 if config.record_depth else 0
     choice = 32 * config.lanes * math.ceil(more / 3)
     return lane_luts * config.lanes * more + choice, 66 * config.lanes * more, 0, half_blocks * _outbox(config) * more

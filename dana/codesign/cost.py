@@ -1,4 +1,4 @@
-"""What a rule costs the engine: instructions, cycles, and the least that the units would need.
+"""Cost of a rule on the engine: instructions, cycles, and the least that the units would need.
 
 In: the plan of a rule and the Bundle made of it. Out: a `Cost`. It compiles nothing and knows no link and no page.
 
@@ -47,7 +47,7 @@ class SectionCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a rule costs on a machine.
+    """Cost of a rule on a machine.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Cost:
 
 
 def count_cost(plan: Plan, bundle: Bundle) -> Cost:
-    """What the Bundle's program takes, and the bounds of its rule on its machine.
+    """Return the cost of the Bundle's program, and the bounds of its rule on its machine.
 
     Parameters
     ----------

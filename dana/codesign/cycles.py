@@ -92,7 +92,7 @@ class Cycles:
 
     @property
     def bottleneck(self) -> str:
-        """What all others wait for: `link`, `engine`, `unpacker`, `records`, or else `striders`."""
+        """The bottleneck: `link`, `engine`, `unpacker`, `records`, or else `striders`."""
         parts = {"link": self.link, "engine": self.engine, "unpacker": self.unpacker}
         if self.records:
             parts["records"] = self.records + self.engine

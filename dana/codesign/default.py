@@ -105,7 +105,7 @@ def default_bundle(
 def default_results(
     binding: Binding, schema: TableSchema, *, max_tuples: int, design: Mapping[str, int] | None = None
 ) -> Results:
-    """What each pass makes on the way to `default_bundle`, by its name."""
+    """Results of the passes on the way to `default_bundle`, by name."""
     config, draft, rule = _default(binding, schema, max_tuples, design)
     engine = compile_engine(binding.graph, config, max_tuples=max_tuples, known=draft, rule=rule)
     return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses, "watched": engine.draft.watched})
@@ -390,7 +390,7 @@ def _roomy(
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
 
     def close(draft: Draft) -> bool:
-        """What takes too much memory with shards takes as much without."""
+        """A draft that takes too much memory with shards takes as much without."""
         fits = draft.target.group == least or draft.memory.rows <= most
         return fits and (1 - CLEARLY) * _cycles_per_tuple(draft, tuples) <= best
 

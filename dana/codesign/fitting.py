@@ -1,6 +1,6 @@
-"""What of a device a machine takes, and how it is made to fit: its clock and link, its memories.
+"""Resources of a device that a machine takes, and how it is made to fit: its clock and link, its memories.
 
-In: machines, devices, what the user says of a machine. Out: fractions, widths, depths. Nothing is compiled or measured.
+In: machines, devices, the user's overrides. Out: fractions, widths, depths. Nothing is compiled or measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, WIDEST_LINK, Machin
 
 MEMORIES = ("block_rams", "ultra_rams")
 RESOURCES = ("luts", "flipflops", "dsps", *MEMORIES)
-"""Of `Area` and `Device`."""
+"""Fields of `Area` and `Device`."""
 
 NARROWEST_LINK = 8
 """Bytes of a link at the least."""

@@ -61,7 +61,7 @@ AGAIN = (
 SEED = 1
 FRACTIONAL = ("real", "double precision")
 MAX_NUMBER = {"boolean": 1, "smallint": (1 << 15) - 1}
-"""Of columns that hold no number of every record."""
+"""Largest numbers of columns with a type too small for every record."""
 
 
 def export(
@@ -174,7 +174,7 @@ class _Choice:
 
 
 def _check(bundle: Bundle, binding: Binding, schema: TableSchema) -> Check:
-    """What the testbench trains on, and what must come of it.
+    """Input of the testbench and its expected result.
 
     The simulator trains with the records alone that the rows choose from, numbered anew: neither values nor cycles
     depend on where a record lies, and a table may have millions.
@@ -326,7 +326,7 @@ def supply_of(config: MachineConfig, device: Device) -> str | None:
 
 
 def _notes(found: Candidate) -> str:
-    """What is expected of the design, in Markdown."""
+    """Expected figures of the design, in Markdown."""
     cycles, device, tables = found.cycles, found.device, found.bundle.table_offsets
     supply = supply_of(found.bundle.config, device)
     lines = [

@@ -1,4 +1,4 @@
-"""What the record memory of a machine holds before the first training: the start values of the rule's models.
+"""Contents of a machine's record memory before the first training: the start values of the rule's models.
 
 In: a Bundle of the compiler's with tables. Out: rows of records, or the memory's image as a stream. Where records lie
 is in `docs/machine.md`, "Records".

@@ -79,7 +79,7 @@ NEAREST = ("threads", "clusters", "queue_depth")
 """Fields of the machine that comes nearest a device, with which smaller memories are tried."""
 
 ALWAYS = ("page_size", "link_bytes", "link_rate", "clock_hz", "record_depth", "divide_interval", "striders")
-"""What a machine that is shrunk keeps."""
+"""Fields that do not change when a machine is shrunk."""
 
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
@@ -91,7 +91,7 @@ SHORT_QUEUE = 16
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What all candidates have in common."""
+    """Arguments common to all candidates."""
 
     binding: Binding
     schema: TableSchema
@@ -138,7 +138,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """What the search found.
+    """Result of the search.
 
     Attributes
     ----------
@@ -381,7 +381,7 @@ def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> 
 
 
 def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[str, int]) -> UsageError:
-    """What the machine that comes nearest lacks, and what would do: another device, no overrides, less memory."""
+    """The error when nothing fits: resources that the nearest machine lacks, with hints for what would fit."""
     least = {name: few for name, few in (("striders", 1), ("queue_depth", SHORT_QUEUE)) if name not in given}
     smallest = min((_resized(candidate, least) for candidate in found), key=lambda candidate: candidate.use)
     if smallest.bundle.tables or holds_models(plan, job.device, smallest.bundle.config.clusters):
@@ -432,7 +432,7 @@ def _lack(name: str, takes: int, has: int, device: Device) -> str:
 
 
 def _without(job: _Job, given: Mapping[str, int], dropped: Sequence[str]) -> str:
-    """What a search finds without some overrides, in words."""
+    """Result of a search without some overrides, in words."""
     said = overrides_text(given, dropped)
     try:
         config = explore(

@@ -27,7 +27,7 @@ class EngineProgram:
     results: Results
 
     def fields(self) -> dict[str, Any]:
-        """What it says of a Bundle's fields."""
+        """Fields of the Bundle that follow from the draft."""
         draft = self.draft
         return {
             "program": self.program.instructions,
@@ -76,7 +76,7 @@ def compile_engine(
 
 
 def rule_for(graph: Graph, schema: TableSchema) -> Results:
-    """What the passes of `RULE` make of a graph for a table."""
+    """Results of the passes of `RULE` on a graph for a table."""
     rule = run(RULE, {"graph": graph})
     if schema.part:
         # the numbers of rows would have to come before the first part of their row
@@ -149,7 +149,7 @@ def _start(graph: Graph, name: str) -> dict[str, Any]:
 
 
 def _choice(choice: Choice, schema: TableSchema, uses: Sequence[Use]) -> dict[str, Any]:
-    """What chooses rows of a model, with the columns of the table."""
+    """The row choices of a model, with the columns of the table."""
     of = choice.category
     columns, element, inputs = [], choice.element, choice.inputs
     if of is not None:

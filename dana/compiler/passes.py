@@ -95,7 +95,7 @@ TARGET = (
     Pass("schedules", schedule_sections, "each section's operations in order, with the cycles that each waits"),
     Pass("memory", allocate, "rows of the scratchpad; behind the schedules, which say when a value dies"),
 )
-"""What is done for a target. Given: plan, target, sharded (whether threads may share work), reorder (whether operations
+"""Passes that need a target. Given: plan, target, sharded (whether threads may share work), reorder (whether operations
 may leave the rule's order)."""
 
 PLACED = TARGET[: [one.name for one in TARGET].index("shards") + 1]
@@ -110,10 +110,10 @@ PROGRAM = (
     Pass("hardware", require_hardware, "an error if the machine lacks what the program uses", shown=False),
     Pass("check", check, "an error if the program is not legal by docs/machine.md; last, always", shown=False),
 )
-"""What is done once the target is found. Given: what `TARGET` made, short (the sections for short rounds), config."""
+"""Passes that need the machine. Given: results of `TARGET`, short (the sections for short rounds), config."""
 
 ACCESS = (Pass("strider", compile_strider, "the program that walks pages, and the descriptors of columns"),)
-"""What is done for the table. Given: schema, uses, inputs, watched (columns, if batches are cut), config."""
+"""Passes that need the table. Given: schema, uses, inputs, watched (columns, if batches are cut), config."""
 
 PASSES = (*RULE, *TARGET, *PROGRAM, *ACCESS)
 
@@ -132,7 +132,7 @@ def run(passes: Iterable[Pass], given: Results) -> dict[str, Any]:
 
 
 def text_of(made: object) -> str:
-    """What a pass made that is shown, for people."""
+    """Result of a pass in readable form."""
     match made:
         case Graph():
             return graph_text(made, spans=False)
@@ -152,12 +152,12 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def simplify(graph: Graph) -> Graph:
-    """What is left of a graph for training."""
+    """The simplified graph in readable form."""
     return plan_of(graph).graph
 
 
 def place(plan: Plan, target: Target) -> Results:
-    """What the passes of `PLACED` make, with shards wherever they save rows."""
+    """Results of the passes of `PLACED`, with shards wherever they save rows."""
     return run(PLACED, {"plan": plan, "target": target, "sharded": True})
 
 

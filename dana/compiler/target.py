@@ -1,4 +1,4 @@
-"""What a rule is compiled for: the machine's shape, and the rounds in which it takes a batch.
+"""Target of a compilation: the machine's shape, and the rounds in which it takes a batch.
 
 In: nothing. Out: the data type that every pass after `plan` reads, and the error where no machine will do. It must not
 know memories: those are compared with what the passes made (`dana.compiler.fit`).

@@ -57,7 +57,7 @@ class Code:
 
     @property
     def data(self) -> structures.CompiledData:
-        """What the simulator runs, with memory to work on."""
+        """Code for the simulator, with its working memory."""
         if self._state is None:
             self._state = large.zeros(self.floats)
             self._state[self.ones : self.ones + LANES] = 1.0

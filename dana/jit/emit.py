@@ -21,7 +21,7 @@ from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
 from dsl.hdfg.ops import ROW_NUMBERS
 
 BYTES = 92
-"""Of an instruction's text, about."""
+"""Approximate size of an instruction's text."""
 IN_STEP = 8
 """Tuples that are merged in step, vector by vector: more that are pages apart would be in each other's places in the
 first-level cache."""
@@ -110,7 +110,7 @@ class Emitter(Ahead):
                 self._merge(k, operand, self._joined.get(k))
 
     def _keep_joined(self, k: int, operand: int, t: Index) -> None:
-        """What a merge joins, for the block's end: a later tuple computes its own in the same place."""
+        """Save a merge's operand until the end of the block: the next tuple overwrites it."""
         if k not in self._joined:
             return
         shape = self.plan.shape(operand)
@@ -232,7 +232,7 @@ class Emitter(Ahead):
         return [k for k in self.graph.models if self.plan.nodes[k].each_epoch is not None]
 
     def _wanted(self) -> frozenset[int]:
-        """What is computed where convergence is not asked."""
+        """Nodes needed when convergence is not tested."""
         loss = () if self.graph.loss is None else (self.graph.loss,)
         return self.graph.reachable([*(update.value for update in self.graph.updates), *loss])
 
@@ -247,7 +247,7 @@ class Emitter(Ahead):
             self._end_epoch(k)
 
     def _end_epoch(self, k: int) -> None:
-        """What the end of an epoch makes of a model."""
+        """Change a model at the end of an epoch."""
         node, place, builder = self.plan.nodes[k], self._own(k, (), ZERO).value, self._builder
         value = FLOAT(node.init.first)
         if node.each_epoch is EachEpoch.COUNT:

@@ -115,7 +115,7 @@ class Loops:
         self._special_function = ir.Function(self.module, kind, SPECIAL)
         kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
         self._bring = ir.Function(self.module, kind, "llvm.prefetch.p0")
-        """Of a place: whether to write, how near (3: nearest), whether data."""
+        """Arguments: address, write or read, locality (3: nearest), data or instructions."""
         self.ahead, self.asks = ahead, False
         """Asks: a block reads something where it lies on a page."""
         self._place_values(batch)
@@ -324,7 +324,7 @@ class Loops:
         self._stored.append((k, self._builder.block, stored))
 
     def _drop_unread(self) -> None:
-        """What is only read from registers is not stored."""
+        """Values read only from registers are not stored."""
         for k, block, stored in self._stored:
             if k not in self._read:
                 block.instructions.remove(stored)

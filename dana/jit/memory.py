@@ -32,7 +32,7 @@ class Merged:
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
-    """What the functions share, in floats."""
+    """Size of the functions' shared memory, in floats."""
 
     size: int = 0
     at: dict[int, int] = field(default_factory=dict)

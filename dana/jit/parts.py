@@ -1,4 +1,4 @@
-"""Of tuples that see one another's models: what does not depend on these, and what they do not depend on.
+"""For tuples that see one another's models: values independent of the models, and values no model depends on.
 
 In: a graph without merges, and when each value is computed. Out: the values of the parts that a block of tuples is
 computed for at a time, before its tuples have their turn (numbers drawn at random) and after (the loss's functions).
@@ -56,7 +56,7 @@ def find_parts(graph: Graph, of_tuples: Collection[int], epoch: frozenset[int], 
 def _late(
     graph: Graph, scalars: set[int], early: set[int], epoch: frozenset[int], functions: Collection[Op]
 ) -> frozenset[int]:
-    """What nothing but the loss reads, of what is kept of each tuple: models have moved on by then."""
+    """Values kept for each tuple that only the loss reads: the models have changed by then."""
     roots = [k for update in graph.updates for k in (update.value, update.index) if k is not None]
     roots += [] if graph.convergence is None else [graph.convergence]
     earlier = graph.reachable(roots)

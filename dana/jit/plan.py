@@ -1,4 +1,4 @@
-"""What is computed when, what is kept in memory, and which loops there are: a rule's graph on its way to code.
+"""The plan of a rule's code: phases of values, values kept in memory, and loops.
 
 In: a bound graph, simplified. Out: a `Plan`: nests of loops in the order in which they run, each with the values that
 it stores. No order of the arithmetic is chosen here; it is the language's (docs/arithmetic.md).
@@ -14,10 +14,10 @@ from dsl.hdfg.graph import ELEMENTWISE, LEAVES, PER_TUPLE, REDUCTIONS, Graph, Op
 from hwgen.spec.operations import Opcode, Unit
 
 FUNCTIONS = {Op[opcode.name]: opcode for opcode in Opcode if opcode.unit is Unit.FUNCTION}
-"""What the core evaluates over arrays, and its number there; everything else is an instruction or a few."""
+"""Functions that the core evaluates over arrays, with their numbers; other operations take few instructions."""
 VIEWS = frozenset({Op.EXPAND, Op.GATHER})
 CHEAP = 3
-"""Operations that are rather computed again than kept for each pair of a row and an element."""
+"""Most operations recomputed, instead of stored, for each pair of a row and an element."""
 
 
 class Unsupported(Exception):
@@ -25,16 +25,16 @@ class Unsupported(Exception):
 
 
 EPOCH = 0
-"""The phase of what is computed from metas and constants."""
+"""The phase of values computed from metas and constants."""
 BATCH = 1
-"""From models as they stand before a batch."""
+"""The phase of values computed from models as they are before a batch."""
 TUPLE = 2
-"""Of each tuple. What a tuple computes from what is merged comes in a second pass over the batch's tuples, two phases
-later, and so on."""
+"""The phase of values of each tuple. Those that depend on merged values are computed in a second pass over the batch,
+two phases later, and so on."""
 EARLY, SERIAL, LATE = 2, 4, 6
-"""Of a rule without merges instead: of a block of tuples before their turn, of each in its turn, of the block after."""
+"""Phases of a rule without merges: for a block before its tuples, for each tuple in order, for the block afterwards."""
 AFTER = 3
-"""From what is merged of the first pass; two phases later from what is merged of the second …"""
+"""The phase of values computed from merges of the first pass; two phases later, of the second …"""
 
 
 def of_tuples(phase: int) -> bool:
@@ -175,7 +175,7 @@ class Plan:
         return False
 
     def _of_rows(self) -> list[int]:
-        """What is kept of tuples until their batch ends: numbers of rows, and new values."""
+        """Values of tuples kept until their batch ends: row numbers and new values."""
         return [k for update in self.by_row for k in (update.value, update.index) if k is not None]
 
     def _uses(self) -> dict[int, list[int]]:

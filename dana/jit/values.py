@@ -65,7 +65,7 @@ class Values(Loops):
         return self._computed(k, idx, t, vector=vector)
 
     def _input(self, k: int, idx: Indices, t: Index, *, vector: int) -> Found:
-        """Of a tuple, from where it lies: on a page, subnormals are there."""
+        """Load an input from its place; on a page it may be subnormal."""
         at = self._input_at(k, idx, t)
         self._ask_ahead(k, at, vector=vector)
         found = self._load(at, vector=vector)
@@ -96,7 +96,7 @@ class Values(Loops):
             self._at(at.level, lambda builder: builder.call(self._bring, [later.value, I32(0), I32(2), I32(1)]))
 
     def _number(self, t: Index) -> Found:
-        """Of a tuple in its batch, as a float."""
+        """The number of a tuple in its batch, as a float."""
         if not self.graph.has_merge:
             return Found(ZERO_FLOAT, 0)
         first = self._first()
@@ -166,7 +166,7 @@ class Values(Loops):
         return row
 
     def _tag(self, k: int, model: int) -> int:
-        """Of the fault of a number that is no row's."""
+        """The tag of the fault for a row number out of range."""
         element = element_of(self.graph, k)
         from_ = self.graph.reachable([k]).intersection(self.graph.inputs) if element is None else [element[0]]
         inputs = sorted(str(self.plan.nodes[i].name) for i in from_)

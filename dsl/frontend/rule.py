@@ -25,7 +25,7 @@ from dsl.syntax.parser import parse, too_large
 
 
 class Rule:
-    """A rule text and what the front end makes of it.
+    """A rule text and the results of the front end.
 
     Parameters
     ----------
@@ -104,12 +104,12 @@ class Rule:
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What is legal and surely not meant, in the order of the text."""
+        """Warnings, in the order of the text; empty if there are none."""
         return self._elaborated[1].warnings
 
     @property
     def report(self) -> str:
-        """Errors and warnings laid out for people; empty if there are none."""
+        """Errors and warnings as readable text; empty if there are none."""
         return render((*self.diagnostics, *self.warnings), self.source)
 
     @cached_property
@@ -150,9 +150,9 @@ class Rule:
         return self._traced[key]
 
     def unmet(self, named: Mapping[str, float]) -> tuple[Diagnostic, ...]:
-        """What the rule and its functions ask of numbers and these metas and labels break, other metas by default.
+        """Errors for conditions (`dana.require`) that these metas and labels violate; other metas have their defaults.
 
-        Of the defaults alone nothing is left: it would be among the errors of the text.
+        Violations by the defaults alone are among the errors of the text.
         """
         return tuple(unmet(self.checked.requirements, named))
 

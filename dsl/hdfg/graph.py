@@ -57,7 +57,7 @@ __all__ = [
 
 
 class EachEpoch(StrEnum):
-    """What the end of an epoch makes of a model, behind the last batch's updates."""
+    """Change of a model at the end of an epoch, after the last batch's updates."""
 
     COUNT = "count"  # one more; no batch updates it
     RESET = "reset"  # what it started with
@@ -435,7 +435,7 @@ class Graph:
 
     @property
     def training_roots(self) -> tuple[int, ...]:
-        """What a training run needs: updates and their indices, loss, convergence."""
+        """Nodes that training needs: updates and their indices, loss, convergence."""
         roots = [node for update in self.updates for node in (update.value, update.index) if node is not None]
         roots += [node for node in (self.loss, self.convergence) if node is not None]
         return tuple(roots)

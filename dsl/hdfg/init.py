@@ -56,4 +56,4 @@ class Init:
 
 
 ZEROS = Init()
-"""What a model starts from when the rule says nothing."""
+"""Default start of a model."""

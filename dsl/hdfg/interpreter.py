@@ -1,4 +1,4 @@
-"""What a rule means: training and prediction in NumPy, the oracle of simulator and hardware.
+"""The meaning of a rule: training and prediction in NumPy, the oracle of simulator and hardware.
 
 In: a bound graph, an `Arithmetic`, columns of a table in heap order. Out: models, bit for bit as
 docs/language.md ("What happens when a rule trains") and docs/arithmetic.md define them. Must not: reorder, fuse or
@@ -26,7 +26,7 @@ PREDICTED_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainResult:
-    """What a training run gives.
+    """Result of a training run.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class TrainResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one batch gives.
+    """Result of one batch.
 
     Attributes
     ----------

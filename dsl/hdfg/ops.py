@@ -1,4 +1,4 @@
-"""What a node can compute and how often: the words of the dataflow graph.
+"""Operations of nodes and how often they run: the vocabulary of the dataflow graph.
 
 In: nothing. Out: `Op`, `Region`, sets of operations. Must not: know what a graph is.
 """
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Op(StrEnum):
-    """What a node computes; comparisons give 0.0 or 1.0."""
+    """Operations; comparisons give 0.0 or 1.0."""
 
     # leaves
     INPUT = "input"  # a feature value or vector of the tuple

@@ -87,6 +87,6 @@ def _draws(start: int, first: int, count: int) -> npt.NDArray[np.uint64]:
 
 @lru_cache(maxsize=4)
 def _steps(count: int) -> npt.NDArray[np.uint64]:
-    """What splitmix64 adds, from the first number on."""
+    """The increments of splitmix64, from the first number on."""
     with np.errstate(over="ignore"):
         return np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)

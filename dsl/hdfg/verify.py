@@ -1,4 +1,4 @@
-"""What every graph must satisfy, checked after each pass.
+"""Invariants of every graph, checked after each pass.
 
 In: a `Graph`. Out: nothing, or `InvalidGraph` listing every violation: a bug in the toolchain, never in a rule.
 Must not: change the graph or rely on how it was made.

@@ -1,4 +1,4 @@
-"""What the functions of `dana` do when a rule calls them.
+"""Implementations of the functions of `dana` in a rule.
 
 In: a name of `dsl.semantics.library` and bound arguments. Out: the resulting object.
 Must not: bind arguments or give names.

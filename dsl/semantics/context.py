@@ -1,4 +1,4 @@
-"""What one elaboration shares: the program, the findings, the declarations, the budget.
+"""Shared state of one elaboration: the program, the findings, the declarations, the budget.
 
 In: reports and declarations of the other modules here. Out: `Context`. Must not: walk the AST.
 """

@@ -24,7 +24,7 @@ from dsl.semantics.values import elementwise
 from dsl.source import Span
 
 NOTHING = -0.0
-"""What is summed with an element and leaves it as it is, a zero of either sign too."""
+"""The neutral element of sums: adding it keeps zeros of either sign."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -378,7 +378,7 @@ class Expressions:
             )
 
     def _default_for(self, length: Object) -> str:
-        """What to do that a loop can count a dim."""
+        """Help for a loop over a dim without a default."""
         number = length.number if isinstance(length, Constant) else None
         if not isinstance(number, DimExpr):
             return ""

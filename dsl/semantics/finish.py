@@ -315,7 +315,7 @@ def _check_score(context: Context, value: Operation, span: Span) -> None:
 
 
 def _check_table(context: Context, algorithm: Algorithm) -> None:
-    """Of a batch that is the whole table no machine holds the rows until they are needed again."""
+    """Report a whole-table batch with merged values used in its rows: no machine can hold the rows for a second use."""
     if algorithm.batch is None or algorithm.batch.size is not None:
         return
     used = [update.value for update in (*algorithm.updates, *context.state_updates)]

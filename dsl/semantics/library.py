@@ -31,7 +31,7 @@ BINARY_OPS = {op.value: op for op in ops.FUNCTIONS_OF_TWO}
 SAID = {op.value: text for op, text in ops.FUNCTIONS.items()}
 SAID |= {name: str(made.__doc__)[0].lower() + str(made.__doc__)[1:-1] for name, made in COMPOSED.items()}
 SAID |= {op.value: text for op, text in ops.FUNCTIONS_OF_TWO.items()}
-"""What functions of an operand a, or of a and b, are, in words."""
+"""Descriptions of functions of one operand a, or of a and b."""
 
 NAMESAKES = {
     name: f"dana.a{name}(value, axis) looks along an axis; dana.{name}(a, b) compares element by element"

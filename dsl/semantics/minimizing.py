@@ -212,7 +212,7 @@ def _batching(context: Context, span: Span) -> Batching:
 def _models(
     context: Context, algorithm: Algorithm, models: Argument | None, loss: Operation, place: Span
 ) -> list[Operation] | None:
-    """What is updated: the models, or the rows of them, that the loss reads."""
+    """The models, or rows of models, that the loss reads and that are updated."""
     read = sorted(followed(context.program, loss), key=lambda one: one.id)
     listed: list[tuple[Object, Span]]
     if models is None:

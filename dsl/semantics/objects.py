@@ -1,4 +1,4 @@
-"""What a name or an expression of a rule can stand for while it is elaborated.
+"""Values of names and expressions while a rule is elaborated.
 
 In: nothing. Out: the object kinds, `Scope`, and `describe`, which names objects in messages.
 Must not: elaborate anything.
@@ -120,7 +120,7 @@ class Module:
 
     @property
     def offered(self) -> dict[str, Object]:
-        """What can be imported from it: functions and constants."""
+        """Names that can be imported from it: functions and constants."""
         found = {name: thing for name, thing in self.scope.names.items() if not name.startswith("_")}
         return {
             name: thing for name, thing in found.items() if isinstance(thing, RuleFunction | Constant | Text | Items)
@@ -216,7 +216,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """What a call gives that returns no value."""
+    """Result of a call that returns no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ GIVEN_WORDS = {
     "batch": "the number of the batch in its epoch, which a training counts",
     "rows": "how many rows train, which a training finds",
 }
-"""What those are that a rule finds without declaring them."""
+"""Descriptions of the names that every rule has."""
 
 
 def describe(thing: Object) -> str:

@@ -47,7 +47,7 @@ def _get(operation: Operation, known: dict[int, Operation]) -> Operation:
 
 
 def _needed(program: Program, operation: Operation, known: dict[int, Operation]) -> Iterator[Operation]:
-    """What an operation and its derivative are computed from; of a choice that is made the one side only."""
+    """Operands of an operation and its derivative; for a decided choice, only the chosen side."""
     if operation.op is Op.WHERE and not _known(operation.operands[0], known):
         yield operation.operands[0]
         return
@@ -98,7 +98,7 @@ def _terms(terms: Terms, known: dict[int, Operation]) -> Terms:
 
 
 def _number(op: Op, operands: list[Operation]) -> float | None:
-    """What an operation gives that is one of the language's operators, on numbers."""
+    """Result of an operator of the language on numbers; None for other operations."""
     numbers = [one.value for one in operands if one.op is Op.CONST and one.value is not None]
     if len(numbers) < len(operands) or op in LEAVES:
         return None

@@ -113,7 +113,7 @@ class _Recorder:
         return self._modulo(self._add(Op.MUL, self._add(Op.ADD, a, more_a), self._add(Op.ADD, b, more_b)), p)
 
     def _modulo(self, value: Operation, p: int) -> Operation:
-        """What is left of a whole number below 2^24, between -p / 2 and p / 2."""
+        """Remainder of a whole number below 2^24, between -p / 2 and p / 2."""
         near = self._add(Op.MUL, value, round32(1 / p))
         quotient = self._add(Op.SUB, self._add(Op.ADD, near, ROUNDING), ROUNDING)
         return self._add(Op.SUB, value, self._add(Op.MUL, quotient, float(p)))

@@ -1,4 +1,4 @@
-"""What models become, and rows of them: setModel, setState, addRows.
+"""Updates of models and their rows: setModel, setState, addRows.
 
 In: bound arguments of a method. Out: updates of the algorithm, or of states. Must not: judge what depends on
 other statements; `finish` does.

@@ -52,7 +52,7 @@ UNSUPPORTED: dict[str, str] = {
     "OTHER_AUGMENT": "write name = name <operator> value",
     "BITWISE": ARITHMETIC,
 }
-"""What to write instead of a word or sign of Python that the language leaves out."""
+"""Replacements for Python keywords and operators that the language lacks."""
 
 MEANT: dict[str, str] = {
     **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", 'a straight quote: "'),
@@ -72,7 +72,7 @@ MEANT: dict[str, str] = {
     "!": "1 - a for not a",
     "?": "dana.where(condition, a, b)",
 }
-"""What was probably meant by a character that text processors and web pages put in place of another."""
+"""Probable intended characters for those substituted by word processors and web pages."""
 
 NAMED = {
     "NEWLINE": "the end of the line",

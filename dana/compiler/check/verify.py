@@ -98,7 +98,7 @@ def find_problems(
 
 
 def _fields(instruction: Instruction, section: Section, levels: int) -> Iterator[str]:
-    """What an instruction must not be, wherever it stands in its section."""
+    """Violations of an instruction that do not depend on its place in the section."""
     try:
         instruction.encode()
     except ValueError as error:

@@ -186,7 +186,7 @@ class _Chooser:
         return start
 
     def _forward(self) -> list[bool]:
-        """What is computed from a broadcast vector is broadcast."""
+        """Propagate: values computed from a broadcast vector are broadcast."""
         start = self._all(packed=True)
         for k in self.free:
             operands, shape = self.operands.get(k, ()), self.shape[k]

@@ -23,7 +23,7 @@ from hwgen.spec.engine import Section
 
 
 class Kind(IntEnum):
-    """What a step does; where the order is free, it is this."""
+    """Kinds of steps, in the order used where dependences leave it open."""
 
     NODE = 0
     """Compute node `id`."""
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the update section does.
+    """Work of the update section.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ from hwgen.spec.engine import Section
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is computed where.
+    """The section of each node, and properties that follow from it.
 
     Attributes
     ----------
@@ -229,7 +229,7 @@ def _passing(graph: Graph, counted: frozenset[int], section: Mapping[int, Sectio
 def _with_readers(
     nodes: Iterable[int], reads: Callable[[int], Iterable[int]], fit: Container[int], others: Container[int] = ()
 ) -> set[int]:
-    """Of nodes those that fit, if all that read them do, or are others."""
+    """The nodes in `fit` with only readers that are also selected or in `others`."""
     readers: dict[int, list[int]] = {}
     for k in nodes:
         for operand in reads(k):

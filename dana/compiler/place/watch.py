@@ -41,9 +41,9 @@ class Watched:
 
 
 def watched_columns(graph: Graph) -> tuple[Watched, ...]:
-    """What has to be watched for tuples to run side by side; nothing where they cannot.
+    """Columns to watch so that tuples can run in parallel; none if they cannot.
 
-    Of a graph that updates nothing it is what chooses rows of models that are read by rows alone.
+    For a graph without updates, these are the columns that choose rows of models read by rows alone.
     """
     if graph.batch != 1:
         return ()

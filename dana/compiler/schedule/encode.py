@@ -184,7 +184,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What chooses rows of a model.
+    """A choice of rows of a model.
 
     Attributes
     ----------
@@ -206,13 +206,13 @@ class Choice:
 
 
 def tables(plan: Plan, inputs: InputPlaces) -> tuple[Table, ...]:
-    """What lies in the record memory, table 1 first."""
+    """Contents of the record memory, table 1 first."""
     found = {one.column.table: (plan.graph.concrete_shape(one.column.models[0])[0], one.rows) for one in inputs.records}
     return tuple(Table(records=records, rows=rows) for _, (records, rows) in sorted(found.items()))
 
 
 def named(plan: Plan, inputs: InputPlaces, row: int) -> Choice:
-    """What a watched column chooses, given the row of a tuple where its record begins."""
+    """The choice made by a watched column, given the row of a tuple where its record begins."""
     column = next(one.column for one in inputs.records if one.row == row)
     nodes = [plan.graph.nodes[k] for k in column.models]
     return Choice(

@@ -80,7 +80,7 @@ class IndexFile:
         return rows, replace(self.emitter.view(row, rows), index=index)
 
     def holds(self, number: int, model: Value) -> Index | None:
-        """What the file holds, if those are the entries of a number's node and a model."""
+        """Contents of the index file, if they are the entries for a number's node and a model."""
         found = self._index
         if found is None or self._number != number or (found.bound, found.stride) != self._entries(model):
             return None
@@ -106,7 +106,7 @@ class IndexFile:
         return index
 
     def _entry(self, number: int, model: tuple[int, Value]) -> Index:
-        """What an entry of the index file is, for a number's node."""
+        """The index file entry for a number's node and a model."""
         bound, stride = self._entries(model[1])
         if bound > MAX_CHOSEN or stride > MAX_STEP:
             raise LoopLimit(f"a model of {bound} rows, each of them {stride} rows of lanes")

@@ -39,7 +39,7 @@ class Losses:
         self._emitter.elementwise(Section.INIT, Opcode.MOV, state, self._store.literal(0.0))
 
     def end(self) -> None:
-        """What `epoch` does when all is added."""
+        """Emit the final work of `epoch`, after all additions."""
         self._emitter.elementwise(Section.EPOCH, Opcode.ADD, self.total, self.total, self._errors)
 
     def add_each(self, losses: Value) -> None:

@@ -257,7 +257,7 @@ class _Selector:
             self._update_rows(step.id, section)
 
     def _next(self, steps: list[Step]) -> int:
-        """Of the row updates that are next, the first one for which the index file need not be set."""
+        """The first of the next row updates that does not have to set the index file."""
         for at, step in enumerate(steps):
             if step.kind is not Kind.ROWS:
                 break
@@ -422,7 +422,7 @@ class _Selector:
             self._end_epoch(k)
 
     def _end_epoch(self, k: int) -> None:
-        """What the end of an epoch makes of a model."""
+        """Emit the change of a model at the end of an epoch."""
         node = self.graph.nodes[k]
         if node.each_epoch is None:
             return

@@ -1,4 +1,4 @@
-"""What instruction selection makes: operations of each section, and the buffers that they work on."""
+"""Result of instruction selection: operations of each section, and the buffers that they work on."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What every Strider program does with a page: its header, line pointers, tuple headers, columns handed over.
+"""Common part of all Strider programs: a page's header, line pointers, tuple headers, columns handed over.
 
 In: where the rule's inputs lie in tuple memory; what a tuple is made of, from a subclass. Out: instructions, %cr
 registers and descriptors. Every offset is checked before it is used, fault for fault as `dana.storage.reader` does.
@@ -27,7 +27,7 @@ T = IntEnum(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StriderProgram:
-    """What the access engine is loaded with."""
+    """Configuration of the access engine."""
 
     instructions: tuple[Instruction, ...]
     constants: tuple[int, ...]

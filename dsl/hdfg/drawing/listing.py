@@ -12,7 +12,7 @@ from dsl.hdfg.init import OF_COLUMNS, InitKind
 from dsl.hdfg.ops import LEAVES, Op, Region
 
 Row = tuple[str, str, str]
-"""What is computed, how, and its shape."""
+"""A value, its expression, and its shape."""
 
 
 def listing(graph: Graph) -> str:

@@ -1,4 +1,4 @@
-"""What a picture of a graph shows: boxes in rows, and arrows between them.
+"""The contents of a graph's picture: boxes in rows, and arrows between them.
 
 In: a graph. Out: a `Picture` without coordinates. The parts of the rule follow one another downwards: what
 is computed for each tuple, what joins the tuples, what is computed once per batch. Leaves stand above whoever reads
@@ -28,7 +28,7 @@ class Part(IntEnum):
 
 
 class Kind(StrEnum):
-    """What a box stands for."""
+    """Kinds of boxes."""
 
     DATA = "data"  # an input or an output
     MODEL = "model"

@@ -23,7 +23,7 @@ SIGNS = {
 }
 MERGE_SIGNS = {"add": "+", "mul": "*", "max": "max", "min": "min"}
 BINDING = (" ", "+", "-", "*")
-"""What makes an expression need brackets inside another one."""
+"""Operators that make an expression need brackets inside another one."""
 LONGEST = 40
 """Characters of a constant expression that is written where it is used; a longer one has a line of its own."""
 

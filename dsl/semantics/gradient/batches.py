@@ -46,7 +46,7 @@ class Batching:
         return Polynomial(tuple(each)), Polynomial(tuple(term for term in polynomial.terms if term not in each))
 
     def joined(self, each: Polynomial, join: Callable[[Operation], Operation]) -> Polynomial:
-        """What differs from tuple to tuple as one value of the batch; factors that do not stay outside of the merge."""
+        """Merge the per-tuple part into one value of the batch; factors equal for all tuples stay outside the merge."""
         if not each.terms:
             return each
         operations = self.algebra.program.operations
@@ -66,7 +66,7 @@ class Batching:
         return self.total(each) + self.times_tuples(rest)
 
     def mean(self, asked: Polynomial) -> Polynomial:
-        """What each tuple asks of a value that all of them share."""
+        """The gradient, per tuple, of a value that all tuples share."""
         each, rest = self.split(asked)
         if not each.terms:
             return rest
@@ -85,7 +85,7 @@ class Batching:
         return result
 
     def merged(self, operation: Operation, asked: Polynomial) -> Polynomial:
-        """What a merge asks of each value that it joins; of equal largest or smallest ones, each has a share."""
+        """The gradient of each merged value; equal maxima or minima share it equally."""
         algebra, asked, value = self.algebra, self.times_tuples(asked), operation.operands[0]
         match operation.merge_op:
             case "add":

@@ -140,7 +140,7 @@ def _local(algebra: Algebra, operation: Operation) -> tuple[tuple[Operation, Pol
 def _parts(
     batching: Batching, operation: Operation, asked: Polynomial, leading: set[int]
 ) -> list[tuple[Operation, Polynomial]]:
-    """What an operation asks of each operand that leads to a target."""
+    """The gradient of each operand that leads to a target."""
     algebra = batching.algebra
     if operation.op in ELEMENTWISE or operation.id in algebra.program.derivatives:
         return [
@@ -173,7 +173,7 @@ def _axis(operation: Operation) -> int:
 
 
 def _expanded(algebra: Algebra, asked: Polynomial, operation: Operation) -> Polynomial:
-    """What is asked of a reduction's result, as it is repeated along the axis that the reduction took away."""
+    """The gradient of a reduction's result, repeated along the reduced axis."""
     rank, axis = len(operation.operands[0].shape), _axis(operation)
     if all(rank - 1 - len(algebra.program.operations[one].shape) >= axis for one in asked.factors):
         return asked  # what has no axis in front of it is repeated by itself
@@ -183,7 +183,7 @@ def _expanded(algebra: Algebra, asked: Polynomial, operation: Operation) -> Poly
 
 
 def _squeezed(algebra: Algebra, asked: Polynomial, operation: Operation) -> Polynomial:
-    """What is asked of an expanded value, without the new axis."""
+    """The gradient of an expanded value, without the new axis."""
     return _dropped(algebra, asked, _axis(operation) - len(operation.shape))
 
 
@@ -207,7 +207,7 @@ def _drop(algebra: Algebra, factor: int, place: int) -> Operation:
 
 
 def _summed(algebra: Algebra, asked: Polynomial, whole: Shape, wanted: Shape) -> Polynomial:
-    """What is asked of a value that was repeated to another shape: the sum over what was repeated."""
+    """The gradient of a value that was broadcast: the sum over the broadcast axes."""
     for place in range(-len(whole), 0):
         own = wanted[place] if -place <= len(wanted) else None
         if own is None or (own == 1 and whole[place] != 1):
