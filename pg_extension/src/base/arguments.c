@@ -1,6 +1,8 @@
 /*
- * The arguments of a call, and calls by identity: the function is one OID, whatever else has its name. And results that
- * are sets of rows, built as a whole: InitMaterializedSRF() of 15 and later.
+ * Arguments of a call, calls by OID, and results that are sets of rows.
+ *
+ * A call names its function by OID, so that no other function of the same name is reached. Sets of rows are
+ * materialised, as InitMaterializedSRF() of PostgreSQL 15 and later does.
  */
 #include "postgres.h"
 
@@ -16,7 +18,10 @@
 #include "base/json.h"
 #include "wire.h"
 
-/* Elements of a list that a caller gives: names of columns, labels, metrics. No limit of theirs is higher. */
+/*
+ * Maximum number of elements in a list that a caller passes: columns, labels, metrics. No other limit on lists is
+ * higher.
+ */
 #define MAX_LIST 10000
 
 void
@@ -91,7 +96,7 @@ dana_argument(const dana_arguments *arguments, const char *name)
 	return -1;
 }
 
-/* Text of a scalar as its type's input function reads it; NULL where it is none */
+/* Text of a scalar as its type's input function reads it; NULL if it is not a scalar */
 static char *
 scalar_text(const JsonbValue *value)
 {
@@ -253,7 +258,7 @@ dana_argument_texts(const char *name, Datum value, bool isnull)
 	return texts;
 }
 
-/* By SPI, under the function's name and with exactly the types that it declares: no other one fits them as well */
+/* Through SPI, by the function's name and with exactly the declared types: no other function matches as well */
 Jsonb *
 dana_call(const dana_arguments *arguments)
 {

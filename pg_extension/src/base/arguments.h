@@ -15,37 +15,39 @@ typedef struct dana_arguments
 	bool  *nulls;
 } dana_arguments;
 
-/* Raises an error where one of the first `count` arguments of a call is NULL */
+/* Raises an error if one of the first `count` arguments of a call is NULL */
 extern void dana_require_arguments(FunctionCallInfo fcinfo, int count);
 
 extern void dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *arguments);
 
-/* Those that an object's members give; the others are NULL. An error where one is no argument, or not of its type */
+/* Takes arguments from an object's members; the others are NULL. An unknown name or a wrong type is an error */
 extern void dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments);
 
-/* Raises an error where an argument is longer than any request for a worker, before its text is read */
+/* Raises an error if an argument is longer than any request to the worker, before its text is read */
 extern void dana_check_size(const char *name, Datum value);
 
 /* Raises the error for an argument's value: what it must be, and what it is */
 #define dana_refuse_argument(name, ...) \
 	dana_error(INVALID_PARAMETER_VALUE, "argument \"" name "\" must " __VA_ARGS__)
 
-/* Number of an argument by name, -1 where the function has none of it */
+/* Number of an argument by name, -1 if the function does not have it */
 extern int dana_argument(const dana_arguments *arguments, const char *name);
 
-/* Those of argument `name`, of which there may be 10,000 */
+/* Elements of argument `name`, at most 10,000 */
 extern dana_texts dana_texts_of(const char *name, Datum value);
 extern bool		  dana_is_one_of(const char *text, const dana_texts *texts);
 
-/* A hint of what there is instead of a text that is none of some: "Perhaps you meant ...", or all of them */
+/* A hint for an unknown name: "Perhaps you meant ...", or the list of all valid names */
 extern char *dana_hint_of(const char *text, const dana_texts *texts);
 
-/* Those of an argument, of which none may be NULL */
+/* Elements of an argument, none of them NULL */
 extern dana_texts dana_argument_texts(const char *name, Datum value, bool isnull);
 
-/* Makes the call, if the current user may; returns an array of its rows */
+/* Makes the call if the current user has EXECUTE; returns an array of its rows */
 extern Jsonb *dana_call(const dana_arguments *arguments);
 
-/* A function's result as a set of rows, those that the caller's statement expects; `nulls` NULL: there are none */
+/*
+ * A function's result as a set of rows of the type that the calling statement expects; `nulls` NULL: no value is NULL
+ */
 extern ReturnSetInfo *dana_results_begin(FunctionCallInfo fcinfo);
 extern void			  dana_results_add(ReturnSetInfo *result, Datum *values, bool *nulls);

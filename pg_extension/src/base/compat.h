@@ -1,5 +1,5 @@
 /*
- * What differs between PostgreSQL 14 and 18, in one place.
+ * The differences between PostgreSQL 14 and 18.
  */
 #pragma once
 
@@ -60,7 +60,7 @@ typedef enum dana_wait_reason
 {
 	DANA_WAIT_CONNECT, /* the worker has not accepted the connection yet */
 	DANA_WAIT_ANSWER,  /* it compiles, or trains on pages that it kept */
-	DANA_WAIT_TURN,	   /* all sessions of the worker that we may have are at work */
+	DANA_WAIT_TURN,	   /* all sessions of the worker that this backend may use are busy */
 	DANA_WAIT_RING	   /* the ring is full: it trains more slowly than we stream */
 } dana_wait_reason;
 

@@ -1,5 +1,5 @@
 /*
- * What every file of the extension may need: PostgreSQL's headers after postgres.h, errors, lists of texts.
+ * Common to all files of the extension: PostgreSQL's headers after postgres.h, errors, lists of texts.
  */
 #pragma once
 
@@ -28,12 +28,12 @@
 
 #include "base/compat.h"
 
-/* Raises an error that a code and a message say */
+/* Raises an error with a code and a message */
 #define dana_error(code, ...) ereport(ERROR, (errcode(ERRCODE_##code), errmsg(__VA_ARGS__)))
 
 /* Elements of a text[] */
 typedef struct dana_texts
 {
-	int	   count;  /* -1: it is NULL itself */
-	char **values; /* NULL where one is */
+	int	   count;  /* -1: the array is NULL */
+	char **values; /* NULL for a NULL element */
 } dana_texts;

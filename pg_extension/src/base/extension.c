@@ -1,7 +1,8 @@
 /*
- * The extension as it is installed: its version and functions, which are looked up once,
- * and again after a change of any function (ALTER EXTENSION ... UPDATE makes some); its tables, through SPI, with plans
- * that are kept: a call on a small table spends its time here. And subtransactions.
+ * The installed extension: its version and functions, statements on its tables, subtransactions.
+ *
+ * Functions are looked up once, and again after a change of any function, since ALTER EXTENSION ... UPDATE creates
+ * some. Plans of statements are kept: a training on a small table spends most of its time in them.
  */
 #include "postgres.h"
 
@@ -25,7 +26,7 @@
 static struct
 {
 	bool known;
-	bool watched; /* changes of functions are told to us */
+	bool watched; /* invalidations of functions are registered */
 	Oid	 id;
 	Oid	 schema;
 } extension;
@@ -170,7 +171,7 @@ dana_connect(void)
 	MemoryContextSwitchTo(caller);
 }
 
-/* The search_path is set because operators are looked up in it: a caller's own "=" must not run as the owner. */
+/* Operators are looked up in search_path: a caller's own "=" must not run as the owner. */
 dana_identity
 dana_become_owner(void)
 {
@@ -193,7 +194,7 @@ dana_become_caller(dana_identity before)
 	SetUserIdAndSecContext(before.user, before.security);
 }
 
-/* SPI's functions end in a context that ends with the connection: what our callers make is to outlive it */
+/* SPI's functions leave a context that ends with the connection, but results must outlive it */
 uint64
 dana_execute(dana_statement *statement, Datum *values, const char *nulls, Snapshot snapshot, bool read_only)
 {
@@ -268,7 +269,7 @@ dana_attempt(void (*run)(void *state), void *state, bool keep)
 void
 dana_peek(void (*read)(void *state), void *state)
 {
-	/* the end of a subtransaction that is rolled back gives its locks back */
+	/* the rollback of a subtransaction releases its locks */
 	ErrorData *error = dana_attempt(read, state, false);
 
 	if (error != NULL)

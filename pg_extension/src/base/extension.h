@@ -6,19 +6,19 @@
 /* Raises an error unless the functions of this database were made by the script that belongs to this library */
 extern void dana_check_version(void);
 
-/* A function for users, by identity: who may create in that schema can make others of its name */
+/* A function for users, by identity: any role with CREATE on that schema can make others of its name */
 extern Oid dana_extension_function(const char *name);
 
-/* Its name for our statements, qualified and quoted; they give it exactly the types that it declares */
+/* Its name for the extension's statements, qualified and quoted; they pass exactly the declared types */
 extern char *dana_extension_name(const char *name);
 
-/* Raises an error unless the current user may call it */
+/* Raises an error unless the current user has EXECUTE */
 extern void dana_require_execute(Oid function);
 
-/* Entry point of an SQL function: each one checks first that script and library belong together */
+/* Entry point of an SQL function, which first checks that script and library belong together */
 #define DANA_FUNCTION(name) DANA_ENTRY_POINT(name, (void)0)
 
-/* The same of one that writes */
+/* The same for a function that writes */
 #define DANA_COMMAND(name) DANA_ENTRY_POINT(name, PreventCommandIfReadOnly(#name "()"))
 
 #define DANA_ENTRY_POINT(name, check) \
@@ -46,7 +46,7 @@ typedef struct dana_statement
 /* Its text, and the types of its parameters */
 #define DANA_STATEMENT(text, ...) {text, lengthof(((Oid[]){__VA_ARGS__})), {__VA_ARGS__}, NULL}
 
-/* Who we were before we became the tables' owner */
+/* The identity to restore after statements run as the tables' owner */
 typedef struct dana_identity
 {
 	Oid user;
@@ -65,9 +65,9 @@ extern dana_identity dana_become_owner(void);
 extern void			 dana_become_caller(dana_identity before);
 
 /*
- * Runs a statement; returns the number of rows, which end with the connection; what is copied of them does not.
- * dana_read() is for a SELECT inside a query: on the query's snapshot, also in a parallel worker. dana_run_on_latest()
- * sees what other transactions committed until now, whatever the caller's isolation level.
+ * Runs a statement and returns the number of rows, which live until the connection ends. dana_read() is for a SELECT
+ * inside a query: it uses the query's snapshot, also in a parallel worker. dana_run_on_latest() sees what other
+ * transactions have committed until now, regardless of the caller's isolation level.
  */
 extern uint64 dana_execute(dana_statement *statement, Datum *values, const char *nulls, Snapshot snapshot,
 						   bool read_only);
@@ -76,26 +76,26 @@ extern uint64 dana_execute(dana_statement *statement, Datum *values, const char 
 #define dana_read(statement, values, nulls) dana_execute(statement, values, nulls, InvalidSnapshot, true)
 #define dana_run_on_latest(statement, values) dana_execute(statement, values, NULL, GetLatestSnapshot(), true)
 
-/* Runs a statement that is not worth keeping */
+/* Runs a statement without keeping its plan */
 extern void dana_run_once(const char *text);
 
 /* Column `column` (from 1) of row `row` (from 0) of the last result; 0 for a NULL, which no pointer is */
 extern Datum dana_value(uint64 row, int column);
 
 /*
- * Runs in a subtransaction, in the caller's memory context and for its resource owner. Returns the error that ended it,
- * or NULL. What an attempt wrote stays only if it had no error and `keep` is set. The caller raises errors that are not
- * its own again, with ReThrowError().
+ * Runs in a subtransaction, in the caller's memory context and resource owner. Returns the error that ended it, or
+ * NULL. Its writes are kept only if there was no error and `keep` is set. The caller re-raises other errors with
+ * ReThrowError().
  */
 extern ErrorData *dana_attempt(void (*run)(void *state), void *state, bool keep);
 
 /*
- * Reads with `read` before a training, and lets go of what it locked: a training may last for hours, and somebody may
- * want dana.model for itself. In the caller's memory context.
+ * Calls `read` before a training and releases the locks that it took: a training may last for hours, and another
+ * session may need an exclusive lock on dana.model. Runs in the caller's memory context.
  */
 extern void dana_peek(void (*read)(void *state), void *state);
 
-/* Whether a role may use what belongs to `owner`, or may be used by the roles of the array `users`, too */
+/* Whether a role may use the objects of `owner`, or of the roles in the array `users` */
 extern bool dana_may_use(Oid caller, Oid owner, Datum users);
 
-extern Oid dana_catalog_table(const char *name); /* of schema dana */
+extern Oid dana_catalog_table(const char *name); /* in schema dana */

@@ -13,10 +13,10 @@
 #include "base/dana.h"
 #include "base/json.h"
 
-/* Levels of an argument's JSON; the worker reads twice as many */
+/* Maximum depth of JSON in an argument; the worker accepts twice as many */
 #define MAX_DEPTH 32
 
-/* Calls a function of PostgreSQL's on what the worker sent: that it cannot be read is the worker's error */
+/* Calls a function of PostgreSQL on the worker's text: invalid JSON is the worker's error */
 static Datum
 json_read(PGFunction read, Datum sent)
 {
@@ -105,7 +105,7 @@ dana_json_integer(Jsonb *object, const char *key)
 	return DatumGetInt64(json_read(numeric_int8, NumericGetDatum(value->val.numeric)));
 }
 
-/* Non-finite numbers come as the words that float8in() reads: JSON has no other way */
+/* Non-finite numbers are strings that float8in() reads, since JSON has no notation for them */
 double
 dana_json_double(Jsonb *object, const char *key)
 {
@@ -143,7 +143,7 @@ dana_json_member(Jsonb *object, const char *key)
 	return JsonbValueToJsonb(value != NULL ? value : &nothing);
 }
 
-/* Elements of an array, all of a type; -1 where there is no such array */
+/* Elements of an array of one type; -1 if there is no such array */
 static int
 json_elements_if(Jsonb *object, const char *key, enum jbvType type, JsonbValue ***elements)
 {
@@ -271,7 +271,7 @@ dana_json_integers(Jsonb *object, const char *key, int **values)
 	return count;
 }
 
-/* What comes before a member or an element: after anything but a bracket that was opened, a comma */
+/* Separator before a member or an element: a comma, except after an opening bracket */
 static void
 json_key(StringInfo to, const char *key)
 {

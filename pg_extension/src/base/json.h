@@ -11,10 +11,10 @@
 /* Reads a JSON object; anything else is a protocol error */
 extern Jsonb *dana_json_parse(const char *text);
 
-/* Raises an error where an argument's JSON is nested too deeply, or has a number that no double holds */
+/* Raises an error if an argument's JSON is nested too deeply, or has a number that a double cannot hold */
 extern void dana_json_check_argument(const char *name, Jsonb *value);
 
-/* Members of an object: "" where a string, 0 where a number is missing or null */
+/* Members of an object: "" for a missing string, 0 for a missing or null number */
 extern char	 *dana_json_string(Jsonb *object, const char *key);
 extern int64  dana_json_integer(Jsonb *object, const char *key);
 extern double dana_json_double(Jsonb *object, const char *key);
@@ -24,23 +24,23 @@ extern Jsonb *dana_json_member(Jsonb *object, const char *key);
 extern dana_texts dana_json_texts(Jsonb *object, const char *key); /* count -1 where it is null */
 extern int dana_json_integers(Jsonb *object, const char *key, int **values); /* returns how many there are */
 
-/* The same of what others than the worker wrote: whether there is such an array; its elements, -1 where it is none */
+/* The same for JSON that the worker did not write: whether there is such an array; its elements, -1 if there is none */
 extern dana_texts dana_json_keys(Jsonb *object);
 extern bool dana_json_are_texts(Jsonb *object, const char *key);
 extern int dana_json_floats(Jsonb *object, const char *key, float **values);
-extern int dana_json_objects(Jsonb *object, const char *key, Jsonb ***values); /* 0 where it is null */
+extern int dana_json_objects(Jsonb *object, const char *key, Jsonb ***values); /* 0 if it is null */
 extern char *dana_json_scalar(Jsonb *object, const char *key); /* a string, or a number's text */
 
 /*
- * Writing: each appends a member of the object that is open, or with key NULL an element of the array; commas come by
- * themselves. Text is in the database's encoding. What is NULL is written as null.
+ * Writing: each function appends a member to the open object or, with key NULL, an element to the open array; commas
+ * are added automatically. Text is in the database's encoding. NULL is written as null.
  */
-extern void dana_json_begin(StringInfo to); /* makes an empty text with an object that is open */
+extern void dana_json_begin(StringInfo to); /* creates a text with an open object */
 extern void dana_json_open(StringInfo to, const char *key, char bracket);
 extern void dana_json_close(StringInfo to, char bracket);
-extern Jsonb *dana_json_end(StringInfo to); /* closes what dana_json_begin() made, and reads it */
+extern Jsonb *dana_json_end(StringInfo to); /* closes the object of dana_json_begin(), and reads it */
 extern void dana_json_text(StringInfo to, const char *key, const char *value);
-extern void dana_json_number(StringInfo to, const char *key, double value); /* finite; whole ones as such */
+extern void dana_json_number(StringInfo to, const char *key, double value); /* finite; whole numbers without a fraction */
 extern void dana_json_truth(StringInfo to, const char *key, bool value);
 extern void dana_json_object(StringInfo to, const char *key, Jsonb *value);
 extern void dana_json_list(StringInfo to, const char *key, const dana_texts *texts);

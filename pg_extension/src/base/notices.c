@@ -1,6 +1,8 @@
 /*
- * What a training tells of its data, as NOTICE or WARNING: at once, and in a job for the row that its starter reads. Of
- * the many trainings of a cross-validation, a search or of groups each thing comes once, whatever its numbers are.
+ * Reports on a training's data, as NOTICE or WARNING: immediately, or in a job's row for its starter to read.
+ *
+ * Across the trainings of a cross-validation, a search or groups, messages that differ only in their numbers are
+ * reported once.
  */
 #include "postgres.h"
 
@@ -17,12 +19,12 @@ typedef struct told
 	char *text;
 } told;
 
-static MemoryContext context; /* of what was told */
+static MemoryContext context; /* of the messages reported */
 static told			 list[MAX_TOLD];
 static int			 count;
-static TimestampTz	 merged_in; /* start of the statement of which each thing is told once; 0: none yet */
+static TimestampTz	 merged_in; /* start of the statement that reports each message once; 0: none yet */
 static bool			 is_job;
-static const char	*part; /* of the data that all of it is about now, or NULL */
+static const char	*part; /* the part of the data that messages are about, or NULL */
 
 void
 dana_notices_merge(void)
@@ -50,7 +52,7 @@ dana_notices_keep(void)
 	is_job = true;
 }
 
-/* Whether it was told already where each thing is told once, whichever part of the data it is about */
+/* Whether a message has already been reported about any part of the data, in a statement that reports each once */
 static bool
 notices_remember(const char *level, const char *message, const char *about, const char *hint)
 {
@@ -58,7 +60,7 @@ notices_remember(const char *level, const char *message, const char *about, cons
 	MemoryContext caller;
 	char		 *essence;
 	char		 *to;
-	bool		  name = false; /* in which a digit is no number */
+	bool		  name = false; /* a digit after these is part of a name */
 
 	if (!merged && !is_job)
 		return false;
@@ -85,7 +87,7 @@ notices_remember(const char *level, const char *message, const char *about, cons
 	return false;
 }
 
-/* What is held back: it is told later, or never */
+/* Messages held back until they are reported or dropped */
 typedef struct held
 {
 	int			level;

@@ -1,5 +1,5 @@
 /*
- * Relations by name, and which of them have rows with a place of their own.
+ * Relations by name, and their kinds: only some have rows with a place of their own.
  */
 #include "postgres.h"
 
@@ -72,7 +72,7 @@ dana_placeless(Oid relation)
 	{
 		case RELKIND_VIEW:
 			return "view";
-		case RELKIND_FOREIGN_TABLE: /* a wrapper need not set ctid: all rows of file_fdw's have the same */
+		case RELKIND_FOREIGN_TABLE: /* a wrapper need not set ctid: all rows of file_fdw have the same */
 			return "foreign table";
 		default:
 			return NULL;

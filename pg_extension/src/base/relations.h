@@ -1,19 +1,19 @@
 /*
- * Relations by name, and which of them have rows with a place of their own.
+ * Relations by name, and their kinds: only some have rows with a place of their own.
  */
 #pragma once
 
 /*
- * Raises the errors of a SELECT that names a relation, for one that came as a number: where there is none, without USAGE
- * on its schema, and without SELECT on any column
+ * Raises the errors that a SELECT raises for a relation by name: if it does not exist, or without USAGE on its schema
+ * or SELECT on any column
  */
 extern void dana_require_relation(Oid relation);
 
-/* A relation's name, qualified and quoted; an error where there is none */
+/* A relation's name, qualified and quoted; an error if it does not exist */
 extern char *dana_relation_name(Oid relation);
 
-/* Whether such a name, which may be an older one, is that relation's; no error where it is none's */
+/* Whether a name, which may be out of date, refers to that relation; no error if it refers to none */
 extern bool dana_relation_is(Oid relation, const char *name);
 
-/* What a relation is whose rows have no place of their own, "view" or "foreign table"; NULL of others, and of none */
+/* The kind of a relation without row places, "view" or "foreign table"; NULL for others, and if there is none */
 extern const char *dana_placeless(Oid relation);

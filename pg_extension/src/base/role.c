@@ -1,8 +1,8 @@
 /*
- * Roles that are granted something, and the type of columns that name roles: a regrole of which pg_dump writes what it can read again.
+ * Roles that are granted something, and the type of columns that name roles: a regrole whose dump can be restored.
  *
- * Of a role that was dropped a regrole is a number, and where that is restored it would stand for whoever has the number
- * there. Read as one of these it stands for nobody.
+ * A dropped role is dumped as its number, which might be another role's where the dump is restored. This type reads
+ * such a number as a role that does not exist.
  */
 #include "postgres.h"
 
@@ -11,7 +11,7 @@
 #include "base/dana.h"
 #include "base/role.h"
 
-/* Of numbers that were read: PostgreSQL counts roles from below */
+/* Marks numbers that were read: PostgreSQL assigns OIDs of roles from below */
 #define NOBODY (UINT32_C(1) << 31)
 
 void
@@ -21,7 +21,7 @@ dana_require_role(Oid role)
 		dana_error(UNDEFINED_OBJECT, "role with OID %u does not exist", role);
 }
 
-/* As part of a type they are called by dumps of any release of the script, too: neither asks for its version */
+/* Dumps of any release call the type's functions, so they do not check the version */
 PG_FUNCTION_INFO_V1(dana_role_in);
 PG_FUNCTION_INFO_V1(dana_role_out);
 

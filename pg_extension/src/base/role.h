@@ -3,5 +3,5 @@
  */
 #pragma once
 
-/* an error where there is no such role */
+/* an error if there is no such role */
 extern void dana_require_role(Oid role);

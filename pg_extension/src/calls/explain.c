@@ -1,5 +1,6 @@
 /*
- * dana_explain(): what a training would run on and how fast, beside what the last one took. Trains nothing.
+ * dana_explain(): the machine that a training would use and its estimated speed, next to the measured last run. Trains
+ * nothing.
  */
 #include "postgres.h"
 
@@ -37,10 +38,10 @@ append_last_run(StringInfo to, const char *rule, const char *source)
 	dana_become_caller(before);
 }
 
-/* Pages of a larger table that are looked at: each stands for as many others */
+/* Maximum number of pages that are read: each stands for several others of a larger table */
 #define SAMPLED_PAGES 1000
 
-/* The rows on each of the pages that are looked at */
+/* Number of rows on each page that is read */
 typedef struct page_counts
 {
 	uint32 pages;
@@ -60,7 +61,7 @@ count_row(TupleTableSlot *row, void *context)
 	return true;
 }
 
-/* Line pointers of a page: Striders walk over those without a visible row, too */
+/* Line pointers of a page: Striders walk over invisible rows, too */
 static int
 count_pointers(Relation relation, BlockNumber block)
 {
@@ -83,9 +84,9 @@ append_integers(StringInfo to, const char *name, const int *values, uint32 count
 }
 
 /*
- * Appends the number of rows that the training would read, and what lies on each of a heap's pages, or on a sample of
- * them; null where it is not known. Statistics are not enough: a table that was just loaded has none, and its file ends
- * in pages without a row (RelationAddBlocks(), hio.c) until a VACUUM cuts them off.
+ * Appends the number of rows that the training would read, and the number on each of a heap's pages, or on a sample of
+ * them; null if unknown. The planner's statistics do not suffice: a table that was just loaded has none, and its file
+ * ends in pages without a row (RelationAddBlocks(), hio.c) until a VACUUM truncates it.
  */
 static void
 append_rows(StringInfo to, dana_source *source, const char *filter)
@@ -119,7 +120,7 @@ append_rows(StringInfo to, dana_source *source, const char *filter)
 	append_integers(to, "page_pointers", pointers, counts.sampled);
 }
 
-/* What the worker says to a call of dana_explain() */
+/* The worker's answer to a call of dana_explain() */
 static Jsonb *
 explain_training(FunctionCallInfo fcinfo)
 {

@@ -1,10 +1,9 @@
 /*
  * dana_train_groups(): one model for each group of rows.
  *
- * One statement reads the rows once, sorted by group and within a group in the order of the table or the query. Each
- * group's rows are kept (in work_mem, beyond that in a temporary file) until its last one has come; then it is trained
- * like a query with those rows. A group whose data cannot be trained on ends in a row that says why, and the others go
- * on.
+ * One statement reads the rows once, sorted by group and within a group in the order of the table or the query. A
+ * group's rows are kept (in work_mem, beyond that in a temporary file) until the last one; then it is trained like a
+ * query with those rows. A group that cannot be trained gets a result row with the error, and the next group follows.
  */
 #include "postgres.h"
 
@@ -89,9 +88,9 @@ typedef struct grouping
 	dana_rule		 rule;
 	dana_texts		 by;	/* columns */
 	char		   **text;	/* SQL for their texts */
-	int				 columns;	/* of the rows, before those that we add */
-	MemoryContext	 one;		/* of the current group, whose are */
-	dana_training	 current;	/* its training; without a model's name: there is no group */
+	int				 columns;	/* columns of the rows, before the added ones */
+	MemoryContext	 one;		/* memory of the current group */
+	dana_training	 current;	/* its training; name NULL: there is no group */
 	dana_new_model	 model;
 	char		   **key;		/* its values */
 	ReturnSetInfo	*result;
@@ -101,14 +100,14 @@ typedef struct grouping
 	dana_label_type	 label;
 	MemoryContext	 of_row;
 	int				 only;		/* class of all its rows, NONE_YET or SEVERAL */
-	uint64			 keyless;	/* rows with a null in a column that groups */
+	uint64			 keyless;	/* rows with a NULL in a grouping column */
 } grouping;
 
-/* Besides classes */
+/* Class numbers are 0 or larger */
 #define NONE_YET (-1)
 #define SEVERAL	 (-2)
 
-/* The columns that a training may use: not those that group, unless they are named as features or as label */
+/* The columns that a training may use: not the grouping ones, unless they are named as features or as label */
 static char *
 select_list(grouping *grouping, TupleDesc descriptor)
 {
@@ -129,7 +128,7 @@ select_list(grouping *grouping, TupleDesc descriptor)
 	return list.data;
 }
 
-/* Finds the columns that group, and how to get their texts */
+/* Finds the grouping columns, and the SQL for their texts */
 static void
 find_columns(grouping *grouping, TupleDesc descriptor)
 {
@@ -145,7 +144,7 @@ find_columns(grouping *grouping, TupleDesc descriptor)
 	}
 }
 
-/* Opens the rows as a query; returns the statement that gives them sorted by group */
+/* Opens the rows as a query; returns the statement that returns them sorted by group */
 static dana_rows *
 open_rows(grouping *grouping)
 {
@@ -161,13 +160,13 @@ open_rows(grouping *grouping)
 	if (request.query == NULL)
 	{
 		table = dana_relation_name(request.relation);
-		/* the filter was checked to be one expression; the line's end closes a comment in it */
+		/* the filter was checked to be one expression; the newline ends a comment in it */
 		from = request.filter == NULL ? table : psprintf("%s WHERE (%s\n)", table, request.filter);
 		request.query = psprintf("SELECT * FROM %s", from);
 	}
 	else
 		from = psprintf("(%s\n) AS r", request.query);
-	/* as it was given first: so it is refused in its own words */
+	/* as it was given first, so that an error shows the caller's text */
 	source = grouping->source = dana_source_open(&request);
 	if (table != NULL)
 		source->name = table;
@@ -186,7 +185,7 @@ open_rows(grouping *grouping)
 	appendStringInfoString(&sorted, "]) COLLATE pg_catalog.\"C\", pg_catalog.row_number() OVER ()");
 	for (int i = 0; i < grouping->by.count; i++)
 		appendStringInfo(&sorted, ", %s", grouping->text[i]);
-	/* rows held out for a test come, too, so that a group of no others has its row of the result */
+	/* includes rows held out for a test, so that a group of only those has a row in the result */
 	if (training->test_size > 0)
 		from = psprintf("%s WHERE (%s\n)", table, training->filter == NULL ? "true" : training->filter);
 	appendStringInfo(&sorted, ", %s FROM %s ORDER BY %d, %d",
@@ -200,7 +199,7 @@ open_rows(grouping *grouping)
 	return rows;
 }
 
-/* The group that a model is of, for its metadata */
+/* The group of a model, for its metadata */
 static dana_group_key *
 describe_group(grouping *grouping)
 {
@@ -229,14 +228,14 @@ is_of_data(int sqlstate)
 	return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_DATA_EXCEPTION && sqlstate != ERRCODE_INVALID_PARAMETER_VALUE;
 }
 
-/* Whether a training on the rows alone would look at their classes, and refuse a single one */
+/* Whether a training on the rows alone would find their classes, and reject a single one */
 static bool
 needs_classes(const grouping *grouping)
 {
 	return grouping->source->class_column > 0 && grouping->training->warm_start_from == NULL;
 }
 
-/* Looks whether the group's rows, those held out too, have several classes */
+/* Finds out whether the group's rows, including held-out ones, have several classes */
 static void
 look_at_class(grouping *grouping, TupleTableSlot *row)
 {

@@ -1,5 +1,5 @@
 /*
- * Entry of the library: its settings, when a server or a session loads it.
+ * Entry point of the library: defines its settings when a server or a session loads it.
  */
 #include "postgres.h"
 
@@ -19,7 +19,7 @@ PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
-/* Names of our settings that the connection's options gave a value */
+/* Names of the extension's settings that the connection's options set */
 static List *
 set_by_connection(void)
 {
@@ -34,9 +34,9 @@ set_by_connection(void)
 }
 
 /*
- * A setting that nobody has defined yet takes what a connection's options say, in the place of what the administrator
- * gave it. PostgreSQL refuses that when it is defined, if a client may not set it, but the administrator's is gone by
- * then, and what is left is no limit at all. So such a session ends, which would not have begun with us preloaded.
+ * When a setting is defined, a value from the connection's options replaces the administrator's. If a client may not
+ * set it, PostgreSQL then rejects the client's value, but the administrator's is lost, and no limit is left. So such a
+ * session ends here; with the library preloaded, it could not have started.
  */
 void
 _PG_init(void)

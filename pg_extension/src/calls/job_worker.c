@@ -1,9 +1,9 @@
 /*
- * The background worker of a job: waits for the transaction that asked for it, makes the call as its owner, and writes
- * down how it ended.
+ * The background worker of a job: waits for the transaction that started it, makes the call as its owner, and records
+ * how it ended.
  *
- * The call is made in a subtransaction, and what it left for its commit is done there, too: an error ends the
- * subtransaction, and the transaction goes on to say so. The abort of a whole transaction would release the job's lock.
+ * The call, and its work at commit, run in a subtransaction: an error ends the subtransaction, and the transaction
+ * records it. The abort of the whole transaction would release the job's lock.
  */
 #include "postgres.h"
 
@@ -26,7 +26,7 @@
 
 PGDLLEXPORT void dana_job_main(Datum unused);
 
-/* The row, as far as the call needs it, in TopMemoryContext; and what the call returned */
+/* The columns of the row that the call needs, in TopMemoryContext; and the call's result */
 typedef struct job_call
 {
 	const dana_job *job;
@@ -63,7 +63,7 @@ job_take_lock(const dana_job *job)
 	CommitTransactionCommand();
 }
 
-/* At exit: PostgreSQL releases locks of this method at a transaction's end alone */
+/* At exit: PostgreSQL releases locks of this method at a transaction's end only */
 static void
 job_drop_lock(int code, Datum unused)
 {
@@ -71,8 +71,8 @@ job_drop_lock(int code, Datum unused)
 }
 
 /*
- * Waits until the starter's transaction has ended. It is about to commit, so we look rather than wait for its lock:
- * that can fail, be cancelled or time out, and the row to say so in is not there yet.
+ * Waits until the starter's transaction has ended. It is about to commit, so this polls instead of waiting for its
+ * lock: a lock wait can fail, be cancelled or time out, before there is a row to record that in.
  */
 static void
 job_await_starter(const dana_job *job)
@@ -88,7 +88,7 @@ job_await_starter(const dana_job *job)
 	}
 }
 
-/* Marks the job as running; false where there is no such job */
+/* Marks the job as running; false if there is no such job */
 static bool
 job_claim(job_call *call)
 {
@@ -131,18 +131,18 @@ job_make_call(void *state)
 	dana_bounds_adopt(call->limits);
 	dana_job_arguments(call->function, call->arguments, &arguments);
 	call->result = dana_call(&arguments);
-	/* functions of a query may have written where constraints are deferred: these fail now or never */
+	/* deferred constraints are checked now, so that their errors belong to the call */
 	AfterTriggerSetState(&immediate);
 }
 
-/* Writes down how the job ended */
+/* Records how the job ended */
 static void
 job_conclude(const job_call *call, const ErrorData *error)
 {
 	static dana_statement store = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = $2, ended = clock_timestamp(), result = $3, sqlstate = $4, message = $5, detail = $6, "
 		"hint = $7, notices = $8 WHERE id = $1", INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTARRAYOID);
-	char		  nulls[] = "  nnnnn "; /* what comes with a result or an error, until it is there */
+	char		  nulls[] = "  nnnnn "; /* set together with a result or an error */
 	const char	 *state = error == NULL ? "done" : error->sqlerrcode == ERRCODE_QUERY_CANCELED ? "cancelled" : "failed";
 	dana_identity before = dana_become_owner();
 	Datum		  values[8] = {Int64GetDatum(call->job->id), CStringGetTextDatum(state), [7] = dana_notices_kept()};
@@ -170,7 +170,10 @@ job_conclude(const job_call *call, const ErrorData *error)
 					  errmsg("job " INT64_FORMAT " %s: %s", call->job->id, state, error->message)));
 }
 
-/* Claims the job, if there is one; the call and how it ended, in one transaction. Returns the error that ended that */
+/*
+ * Claims the job, if there is one; runs the call and records its end in one transaction. Returns the error that ended
+ * the transaction
+ */
 static ErrorData *
 job_run(job_call *call)
 {
@@ -223,7 +226,10 @@ dana_job_main(Datum unused)
 #if PG_VERSION_NUM >= 170000
 	flags = BGWORKER_BYPASS_ROLELOGINCHECK;
 #endif
-	/* before we connect, so it is called after that is undone: when the lock is gone, limits count us no more */
+	/*
+	 * before the connection, so it is called after that is undone: once the lock is free, this job does not count for
+	 * limits
+	 */
 	on_shmem_exit(job_drop_lock, 0);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
@@ -239,7 +245,7 @@ dana_job_main(Datum unused)
 	error = job_run(&call);
 	if (error != NULL)
 	{
-		/* such as a serialization failure at the commit; it ended the hold, too */
+		/* such as a serialization failure at the commit; it also ended the hold on interrupts */
 		HOLD_CANCEL_INTERRUPTS();
 		job_take_lock(&job);
 		job_begin();

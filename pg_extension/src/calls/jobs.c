@@ -1,9 +1,9 @@
 /*
- * dana_start(), dana_wait(), dana_cancel(): calls in the background, from the side of who asks for them.
+ * dana_start(), dana_wait(), dana_cancel(): calls in the background, seen from the session that starts them.
  *
- * The row is written at once. Its worker is registered when the transaction is about to commit, where an error is still
- * possible: so a transaction takes no worker before it is worth one, and a full table of workers is an error of COMMIT.
- * The worker waits for the transaction's end, and goes home where it was rolled back all the same.
+ * The row is written immediately. Its worker is registered when the transaction is about to commit, while an error is
+ * still possible: so an open transaction holds no worker, and a full table of workers is an error of COMMIT. The worker
+ * waits for the transaction's end, and exits if it was rolled back after all.
  */
 #include "postgres.h"
 
@@ -24,7 +24,7 @@
 
 #define JOB_TYPE "dana job" /* of a background worker */
 
-/* A job of this transaction whose worker is not registered yet */
+/* A job of this transaction with a worker that is not registered yet */
 typedef struct pending_job
 {
 	dana_job job;
@@ -77,7 +77,10 @@ job_check_role(Oid role)
 static int64
 job_store(Oid owner, Datum function, Datum arguments)
 {
-	/* all that is not the server's alone: the job's process would have its own role's, after SET ROLE other ones */
+	/*
+	 * all except the server-wide ones: the job's process would otherwise have the settings of its role, even after SET
+	 * ROLE
+	 */
 	static dana_statement look = DANA_STATEMENT(
 		"SELECT coalesce(pg_catalog.jsonb_object_agg(s.name, s.setting), '{}') FROM pg_catalog.pg_settings AS s "
 		"WHERE (s.source OPERATOR(pg_catalog.~) '^(global|database|user|database user|client|session)$' "
@@ -94,7 +97,10 @@ job_store(Oid owner, Datum function, Datum arguments)
 	Datum		  values[5] = {function, arguments, 0, JsonbPGetDatum(dana_bounds_carry()), ObjectIdGetDatum(owner)};
 	int64		  id;
 
-	/* as they are now, not for the tables' owner; so under the caller's search_path, which finds nothing here */
+	/*
+	 * the caller's current ones, not those for the tables' owner; the caller's search_path does not find the functions
+	 * used here
+	 */
 	dana_connect();
 	dana_read(&look, &(Datum){ObjectIdGetDatum(owner)}, NULL);
 	values[2] = JsonbPGetDatum(DatumGetJsonbPCopy(dana_value(0, 1)));
@@ -142,14 +148,14 @@ job_await_worker(BackgroundWorkerHandle *handle, int64 id)
 			ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
 							errmsg("the background worker for the call ended before it began"),
 							errhint("The server's log says why.")));
-		/* the postmaster and the worker set our latch */
+		/* the postmaster and the worker set this latch */
 		(void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1000L, WAIT_EVENT_BGWORKER_STARTUP);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
 
-/* Forgets the jobs whose rows went with a savepoint, and those that were cancelled */
+/* Drops jobs with rows that were rolled back to a savepoint, and those that were cancelled */
 static void
 jobs_forget_gone(void)
 {
@@ -175,7 +181,7 @@ job_is_process(int pid)
 	return type != NULL && strcmp(type, JOB_TYPE) == 0;
 }
 
-/* How many jobs run in the server, in whatever database; of one role where it is given */
+/* The number of jobs that run in the server, in all databases; of one role if it is given */
 static int
 jobs_running(Oid role)
 {
@@ -208,7 +214,7 @@ jobs_check_limits(void)
 {
 	int running;
 
-	/* as they are now, not as they were when this transaction first looked */
+	/* the current rows, not those that this transaction first saw */
 	pgstat_clear_backend_activity_snapshot();
 	running = jobs_running(InvalidOid);
 	for (int i = 0; i < list_length(pending); i++)
@@ -257,7 +263,7 @@ jobs_at_end(XactEvent event, void *unused)
 		pending = NIL;
 		return;
 	}
-	/* the statement's is gone */
+	/* the statement's snapshot is gone */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	jobs_forget_gone();
 	if (event == XACT_EVENT_PRE_PREPARE && pending != NIL)
@@ -301,7 +307,7 @@ DANA_COMMAND(dana_start)
 	dana_job_arguments(function, PG_GETARG_JSONB_P(1), &arguments);
 	dana_require_execute(arguments.function);
 	if (strcmp(function, "dana_train") == 0)
-		dana_training_parse(&arguments, &training); /* for its errors, which are worth having now */
+		dana_training_parse(&arguments, &training); /* to raise its errors early */
 	if (!listening)
 		RegisterXactCallback(jobs_at_end, NULL);
 	listening = true;
@@ -314,18 +320,18 @@ DANA_COMMAND(dana_start)
 	pending = lappend(pending, started);
 	MemoryContextSwitchTo(caller);
 	jobs_forget_gone();
-	jobs_check_limits(); /* here as early as it can be known; at the commit for sure */
+	jobs_check_limits(); /* checked here to report it early, and again at commit */
 	PG_RETURN_INT64(started->job.id);
 }
 
 typedef struct job_row
 {
 	char *state;
-	int	  pid;	/* of the process that makes the call, or that made it; 0 before */
+	int	  pid;	/* the process that makes the call, or made it; 0 before */
 	bool  ours; /* this transaction started it */
 } job_row;
 
-/* The row as it is now, whatever the caller's snapshot; false where the caller may not see it */
+/* The current row, regardless of the caller's snapshot; false if the caller may not see it */
 static bool
 job_find(int64 id, job_row *row)
 {
@@ -364,8 +370,8 @@ job_is_over(const job_row *row)
 }
 
 /*
- * Whether a job was ended without a word, where nobody held its lock before its row was read. Its process has no lock
- * for a moment where it takes it again after its transaction failed at the commit.
+ * Whether a job was killed, given that its lock was free before its row was read. Its process briefly has no lock when
+ * it takes it again after its transaction failed at the commit.
  */
 static bool
 job_is_lost(const job_row *row)
@@ -389,7 +395,7 @@ job_wait_for_lock(void *state)
 	LockRelease(&wait->tag, ShareLock, false);
 }
 
-/* Waits until nobody holds the job's lock; false: the time was over before. 0: without limit */
+/* Waits until the job's lock is free; false: the timeout expired first. 0: no timeout */
 static bool
 job_wait_for_end(int64 id, int milliseconds)
 {
@@ -401,7 +407,7 @@ job_wait_for_end(int64 id, int milliseconds)
 	return error == NULL;
 }
 
-/* dana_wait(job, timeout): the state after it ended, or after so many seconds; NULL: without limit */
+/* dana_wait(job, timeout): the state after it ended, or after so many seconds; NULL: no timeout */
 DANA_COMMAND(dana_wait)
 {
 	int64	id;
@@ -424,7 +430,7 @@ DANA_COMMAND(dana_wait)
 		if (ended && job_is_lost(&row))
 			PG_RETURN_TEXT_P(cstring_to_text("lost"));
 		if (ended)
-			pg_usleep(10000L); /* it ends, or goes on to say how it ended */
+			pg_usleep(10000L); /* it ends, or continues in order to record how it ended */
 		CHECK_FOR_INTERRUPTS();
 		if (timeout * 1000 < 1)
 			ended = !job_is_alive(id);
@@ -454,7 +460,7 @@ job_process(int64 id)
 	return pid;
 }
 
-/* dana_cancel(job): false where it is over */
+/* dana_cancel(job): false if it is over */
 DANA_COMMAND(dana_cancel)
 {
 	static dana_statement cancel = DANA_STATEMENT(
@@ -479,8 +485,9 @@ DANA_COMMAND(dana_cancel)
 }
 
 /*
- * dana_job_lost(job): whether nobody works on a job that is not over. The lock is asked before the row: its worker
- * drops it when the row says how the job ended, which an older snapshot does not see. A standby has no such locks.
+ * dana_job_lost(job): whether an unfinished job has no process. The lock is checked before the row is read: the worker
+ * releases it once the row records how the job ended, which an older snapshot does not see. A standby has no such
+ * locks.
  */
 DANA_FUNCTION(dana_job_lost)
 {

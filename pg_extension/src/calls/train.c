@@ -1,6 +1,6 @@
 /*
- * dana_train(): one training, from the call to the row in dana.model. A NOTICE reaches the client at once, so a long
- * one can be watched from its own session.
+ * dana_train(): one training, from the call to the row in dana.model. NOTICEs reach the client immediately, so a long
+ * training can be watched from its own session.
  */
 #include "postgres.h"
 
@@ -46,7 +46,7 @@ dana_notices_define(void)
 							 &notices, NOTICES_NONE, levels, PGC_USERSET, 0, NULL, NULL, NULL);
 }
 
-/* ", loss 0.25, test loss 0.26"; nothing for a rule without one */
+/* ", loss 0.25, test loss 0.26"; empty for a rule without a loss */
 static const char *
 loss_of(Jsonb *report)
 {
@@ -93,8 +93,8 @@ train_notice_run(const dana_new_model *model)
 }
 
 /*
- * Takes the RESULT message apart: JSON, weights, predictor. What is asked for beyond its end is an error. Weights may be
- * hundreds of megabytes: they become an array where they lie, over the end of the JSON.
+ * Splits the RESULT message: JSON, weights, predictor. A length beyond its end is an error. Weights may be hundreds of
+ * megabytes: they become an array in place, and its header overwrites the end of the JSON.
  */
 static void
 train_read_result(const dana_reply *reply, dana_new_model *model)
@@ -133,7 +133,7 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 typedef struct conversation
 {
 	StringInfo		 request;
-	dana_raw		 weights; /* that it starts from */
+	dana_raw		 weights; /* the model that it starts from */
 	const dana_training *training;
 	dana_source		*source;
 	const dana_rule *rule;
@@ -141,7 +141,7 @@ typedef struct conversation
 	int64			 most; /* epochs */
 } conversation;
 
-/* Whether the label's classes are those that were assumed, if they were */
+/* Whether the label's classes agree with the assumed ones, if any */
 static bool
 train_labels_hold(const conversation *of)
 {
@@ -156,7 +156,7 @@ train_labels_hold(const conversation *of)
 	return true;
 }
 
-/* Starts a stream as the worker wishes it; false: the labels are not as they were thought to be */
+/* Starts a stream as the worker requests it; false: the assumed labels were wrong */
 static bool
 train_begin_stream(const dana_reply *reply, conversation *of)
 {
@@ -199,7 +199,10 @@ train_stream_held_out(const dana_training *training, const dana_source *others, 
 	dana_source_close(source);
 }
 
-/* What comes before the epochs: the rows left out, if they are asked for, then the first stream, which may be in vain */
+/*
+ * Messages before the epochs: the rows left out, if the worker asks for them, then the first stream; false: labels were
+ * wrong
+ */
 static bool
 train_begin(dana_reply *reply, conversation *of)
 {
@@ -243,7 +246,7 @@ train_converse(void *state)
 		dana_bounds_check();
 		if (reply.type == DANA_MSG_RESULT)
 			break;
-		/* there may be a hundred thousand epochs: what one takes is gone after it */
+		/* there may be a hundred thousand epochs: each frees its memory */
 		MemoryContextSwitchTo(epoch);
 		if (reply.type == DANA_MSG_EPOCH)
 		{
@@ -263,7 +266,7 @@ train_converse(void *state)
 		else if (epochs.data[epochs.len - 1] == '[')
 		{
 			MemoryContextSwitchTo(caller);
-			if (!train_begin(&reply, of)) /* a page held a value that is not in it: rows instead */
+			if (!train_begin(&reply, of)) /* a page has a value out of line: use frames instead */
 				return;
 		}
 		else
@@ -317,7 +320,7 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 	return true;
 }
 
-/* Trains on classes that are assumed, if they can be; false: that was in vain, and nothing was told of it */
+/* Trains on assumed classes, if possible; false: they were wrong, and nothing was reported */
 static bool
 train_once(const dana_training *training, const dana_rule *rule, dana_new_model *model, bool assume)
 {
@@ -357,7 +360,7 @@ train_and_store(void *asked)
 	Datum				 row;
 
 	INSTR_TIME_SET_CURRENT(model.started);
-	rule = dana_training_rule(training); /* first: a model without a name has the rule's */
+	rule = dana_training_rule(training); /* first: a model without a name is named after its rule */
 	dana_model_check_name(training->model);
 	if (!train_once(training, &rule, &model, true))
 		(void)train_once(training, &rule, &model, false);
@@ -373,7 +376,7 @@ dana_train_and_store(dana_training *training)
 	return dana_bounds_train(train_and_store, training);
 }
 
-/* dana_train(rule, source, ...): training.c has the arguments */
+/* dana_train(rule, source, ...): training.c describes the arguments */
 DANA_FUNCTION(dana_train)
 {
 	dana_arguments arguments;

@@ -1,7 +1,7 @@
 /*
- * dana.dana_trial(): trains on some rows, evaluates on others, and leaves nothing behind. Both happen under the snapshot
- * of the statement that calls, so that the trials of one statement see the same rows. The model and its history are
- * written in a subtransaction that is rolled back.
+ * dana.dana_trial(): trains on some rows, evaluates on others, and stores nothing. Both happen under the snapshot of
+ * the calling statement, so that the trials of one statement see the same rows. The model and its history are written
+ * in a subtransaction that is rolled back.
  */
 #include "postgres.h"
 
@@ -44,7 +44,7 @@ DANA_FUNCTION(dana_split)
 							errdetail("Trials choose their rows themselves, and leave no model.")));
 	if (!PG_ARGISNULL(2))
 		place = psprintf("dana.dana_fixed_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
-	else if ((query && !OidIsValid(source)) || placeless != NULL) /* both: dana_trial() says so */
+	else if ((query && !OidIsValid(source)) || placeless != NULL) /* both: dana_trial() raises the error */
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("argument \"key\" must name a column of the %s that tells its rows apart",
 							   placeless != NULL ? placeless : "query"),
@@ -72,7 +72,9 @@ has_label(const char *rule)
 	return dana_json_objects(dana_rule_read(rule).description, "outputs", &outputs) > 0;
 }
 
-/* dana.dana_check_metrics(rule, metrics): refuses those that a rule without a label has not, or one with a label */
+/*
+ * dana.dana_check_metrics(rule, metrics): raises an error for metrics that do not fit the rule's label, or lack of one
+ */
 DANA_FUNCTION(dana_check_metrics)
 {
 	const char		*rule = text_to_cstring(PG_GETARG_TEXT_PP(0));
@@ -89,7 +91,7 @@ DANA_FUNCTION(dana_check_metrics)
 	PG_RETURN_VOID();
 }
 
-/* An error that other data or other arguments may not have: the next trial is worth its time */
+/* An error that may not occur with other data or arguments: the next trial is made */
 static bool
 is_of_trial(int sqlstate)
 {
@@ -102,7 +104,7 @@ typedef struct trial
 {
 	dana_training  training;
 	dana_evaluation evaluation;
-	bool		   labelled; /* else the loss on the rows left out is all that there is */
+	bool		   labelled; /* else the loss on the rows left out is the only score */
 	Snapshot		snapshot;
 	Jsonb		   *outcome;
 } trial;

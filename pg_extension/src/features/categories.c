@@ -1,6 +1,6 @@
 /*
- * A look at columns whose numbers choose rows of a rule's models: their largest numbers say how large the models are,
- * and what is probably meant otherwise is told. Which columns those are, the worker knows.
+ * A scan of columns with numbers that choose rows of a rule's models. The largest numbers determine the size of the
+ * models; a NOTICE reports values that are probably a mistake. The worker knows which columns these are.
  */
 #include "postgres.h"
 
@@ -20,15 +20,15 @@
 #include "values/values.h"
 #include "worker/session.h"
 
-/* A model that has more rows than this, and so many times as many as choose them, is told */
+/* A model with more rows than this, and so many times the number of rows that choose them, is reported */
 #define MANY_ROWS		  100000
 #define MANY_TIMES		  4
 #define NUMBERS_OF_COLUMN 4 /* of the statement's result */
 
-/* What the statement says of a column */
+/* The statement's result for a column */
 typedef struct category_numbers
 {
-	double largest; /* -1: there is none, or another one says how large the models are */
+	double largest; /* -1: none, or another column determines the size of the models */
 	int64  negative; /* rows */
 	int64  nulls; /* rows */
 	int64  numbers;
@@ -37,13 +37,13 @@ typedef struct category_numbers
 typedef struct category_look
 {
 	const dana_source *source;
-	dana_texts columns;	 /* those that are looked at */
-	dana_texts unsaid;	 /* those that say how large a model is */
-	dana_texts unknown;	 /* those whose numbers below 0 are no category */
+	dana_texts columns;	 /* columns that are scanned */
+	dana_texts unsaid;	 /* columns that determine the size of a model */
+	dana_texts unknown;	 /* columns where a negative number is not a category */
 	StringInfo found;
 } category_look;
 
-/* A table's column as it is, with something in the place of its NULLs; NULL where it is none of these */
+/* A table's column unchanged but with its NULLs replaced; NULL if there is no such feature */
 static const dana_encoder *
 filled_column(const dana_source *source, const char *name)
 {
@@ -106,7 +106,7 @@ take_numbers(TupleTableSlot *row, void *context)
 	return true;
 }
 
-/* The largest or the least number of an array of numbers, or one number, as the training reads them; how many there are */
+/* The largest or the least number of an array of numbers, or one number, as the training reads them; and their count */
 static const char *
 number_of_row(TupleDesc columns, const char *column, const char *of_array, const char *of_number)
 {
@@ -120,7 +120,7 @@ number_of_row(TupleDesc columns, const char *column, const char *of_array, const
 #define EXTREME_OF_ARRAY(extreme) \
 	"(SELECT pg_catalog." extreme "(e)::pg_catalog.float8 FROM pg_catalog.unnest(dana.dana_numbers(%s)) AS e)"
 
-/* SELECT of how many rows there are, then of each column its NUMBERS_OF_COLUMN; of rows that are left out for a test, too */
+/* SELECT of the number of rows, then NUMBERS_OF_COLUMN of each column; includes rows held out for a test */
 static char *
 statement(const category_look *look, dana_source *source, const char *held_out)
 {
@@ -157,7 +157,7 @@ statement(const category_look *look, dana_source *source, const char *held_out)
 	return text.data;
 }
 
-/* Refuses a mean of numbers that are names; a median may be one of them, and is as little meant */
+/* Raises an error for a mean of numbers that are names, and for a median, which makes as little sense */
 static void
 refuse_means(const category_look *look)
 {
@@ -203,7 +203,7 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 		char *name = source->choosing.values[i];
 
 		if (SPI_fnumber(dana_source_columns(source), name) <= 0)
-			continue; /* made of a column, by an encoder */
+			continue; /* made by an encoder */
 		look.columns.values[look.columns.count++] = name;
 		looks |= dana_is_one_of(name, &look.unsaid) || dana_is_one_of(name, &look.unknown) ||
 			filled_column(source, name) != NULL;

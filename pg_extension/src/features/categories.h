@@ -1,5 +1,5 @@
 /*
- * Columns whose numbers choose rows of models.
+ * Columns with numbers that choose rows of models.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "source/source.h"
 
 /*
- * categories.c: the columns whose numbers choose rows of models, what is to be told of them, and their largest numbers
- * where the worker wants to know them; once the source's features are chosen
+ * categories.c: finds the columns with numbers that choose rows of models, reports on them, and finds the largest
+ * numbers that the worker asks for; called after the source's features are chosen
  */
 extern void dana_categories_find(const dana_training *training, dana_source *source, const dana_rule *rule);

@@ -1,6 +1,6 @@
 /*
- * Which columns of a source are features, which are the weight and the labels, and what is said of that choice where
- * nobody named them. dana/compiler/binding/columns.py chooses in the same way.
+ * Chooses the columns of a source that are features, the weight and the labels, and reports a choice that the caller
+ * did not make. dana/compiler/binding/columns.py chooses in the same way.
  */
 #include "postgres.h"
 
@@ -14,7 +14,7 @@
 #include "values/encode.h"
 #include "values/values.h"
 
-/* What a rule says of its inputs, or of its outputs */
+/* The rule's description of its inputs, or of its outputs */
 typedef struct described
 {
 	dana_texts names;
@@ -40,7 +40,7 @@ dana_look_add(dana_look *look, int column)
 	feature->encoder = (dana_encoder){.column = NameStr(TupleDescAttr(look->columns, column - 1)->attname), .width = 1};
 }
 
-/* A member of the rule's description, without those of the outputs; count 0 where it has none of that name */
+/* A member of the rule's description, without the outputs; count 0 if it has no member of that name */
 static described
 described_as(Jsonb *description, const char *key, const dana_texts *outputs)
 {
@@ -100,7 +100,7 @@ append_name(StringInfo to, const char *name)
 	appendStringInfo(to, "%s%s", to->len > 0 ? ", " : "", name);
 }
 
-/* Names the columns that could have been features, where those with the inputs' names are taken; not keys */
+/* Reports the columns that could be features too, if those with the inputs' names are used; except keys */
 static void
 tell_unused(const dana_look *look)
 {
@@ -139,7 +139,7 @@ tell_unused(const dana_look *look)
 					look->count > 1 ? "ve" : "s", look->count > 1 ? "s" : "", look->count > 1 ? "s" : "");
 }
 
-/* Says which column is the label, where that is not the last one, which is a feature for want of another word */
+/* Reports the label if it is not the last column, which is then a feature by default */
 static void
 tell_label(const dana_look *look)
 {
@@ -152,7 +152,7 @@ tell_label(const dana_look *look)
 					look->source->name, NameStr(TupleDescAttr(look->columns, last - 1)->attname));
 }
 
-/* The weight and the labels; whether the rule's one output gave the label its name */
+/* The weight and the labels; whether the label was found by the name of the rule's one output */
 static bool
 choose_labels(dana_look *look, const dana_texts *outputs)
 {
@@ -190,10 +190,10 @@ dana_choose_columns(dana_look *look, Jsonb *description)
 	if (look->labels.count > 0 && !dana_look_has(look, &look->labels))
 		return false;
 	by_name = named.count < 0 && dana_look_has(look, &inputs.names);
-	/* a number of the name of an input for many is a column like others */
+	/* the numbered name of an input for many is an ordinary column */
 	if (by_name && inputs.names.count == 1 && inputs.shaped)
 		by_name = is_array(look, SPI_fnumber(look->columns, inputs.names.values[0]));
-	for (int i = 0; by_name && i < inputs.names.count; i++) /* a label is no input by its name */
+	for (int i = 0; by_name && i < inputs.names.count; i++) /* a label is not an input by its name */
 		by_name = !dana_is_one_of(inputs.names.values[i], &look->labels);
 	if (by_name)
 		named = inputs.names;
@@ -214,7 +214,7 @@ dana_choose_columns(dana_look *look, Jsonb *description)
 	return true;
 }
 
-/* Names of columns as elements of an ARRAY of SQL's */
+/* Names of columns as elements of an SQL ARRAY */
 static char *
 array_of_names(const dana_look *look, bool arrays)
 {

@@ -1,9 +1,9 @@
 /*
- * Classes: the values of a label, and the numbers from 0 that a rule with dana.output(classes=...) knows them by.
+ * Classes: the values of a label, and their numbers from 0 in a rule with dana.output(classes=...).
  *
- * They are found before a training, in all the rows of its table or query: those that are held out for a test, or that
- * other groups or folds have, are the same label's. Whole numbers from 0 are their own numbers, so that their pages are
- * read as they are; all other values are numbered in sorted order.
+ * They are found before a training, in all rows of its table or query, including those held out for a test and those of
+ * other groups or folds. Integers from 0 are their own numbers, so that their pages are read unchanged; all other
+ * values are numbered in sorted order.
  */
 #include "postgres.h"
 
@@ -27,20 +27,20 @@
 #include "values/values.h"
 
 #define SAMPLED_PAGES 16
-#define FEW_PAGES (4 * SAMPLED_PAGES) /* of fewer, all are looked at as soon */
+#define FEW_PAGES (4 * SAMPLED_PAGES) /* in smaller tables, scanning all pages is as fast */
 #define SHOWN_VALUES 10
-#define MANY_CLASSES 100 /* of numbers: probably no classes */
+#define MANY_CLASSES 100 /* of numbers: probably not classes */
 
-/* Values that need no look any more, of types that are passed by value */
+/* Values that are already known, for types that are passed by value */
 #define REMEMBERED 8
 
-/* The look at a label's values */
+/* The scan of the label's values */
 
-/* A value, and where it comes first */
+/* A value, and its first row */
 typedef struct label_value
 {
 	char		   *text;
-	double			number; /* NaN where it is none */
+	double			number; /* NaN if it is not a number */
 	uint64			row;	/* from 1 */
 	ItemPointerData place;	/* of a table's own row */
 } label_value;
@@ -50,7 +50,7 @@ typedef struct label_look
 	const dana_training *training;
 	dana_source			*source;
 	const char			*column;
-	int					 attribute; /* of the rows that are looked at */
+	int					 attribute; /* of the rows that are scanned */
 	bool				 on_page;	/* these are the table's own */
 	dana_label_type		 type;
 	label_value			*values; /* sorted */
@@ -63,7 +63,7 @@ typedef struct label_look
 	MemoryContext		 row_context;
 } label_look;
 
-/* Whether text `a` comes after, or before, `b`: as numbers where they are some, else byte by byte */
+/* Whether text `a` sorts after, or before, `b`: as numbers if they are some, else by bytes */
 static int
 compare_labels(const dana_label_type *type, double a, const char *text, const label_value *b)
 {
@@ -77,7 +77,9 @@ look_at_label(TupleTableSlot *row, void *context)
 	label_look	 *look = context;
 	MemoryContext caller;
 	bool		  isnull;
-	/* a slot would take apart all columns before the label's, which is mostly the last one; where a tuple has it is known */
+	/*
+	 * a slot would deform all columns before the label, which is mostly last; a fixed offset in the tuple avoids that
+	 */
 	Datum value = look->on_page
 		? heap_getattr(ExecFetchSlotHeapTuple(row, false, NULL), look->attribute, row->tts_tupleDescriptor, &isnull)
 		: slot_getattr(row, look->attribute, &isnull);
@@ -107,7 +109,7 @@ look_at_label(TupleTableSlot *row, void *context)
 		else
 			first = middle + 1;
 	}
-	/* rows with what is not finite are left out, or refused, where they are read */
+	/* rows with numbers that are not finite are handled where they are read */
 	if (first == last && !(look->type.number && !isfinite(number)))
 	{
 		if (look->count == DANA_MAX_CLASSES)
@@ -126,7 +128,7 @@ look_at_label(TupleTableSlot *row, void *context)
 	return true;
 }
 
-/* The column that the worker will take for the label's; 0: it will say why there is none */
+/* The column that the worker will use as the label; 0: the worker will report why there is none */
 static int
 label_attribute(TupleDesc descriptor, const dana_training *training, Jsonb *description)
 {
@@ -142,7 +144,7 @@ label_attribute(TupleDesc descriptor, const dana_training *training, Jsonb *desc
 	return number;
 }
 
-/* Looks at all rows of the training's table or query, or at those of a `sample` of so many pages */
+/* Scans all rows of the training's table or query, or those of a `sample` of so many pages */
 static void
 look_at_rows(label_look *look, uint32 sample)
 {
@@ -166,7 +168,7 @@ look_at_rows(label_look *look, uint32 sample)
 	dana_rows_each(dana_source_plan(source, text), 0, look_at_label, look);
 }
 
-/* Values that a label has, quoted, the first some of them */
+/* The first values of a label, quoted */
 static char *
 list_values(const label_look *look)
 {
@@ -180,14 +182,14 @@ list_values(const label_look *look)
 	return list.data;
 }
 
-/* Whether a value is, in double precision, the one before it */
+/* Whether a value equals the previous one in double precision */
 static bool
 is_almost(const label_look *look, int i)
 {
 	return i > 0 && look->values[i].number == look->values[i - 1].number;
 }
 
-/* Refuses values of which there are more than the rule's classes: names the first row that has none of the first ones */
+/* Raises an error if there are more values than the rule's classes; names the first row with a value beyond them */
 static void
 refuse_more_values(const label_look *look, int classes)
 {
@@ -222,7 +224,7 @@ refuse_more_values(const label_look *look, int classes)
 			 errhint("Choose a rule for more classes, such as softmax, or leave rows out with a filter.")));
 }
 
-/* How many classes the caller says that there are, or else the rule; 0: neither does */
+/* The number of classes, from the caller or else the rule; 0: neither has one */
 static int
 classes_said(const dana_training *training, Jsonb *description)
 {
@@ -234,13 +236,13 @@ classes_said(const dana_training *training, Jsonb *description)
 	return training->arguments.nulls[hyper] ? 0 : dana_json_integer(DatumGetJsonbP(training->arguments.values[hyper]), dim);
 }
 
-/* The classes of what was found, in order */
+/* The classes of the values found, in order */
 static dana_texts
 number_labels(const label_look *look, Jsonb *description)
 {
 	const int  said = classes_said(look->training, description);
 	dana_texts names = {.count = look->count, .values = palloc(sizeof(char *) * Max(look->count, 1))};
-	bool	   whole = said > 0 && look->type.number; /* from 0, below what was said */
+	bool	   whole = said > 0 && look->type.number; /* integers from 0 that are below the given number */
 
 	if (dana_json_string(description, "classes")[0] == '\0' && look->count > said)
 		refuse_more_values(look, said);
@@ -270,7 +272,7 @@ number_labels(const label_look *look, Jsonb *description)
 	return names;
 }
 
-/* Refuses values that a model to go on from does not know: its weights are those of its classes */
+/* Raises an error for values unknown to the model to start from: it has weights for its own classes only */
 static void
 check_known(const label_look *look, const dana_texts *names, const char *rule)
 {
@@ -293,7 +295,7 @@ check_known(const label_look *look, const dana_texts *names, const char *rule)
 	}
 }
 
-/* Begins to look at the label's column; false: there is none */
+/* Prepares the scan of the label's column; false: there is none */
 static bool
 begin_look(label_look *look, Jsonb *description)
 {
@@ -316,8 +318,8 @@ begin_look(label_look *look, Jsonb *description)
 }
 
 /*
- * Takes the classes from some pages where these, and a rule for two classes, speak for whole numbers from 0: then the
- * table's own pages are streamed, and labels.c looks at all of them on their way
+ * Assumes the classes from some pages, if their values are integers from 0 and the rule's classes agree: then the
+ * table's own pages are streamed, and labels.c checks all of them
  */
 static bool
 assume_classes(label_look *look, Jsonb *description)
@@ -327,14 +329,14 @@ assume_classes(label_look *look, Jsonb *description)
 	const int			 said = classes_said(training, description);
 	dana_texts			 names;
 
-	/* pages must hold the rows that are to be looked at, in a form that is read where it lies */
+	/* pages must hold the rows to be scanned, with labels that can be read from them */
 	if (!source->heap || source->rows || source->pages < FEW_PAGES || training->warm_start_from != NULL ||
 		source->asked.filter != training->filter || !look->by_value || !look->type.number ||
 		look->type.holds.number->element == DANA_ELEMENT_CONVERTED ||
 		TupleDescAttr(RelationGetDescr(source->relation), look->attribute - 1)->attgenerated == 'v')
 		return false;
 	look_at_rows(look, SAMPLED_PAGES);
-	names.count = said == 2 ? 2 : look->count; /* of two classes one may be rare */
+	names.count = said == 2 ? 2 : look->count; /* one of two classes may be rare */
 	if (look->count == 0 || names.count < 2 || names.count > MANY_CLASSES || (said > 0 && look->count > said))
 		return false;
 	names.values = palloc(sizeof(char *) * names.count);
@@ -404,10 +406,10 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 	if (names.count == 0 && !look.type.number)
 		dana_error(DATA_EXCEPTION, "%s has no row with a label in column \"%s\"", source->name, look.column);
 	if (names.count == 0)
-		return; /* the worker says so */
+		return; /* the worker reports it */
 	source->classes_found = names;
 	source->class_type = format_type_be(look.type.base);
-	if (same) /* their pages are read as they are */
+	if (same) /* their pages are read unchanged */
 		return;
 	source->asked.cleaning.classes = names;
 	source->rows = true;

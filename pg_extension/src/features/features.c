@@ -1,5 +1,5 @@
 /*
- * What is to be done to the columns that are features: as the caller says, else as their types say.
+ * The encoding of the columns that are features: the caller's choice, else the default of their types.
  */
 #include "postgres.h"
 
@@ -28,7 +28,7 @@ refuse_type(const dana_look *look, const dana_candidate *feature, const char *wh
 						   format_type_be(TupleDescAttr(look->columns, feature->column - 1)->atttypid), what)));
 }
 
-/* How many categories a column is to have at most */
+/* The maximum number of categories of a column */
 static void
 read_categories(dana_candidate *feature, Jsonb *wish)
 {
@@ -43,7 +43,7 @@ read_categories(dana_candidate *feature, Jsonb *wish)
 	feature->most_said = true;
 }
 
-/* The wishes for a column */
+/* The caller's settings for a column */
 static void
 read_wish(dana_look *look, dana_candidate *feature, Jsonb *wish)
 {
@@ -93,7 +93,7 @@ wish_of(const dana_look *look, const char *column)
 	return wishes == NULL || dana_json_is_null(wishes, column) ? NULL : dana_json_member(wishes, column);
 }
 
-/* What a column's type says, and then the caller */
+/* The default of a column's type, then the caller's settings */
 static void
 plan_feature(dana_look *look, dana_candidate *feature)
 {
@@ -138,13 +138,13 @@ plan_feature(dana_look *look, dana_candidate *feature)
 	if (!dana_type_of(declared, &holds))
 	{
 		feature->refused = psprintf("its type is %s", format_type_be(declared));
-		feature->nulls = DANA_NULLS_SKIP; /* where it was named the worker refuses it */
+		feature->nulls = DANA_NULLS_SKIP; /* if the caller named it, the worker raises the error */
 	}
 	else if (holds.array)
 		encoder->width = -1;
 }
 
-/* Makes an encoder of what was seen */
+/* Makes an encoder from the values found */
 static void
 finish_feature(dana_look *look, dana_candidate *feature)
 {
@@ -163,7 +163,7 @@ finish_feature(dana_look *look, dana_candidate *feature)
 		encoder->other = feature->covered < feature->rows || encoder->categories.count == 0 ||
 			(feature->has_nulls && feature->nulls > DANA_NULLS_ERROR);
 	dana_encoder_finish(encoder);
-	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0)) /* which has none */
+	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0)) /* which it does not have */
 		return;
 	encoder->fill = palloc0(sizeof(float) * Max(encoder->width, 1));
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
@@ -228,7 +228,7 @@ tell_feature(const dana_look *look, const dana_candidate *feature)
 		dana_notice(NOTICE, hint, "column %s: %s", encoder->column, done.data);
 }
 
-/* Whether a column goes to the worker as it is */
+/* Whether a column is passed to the worker unchanged */
 static bool
 is_plain(const dana_look *look, const dana_candidate *feature)
 {
@@ -236,7 +236,7 @@ is_plain(const dana_look *look, const dana_candidate *feature)
 		feature->nulls == look->source->asked.cleaning.nulls;
 }
 
-/* Sets what is encoded, for the features and what follows them */
+/* Sets the encoding of the features and the columns that follow them */
 static void
 adopt_encoding(dana_look *look, dana_encoding *encoding)
 {
@@ -266,7 +266,7 @@ adopt_encoding(dana_look *look, dana_encoding *encoding)
 		source->label_column = look->labels.values[look->labels.count - 1];
 }
 
-/* Takes the list of the model to start from; false where it has none */
+/* Takes the list of the model to start from; false if it has none */
 static bool
 adopt_list_of_model(dana_look *look)
 {
@@ -279,7 +279,7 @@ adopt_list_of_model(dana_look *look)
 	encoding->encoders = dana_encoders_read(metadata, &encoding->count);
 	if (encoding->encoders == NULL)
 	{
-		/* one that was trained on numbers goes on with them */
+		/* a model that was trained on numbers goes on with numbers */
 		look->single = false;
 		if (named->count < 0 && dana_look_has(look, &features))
 		{
@@ -314,8 +314,8 @@ adopt_list_of_model(dana_look *look)
 }
 
 /*
- * Keeps of which types the first features and the labels are that are dates or times: each counts its own units. Where
- * these are no categories, those of a model to start from must have been of the same.
+ * Stores the types of features and labels that are dates or times: each counts its own units. Unless these are
+ * categories, a model to start from must have been trained on the same types.
  */
 static void
 keep_datetimes(dana_look *look, int count)
@@ -337,7 +337,7 @@ keep_datetimes(dana_look *look, int count)
 	look->source->datetimes = dana_json_end(&kept);
 }
 
-/* Refuses wishes for columns that are no features */
+/* Raises an error for settings of columns that are not features */
 static void
 check_wishes(const dana_look *look)
 {
@@ -389,7 +389,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	for (int i = 0; i < look.count; i += DANA_MAX_NUMBERS)
 		dana_look_at_numbers(&look, i);
 	dana_look_at_arrays(&look);
-	for (int i = 0; i < look.count; i++) /* what is named is the worker's to refuse */
+	for (int i = 0; i < look.count; i++) /* the worker reports on columns that were named */
 		if (look.named || !look.single || wish_of(&look, look.features[i].encoder.column) != NULL)
 			look.features[i].refused = NULL;
 	if (look.single && !look.named)

@@ -1,10 +1,10 @@
 /*
- * What is done to the features of a training.
+ * The encoding of a training's features.
  */
 #pragma once
 
 #include "request/training.h"
 #include "source/source.h"
 
-/* Decides on it, looks at the rows where it must, and says what is done; for a rule of this description */
+/* Chooses it, scans the rows if necessary, and reports it; for a rule of this description */
 extern void dana_source_encode(dana_source *source, const dana_training *training, Jsonb *description);

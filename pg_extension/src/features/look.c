@@ -1,8 +1,8 @@
 /*
- * The look at a source's rows before a training: categories of texts, means and medians, the range of dates, keys.
+ * The scan of a source's rows before a training: categories of texts, means and medians, the range of dates, keys.
  *
- * It runs with the caller's rights and reads what the training will. Values are compared by their bytes: no cast,
- * operator or collation that a user made is called.
+ * It runs with the caller's rights and reads the rows that the training will read. Values are compared by their bytes:
+ * no user-defined cast, operator or collation is called.
  */
 #include "postgres.h"
 
@@ -20,12 +20,12 @@
 #include "values/texts.h"
 #include "values/values.h"
 
-#define MAX_BYTES		200 /* of a category */
+#define MAX_BYTES		200 /* minimum number of rows of a category */
 #define LEAST_ROWS		5
-#define LEAST_PART		1000 /* of so many rows, one */
+#define LEAST_PART		1000 /* one of so many rows */
 #define MAX_VALUES		1000 /* of a column in which none is frequent */
 
-/* Rows of the source, for FROM; without those that a NULL in the label or the weight leaves out */
+/* Rows of the source, for FROM, except rows with a NULL in the label or the weight, which a training leaves out */
 static char *
 rows_of(const dana_look *look)
 {
@@ -43,7 +43,7 @@ rows_of(const dana_look *look)
 	return rows.data;
 }
 
-/* Before anything is said of the columns */
+/* Before any report on the columns */
 static _Noreturn void
 refuse_no_rows(const dana_look *look)
 {
@@ -53,7 +53,7 @@ refuse_no_rows(const dana_look *look)
 					look->source->asked.filter != NULL ? errhint("Perhaps argument filter or test_size leaves none.") : 0));
 }
 
-/* NULL comes first, then the most frequent texts; how many rows and texts there are, with NULL, is in each row */
+/* NULL comes first, then the most frequent texts; each row also has the number of rows and of texts, including NULL */
 static bool
 take_category(TupleTableSlot *row, void *context)
 {
@@ -117,7 +117,7 @@ dana_look_at_texts(dana_look *look, dana_candidate *feature)
 									feature->values, feature->rows);
 }
 
-/* Whether a column needs its mean, its median, or to know of hours */
+/* Whether a column needs its mean or median, or its hours */
 static bool
 needs_number(const dana_candidate *feature)
 {
@@ -126,7 +126,7 @@ needs_number(const dana_candidate *feature)
 		 (feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN));
 }
 
-/* For each such feature its mean or median, how far from midnight it is at most, and whether it has NULLs */
+/* For each such feature its mean or median, the largest distance from midnight, and whether it has NULLs */
 static bool
 take_numbers(TupleTableSlot *row, void *context)
 {
@@ -135,7 +135,7 @@ take_numbers(TupleTableSlot *row, void *context)
 	int64 rows = 0;
 
 	slot_getallattrs(row);
-	for (int i = look->first; i < look->last; i++) /* those of dana_look_at_numbers() */
+	for (int i = look->first; i < look->last; i++) /* the features of dana_look_at_numbers() */
 		if (look->features[i].refused == NULL && needs_number(&look->features[i]))
 		{
 			look->features[i].has_value = !row->tts_isnull[at];
@@ -190,7 +190,7 @@ dana_look_at_numbers(dana_look *look, int first)
 	}
 }
 
-/* For each such array whether it has NULLs, itself or in it */
+/* For each such array, whether it is or contains a NULL */
 static bool
 take_arrays(TupleTableSlot *row, void *context)
 {

@@ -1,10 +1,10 @@
 /*
- * What a training may use: how many run at once, how long one may take, and with which backend.
+ * Limits of trainings: how many run at once, how long one may take, and on which backends.
  *
- * The clock is a timeout of PostgreSQL's that cancels the statement: it also ends a query that never gives a row. The
- * functions of a query or a filter are anybody's, and may catch that cancel. So it also leaves a flag, which is looked
- * at between rows, outside of them, and it cancels again each second. Who goes on catching loses the session: that end
- * no function can catch.
+ * The clock is a PostgreSQL timeout that cancels the statement, so it also ends a query that never returns a row.
+ * Functions in a query or a filter are user-defined and may catch that cancel. Therefore the timeout also sets a flag,
+ * checked between rows outside of them, and cancels again each second. A function that keeps catching cancels loses its
+ * session, which no function can catch.
  */
 #include "postgres.h"
 
@@ -22,8 +22,8 @@
 #include "limits/progress.h"
 #include "limits/turns.h"
 
-#define AGAIN_MS	1000 /* between two cancels, and two looks at the client */
-#define UNKNOWN_SECONDS "60" /* that a training takes which has not run before */
+#define AGAIN_MS	1000 /* between two cancels, and between two checks of the client */
+#define UNKNOWN_SECONDS "60" /* assumed duration of a training that has not run before */
 #define MAX_CAUGHT	3	 /* cancels that may be caught */
 
 int							 dana_max_epochs;
@@ -32,7 +32,7 @@ int							 dana_max_jobs;
 int							 dana_max_jobs_per_role;
 volatile sig_atomic_t		 dana_bounds_overdue = false;
 static int					 max_runs;		   /* in the whole server; 0: any number */
-static int					 training_timeout; /* milliseconds of one training; 0: any time */
+static int					 training_timeout; /* milliseconds of one training; 0: no limit */
 static char					*allowed_backends;
 
 static bool					 training = false; /* this session trains */
@@ -42,9 +42,9 @@ static TimestampTz			 deadline;		   /* 0: none */
 static volatile sig_atomic_t cancels;		   /* since then */
 
 /*
- * Where 0 is possible it is no limit. Those that a role can have are the session's that starts a job: they go with it
- * (dana_bounds_carry()). max_runs and max_jobs are the server's: sessions that count differently would not bound each
- * other.
+ * 0 means no limit where it is allowed. Limits that a role can have are those of the session that starts a job: the job
+ * inherits them (dana_bounds_carry()). max_runs and max_jobs belong to the server: sessions that count differently
+ * would not limit each other.
  */
 static const struct bounds_limit
 {
@@ -121,7 +121,7 @@ dana_bounds_define(void)
 void
 dana_bounds_check_backend(const char *backend)
 {
-	/* the worker says it of what is none */
+	/* the worker reports an unknown backend */
 	if (bounds_is_listed(KNOWN_BACKENDS, backend) && !bounds_is_listed(allowed_backends, backend))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -174,7 +174,7 @@ typedef struct prediction
 	double				seconds;
 } prediction;
 
-/* Predicts what a training takes from the last one of its rule on its source */
+/* Predicts a training's duration from the last one of its rule on its source */
 static void
 bounds_predict(void *state)
 {
@@ -239,13 +239,13 @@ static void
 bounds_time_is_over(void)
 {
 	dana_bounds_overdue = true;
-	/* one that is still pending was not caught: nobody has looked yet */
+	/* a pending cancel was not caught: it has not been processed yet */
 	if (!QueryCancelPending && ++cancels > MAX_CAUGHT)
 		ProcDiePending = true;
 	QueryCancelPending = true;
 	InterruptPending = true;
 	SetLatch(MyLatch);
-	enable_timeout_after(timer, AGAIN_MS); /* enable_timeout_every() is there from 15 on */
+	enable_timeout_after(timer, AGAIN_MS); /* enable_timeout_every() exists from 15 on */
 }
 
 void
@@ -255,7 +255,9 @@ dana_bounds_raise_overdue(void)
 					errhint("Train fewer epochs or fewer rows, or ask the administrator for more time.")));
 }
 
-/* Stops the clock; whether it had run out. What is cancelled then has ended, so a cancel that is left is for nothing */
+/*
+ * Stops the clock; returns whether the time had run out. The cancelled work has ended, so a pending cancel is dropped
+ */
 static bool
 bounds_stop_clock(void)
 {
@@ -287,9 +289,8 @@ dana_bounds_start_clock(void)
 /* The client */
 
 /*
- * Looks each second whether the client is still there, unless the session looks by itself: PostgreSQL finds out that a
- * client was killed when it answers, and the answer may be hours away. Returns the level of the setting that this
- * takes.
+ * Checks each second whether the client is still connected, unless the session does so by itself: PostgreSQL notices
+ * that a client was killed when it sends, which may be hours later. Returns the level of the setting that this takes.
  */
 static int
 bounds_watch_client(void)
@@ -305,7 +306,7 @@ bounds_watch_client(void)
 	return level;
 }
 
-/* The bracket's end, also from PG_CATCH; whether the time is over */
+/* The bracket's end, also from PG_CATCH; returns whether the time has run out */
 static bool
 bounds_close(void)
 {

@@ -8,20 +8,19 @@
 
 extern int dana_max_epochs;
 extern int dana_max_memory; /* MB of the worker's session; 0: as the worker was started */
-extern int dana_max_jobs;	/* in the whole server; 0: any number */
+extern int dana_max_jobs;	/* in the whole server; 0: no limit */
 extern int dana_max_jobs_per_role;
 extern void dana_bounds_define(void);
 
 /*
- * Does work that trains, under the session's limits: not inside another training, on the clock, and with an eye on
- * the client.
+ * Runs work that trains under the session's limits: not inside another training, on the clock, and watching the client.
  */
 extern Datum dana_bounds_train(Datum (*train)(void *state), void *state);
 
-/* Starts the clock again: a model is stored, and the next one of the same call begins */
+/* Restarts the clock: a model is stored, and the next one of the same call begins */
 extern void dana_bounds_start_clock(void);
 
-/* Raises an error where the training's time is over. To be called for each page and row, and before storing a model */
+/* Raises an error if the training's time is over. Called for each page and row, and before a model is stored */
 extern volatile sig_atomic_t dana_bounds_overdue;
 extern _Noreturn void		 dana_bounds_raise_overdue(void);
 
@@ -32,7 +31,7 @@ dana_bounds_check(void)
 		dana_bounds_raise_overdue();
 }
 
-/* What a training is known by before it begins */
+/* What identifies a training before it begins */
 typedef struct dana_awaited
 {
 	const char *rule;
@@ -42,13 +41,13 @@ typedef struct dana_awaited
 
 /*
  * Waits until a place for a request to the worker is free: for a training, one of dana.max_runs; NULL: for another
- * request. It is held until dana_turn_end(), or an error.
+ * request. The place is held until dana_turn_end(), or an error.
  */
 extern void dana_bounds_enter(const dana_awaited *awaited);
 
-/* Refuses a backend that dana.backends does not allow */
+/* Raises an error for a backend that dana.backends does not allow */
 extern void dana_bounds_check_backend(const char *backend);
 
-/* The limits of this session as a JSON object, and the stricter ones of such an object and of this session */
+/* The limits of this session as a JSON object, and the stricter of such an object and this session's */
 extern Jsonb *dana_bounds_carry(void);
 extern void	 dana_bounds_adopt(Jsonb *carried);

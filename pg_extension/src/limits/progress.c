@@ -1,11 +1,11 @@
 /*
- * How far a training is. A session writes into PostgreSQL's progress counters, and its epochs, whose rows in dana.epoch
- * are there when it commits, into a shared segment that it makes with its first training and keeps. dana_progress() and
- * dana_live_epochs() read both.
+ * Progress of trainings. A session writes its progress into PostgreSQL's progress counters. Its epochs, which become
+ * rows of dana.epoch at commit, go to a shared segment that it makes with its first training and keeps. dana_progress()
+ * and dana_live_epochs() read both.
  *
- * One session writes, any number read, nobody waits. An epoch is counted after it was written; a reader drops what may
- * have been overwritten while it copied, and all of it where the training ended meanwhile. A training without a segment
- * has no curve and is none the worse.
+ * One session writes, any number read, without a lock. An epoch is counted after it was written; a reader drops epochs
+ * that may have been overwritten while it copied them, and all of them if the training ended meanwhile. A training
+ * without a segment only has no curve.
  */
 #include "postgres.h"
 
@@ -22,7 +22,7 @@
 /* Unknown to PostgreSQL's views, which show commands of their own kind only */
 #define PROGRESS_COMMAND ((ProgressCommandType)0x44414e41)
 #define CURVE_MAGIC		 0x44416332
-/* epochs of a training that are shown, the last ones; and one more, which may be being written */
+/* number of a training's last epochs that are shown; one more may be in the process of being written */
 #define CURVE_EPOCHS 4096
 #define CURVE_SLOTS	 (CURVE_EPOCHS + 1)
 
@@ -43,7 +43,7 @@ typedef struct curve_epoch
 typedef struct shared_curve
 {
 	uint64			 magic;
-	pg_atomic_uint64 started; /* TimestampTz; 0 where none runs */
+	pg_atomic_uint64 started; /* TimestampTz; 0: no training runs */
 	pg_atomic_uint64 count;	  /* epochs that were added */
 	curve_epoch		 epochs[CURVE_SLOTS];
 } shared_curve;
@@ -54,7 +54,7 @@ static struct
 {
 	Oid	  source;
 	int64 counters[DANA_PROGRESS_COUNTERS];
-} own; /* what this session tells */
+} own; /* this session's progress */
 
 static dsm_segment *segment;
 
@@ -81,8 +81,8 @@ curve_make_segment(void *state)
 }
 
 /*
- * Begins the curve of this session's training. The handle is for other sessions; DSM_HANDLE_INVALID where there is no
- * shared memory left.
+ * Begins the curve of this session's training. The handle is for other sessions; DSM_HANDLE_INVALID if no shared memory
+ * is left.
  */
 static dsm_handle
 curve_begin(TimestampTz started)
@@ -117,7 +117,7 @@ curve_add(const curve_epoch *epoch)
 	if (segment == NULL)
 		return;
 	count = pg_atomic_read_u64(&curve_shared()->count);
-	/* who sees a part of this epoch sees that those before it were counted */
+	/* a reader that sees a part of this epoch also sees the count of the earlier ones */
 	pg_write_barrier();
 	curve_shared()->epochs[count % CURVE_SLOTS] = *epoch;
 	pg_write_barrier();
@@ -132,8 +132,8 @@ dana_progress_end_epochs(void)
 }
 
 /*
- * Copies the epochs of the training that a session began at `started`, in order, to a place for CURVE_EPOCHS of them;
- * returns how many, 0 where that training is over.
+ * Copies the epochs of the training that a session began at `started`, in order, to an array of CURVE_EPOCHS; returns
+ * their number, 0 if that training is over.
  */
 static uint64
 curve_copy(shared_curve *from, TimestampTz started, curve_epoch *to)
@@ -159,7 +159,7 @@ curve_copy(shared_curve *from, TimestampTz started, curve_epoch *to)
 	return pg_atomic_read_u64(&from->started) == (uint64)started ? count - first - lost : 0;
 }
 
-/* The same of a segment by its handle */
+/* The same for a segment by its handle */
 static uint64
 curve_read(dsm_handle handle, TimestampTz started, curve_epoch *to)
 {
@@ -176,13 +176,13 @@ curve_read(dsm_handle handle, TimestampTz started, curve_epoch *to)
 	return count;
 }
 
-/* What this session tells */
+/* Writing this session's progress */
 
 void
 dana_progress_begin(Oid source)
 {
 	TimestampTz started = GetCurrentTimestamp();
-	dsm_handle	curve = curve_begin(started); /* first: it may need a subtransaction, whose end clears the counters */
+	dsm_handle	curve = curve_begin(started); /* first: ending a subtransaction clears the counters */
 
 	memset(&own, 0, sizeof own);
 	own.source = source;
@@ -200,7 +200,7 @@ dana_progress(dana_progress_counter counter, int64 value)
 		pgstat_progress_update_param(counter, value);
 		return;
 	}
-	/* a function in the query caught an error, after which no progress is shown, or ran a command that has its own */
+	/* a function in the query caught an error, which ends the progress report, or ran a command with its own */
 	pgstat_progress_start_command(PROGRESS_COMMAND, own.source);
 	for (int i = 0; i < DANA_PROGRESS_COUNTERS; i++)
 		pgstat_progress_update_param(i, own.counters[i]);
@@ -237,8 +237,8 @@ seconds_between(int64 from, int64 to)
 }
 
 /*
- * Seconds to go, as if the epochs to come took as long as those before; without the first of them, where there are
- * others: it reads the table. False while none has a known part behind it.
+ * Seconds to go, assuming that the remaining epochs take as long as the earlier ones. The first one, which reads the
+ * table, is left out if there are others. False until a known part is done.
  */
 static bool
 progress_estimate(const int64 *counter, double *seconds)
@@ -290,7 +290,7 @@ put_training(ReturnSetInfo *result, const PgBackendStatus *backend)
 	dana_results_add(result, values, nulls);
 }
 
-/* Like PostgreSQL's own views, we tell of other roles' sessions to pg_read_all_stats only */
+/* Like PostgreSQL's own views, shows other roles' sessions to pg_read_all_stats only */
 static bool
 is_shown(const PgBackendStatus *backend)
 {
@@ -312,7 +312,7 @@ put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const curve_epo
 					  Float8GetDatum(epoch->seconds)};
 	bool  nulls[lengthof(values)] = {false};
 
-	/* a number of another database means nothing here, or something else */
+	/* an OID of another database means nothing here */
 	nulls[1] = backend->st_databaseid != MyDatabaseId || !OidIsValid(backend->st_progress_command_target);
 	nulls[3] = !epoch->has_loss;
 	nulls[4] = !epoch->has_test_loss;
@@ -334,7 +334,7 @@ put_epochs(ReturnSetInfo *result, const PgBackendStatus *backend)
 	pfree(epochs);
 }
 
-/* Has `put` add rows for each training that runs */
+/* Calls `put` to add rows for each training that runs */
 static Datum
 put_all(FunctionCallInfo fcinfo, void (*put)(ReturnSetInfo *result, const PgBackendStatus *backend))
 {

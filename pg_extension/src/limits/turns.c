@@ -1,19 +1,19 @@
 /*
- * The queue for the worker: each request holds a place while the worker answers it, and waits where none is free.
+ * The queue for the worker: each request holds a place while the worker answers it, and waits until one is free.
  *
- * Places are locks that no SQL statement can take: whatever ends a request, PostgreSQL gives its place back. A lock's
- * tag has the role in the place of the database; the number is the place. Requests that wait hold a lock as well, which
- * has the time when they are due. So the lock table holds all that is known, a session looks at it under the gate's
- * lock, and all sessions come to the same order:
+ * Places are locks that no SQL statement can take, so PostgreSQL releases a place however its request ends. The lock
+ * tag has the role in the database field, and the number of the place. A waiting request also holds a lock, with the
+ * time when it is due. So the lock table holds the whole state, a session reads it under the gate's lock, and all
+ * sessions arrive at the same order:
  *
  *   - the last free place is only for a role that has none,
- *   - before others comes the role that has fewer places,
- *   - among requests of these the one that is due first: when it came, and the time that it is predicted to take.
+ *   - the role with fewer places comes first,
+ *   - among its requests, the one due first: time of arrival plus predicted duration.
  *
- * So a short training overtakes a long one, but none that came earlier by the time that the long one takes.
+ * So a short training overtakes a long one, unless the long one came earlier by more than its duration.
  *
- * Nothing waits for a lock here, since a lock is waited for in the order of arrival: the request sleeps until a place is
- * given back. So it looks itself for lock_timeout, and for deadlocks.
+ * Nothing waits for a lock here, since lock waits are served in the order of arrival: the request sleeps until a place
+ * is released. So this file applies lock_timeout, and looks for deadlocks, itself.
  */
 #include "postgres.h"
 
@@ -34,7 +34,7 @@ char *dana_socket_path;
 #define LOCKS			   0x44414e41 /* no catalog has that OID */
 #define GATE			   1
 #define MAX_PLACES		   10000
-#define TRAINING_WAITS	   0xFFFE /* in the place of a place's number */
+#define TRAINING_WAITS	   0xFFFE /* used as the number of a place */
 #define REQUEST_WAITS	   0xFFFF
 #define LONGEST_NAP_MS	   1000
 #define LONGEST_PREDICTION 86400.0
@@ -50,7 +50,7 @@ typedef struct turn
 
 typedef struct queue
 {
-	int	  trainings; /* places that there are for these; 0: any number */
+	int	  trainings; /* number of places for such requests; 0: no limit */
 	int	  requests;
 	int	  count;
 	turn *turns;
@@ -83,7 +83,7 @@ turn_let_go(void)
 	LockRelease(&held, ExclusiveLock, false);
 }
 
-/* Sessions of the worker, which it writes into the file that it locks; 0: unknown */
+/* Number of the worker's sessions, which it writes into the file that it locks; 0: unknown */
 static int
 worker_sessions(void)
 {
@@ -135,7 +135,7 @@ turns_wake(void)
 		}
 }
 
-/* After an error, whichever: the lock is gone with its owner */
+/* After an error: the lock has been released with its resource owner */
 static void
 turn_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *unused)
 {
@@ -145,7 +145,7 @@ turn_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, voi
 	turns_wake();
 }
 
-/* How many of the first places are held, by a role or, without one, in all */
+/* How many of the first places are held, by one role or, without one, in total */
 static int
 places_held(const queue *now, Oid role, int places)
 {
@@ -181,7 +181,7 @@ turn_is_before(const queue *now, const turn *one, const turn *other)
 	return one->due != other->due ? (int32)(one->due - other->due) < 0 : one->pid < other->pid;
 }
 
-/* Whether ours is possible, and no other one that waits and is possible comes before it */
+/* Whether our request can have a place, and no other such request comes before it */
 static bool
 turn_is_next(const queue *now, const turn *ours)
 {
@@ -201,7 +201,7 @@ place_is_taken(const queue *now, int place)
 	return false;
 }
 
-/* Takes a place if it is our turn. Trainings have the first ones, which dana.max_runs counts; others the last. */
+/* Takes a place if it is our turn. Trainings use the first places, which dana.max_runs counts; others the last. */
 static bool
 turn_try(const turn *ours, int max_runs)
 {
@@ -228,7 +228,7 @@ turn_try(const turn *ours, int max_runs)
 	return next;
 }
 
-/* Whether a session waits for a lock that ours holds, or for one that waits for it in turn */
+/* Whether a session waits, directly or not, for a lock that we hold */
 static bool
 waits_for_us(int pid)
 {
@@ -250,7 +250,7 @@ waits_for_us(int pid)
 	return false;
 }
 
-/* An error where each session that has a place waits for a lock of ours, which PostgreSQL cannot find out */
+/* Raises an error if each session that has a place waits for one of our locks, which PostgreSQL cannot detect */
 static void
 turn_check_deadlock(void)
 {
@@ -297,7 +297,7 @@ dana_turn_take(bool trains, int max_runs)
 	static bool listening = false;
 	turn		ours = turn_of(trains, GetCurrentTimestamp());
 
-	/* a standby has no such locks, and trains nothing */
+	/* a standby has no such locks, and runs no trainings */
 	if (RecoveryInProgress() || (max_runs == 0 && worker_sessions() == 0))
 		return true;
 	if (!listening)

@@ -1,5 +1,5 @@
 /*
- * The places of requests to the worker: who has one, and who waits for one.
+ * The places of requests to the worker, held or waited for.
  */
 #pragma once
 
@@ -7,10 +7,10 @@
 
 extern char *dana_socket_path; /* the worker that requests go to: the setting dana.socket_path */
 
-/* Our locks that are no catalog's: 0 is the registration of jobs */
+/* Locks of no catalog: 0 is the registration of jobs */
 extern LOCKTAG dana_lock(uint32 number);
 
-/* Takes a place, if one is free for this session; false: it has to wait */
+/* Takes a place if one is free for this session; false: it has to wait */
 extern bool dana_turn_take(bool trains, int max_runs);
 extern void dana_turn_wait(bool trains, int max_runs, double predicted);
 extern void dana_turn_end(void);

@@ -1,5 +1,5 @@
 /*
- * Models and their history: storing what a training leaves, and who may use it.
+ * Models and their history: stores a training's results, and finds models for the roles that may use them.
  */
 #include "postgres.h"
 
@@ -20,7 +20,7 @@
 #include "models/weights.h"
 #include "worker/session.h"
 
-/* Where "@version" begins, or NULL: not at an "@" in the owner's name */
+/* Position of "@version", or NULL; an "@" in the owner's name is skipped */
 static char *
 find_version(const char *reference)
 {
@@ -33,7 +33,7 @@ dana_model_names_version(const char *reference)
 	return find_version(reference) != NULL;
 }
 
-/* Cuts "@version" off; 0 where there is none. A version is written in one way: @2, not @02 or @+2. */
+/* Cuts "@version" off; 0 if there is none. Only the canonical form is a version: @2, not @02 or @+2. */
 static int
 cut_version(char *reference)
 {
@@ -51,7 +51,7 @@ cut_version(char *reference)
 	return version;
 }
 
-/* Cuts "owner." off, a role as quote_identifier() writes it or as it is; InvalidOid where there is no such role */
+/* Cuts "owner." off, a role's name, quoted or not; InvalidOid if there is no such role */
 static Oid
 cut_owner(char **reference)
 {
@@ -86,7 +86,7 @@ dana_model_version_of(const char *reference, int version)
 	return psprintf("%s@%d", name, version);
 }
 
-/* Who else has a model of the name that the caller may use, for a hint; or NULL. A role that is gone has no name. */
+/* Another owner of a model of this name that the caller may use, for a hint; or NULL. A dropped role has no name. */
 static char *
 owner_of_namesake(const char *name, Oid caller)
 {
@@ -100,7 +100,7 @@ owner_of_namesake(const char *name, Oid caller)
 	return dana_read(&find, values, NULL) == 0 ? NULL : TextDatumGetCString(dana_value(0, 1));
 }
 
-/* The version that the name $2 of $1's stands for: the active one, else the last; a look at an index for each */
+/* The version meant by the name $2 of role $1: the active one, else the highest; each is an index look-up */
 #define MEANT_VERSION \
 	"coalesce((SELECT version FROM dana.model WHERE owner = $1 AND name = $2 AND active), " \
 	"(SELECT max(version) FROM dana.model WHERE owner = $1 AND name = $2))"
@@ -127,7 +127,7 @@ dana_model_find(const char *reference, Oid caller, bool read_only)
 	Oid	  owner;
 	char *namesake;
 
-	/* the caller's own first: a point in its name makes it no one else's */
+	/* the caller's own models first: their names may contain a point */
 	if (find_of_owner(caller, name, version, caller, read_only))
 		return;
 	owner = cut_owner(&rest);
@@ -182,7 +182,7 @@ dana_model_weights(Datum **parts, bool read_only)
 	return others + 1;
 }
 
-/* dana.dana_values(reference, first, count): values of a model, from a number on */
+/* dana.dana_values(reference, first, count): values of a model, from a given index */
 DANA_FUNCTION(dana_values)
 {
 	const int32	  first = PG_GETARG_INT32(1), count = PG_GETARG_INT32(2);
@@ -212,7 +212,7 @@ typedef struct start_reading
 	const char *reference;
 	Jsonb	   *parameters;
 	dana_texts	features;
-	dana_raw   *weights; /* NULL: they are not wanted */
+	dana_raw   *weights; /* NULL: not wanted */
 	dana_texts	classes;
 	char	   *rule;
 } start_reading;
@@ -311,7 +311,7 @@ dana_model_check_name(const char *name)
 				 errdetail("A name has 1 to %d bytes and no \"@\", which stands before a version.", DANA_NAME_LIMIT)));
 }
 
-/* Says that a name stands for a model of other rows from now on, if nobody chose it but the rule */
+/* Reports that a name, taken from the rule, now stands for a model of other rows */
 static void
 tell_of_replaced(const dana_new_model *model, Datum owner, Datum name, int version)
 {
@@ -333,9 +333,9 @@ tell_of_replaced(const dana_new_model *model, Datum owner, Datum name, int versi
 }
 
 /*
- * The next version of a model. Two trainings under one name, whatever their isolation level, must not choose the same:
- * the lock, which no SQL statement can take, is held until the transaction ends. It is the owner's, so no other role
- * waits for it. The models of groups share one: a lock for each of some thousand would fill the table of locks.
+ * The next version of a model. Two trainings under one name must not choose the same in any isolation level: the lock,
+ * which no SQL statement can take, is held until the transaction ends. It belongs to the owner, so no other role waits
+ * for it. The models of groups share one: a lock for each of thousands would fill the lock table.
  */
 static int
 next_version(Oid owner, const char *name)
@@ -401,7 +401,7 @@ dana_model_store(const dana_new_model *model)
 	dana_run(&store_model, of_model, model->predictor == NULL ? "      n" : NULL);
 	for (int part = 1; (int64)part * DANA_WEIGHTS_PART < count; part++)
 	{
-		/* where the part before has its last numbers, which are stored: no copy is made */
+		/* where the previous part holds its last numbers, which are stored: no copy is made */
 		char  *place = (char *)model->weights + sizeof(float4) * (Size)part * DANA_WEIGHTS_PART;
 		int64  left = count - (int64)part * DANA_WEIGHTS_PART;
 		Datum  of_part[] = {owner, name, version, Int32GetDatum(part),

@@ -1,8 +1,8 @@
 /*
  * Rules, models and their history: tables dana.rule, dana.model, dana.run, dana.epoch.
  *
- * Each role has names of its own for models. A text names a model as [owner.]name[@version]: without an owner it is one
- * of the caller's, without a version the active one, else the highest.
+ * Each role has its own namespace of models. A reference is [owner.]name[@version]: without an owner it means the
+ * caller's model; without a version the active one, else the highest.
  */
 #pragma once
 
@@ -11,14 +11,14 @@
 #include "base/dana.h"
 #include "worker/session.h"
 
-/* What a training leaves */
+/* Results of a training */
 typedef struct dana_new_model
 {
 	const char *name;
 	const char *rule;
 	const char *backend;
-	const char *query; /* that was trained on, or NULL */
-	bool		unnamed; /* the model has the rule's name for want of another, and is not one of a group */
+	const char *query; /* the table that was trained on, or NULL */
+	bool		unnamed; /* the model is named after its rule because no name was given, and is not one of a group */
 	const char *source; /* the table's name */
 	Jsonb	   *result; /* the worker's RESULT */
 	Jsonb	   *design; /* the worker's DESIGN */
@@ -29,12 +29,12 @@ typedef struct dana_new_model
 	double		wall_seconds;
 } dana_new_model;
 
-#define DANA_NAME_LIMIT 255 /* bytes of a model's name */
+#define DANA_NAME_LIMIT 255 /* maximum length of a model's name in bytes */
 
-/* Raises an error unless this can be a model's name */
+/* Raises an error unless this is a valid name for a model */
 extern void dana_model_check_name(const char *name);
 
-/* Columns of dana.model, by their numbers */
+/* Columns of dana.model, by number */
 enum
 {
 	DANA_MODEL_OWNER = 1,
@@ -49,32 +49,35 @@ enum
 };
 
 /*
- * Finds a version, whose row is then the last result; raises an error where there is no such model, or none that the
- * caller may use, which are one and the same to it. `read_only`: as dana_read(). Called as the tables' owner.
+ * Finds a version; its row is the last result. Raises the same error if the model does not exist and if the caller may
+ * not use it. `read_only`: as dana_read(). Called as the tables' owner.
  */
 extern void dana_model_find(const char *reference, Oid caller, bool read_only);
 
-/* The last result's row, as one of a type of schema dana; lasts as long as the memory context */
+/* The last result's row, as one of a type of schema dana; lives as long as the memory context */
 extern Datum dana_model_row(const char *type);
 
 /* Whether a text names a version, as "name@2" does */
 extern bool dana_model_names_version(const char *reference);
 
-/* The reference to a version of what another one names, for the same caller: it may have models "m" and "owner.m" */
+/*
+ * The reference to a version of the model that another reference names, for the same caller, who may have models "m"
+ * and "owner.m"
+ */
 extern char *dana_model_version_of(const char *reference, int version);
 
-#define DANA_WEIGHTS_PART (1 << 22) /* numbers of an array of dana.model and dana.weights at most */
+#define DANA_WEIGHTS_PART (1 << 22) /* maximum number of elements in an array of dana.model and dana.weights */
 
 /*
- * Copies pointers to the weights of the model that is the last result, an array for each part, the arrays of parts out of
- * line as they are; returns how many. The last result may be another one then.
+ * Copies pointers to the weights of the model that is the last result: one array for each part, without detoasting.
+ * Returns the number of parts, and may replace the last result.
  */
 extern int dana_model_weights(Datum **parts, bool read_only);
 
 /* The metadata of a model that the caller may use */
 extern Jsonb *dana_model_metadata(const char *reference);
 
-/* Appends what a training has to know of a model to start from, as a member; its weights, if there is a place for them */
+/* Appends a member with what a training needs of a model to start from; its weights, if `weights` is not NULL */
 extern void dana_model_append_start(StringInfo to, const char *reference, dana_raw *weights);
 
 /* Texts of the classes of a model that the caller may use, and its rule; count -1: it has none */

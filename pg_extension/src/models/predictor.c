@@ -16,7 +16,7 @@ reduces(uint32_t code)
 	return code >= PREDICTOR_SIGMA && code <= PREDICTOR_AMAX;
 }
 
-/* How many operands an operation reads; 0 of a number that is none's */
+/* Number of operands of an operation; 0 for an invalid code */
 static inline int
 operand_count(uint32_t code)
 {
@@ -27,7 +27,7 @@ operand_count(uint32_t code)
 	return code < PREDICTOR_CODES ? operands[code] : 0;
 }
 
-/* Extents of the operand that instruction `i` reads as its operand `k`; false where it reads none there */
+/* Extents of operand `k` of instruction `i`; false if it does not read one there */
 static bool
 operand_extents(const predictor_instruction *i, int k, uint32_t extents[3])
 {
@@ -43,7 +43,7 @@ operand_extents(const predictor_instruction *i, int k, uint32_t extents[3])
 	return true;
 }
 
-/* Checks one instruction; adds up its work and the room it needs */
+/* Checks one instruction; adds up its work and the memory that it needs */
 static const char *
 check_instruction(const predictor_instruction *i, uint64_t scratch_start, uint64_t end, dana_predictor *predictor)
 {
@@ -78,7 +78,7 @@ check_instruction(const predictor_instruction *i, uint64_t scratch_start, uint64
 
 		if (!operand_extents(i, k, extents))
 		{
-			/* the loops form its address all the same */
+			/* the loops form its address even so */
 			if (i->operand[k].stride[0] != 0 || i->operand[k].stride[1] != 0 || i->operand[k].stride[2] != 0 ||
 				(i->operand[k].start != 0 && i->code != PREDICTOR_GATHER))
 				return "an operand that is not used";
@@ -248,7 +248,7 @@ predictor_join(float *restrict out, const float *lower, const float *upper, size
 	JOIN(out, lower);
 }
 
-/* The same in place; `upper` lies behind what is written */
+/* The same in place; `upper` is behind the elements that are written */
 static inline void
 join_lanes(float *lanes, const float *restrict upper, size_t joined, uint32_t code)
 {
@@ -261,9 +261,7 @@ largest_power_below(uint32_t n)
 	return UINT32_C(1) << (31 - __builtin_clz(n - 1));
 }
 
-/*
- * The fold of the language: while n > 1, with h the largest power of two below n, x[i] takes in x[i + h], then n is h.
- */
+/* The language's fold: while n > 1, with h the largest power of two below n, x[i] takes in x[i + h], then n is h. */
 static void
 predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 {
@@ -278,7 +276,7 @@ predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 
 		if (inner == 1 && n > 1 && from->stride[1] == 1)
 		{
-			/* side by side, as in nearly every program: the first step needs no copy */
+			/* contiguous, as in nearly every program: the first step needs no copy */
 			const uint32_t half = largest_power_below(n);
 
 			predictor_join(lanes, start, start + half, n - half, i->code);
@@ -303,7 +301,7 @@ predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 	}
 }
 
-/* A row of a model; false where it has none of the number, which comes from the data */
+/* A row of a model; false if there is no row of that number, which comes from the data */
 static bool
 predictor_gather(const dana_predictor *p, const predictor_instruction *i, float *memory)
 {
@@ -312,7 +310,7 @@ predictor_gather(const dana_predictor *p, const predictor_instruction *i, float 
 	const size_t			 weights = p->inputs, end = weights + p->weights;
 	size_t					 start, behind;
 
-	/* in this order: the conversion of a number that is too large, or a NaN, is undefined */
+	/* in this order: the conversion of a number that is too large, or of a NaN, is undefined */
 	if (!(index >= 0 && index < (float)DANA_PREDICTOR_FLOATS) || index != (float)(uint32_t)index ||
 		(uint32_t)index >= i->operand[2].start)
 		return false;
@@ -329,7 +327,7 @@ predictor_gather(const dana_predictor *p, const predictor_instruction *i, float 
 	return true;
 }
 
-/* Takes in what an instruction reads at an address: a feature, or a value of scratch */
+/* Adds the source of an address that an instruction reads: a feature, or a value of scratch */
 static void
 need(const dana_predictor *p, uint64_t address, uint32_t *first, uint32_t *last, bool *needed)
 {
@@ -374,7 +372,7 @@ dana_predictor_chooses(const dana_predictor *p, const predictor_instruction *gat
 
 			if (!operand_extents(i, k, extents))
 				continue;
-			if (gathers && k == 0) /* of what it chooses from the row that it chose */
+			if (gathers && k == 0) /* elements chosen from the row */
 			{
 				start += (uint64_t)memory[i->operand[1].start] * from->stride[0];
 				extents[0] = 1;

@@ -1,8 +1,8 @@
 /*
  * Predictors: the programs that dana_predict() evaluates. dana/predictor/program.py makes them.
  *
- * Knows nothing of PostgreSQL. A program is data that somebody may have written by hand: dana_predictor_load() bounds
- * every address in it before the first evaluation, and evaluation reads and writes nothing but `memory`.
+ * Independent of PostgreSQL. A program may have been written by hand: dana_predictor_load() bounds every address in it
+ * before the first evaluation, and evaluation reads and writes only `memory`.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ typedef struct predictor_instruction
 	predictor_operand operand[3]; /* GATHER: model, index, and in [2].start the number of rows */
 } predictor_instruction;
 
-/* Sees to it that weights [first, first + count) are in memory: those of a row that is about to be read */
+/* Loads weights [first, first + count) into memory: those of a row that is about to be read */
 struct dana_predictor;
 typedef void (*dana_predictor_bring)(const struct dana_predictor *predictor, uint32_t first, uint32_t count);
 
@@ -48,39 +48,39 @@ typedef struct dana_predictor
 	uint32_t					 result;
 	uint32_t					 width; /* numbers of the result: 1, or one for each class */
 	uint32_t					 reduction; /* floats after scratch */
-	uint64_t					 work;		/* elements of one evaluation */
+	uint64_t					 work;		/* work of one evaluation, in elements */
 	const uint32_t				*words;		/* constants, then instructions */
-	dana_predictor_bring		 bring;		/* of rows that are chosen; NULL: all weights are in memory */
+	dana_predictor_bring		 bring;		/* for rows that are chosen; NULL: all weights are in memory */
 	void						*bringing;	/* for it */
-	unsigned					 mode;		/* of the processor, while nothing runs; for it */
+	unsigned					 mode;		/* restores the processor's mode around `load`; for it */
 } dana_predictor;
 
 /*
- * Checks a program of `length` bytes at `words`, which has to stay. Returns NULL and fills `predictor`, or what is
- * wrong.
+ * Checks a program of `length` bytes at `words`, which must outlive it. Returns NULL and fills `predictor`, or an error
+ * message.
  */
 extern const char *dana_predictor_load(const uint32_t *words, size_t length, dana_predictor *predictor);
 
-/* Floats of memory that it needs */
+/* Size in floats of the memory that it needs */
 extern size_t dana_predictor_memory(const dana_predictor *predictor);
 
-/* Puts constants and weights in place; of NULL, weights are somebody else's */
+/* Puts constants and weights in place; `weights` NULL: the caller loads them */
 extern void dana_predictor_prepare(const dana_predictor *predictor, float *memory, const float *weights);
 
-/* Weights [first[k], behind[k]) that instruction `i` reads, rows that it chooses aside; how many such ranges */
+/* Weights [first[k], behind[k]) that instruction `i` reads, except chosen rows; returns the number of ranges */
 extern int dana_predictor_reads(const dana_predictor *predictor, uint32_t i, uint32_t first[3], uint32_t behind[3]);
 
 /*
- * What the row of a GATHER is computed from: the first and the last of the features that are written; first > last where
- * there is none. `itself`: the first is the number of the row. Memory is as the run left it that ended there; `needed`
- * has room for a bool of each float of scratch, all false.
+ * The features from which the row of a GATHER is computed: the first and the last of them; first > last if there are
+ * none. `itself`: the first is the row's number. Memory is as the run that ended there left it; `needed` has room for a
+ * bool for each float of scratch, all false.
  */
 extern void dana_predictor_chooses(const dana_predictor *predictor, const predictor_instruction *gather,
 								   const float *memory, bool *needed, uint32_t *first, uint32_t *last, bool *itself);
 
 /*
- * Runs instructions [first, last) on memory whose features are set. Returns NULL, or the GATHER whose model has no row
- * of the index. Between dn_enter() and dn_leave() of numerics.h.
+ * Runs instructions [first, last) on memory with its features set. Returns NULL, or the GATHER with an index that is
+ * not a row of its model. Called between dn_enter() and dn_leave() of numerics.h.
  */
 extern const predictor_instruction *dana_predictor_run(const dana_predictor *predictor, float *memory, uint32_t first,
 													   uint32_t last);

@@ -13,11 +13,11 @@
 #include "models/rules.h"
 #include "worker/session.h"
 
-/* Arguments of a rule's function, for CREATE and for the others */
+/* Arguments of a rule's function, for CREATE and for other statements */
 #define FUNCTION_ARGUMENTS "source regclass DEFAULT NULL, training jsonb DEFAULT NULL"
 #define FUNCTION_TYPES	   "regclass, jsonb"
 
-/* The rule that the caller may have meant, or NULL; of those that it may see. Called as the tables' owner. */
+/* The rule with the most similar name that the caller may use, or NULL. Called as the tables' owner. */
 static char *
 closest_rule(const char *name, Oid caller)
 {
@@ -27,7 +27,7 @@ closest_rule(const char *name, Oid caller)
 		OIDOID);
 	Datum  values[] = {ObjectIdGetDatum(caller)};
 	int	   length = strlen(name);
-	int	   least = 1 + length / 3; /* further away it is another word */
+	int	   least = 1 + length / 3; /* a larger distance is another word */
 	char  *found = NULL;
 	uint64 rules;
 
@@ -52,13 +52,13 @@ closest_rule(const char *name, Oid caller)
 
 typedef enum rule_claim
 {
-	RULE_NEW,	 /* there is none of the name */
+	RULE_NEW,	 /* there is no rule of this name */
 	RULE_OURS,
-	RULE_OTHERS, /* somebody else's, which the caller may use */
-	RULE_HIDDEN	 /* one that the caller is not to know of */
+	RULE_OTHERS, /* another role's, and the caller may use it */
+	RULE_HIDDEN	 /* another role's, hidden from the caller */
 } rule_claim;
 
-/* Whose a rule is, and the rule, if that is wanted and there is one; called as the tables' owner */
+/* The ownership of a rule, and the rule if `rule` is not NULL and it exists; called as the tables' owner */
 static rule_claim
 rule_claimed(const char *name, Oid caller, dana_rule *rule)
 {
@@ -77,7 +77,7 @@ rule_claimed(const char *name, Oid caller, dana_rule *rule)
 	return DatumGetBool(dana_value(0, 3)) || dana_may_use(caller, owner, dana_value(0, 2)) ? RULE_OTHERS : RULE_HIDDEN;
 }
 
-/* The same of a rule that must be there: what one may not see does not exist */
+/* The same for a rule that must exist; a hidden one does not */
 static rule_claim
 rule_required(const char *name, Oid caller, dana_rule *rule)
 {
@@ -121,7 +121,7 @@ dana_rule_read(const char *name)
 	return reading.rule;
 }
 
-/* Becomes the tables' owner for a change of a rule, which must be there and the caller's */
+/* Becomes the tables' owner to change a rule, which must exist and belong to the caller */
 static dana_identity
 begin_change(const char *name)
 {
@@ -134,10 +134,10 @@ begin_change(const char *name)
 
 typedef enum function_state
 {
-	FUNCTION_NONE,	/* there is none of the rule's name and arguments */
-	FUNCTION_RULES, /* the rule's, as we make it; also where a dump brought the one without the other */
+	FUNCTION_NONE,	/* there is none with the rule's name and arguments */
+	FUNCTION_RULES, /* the rule's, as created here; also if a dump restored one without the other */
 	FUNCTION_STRAY, /* the same of another owner */
-	FUNCTION_OTHER	/* somebody made it for something else */
+	FUNCTION_OTHER	/* a user's function */
 } function_state;
 
 /* Body of a rule's function */
@@ -147,7 +147,7 @@ function_body(const char *name)
 	return psprintf("SELECT * FROM dana.dana_train_rule(%s::pg_catalog.text, $1, $2)", quote_literal_cstr(name));
 }
 
-/* What is behind a rule's name in schema dana; called as the tables' owner */
+/* The function with a rule's name in schema dana; called as the tables' owner */
 static function_state
 find_function(const char *name)
 {
@@ -166,8 +166,8 @@ find_function(const char *name)
 }
 
 /*
- * The paper's form: dana.<rule>('table'). The function belongs to the extension's owner, so that nobody can put
- * something else behind its name; it runs with the rights of who calls it. Where there is none, or a dump brought one.
+ * The paper's form: dana.<rule>('table'). The function belongs to the extension's owner, so that no role can replace
+ * it; it runs with the caller's rights. Creates it if it is missing or was restored from a dump.
  */
 static void
 create_rule_function(const char *name)
@@ -183,7 +183,7 @@ create_rule_function(const char *name)
 						   quote_literal_cstr(function_body(name)), function, function, quote_literal_cstr(comment)));
 }
 
-/* Whether schema dana has a function of the extension's own by this name; called as the tables' owner */
+/* Whether schema dana has a function of the extension itself by this name; called as the tables' owner */
 static bool
 is_our_own(const char *name)
 {
@@ -196,7 +196,7 @@ is_our_own(const char *name)
 	return dana_run(&find, values, NULL) > 0;
 }
 
-/* Asks the worker whether a text is a rule; returns its description */
+/* Asks the worker whether a text is a valid rule; returns its description */
 static Jsonb *
 check_rule_text(const char *text)
 {
@@ -215,7 +215,7 @@ refuse_claim(const char *name)
 					errhint("Rules of all roles have one space of names. Choose another one.")));
 }
 
-/* Raises an error unless the caller may make a rule of this name, or replace it; called as the tables' owner */
+/* Raises an error unless the caller may create a rule of this name, or replace it; called as the tables' owner */
 static void
 check_claim(const char *name, Oid caller)
 {
@@ -240,10 +240,10 @@ DANA_COMMAND(dana_create_udf)
 {
 	static dana_statement store = DANA_STATEMENT(
 		"INSERT INTO dana.rule (name, source, description, owner) VALUES ($1, $2, $3, $4) "
-		/* whose text it is, whose rule it is: a role that replaces another's by its right to do so */
+		/* a superuser or a member who replaces another role's rule becomes its owner: the text is theirs */
 		"ON CONFLICT (name) DO UPDATE SET (source, description, owner, created) = "
 		" ROW (excluded.source, excluded.description, excluded.owner, now()) "
-		/* whose it is by now: somebody may have made it since we looked */
+		/* checked again: another session may have created it since */
 		"WHERE pg_has_role($4, rule.owner, 'USAGE') "
 		/* as the statement found it */
 		"RETURNING EXISTS (SELECT FROM dana.rule AS old WHERE old.name = $1 AND old.source <> $2)",
@@ -301,7 +301,7 @@ DANA_COMMAND(dana_drop_rule)
 	PG_RETURN_VOID();
 }
 
-/* Changes who may use a rule of the caller's: one role, or everybody where there is no second argument */
+/* Changes the roles that may use a rule of the caller's: one role, or PUBLIC without a second argument */
 static Datum
 change_rule_users(FunctionCallInfo fcinfo, dana_statement *change)
 {

@@ -3,11 +3,11 @@
  */
 #pragma once
 
-/* a rule, in the current memory context; an error where there is none */
+/* a rule, in the current memory context; an error if it does not exist */
 typedef struct dana_rule
 {
 	char  *text;
-	Jsonb *description; /* the worker's, of its models, inputs and outputs */
+	Jsonb *description; /* the worker's description of its models, inputs and outputs */
 } dana_rule;
 
 extern dana_rule dana_rule_read(const char *name);

@@ -1,5 +1,5 @@
 /*
- * Weights of stored models: arrays, each a part of them, that lie uncompressed in TOAST tables; slices are read of them.
+ * Weights of stored models: uncompressed arrays in TOAST tables, one for each part, read in slices.
  */
 #include "postgres.h"
 
@@ -12,10 +12,10 @@
 #include "models/weights.h"
 #include "numerics.h"
 
-/* Weights that are brought together: as many as eight or nine chunks of a TOAST table hold; a part is some of these */
+/* Weights that are loaded together: eight or nine chunks of a TOAST table; a part is a multiple of this */
 #define BLOCK 4096
 
-/* Bytes of an array of one axis and no NULLs before its elements, behind its length */
+/* Header size of a one-dimensional array without NULLs, behind its length */
 #define OVERHEAD (ARR_OVERHEAD_NONULLS(1) - VARHDRSZ)
 
 static _Noreturn void
@@ -87,7 +87,7 @@ dana_weights_copy(const Datum *parts, int n_parts, int64 first, int64 count, flo
 	}
 }
 
-/* Brings what is not there of [first, first + count): blocks of an array in memory */
+/* Loads the missing ones of [first, first + count): blocks of an array in memory */
 static void
 bring_blocks(const dana_predictor *predictor, dana_weights *weights, uint32 first, uint32 count)
 {
@@ -103,7 +103,7 @@ bring_blocks(const dana_predictor *predictor, dana_weights *weights, uint32 firs
 	}
 }
 
-/* For a row that a prediction chose. What the server does, and an error, come in its own mode of the processor. */
+/* For a row that a prediction chose. The server's code, and an error, run in its own mode of the processor. */
 static void
 bring(const dana_predictor *predictor, uint32_t first, uint32_t count)
 {
@@ -120,7 +120,7 @@ bring(const dana_predictor *predictor, uint32_t first, uint32_t count)
 	}
 }
 
-/* Whether a part is an array of one axis of floats, and each but the last one full */
+/* Whether a part is a one-dimensional array of floats, and each but the last one is full */
 static bool
 sound(const Datum *parts, int n_parts, int k)
 {

@@ -1,6 +1,5 @@
 /*
- * What the owner of a model does with it: drop, choose the version in use, rename, describe, let others use it; and
- * what is old, removed.
+ * Functions for the owner of a model: drop, activate a version, rename, comment, grant; and the removal of old objects.
  */
 #include "postgres.h"
 
@@ -12,7 +11,7 @@
 
 #define OF_MODEL " WHERE owner = $1 AND name = $2"
 
-/* Becomes the tables' owner for a change of a model, whose row is then the last result; it must be the caller's */
+/* Becomes the tables' owner to change a model, which must be the caller's; its row is then the last result */
 static dana_identity
 begin_change(const char *reference)
 {
@@ -25,8 +24,8 @@ begin_change(const char *reference)
 }
 
 /*
- * dana.dana_administered(name, caller): the row of the version in use of a model that one may administer, for a function
- * in SQL that changes something of it, before it does anything
+ * dana.dana_administered(name, caller): the row of the version in use of a model that the caller may administer, for an
+ * SQL function to check before it changes anything
  */
 DANA_FUNCTION(dana_administered)
 {
@@ -51,8 +50,8 @@ DANA_FUNCTION(dana_administered)
 
 /*
  * Runs statements about one of the caller's models, the first argument of a call. Their parameters are its owner, its
- * name and the other arguments. Number `version` of these is a version, or NULL for all of them; 0: none is, and the
- * second argument must be given. Returns how many rows the last statement changed.
+ * name and the other arguments. Parameter number `version` is a version, or NULL for all of them; 0: there is none, and
+ * the second argument must be given. Returns the number of rows that the last statement changed.
  */
 static uint64
 change_model(FunctionCallInfo fcinfo, int version, dana_statement *statements, int count)
@@ -69,7 +68,7 @@ change_model(FunctionCallInfo fcinfo, int version, dana_statement *statements, i
 		dana_model_check_name(reference);
 	before = begin_change(reference);
 	values[0] = dana_value(0, DANA_MODEL_OWNER);
-	values[1] = dana_value(0, DANA_MODEL_NAME); /* lasts as long as the connection to SPI */
+	values[1] = dana_value(0, DANA_MODEL_NAME); /* valid until the connection to SPI ends */
 	for (int i = 1; i < PG_NARGS(); i++)
 	{
 		values[i + 1] = fcinfo->args[i].value;
@@ -85,7 +84,7 @@ change_model(FunctionCallInfo fcinfo, int version, dana_statement *statements, i
 	return changed;
 }
 
-/* A function that is one statement; those that return a number return how many rows it changed */
+/* A function that is one statement; if it returns a number, that is the number of rows changed */
 #define MODEL_COMMAND(name, version, text, ...) \
 	DANA_COMMAND(name) \
 	{ \
@@ -106,7 +105,7 @@ MODEL_COMMAND(dana_store_profile, 2,
 			  "UPDATE dana.model SET metadata = jsonb_set(metadata, '{profile}', $3)" OF_MODEL " AND version = $4",
 			  JSONBOID, INT4OID)
 
-/* dana_grant_model(name, role): all versions; the ones trained later take over what the highest has */
+/* dana_grant_model(name, role): all versions; later ones inherit from the highest */
 DANA_COMMAND(dana_grant_model)
 {
 	static dana_statement grant = DANA_STATEMENT(
@@ -120,7 +119,7 @@ DANA_COMMAND(dana_grant_model)
 /* dana_revoke_model(name, role) */
 MODEL_COMMAND(dana_revoke_model, 0, "UPDATE dana.model SET users = array_remove(users, $3)" OF_MODEL, REGROLEOID)
 
-/* dana_activate_model(name, version): that one is in use; NULL: the highest, whichever that will be */
+/* dana_activate_model(name, version): puts it in use; NULL: always the highest */
 DANA_COMMAND(dana_activate_model)
 {
 	static dana_statement statements[] = {
@@ -131,7 +130,7 @@ DANA_COMMAND(dana_activate_model)
 	PG_RETURN_VOID();
 }
 
-/* dana_rename_model(name, new_name): all versions; runs keep the name of then */
+/* dana_rename_model(name, new_name): all versions; runs keep the old name */
 DANA_COMMAND(dana_rename_model)
 {
 	static dana_statement rename = DANA_STATEMENT("UPDATE dana.model SET name = $3" OF_MODEL
@@ -144,26 +143,25 @@ DANA_COMMAND(dana_rename_model)
 	PG_RETURN_VOID();
 }
 
-/* $1: caller, $2: age, $3: how many */
+/* $1: caller, $2: age, $3: number to keep */
 #define MAY_GO(time) " AND pg_has_role($1, owner, 'USAGE') AND " time " < coalesce(now() - $2, 'infinity')"
 #define PRUNE(text)	 DANA_STATEMENT(text, OIDOID, INTERVALOID, INT4OID)
 
 /*
- * dana_prune(older_than, keep): removes old versions of models, runs and jobs. What is younger than `older_than`, or
- * among the `keep` newest of its kind, stays: of the models of one name its versions, of a model's runs, and of a
- * role's jobs.
+ * dana_prune(older_than, keep): removes old versions of models, runs and jobs. Objects younger than `older_than`, or
+ * among the `keep` newest of their kind, stay: versions per model name, runs per model, jobs per role.
  */
 DANA_COMMAND(dana_prune)
 {
 	static dana_statement prune[] = {
-		/* neither the version in use nor the highest, which names the next one */
+		/* neither the version in use nor the highest, which the next version's number follows */
 		PRUNE("DELETE FROM dana.model AS m USING (SELECT owner AS o, name AS n, version AS v, "
 		 " row_number() OVER (PARTITION BY owner, name ORDER BY version DESC) AS place FROM dana.model) AS r "
 		 "WHERE (owner, name, version) = (o, n, v) AND place > greatest($3, 1) AND NOT active" MAY_GO("created")),
 		PRUNE("DELETE FROM dana.run AS u USING (SELECT id AS i, "
 		 " row_number() OVER (PARTITION BY owner, model ORDER BY id DESC) AS place FROM dana.run) AS r "
 		 "WHERE id = i AND place > coalesce($3, 0)" MAY_GO("started")),
-		/* over, or lost: nobody holds its lock, and it is not of a transaction that goes on */
+		/* finished or lost: its lock is free, and its transaction is over */
 		PRUNE("DELETE FROM dana.job_log AS j USING (SELECT id AS i, "
 		 " row_number() OVER (PARTITION BY owner ORDER BY id DESC) AS place FROM dana.job_log) AS r "
 		 "WHERE id = i AND place > coalesce($3, 0) AND created < now() AND (ended IS NOT NULL OR NOT EXISTS "

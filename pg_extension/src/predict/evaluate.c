@@ -1,8 +1,8 @@
 /*
- * How good a model is. dana_evaluate(): its predictions beside the labels of some rows.
+ * dana_evaluate(): the metrics of a model's predictions for labelled rows.
  *
- * Rows are read with the caller's rights. What a model's metadata says of them (a table, a query, a filter) is
- * somebody's text: it is used for models of the caller's own only, so that nobody runs what another role wrote.
+ * Rows are read with the caller's rights. A model's metadata contain SQL of its owner (a table, a query, a filter): it
+ * runs for that owner only, so that no role runs SQL that another one wrote.
  */
 #include "postgres.h"
 
@@ -24,7 +24,7 @@
 #include "values/datetimes.h"
 #include "values/values.h"
 
-/* Arguments of a function at most, less model and one to spare; a row is slower to make than arguments */
+/* Maximum number of a function's arguments, less the model and a spare one; a row is slower to make than arguments */
 #define MAX_ARGUMENTS 98
 
 typedef struct evaluated_model
@@ -59,7 +59,7 @@ of_metadata(const evaluated_model *model, const char *key)
 	return dana_json_is_null(model->metadata, key) ? NULL : dana_json_string(model->metadata, key);
 }
 
-/* Which rows: FROM and WHERE of a statement in which they are called r */
+/* The rows to evaluate: FROM and WHERE of a statement, with the alias r */
 typedef struct evaluated_rows
 {
 	Oid	  table; /* InvalidOid: a query */
@@ -67,7 +67,7 @@ typedef struct evaluated_rows
 	char *condition;
 	char *part;
 	dana_places places; /* of a part */
-	bool		as_trained; /* in words of the metadata, which mean what they meant in the training */
+	bool		as_trained; /* metadata with the settings that the SQL above depended on in the training */
 } evaluated_rows;
 
 static void
@@ -99,8 +99,8 @@ check_part(const dana_evaluation *asked, const evaluated_model *model, const cha
 }
 
 /*
- * Says that a table is not the one of the training, whose test part or filter is expected otherwise: it may be that one,
- * under another name. Names are all that a model knows of it: numbers of tables do not outlast a dump.
+ * Reports that a table is not the training's, although a test part or a filter of the training could apply: it may be
+ * the same table under another name. A model refers to its table by name, because OIDs do not survive dump and restore.
  */
 static void
 tell_of_all_rows(const dana_evaluation *asked, const evaluated_model *model, const char *table, const char *trained_on)
@@ -124,7 +124,7 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	const char	  *trained_on = dana_json_is_null(model->metadata, "query") ? of_metadata(model, "source") : NULL;
 	char		  *filter = asked->filter;
 	bool		   given = asked->query != NULL || OidIsValid(asked->source);
-	bool		   same; /* the rows of the training, and others that have come since */
+	bool		   same; /* the rows of the training, and rows inserted since */
 
 	if (asked->query != NULL && OidIsValid(asked->source))
 		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"source\" or argument \"query\", not both");
@@ -136,7 +136,7 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 		rows.table = asked->source;
 	else if (!dana_json_is_null(model->metadata, "query"))
 		rows.from = psprintf("(%s\n)", of_metadata(model, "query"));
-	else /* as the server wrote it, and an error where there is none any more */
+	else /* as the server stores it; an error if it no longer exists */
 		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
 	if (OidIsValid(rows.table))
 	{
@@ -166,8 +166,8 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 }
 
 /*
- * The features as arguments of dana_predict(), or the row, whose columns it finds by name. No column is called r.name:
- * where there is none, PostgreSQL would call somebody's function of that name, with the row.
+ * The features as arguments of dana_predict(), or the row, with columns found by name. A missing column must not become
+ * r.name: PostgreSQL would call a user's function of that name, with the row.
  */
 static char *
 arguments_of(Jsonb *metadata)
@@ -183,7 +183,7 @@ arguments_of(Jsonb *metadata)
 	return list.data;
 }
 
-/* The columns of rows, which must have those that a model needs: else PostgreSQL would show a statement of ours */
+/* The columns of rows, which must include the model's: PostgreSQL's error would show an internal statement */
 static TupleDesc
 require_columns(const char *model, const dana_texts *needed, TupleDesc rows, const char *from)
 {
@@ -209,7 +209,7 @@ require_columns_of(const char *model, const dana_texts *needed, Oid source)
 	Relation  relation;
 	TupleDesc columns;
 
-	dana_require_relation(source); /* else the lock would stay with a role without any right to the table */
+	dana_require_relation(source); /* else a role without any right to the table would keep the lock */
 	relation = relation_open(source, AccessShareLock);
 	columns = require_columns(model, needed, RelationGetDescr(relation), dana_relation_name(source));
 
@@ -217,7 +217,7 @@ require_columns_of(const char *model, const dana_texts *needed, Oid source)
 	return columns;
 }
 
-/* dana.dana_arguments(metadata, model, source): of a model that the source has the columns of */
+/* dana.dana_arguments(metadata, model, source): for a model's columns, all in the source */
 DANA_FUNCTION(dana_feature_list)
 {
 	Jsonb			*metadata = PG_GETARG_JSONB_P(0);
@@ -228,8 +228,8 @@ DANA_FUNCTION(dana_feature_list)
 }
 
 /*
- * What is chosen FROM the rows: metrics of labels s.y and predictions s.p. Rules with classes are judged by them, others
- * as numbers, and as two classes where their labels are those of two.
+ * The SELECT list over labels s.y and predictions s.p of the rows. Rules with classes have metrics of classes, others
+ * have metrics of numbers, and also of two classes if their labels have two values.
  */
 static char *
 judgement_of(const char *predicts)
@@ -241,7 +241,7 @@ judgement_of(const char *predicts)
 	if (strcmp(predicts, "numbers") == 0)
 		return psprintf("%s(s.y, s.p)", dana_extension_name("dana_regression_metrics"));
 	if (strcmp(predicts, "number") == 0)
-		/* the second one's count of labels and predictions that are not finite is of both */
+		/* the second object's count of non-finite labels and predictions is the same */
 		return psprintf("COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 "
 						"AND s.y OPERATOR(pg_catalog.<) 'Infinity'::pg_catalog.float8 THEN s.y END, s.p, $3, $2), '{}') "
 						"OPERATOR(pg_catalog.||) %s(s.y, s.p[1]::pg_catalog.float8)", classified,
@@ -252,7 +252,7 @@ judgement_of(const char *predicts)
 					"OPERATOR(pg_catalog.||) %s(s.y, s.p, $3, $2)", other, other, unpredicted, unpredicted, classified);
 }
 
-/* The label's number y, or its labels' numbers, and whether it is given */
+/* The label's number y, or its labels' numbers, and whether it is not NULL */
 static char *
 label_of(const evaluated_model *model, const dana_texts *labels, TupleDesc columns, bool several)
 {
@@ -269,7 +269,7 @@ label_of(const evaluated_model *model, const dana_texts *labels, TupleDesc colum
 					: "dana.dana_class(%s, $3) AS y, (%s) IS NOT NULL AS given", list.data, list.data);
 }
 
-/* Classes of the label as a text[]; empty where it is a number */
+/* Classes of the label as a text[]; empty if it is a number */
 static Datum
 classes_of(const evaluated_model *model)
 {
@@ -281,7 +281,7 @@ classes_of(const evaluated_model *model)
 	return PointerGetDatum(construct_array(values, Max(classes.count, 0), TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* Says of two classes that a model chooses one of them for every row, as it does where one is rare */
+/* Reports a model of two classes that predicts the same one for every row, as it may if the other is rare */
 static void
 tell_of_one_class(const dana_evaluation *asked, Jsonb *metrics)
 {
@@ -289,7 +289,7 @@ tell_of_one_class(const dana_evaluation *asked, Jsonb *metrics)
 	const char *positive;
 	Jsonb	   *confusion;
 
-	if (dana_json_is_null(metrics, "auc")) /* of more classes, or of rows of one */
+	if (dana_json_is_null(metrics, "auc")) /* more classes, or rows of one class */
 		return;
 	confusion = dana_json_member(metrics, "confusion");
 	positive = dana_json_is_null(metrics, "positive") ? "1" : dana_json_string(metrics, "positive");
@@ -310,7 +310,8 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	const evaluated_rows  rows = find_rows(asked, &model);
 	MemoryContext		  caller = CurrentMemoryContext;
 	const char *predicts = dana_json_string(model.metadata, "predicts");
-	const bool	score = strcmp(predicts, "score") == 0; /* from 0 on it is the second class, a probability from 0.5 on */
+	const bool	score = strcmp(predicts, "score") == 0; /* 0 or more is the second class; for a probability, 0.5 or
+														 * more */
 	const bool	several = strcmp(predicts, "numbers") == 0;
 	dana_texts	labels = dana_json_texts(model.metadata, "labels");
 	dana_texts	features = dana_json_texts(model.metadata, "features");
@@ -343,7 +344,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	else
 		columns = require_columns(asked->model, &needed, dana_rows_descriptor(dana_rows_plan(
 			psprintf("SELECT * FROM %s AS r", rows.from), "the query", false)), "the query");
-	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
+	/* the arguments of the metrics have exactly the declared types; OFFSET: each prediction is computed once */
 	text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
 					"OPERATOR(pg_catalog.||) %s, pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) "
 					"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) "

@@ -1,9 +1,9 @@
 /*
- * Evaluating a model on rows: dana_evaluate(), and trials that train it before.
+ * Evaluating a model on rows: dana_evaluate(), and trials that train it first.
  */
 #pragma once
 
-/* What dana_evaluate() is asked; NULL where nothing was said */
+/* The arguments of dana_evaluate(); NULL if not given */
 typedef struct dana_evaluation
 {
 	char		 *model;
@@ -14,5 +14,5 @@ typedef struct dana_evaluation
 	NullableDatum threshold;
 } dana_evaluation;
 
-/* Metrics by name, on what `snapshot` sees and this transaction wrote; InvalidSnapshot: what the caller's query sees */
+/* Metrics by name, on rows that `snapshot` sees or this transaction wrote; InvalidSnapshot: on the caller's snapshot */
 extern Jsonb *dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot);

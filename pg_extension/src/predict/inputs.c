@@ -1,7 +1,6 @@
 /*
- * The features of one call of a function that predicts. Arguments come in the order of the training; of a row, the
- * columns that the model was trained on are found by name, once for each row type. Both are encoded as the training did
- * it.
+ * The features of one call of a function that predicts. Arguments come in the order of the training; columns of a row
+ * are found by name, once for each row type. Both are encoded as in the training.
  */
 #include "postgres.h"
 
@@ -26,7 +25,7 @@ all_reals(const dana_inputs *features)
 	return features->encoders == NULL;
 }
 
-/* The date or the time that a value of such a type stands for, or InvalidOid; an array may be of several columns */
+/* The date or time type of a value of such a type, or InvalidOid; an array may stand for several columns */
 static Oid
 inputs_datetime(const dana_inputs *features, int i, Oid type)
 {
@@ -37,7 +36,7 @@ inputs_datetime(const dana_inputs *features, int i, Oid type)
 	return dana_datetime_meant(&features->trained[each ? i : 0], each ? 1 : features->names.count, type);
 }
 
-/* What values of a type hold for a feature; false where it cannot take them */
+/* The kind of values of a type for a feature; false if the feature does not accept them */
 static bool
 inputs_hold(dana_inputs *features, int i, Oid type)
 {
@@ -45,7 +44,7 @@ inputs_hold(dana_inputs *features, int i, Oid type)
 									  : dana_type_of(type, &features->types[i]);
 }
 
-/* What a feature holds; false where the model cannot take it */
+/* The kind of a feature's values; false if the model does not accept them */
 static bool
 inputs_type(dana_inputs *features, int i, Oid type)
 {
@@ -72,7 +71,7 @@ inputs_wanted(const dana_inputs *features, int i, Oid type)
 	return features->encoders != NULL ? dana_encoder_wants(&features->encoders[i]) : "a number";
 }
 
-/* What a literal is to be read as: what the column is; text for a category, else numbers or a truth */
+/* The type that a literal is read as: the column's; text for a category, else numbers or boolean */
 static Oid
 type_of_literal(const dana_inputs *features, int i, const char *literal)
 {
@@ -123,7 +122,7 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 	features->casts = palloc0(sizeof(FmgrInfo) * Max(features->count, 1));
 	features->trained = dana_datetimes_read(metadata, names);
 	if (features->row)
-		return; /* a row says itself what it is */
+		return; /* a row has its own types */
 	if (encoders != NULL && features->count != names->count)
 		dana_refuse_count(reference, names->count, features->count);
 	for (int i = 0; i < features->count; i++)
@@ -157,11 +156,11 @@ find_row_column(TupleDesc descriptor, const char *name, const char *model)
 							"order.")));
 }
 
-/* Takes a row type that is not the last call's */
+/* Prepares for a row type that differs from the last call's */
 static void
 adopt_row_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
 {
-	/* what `features` points to is where it should go */
+	/* the position that `features` points to */
 	MemoryContext caller = MemoryContextSwitchTo(GetMemoryChunkContext(features->types));
 	TupleDesc	  shared = lookup_rowtype_tupdesc(type, typmod);
 
@@ -213,7 +212,7 @@ read_feature_row(dana_inputs *features, HeapTupleHeader row, const char *model)
 	return true;
 }
 
-/* Those of the call's arguments; false where one is NULL that may not be */
+/* The features of the call's arguments; false if one is NULL without a replacement */
 static bool
 read_feature_arguments(dana_inputs *features, const NullableDatum *given)
 {
@@ -265,7 +264,7 @@ dana_inputs_prepare(const dana_inputs *features, dana_numbers *numbers)
 	return count;
 }
 
-/* In a function of its own: see numerics.h on brackets and loops */
+/* A function of its own: see numerics.h on brackets and loops */
 static pg_noinline void
 write_reals(const Datum *values, int count, float *to)
 {

@@ -14,10 +14,10 @@ typedef struct dana_inputs
 	int		   count;
 	dana_type *types;
 	Datum	  *values; /* of the current call */
-	bool	  *nulls;	/* likewise, where there are encoders */
+	bool	  *nulls;	/* the same for NULLs, if there are encoders */
 	Oid		  *literals; /* the type that a literal without one is read as, or InvalidOid */
 	Oid		  *trained; /* dates and times in the training, by the names of columns; or NULL */
-	FmgrInfo  *casts;	/* to these, where fn_oid says so */
+	FmgrInfo  *casts;	/* to these, if fn_oid is set */
 	bool	   reals;  /* each is one real */
 	dana_encoder *encoders; /* or NULL: features are numbers */
 	/* of a row: */
@@ -34,19 +34,19 @@ typedef struct dana_inputs
 extern _Noreturn void dana_refuse_count(const char *model, uint32 wanted, int64 given);
 
 /*
- * Finds out what a call gives; refuses what is no number. `names` are the columns that the model was trained on. All
- * that is kept lives in the current memory context.
+ * Determines the types of a call's features; a type that is not numeric is an error. `names` are the columns that the
+ * model was trained on. Allocates in the current memory context.
  */
 extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *reference,
 								const dana_texts *names, dana_encoder *encoders, Jsonb *metadata);
 
-/* Reads the features of this call; false where one is NULL that may not be */
+/* Reads the features of this call; false if one is NULL without a replacement */
 extern bool dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model);
 
-/* Makes them ready for dana_inputs_write(); returns how many numbers they are, or -1 where one of them is NULL */
+/* Prepares them for dana_inputs_write(); returns how many numbers they are, or -1 if one of them is NULL */
 extern int64 dana_inputs_prepare(const dana_inputs *features, dana_numbers *numbers);
 
-/* Which feature number `at` of those that are written belongs to, and, of several of it, which: from 0, or -1 */
+/* The feature that number `at` of the written ones belongs to, and the position in that feature: from 0, or -1 */
 extern int dana_inputs_at(const dana_inputs *features, const dana_numbers *numbers, uint32 at, int *element);
 
 /* Writes the numbers; between dn_enter() and dn_leave() */

@@ -1,7 +1,7 @@
 /*
- * dana_classification_metrics(): aggregates over labels and predictions of classes; and what all metrics have in common.
+ * dana_classification_metrics(): aggregates over labels and predictions of classes; and code shared by all metrics.
  *
- * Predictions that are not finite have no metrics, and are counted.
+ * Predictions that are not finite are counted, and have no metrics.
  */
 #include "postgres.h"
 
@@ -17,7 +17,7 @@
 #include "predict/metrics.h"
 #include "values/label_values.h"
 
-/* binary32 has no number between 1 and 1 - 2^-24: what is predicted with certainty costs no more where it is wrong */
+/* binary32 has no number between 1 and 1 - 2^-24: the log loss of a certain but wrong prediction is limited to this */
 #define LEAST_PROBABILITY 0x1p-24
 
 typedef struct scored
@@ -31,9 +31,9 @@ typedef struct tally
 {
 	int	   width;
 	int64 *labelled; /* by their label */
-	int64 *chosen;	 /* by what was chosen */
+	int64 *chosen;	 /* by the predicted class */
 	int64 *right;	 /* both */
-	int64 *confusion; /* by their label, and by what was chosen; NULL: there are too many classes to show them */
+	int64 *confusion; /* by label and predicted class; NULL: there are too many classes to show */
 } tally;
 
 typedef struct classification
@@ -43,22 +43,23 @@ typedef struct classification
 	Size	room;
 	bool	zero_one; /* labels so far are 0 and 1 */
 	bool	signs;	  /* labels so far are -1 and 1 */
-	bool	whole;	  /* both so far are numbers of classes, not scores; none of the three: there is nothing more to keep */
-	bool	probable; /* predictions so far lie in 0 to 1 */
+	bool	whole;	  /* both so far are numbers of classes, not scores; none of the three: there is nothing more to
+					   * keep */
+	bool	probable; /* predictions so far are in 0 to 1 */
 	bool	has_threshold;
 	float8	threshold;
-	int64	not_finite; /* predictions, which have no metrics */
+	int64	not_finite; /* predictions that are not finite */
 	int			width;	   /* of predictions that are arrays; 0: they are numbers */
 	dana_texts	names;
 	tally	   *tally; /* of more than two classes */
-	double		loss; /* not long double: what is allocated is aligned to 8 bytes */
+	double		loss; /* not long double: palloc() aligns to 8 bytes */
 } classification;
 
-/* Numbers that are classes at most where only their being whole says so; and classes whose confusion is shown */
+/* Limits of class numbers that are recognised as integers only, and of classes in a confusion matrix */
 #define MAX_NUMBERS  1000
 #define SHOWN_CLASSES 100
 
-/* The scores of a row that tell of probabilities need not have a sum of exactly 1 */
+/* Tolerance for the sum of a row's probabilities */
 #define ROUNDING 1e-3
 
 #define ST_SORT sort_scored
@@ -97,7 +98,7 @@ dana_append_ratio(StringInfo to, const char *name, double part, double whole)
 	dana_append_metric(to, name, whole != 0, part / whole);
 }
 
-/* All rows have the first one's threshold: a metric has one */
+/* All rows must have the same threshold */
 static void
 take_threshold(FunctionCallInfo fcinfo, classification *state, int argument)
 {
@@ -142,7 +143,7 @@ tally_add(tally *to, int label, int chosen)
 		to->confusion[label * to->width + chosen]++;
 }
 
-/* Keeps a row with one number for its prediction, unless labels tell no classes apart */
+/* Keeps a row with a prediction that is one number, unless the labels are not classes */
 static void
 keep_pair(classification *state, scored row, MemoryContext context)
 {
@@ -208,7 +209,7 @@ count_scores(classification *state, float8 label, const float4 *scores)
 		sum += scores[i];
 	}
 	if (!(label >= 0 && label < state->width && label == floor(label)))
-		return; /* no class of the model's */
+		return; /* not a class of the model */
 	state->probable &= fabs(sum - 1) < ROUNDING;
 	tally_add(state->tally, label, chosen);
 	state->loss -= log(Max(scores[(int)label], LEAST_PROBABILITY));
@@ -259,7 +260,9 @@ DANA_FUNCTION(dana_classification_add_each)
 	PG_RETURN_POINTER(state);
 }
 
-/* Metrics of any number of classes, each against the others; `loss` where it is known. Means are over classes that occur */
+/*
+ * Metrics of any number of classes, each against the others; `loss` if it is known. Means are over classes that occur
+ */
 static Datum
 of_tally(const tally *counted, const classification *state, bool known)
 {
@@ -318,7 +321,7 @@ of_tally(const tally *counted, const classification *state, bool known)
 	return JsonbPGetDatum(dana_json_end(&made));
 }
 
-/* The same of rows whose predictions are numbers of classes */
+/* The same for rows whose predictions are numbers of classes */
 static Datum
 of_numbers(classification *state, int width)
 {
@@ -338,10 +341,10 @@ DANA_FUNCTION(dana_classification_final)
 	classification *state = (classification *)PG_GETARG_POINTER(0);
 	double			threshold;
 	StringInfoData	made;
-	/* of rows by their label and what was chosen: true and false positives, and negatives */
+	/* of rows by their label and predicted class: true and false positives, and negatives */
 	int64		tp = 0, fp = 0, fn = 0, tn = 0;
-	int			width = 0; /* of classes, if labels and predictions are their numbers */
-	long double wins = 0; /* pairs of a positive and a negative row in their right order; ties are half of it */
+	int			width = 0; /* number of classes, if labels and predictions are class numbers */
+	long double wins = 0; /* correctly ordered pairs of a positive and a negative row; a tie counts half */
 	long double loss = 0;
 
 	for (Size i = 0; i < state->count && state->whole; i++)
@@ -356,7 +359,7 @@ DANA_FUNCTION(dana_classification_final)
 	if (state->room > 0 && state->pairs == NULL)
 		PG_RETURN_NULL();
 	threshold = state->has_threshold ? state->threshold : state->zero_one ? 0.5 : 0;
-	/* more rows may come, as in a window: they go behind the sorted ones */
+	/* more rows may come, as in a window: they are appended to the sorted ones */
 	sort_scored(state->pairs, state->count);
 	for (Size i = 0, end; i < state->count; i = end)
 	{

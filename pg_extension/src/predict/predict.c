@@ -2,11 +2,11 @@
  * dana_predict(), dana_predict_array(), dana_classify() and dana_probabilities(): evaluate a model's predictor in this
  * backend, without a worker.
  *
- * What a training did to columns (encode.c) is done to the features of a call (inputs.c). A NULL that nothing is put in
- * the place of makes the prediction NULL.
+ * The features of a call (inputs.c) are encoded as in the training (encode.c). A NULL without a replacement makes the
+ * prediction NULL.
  *
- * A model is looked up once per query, also where each row of the query names another one: they are kept. A row of
- * dana.model is data like any other: its predictor is checked when it is loaded.
+ * A model is looked up once per query; loaded models are kept, also if each row of the query names another one. A row
+ * of dana.model is untrusted data: its predictor is checked when it is loaded.
  */
 #include "postgres.h"
 
@@ -32,25 +32,26 @@
 /* A program with more elements than this per row is interrupted between instructions, a shorter one between rows */
 #define UNINTERRUPTED_WORK 1000000
 
-/* An owner, a model's name, a version, and the end of the string: no longer text names a model */
+/* An owner, a model's name, a version, and the end of the string: a longer text cannot be a reference */
 #define NAME_ROOM 400
 
-/* What a query keeps of models at most */
+/* Maximum memory for the models of a query */
 #define CACHED_MODELS 10000
 #define CACHED_BYTES (64 * 1024 * 1024)
 
 /* The models */
 
 /*
- * Who looked, and what they saw of the database. fn_extra lives as long as a query, and in PL/pgSQL as long as the
- * transaction: there the next call may be another role's, or come after a training.
+ * The role that looked a model up, and its view of the database. fn_extra lives as long as a query, and in PL/pgSQL as
+ * long as the transaction: there the next call may come from another role, or after a training.
  */
 typedef struct view
 {
 	Oid				 user;
-	SubTransactionId subtransaction; /* one that was rolled back took its models with it */
+	SubTransactionId subtransaction; /* the rollback of a subtransaction removes its models */
 	CommandId		 command;
-	TransactionId	 xmin; /* of the snapshot, as the two that follow: another transaction's end changes one of them */
+	TransactionId	 xmin; /* of the snapshot, as the two that follow: the end of any other transaction changes one
+						    * of them */
 	TransactionId	 xmax;
 	uint32			 running;
 } view;
@@ -66,15 +67,15 @@ typedef struct loaded_model
 	dana_numbers	*numbers; /* of the features */
 	dana_texts		 classes; /* of the rule's label; count -1: it is a number */
 	bool			 probable; /* predictions are probabilities of them */
-	bool			 several; /* predictions are several numbers, and none of a class */
-	bool			 finite; /* of rows with NaN or an infinity in a feature, none was trained on */
+	bool			 several; /* predictions are several numbers without classes */
+	bool			 finite; /* the training left out rows with NaN or an infinity in a feature */
 } loaded_model;
 
 /* The models of a query; lives in fn_extra */
 typedef struct loaded_models
 {
 	MemoryContext context; /* holds the models and their table */
-	view		  view;	   /* from which they were loaded */
+	view		  view;	   /* source of the loaded models */
 	loaded_model *last;
 	HTAB		 *table; /* by name */
 } loaded_models;
@@ -95,7 +96,7 @@ current_view(void)
 	return now;
 }
 
-/* Reads the model's row, in which is what was done to the columns that it was trained on; returns its weights' parts */
+/* Reads the model's row, including the encoding of its columns; returns the parts of its weights */
 static int
 read_model(const char *reference, bytea **predictor, Datum **weights, Jsonb **metadata)
 {
@@ -157,7 +158,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	strlcpy(model->name, reference, NAME_ROOM);
 }
 
-/* Forgets the models of a query, to load them as they are now */
+/* Drops the models of a query, to load their current versions */
 static void
 predict_forget(loaded_models *models)
 {
@@ -169,7 +170,7 @@ predict_forget(loaded_models *models)
 	models->view = current_view();
 }
 
-/* The model that the call names and that is not the last one */
+/* The model that the call names, if it is not the last one */
 static loaded_model *
 find_model(FunctionCallInfo fcinfo, const char *reference)
 {
@@ -195,12 +196,12 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
 		load_model(fcinfo, reference, &model);
 		MemoryContextSwitchTo(caller);
 		found = hash_search(models->table, reference, HASH_ENTER, NULL);
-		*found = model; /* now that there is no error left */
+		*found = model; /* after the last possible error */
 	}
 	return models->last = found;
 }
 
-/* The part of a model that weight `start` belongs to, and the dim that is the number of its rows, or NULL */
+/* The part of a model with weight `start`, and the dim that is its number of rows, or NULL */
 static const char *
 find_part(const char *model, int64 start, const char **dim)
 {
@@ -232,7 +233,7 @@ find_part(const char *model, int64 start, const char **dim)
 	return part;
 }
 
-/* What a call gives as a feature, or as element `element` of it, for people */
+/* The call's text for a feature, or for element `element` of it, in an error message */
 static const char *
 feature_name(const dana_inputs *features, int i, int element)
 {
@@ -242,12 +243,12 @@ feature_name(const dana_inputs *features, int i, int element)
 	return element < 0 ? name : psprintf("%s[%d]", name, element + 1);
 }
 
-/* That a model has: binary32 counts no further */
+/* Maximum number of rows in a model: larger integers are not exact in binary32 */
 #define MAX_ROWS (1 << 24)
 
 /*
- * Says which column chooses a row that a part of the model does not have. To a statement of ours, which alone calls
- * functions of schema dana, it says it without a context: what would stand there is that statement.
+ * Raises an error that names the column that chose a row missing in a part of the model. Calls from schema dana are
+ * internal statements, which the error's context would show, so it has none.
  */
 static _Noreturn void
 refuse_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_instruction *choice)
@@ -277,7 +278,7 @@ refuse_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_i
 		more = dim == NULL ? psprintf(" Or train with more rows of %s.", part)
 						   : psprintf(" Or train with more of them: hyper => '{\"%s\": %.0f}', or more.", dim, number + 1);
 	if (get_func_namespace(fcinfo->flinfo->fn_oid) == get_namespace_oid("dana", true))
-		error_context_stack = NULL; /* whoever catches the error sets it again */
+		error_context_stack = NULL; /* a handler sets it again */
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 					errmsg("model \"%s\" cannot predict%s: it chooses row %.9g of %s, whose rows are numbered from 0 to %u",
 						   model->name, where, number, part, rows - 1),
@@ -296,8 +297,8 @@ are_finite(const float *numbers, uint32 count)
 
 /*
  * Runs the program: a short one as a whole, so that the processor's mode is set and restored once; a long one
- * instruction by instruction, with interrupts handled in between, in the processor's usual mode. `as_trained`: not of a
- * row that a training leaves out for its numbers; returns whether it was run.
+ * instruction by instruction, with interrupts handled in between, in the processor's usual mode. `as_trained`: skips a
+ * row that a training leaves out for its numbers; returns whether the program was run.
  */
 static bool
 predict_run(FunctionCallInfo fcinfo, loaded_model *model, bool as_trained)
@@ -329,8 +330,8 @@ predict_run(FunctionCallInfo fcinfo, loaded_model *model, bool as_trained)
 }
 
 /*
- * The numbers that a call's model predicts of its features, which follow the model, or of a row; NULL where one is NULL.
- * `left_out`, unless that is NULL: whether they are no prediction, since a training leaves such a row out.
+ * The numbers that a call's model predicts for its features, which follow the model, or for a row; NULL if a feature is
+ * NULL. `left_out`, unless it is NULL, is set if there is no prediction because a training leaves out such a row.
  */
 static float *
 predict_row(FunctionCallInfo fcinfo, loaded_model **found, bool *left_out)
@@ -372,7 +373,7 @@ predict_row(FunctionCallInfo fcinfo, loaded_model **found, bool *left_out)
 	return result;
 }
 
-/* Number of the class that a prediction chooses, the first of equals; -1 where it is no number */
+/* Number of the predicted class, the first one in a tie; -1 if a number is NaN */
 static int
 chosen_class(const loaded_model *model, const float *result)
 {
@@ -390,7 +391,7 @@ chosen_class(const loaded_model *model, const float *result)
 	return largest;
 }
 
-/* dana_predict(model, features ...): what the rule predicts; of a number for each class, the number of the largest */
+/* dana_predict(model, features ...): the rule's prediction; for one number per class, the number of the largest */
 DANA_FUNCTION(dana_predict)
 {
 	loaded_model *model;
@@ -410,7 +411,7 @@ DANA_FUNCTION(dana_predict)
 	PG_RETURN_FLOAT4(class < 0 ? get_float4_nan() : class);
 }
 
-/* dana_classify(model, features ...): the label of the class that is chosen; NULL where there is none */
+/* dana_classify(model, features ...): the label of the predicted class; NULL if there is none */
 DANA_FUNCTION(dana_classify)
 {
 	loaded_model *model;
@@ -427,7 +428,7 @@ DANA_FUNCTION(dana_classify)
 	PG_RETURN_TEXT_P(cstring_to_text(model->classes.values[class]));
 }
 
-/* A prediction's numbers as a real[]; with `both`, of one for the second of two classes those of both */
+/* A prediction's numbers as a real[]; with `both`, a probability of the second class becomes those of both classes */
 static Datum
 predicted_array(const loaded_model *model, const float *result, bool both)
 {
@@ -445,7 +446,7 @@ predicted_array(const loaded_model *model, const float *result, bool both)
 										   true, TYPALIGN_INT));
 }
 
-/* dana_probabilities(model, features ...): of each class, in the order of their numbers */
+/* dana_probabilities(model, features ...): for each class, in the order of their numbers */
 DANA_FUNCTION(dana_probabilities)
 {
 	loaded_model *model;
@@ -463,8 +464,8 @@ DANA_FUNCTION(dana_probabilities)
 }
 
 /*
- * dana.dana_scored(model, features ...): as dana_predict_array(); NaN of a row that the training would have left out for
- * NaN or an infinity in a feature
+ * dana.dana_scored(model, features ...): as dana_predict_array(); NaN for a row that the training would have left out
+ * for NaN or an infinity in a feature
  */
 DANA_FUNCTION(dana_scored)
 {

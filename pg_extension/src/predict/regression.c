@@ -1,7 +1,7 @@
 /*
- * dana_regression_metrics(): aggregates over labels and predictions that are numbers, one or several of a row.
+ * dana_regression_metrics(): aggregates over labels and predictions that are numbers, one or several in a row.
  *
- * Predictions that are not finite have no metrics, and are counted. Sums are long double, in which no square of a double
+ * Predictions that are not finite are counted, and have no metrics. Sums are long double: no square of a double
  * overflows.
  */
 #include "postgres.h"
@@ -17,7 +17,7 @@ typedef struct regression
 {
 	int64		rows;
 	long double mean;	/* of the labels */
-	long double spread; /* sum of squares of their distances from it (Welford) */
+	long double spread; /* sum of squared deviations from it (Welford) */
 	long double absolute;
 	long double squared; /* sums of errors */
 	int64		not_finite;
@@ -43,7 +43,7 @@ add_error(regression *state, long double label, long double prediction)
 	state->squared += error * error;
 }
 
-/* The metrics of so many regressions, and their means over those that know them */
+/* The metrics of several regressions, and their means over those that have them */
 #define REGRESSION_METRICS 3
 static const char *const regression_names[REGRESSION_METRICS] = {"mae", "rmse", "r2"};
 
@@ -105,7 +105,7 @@ DANA_FUNCTION(dana_regression_final)
 	PG_RETURN_JSONB_P(dana_json_end(&made));
 }
 
-/* The numbers of an argument that is a real[] without NULLs; -1 where it has some */
+/* The numbers of a real[] argument without NULLs; -1 if it has some */
 static int
 reals_of(FunctionCallInfo fcinfo, int argument, const float4 **numbers)
 {

@@ -1,8 +1,8 @@
 /*
- * What a training is asked for, from the arguments of dana_train() to the message for the worker.
+ * The request for a training: from the arguments of dana_train() to the message for the worker.
  *
- * The SQL script declares the arguments. Those that this side reads are the rows of the table below; any other one goes
- * to the worker as it is, so that what concerns the worker alone is not said here.
+ * The SQL script declares the arguments. The table below has the ones that this side reads; all others are passed on to
+ * the worker unchanged.
  */
 #include "postgres.h"
 
@@ -33,7 +33,7 @@ typedef struct training_member
 	const char *name;
 	Oid			type;
 	Size		offset;
-	bool		sent; /* to the worker, as it is */
+	bool		sent; /* passed on unchanged */
 } training_member;
 
 #define MEMBER(name, type, sent) {#name, type, offsetof(dana_training, name), sent}
@@ -108,7 +108,10 @@ member_fill(dana_training *training, const training_member *member, Datum value,
 		*(Oid *)at = DatumGetObjectId(value);
 }
 
-/* Place of a word in a list that ends with NULL; of one that is not there, that end's. NULL stands for the first. */
+/*
+ * Index of a word in a list that ends with NULL, or of that end if it is not in the list. NULL stands for the first
+ * word.
+ */
 static int
 place_of_word(const char *word, const char *const *list)
 {
@@ -122,7 +125,7 @@ place_of_word(const char *word, const char *const *list)
 dana_null_policy
 dana_read_nulls(const char *argument, const char *word, float *number)
 {
-	/* in the order of dana_null_policy, whose last one is a number */
+	/* in the order of dana_null_policy; the last one is a number */
 	static const char *const policies[] = {"skip", "error", "mean", "median", NULL};
 	dana_null_policy policy = place_of_word(word, policies);
 	char *end;
@@ -173,18 +176,18 @@ read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 		check_different(&training->classes);
 }
 
-/* Leaves only the rows for which a condition holds, in a query, or else in a filter, which may be NULL */
+/* Restricts the rows to those that satisfy a condition, in a query, or else in a filter, which may be NULL */
 static void
 restrict_rows(const char *condition, char **query, char **filter)
 {
-	/* the line's end closes a comment in it */
+	/* the newline ends a comment in it */
 	if (*query != NULL)
 		*query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", *query, condition);
 	else
 		*filter = *filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, *filter);
 }
 
-/* Raises an error where the rows have no place of their own, which `argument` goes by; the others are hints */
+/* Raises an error if rows have no place of their own, which `argument` requires; the others are hints */
 static void
 need_places(const dana_training *training, const char *argument, const char *of_query, const char *of_relation)
 {
@@ -201,7 +204,7 @@ need_places(const dana_training *training, const char *argument, const char *of_
 						errhint("%s", of_relation)));
 }
 
-/* The filter, with the part of the rows that is held out for a test left out; the filter of those is told, too */
+/* The filter without the rows that are held out for a test; and a filter for those */
 static char *
 read_filter(dana_training *training, bool held_out)
 {
@@ -227,7 +230,7 @@ read_filter(dana_training *training, bool held_out)
 	return filter;
 }
 
-/* Checks what was given, and says of the rows what the source needs to know */
+/* Checks the arguments, and derives what the source needs to know */
 static void
 training_check(dana_training *training)
 {
@@ -342,7 +345,7 @@ dana_training_restrict(dana_training *training, const char *condition)
 	restrict_rows(condition, &training->rows.query, &training->rows.filter);
 }
 
-/* An argument for the worker, as it was given */
+/* An argument for the worker, unchanged */
 static void
 append_argument(StringInfo to, const dana_arguments *arguments, int number)
 {
@@ -383,7 +386,7 @@ dana_training_settings(Jsonb *metadata)
 		dana_set_for_now(text_settings[i], dana_json_string(settings, text_settings[i]));
 }
 
-/* What is kept with the model beside what the worker knows of it: what dana_evaluate() needs, and how it was trained */
+/* Metadata of the model that the worker does not know: what dana_evaluate() needs, and how it was trained */
 static void
 append_metadata(StringInfo to, const dana_training *training, const dana_source *source)
 {
@@ -450,7 +453,7 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	dana_json_text(request, "rule", training->rule);
 	dana_json_text(request, "text", rule);
 	dana_json_text(request, "backend", training->backend);
-	/* of rows we refuse a NULL ourselves; what the worker leaves out of them is not finite */
+	/* NULLs in rows are handled here; rows that the worker leaves out are not finite */
 	dana_json_text(request, "nulls", source->asked.cleaning.nulls == DANA_NULLS_ERROR && !source->rows ? "error" : "skip");
 	dana_json_open(request, "options", '{');
 	for (int i = 0; i < arguments->count; i++)
@@ -480,7 +483,7 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	dana_json_text(request, "device", dana_device());
 	dana_json_number(request, "max_epochs", dana_max_epochs);
 	dana_json_number(request, "max_memory", (double)dana_max_memory * 1024 * 1024);
-	/* the worker keeps off this CPU while we stream */
+	/* the worker stays off this CPU while pages are streamed */
 	dana_json_number(request, "cpu", sched_getcpu());
 	dana_json_close(request, '}');
 	return request;

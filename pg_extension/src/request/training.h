@@ -1,5 +1,5 @@
 /*
- * The arguments of dana_train(), which that function alone declares, and the message that they become.
+ * The arguments of dana_train(), which are declared only there, and the message that they become.
  */
 #pragma once
 
@@ -12,18 +12,18 @@
 
 typedef struct dana_training dana_training;
 
-/* One of the groups that dana_train_groups() makes a model of */
+/* One of the groups that dana_train_groups() trains models for */
 typedef struct dana_group_key
 {
-	const char *of;		   /* the name that was asked for; the model's has the key behind it */
+	const char *of;		   /* the name that was given; the model's name adds the key */
 	Jsonb	   *key;
-	const char *condition; /* SQL that is true of its rows */
+	const char *condition; /* SQL that is true for its rows */
 } dana_group_key;
 
-/* Members that are NULL were not given; how each is filled stands in training.c */
+/* Members that are NULL were not given; training.c describes how each is filled */
 struct dana_training
 {
-	dana_arguments arguments; /* all of them, for what the worker alone reads */
+	dana_arguments arguments; /* all of them, for the ones that only the worker reads */
 	char	  *rule;
 	char	  *model;
 	char	  *backend;
@@ -36,19 +36,19 @@ struct dana_training
 	dana_texts classes;
 	char	  *weight; /* column of the rows' weights */
 	double	   test_size; /* 0: no rows are left out */
-	char	  *held_out; /* filter of those that are, or of a query a query; or NULL */
-	char	  *tried;	 /* likewise rows that the model is tried on: their categories count, too */
-	dana_texts key; /* of the table, by which they are chosen; count 0: by their place */
+	char	  *held_out; /* filter of the held-out rows, or a query if the source is one; or NULL */
+	char	  *tried;	 /* filter or query of rows that a trial tests on: their categories count, too */
+	dana_texts key; /* key of the table that identifies rows; count 0: their place does */
 	int		   seed;
-	int		   epochs; /* 0: as many as the rule says */
+	int		   epochs; /* 0: the rule's number */
 	char	  *warm_start_from;
-	char	  *whole_query; /* before some of its rows were left out; the filter stays as it was given */
-	dana_source_request rows; /* table or query; and what the members above say of them, checked */
+	char	  *whole_query; /* as given, including the rows that are left out */
+	dana_source_request rows; /* table or query; derived from the members above, and checked */
 	const dana_group_key *group; /* or NULL */
-	bool	   unnamed; /* the model has the rule's name for want of another */
+	bool	   unnamed; /* the model is named after its rule because no name was given */
 };
 
-/* What a word says of NULLs, or the number that it is; `argument`, for an error, is where it was given */
+/* The policy for NULLs that a word means, or a number to replace them; `argument` is its name, for an error */
 extern dana_null_policy dana_read_nulls(const char *argument, const char *word, float *number);
 
 /* The training that a call of dana_train() asks for, checked */
@@ -60,10 +60,10 @@ extern void dana_training_parse(const dana_arguments *arguments, dana_training *
  */
 extern void dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training);
 
-/* Leaves only the rows for which a condition holds */
+/* Restricts the rows to those that satisfy a condition */
 extern void dana_training_restrict(dana_training *training, const char *condition);
 
-/* Whether there are rows left out to judge its models by: of a table, not of its groups */
+/* Whether rows are left out to select models by: for a table, not for its groups */
 static inline bool
 dana_training_held_out(const dana_training *training)
 {
@@ -72,15 +72,18 @@ dana_training_held_out(const dana_training *training)
 
 extern void dana_training_define(void);
 
-/* Sets for now what the words of its query or filter depended on when a model with these metadata was trained */
+/*
+ * Sets, until the level ends, the settings that the query or filter depended on when a model with these metadata was
+ * trained
+ */
 extern void dana_training_settings(Jsonb *metadata);
 
 /* dana.device: the FPGA that machines are made for, or NULL */
 extern const char *dana_device(void);
 
-/* Its rule, which has the hyperparameters that are given: said before a row is read */
+/* Its rule, with the given hyperparameters, which are checked before a row is read */
 extern dana_rule dana_training_rule(const dana_training *training);
 
-/* The TRAIN message, for the text of a rule; where `weights` has room, what they are of the model to start from */
+/* The TRAIN message, for the text of a rule; `weights`, if not NULL, receives those of the model to start from */
 extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source,
 										dana_raw *weights);

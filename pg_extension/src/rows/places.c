@@ -1,11 +1,12 @@
 /*
- * By what rows are told apart that a training leaves out for a test, and that an evaluation finds again: by the table's
- * primary key, which a row keeps wherever it goes; where there is none by its place, of which is written down what tells
- * whether it may be another row's by now.
+ * How rows are identified: for a training that leaves some out for a test, and an evaluation that finds those again.
  *
- * dana_holdout(): whether a row belongs to the part that is kept for a test; dana_fold(): to which of several parts. Both
- * depend on the row's place or key and on a seed, on nothing else, so a training and a test that name the same part and
- * seed never share a row.
+ * A table with a primary key identifies rows by it, which survives updates. Otherwise a row's place identifies it, and
+ * the model keeps what shows whether another row has taken that place since.
+ *
+ * dana_holdout(): whether a row belongs to the part that is kept for a test; dana_fold(): to which of several parts.
+ * Both depend on the row's place or key and on a seed only, so a training and a test with the same part and seed never
+ * share a row.
  */
 #include "postgres.h"
 
@@ -26,9 +27,9 @@
 #include "base/relations.h"
 #include "rows/places.h"
 
-#define MAX_RUNNING 1000 /* transactions that a list has at most */
+#define MAX_RUNNING 1000 /* maximum number of transactions in a list */
 
-/* What values of a key's type are, however it is stored; NULL where their hash might change with a setting */
+/* The kind of a key type's values, independent of their storage; NULL if their hash might change with a setting */
 static const char *
 kind_of(Oid type)
 {
@@ -57,7 +58,7 @@ kind_of(Oid type)
 	}
 }
 
-/* A hash of a value, which is the same in each type of its kind; `type` is no domain */
+/* A hash of a value, the same in each type of its kind; `type` is not a domain */
 static uint64
 hash_of(Oid type, Datum value, uint64 seed)
 {
@@ -114,7 +115,7 @@ number_of_hash(uint64 hash)
 	return (double)(hash >> 11) * 0x1p-53;
 }
 
-/* That of the first argument, a place or a key, and of the third, the seed */
+/* The hash of the first argument, a place or a key, and the third, the seed */
 static double
 part_number(FunctionCallInfo fcinfo)
 {
@@ -129,13 +130,16 @@ is_held_out(double number, double part)
 	return number < part;
 }
 
-/* dana_holdout(place tid, part, seed), and likewise with a key, bigint or text */
+/* dana_holdout(place tid, part, seed), or with a bigint or text key */
 DANA_FUNCTION(dana_holdout)
 {
 	PG_RETURN_BOOL(is_held_out(part_number(fcinfo), PG_GETARG_FLOAT8(1)));
 }
 
-/* dana.dana_holdout_key(part, seed, columns of a key ...): of one column what dana_holdout() says of its bigint or text */
+/*
+ * dana.dana_holdout_key(part, seed, columns of a key ...): for one column, the result of dana_holdout() for its bigint
+ * or text
+ */
 DANA_FUNCTION(dana_holdout_key)
 {
 	Oid	  *types = fcinfo->flinfo->fn_extra;
@@ -153,7 +157,10 @@ DANA_FUNCTION(dana_holdout_key)
 	PG_RETURN_BOOL(is_held_out(number_of_hash(hash), PG_GETARG_FLOAT8(0)));
 }
 
-/* dana_fold(place tid, folds, seed), or a key: from 1; folds that divide one another are made of whole smaller ones */
+/*
+ * dana_fold(place tid, folds, seed), or a key: from 1; if folds divide a number, its parts are made of whole smaller
+ * ones
+ */
 DANA_FUNCTION(dana_fold)
 {
 	int32 folds = PG_GETARG_INT32(1);
@@ -194,7 +201,7 @@ dana_key_of(Oid table)
 	return key;
 }
 
-/* Casts, so that the types are exactly the declared ones, whatever functions of that name others may have made */
+/* Casts to exactly the declared types, so that no user's function of the same name matches better */
 char *
 dana_holdout_expression(const char *place, double part, int seed)
 {
@@ -216,7 +223,7 @@ dana_holdout_of_key(const dana_texts *key, double part, int seed)
 	return text.data;
 }
 
-/* The file of a table; 0 of one that has none, or that there is none of */
+/* The file of a table; 0 if it has none or does not exist */
 static Oid
 file_of(Oid table)
 {
@@ -232,9 +239,9 @@ file_of(Oid table)
 }
 
 /*
- * Appends from which transaction on those that write a row did not before the snapshot was taken, and which of the
- * others were running then, by how far they are from that one. With too many of them all since the oldest count, so
- * that too much is told, not too little.
+ * Appends the horizon of the snapshot: the first transaction after it, and the ones running then, as distances from
+ * that one. If there are too many, every transaction since the oldest counts as running: an evaluation then reports too
+ * many rows as written later, never too few.
  */
 static void
 append_transactions(StringInfo to, Snapshot snapshot)
@@ -291,7 +298,7 @@ dana_places_append(StringInfo to, Oid table, const dana_texts *key, Snapshot sna
 	dana_json_close(to, '}');
 }
 
-/* Raises an error unless the table has the key's columns, of the same kinds */
+/* Raises an error unless the table has the key's columns, with types of the same kinds */
 static dana_texts
 read_key(Jsonb *metadata, Oid table, const char *model)
 {
@@ -317,7 +324,7 @@ read_key(Jsonb *metadata, Oid table, const char *model)
 	return key;
 }
 
-/* Whether a file of the table is another one than when the model was trained, or nobody knows */
+/* Whether a file of the table differs from the one that the model was trained on, or this is unknown */
 static bool
 have_moved(Jsonb *files, Oid table)
 {
@@ -328,7 +335,7 @@ have_moved(Jsonb *files, Oid table)
 		const Oid	one = lfirst_oid(cell);
 		const char *name = psprintf("%u", one);
 
-		/* one that has been attached since has rows that nobody trained on, or that were written since */
+		/* a partition attached since has rows that were not trained on, or were written since */
 		if (dana_json_is_null(files, name) ? one == table : dana_json_integer(files, name) != file_of(one))
 			return true;
 	}

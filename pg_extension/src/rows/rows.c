@@ -1,8 +1,8 @@
 /*
- * Rows as the caller's SQL has them: those of a query, and those of a table for which a condition is true.
+ * Rows of a query, and rows of a table that satisfy a condition.
  *
  * The executor's rows go to a receiver: no row is kept, none is copied. A query runs read-only, never in parallel, and
- * under the snapshot of the statement that called us, so that every epoch sees the same rows in the same order.
+ * under the snapshot of the calling statement, so that every epoch sees the same rows in the same order.
  */
 #include "postgres.h"
 
@@ -51,7 +51,7 @@ dana_rows_plan(const char *text, const char *name, bool in_order)
 	rows->name = name;
 	rows->in_order = in_order;
 	rows->plan = SPI_prepare_cursor(text, 0, NULL, CURSOR_OPT_NO_SCROLL);
-	MemoryContextSwitchTo(caller); /* SPI's calls end in a context that ends with the connection */
+	MemoryContextSwitchTo(caller); /* SPI's calls leave a context that ends with the connection */
 	if (rows->plan == NULL)
 		dana_error(FEATURE_NOT_SUPPORTED, "cannot train on %s: %s", name, SPI_result_code_string(SPI_result));
 	if (list_length(SPI_plan_get_plan_sources(rows->plan)) != 1 || !SPI_is_cursor_plan(rows->plan) ||
@@ -71,7 +71,7 @@ dana_rows_descriptor(dana_rows *rows)
 	return source_of(rows)->resultDesc;
 }
 
-/* A sample without REPEATABLE is another one each time */
+/* TABLESAMPLE without REPEATABLE returns other rows each time */
 static bool
 samples_at_random(Query *query)
 {
@@ -98,7 +98,7 @@ dana_rows_volatile(dana_rows *rows)
 	return contain_volatile_functions((Node *)query_of(rows)) || samples_at_random(query_of(rows));
 }
 
-/* A receiver of rows; the first member is what the executor knows of it */
+/* A receiver of rows; the executor requires its first member */
 typedef struct rows_taking
 {
 	DestReceiver receiver;
@@ -119,14 +119,14 @@ void
 dana_rows_each(dana_rows *rows, uint64 limit, bool (*take)(TupleTableSlot *row, void *context), void *context)
 {
 	static const char *const other_orders[] = {"enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan"};
-	rows_taking		  to = {*None_Receiver, take, context}; /* it does nothing at the beginning and the end */
+	rows_taking		  to = {*None_Receiver, take, context}; /* the executor calls it at the beginning and the end */
 	SPIExecuteOptions options = {.read_only = true, .tcount = limit, .dest = &to.receiver};
 	MemoryContext	  caller = CurrentMemoryContext;
 	int				  level = NewGUCNestLevel();
 	int				  code;
 
 	to.receiver.receiveSlot = rows_take_one;
-	/* a scan that joins another's would begin in the middle of the table, at another place each time */
+	/* a synchronized scan would begin in the middle of the table, at a different place each time */
 	dana_set_for_now("synchronize_seqscans", "off");
 	for (int i = 0; i < lengthof(other_orders) && rows->in_order; i++)
 		dana_set_for_now(other_orders[i], "off");
@@ -155,7 +155,7 @@ check_shape(bool right)
 						errhint("For instance filter => 'age > 18 AND city IS NOT NULL'.")));
 }
 
-/* Errors of the parser point into the filter's text, and not into the statement that it is an argument of */
+/* Errors of the parser show a position in the filter's text, not in the statement that contains it */
 static void
 point_into_filter(void *text)
 {
@@ -168,7 +168,7 @@ point_into_filter(void *text)
 	internalerrquery(text);
 }
 
-/* The expression in a text: what PL/pgSQL calls one may be a whole SELECT without its first word */
+/* The expression in a text: PL/pgSQL's parser also accepts a whole SELECT without its first word */
 static Node *
 filter_parse(const char *text)
 {

@@ -1,5 +1,5 @@
 /*
- * Rows of a query, and a condition on rows, both written by the caller of dana_train().
+ * Rows of a query, and a condition on rows, both passed by the caller of dana_train().
  */
 #pragma once
 
@@ -7,8 +7,8 @@ typedef struct dana_filter dana_filter;
 typedef struct dana_rows dana_rows;
 
 /*
- * Plans a statement, which must be one SELECT. It belongs to the SPI connection that the caller made. `in_order`: rows
- * come as they lie in their tables, not as an index has them.
+ * Plans a statement, which must be one SELECT, in the caller's SPI connection. `in_order`: rows come in the order of
+ * their tables, not of an index.
  */
 extern dana_rows *dana_rows_plan(const char *text, const char *name, bool in_order);
 extern TupleDesc dana_rows_descriptor(dana_rows *rows);
@@ -17,18 +17,18 @@ extern TupleDesc dana_rows_descriptor(dana_rows *rows);
 extern bool dana_rows_volatile(dana_rows *rows);
 
 /*
- * Runs the statement on the caller's snapshot with the caller's rights, and hands each row to `take`, until that
- * returns false or there were `limit`; 0: all of them
+ * Runs the statement on the caller's snapshot with the caller's rights, and passes each row to `take` until it returns
+ * false or `limit` rows were passed; 0: all rows
  */
 extern void dana_rows_each(dana_rows *rows, uint64 limit, bool (*take)(TupleTableSlot *row, void *context),
 						   void *context);
 
-/* Raises an error unless the text is one expression, so that it may stand between parentheses in a statement */
+/* Raises an error unless the text is one expression, so that it may be put between parentheses in a statement */
 extern void dana_filter_check(const char *text);
 
 /* Compiles an expression over the columns of a table, with the caller's rights */
 extern dana_filter *dana_filter_compile(Relation relation, const char *text);
 
-/* Whether a tuple passes: true, not false or NULL. Call it with no buffer locked: it may run functions of users. */
+/* Whether a tuple passes: true, not false or NULL. Called with no buffer locked: it may run user-defined functions. */
 extern bool dana_filter_passes(dana_filter *filter, HeapTuple tuple);
 extern void dana_filter_free(dana_filter *filter);

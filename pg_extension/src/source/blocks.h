@@ -7,7 +7,7 @@
 
 /*
  * Reads a block and pins it. `hint` is the buffer that may hold it, or InvalidBuffer: a relation that was loaded in
- * order mostly lies in neighbouring buffers, and trying the next one saves the look-up in the buffer table, two cache
+ * order is mostly in neighbouring buffers, and trying the next one saves the look-up in the buffer table, two cache
  * misses and two locks per page.
  */
 static inline Buffer

@@ -1,15 +1,14 @@
 /*
  * Dense frames.
  *
- * A frame is a heap page whose tuples have a header of 24 bytes and then, each aligned to 4 bytes, one binary32 for a
- * scalar column, or a one-dimensional real[] for an array column. A row that is to be skipped is a tuple without any
- * attribute: a column that is missing at a tuple's end is NULL, and the machine skips and counts it like any other.
+ * A frame is a heap page of tuples with a header of 24 bytes and then, each aligned to 4 bytes, one binary32 for a
+ * scalar column, or a one-dimensional real[] for an array column. A row to be skipped is a tuple without attributes: a
+ * column missing at a tuple's end is NULL, and the machine skips and counts the row like any other.
  *
- * A row that is longer than a frame is cut into parts, each a tuple: the part's number (int32), then its values, those
- * of all columns one after another; every part but the last has the same number of them (dana/storage/parts.py reads
- * them).
+ * A row longer than a frame is cut into parts, each a tuple: the part's number (int32), then the values of all columns
+ * in sequence; every part but the last has the same number of values (dana/storage/parts.py reads them).
  *
- * A frame is put together in private memory and then copied into the ring, for the sake of the caches (ring.c).
+ * A frame is assembled in private memory and then copied into the ring, for the sake of the caches (ring.c).
  */
 #include "postgres.h"
 
@@ -50,11 +49,11 @@ typedef struct frame_column
 	const dana_encoder *encoder; /* or NULL */
 	bool		labels; /* numbered by the class list */
 	bool		weight; /* of the rows */
-	bool		target; /* the weight, or a label: nothing fills it */
+	bool		target; /* the weight, or a label, where a NULL is never replaced */
 	dana_label_type label;
-	uint64		nonfinite; /* rows that are left out for it */
-	uint64		beyond;	   /* of these, in which a number is too large for real */
-	uint64		nulls;	   /* likewise */
+	uint64		nonfinite; /* rows that are left out because of this column */
+	uint64		beyond;	   /* rows left out because a number is too large for real */
+	uint64		nulls;	   /* rows left out because a number is infinite or NaN */
 } frame_column;
 
 struct dana_frames
@@ -125,7 +124,7 @@ dana_frames *
 dana_frames_begin(const dana_source *source)
 {
 	const dana_frame_layout *layout = &source->layout;
-	/* a training may stream for each epoch, all in one context of the caller's */
+	/* a training may stream once for each epoch, all in one context of the caller */
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "dana frames", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	dana_frames	 *frames = palloc0(sizeof *frames);
@@ -193,7 +192,7 @@ add_frame_tuple(dana_frames *frames, Size length, int attributes)
 	return (char *)header + TUPLE_DATA;
 }
 
-/* The number of a label's class; what is not finite is none, and has its own rules */
+/* The number of a label's class; a number that is not finite has no class, and is handled elsewhere */
 static float4
 class_number(dana_frames *frames, frame_column *column, Datum value)
 {
@@ -217,7 +216,7 @@ name_row(const dana_frames *frames)
 	return psprintf("row " UINT64_FORMAT " of %s", frames->rows + 1, frames->source->name);
 }
 
-/* The row's numbers for one column; false where the row is to be skipped */
+/* The row's numbers for one column; false if the row is to be skipped */
 static bool
 take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Datum value, bool isnull)
 {
@@ -262,7 +261,7 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 	return true;
 }
 
-/* Whether a row's label is one of the classes of a rule that has some */
+/* Whether a row's label is one of the rule's classes; true for a rule without classes */
 static bool
 is_class(const dana_frames *frames, float label)
 {
@@ -272,8 +271,8 @@ is_class(const dana_frames *frames, float label)
 }
 
 /*
- * Writes a complete row's attributes (its values and nothing else, where it is cut into parts), and its label to
- * `label`; returns how many numbers are NaN or infinite
+ * Writes a complete row's attributes (only the values, if it is cut into parts), and its label to `label`; returns how
+ * many numbers are NaN or infinite
  */
 static int
 write_columns(dana_frames *frames, char *at, float *label)
@@ -345,7 +344,7 @@ add_parts(dana_frames *frames)
 	}
 }
 
-/* Writes a complete row; returns how many numbers are NaN or infinite, and then it is there as a row to be skipped */
+/* Writes a complete row; returns how many numbers are NaN or infinite; such a row is written as a row to be skipped */
 static int
 add_complete(dana_frames *frames, float *label)
 {
@@ -368,10 +367,10 @@ add_complete(dana_frames *frames, float *label)
 	return nonfinite;
 }
 
-/* Numbers that round to an infinity, and in PostgreSQL NaN, are at least this */
+/* Smallest double that rounds to an infinity in binary32; PostgreSQL sorts NaN above it */
 #define BEYOND_REAL "3.4028235677973366e38"
 
-/* Raises the error for a row that is the first one with something that is not finite */
+/* Raises the error for the first row with a number that is not finite */
 static _Noreturn void
 refuse_nonfinite(const dana_frames *frames)
 {
@@ -438,7 +437,7 @@ dana_frames_add(TupleTableSlot *row, void *to)
 	return true;
 }
 
-/* What helps where no row is left, and a column has no value at all; NULL: nothing does */
+/* A hint for a column without any value, when no row is left; NULL: there is none */
 static char *
 hint_of_empty(const frame_column *column)
 {
@@ -449,7 +448,7 @@ hint_of_empty(const frame_column *column)
 	return psprintf("Leave column \"%s\" out, by naming the others with features => ARRAY[...].", column->name);
 }
 
-/* Which columns made rows be left out, once for a training */
+/* Reports the columns that made rows be left out, once for a training */
 static void
 tell_what_is_left_out(const dana_frames *frames)
 {
@@ -464,7 +463,7 @@ tell_what_is_left_out(const dana_frames *frames)
 
 		if (column->nulls == frames->rows && (empty == NULL || empty->target))
 			empty = column;
-		/* an array has no mean, nor have names, and nothing fills a label */
+		/* an array has no mean, nor do categories, and a label's NULL is never replaced */
 		if (column->nulls > 0 && !column->target && column->length == 0 &&
 			!dana_is_one_of(column->name, &frames->source->choosing))
 			hint = "With nulls => 'mean' a NULL counts as the mean of its column.";

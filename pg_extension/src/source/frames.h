@@ -1,20 +1,20 @@
 /*
- * Rows as synthetic pages of real and real[] columns, for what a Strider cannot read where it lies.
+ * Rows as synthetic pages of real and real[] columns, for values that a Strider cannot read from the table's pages.
  */
 #pragma once
 
 typedef struct dana_frames dana_frames;
 typedef struct dana_source dana_source;
 
-/* What frames look like, as the worker wishes */
+/* Layout of frames, as the worker requests it */
 typedef struct dana_frame_layout
 {
-	int	   attributes; /* of a tuple: one for each number of a column that is encoded */
-	int	   columns; /* the last one is the label where there are classes */
+	int	   attributes; /* columns of a tuple: one for each number of an encoded column */
+	int	   columns; /* the last one is the label if there are classes */
 	int	  *numbers; /* attributes of the rows */
 	int	  *lengths; /* elements of array columns, 0 for a scalar */
 	uint32 page_size;
-	uint32 part; /* values of a part, where a row lies over several frames; 0: a row is a tuple */
+	uint32 part; /* values in a part, if a row is longer than a frame; 0: a row is a tuple */
 } dana_frame_layout;
 
 /* Frames for the rows of a source's plan. Adding one, as dana_rows_each() does, may wait for space in the ring. */

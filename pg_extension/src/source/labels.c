@@ -1,8 +1,8 @@
 /*
- * Labels on pages: whether they are what classes.c took them for after it had looked at some.
+ * Labels on pages: checks the classes that classes.c assumed from a sample.
  *
- * The look goes along with the first stream of pages, when they are in the cache anyhow: a pass of its own over a table
- * takes longer than an epoch. What it sees are the rows that the training gets, NULLs elsewhere in them or not.
+ * The check runs on the first stream of pages, while they are in the cache: a separate pass over a table takes longer
+ * than an epoch. It sees the rows that the training gets, including rows with NULLs in other columns.
  */
 #include "postgres.h"
 
@@ -16,16 +16,16 @@
 #include "values/tuples.h"
 #include "values/values.h"
 
-/* Values that need no look any more */
+/* Values that are known to be classes */
 #define REMEMBERED 8
 
 struct dana_assumed
 {
 	dana_type holds;
 	int		  attribute;
-	int		  classes; /* the label's values are the whole numbers below, and each is there */
+	int		  classes; /* the label's values are the integers below this, and each occurs */
 	int		  found;
-	bool	  odd; /* a value is none of them */
+	bool	  odd; /* a value is not one of them */
 	int		  remembered_count;
 	Datum	  remembered[REMEMBERED];
 	bool	  seen[FLEXIBLE_ARRAY_MEMBER];
@@ -48,13 +48,13 @@ dana_assumed_holds(const dana_assumed *assumed)
 	return !assumed->odd && assumed->found == assumed->classes;
 }
 
-/* Takes a value that is not remembered; false: it is none of the classes */
+/* Checks a value that is not remembered; false: it is not one of the classes */
 static bool
 look_at_value(dana_assumed *assumed, Datum value)
 {
 	const double number = dana_number_of(&assumed->holds, value);
 
-	/* rows with what is not finite are left out, or refused, where they are read; a zero with a sign has another text */
+	/* rows with numbers that are not finite are handled where they are read; a zero with a sign has another text */
 	if (isfinite(number))
 	{
 		if (!(number >= 0 && number < assumed->classes) || number != floor(number) || signbit(number))

@@ -1,5 +1,5 @@
 /*
- * What a label's values were assumed to be, checked as pages are streamed.
+ * Assumed classes of a label, checked as pages are streamed.
  */
 #pragma once
 
@@ -9,11 +9,11 @@
 
 typedef struct dana_assumed dana_assumed;
 
-/* That they are the whole numbers below `classes`; of an attribute that holds a number of fixed length */
+/* Begins a check that labels are the integers below `classes`; for an attribute that holds a number of fixed length */
 extern dana_assumed *dana_assumed_begin(const dana_type *holds, int attribute, int classes);
 
-/* Looks at the labels of a page's tuples; false: one is none of these numbers. The rows of all pages must be looked at. */
+/* Checks the labels of a page's tuples; false: one is not such an integer. Must be called for the rows of all pages. */
 extern bool dana_assumed_look(dana_source *source, BlockNumber block, Page page, const dana_tuple_shape *shape);
 
-/* Whether they are all these numbers, and each is there */
+/* Whether labels are such integers, and each occurs */
 extern bool dana_assumed_holds(const dana_assumed *assumed);

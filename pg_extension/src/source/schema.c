@@ -1,5 +1,5 @@
 /*
- * What a source looks like: its description for the worker.
+ * The description of a source for the worker.
  *
  * The description has every attribute of a table in attnum order, as the page's layout needs it; or the columns of a
  * query.
@@ -27,22 +27,22 @@
 
 /* The description */
 
-/* What the first rows say about an array column: a rule's inputs need a size before the rows come */
+/* Properties of an array column, from the first rows: a rule's inputs need a size before the rows come */
 typedef struct array_column
 {
 	int	 length;	  /* elements of the first one-dimensional value; -1: none was found */
 	bool out_of_line; /* that value is compressed, or stored out of line */
-	bool wanted;	  /* it is an array, and none was found */
+	bool wanted;	  /* it is an array without a known extent */
 } array_column;
 
 struct dana_array_probe
 {
 	int			 unknown; /* columns that are wanted */
-	const int	*numbers; /* of the rows' columns, or NULL: they are the source's */
+	const int	*numbers; /* of the rows' columns; NULL: those of the source */
 	array_column columns[FLEXIBLE_ARRAY_MEMBER];
 };
 
-/* Refuses a damaged tuple that a scan of the table's pages found; nobody has checked its line pointer, either */
+/* Raises an error for a damaged tuple found by a scan of the table's pages; its line pointer is unchecked, too */
 static void
 check_scanned_tuple(dana_source *source, const dana_tuple_shape *shape, TupleTableSlot *row)
 {
@@ -57,7 +57,7 @@ check_scanned_tuple(dana_source *source, const dana_tuple_shape *shape, TupleTab
 							psprintf("line pointer %u: %s", ItemPointerGetOffsetNumber(&row->tts_tid), damage));
 }
 
-/* Looks at a row, whose columns are the source's or, with `numbers`, some of them; false: nothing is left to find */
+/* Examines a row with the source's columns or, with `numbers`, some of them; false: nothing is left to find */
 static bool
 probe_row(TupleTableSlot *row, void *context)
 {
@@ -150,7 +150,7 @@ dana_source_probe(dana_source *source)
 		dana_source_scan(source, NULL, 0, ARRAY_PROBE_ROWS, probe_row, probe);
 	else
 	{
-		/* the rows of a view, of a table with children, or of a table as its filter leaves them */
+		/* the rows of a view, of a table with children, or of a table under its filter */
 		char *text = dana_source_select(source, probe->unknown, numbers);
 
 		probe->numbers = numbers;
@@ -158,7 +158,7 @@ dana_source_probe(dana_source *source)
 	}
 }
 
-/* One attribute, of a column or of something that an encoder makes; `number` from 0 */
+/* One attribute, of a column or of an encoded number; `number` from 0 */
 static void
 append_attribute(StringInfo to, const char *name, Form_pg_attribute attribute, int number, const array_column *found)
 {
@@ -168,7 +168,7 @@ append_attribute(StringInfo to, const char *name, Form_pg_attribute attribute, i
 	if (OidIsValid(type))
 		(void)dana_type_of(type, &holds);
 	if (holds.vector)
-		type = FLOAT4ARRAYOID; /* to the worker it is one that no Strider reads where it lies */
+		type = FLOAT4ARRAYOID; /* reported to the worker as unreadable for a Strider */
 	dana_json_open(to, NULL, '{');
 	dana_json_number(to, "number", number + 1);
 	dana_json_text(to, "name", name);
@@ -189,7 +189,7 @@ append_attribute(StringInfo to, const char *name, Form_pg_attribute attribute, i
 	dana_json_close(to, '}');
 }
 
-/* The columns that features become, and the labels behind them */
+/* The columns that features become, then the labels */
 static void
 append_encoded(StringInfo to, const dana_source *source, TupleDesc descriptor)
 {

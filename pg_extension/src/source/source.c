@@ -1,8 +1,8 @@
 /*
- * What a training reads: opening it, and streaming a table's pages, or frames made from rows.
+ * A training's source: opening it, and streaming a table's pages, or frames made from rows.
  *
- * The worker trains on every line pointer that is LP_NORMAL. This backend alone has the snapshot, so it copies each
- * page under share lock and, in the copy, sets to LP_UNUSED every line pointer whose tuple the snapshot does not see.
+ * The worker trains on every line pointer that is LP_NORMAL. Only this backend has the snapshot, so it copies each page
+ * under share lock and, in the copy, sets to LP_UNUSED every line pointer of a tuple that the snapshot does not see.
  */
 #include "postgres.h"
 
@@ -35,10 +35,10 @@
 #include "worker/channel.h"
 #include "worker/ring.h"
 
-/* Pages between two reports of progress */
+/* Pages between two updates of the progress */
 #define PROGRESS_EVERY 64
 
-/* Refuses what cannot be read, naming the reason; true where there are rows but no pages of its own */
+/* Raises an error for a relation that cannot be read; true if it has rows but no pages of its own */
 static bool
 source_check_kind(Relation relation, const char *name)
 {
@@ -70,11 +70,11 @@ source_check_kind(Relation relation, const char *name)
 						errhint("Use the REFRESH MATERIALIZED VIEW command.")));
 	if (class->relhassubclass && find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
 		return true;
-	/* pages of another access method are laid out as it likes */
+	/* other access methods lay out pages differently */
 	return relation->rd_tableam != GetHeapamTableAmRoutine();
 }
 
-/* A page holds every column and also rows that no one sees any more: nothing less than SELECT on the table will do */
+/* A page holds all columns, and rows that are no longer visible: SELECT on the whole table is required */
 static void
 source_check_rights(Relation relation, const char *name)
 {
@@ -94,7 +94,7 @@ source_check_rights(Relation relation, const char *name)
 								"with query => 'SELECT ...'.")));
 }
 
-/* Opens the table, and its filter where pages are read */
+/* Opens the table, and its filter if pages are read */
 static void
 source_open_relation(dana_source *source, Oid id)
 {
@@ -102,7 +102,7 @@ source_open_relation(dana_source *source, Oid id)
 
 	source->name = dana_relation_name(id);
 	relation = source->relation = relation_open(id, AccessShareLock);
-	/* rights first: what a table is, is told to those who may read it */
+	/* rights first: the kind of a table is not revealed to roles without them */
 	source_check_rights(relation, source->name);
 	source->heap = !source_check_kind(relation, source->name);
 	if (source->heap)
@@ -172,12 +172,12 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
 	}
 	appendStringInfo(&text, " FROM %s", source->name);
-	if (source->asked.filter != NULL) /* it was checked to be one expression; the line's end closes a comment in it */
+	if (source->asked.filter != NULL) /* it was checked to be one expression; the newline ends a comment in it */
 		appendStringInfo(&text, " WHERE (%s\n)", source->asked.filter);
 	return text.data;
 }
 
-/* The columns behind those that the worker asked for, which must be all that encoders make, and the labels */
+/* The columns behind those that the worker asked for, which must be all the encoded ones, and the labels */
 static void
 adopt_encoded(const dana_source *source, dana_frame_layout *layout)
 {
@@ -245,9 +245,9 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 }
 
 /*
- * Whether the hint bits alone prove that every snapshot of ours sees the tuple: inserted by a transaction that
- * committed before the snapshot's oldest running one, and not deleted or locked. The outcome is that of
- * HeapTupleSatisfiesMVCC() (heapam_visibility.c), without the call.
+ * Whether the hint bits alone prove that every snapshot here sees the tuple: inserted by a transaction that committed
+ * before the snapshot's oldest running one, and not deleted or locked. The outcome is that of HeapTupleSatisfiesMVCC()
+ * (heapam_visibility.c), without the call.
  */
 static inline bool
 surely_visible(HeapTupleHeader tuple, TransactionId xmin_horizon)
@@ -286,7 +286,7 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 }
 
 /*
- * Looks at each tuple of a copied page that is left; no buffer is locked. Sets to LP_UNUSED the line pointers of those
+ * Examines each remaining tuple of a copied page; no buffer is locked. Sets to LP_UNUSED the line pointers of those
  * that the filter rejects.
  */
 static void
@@ -343,7 +343,7 @@ stream_pages(dana_source *source)
 		before = buffer;
 		expected = next;
 		buffer = dana_read_block(relation, block, expected, strategy);
-		/* pages that were loaded in order lie so, or the other way round: a dropped table's last buffer is reused first */
+		/* pages loaded in order are in order, or reversed: a dropped table's last buffer is reused first */
 		next = buffer < before ? buffer - 1 : buffer + 1;
 		heap_page_prune_opt(relation, buffer);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -361,7 +361,7 @@ stream_pages(dana_source *source)
 		}
 		else
 		{
-			/* copied first: then the line pointers and tuple headers that visibility looks at are in the cache */
+			/* copied first, so that the line pointers and tuple headers are in the cache for the visibility check */
 			memcpy(copy.data, page, BLCKSZ);
 			if (!all_visible)
 				hide_invisible(source, block, buffer, copy.data, serializable);
@@ -380,11 +380,11 @@ stream_pages(dana_source *source)
 	if (strategy != NULL)
 		FreeAccessStrategy(strategy);
 	pfree(shape);
-	if (as_assumed) /* else nobody wants the rest, or a model of these */
+	if (as_assumed) /* else the stream or its model will be dropped */
 		dana_ring_finish();
 }
 
-/* Streams rows that somebody keeps; their first columns are the plan's */
+/* Streams rows from a tuple store; their first columns are the plan's */
 static void
 stream_stored(dana_source *source, dana_frames *frames)
 {
@@ -405,7 +405,7 @@ stream_rows(dana_source *source)
 {
 	dana_frames *frames;
 
-	dana_progress(DANA_PROGRESS_PAGES, 0); /* nobody knows */
+	dana_progress(DANA_PROGRESS_PAGES, 0); /* unknown */
 	dana_progress(DANA_PROGRESS_PAGE, 0);
 	if (source->streams > 0 && source->stored == NULL && dana_rows_volatile(source->plan))
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

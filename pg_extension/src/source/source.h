@@ -1,5 +1,5 @@
 /*
- * What a training reads, as a stream of pages: a table's own pages, or frames made from rows.
+ * A training's source, as a stream of pages: a table's own pages, or frames made from rows.
  */
 #pragma once
 
@@ -22,23 +22,23 @@ typedef enum dana_nonfinite_policy
 	DANA_NONFINITE_ERROR
 } dana_nonfinite_policy;
 
-/* How values become numbers, as the caller of dana_train() wishes */
+/* How values become numbers, from the arguments of dana_train() */
 typedef struct dana_cleaning
 {
 	dana_null_policy	  nulls;
 	float				  fill; /* for DANA_NULLS_FILL */
 	dana_nonfinite_policy nonfinite;
-	dana_texts			  classes; /* labels in the order of their numbers, from 0; count -1: none are given */
+	dana_texts			  classes; /* labels in the order of their class numbers, from 0; count -1: not given */
 	const char			 *weight; /* column of the rows' weights, or NULL */
 } dana_cleaning;
 
-/* What the caller asks for */
+/* The arguments that choose rows */
 typedef struct dana_source_request
 {
-	Oid			  relation; /* or InvalidOid, and then */
+	Oid			  relation; /* InvalidOid for a query */
 	char		 *query;	/* one SELECT */
 	char		 *filter;	/* condition on the table's rows, or NULL; checked to be one expression */
-	bool		  shuffled; /* the table's rows come in a random order, which `seed` chooses */
+	bool		  shuffled; /* the table's rows come in a random order that depends on `seed` */
 	int			  seed;
 	dana_cleaning cleaning;
 } dana_source_request;

@@ -1,10 +1,10 @@
 /*
  * Reading TOASTed values in the order in which they were stored.
  *
- * PostgreSQL's own way (heap_fetch_toast_slice(), heaptoast.c) opens the TOAST table and its index for each value and
- * takes each chunk through the index. Here the tables stay open, and the next chunk is first looked for behind the last
- * one, where a table that was loaded in order has it: the index is asked only where it is not there. What is found is
- * checked, chunk by chunk, as there; on any doubt PostgreSQL reads the value itself, and says what is wrong with it.
+ * PostgreSQL's heap_fetch_toast_slice() (heaptoast.c) opens the TOAST table and its index for each value and finds each
+ * chunk through the index. Here the tables stay open, and the next chunk is first looked for behind the last one, where
+ * it is if the table was loaded in order; the index is used only if it is not there. Chunks are checked as PostgreSQL
+ * does; in any doubt PostgreSQL reads the value itself, and raises its own errors.
  *
  * No buffer stays pinned between two values.
  */
@@ -30,7 +30,7 @@
 
 #define PLACES 8
 
-/* Offset 0: nowhere */
+/* Offset 0: none */
 typedef struct chunk_place
 {
 	BlockNumber	 block;
@@ -47,8 +47,8 @@ struct dana_toast
 	SnapshotData space; /* before 18 */
 	BlockNumber blocks;
 	/*
-	 * Where the next chunk is looked for: behind chunks of its kind that came before. Chunks that end a value are small
-	 * and lie by themselves, and new rows go to a few pages in turn; so the place after the last one's comes first.
+	 * Where the next chunk is looked for: behind earlier chunks of its kind. Chunks that end a value are small and
+	 * stored separately, and new rows go to a few pages in turn; so the place after the last one's comes first.
 	 */
 	chunk_place place[2][PLACES];
 	unsigned	next[2];
@@ -70,7 +70,7 @@ dana_toast_end(dana_toast *reader)
 	reader->id = InvalidOid;
 }
 
-/* Opens a TOAST table in place of the last one; the lock keeps VACUUM from cutting off its end */
+/* Opens a TOAST table in place of the last one; the lock keeps VACUUM from truncating it */
 static void
 open_table(dana_toast *reader, Oid id)
 {
@@ -83,7 +83,7 @@ open_table(dana_toast *reader, Oid id)
 	reader->id = id;
 }
 
-/* Looks a chunk up in the index; false where there is none */
+/* Looks a chunk up in the index; false if there is none */
 static bool
 toast_find(dana_toast *reader, chunk_place *place, Oid value, int32 sequence)
 {
@@ -105,7 +105,7 @@ toast_find(dana_toast *reader, chunk_place *place, Oid value, int32 sequence)
 	return tuple != NULL;
 }
 
-/* Has the processor fetch the page of the buffer after this one, which is a guess and does no harm */
+/* Prefetches the page of the next buffer, a guess that does no harm */
 static void
 prefetch_after(Buffer buffer)
 {
@@ -119,8 +119,8 @@ prefetch_after(Buffer buffer)
 }
 
 /*
- * Copies the chunks of `value` from `*sequence` on, as far as they lie behind one another from `place` on, on one page.
- * Returns whether any did.
+ * Copies the chunks of `value` from `*sequence` on, as long as they follow one another from `place` on, on one page.
+ * Returns whether it copied any.
  */
 static bool
 copy_from_page(dana_toast *reader, chunk_place *place, Oid value, int32 *sequence, char *to, uint32 size)
@@ -172,7 +172,7 @@ copy_from_page(dana_toast *reader, chunk_place *place, Oid value, int32 *sequenc
 	return *sequence > first;
 }
 
-/* Copies chunks of a value from `*sequence` on, one at least; false where it finds none, or not what it should be */
+/* Copies at least one chunk of a value from `*sequence` on; false if it finds none, or an unexpected one */
 static bool
 copy_some(dana_toast *reader, Oid value, int32 *sequence, char *to, uint32 size)
 {

@@ -1,5 +1,5 @@
 /*
- * Values stored out of line, read where their chunks lie one behind the other.
+ * Values stored out of line, read in the order of their chunks.
  */
 #pragma once
 

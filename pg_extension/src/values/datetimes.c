@@ -1,6 +1,6 @@
 /*
- * Dates and times as numbers: each type counts its own units, so a value is brought to the type that its column had in
- * the training.
+ * Dates and times as numbers: each type counts its own units, so a value is converted to the type that its column had
+ * in the training.
  */
 #include "postgres.h"
 
@@ -21,7 +21,7 @@ static const struct
 	const char *name;
 } datetimes[] = {DANA_DATETIMES(DATETIME_ROW)};
 
-/* The date or the time that a type holds, alone or in an array, or InvalidOid */
+/* The date or time type that a type holds, alone or in an array, or InvalidOid */
 static Oid
 datetime_of(Oid type)
 {
@@ -88,7 +88,7 @@ dana_datetime_cast(Oid given, Oid trained, Oid *cast)
 	*cast = InvalidOid;
 	if (!OidIsValid(trained) || !OidIsValid(datetime) || datetime == trained)
 		return true;
-	/* of a timestamp PostgreSQL would take the time, but none of a date; values of arrays are as they are */
+	/* PostgreSQL would convert a timestamp to its time of day, but not a date; values of arrays are kept as they are */
 	return getBaseType(given) == datetime &&
 		(dana_find_date_type(datetime) == NULL) == (dana_find_date_type(trained) == NULL) &&
 		find_coercion_pathway(trained, datetime, COERCION_ASSIGNMENT, cast) == COERCION_PATH_FUNC;
@@ -128,7 +128,7 @@ DANA_FUNCTION(dana_as_trained)
 {
 	char *made;
 
-	error_context_stack = NULL; /* which would show statements of ours; whoever catches the error sets it again */
+	error_context_stack = NULL; /* the context shows internal statements; a handler sets it again */
 	made = dana_datetime_expression(PG_GETARG_JSONB_P(0), text_to_cstring(PG_GETARG_TEXT_PP(1)), PG_GETARG_OID(2));
 	PG_RETURN_TEXT_P(cstring_to_text(made));
 }

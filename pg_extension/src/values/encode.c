@@ -1,12 +1,12 @@
 /*
- * What is done to columns before they are numbers: one column for each category of a text, parts of a date, values in
- * the place of NULLs.
+ * Encoding of columns that are not numbers: one number for each category of a text, parts of a date, values in place of
+ * NULLs.
  *
- * A training looks at its rows once and makes a list with an encoder for each feature. The list is in the model's
- * metadata, and predictions apply it. The worker sees what comes of it as columns of a table: "city=Berlin".
+ * A training scans its rows once and builds a list with an encoder for each feature. The list is in the model's
+ * metadata, and predictions apply it. To the worker the encoded numbers are columns of a table: "city=Berlin".
  *
- * The look runs with the caller's rights. Values are compared by their bytes: no cast, operator or collation that a
- * user made is called.
+ * The scan runs with the caller's rights. Values are compared by their bytes: no user-defined cast, operator or
+ * collation is called.
  */
 #include "postgres.h"
 
@@ -54,7 +54,7 @@ DANA_DATES(DATE_FUNCTIONS)
 #define DATE_ROW(type, unit, ...) {type, unit, infinite_##type, units_##type},
 static const dana_date_type date_types[] = {DANA_DATES(DATE_ROW)};
 
-/* NULL where a type has no parts */
+/* NULL if a type has no parts */
 const dana_date_type *
 dana_find_date_type(Oid type)
 {
@@ -64,7 +64,7 @@ dana_find_date_type(Oid type)
 	return NULL;
 }
 
-/* Types whose values may be categories without being told so; enums are ANYENUMOID */
+/* Types that are encoded as categories by default; enums are ANYENUMOID */
 bool
 dana_is_text_type(Oid type)
 {
@@ -84,7 +84,7 @@ dana_encoded_type(Oid type)
 	return type_is_enum(type) ? ANYENUMOID : type;
 }
 
-/* Whether categories may be those of a column of whole numbers */
+/* Whether a column of integers may be encoded as categories */
 static bool
 are_integers(const dana_texts *categories)
 {
@@ -120,7 +120,7 @@ dana_encoder_wants(const dana_encoder *encoder)
 	return encoder->width < 0 ? "an array of numbers" : wanted[encoder->kind];
 }
 
-/* The place of a text among the categories; -1 where it is none of them */
+/* Index of a text among the categories; -1 if it is not one of them */
 static int
 find_category(const dana_texts *categories, const char *text, Size length)
 {
@@ -177,7 +177,7 @@ category_of(const dana_encoder *encoder, Oid type, Datum value)
 	return find_category(&encoder->categories, text, strlen(text));
 }
 
-/* Parts of what lies so many units after 2000-01-01, of a timestamp with time zone in UTC */
+/* Parts of a moment in units since 2000-01-01, of a timestamp with time zone in UTC */
 void
 dana_write_parts(const dana_encoder *encoder, const dana_date_type *type, int64 units)
 {
@@ -194,7 +194,7 @@ dana_write_parts(const dana_encoder *encoder, const dana_date_type *type, int64 
 		encoder->made[i] = parts[encoder->parts[i]];
 }
 
-/* The same of a value; NaN of what is infinite */
+/* The same for a value; NaN for an infinite one */
 static void
 encode_date(const dana_encoder *encoder, const dana_date_type *type, Datum value)
 {
@@ -217,7 +217,7 @@ dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, boo
 	{
 		int category = category_of(encoder, type->encoded, value);
 
-		/* a one among zeros, seen from where it is at the category's place */
+		/* a one among zeros: the window starts so that the one is at the category's place */
 		made += category >= 0 ? encoder->width - 1 - category : encoder->other ? 0 : encoder->width;
 	}
 	else if (encoder->kind == DANA_ENCODE_PARTS)
@@ -234,7 +234,7 @@ dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, boo
 
 /* The list, as JSON */
 
-/* Makes an encoder ready, whose members but `made` are set */
+/* Completes an encoder, all of whose members but `made` are set */
 void
 dana_encoder_finish(dana_encoder *encoder)
 {
@@ -255,7 +255,7 @@ part_number(const char *name)
 	return i;
 }
 
-/* Sets the parts that words name; whether they are some, each once */
+/* Sets the parts that words name; false if one is unknown or occurs twice */
 bool
 dana_encoder_set_parts(dana_encoder *encoder, const dana_texts *words)
 {
@@ -273,7 +273,7 @@ dana_encoder_set_parts(dana_encoder *encoder, const dana_texts *words)
 	return words->count > 0 && words->count <= lengthof(dana_part_names);
 }
 
-/* One of the list that dana_encoding_append() wrote; false where it is none */
+/* Reads an encoder that dana_encoding_append() wrote; false if it is invalid */
 static bool
 encoder_read(Jsonb *from, dana_encoder *encoder)
 {

@@ -11,7 +11,7 @@ typedef enum dana_null_policy
 {
 	DANA_NULLS_SKIP,
 	DANA_NULLS_ERROR,
-	DANA_NULLS_MEAN, /* this and what follows puts something in its place */
+	DANA_NULLS_MEAN, /* this and the following ones replace the NULL */
 	DANA_NULLS_MEDIAN,
 	DANA_NULLS_FILL
 } dana_null_policy;
@@ -23,7 +23,7 @@ typedef enum dana_encoder_kind
 	DANA_ENCODE_PARTS
 } dana_encoder_kind;
 
-/* What is done to a feature */
+/* How a feature is encoded */
 typedef struct dana_encoder
 {
 	char			 *column;
@@ -33,38 +33,38 @@ typedef struct dana_encoder
 	bool			  other; /* the last number is for all other values */
 	int				  parts[5]; /* of a date: which */
 	dana_null_policy  nulls; /* of a training */
-	float			 *fill; /* numbers for a NULL, one for an array's elements; or NULL */
-	float			 *made; /* room for the numbers; of categories, zeros around a one */
+	float			 *fill; /* replacements for a NULL, one for an array's elements; or NULL */
+	float			 *made; /* the encoded numbers; for categories, zeros around a one */
 } dana_encoder;
 
-/* Whether an encoder takes values of a type; and, for an error, what it takes */
+/* Whether an encoder accepts values of a type; and, for an error, what it accepts */
 extern bool		   dana_encoder_type(const dana_encoder *encoder, Oid given, dana_type *found);
 extern const char *dana_encoder_wants(const dana_encoder *encoder);
 
 /*
- * Makes a feature's value ready, as dana_numbers_of(); false where it is NULL and nothing is put in its place. The
- * numbers stay until the encoder's next value.
+ * Prepares a feature's value for dana_numbers_of(); false if it is NULL and nothing replaces it. The numbers are valid
+ * until the encoder's next value.
  */
 extern bool dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, bool isnull,
 						dana_numbers *numbers);
 
-/* The list in a model's metadata; NULL where it has none */
+/* The list in a model's metadata; NULL if it has none */
 extern dana_encoder *dana_encoders_read(Jsonb *metadata, int *count);
 
-/* Features that are encoded: columns of rows, and more columns for the worker */
+/* Features that are encoded: fewer columns in rows than for the worker */
 typedef struct dana_encoding
 {
 	int			  count; /* features */
 	dana_encoder *encoders;
-	int			 *numbers; /* of the source's columns, from 1: the features, then the weight and the labels */
+	int			 *numbers; /* numbers of the source's columns, from 1: the features, then the weight and the labels */
 	int			  labels; /* with the weight */
-	int			  columns; /* that the features become */
+	int			  columns; /* columns after encoding */
 } dana_encoding;
 
 /* The columns that the features become */
 extern dana_texts dana_encoding_names(const dana_encoding *encoding);
 
-/* Appends what the model's metadata keep of it: members "features", "encoded", "preprocess" */
+/* Appends members "features", "encoded", "preprocess" of the model's metadata */
 extern void dana_encoding_append(StringInfo to, const dana_encoding *encoding);
 
 extern const char *const dana_part_names[];
@@ -78,21 +78,21 @@ typedef struct dana_date_type
 	int64 (*units)(Datum value); /* since 2000-01-01 00:00 */
 } dana_date_type;
 
-/* NULL where a type has no parts */
+/* NULL if a type has no parts */
 extern const dana_date_type *dana_find_date_type(Oid type);
 
-/* Types whose values may be categories without being told so; enums are ANYENUMOID */
+/* Types that are encoded as categories by default; enums are ANYENUMOID */
 extern bool dana_is_text_type(Oid type);
 extern bool dana_is_integer_type(Oid type);
 
-/* What a type is to an encoder: of domains their base, of enums ANYENUMOID */
+/* An encoder's view of a type: the base type of a domain, ANYENUMOID for an enum */
 extern Oid dana_encoded_type(Oid type);
 
 /* Writes the parts of a moment, in the type's units since 2000-01-01 */
 extern void dana_write_parts(const dana_encoder *encoder, const dana_date_type *type, int64 units);
 
-/* Makes an encoder ready, whose members but `made` are set */
+/* Completes an encoder, all of whose members but `made` are set */
 extern void dana_encoder_finish(dana_encoder *encoder);
 
-/* Sets the parts that words name; whether they are some, each once */
+/* Sets the parts that words name; false if one is unknown or occurs twice */
 extern bool dana_encoder_set_parts(dana_encoder *encoder, const dana_texts *words);

@@ -1,5 +1,5 @@
 /*
- * A value of a label: as text, as a number, and as the class of a list that it is.
+ * A label's value as text, as a number, and as a class in a list.
  */
 #include "postgres.h"
 
@@ -19,14 +19,14 @@ dana_label_type_of(Oid type, dana_label_type *found, MemoryContext context)
 	bool varlena;
 
 	found->base = getBaseType(type);
-	/* what counts days or seconds is written as a date or a time is */
+	/* types that count days or seconds are written like dates and times */
 	found->number = dana_type_of(type, &found->holds) && !found->holds.array &&
 		(found->holds.number->element != DANA_ELEMENT_CONVERTED || found->base == NUMERICOID);
 	getTypeOutputInfo(type, &output, &varlena);
 	fmgr_info_cxt(output, &found->output, context);
 }
 
-/* Bytes of a text, without what pads a char(n) */
+/* Bytes of a text, without the padding of char(n) */
 static Size
 label_length(const dana_label_type *type, const char *text)
 {
@@ -37,7 +37,7 @@ label_length(const dana_label_type *type, const char *text)
 	return length;
 }
 
-/* A label as text, in every session alike; users may make casts, but none of these functions */
+/* A label as text, independent of the session's settings; user-defined casts are not used */
 char *
 dana_label_text(dana_label_type *type, Datum value)
 {
@@ -50,7 +50,7 @@ dana_label_text(dana_label_type *type, Datum value)
 	return text;
 }
 
-/* The number in a text, NaN where there is none */
+/* The number in a text, NaN if there is none */
 static double
 number_in(const dana_label_type *type, const char *text)
 {
@@ -70,7 +70,7 @@ numeric_of(const char *text)
 	return DirectFunctionCall3(numeric_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
 }
 
-/* Order of two numbers of a label's type: double precision does not tell all of them apart */
+/* Order of two numbers of a label's type: double precision does not distinguish all of them */
 int
 dana_compare_labels(const dana_label_type *type, double a, const char *text, double b, const char *other)
 {
@@ -79,7 +79,7 @@ dana_compare_labels(const dana_label_type *type, double a, const char *text, dou
 	return DatumGetInt32(DirectFunctionCall2(numeric_cmp, numeric_of(text), numeric_of(other)));
 }
 
-/* Number of the class whose text this is; a number may be written in several ways. -1: none */
+/* Index of the class with this text; a number may be written in several ways. -1: no class */
 int
 dana_class_of_text(const dana_label_type *type, const char *text, const dana_texts *classes)
 {
@@ -111,7 +111,7 @@ typedef struct class_call
 	bool			constant; /* these are */
 } class_call;
 
-/* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
+/* dana_class(value, classes): the number of a label of any type in a training; NULL if it is not one of the classes */
 DANA_FUNCTION(dana_class)
 {
 	class_call *call = fcinfo->flinfo->fn_extra;

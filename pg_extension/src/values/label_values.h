@@ -1,5 +1,5 @@
 /*
- * Labels that a list of classes numbers, from 0; at most so many classes.
+ * Labels that a list of classes numbers from 0, and the maximum number of classes.
  */
 #pragma once
 
@@ -23,5 +23,5 @@ extern char *dana_label_text(dana_label_type *type, Datum value);
 extern int dana_class_of_text(const dana_label_type *type, const char *text, const dana_texts *classes);
 extern int dana_compare_labels(const dana_label_type *type, double a, const char *text, double b, const char *other);
 
-/* The number of the class that a label is, and the label as `text`; -1 where it is none of them */
+/* The class index of a label, and the label as `text`; -1 if it is not one of the classes */
 extern int dana_class_of(dana_label_type *type, Datum value, const dana_texts *classes, char **text);

@@ -1,12 +1,12 @@
 /*
- * The types that are numbers: one row each, here and in dana/storage/types.py. No other place lists them.
+ * The numeric types: one row each, here and in dana/storage/types.py. No other place lists them.
  *
- * The machine converts what it can read where it lies; this backend, which converts everything, makes a double of the
- * others: it holds a day, and a microsecond of 285 years, exactly.
+ * The machine converts types that it can read from the page; this backend, which converts all of them, makes a double
+ * of the others: a double holds a day, and a microsecond in 285 years, exactly.
  */
 #pragma once
 
-/* How a number lies in memory: name, C type, as a Datum, as a binary32 (numerics.h) */
+/* Number formats in memory: name, C type, as a Datum, as a binary32 (numerics.h) */
 #define DANA_ELEMENTS(ELEMENT) \
 	ELEMENT(FLOAT4, float4, DatumGetFloat4, dn_from_float32) \
 	ELEMENT(FLOAT8, float8, DatumGetFloat8, dn_from_float64) \
@@ -15,7 +15,7 @@
 	ELEMENT(INT8, int64, DatumGetInt64, dn_from_int64) \
 	ELEMENT(BOOL, uint8, DatumGetBool, dn_from_bool)
 
-/* Type, its pg_type.typlen and typalign, and how it lies in memory, or else what makes a double of the Datum `value` */
+/* Type, its pg_type.typlen and typalign, and its format in memory, or else how a double is made of the Datum `value` */
 #define DANA_TYPES(STORED, CONVERTED) \
 	STORED(BOOLOID, 1, TYPALIGN_CHAR, BOOL) \
 	STORED(INT2OID, 2, TYPALIGN_SHORT, INT2) \
@@ -31,7 +31,7 @@
 	CONVERTED(TIMESTAMPOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestamp(value))) \
 	CONVERTED(TIMESTAMPTZOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestampTz(value)))
 
-/* Those that count days or seconds, and their names in pg_type */
+/* Types that count days or seconds, and their names in pg_type */
 #define DANA_DATETIMES(DATETIME) \
 	DATETIME(DATEOID, "date") \
 	DATETIME(TIMEOID, "time") \
@@ -39,7 +39,7 @@
 	DATETIME(TIMESTAMPOID, "timestamp") \
 	DATETIME(TIMESTAMPTZOID, "timestamptz")
 
-/* Those that have a year: type, microseconds of its unit, and of the Datum `value` whether it is infinite, and its units */
+/* Types that have a year: type, microseconds of its unit, whether the Datum `value` is infinite, and its units */
 #define DANA_DATES(DATE) \
 	DATE(DATEOID, USECS_PER_DAY, DATE_NOT_FINITE(DatumGetDateADT(value)), DatumGetDateADT(value)) \
 	DATE(TIMESTAMPOID, 1, TIMESTAMP_NOT_FINITE(DatumGetTimestamp(value)), DatumGetTimestamp(value)) \

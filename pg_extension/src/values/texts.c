@@ -1,6 +1,6 @@
 /*
- * Values as texts. Those that are kept and compared later, as labels, keys of groups and categories, are the same in
- * every session: dates in ISO style, timestamps in UTC.
+ * Values as texts. Texts that are stored and compared later (labels, keys of groups, categories) are the same in every
+ * session: dates in ISO style, timestamps in UTC.
  */
 #include "postgres.h"
 
@@ -15,7 +15,7 @@
 #include "base/extension.h"
 #include "values/texts.h"
 
-/* Whether a type's texts depend on no setting; what is not listed may hold a date, or is a user's */
+/* Whether a type's text depends on no setting; an unlisted type may contain a date, or be user-defined */
 static bool
 is_plain_type(Oid base)
 {
@@ -39,7 +39,7 @@ is_plain_type(Oid base)
 	}
 }
 
-/* What an output function writes under PostgreSQL's own defaults, in UTC; no GUC is set: this is done for each row */
+/* The text under PostgreSQL's default settings, in UTC. No GUC is set, since this runs for each row */
 static char *
 output_in_iso(FmgrInfo *output, Datum value)
 {
@@ -89,7 +89,7 @@ typedef struct text_call
 	bool	 output; /* of the type, not a cast */
 } text_call;
 
-/* How the text of the call's argument comes about */
+/* How the text of the call's argument is made */
 static text_call *
 text_call_of(FunctionCallInfo fcinfo)
 {
@@ -113,8 +113,8 @@ text_call_of(FunctionCallInfo fcinfo)
 }
 
 /*
- * dana_text(value): as a cast to text, but none that users made: whose rows are read is not who may have something run.
- * Output functions are superusers'.
+ * dana_text(value): like a cast to text, but never a user-defined one, which would run with the rights of the reader.
+ * Only superusers define output functions.
  */
 DANA_FUNCTION(dana_text)
 {
@@ -125,7 +125,7 @@ DANA_FUNCTION(dana_text)
 	PG_RETURN_DATUM(FunctionCall1(&call->function, PG_GETARG_DATUM(0)));
 }
 
-/* dana_fixed_text(value): the same, in every session alike */
+/* dana_fixed_text(value): the same, independent of the session's settings */
 DANA_FUNCTION(dana_fixed_text)
 {
 	text_call *call = text_call_of(fcinfo);

@@ -3,8 +3,8 @@
  */
 #pragma once
 
-/* What a type's output function writes in every session, whatever the settings for dates, zones and numbers are */
+/* Output of a type's output function, regardless of the settings for dates, zones and numbers */
 extern char *dana_fixed_output(FmgrInfo *output, Oid base, Datum value);
 
-/* SQL for the same of a column: a cast, which an index knows, where none is a user's and none has a setting */
+/* SQL for the same of a column: a cast, which an index matches, unless it is user-defined or depends on a setting */
 extern char *dana_text_expression(const char *column, Oid type);

@@ -1,9 +1,9 @@
 /*
- * Tuples as they lie on a page that may be damaged.
+ * Tuples on a page that may be damaged.
  *
  * PostgreSQL's own functions trust a tuple: a wrong length leads them out of it, out of the page, out of the server's
- * memory. A Strider does not trust it, so that a damaged page is an error and not a crash; nor do we, who look at the
- * page before it.
+ * memory. A Strider checks tuples, so that a damaged page is an error and not a crash; this file does the same before
+ * the page is read here.
  */
 #include "postgres.h"
 
@@ -42,13 +42,13 @@ typedef struct column_shape
 {
 	int16  length; /* pg_type.typlen */
 	uint16 align;  /* bytes */
-	uint32 before; /* bytes of the columns before it, where these have a fixed length and none is NULL */
+	uint32 before; /* offset of the column if the ones before it have a fixed length and none is NULL */
 } column_shape;
 
 struct dana_tuple_shape
 {
 	int			 count;
-	int			 fixed; /* columns at the beginning that have a fixed length */
+	int			 fixed; /* number of leading columns that have a fixed length */
 	column_shape columns[FLEXIBLE_ARRAY_MEMBER];
 };
 
@@ -84,7 +84,7 @@ dana_column_offset(const dana_tuple_shape *shape, int column)
 	return TYPEALIGN(shape->columns[column].align, shape->columns[column].before);
 }
 
-/* What is checked is what heap_deform_tuple() and nocachegetattr() (heaptuple.c) rely on */
+/* Checks what heap_deform_tuple() and nocachegetattr() (heaptuple.c) rely on */
 const char *
 dana_tuple_damage(const dana_tuple_shape *shape, HeapTuple tuple)
 {
@@ -112,7 +112,7 @@ dana_tuple_damage(const dana_tuple_shape *shape, HeapTuple tuple)
 
 		if (nulls && att_isnull(i, header->t_bits))
 			continue;
-		/* a length of one byte stands anywhere, unlike the padding before one of four */
+		/* a length of one byte is never aligned, unlike the padding before one of four */
 		if (column.length != -1 || offset >= length || data[offset] == 0)
 			offset = TYPEALIGN(column.align, offset);
 		size = offset < length ? dana_value_size(data + offset, length - offset, column.length) : 0;

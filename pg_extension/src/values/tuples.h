@@ -3,26 +3,26 @@
  */
 #pragma once
 
-/* Bytes of a stored value of a type whose pg_type.typlen is `typlen`; 0 where it does not lie within `left` bytes, 1 or more */
+/* Size of a stored value of a type with `typlen`; 0 if it does not fit in `left` bytes, 1 or more */
 extern Size dana_value_size(const char *at, Size left, int16 typlen);
 
 typedef struct dana_tuple_shape dana_tuple_shape;
 
-/* What is to be known of a table's tuples, in one piece */
+/* The attributes of a table's tuples, in one array */
 extern dana_tuple_shape *dana_tuple_shape_of(TupleDesc descriptor);
 
 /*
- * What contradicts the shape in a tuple whose t_len bytes are there; NULL: nothing does, and PostgreSQL's functions
- * find all of its values within it. What is in the values is not looked at.
+ * What contradicts the shape in a tuple with t_len readable bytes; NULL: nothing does, and PostgreSQL's functions find
+ * all its values within it. The contents of values are not checked.
  */
 extern const char *dana_tuple_damage(const dana_tuple_shape *shape, HeapTuple tuple);
 
-/* Where a column lies behind a tuple's header if no value before it is NULL; -1: that is not known beforehand */
+/* Offset of a column behind a tuple's header if no value before it is NULL; -1: not known in advance */
 extern int dana_column_offset(const dana_tuple_shape *shape, int column);
 
 /*
- * The tuple that a line pointer points to; false where it points to none. Its bytes lie on the page. That the line
- * pointers do, PostgreSQL has checked when it read the page.
+ * The tuple of a line pointer; false if it has none. Its bytes lie on the page: PostgreSQL has checked the line
+ * pointers when it read the page.
  */
 extern bool dana_tuple_on_page(Relation table, BlockNumber block, Page page, OffsetNumber i, HeapTuple tuple);
 

@@ -63,7 +63,7 @@ find_number_type(Oid type)
 	return NULL;
 }
 
-/* A value of type vector, as vector.h of pgvector has it */
+/* A value of type vector, as in pgvector's vector.h */
 typedef struct pgvector
 {
 	int32 header;
@@ -72,7 +72,7 @@ typedef struct pgvector
 	float elements[FLEXIBLE_ARRAY_MEMBER];
 } pgvector;
 
-/* Type "vector" of the extension "vector", wherever it was put; another one of that name is not it */
+/* Type "vector" of the extension "vector", in any schema; not another type of that name */
 static bool
 is_vector(Oid type)
 {
@@ -167,7 +167,7 @@ elements_as_double(const dana_numbers *numbers, const dana_number_type *type, co
 	return (char *)converted;
 }
 
-/* Elements that are not NULL; these lie side by side */
+/* Elements that are not NULL and are contiguous */
 static int
 count_present(const uint8 *bitmap, int count)
 {
@@ -238,7 +238,7 @@ scalar_as_float(dana_element element, Datum value)
 	pg_unreachable();
 }
 
-/* In a function of its own: see numerics.h on brackets and loops */
+/* A function of its own: see numerics.h on brackets and loops */
 static pg_noinline void
 write_stored(const dana_numbers *numbers, float *to)
 {
@@ -307,7 +307,7 @@ dana_number_of(const dana_type *type, Datum value)
 	pg_unreachable();
 }
 
-/* dana_number(value): the number that a label of any type stands for, as for a training but not rounded to binary32 */
+/* dana_number(value): the number of a label of any type, as in a training but not rounded to binary32 */
 DANA_FUNCTION(dana_number)
 {
 	dana_type *type = fcinfo->flinfo->fn_extra;
@@ -338,7 +338,7 @@ write_numbers(const dana_numbers *numbers, int count, float *to)
 	dn_leave(mode);
 }
 
-/* dana_numbers(value, ...): the numbers of labels one after the other, as a training sees them; NULL where one is */
+/* dana_numbers(value, ...): the numbers of labels in sequence, as in a training; NULL if one is NULL */
 DANA_FUNCTION(dana_label_numbers)
 {
 	const int	  count = PG_NARGS();

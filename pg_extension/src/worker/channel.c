@@ -2,8 +2,8 @@
  * The socket to the worker: bytes, waiting, messages.
  *
  * Every wait is on the latch as well as on the socket, so that cancel, statement_timeout, terminate and the
- * postmaster's death end it at once. No buffer is pinned or locked during a wait. Where something fails, session.c,
- * which made the socket, closes it.
+ * postmaster's death end it immediately. No buffer is pinned or locked during a wait. After an error session.c, which
+ * made the socket, closes it.
  */
 #include "postgres.h"
 
@@ -102,7 +102,7 @@ channel_receive_all(char *data, size_t length, dana_wait_reason why)
 	}
 }
 
-/* Shows a notice of the worker at its level, or raises the error that it answered with */
+/* Reports a notice of the worker at its level, or raises the error that it answered with */
 static void
 channel_report(Jsonb *report, bool is_error)
 {
@@ -174,7 +174,7 @@ dana_channel_look(void)
 		dana_unexpected(&reply);
 }
 
-/* a full socket buffer holds bells enough; a broken one shows when we wait */
+/* a full socket buffer contains a bell already; a broken connection shows when we wait */
 void
 dana_send_bell(void)
 {

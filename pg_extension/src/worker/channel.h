@@ -7,19 +7,19 @@
 #include "wire.h"
 
 extern pgsocket dana_channel;	  /* PGINVALID_SOCKET: not connected */
-extern bool		dana_channel_busy; /* the worker owes an answer, or pages flow: an error now parts the two sides */
+extern bool		dana_channel_busy; /* the worker owes an answer, or pages flow */
 extern void		dana_channel_close(void);
 
 /* Sleeps until the socket is ready, the latch is set or the time is over; handles interrupts */
 extern void dana_channel_wait(int socket_events, long timeout_ms, dana_wait_reason why);
 
-/* False, with errno set, where the worker is gone */
+/* False, with errno set, if the worker is gone */
 extern bool dana_channel_send(const char *data, size_t length);
 
 /* Raises the error; errno 0: the worker closed the socket */
 extern _Noreturn void dana_worker_gone(const char *what);
 
-/* A message from the worker; the payload lives in the current memory context and ends with a NUL */
+/* A message from the worker; the payload is in the current memory context and ends with a NUL */
 typedef struct dana_reply
 {
 	char   type; /* enum dana_message */
@@ -28,21 +28,21 @@ typedef struct dana_reply
 } dana_reply;
 
 /*
- * Wait for the next message. Bells and notices are handled, and the worker's error is raised; dana_receive() takes only
- * the type that it is given.
+ * Waits for the next message. Bells and notices are handled, and the worker's error is raised; dana_receive() accepts
+ * only the given type.
  */
 extern dana_reply dana_receive(char type);
 extern dana_reply dana_receive_any(void);
 
-/* One message; false where it was a bell or a notice */
+/* One message; false if it was a bell or a notice */
 extern bool dana_receive_one(dana_reply *reply, dana_wait_reason why);
 
-/* Raises an error about a message that has no place here */
+/* Raises an error about an unexpected message */
 extern _Noreturn void dana_unexpected(const dana_reply *reply);
 
 /*
- * Takes, once a second, what the worker said while pages are sent: an error, or that it is gone. To be called between
- * rows: a query or a filter may take hours for as many as fill the ring.
+ * Reads, once a second while pages are sent, the worker's messages: an error, or end of file. Called between rows: a
+ * query or a filter may take hours to produce as many as fill the ring.
  */
 extern void dana_channel_look(void);
 

@@ -24,12 +24,12 @@ static struct
 	uint64 head;	  /* pages written */
 	uint64 published; /* of these, visible to the consumer */
 	uint64 tail;	  /* as last seen */
-	uint64 every;	  /* pages after which they are published */
+	uint64 every;	  /* number of pages that are published at once */
 	uint32 slots;	  /* of this stream */
 	uint32 page_size; /* of this stream */
 } producer;
 
-/* Pages are published in groups: a fence and a look at the consumer's flag cost as much as a third of a page */
+/* Pages are published in groups: a fence and a check of the consumer's flag cost as much as a third of a page */
 #define PUBLISH_EVERY 8
 
 /* Makes a ring of `pages` slots; returns its descriptor, which the caller closes once it has been sent */
@@ -70,7 +70,7 @@ dana_ring_destroy(void)
 	ring = NULL;
 }
 
-/* The worker emptied the ring before it asked for the stream, and laid it out for the same size of pages */
+/* The worker emptied the ring before it asked for the stream, and laid it out for the same page size */
 void
 dana_ring_begin(uint32 page_size)
 {
@@ -80,12 +80,12 @@ dana_ring_begin(uint32 page_size)
 	producer.every = Min(PUBLISH_EVERY, Max(producer.slots / 4, 1));
 }
 
-/* Makes the written pages visible; wakes the consumer when it sleeps and there is enough for it to do */
+/* Makes the written pages visible; wakes the consumer if it sleeps and there is enough for it to do */
 static void
 ring_publish(bool last)
 {
 #ifdef __SSE2__
-	_mm_sfence(); /* streaming stores are not ordered by the one that follows */
+	_mm_sfence(); /* streaming stores are not ordered by the store that follows */
 #endif
 	__atomic_store_n(&ring->head, producer.head, __ATOMIC_SEQ_CST);
 	producer.published = producer.head;
@@ -126,7 +126,7 @@ ring_relax(void)
 #endif
 }
 
-/* Waits for a free slot: looks for a while, then sleeps. An error of the worker arrives here. */
+/* Waits for a free slot: spins for a while, then sleeps. An error of the worker arrives here. */
 static void
 ring_await_space(void)
 {
@@ -157,7 +157,7 @@ ring_await_space(void)
 	}
 }
 
-/* A free slot, to be filled and then committed. Called with no buffer pinned or locked. */
+/* A free slot, to be filled and then committed. Called without pins or locks on buffers. */
 uint8 *
 dana_ring_reserve(void)
 {
@@ -170,12 +170,12 @@ dana_ring_reserve(void)
 }
 
 /*
- * Copies a page into a slot, past the caches where the processor can. The consumer has just read the slot's old page,
- * so its cache holds these lines: an ordinary store would first fetch each of them from there. Between cores that share
- * no cache that makes a stream 5 to 15 times slower; between cores that do, this costs a third more.
+ * Copies a page into a slot, past the caches if the processor can. The consumer has just read the slot's old page, so
+ * its cache holds these lines: an ordinary store would first fetch each of them from there. Between cores without a
+ * common cache that makes a stream 5 to 15 times slower; between cores with one, this costs a third more.
  *
- * `later` is most likely the page that comes next, and asked for meanwhile: after a page's end a processor foresees
- * nothing, and pages may lie one before the other. It need not be there.
+ * `later` is the page that most likely comes next, prefetched meanwhile: processors do not prefetch past a page's end,
+ * and pages may be in any order. A wrong guess does no harm.
  */
 void
 dana_ring_fill(uint8 *slot, const void *page, const void *later)

@@ -8,7 +8,7 @@
 extern int	dana_ring_create(int pages);
 extern void dana_ring_destroy(void);
 
-/* A stream of pages of one size: begin once the worker asked for it; reserve, fill, commit each; finish at the end */
+/* A stream of pages of one size: begin when the worker asks for it; reserve, fill, commit each; finish at the end */
 extern void	  dana_ring_begin(uint32 page_size);
 extern uint8 *dana_ring_reserve(void);
 extern void	  dana_ring_fill(uint8 *slot, const void *page, const void *later);

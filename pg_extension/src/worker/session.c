@@ -19,7 +19,7 @@
 #include "worker/ring.h"
 #include "worker/session.h"
 
-/* How long a worker that ended may take to come back: its service manager starts it, and it loads for a second */
+/* How long to wait for a worker that ended: its service manager restarts it, and it loads for a second */
 #define RETURN_TENTHS 100
 
 static int	 ring_pages;
@@ -33,7 +33,7 @@ static struct
 void
 dana_session_define(void)
 {
-	/* not the user's: who chooses the socket chooses who reads the pages */
+	/* not for users to set: the socket decides which process reads the pages */
 	DefineCustomStringVariable("dana.socket_path",
 							   "Unix socket of the worker; a path without a leading slash is taken from the data directory.",
 							   NULL, &dana_socket_path, "dana/worker.sock", PGC_SUSET, 0, NULL, NULL, NULL);
@@ -69,7 +69,7 @@ session_check_peer(void)
 						errhint("Run the worker under the operating-system account of the PostgreSQL server.")));
 }
 
-/* Whether a worker listened at the path, and ended without a word: one that ends properly takes its socket away */
+/* Whether a worker listened at the path and was killed: a worker that exits normally removes its socket */
 static bool
 session_left_behind(void)
 {
@@ -101,14 +101,14 @@ session_connect(void)
 		ReleaseExternalFD();
 		ereport(ERROR, (errcode_for_socket_access(), errmsg("could not create a socket: %m")));
 	}
-	/* never blocks: with the worker's queue full it says EAGAIN, and a blocking connect would ignore a cancel */
+	/* never blocks: if the worker's queue is full it returns EAGAIN, and a blocking connect would ignore a cancel */
 	while (connect(dana_channel, (struct sockaddr *)&address, sizeof address) < 0)
 	{
 		if (errno == EAGAIN)
 			dana_channel_wait(0, 10, DANA_WAIT_CONNECT);
 		else if (errno == EINTR)
 			CHECK_FOR_INTERRUPTS();
-		/* the next worker takes the socket of a killed one away before it makes its own */
+		/* the next worker removes the socket of a killed one before it creates its own */
 		else if (waited < RETURN_TENTHS && (session_left_behind() || (waited > 0 && errno == ENOENT)))
 		{
 			dana_channel_wait(0, 100, DANA_WAIT_CONNECT);
@@ -214,14 +214,14 @@ session_stale(void)
 
 	if (strcmp(session.path, dana_socket_path) != 0 || session.ring_pages != ring_pages)
 		return true;
-	/* bells that came too late may lie before the end of file; nothing else does between requests */
+	/* late bells may precede the end of file; nothing else arrives between requests */
 	while ((n = recv(dana_channel, header, sizeof header, MSG_DONTWAIT)) == sizeof header)
 		if (header[4] != DANA_MSG_BELL)
 			return true;
 	return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-/* Waits for the first message and leaves it there; whether it says that the session had ended before our request */
+/* Waits for the first message without reading it; returns whether the session had ended before the request */
 static bool
 session_ended_idle(void)
 {
@@ -234,12 +234,12 @@ session_ended_idle(void)
 		if (n == sizeof header)
 			return header[4] == DANA_MSG_BYE;
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
-			return false; /* gone without a word, which is found out where the answer is read */
+			return false; /* the connection is gone, which reading the answer reports */
 		dana_channel_wait(WL_SOCKET_READABLE, -1, DANA_WAIT_ANSWER);
 	}
 }
 
-/* A request of JSON; `raw`, if it has them: bytes behind it */
+/* A JSON request; `raw`: bytes behind it, or NULL */
 static bool
 session_send_request(char type, const char *json, uint32 length, const dana_raw *raw)
 {
@@ -282,7 +282,7 @@ dana_send(char type, StringInfo request, const dana_raw *raw)
 	if (raw != NULL && raw->bytes > DANA_MAX_MESSAGE - DANA_MAX_REQUEST)
 		dana_error(PROGRAM_LIMIT_EXCEEDED, "a training can start from a model of at most %u values, not %zu",
 				   (DANA_MAX_MESSAGE - DANA_MAX_REQUEST) / (unsigned)sizeof(float4), raw->bytes / sizeof(float4));
-	/* a session that was just made does not idle */
+	/* a new session is not idle */
 	if (session_send_request(type, payload, length, raw))
 		return;
 	session_close();

@@ -8,10 +8,13 @@
 
 extern void dana_session_define(void); /* its settings */
 
-/* Bracket around a request: connects where need be. After an error the connection stays only if the worker sent it. */
+/*
+ * Bracket around a request: connects if necessary. After an error the connection stays only if the worker sent the
+ * error.
+ */
 extern void dana_request(void (*converse)(void *state), void *state);
 
-/* Ends the session in the middle of a request, of which the answer is not wanted any more */
+/* Ends the session in the middle of a request: its answer is no longer wanted */
 extern void dana_request_abandon(void);
 
 /* Bytes behind a message's JSON */
@@ -22,11 +25,11 @@ typedef struct dana_raw
 } dana_raw;
 
 /*
- * Sends a request, JSON in the database's encoding; raw bytes where its type has some, else NULL. Where the worker's
- * session has just ended because it idled, connects anew and sends it there.
+ * Sends a request, JSON in the database's encoding; raw bytes if its type has some, else NULL. If the worker has just
+ * ended an idle session, connects again and sends it there.
  */
 extern void dana_send(char type, StringInfo request, const dana_raw *raw);
 
-/* The whole of a request that has one answer, JSON of this type */
+/* A whole request with one answer, JSON of this type */
 extern Jsonb *dana_ask(char type, StringInfo request, char answer);
 
