@@ -1,19 +1,20 @@
 \echo Use "CREATE EXTENSION dana" to load this file. \quit
 
--- What users call goes to the schema that CREATE EXTENSION chooses. Everything else is in this one, where nobody else may
--- create: tables, functions that others are made of (dana.dana_*), and one function per rule, named after it.
+-- Functions for users go to the schema that CREATE EXTENSION chooses. Schema dana, where no other role may create, has
+-- the tables, internal functions (dana.dana_*), and one function per rule, named after it.
 CREATE SCHEMA dana;
 COMMENT ON SCHEMA dana IS 'Rules, trained models and their history; one function per rule, named after it';
 
--- Roles in tables: as regrole, but a number in a dump, which was a role's that is gone, is nobody's where it is restored
+-- Roles in tables: like regrole, but the number of a dropped role in a dump does not become another role where it is
+-- restored
 
 CREATE TYPE dana.role;
 CREATE FUNCTION dana.dana_role_in(cstring) RETURNS dana.role STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME';
 CREATE FUNCTION dana.dana_role_out(dana.role) RETURNS cstring STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME';
 CREATE TYPE dana.role (INPUT = dana.dana_role_in, OUTPUT = dana.dana_role_out, LIKE = oid, CATEGORY = 'N');
 COMMENT ON TYPE dana.role IS 'A role, or one that was dropped';
-COMMENT ON FUNCTION dana.dana_role_in IS 'Of dana.role';
-COMMENT ON FUNCTION dana.dana_role_out IS 'Of dana.role';
+COMMENT ON FUNCTION dana.dana_role_in IS 'Input function of dana.role';
+COMMENT ON FUNCTION dana.dana_role_out IS 'Output function of dana.role';
 CREATE CAST (dana.role AS oid) WITHOUT FUNCTION AS IMPLICIT;
 COMMENT ON CAST (dana.role AS oid) IS 'The same number';
 CREATE CAST (dana.role AS regrole) WITHOUT FUNCTION AS IMPLICIT;
@@ -37,11 +38,11 @@ CREATE TABLE dana.rule (
 COMMENT ON TABLE dana.rule IS 'Rules: written by dana_create_udf() and dana_drop_rule()';
 COMMENT ON COLUMN dana.rule.name IS 'Name of the rule, and of its function in schema dana';
 COMMENT ON COLUMN dana.rule.source IS 'Text of the rule; parsed, never executed';
-COMMENT ON COLUMN dana.rule.description IS 'What the worker found in it: models, inputs, outputs, metas';
+COMMENT ON COLUMN dana.rule.description IS 'The worker''s description of it: models, inputs, outputs, metas';
 COMMENT ON COLUMN dana.rule.owner IS 'Role that may replace and drop it';
 COMMENT ON COLUMN dana.rule.created IS 'When it was created or last replaced';
-COMMENT ON COLUMN dana.rule.everybody IS 'Whether every role may read and train it: dana_grant_rule(), dana_revoke_rule()';
-COMMENT ON COLUMN dana.rule.users IS 'Roles besides the owner that may read and train it where not everybody may';
+COMMENT ON COLUMN dana.rule.everybody IS 'Whether PUBLIC may read and train it: dana_grant_rule(), dana_revoke_rule()';
+COMMENT ON COLUMN dana.rule.users IS 'Further roles that may read and train it if PUBLIC may not';
 
 CREATE TABLE dana.model (
 	owner dana.role,
@@ -61,20 +62,20 @@ CREATE TABLE dana.model (
 ALTER TABLE dana.model ALTER COLUMN weights SET STORAGE EXTERNAL; -- dana_predict() reads slices; floats do not shrink
 CREATE UNIQUE INDEX model_active ON dana.model (owner, name) WHERE active;
 COMMENT ON TABLE dana.model IS 'Trained models: written by dana_train() in the transaction that calls it';
-COMMENT ON COLUMN dana.model.owner IS 'Role that trained it, and may read, use and drop it; each role has names of its own';
-COMMENT ON COLUMN dana.model.name IS 'Name of the model; the rule''s unless dana_train() was told another. Others than the owner write owner.name';
-COMMENT ON COLUMN dana.model.version IS 'Counts the trainings under one name; dana_predict() uses the active one, else the highest, or "name@version"';
-COMMENT ON COLUMN dana.model.active IS 'Whether dana_activate_model() chose this version; without a choice the highest is in use';
+COMMENT ON COLUMN dana.model.owner IS 'Role that trained it, and may read, use and drop it; each role has its own namespace';
+COMMENT ON COLUMN dana.model.name IS 'Name of the model, by default the rule''s. Other roles than the owner write owner.name';
+COMMENT ON COLUMN dana.model.version IS 'Number of the training under this name; dana_predict() uses the active version, else the highest, or "name@version"';
+COMMENT ON COLUMN dana.model.active IS 'Whether dana_activate_model() chose this version; if none is active, the highest is in use';
 COMMENT ON COLUMN dana.model.rule IS 'Rule that it was trained with';
 COMMENT ON COLUMN dana.model.created IS 'Start of the transaction that trained it';
-COMMENT ON COLUMN dana.model.comment IS 'What dana_comment_model() says of it';
-COMMENT ON COLUMN dana.model.users IS 'Roles besides the owner that may read and use it: dana_grant_model()';
-COMMENT ON COLUMN dana.model.parameters IS 'The rule''s models in order: name, shape, and where in weights their values are, row by row';
-COMMENT ON COLUMN dana.model.weights IS 'Values of all parameters, of which dana.weights has those behind the first 4,194,304; dana_parameters() takes them apart';
-COMMENT ON COLUMN dana.model.predictor IS 'Program that dana_predict() evaluates; NULL where the rule has no setPrediction()';
+COMMENT ON COLUMN dana.model.comment IS 'Text set by dana_comment_model()';
+COMMENT ON COLUMN dana.model.users IS 'Further roles that may read and use it: dana_grant_model()';
+COMMENT ON COLUMN dana.model.parameters IS 'The rule''s models in order: name, shape, and the offset of their values in weights, in row-major order';
+COMMENT ON COLUMN dana.model.weights IS 'Values of all parameters; beyond the first 4,194,304, dana.weights has the rest; dana_parameters() splits them';
+COMMENT ON COLUMN dana.model.predictor IS 'Program that dana_predict() evaluates; NULL if the rule has no setPrediction()';
 COMMENT ON COLUMN dana.model.metadata IS 'Source, features, label, metas and options it was trained with';
 
--- A field of a gigabyte of text could not be dumped, and 80 million numbers are as much
+-- One field with a gigabyte of text, which 80 million numbers take, could not be dumped
 CREATE TABLE dana.weights (
 	owner dana.role,
 	name text,
@@ -85,11 +86,11 @@ CREATE TABLE dana.weights (
 	FOREIGN KEY (owner, name, version) REFERENCES dana.model ON UPDATE CASCADE ON DELETE CASCADE
 );
 ALTER TABLE dana.weights ALTER COLUMN "values" SET STORAGE EXTERNAL;
-COMMENT ON TABLE dana.weights IS 'What dana.model.weights has no room for: part k of a model holds the values from number 4,194,304 k on, as many at most';
+COMMENT ON TABLE dana.weights IS 'Further values of dana.model.weights: part k of a model holds at most 4,194,304 values, from number 4,194,304 k on';
 COMMENT ON COLUMN dana.weights.owner IS 'Owner of the model';
 COMMENT ON COLUMN dana.weights.name IS 'Name of the model';
 COMMENT ON COLUMN dana.weights.version IS 'Its version';
-COMMENT ON COLUMN dana.weights.part IS 'From 1';
+COMMENT ON COLUMN dana.weights.part IS 'Number of the part, from 1';
 COMMENT ON COLUMN dana.weights."values" IS 'Values of the part';
 
 CREATE TABLE dana.run (
@@ -121,21 +122,21 @@ COMMENT ON COLUMN dana.run.owner IS 'Role that trained';
 COMMENT ON COLUMN dana.run.model IS 'Model that it trained';
 COMMENT ON COLUMN dana.run.model_version IS 'Version of that model';
 COMMENT ON COLUMN dana.run.rule IS 'Rule that it used';
-COMMENT ON COLUMN dana.run.source IS 'Table that it read, as it was called then';
-COMMENT ON COLUMN dana.run.backend IS 'What trained: sim, rtl or interp';
+COMMENT ON COLUMN dana.run.source IS 'Table that it read, by its name at the time';
+COMMENT ON COLUMN dana.run.backend IS 'Machine that trained: sim, rtl or interp';
 COMMENT ON COLUMN dana.run.started IS 'When the call began';
 COMMENT ON COLUMN dana.run.wall_seconds IS 'Seconds from the call to the result';
-COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machine needs; NULL where the backend models none';
+COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machine needs; NULL if the backend has no time model';
 COMMENT ON COLUMN dana.run.epochs IS 'Passes over the table';
 COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it, or its loss no longer improved';
-COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the epoch whose model was kept; NULL where the rule has no setLoss()';
-COMMENT ON COLUMN dana.run.test_loss IS 'Its mean loss over the rows left out by test_size; NULL where none were';
+COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the epoch that produced the stored model; NULL if the rule has no setLoss()';
+COMMENT ON COLUMN dana.run.test_loss IS 'Mean loss over the rows left out by test_size; NULL if there are none';
 COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
 COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';
 COMMENT ON COLUMN dana.run.pages IS 'Pages read, over all epochs';
 COMMENT ON COLUMN dana.run.cycles IS 'Cycles of the machine, over all epochs; NULL for backend interp';
 COMMENT ON COLUMN dana.run.design IS 'Summary of the machine';
-COMMENT ON COLUMN dana.run.counters IS 'Cycles by what the machine did or waited for, over all epochs; NULL where the backend counts none';
+COMMENT ON COLUMN dana.run.counters IS 'Cycles by activity or stall of the machine, over all epochs; NULL if the backend does not count them';
 
 CREATE TABLE dana.epoch (
 	run bigint NOT NULL REFERENCES dana.run ON DELETE CASCADE,
@@ -152,8 +153,8 @@ CREATE TABLE dana.epoch (
 COMMENT ON TABLE dana.epoch IS 'The training curve: one row per epoch of a run';
 COMMENT ON COLUMN dana.epoch.run IS 'Run that it belongs to';
 COMMENT ON COLUMN dana.epoch.epoch IS 'From 1';
-COMMENT ON COLUMN dana.epoch.loss IS 'Mean loss over the epoch''s rows, while the models change; NULL where the rule has no setLoss()';
-COMMENT ON COLUMN dana.epoch.test_loss IS 'Mean loss over the rows left out by test_size, of the model that the epoch left';
+COMMENT ON COLUMN dana.epoch.loss IS 'Mean loss over the epoch''s rows, while the models change; NULL if the rule has no setLoss()';
+COMMENT ON COLUMN dana.epoch.test_loss IS 'Mean loss over the rows left out by test_size, with the models at the end of the epoch';
 COMMENT ON COLUMN dana.epoch.tuples IS 'Rows trained on';
 COMMENT ON COLUMN dana.epoch.skipped IS 'Rows left out because a used column was NULL';
 COMMENT ON COLUMN dana.epoch.cycles IS 'Cycles of the machine';
@@ -179,27 +180,27 @@ CREATE TABLE dana.job_log (
 	hint text,
 	notices text[] NOT NULL DEFAULT '{}'
 );
-COMMENT ON TABLE dana.job_log IS 'Calls in the background, as their processes write them down; dana.job shows them';
+COMMENT ON TABLE dana.job_log IS 'Jobs: calls in the background, as recorded by their processes; dana.job shows them';
 COMMENT ON SEQUENCE dana.job_log_id_seq IS 'Numbers of jobs';
 COMMENT ON COLUMN dana.job_log.id IS 'Number of the job';
 COMMENT ON COLUMN dana.job_log.function IS 'Function that it calls';
-COMMENT ON COLUMN dana.job_log.arguments IS 'With these arguments';
-COMMENT ON COLUMN dana.job_log.settings IS 'Under these settings, which the session that started it had made';
-COMMENT ON COLUMN dana.job_log.limits IS 'And within these limits, which it had; where the role''s own are stricter, within those';
-COMMENT ON COLUMN dana.job_log.owner IS 'As this role';
+COMMENT ON COLUMN dana.job_log.arguments IS 'Arguments of the call';
+COMMENT ON COLUMN dana.job_log.settings IS 'Settings of the session that started it';
+COMMENT ON COLUMN dana.job_log.limits IS 'Limits of the session that started it; stricter limits of the role also apply';
+COMMENT ON COLUMN dana.job_log.owner IS 'Role that makes the call';
 COMMENT ON COLUMN dana.job_log.state IS 'queued, running, done, failed, cancelled';
 COMMENT ON COLUMN dana.job_log.pid IS 'Its process';
 COMMENT ON COLUMN dana.job_log.created IS 'Start of the transaction that started it';
 COMMENT ON COLUMN dana.job_log.started IS 'When the call began';
 COMMENT ON COLUMN dana.job_log.ended IS 'When it ended';
 COMMENT ON COLUMN dana.job_log.result IS 'The rows that the call returned';
-COMMENT ON COLUMN dana.job_log.sqlstate IS 'Kind of the error that it ended with';
-COMMENT ON COLUMN dana.job_log.message IS 'The error';
-COMMENT ON COLUMN dana.job_log.detail IS 'Its detail';
-COMMENT ON COLUMN dana.job_log.hint IS 'Its hint';
-COMMENT ON COLUMN dana.job_log.notices IS 'What it told of the data: NOTICEs and WARNINGs, each with its hint; of a job that is over';
+COMMENT ON COLUMN dana.job_log.sqlstate IS 'SQLSTATE of the error that it ended with';
+COMMENT ON COLUMN dana.job_log.message IS 'Message of the error';
+COMMENT ON COLUMN dana.job_log.detail IS 'Detail of the error';
+COMMENT ON COLUMN dana.job_log.hint IS 'Hint of the error';
+COMMENT ON COLUMN dana.job_log.notices IS 'NOTICEs and WARNINGs about the data, each with its hint; set when the job is over';
 
--- pg_dump carries what users made; not the jobs, whose processes it does not carry either
+-- pg_dump includes the objects of users, but not jobs, as it does not include their processes
 SELECT pg_catalog.pg_extension_config_dump('dana.rule', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.model', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.weights', '');
@@ -207,8 +208,8 @@ SELECT pg_catalog.pg_extension_config_dump('dana.run', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.run_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.epoch', '');
 
--- A model and its history show what is in the table: only the owner's roles, and those that it lets, see them; also
--- where somebody may read every table
+-- A model and its history reveal the contents of its table: only the owner's roles, and roles that it grants access,
+-- see them, even if a role may read every table
 ALTER TABLE dana.rule ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.model ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.run ENABLE ROW LEVEL SECURITY;
@@ -227,21 +228,21 @@ CREATE POLICY users ON dana.weights FOR SELECT USING (EXISTS (SELECT FROM dana.m
 	WHERE m.owner = weights.owner AND m.name = weights.name AND m.version = weights.version));
 CREATE POLICY owner ON dana.job_log FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
 
--- Functions are volatile and not for parallel plans unless they say otherwise: that is PostgreSQL's default.
+-- Functions are VOLATILE and PARALLEL UNSAFE, PostgreSQL's defaults, unless they are declared otherwise.
 
 -- Rules
 
 CREATE FUNCTION dana_create_udf(name text, source text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_create_udf IS 'Check a rule and store it under a name, or replace one of your own; makes the function dana.<name>(table, options)';
+COMMENT ON FUNCTION dana_create_udf IS 'Check a rule and store it under a name, or replace one of your own; creates the function dana.<name>(table, options)';
 
 CREATE FUNCTION dana_drop_rule(name text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_drop_rule IS 'Remove one of your own rules and its function; its models stay';
 
 CREATE FUNCTION dana_grant_rule(name text, role regrole DEFAULT NULL) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_grant_rule IS 'Let a role read and train one of your own rules; without a role: everybody, as it is at first';
+COMMENT ON FUNCTION dana_grant_rule IS 'Let a role read and train one of your own rules; without a role: PUBLIC, the default';
 
 CREATE FUNCTION dana_revoke_rule(name text, role regrole DEFAULT NULL) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_revoke_rule IS 'Take back what dana_grant_rule() gave; without a role: from everybody, so that only its users and you are left';
+COMMENT ON FUNCTION dana_revoke_rule IS 'Revoke the rights of dana_grant_rule(); without a role: from PUBLIC, so that only its users and you remain';
 
 -- Training
 
@@ -249,12 +250,12 @@ CREATE TYPE dana.training AS (
 	model text, version integer, run bigint, epochs integer, converged boolean, loss double precision,
 	test_loss double precision, tuples bigint, skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
 );
-COMMENT ON TYPE dana.training IS 'What dana_train() returns; the columns are those of dana.run';
-COMMENT ON COLUMN dana.training.version IS 'Its version: how often a model of that name was trained';
+COMMENT ON TYPE dana.training IS 'Result of dana_train(); the columns are those of dana.run';
+COMMENT ON COLUMN dana.training.version IS 'Its version: the number of trainings under that name';
 COMMENT ON COLUMN dana.training.run IS 'Number of the run in dana.run and dana.epoch';
 
--- The one declaration of a training's options. Every argument has NULL as default, which stands for what training.c says;
--- functions that train in other ways take them as members of a JSON object.
+-- The only declaration of a training's options. The default of every argument is NULL, which means the default in
+-- training.c; functions that train in other ways take options as members of a JSON object.
 CREATE FUNCTION dana_train(
 	rule text,
 	source regclass DEFAULT NULL,
@@ -281,73 +282,73 @@ CREATE FUNCTION dana_train(
 	seed integer DEFAULT NULL,
 	warm_start_from text DEFAULT NULL
 ) RETURNS dana.training LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_train IS 'Train a rule on a table or a query, as this statement sees it, and store the model';
+COMMENT ON FUNCTION dana_train IS 'Train a rule on a table or a query, under the snapshot of this statement, and store the model';
 
 CREATE FUNCTION dana.dana_train_rule(rule text, source regclass, training jsonb) RETURNS dana.training
 	LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_train_rule IS 'dana_train() with its options from a JSON object, for the rules'' functions; for who may call dana_train()';
+COMMENT ON FUNCTION dana.dana_train_rule IS 'dana_train() with its options in a JSON object, for the rules'' functions; requires EXECUTE on dana_train()';
 
 CREATE TYPE dana.group_training AS (
 	key jsonb, model text, version integer, run bigint, epochs integer, converged boolean, loss double precision,
 	tuples bigint, skipped bigint, wall_seconds double precision, sqlstate text, error text
 );
-COMMENT ON TYPE dana.group_training IS 'A group''s training; where its data could not be trained on, sqlstate and error say why';
-COMMENT ON COLUMN dana.group_training.key IS 'Values of the columns that the group has in common';
+COMMENT ON TYPE dana.group_training IS 'Training of a group; if it failed because of the group''s data, sqlstate and error are set';
+COMMENT ON COLUMN dana.group_training.key IS 'Values of the columns that define the group';
 COMMENT ON COLUMN dana.group_training.model IS 'Name of the group''s model: dana_group(model, keys)';
-COMMENT ON COLUMN dana.group_training.sqlstate IS 'Kind of the error where the group could not be trained on, else NULL';
-COMMENT ON COLUMN dana.group_training.error IS 'Its text';
+COMMENT ON COLUMN dana.group_training.sqlstate IS 'SQLSTATE of the group''s error, or NULL';
+COMMENT ON COLUMN dana.group_training.error IS 'Message of the error';
 
 CREATE FUNCTION dana_train_groups(
 	rule text, source regclass DEFAULT NULL, group_by text[] DEFAULT NULL, training jsonb DEFAULT NULL
 ) RETURNS SETOF dana.group_training LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_train_groups IS 'Train a rule on each group of a table''s or a query''s rows, and store a model for each; training: options of dana_train()';
+COMMENT ON FUNCTION dana_train_groups IS 'Train a rule on each group of rows of a table or a query, and store a model for each; training: options of dana_train()';
 
 CREATE FUNCTION dana_group(model text, VARIADIC keys text[]) RETURNS text
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_group IS 'Name of the model that dana_train_groups() makes of a group: dana_predict(dana_group(''m'', region), ...)';
+COMMENT ON FUNCTION dana_group IS 'Name of the model that dana_train_groups() trains for a group: dana_predict(dana_group(''m'', region), ...)';
 
 CREATE FUNCTION dana_explain(
 	rule text, source regclass DEFAULT NULL, training jsonb DEFAULT NULL, device text DEFAULT NULL,
 	search boolean DEFAULT NULL, format text DEFAULT NULL
 ) RETURNS SETOF text LANGUAGE c ROWS 20 COST 1000000 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_explain IS
-	'The machine that dana_train() would train with, or the best one for an FPGA: program, cycles, bottleneck, area, and the estimate beside the last run; trains nothing';
+	'The machine that dana_train() would use, or the best one for an FPGA: program, cycles, bottleneck, area, and an estimate compared with the last run; trains nothing';
 
 -- Parts of the rows
 
 CREATE FUNCTION dana_holdout(place tid, part double precision, seed integer DEFAULT 1) RETURNS boolean
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_holdout(tid, double precision, integer) IS 'Whether a row, given its ctid, is in the part that dana_train(test_size => part, seed => seed) leaves out of a table without a primary key';
+COMMENT ON FUNCTION dana_holdout(tid, double precision, integer) IS 'Whether a row with this ctid is in the part that dana_train(test_size => part, seed => seed) leaves out of a table without a primary key';
 
 CREATE FUNCTION dana_holdout(key bigint, part double precision, seed integer DEFAULT 1) RETURNS boolean
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_holdout(bigint, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed: of a primary key of one column that which dana_train(test_size => part, seed => seed) leaves out';
+COMMENT ON FUNCTION dana_holdout(bigint, double precision, integer) IS 'Whether a row with this key is in a part chosen at random by the seed: for a primary key of one column, the part that dana_train(test_size => part, seed => seed) leaves out';
 
 CREATE FUNCTION dana_holdout(key text, part double precision, seed integer DEFAULT 1) RETURNS boolean
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_holdout(text, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed';
+COMMENT ON FUNCTION dana_holdout(text, double precision, integer) IS 'Whether a row with this key is in a part chosen at random by the seed';
 
 CREATE FUNCTION dana.dana_holdout_key(part double precision, seed integer, VARIADIC key "any") RETURNS boolean
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_holdout_key IS 'Whether a row, given the columns of its primary key, is in the part that dana_train(test_size => part, seed => seed) leaves out';
+COMMENT ON FUNCTION dana.dana_holdout_key IS 'Whether a row with this primary key is in the part that dana_train(test_size => part, seed => seed) leaves out';
 
 CREATE FUNCTION dana_fold(place tid, folds integer, seed integer DEFAULT 1) RETURNS integer
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_fold(tid, integer, integer) IS 'In which of so many parts, from 1, a row is, given its ctid';
+COMMENT ON FUNCTION dana_fold(tid, integer, integer) IS 'Number, from 1, of the part that a row with this ctid is in';
 
 CREATE FUNCTION dana_fold(key text, folds integer, seed integer DEFAULT 1) RETURNS integer
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_fold(text, integer, integer) IS 'In which of so many parts, from 1, a row is, given a key''s text';
+COMMENT ON FUNCTION dana_fold(text, integer, integer) IS 'Number, from 1, of the part that a row with this key is in';
 
 -- Models
 
 CREATE FUNCTION dana.dana_find_model(reference text) RETURNS dana.model
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_find_model IS 'The row of the version that a text stands for, "name", "name@version", "owner.name" ...; an error where there is none that you may use';
+COMMENT ON FUNCTION dana.dana_find_model IS 'The row of the version that a reference means, "name", "name@version", "owner.name" ...; an error if you may not use it or it does not exist';
 
 CREATE FUNCTION dana.dana_administered(reference text, caller text) RETURNS dana.model
 	LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_administered IS 'The row of the version in use of a model of your roles, for a function that changes something of it; else, and where nothing may be written, an error';
+COMMENT ON FUNCTION dana.dana_administered IS 'The row of the version in use of a model of your roles, for a function that will change it; an error for other models, and in a read-only transaction';
 
 CREATE FUNCTION dana.dana_values(reference text, first integer, count integer) RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -364,7 +365,7 @@ CREATE FUNCTION dana_parameters(model text, version integer DEFAULT NULL)
 	FROM dana.dana_find_model($1 || COALESCE('@' || $2, '')) AS m, jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)
 	ORDER BY p.n
 	$$;
-COMMENT ON FUNCTION dana_parameters IS 'The parameters of a model, by name and version or as "name@version": name, shape, and values row by row';
+COMMENT ON FUNCTION dana_parameters IS 'The parameters of a model, by name and version or as "name@version": name, shape, and values in row-major order';
 
 CREATE FUNCTION dana_coefficients(model text, version integer DEFAULT NULL)
 	RETURNS TABLE (label text, term text, coefficient double precision)
@@ -381,7 +382,7 @@ CREATE FUNCTION dana_coefficients(model text, version integer DEFAULT NULL)
 			FROM jsonb_array_elements_text(s.value) WITH ORDINALITY AS v (value, n)) AS t (term, coefficient, n)
 	ORDER BY s.n, t.n
 	$$;
-COMMENT ON FUNCTION dana_coefficients IS 'What the columns weigh in a model whose prediction is made of weighted sums: by name, in the columns'' own units; no rows for others';
+COMMENT ON FUNCTION dana_coefficients IS 'Coefficients of the columns in a model that predicts from weighted sums: by name, in the columns'' own units; no rows for other models';
 
 CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE
@@ -396,14 +397,14 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 	FROM dana.dana_find_model($1) AS m
 	$$;
 COMMENT ON FUNCTION dana_export_model IS
-	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export makes ONNX and PMML of it';
+	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export converts it to ONNX and PMML';
 
 CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_drop_model IS 'Remove a version of one of your own models, or all of them; returns how many';
 
 CREATE FUNCTION dana_activate_model(name text, version integer DEFAULT NULL) RETURNS void
 	LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_activate_model IS 'Choose the version that a model''s name stands for; NULL: the highest, whichever that will be';
+COMMENT ON FUNCTION dana_activate_model IS 'Choose the version that a model''s name stands for; NULL: always the highest';
 
 CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
 	LANGUAGE plpgsql
@@ -421,10 +422,10 @@ BEGIN
 	RETURN before;
 END
 $$;
-COMMENT ON FUNCTION dana_rollback_model IS 'Choose the version before the one in use; returns it';
+COMMENT ON FUNCTION dana_rollback_model IS 'Activate the version before the one in use; returns it';
 
 CREATE FUNCTION dana_rename_model(name text, new_name text) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_rename_model IS 'Rename all versions of one of your own models; its runs keep the name that it had';
+COMMENT ON FUNCTION dana_rename_model IS 'Rename all versions of one of your own models; its runs keep the old name';
 
 CREATE FUNCTION dana_comment_model(name text, comment text, version integer DEFAULT NULL) RETURNS void
 	LANGUAGE c AS 'MODULE_PATHNAME';
@@ -434,66 +435,67 @@ CREATE FUNCTION dana_grant_model(name text, role regrole) RETURNS void LANGUAGE 
 COMMENT ON FUNCTION dana_grant_model IS 'Let a role read and use one of your own models, in all versions';
 
 CREATE FUNCTION dana_revoke_model(name text, role regrole) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_revoke_model IS 'Take back what dana_grant_model() gave';
+COMMENT ON FUNCTION dana_revoke_model IS 'Revoke the rights of dana_grant_model()';
 
 -- Prediction
 
 CREATE FUNCTION dana_predict(model text, VARIADIC features "any") RETURNS real
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_predict IS
-	'Prediction of a model ("name", or "name@version") for one row; features in the order of training, as columns or arrays, or a whole row, whose columns are found by name';
+	'Prediction of a model ("name", or "name@version") for one row: its features in the order of training, as columns or arrays, or a whole row with columns found by name';
 
 CREATE FUNCTION dana_predict_array(model text, VARIADIC features "any") RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_predict_array IS 'All numbers that a model predicts of a row: several where its rule predicts a vector, else one; features as for dana_predict()';
+COMMENT ON FUNCTION dana_predict_array IS 'All numbers that a model predicts for a row: several if its rule predicts a vector, else one; features as for dana_predict()';
 
 CREATE FUNCTION dana_classify(model text, VARIADIC features "any") RETURNS text
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_classify IS 'The label that a model of a rule with classes gives a row; features as for dana_predict()';
+COMMENT ON FUNCTION dana_classify IS 'The label that a model of a rule with classes predicts for a row; features as for dana_predict()';
 
 CREATE FUNCTION dana_probabilities(model text, VARIADIC features "any") RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_probabilities IS 'How probable each class is for a row, in the order of the model''s classes (dana.model.metadata); features as for dana_predict()';
+COMMENT ON FUNCTION dana_probabilities IS 'Probability of each class for a row, in the order of the model''s classes (dana.model.metadata); features as for dana_predict()';
 
--- For statements of our own: others may make functions in the extension's schema, if they may create there, that fit the
--- types of an argument better than "any" does. Nobody can in this one.
+-- For internal statements: in the extension's schema a role with CREATE could add a function with argument types that
+-- fit better than "any". In this schema no other role can.
 CREATE FUNCTION dana.dana_predict(model text, VARIADIC features "any") RETURNS real
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_predict IS 'dana_predict(), as the extension''s own functions call it';
+COMMENT ON FUNCTION dana.dana_predict IS 'dana_predict(), for internal statements';
 
 CREATE FUNCTION dana.dana_classify(model text, VARIADIC features "any") RETURNS text
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_classify IS 'dana_classify(), likewise';
+COMMENT ON FUNCTION dana.dana_classify IS 'dana_classify(), for internal statements';
 
 CREATE FUNCTION dana.dana_predict_array(model text, VARIADIC features "any") RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_predict_array IS 'dana_predict_array(), likewise';
+COMMENT ON FUNCTION dana.dana_predict_array IS 'dana_predict_array(), for internal statements';
 
 CREATE FUNCTION dana.dana_scored(model text, VARIADIC features "any") RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_scored IS 'dana_predict_array() for an evaluation: NaN of rows that the training would have left out, for NaN or an infinity in a feature';
+COMMENT ON FUNCTION dana.dana_scored IS 'dana_predict_array() for an evaluation: NaN for rows that the training would have left out for NaN or an infinity in a feature';
 
 CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_number IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
+COMMENT ON FUNCTION dana.dana_number IS 'The number that a training uses for a value, before it is rounded to real: of a boolean, a date, a time ...';
 
 CREATE FUNCTION dana.dana_numbers(VARIADIC "values" "any") RETURNS real[]
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_label_numbers';
-COMMENT ON FUNCTION dana.dana_numbers IS 'The numbers that a training makes of several values, arrays among them; NULL where one is';
+COMMENT ON FUNCTION dana.dana_numbers IS 'The numbers that a training uses for several values, which may be arrays; NULL if one is NULL';
 
 CREATE FUNCTION dana.dana_text(value "any") RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_text IS 'A value as text, as PostgreSQL''s own casts have it: none that a user made is called';
+COMMENT ON FUNCTION dana.dana_text IS 'A value as text, by PostgreSQL''s own casts only, never a user-defined one';
 
 CREATE FUNCTION dana.dana_fixed_text(value "any") RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_fixed_text IS 'A value as the text that labels and the keys of groups have, in every session alike: dates in ISO style, timestamps in UTC';
+COMMENT ON FUNCTION dana.dana_fixed_text IS 'A value as the text of labels and keys of groups, the same in every session: dates in ISO style, timestamps in UTC';
 
 CREATE FUNCTION dana.dana_arguments(metadata jsonb, model text, source regclass) RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_feature_list';
-COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() after the model, for rows of a table, called r: the columns of a model''s metadata; an error where the table lacks one';
+COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() after the model, for rows of a table with alias r: the columns of a model''s metadata; an error if the table lacks one';
 
--- For functions that run with the caller's search_path, since a query or a filter of the caller's is in their statements
+-- For functions that run with the caller's search_path, because their statements contain a query or a filter of the
+-- caller
 CREATE FUNCTION dana.dana_catalog_first() RETURNS boolean
 	LANGUAGE plpgsql STABLE
 	AS $$
@@ -506,10 +508,10 @@ BEGIN
 	END IF;
 	RETURN true;
 END $$;
-COMMENT ON FUNCTION dana.dana_catalog_first() IS 'Whether operators of PostgreSQL come before those of other schemas; an error where they do not';
+COMMENT ON FUNCTION dana.dana_catalog_first() IS 'Raises an error if search_path puts other schemas before pg_catalog; else true';
 
--- Runs with the rights of the caller. Materialised, as a function in FROM is anyway. Not for parallel workers: nobody
--- knows what a filter calls; the query inside may use workers of its own.
+-- Runs with the rights of the caller. Materialised, like every function in FROM. PARALLEL UNSAFE, because a filter may
+-- call anything; the query inside may use parallel workers.
 CREATE FUNCTION dana_predict_table(
 	model text, source regclass, key text DEFAULT NULL, filter text DEFAULT NULL, OUT id text, OUT prediction real, OUT label text,
 	OUT predictions real[]
@@ -549,13 +551,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dana_predict_table IS
-	'Predictions for the rows of a table or view: the key column (by default the primary key, else ctid) as text; the prediction, or the predictions where a rule predicts several numbers; and of a rule with classes the label that is predicted';
+	'Predictions for the rows of a table or view: the key column (by default the primary key, else ctid) as text; the prediction, or the predictions if a rule predicts several numbers; and the predicted label for a rule with classes';
 
--- How good a model is
+-- Evaluation
 
 CREATE FUNCTION dana.dana_class(value "any", classes text[]) RETURNS double precision
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_class IS 'The number that a training gives a label of these classes, from 0; NULL where it is none of them';
+COMMENT ON FUNCTION dana.dana_class IS 'The number that a training assigns to a label of these classes, from 0; NULL for any other label';
 
 CREATE FUNCTION dana.dana_regression_add(internal, double precision, double precision) RETURNS internal
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -596,65 +598,65 @@ COMMENT ON FUNCTION dana.dana_classification_final IS 'Final function of dana_cl
 CREATE AGGREGATE dana_regression_metrics(label double precision, prediction double precision) (
 	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'How far predictions are from labels: rows, mae, rmse, r2, and not_finite, the rows whose label or prediction is NaN or infinite, which have no part in the others, as JSON. Rows with a NULL are left out; NULL where there is no other';
+COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'Errors of predictions, as JSON: rows, mae, rmse, r2, and not_finite, the number of rows with a label or prediction that is NaN or infinite, which the other metrics leave out. Rows with a NULL are ignored; NULL if there are no others';
 
 CREATE AGGREGATE dana_regression_metrics(labels real[], predictions real[]) (
 	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final_each, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_regression_metrics(real[], real[]) IS 'The same of rows with several labels and as many predictions: mae, rmse and r2 are means over the labels, and outputs has those of each';
+COMMENT ON AGGREGATE dana_regression_metrics(real[], real[]) IS 'The same for rows with several labels and as many predictions: mae, rmse and r2 are means over the labels, and outputs has the metrics of each';
 
 CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision) IS 'How well predictions tell classes apart, as JSON. Two, labels 0 and 1 or -1 and 1: rows, accuracy, precision, recall, f1, log_loss (where all predictions lie in 0 to 1), auc and confusion; the positive class is chosen from a prediction of 0.5 (labels 0 and 1) or 0 (-1 and 1) on. More, where labels and predictions are numbers of classes: rows, accuracy, the means of precision, recall and f1 over the classes, these of each, and confusion. not_finite: rows whose prediction is NaN or infinite, which have no part in the others. Rows with a NULL are left out; NULL where there is no other, and where labels are others';
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision) IS 'Metrics of predicted classes, as JSON. Two classes, labels 0 and 1 or -1 and 1: rows, accuracy, precision, recall, f1, log_loss (if all predictions are in 0 to 1), auc and confusion; predictions from 0.5 (labels 0 and 1) or 0 (-1 and 1) on mean the positive class. More classes, if labels and predictions are class numbers: rows, accuracy, the means of precision, recall and f1 over the classes, these metrics of each class, and confusion. not_finite: rows with a prediction that is NaN or infinite, which the other metrics leave out. Rows with a NULL are ignored; NULL if there are no others, and for any other labels';
 
 CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision, threshold double precision) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision, double precision) IS 'The same, and the positive class is chosen from this prediction on, the same for all rows; NULL: as without it';
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision, double precision) IS 'The same with a threshold: predictions from it on mean the positive class. It must be the same for all rows; NULL: the default';
 
 CREATE AGGREGATE dana_classification_metrics(label double precision, probabilities real[]) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_classification_metrics(double precision, real[]) IS 'The same for a number for each class, labels from 0, of which the largest is chosen; with log_loss where they are probabilities';
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, real[]) IS 'The same for one number per class, labels from 0; the largest number is the predicted class; with log_loss if they are probabilities';
 
 CREATE AGGREGATE dana_classification_metrics(
 	label double precision, probabilities real[], classes text[], threshold double precision
 ) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_classification_metrics(double precision, real[], text[], double precision) IS 'The same with the names of the classes, and for two classes the threshold; NULL: as without';
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, real[], text[], double precision) IS 'The same with the names of the classes, and the threshold for two classes; NULL: the default';
 
 CREATE FUNCTION dana_evaluate(
 	model text, source regclass DEFAULT NULL, query text DEFAULT NULL, filter text DEFAULT NULL, part text DEFAULT NULL,
 	threshold double precision DEFAULT NULL
 ) RETURNS jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default on what it was trained on, or on the part that was left out';
+COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default of the rows that it was trained on, or of the part that was left out';
 
--- How far a table has moved from the rows that a model was trained on. A profile has for each number of each feature and
--- label, or text, the rows in each of its bins: first NULL; then its values, if there are at most 30, or of categories the
--- 30 most frequent; then the others, where they are more and numbers by the tenths of all. It is part of the version's
+-- Drift: how far a table has moved from the rows that a model was trained on. A profile has, for each number of each
+-- feature and label, or text, the number of rows in each of its bins: first NULL; then single values, if there are at
+-- most 30, or the 30 most frequent categories; then all others, numbers in deciles. It is part of the version's
 -- metadata.
 
 CREATE FUNCTION dana.dana_store_profile(name text, profile jsonb, version integer) RETURNS void
 	LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_store_profile IS 'Write down the profile of a version of one of your own models';
+COMMENT ON FUNCTION dana.dana_store_profile IS 'Store the profile of a version of one of your own models';
 
 CREATE FUNCTION dana.dana_bin("values" text[], bounds real[], value text) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN CASE WHEN value IS NULL THEN 1
 		ELSE COALESCE(pg_catalog.array_position("values", value) + 1, COALESCE(pg_catalog.cardinality("values"), 0) + 2
 			+ CASE WHEN bounds IS NULL THEN 0 ELSE pg_catalog.width_bucket(value::real, bounds) END) END;
-COMMENT ON FUNCTION dana.dana_bin IS 'Which of the bins of a profile a value falls into, from 1';
+COMMENT ON FUNCTION dana.dana_bin IS 'Number of the bin of a profile that contains a value, from 1';
 
 CREATE FUNCTION dana.dana_as_trained(metadata jsonb, "column" text, type oid) RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_as_trained IS 'SQL for a column of a type, cast where a date or a time had another one in the training of these metadata';
+COMMENT ON FUNCTION dana.dana_as_trained IS 'SQL for a column of a type, with a cast if it was another date or time type in the training of these metadata';
 
 CREATE FUNCTION dana.dana_is_text(category "char", label boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 	RETURN category IN ('S', 'E') OR (label AND category NOT IN ('N', 'B', 'D', 'A'));
-COMMENT ON FUNCTION dana.dana_is_text IS 'Whether a profile takes values of a category of types as texts, of a feature or a label';
+COMMENT ON FUNCTION dana.dana_is_text IS 'Whether a profile treats values of a feature or a label as texts, from their categories or types';
 
 CREATE FUNCTION dana.dana_counted(model text, metadata jsonb, source regclass)
 	RETURNS TABLE (feature text, element bigint, value text, number real, "rows" bigint)
@@ -666,7 +668,7 @@ DECLARE
 	expression text;
 	needed text := dana.dana_arguments($2, $1, $3);
 BEGIN
-	-- a label may be missing, as in rows that are to be predicted
+	-- the label may be missing, as in rows to be predicted
 	FOR feature, texts, expression IN SELECT f.value, dana.dana_is_text(t.typcategory, f.label), dana.dana_as_trained($2, f.value, a.atttypid)
 		FROM (SELECT u.value, false FROM jsonb_array_elements_text($2 -> 'features') AS u
 			UNION ALL SELECT l.value, true FROM jsonb_array_elements_text($2 -> 'labels') AS l
@@ -680,7 +682,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dana.dana_counted IS 'How often each value of a model''s features and labels is in a table; an element of an array has its number';
+COMMENT ON FUNCTION dana.dana_counted IS 'Frequencies of the values of a model''s features and labels in a table; elements of an array are numbered';
 
 CREATE FUNCTION dana_profile(model text, source regclass DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql
@@ -733,7 +735,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dana_profile IS
-	'Keep with a model''s version how the features and labels of its rows are distributed, by default of the table that it was trained on, as it is now';
+	'Store with a model''s version the distribution of the features and labels of its rows, by default from the current rows of the table that it was trained on';
 
 CREATE FUNCTION dana_drift(model text, source regclass)
 	RETURNS TABLE (feature text, element bigint, psi double precision, trained bigint, found bigint)
@@ -756,7 +758,7 @@ BEGIN
 	IF NOT filled THEN
 		RAISE no_data_found USING MESSAGE = format('%s has no rows to compare with those that model "%s" was trained on', $2, $1);
 	END IF;
-	-- a column that holds texts now, and numbers then, or the other way round, has not one value in common
+	-- a column that contains texts now and numbers then, or vice versa, has no value in common
 	SELECT p.value ->> 'feature' AS feature, format_type(a.atttypid, a.atttypmod) AS type, p.value ->> 'element' IS NULL AS texts
 	INTO other FROM jsonb_array_elements(kept) AS p
 	JOIN pg_attribute AS a ON a.attrelid = $2 AND a.attname = p.value ->> 'feature' AND NOT a.attisdropped
@@ -798,33 +800,33 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dana_drift IS
-	'How far a table is from the rows that a model was trained on: the population stability index of each feature and label, the largest first; below 0.1 they are alike, from 0.25 on train again. dana_profile() comes first';
+	'How far a table is from the rows that a model was trained on: the population stability index of each feature and label, the largest first; below 0.1 they are similar, from 0.25 on train again. Requires dana_profile()';
 
--- Cross-validation and search. They run with the rights of the caller, so operators and functions in them are named
--- with their schema or take types of PostgreSQL's own; all trials are one statement, so they see the same rows.
+-- Cross-validation and search. They run with the rights of the caller, so operators and functions in them are qualified
+-- with their schema or take only types of PostgreSQL; all trials are one statement, so that they see the same rows.
 
 CREATE FUNCTION dana.dana_check_metrics(rule text, metrics text[]) RETURNS void
 	LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_check_metrics IS 'Raises an error unless these are metrics of rules like this one: loss where it has no label, others where it has one';
+COMMENT ON FUNCTION dana.dana_check_metrics IS 'Raises an error unless these metrics fit the rule: loss for a rule without a label, others for one with a label';
 
 CREATE FUNCTION dana.dana_split(
 	source regclass, training jsonb, key text, folds integer, test_size double precision, seed integer
 ) RETURNS text LANGUAGE c STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_split IS 'How rows are split for dana_trial(), as SQL: the number of a row''s fold, or without folds whether it is left out';
+COMMENT ON FUNCTION dana.dana_split IS 'SQL that splits rows for dana_trial(): the number of a row''s fold, or without folds whether it is left out';
 
 CREATE FUNCTION dana.dana_trial(
 	rule text, source regclass, training jsonb, split text, fold integer, threshold double precision
 ) RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_trial IS 'Train on all but a fold of the rows, evaluate on it, and keep nothing; the result of both, or the error where the data is to blame';
+COMMENT ON FUNCTION dana.dana_trial IS 'Train on all but a fold of the rows, evaluate on it, and store nothing; returns the result of both, or an error caused by the data';
 
 CREATE TYPE dana.validation AS (
 	fold text, trained bigint, tested bigint, epochs double precision, loss double precision, metrics jsonb
 );
-COMMENT ON TYPE dana.validation IS 'A fold of dana_cross_validate(); after the last one the mean over the folds, and the deviation';
-COMMENT ON COLUMN dana.validation.fold IS 'Number of the fold; mean and deviation of all in the last two rows';
+COMMENT ON TYPE dana.validation IS 'A fold of dana_cross_validate(); two last rows have the mean and the deviation over the folds';
+COMMENT ON COLUMN dana.validation.fold IS 'Number of the fold; mean and deviation in the last two rows';
 COMMENT ON COLUMN dana.validation.trained IS 'Rows trained on';
 COMMENT ON COLUMN dana.validation.tested IS 'Rows tested on';
-COMMENT ON COLUMN dana.validation.metrics IS 'What dana_evaluate() says of the fold that was left out';
+COMMENT ON COLUMN dana.validation.metrics IS 'Metrics of dana_evaluate() on the fold that was left out';
 
 CREATE FUNCTION dana_cross_validate(
 	rule text, source regclass DEFAULT NULL, folds integer DEFAULT NULL, training jsonb DEFAULT NULL,
@@ -841,7 +843,7 @@ DECLARE
 	failed pg_catalog.jsonb;
 	unknown pg_catalog.text;
 BEGIN
-	-- before the folds are trained; what is one, but of other rules, is found behind them
+	-- before the folds are trained; a metric of other rules is rejected after it
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m WHERE m NOT IN ('rmse', 'mae', 'r2',
 		'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'confusion', 'classes', 'outputs', 'not_finite', 'other_labels', 'not_predicted', 'loss');
 	IF unknown IS NOT NULL THEN
@@ -886,18 +888,18 @@ BEGIN
 		GROUP BY k.kind ORDER BY k.kind DESC;
 END
 $$;
-COMMENT ON FUNCTION dana_cross_validate IS 'Train a rule on all but a fold of the rows and evaluate on that fold, for each of them; a row for each, their mean and deviation';
+COMMENT ON FUNCTION dana_cross_validate IS 'Train a rule on all but a fold of the rows and evaluate on that fold, for each fold; returns a row for each, then their mean and deviation';
 
 CREATE TYPE dana.search_point AS (
 	rank bigint, hyper jsonb, score double precision, deviation double precision, metrics jsonb, error text
 );
-COMMENT ON TYPE dana.search_point IS 'A point of a grid: its score is the metric''s mean over the folds; rank 1 is the best, and has none where a training failed';
-COMMENT ON COLUMN dana.search_point.rank IS 'Place by score; 1 is the best, NULL where a training failed';
+COMMENT ON TYPE dana.search_point IS 'A point of a grid, scored by the metric''s mean over the folds; rank 1 is the best, NULL if a training failed';
+COMMENT ON COLUMN dana.search_point.rank IS 'Rank by score; 1 is the best, NULL if a training failed';
 COMMENT ON COLUMN dana.search_point.hyper IS 'The point: hyperparameters for dana_train()';
 COMMENT ON COLUMN dana.search_point.score IS 'The metric''s mean over the folds';
 COMMENT ON COLUMN dana.search_point.deviation IS 'Its standard deviation over the folds';
 COMMENT ON COLUMN dana.search_point.metrics IS 'Means of all metrics';
-COMMENT ON COLUMN dana.search_point.error IS 'Text of the error where a training failed';
+COMMENT ON COLUMN dana.search_point.error IS 'Message of the error if a training failed';
 
 CREATE FUNCTION dana.dana_grid(grid jsonb) RETURNS SETOF jsonb
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -967,7 +969,7 @@ BEGIN
 		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
 	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
 		LATERAL (SELECT CASE WHEN training ->> 'hyper'::pg_catalog.text IS NULL THEN '{}' ELSE training -> 'hyper'::pg_catalog.text END || p.point AS hyper) AS h;
-	-- one that suits the rule: a rule with classes has no rmse, and one whose predictions are scores no log_loss
+	-- one that suits the rule: a rule with classes has no rmse, and a rule that predicts scores no log_loss
 	metric := COALESCE(metric, (SELECT CASE WHEN pg_catalog.bool_or(t -> 'scores'::pg_catalog.text ? 'rmse'::pg_catalog.text) THEN 'rmse'
 			WHEN pg_catalog.bool_or(t -> 'scores'::pg_catalog.text ? 'loss'::pg_catalog.text) THEN 'loss'
 			WHEN pg_catalog.bool_and(t #>> '{scores,log_loss}'::pg_catalog.text[] IS NOT NULL) THEN 'log_loss' ELSE 'accuracy' END
@@ -1001,7 +1003,7 @@ BEGIN
 		RAISE data_exception USING MESSAGE = pg_catalog.format('no point of the grid has a score: %s', (points[1]).error);
 	END IF;
 	IF keep IS NOT NULL THEN
-		-- rows that a key tells apart have no place that would tell which are left out
+		-- rows identified by a key have no place that would show which ones are left out
 		PERFORM dana.dana_train_rule(rule, source, training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper)
 			|| CASE WHEN test_size IS NULL OR key IS NOT NULL THEN '{}'::pg_catalog.jsonb
 				ELSE pg_catalog.jsonb_build_object('test_size', test_size, 'seed', seed) END);
@@ -1009,7 +1011,7 @@ BEGIN
 	RETURN QUERY SELECT * FROM pg_catalog.unnest(points);
 END
 $$;
-COMMENT ON FUNCTION dana_search IS 'Try hyperparameters: train and evaluate for each point of a grid, and rank them; keep: train a model of that name with the best';
+COMMENT ON FUNCTION dana_search IS 'Search hyperparameters: train and evaluate for each point of a grid, and rank the points; keep: train a model of that name with the best';
 
 -- Trainings that run
 
@@ -1024,25 +1026,25 @@ CREATE VIEW dana.progress AS
 		CASE WHEN d.datname = pg_catalog.current_database() THEN p.relid::pg_catalog.regclass END AS source,
 		p.phase, p.epoch, p.epochs, p.page, p.pages, p.cycles, p.loss, p.seconds_left
 	FROM dana.dana_progress() AS p LEFT JOIN pg_catalog.pg_database AS d ON d.oid = p.datid;
-COMMENT ON VIEW dana.progress IS 'Trainings that run now, of roles that you may look at';
+COMMENT ON VIEW dana.progress IS 'Trainings that run now, of roles that you may monitor';
 COMMENT ON COLUMN dana.progress.pid IS 'Process of the session that trains';
 COMMENT ON COLUMN dana.progress.database IS 'Its database';
 COMMENT ON COLUMN dana.progress.role IS 'Its role';
-COMMENT ON COLUMN dana.progress.source IS 'Table that it reads, if that is in this database; NULL for a query';
-COMMENT ON COLUMN dana.progress.phase IS 'looking (at labels and columns), waiting (for others to end: dana.max_runs), compiling, streaming (pages to the machine), training (on kept pages), storing';
-COMMENT ON COLUMN dana.progress.epoch IS 'Epochs that ended';
-COMMENT ON COLUMN dana.progress.epochs IS 'Epochs that there will be, unless it converges before';
+COMMENT ON COLUMN dana.progress.source IS 'Table that it reads, if it is in this database; NULL for a query';
+COMMENT ON COLUMN dana.progress.phase IS 'looking (scanning labels and columns), waiting (until other trainings end: dana.max_runs), compiling, streaming (pages to the machine), training (on kept pages), storing';
+COMMENT ON COLUMN dana.progress.epoch IS 'Epochs completed';
+COMMENT ON COLUMN dana.progress.epochs IS 'Maximum number of epochs; fewer if the training converges';
 COMMENT ON COLUMN dana.progress.page IS 'Pages sent in the current stream';
-COMMENT ON COLUMN dana.progress.pages IS 'Pages that the stream will have; NULL: unknown, rows are made into pages';
+COMMENT ON COLUMN dana.progress.pages IS 'Pages in the stream; NULL: unknown, because rows are converted to pages';
 COMMENT ON COLUMN dana.progress.cycles IS 'Cycles of the machine so far';
-COMMENT ON COLUMN dana.progress.loss IS 'Mean loss of the last epoch that ended';
+COMMENT ON COLUMN dana.progress.loss IS 'Mean loss of the last completed epoch';
 COMMENT ON COLUMN dana.progress.seconds_left IS 'Estimate from the epochs so far';
 
 CREATE FUNCTION dana.dana_live_epochs(
 	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT test_loss double precision, OUT tuples bigint,
 	OUT skipped bigint, OUT cycles bigint, OUT seconds double precision
 ) RETURNS SETOF record LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_live_epochs IS 'Epochs, the last 4096 of each, of the trainings that run now; dana.curve shows them beside those of dana.epoch';
+COMMENT ON FUNCTION dana.dana_live_epochs IS 'Epochs of the trainings that run now, the last 4096 of each; dana.curve adds them to those of dana.epoch';
 
 CREATE VIEW dana.curve WITH (security_barrier) AS
 	SELECT e.run, NULL::integer AS pid, r.model, r.source, e.epoch, e.loss, e.test_loss, e.tuples, e.skipped, e.cycles, e.seconds
@@ -1050,19 +1052,19 @@ CREATE VIEW dana.curve WITH (security_barrier) AS
 	UNION ALL
 	SELECT NULL, l.pid, NULL, l.source::text, l.epoch, l.loss, l.test_loss, l.tuples, l.skipped, l.cycles, l.seconds
 	FROM dana.dana_live_epochs() AS l;
-COMMENT ON VIEW dana.curve IS 'Training curves: the epochs of dana.epoch, and those of trainings that run now, whose rows come when they commit';
-COMMENT ON COLUMN dana.curve.run IS 'Run that it belongs to; NULL while it trains';
-COMMENT ON COLUMN dana.curve.pid IS 'Process that trains, as in dana.progress and dana.job; NULL for what has ended';
-COMMENT ON COLUMN dana.curve.model IS 'Model of the run; NULL while it trains';
-COMMENT ON COLUMN dana.curve.source IS 'Table that it reads; NULL for a query, or in another database, while it trains';
+COMMENT ON VIEW dana.curve IS 'Training curves: the epochs of dana.epoch, and of trainings that run now and store them at commit';
+COMMENT ON COLUMN dana.curve.run IS 'Run that it belongs to; NULL during the training';
+COMMENT ON COLUMN dana.curve.pid IS 'Process that trains, as in dana.progress and dana.job; NULL after the training';
+COMMENT ON COLUMN dana.curve.model IS 'Model of the run; NULL during the training';
+COMMENT ON COLUMN dana.curve.source IS 'Table that it reads; NULL for a query, and during a training in another database';
 
 -- Calls in the background
 
 CREATE FUNCTION dana.dana_job_lost(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_job_lost IS 'Whether nobody works on a job of yours that is not over';
+COMMENT ON FUNCTION dana.dana_job_lost IS 'Whether a job of yours has ended without recording it';
 
--- A job that nobody works on although it is not over: its process or the server was ended. Its worker's lock tells. What
--- ended since the statement's snapshot is shown as it was then.
+-- A lost job: its process or the server was killed before it recorded the end. Its worker's lock shows that. A job that
+-- ended after the statement's snapshot is shown in its earlier state.
 CREATE VIEW dana.job WITH (security_barrier) AS
 	SELECT j.id, j.function, j.arguments, j.owner,
 		CASE WHEN f.lost THEN 'lost' ELSE j.state END AS state,
@@ -1077,7 +1079,7 @@ CREATE VIEW dana.job WITH (security_barrier) AS
 	CROSS JOIN LATERAL (SELECT j.state IN ('queued', 'running') AND l.pid IS NULL AND dana.dana_job_lost(j.id)) AS f (lost)
 	WHERE pg_catalog.pg_has_role(j.owner, 'USAGE');
 COMMENT ON VIEW dana.job IS 'Calls in the background, of your roles';
-COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; lost: its process ended without a word';
+COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; lost: its process was killed';
 COMMENT ON COLUMN dana.job.pid IS 'Its process, while there is one';
 
 CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint LANGUAGE c STRICT AS 'MODULE_PATHNAME';
@@ -1085,18 +1087,18 @@ COMMENT ON FUNCTION dana_start(text, jsonb) IS 'Call dana_train, dana_train_grou
 
 CREATE FUNCTION dana_wait(job bigint, timeout double precision DEFAULT NULL) RETURNS text
 	LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_wait IS 'Wait until a job ended, or for so many seconds; returns its state';
+COMMENT ON FUNCTION dana_wait IS 'Wait until a job has ended, or for so many seconds; returns its state';
 
 CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_cancel IS 'Cancel a job; false where it is over';
+COMMENT ON FUNCTION dana_cancel IS 'Cancel a job; false if it is over';
 
 CREATE FUNCTION dana_prune(older_than interval DEFAULT NULL, keep integer DEFAULT NULL)
 	RETURNS TABLE (models bigint, runs bigint, jobs bigint)
 	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_prune IS
-	'Remove versions of models, runs with their epochs, and jobs that are over: of your roles (superusers: of all), older than the interval, and not among the newest so many of their name, model or role. The version in use and the highest always stay. Returns how many went';
+	'Remove versions of models, runs with their epochs, and finished jobs: of your roles (superusers: of all), older than the interval, and not among the newest `keep` of their name, model or role. The version in use and the highest always stay. Returns the number removed';
 
--- A column of a result or a view that is a column of a table is described there
+-- Columns of results and views that are columns of a table get their description from there
 DO $$
 DECLARE
 	same record;

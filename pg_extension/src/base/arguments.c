@@ -120,7 +120,7 @@ texts_from_json(const char *name, const JsonbValue *value)
 	JsonbContainer	*array = value->type == jbvBinary ? value->val.binary.data : NULL;
 
 	if (array == NULL || !JsonContainerIsArray(array))
-		dana_refuse_argument("%s", "be an array of texts", name);
+		dana_reject_argument("%s", "be an array of texts", name);
 	check_count(name, JsonContainerSize(array));
 	for (uint32 i = 0; i < JsonContainerSize(array); i++)
 	{
@@ -157,7 +157,7 @@ argument_from_json(char *name, Oid type, JsonbValue *value)
 	if (type == TEXTARRAYOID)
 		return texts_from_json(name, value);
 	if (text == NULL)
-		dana_refuse_argument("%s", "be of type %s, not a JSON array or object", name, format_type_be(type));
+		dana_reject_argument("%s", "be of type %s, not a JSON array or object", name, format_type_be(type));
 	error_context_stack = &context;
 	getTypeInputInfo(type, &input, &parameter);
 	datum = OidInputFunctionCall(input, text, parameter, -1);

@@ -27,7 +27,7 @@ extern void dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments
 extern void dana_check_size(const char *name, Datum value);
 
 /* Raises the error for an argument's value: what it must be, and what it is */
-#define dana_refuse_argument(name, ...) \
+#define dana_reject_argument(name, ...) \
 	dana_error(INVALID_PARAMETER_VALUE, "argument \"" name "\" must " __VA_ARGS__)
 
 /* Number of an argument by name, -1 if the function does not have it */

@@ -67,7 +67,7 @@ dana_json_check_argument(const char *name, Jsonb *value)
 		if (token == WJB_BEGIN_OBJECT || token == WJB_BEGIN_ARRAY)
 		{
 			if (++depth > MAX_DEPTH)
-				dana_refuse_argument("%s", "be JSON of at most %d levels", name, MAX_DEPTH);
+				dana_reject_argument("%s", "be JSON of at most %d levels", name, MAX_DEPTH);
 		}
 		else if (token == WJB_END_OBJECT || token == WJB_END_ARRAY)
 			depth--;

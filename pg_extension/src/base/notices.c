@@ -11,16 +11,16 @@
 #include "base/dana.h"
 #include "base/notices.h"
 
-#define MAX_TOLD 100
+#define MAX_REPORTED 100
 
-typedef struct told
+typedef struct reported
 {
 	char *essence; /* without numbers */
 	char *text;
-} told;
+} reported;
 
 static MemoryContext context; /* of the messages reported */
-static told			 list[MAX_TOLD];
+static reported			 list[MAX_REPORTED];
 static int			 count;
 static TimestampTz	 merged_in; /* start of the statement that reports each message once; 0: none yet */
 static bool			 is_job;
@@ -81,8 +81,8 @@ notices_remember(const char *level, const char *message, const char *about, cons
 	for (int i = 0; i < count && merged; i++)
 		if (strcmp(list[i].essence, essence) == 0)
 			return true;
-	if (count < MAX_TOLD)
-		list[count++] = (told){essence, MemoryContextStrdup(context, psprintf(
+	if (count < MAX_REPORTED)
+		list[count++] = (reported){essence, MemoryContextStrdup(context, psprintf(
 			"%s: %s%s%s%s", level, message, about, hint != NULL ? "\nHint: " : "", hint != NULL ? hint : ""))};
 	return false;
 }
@@ -104,12 +104,12 @@ dana_notices_hold(void)
 }
 
 void
-dana_notices_let_go(bool tell)
+dana_notices_let_go(bool report)
 {
 	List *let_go = holding;
 
 	holding = NIL;
-	for (int i = 1; tell && i < list_length(let_go); i++)
+	for (int i = 1; report && i < list_length(let_go); i++)
 	{
 		const held *one = list_nth(let_go, i);
 

@@ -5,7 +5,7 @@
 
 /* Holds messages back; then reports them or drops them */
 extern void dana_notices_hold(void);
-extern void dana_notices_let_go(bool tell);
+extern void dana_notices_let_go(bool report);
 extern void dana_notice(int level, const char *hint, const char *format, ...) pg_attribute_printf(3, 4);
 extern void dana_notices_merge(void); /* report each message once for the rest of the statement */
 extern void dana_notices_about(const char *model); /* messages that follow concern one of many models; NULL: no more */

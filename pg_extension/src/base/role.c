@@ -12,7 +12,7 @@
 #include "base/role.h"
 
 /* Marks numbers that were read: PostgreSQL assigns OIDs of roles from below */
-#define NOBODY (UINT32_C(1) << 31)
+#define NO_ROLE (UINT32_C(1) << 31)
 
 void
 dana_require_role(Oid role)
@@ -31,7 +31,7 @@ dana_role_in(PG_FUNCTION_ARGS)
 	const char *text = PG_GETARG_CSTRING(0);
 
 	if (*text != '\0' && text[strspn(text, "0123456789")] == '\0')
-		PG_RETURN_OID(DatumGetObjectId(DirectFunctionCall1(oidin, CStringGetDatum(text))) | NOBODY);
+		PG_RETURN_OID(DatumGetObjectId(DirectFunctionCall1(oidin, CStringGetDatum(text))) | NO_ROLE);
 	return DirectFunctionCall1(regrolein, CStringGetDatum(text));
 }
 

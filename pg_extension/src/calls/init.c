@@ -41,16 +41,16 @@ set_by_connection(void)
 void
 _PG_init(void)
 {
-	List *asked = set_by_connection(), *refused;
+	List *asked = set_by_connection(), *rejected;
 
 	dana_session_define();
 	dana_bounds_define();
 	dana_training_define();
 	dana_notices_define();
-	refused = list_difference(asked, set_by_connection());
-	if (refused != NIL)
+	rejected = list_difference(asked, set_by_connection());
+	if (rejected != NIL)
 		ereport(FATAL, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("the options of a connection may not set parameter \"%s\"", strVal(linitial(refused))),
+						errmsg("the options of a connection may not set parameter \"%s\"", strVal(linitial(rejected))),
 						errhint("Connect without it (options=…, PGOPTIONS).")));
 	MarkGUCPrefixReserved("dana");
 }

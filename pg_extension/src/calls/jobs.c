@@ -419,7 +419,7 @@ DANA_COMMAND(dana_wait)
 		PG_RETURN_NULL();
 	id = PG_GETARG_INT64(0);
 	if (!(timeout >= 0))
-		dana_refuse_argument("timeout", "be a number of seconds from 0, not %g", timeout);
+		dana_reject_argument("timeout", "be a number of seconds from 0, not %g", timeout);
 	row = job_require(id);
 	if (row.ours && !job_is_over(&row))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

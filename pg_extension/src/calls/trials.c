@@ -52,14 +52,14 @@ DANA_FUNCTION(dana_split)
 	if (PG_ARGISNULL(3))
 	{
 		if (!(PG_GETARG_FLOAT8(4) > 0 && PG_GETARG_FLOAT8(4) < 1))
-			dana_refuse_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", PG_GETARG_FLOAT8(4));
+			dana_reject_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", PG_GETARG_FLOAT8(4));
 		if (PG_ARGISNULL(2) && OidIsValid(source)) /* as dana_train() with test_size does */
 			key = dana_key_of(source);
 		PG_RETURN_TEXT_P(cstring_to_text(key.count > 0 ? dana_holdout_of_key(&key, PG_GETARG_FLOAT8(4), seed)
 													   : dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
 	}
 	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MAX_FOLDS)
-		dana_refuse_argument("folds", "be from 2 to %d, not %d", MAX_FOLDS, PG_GETARG_INT32(3));
+		dana_reject_argument("folds", "be from 2 to %d, not %d", MAX_FOLDS, PG_GETARG_INT32(3));
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s(%s, %d, %d)", dana_extension_name("dana_fold"), place,
 											  PG_GETARG_INT32(3), seed)));
 }

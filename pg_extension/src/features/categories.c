@@ -58,7 +58,7 @@ filled_column(const dana_source *source, const char *name)
 }
 
 static void
-tell_of_column(const category_look *look, const char *name, const category_numbers *found, int64 rows)
+report_column(const category_look *look, const char *name, const category_numbers *found, int64 rows)
 {
 	const dana_encoder *filled = filled_column(look->source, name);
 	const bool			unknown = dana_is_one_of(name, &look->unknown);
@@ -101,7 +101,7 @@ take_numbers(TupleTableSlot *row, void *context)
 			dana_json_text(look->found, name, NULL);
 		else if (asked)
 			dana_json_number(look->found, name, found.largest);
-		tell_of_column(look, name, &found, DatumGetInt64(row->tts_values[0]));
+		report_column(look, name, &found, DatumGetInt64(row->tts_values[0]));
 	}
 	return true;
 }
@@ -159,7 +159,7 @@ statement(const category_look *look, dana_source *source, const char *held_out)
 
 /* Raises an error for a mean of numbers that are names, and for a median, which makes as little sense */
 static void
-refuse_means(const category_look *look)
+reject_means(const category_look *look)
 {
 	const dana_source *source = look->source;
 
@@ -197,7 +197,7 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 	look.unknown = dana_json_texts(counted, "unknown");
 	source->choosing = dana_json_texts(counted, "choosing");
 	look.columns.values = palloc(sizeof(char *) * Max(source->choosing.count, 1));
-	refuse_means(&look);
+	reject_means(&look);
 	for (int i = 0; i < source->choosing.count; i++)
 	{
 		char *name = source->choosing.values[i];

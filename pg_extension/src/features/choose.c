@@ -102,7 +102,7 @@ append_name(StringInfo to, const char *name)
 
 /* Reports the columns that could be features too, if those with the inputs' names are used; except keys */
 static void
-tell_unused(const dana_look *look)
+report_unused(const dana_look *look)
 {
 	dana_look	   others = *look;
 	int			   count = 0;
@@ -127,7 +127,7 @@ tell_unused(const dana_look *look)
 	}
 	dana_look_for_keys(&others);
 	for (int i = 0; i < others.count; i++)
-		if (others.features[i].refused == NULL)
+		if (others.features[i].excluded == NULL)
 		{
 			append_name(&unused, others.features[i].encoder.column);
 			count++;
@@ -141,7 +141,7 @@ tell_unused(const dana_look *look)
 
 /* Reports the label if it is not the last column, which is then a feature by default */
 static void
-tell_label(const dana_look *look)
+report_label(const dana_look *look)
 {
 	const char *label = look->labels.values[look->labels.count - 1];
 	const int	last = last_column(look);
@@ -208,9 +208,9 @@ dana_choose_columns(dana_look *look, Jsonb *description)
 			!dana_is_one_of(NameStr(TupleDescAttr(look->columns, i)->attname), &look->labels))
 			dana_look_add(look, i + 1);
 	if (by_name && inputs.shaped)
-		tell_unused(look);
+		report_unused(look);
 	if (label_by_name && !look->named)
-		tell_label(look);
+		report_label(look);
 	return true;
 }
 
@@ -222,7 +222,7 @@ array_of_names(const dana_look *look, bool arrays)
 
 	initStringInfo(&list);
 	for (int i = 0; i < look->count; i++)
-		if (look->features[i].refused == NULL && (look->features[i].encoder.width < 0) == arrays)
+		if (look->features[i].excluded == NULL && (look->features[i].encoder.width < 0) == arrays)
 			append_name(&list, quote_literal_cstr(look->features[i].encoder.column));
 	return list.data;
 }
@@ -237,7 +237,7 @@ dana_refuse_array_among_others(const dana_look *look)
 	{
 		const dana_candidate *feature = &look->features[i];
 
-		if (feature->refused != NULL)
+		if (feature->excluded != NULL)
 			continue;
 		count++;
 		if (feature->encoder.width < 0 && arrays++ == 0)

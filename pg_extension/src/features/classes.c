@@ -191,7 +191,7 @@ is_almost(const label_look *look, int i)
 
 /* Raises an error if there are more values than the rule's classes; names the first row with a value beyond them */
 static void
-refuse_more_values(const label_look *look, int classes)
+reject_more_values(const label_look *look, int classes)
 {
 	const label_value *odd = NULL;
 	int				   usual = 0; /* of a rule for two: 0 and 1, or -1 and 1 */
@@ -245,7 +245,7 @@ number_labels(const label_look *look, Jsonb *description)
 	bool	   whole = said > 0 && look->type.number; /* integers from 0 that are below the given number */
 
 	if (dana_json_string(description, "classes")[0] == '\0' && look->count > said)
-		refuse_more_values(look, said);
+		reject_more_values(look, said);
 	if (look->count == 1)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("all labels in column \"%s\" of %s are \"%s\"", look->column, look->source->name,

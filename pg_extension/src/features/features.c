@@ -21,7 +21,7 @@
 #include "values/values.h"
 
 static _Noreturn void
-refuse_type(const dana_look *look, const dana_candidate *feature, const char *what)
+reject_type(const dana_look *look, const dana_candidate *feature, const char *what)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
 					errmsg("column \"%s\" of %s has type %s, %s", feature->encoder.column, look->source->name,
@@ -30,38 +30,38 @@ refuse_type(const dana_look *look, const dana_candidate *feature, const char *wh
 
 /* The maximum number of categories of a column */
 static void
-read_categories(dana_candidate *feature, Jsonb *wish)
+read_categories(dana_candidate *feature, Jsonb *settings)
 {
-	const char *text = dana_json_scalar(wish, "categories");
+	const char *text = dana_json_scalar(settings, "categories");
 	char	   *end;
 	const long	number = strtol(text, &end, 10);
 
 	if (end == text || *end != '\0' || number < 1 || number > DANA_MAX_COLUMNS)
-		dana_refuse_argument("preprocess", "have a whole number from 1 to %d of categories for column \"%s\", not \"%s\"",
+		dana_reject_argument("preprocess", "have a whole number from 1 to %d of categories for column \"%s\", not \"%s\"",
 							 DANA_MAX_COLUMNS, feature->encoder.column, text);
 	feature->most = number;
-	feature->most_said = true;
+	feature->max_given = true;
 }
 
 /* The caller's settings for a column */
 static void
-read_wish(dana_look *look, dana_candidate *feature, Jsonb *wish)
+read_settings(dana_look *look, dana_candidate *feature, Jsonb *settings)
 {
 	dana_encoder *encoder = &feature->encoder;
 	Oid			  type = dana_encoded_type(TupleDescAttr(look->columns, feature->column - 1)->atttypid);
-	char		 *word = dana_json_string(wish, "encode");
-	dana_texts	  words = dana_json_keys(wish);
+	char		 *word = dana_json_string(settings, "encode");
+	dana_texts	  words = dana_json_keys(settings);
 
 	for (int i = 0; i < words.count; i++)
 		if (strcmp(words.values[i], "encode") != 0 && strcmp(words.values[i], "impute") != 0 &&
 			strcmp(words.values[i], "categories") != 0)
-			dana_refuse_argument("preprocess", "say \"encode\", \"categories\" or \"impute\" of column \"%s\", not \"%s\"",
+			dana_reject_argument("preprocess", "say \"encode\", \"categories\" or \"impute\" of column \"%s\", not \"%s\"",
 								 encoder->column, words.values[i]);
-	if (!dana_json_is_null(wish, "categories"))
-		read_categories(feature, wish);
-	if (!dana_json_is_null(wish, "impute"))
-		feature->nulls = dana_read_nulls("preprocess", dana_json_scalar(wish, "impute"), &feature->number);
-	if (dana_json_is_null(wish, "encode"))
+	if (!dana_json_is_null(settings, "categories"))
+		read_categories(feature, settings);
+	if (!dana_json_is_null(settings, "impute"))
+		feature->nulls = dana_read_nulls("preprocess", dana_json_scalar(settings, "impute"), &feature->number);
+	if (dana_json_is_null(settings, "encode"))
 		return;
 	feature->choose_parts = false;
 	*encoder = (dana_encoder){.column = encoder->column, .width = 1};
@@ -69,28 +69,28 @@ read_wish(dana_look *look, dana_candidate *feature, Jsonb *wish)
 	{
 		encoder->kind = DANA_ENCODE_ONE_HOT;
 		if (!dana_is_text_type(type) && !dana_is_integer_type(type))
-			refuse_type(look, feature, "whose values are no categories");
+			reject_type(look, feature, "whose values are no categories");
 	}
 	else if (strcmp(word, "none") != 0)
 	{
-		if (dana_json_are_texts(wish, "encode"))
-			words = dana_json_texts(wish, "encode");
+		if (dana_json_are_texts(settings, "encode"))
+			words = dana_json_texts(settings, "encode");
 		else
 			words.count = 0;
 		if (!dana_encoder_set_parts(encoder, &words))
-			dana_refuse_argument("preprocess", "encode column \"%s\" as \"one_hot\", \"none\", or some of [\"year\", "
+			dana_reject_argument("preprocess", "encode column \"%s\" as \"one_hot\", \"none\", or some of [\"year\", "
 								 "\"month\", \"day\", \"dow\", \"hour\"]", encoder->column);
 		if (dana_find_date_type(type) == NULL)
-			refuse_type(look, feature, "which has no parts");
+			reject_type(look, feature, "which has no parts");
 	}
 }
 
 static Jsonb *
-wish_of(const dana_look *look, const char *column)
+settings_of(const dana_look *look, const char *column)
 {
-	Jsonb *wishes = look->training->preprocess;
+	Jsonb *preprocess = look->training->preprocess;
 
-	return wishes == NULL || dana_json_is_null(wishes, column) ? NULL : dana_json_member(wishes, column);
+	return preprocess == NULL || dana_json_is_null(preprocess, column) ? NULL : dana_json_member(preprocess, column);
 }
 
 /* The default of a column's type, then the caller's settings */
@@ -101,7 +101,7 @@ plan_feature(dana_look *look, dana_candidate *feature)
 	dana_encoder *encoder = &feature->encoder;
 	Oid			  declared = TupleDescAttr(look->columns, feature->column - 1)->atttypid;
 	Oid			  type = dana_encoded_type(declared);
-	Jsonb		 *wish = wish_of(look, encoder->column);
+	Jsonb		 *settings = settings_of(look, encoder->column);
 	dana_type	  holds;
 
 	feature->nulls = cleaning->nulls;
@@ -109,7 +109,7 @@ plan_feature(dana_look *look, dana_candidate *feature)
 	feature->most = DANA_MAX_CATEGORIES;
 	if (look->single && dana_is_text_type(type))
 	{
-		if (look->chooses && (wish == NULL || (JB_ROOT_IS_OBJECT(wish) && dana_json_is_null(wish, "encode"))))
+		if (look->chooses && (settings == NULL || (JB_ROOT_IS_OBJECT(settings) && dana_json_is_null(settings, "encode"))))
 			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
 							errmsg("column \"%s\" of %s has type %s, and the rule wants a number from 0 for each "
 								   "category: it chooses a row of a model", encoder->column, look->source->name,
@@ -123,21 +123,21 @@ plan_feature(dana_look *look, dana_candidate *feature)
 		encoder->kind = DANA_ENCODE_PARTS;
 		feature->choose_parts = true;
 	}
-	if (wish != NULL)
+	if (settings != NULL)
 	{
-		if (!JB_ROOT_IS_OBJECT(wish))
-			dana_refuse_argument("preprocess", "have an object for column \"%s\", such as {\"impute\": \"mean\"}",
+		if (!JB_ROOT_IS_OBJECT(settings))
+			dana_reject_argument("preprocess", "have an object for column \"%s\", such as {\"impute\": \"mean\"}",
 								 encoder->column);
-		read_wish(look, feature, wish);
+		read_settings(look, feature, settings);
 	}
-	if (feature->most_said && encoder->kind != DANA_ENCODE_ONE_HOT)
-		dana_refuse_argument("preprocess", "say \"encode\": \"one_hot\" of column \"%s\" where it says \"categories\"",
+	if (feature->max_given && encoder->kind != DANA_ENCODE_ONE_HOT)
+		dana_reject_argument("preprocess", "say \"encode\": \"one_hot\" of column \"%s\" where it says \"categories\"",
 							 encoder->column);
 	if (encoder->kind != DANA_ENCODE_NONE)
 		return;
 	if (!dana_type_of(declared, &holds))
 	{
-		feature->refused = psprintf("its type is %s", format_type_be(declared));
+		feature->excluded = psprintf("its type is %s", format_type_be(declared));
 		feature->nulls = DANA_NULLS_SKIP; /* if the caller named it, the worker raises the error */
 	}
 	else if (holds.array)
@@ -192,15 +192,15 @@ finish_feature(dana_look *look, dana_candidate *feature)
 }
 
 static void
-tell_feature(const dana_look *look, const dana_candidate *feature)
+report_feature(const dana_look *look, const dana_candidate *feature)
 {
 	const dana_encoder *encoder = &feature->encoder;
 	StringInfoData done;
 	const char	  *hint = NULL;
 
-	if (feature->refused != NULL)
+	if (feature->excluded != NULL)
 	{
-		dana_notice(NOTICE, NULL, "column %s: no feature, %s", encoder->column, feature->refused);
+		dana_notice(NOTICE, NULL, "column %s: no feature, %s", encoder->column, feature->excluded);
 		return;
 	}
 	initStringInfo(&done);
@@ -291,7 +291,7 @@ adopt_list_of_model(dana_look *look)
 		return false;
 	}
 	if (look->training->preprocess != NULL)
-		dana_refuse_argument("preprocess", "not be given where model \"%s\", to start from, says what is done to "
+		dana_reject_argument("preprocess", "not be given where model \"%s\", to start from, says what is done to "
 							 "columns", reference);
 	look->count = 0;
 	look->features = palloc0(sizeof(dana_candidate) * encoding->count);
@@ -384,14 +384,14 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	if (look.single && !look.named)
 		dana_look_for_keys(&look);
 	for (int i = 0; i < look.count; i++)
-		if (look.features[i].encoder.kind == DANA_ENCODE_ONE_HOT && look.features[i].refused == NULL)
+		if (look.features[i].encoder.kind == DANA_ENCODE_ONE_HOT && look.features[i].excluded == NULL)
 			dana_look_at_texts(&look, &look.features[i]);
 	for (int i = 0; i < look.count; i += DANA_MAX_NUMBERS)
 		dana_look_at_numbers(&look, i);
 	dana_look_at_arrays(&look);
 	for (int i = 0; i < look.count; i++) /* the worker reports on columns that were named */
-		if (look.named || !look.single || wish_of(&look, look.features[i].encoder.column) != NULL)
-			look.features[i].refused = NULL;
+		if (look.named || !look.single || settings_of(&look, look.features[i].encoder.column) != NULL)
+			look.features[i].excluded = NULL;
 	if (look.single && !look.named)
 		dana_refuse_array_among_others(&look);
 	encoding->encoders = palloc(sizeof(dana_encoder) * Max(look.count, 1));
@@ -399,10 +399,10 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	{
 		dana_candidate *feature = &look.features[i];
 
-		if (feature->refused == NULL)
+		if (feature->excluded == NULL)
 			finish_feature(&look, feature);
-		tell_feature(&look, feature);
-		if (feature->refused != NULL)
+		report_feature(&look, feature);
+		if (feature->excluded != NULL)
 			continue;
 		plain &= is_plain(&look, feature);
 		feature->encoder.nulls = dana_array_mean(feature) ? DANA_NULLS_SKIP : feature->nulls;

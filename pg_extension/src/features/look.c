@@ -45,7 +45,7 @@ rows_of(const dana_look *look)
 
 /* Before any report on the columns */
 static _Noreturn void
-refuse_no_rows(const dana_look *look)
+reject_no_rows(const dana_look *look)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 					errmsg("%s has no row to train on", look->source->name),
@@ -79,7 +79,7 @@ take_category(TupleTableSlot *row, void *context)
 		feature->values = DatumGetInt64(row->tts_values[3]);
 	}
 	if (VARSIZE_ANY_EXHDR(value) > MAX_BYTES || rows < LEAST_ROWS ||
-		(rows * LEAST_PART < feature->rows && !feature->most_said) || categories->count == feature->most)
+		(rows * LEAST_PART < feature->rows && !feature->max_given) || categories->count == feature->most)
 		return true;
 	feature->covered += rows;
 	categories->values[categories->count++] = MemoryContextStrdup(look->context, text_to_cstring(value));
@@ -109,11 +109,11 @@ dana_look_at_texts(dana_look *look, dana_candidate *feature)
 	dana_rows_each(dana_source_plan(look->source, text), 0, take_category, look);
 	qsort(categories->values, categories->count, sizeof(char *), compare_texts);
 	if (feature->rows == 0 && !feature->has_nulls)
-		refuse_no_rows(look);
+		reject_no_rows(look);
 	if (feature->values < 2)
-		feature->refused = feature->values == 0 ? "all its values are NULL" : "it has a single value in all rows";
+		feature->excluded = feature->values == 0 ? "all its values are NULL" : "it has a single value in all rows";
 	else if (feature->values > feature->rows / 2 || (feature->values > MAX_VALUES && categories->count == 0))
-		feature->refused = psprintf("it has " INT64_FORMAT " different values in " INT64_FORMAT " rows",
+		feature->excluded = psprintf("it has " INT64_FORMAT " different values in " INT64_FORMAT " rows",
 									feature->values, feature->rows);
 }
 
@@ -136,11 +136,11 @@ take_numbers(TupleTableSlot *row, void *context)
 
 	slot_getallattrs(row);
 	for (int i = look->first; i < look->last; i++) /* the features of dana_look_at_numbers() */
-		if (look->features[i].refused == NULL && needs_number(&look->features[i]))
+		if (look->features[i].excluded == NULL && needs_number(&look->features[i]))
 		{
 			look->features[i].has_value = !row->tts_isnull[at];
 			if (row->tts_isnull[at])
-				look->features[i].refused = "all its values are NULL";
+				look->features[i].excluded = "all its values are NULL";
 			rows += DatumGetInt64(row->tts_values[at + 3]);
 			look->features[i].value = row->tts_isnull[at] ? 0 : DatumGetFloat8(row->tts_values[at]);
 			look->features[i].has_hours = !row->tts_isnull[at + 1] && DatumGetFloat8(row->tts_values[at + 1]) > 0;
@@ -148,7 +148,7 @@ take_numbers(TupleTableSlot *row, void *context)
 			at += 4;
 		}
 	if (rows == 0)
-		refuse_no_rows(look);
+		reject_no_rows(look);
 	return true;
 }
 
@@ -170,7 +170,7 @@ dana_look_at_numbers(dana_look *look, int first)
 		char *finite = psprintf("FILTER (WHERE pg_catalog.abs(s.v%d) OPERATOR(pg_catalog.<=) "
 								"3.4e38::pg_catalog.float8)", i);
 
-		if (feature->refused != NULL || !needs_number(feature))
+		if (feature->excluded != NULL || !needs_number(feature))
 			continue;
 		appendStringInfo(&aggregates, feature->nulls == DANA_NULLS_MEDIAN
 				? "%spg_catalog.percentile_cont(0.5::pg_catalog.float8) WITHIN GROUP (ORDER BY s.v%d) %s"
@@ -199,7 +199,7 @@ take_arrays(TupleTableSlot *row, void *context)
 
 	slot_getallattrs(row);
 	for (int i = 0; i < look->count; i++)
-		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]))
+		if (look->features[i].excluded == NULL && dana_array_mean(&look->features[i]))
 		{
 			look->features[i].has_nulls = !row->tts_isnull[at] && DatumGetBool(row->tts_values[at]);
 			at++;
@@ -214,7 +214,7 @@ dana_look_at_arrays(dana_look *look)
 
 	initStringInfo(&list);
 	for (int i = 0; i < look->count; i++)
-		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]))
+		if (look->features[i].excluded == NULL && dana_array_mean(&look->features[i]))
 			appendStringInfo(&list, "%spg_catalog.bool_or(dana.dana_numbers(%s) IS NULL)", list.len > 0 ? ", " : "",
 							 quote_identifier(look->features[i].encoder.column));
 	if (list.len > 0)
@@ -224,7 +224,7 @@ dana_look_at_arrays(dana_look *look)
 	{
 		const char *name = look->features[i].encoder.column;
 
-		if (look->features[i].refused == NULL && dana_array_mean(&look->features[i]) && look->features[i].has_nulls)
+		if (look->features[i].excluded == NULL && dana_array_mean(&look->features[i]) && look->features[i].has_nulls)
 			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 							errmsg("column \"%s\" of %s is an array with NULLs, which have no mean", name,
 								   look->source->name),
@@ -252,7 +252,7 @@ dana_look_for_keys(dana_look *look)
 		for (int i = 0; i < look->count && column != NULL; i++)
 			if ((form->indisprimary || column->attidentity != '\0') &&
 				strcmp(look->features[i].encoder.column, NameStr(column->attname)) == 0)
-				look->features[i].refused = form->indisprimary ? "it is the primary key"
+				look->features[i].excluded = form->indisprimary ? "it is the primary key"
 															   : "it is a unique identity column";
 		index_close(index, AccessShareLock);
 	}

@@ -20,14 +20,14 @@ typedef struct dana_candidate
 	float			 number;   /* of DANA_NULLS_FILL */
 	int				 column;   /* of the source, from 1 */
 	bool			 choose_parts;
-	const char		*refused;  /* why it cannot be a feature, or NULL */
+	const char		*excluded;  /* why it cannot be a feature, or NULL */
 	double			 value;	   /* the mean or the median */
 	bool			 has_value;
 	bool			 has_hours;
 	bool			 has_nulls;
 	/* of its texts */
 	int				 most;	   /* maximum number of categories */
-	bool			 most_said; /* by the caller: then rare categories count, too */
+	bool			 max_given; /* by the caller: then rare categories count, too */
 	int64			 rows;
 	int64			 values;   /* number of different texts */
 	int64			 covered;  /* rows of the categories */

@@ -313,7 +313,7 @@ dana_model_check_name(const char *name)
 
 /* Reports that a name, taken from the rule, now stands for a model of other rows */
 static void
-tell_of_replaced(const dana_new_model *model, Datum owner, Datum name, int version)
+report_replaced(const dana_new_model *model, Datum owner, Datum name, int version)
 {
 	static dana_statement find = DANA_STATEMENT(
 		"SELECT version, coalesce(metadata ->> 'query', metadata ->> 'source'), metadata ? 'query' FROM dana.model "
@@ -396,7 +396,7 @@ dana_model_store(const dana_new_model *model)
 	const int64	  count = ARR_DIMS(model->weights)[0];
 	Datum		  row;
 
-	tell_of_replaced(model, owner, name, DatumGetInt32(version));
+	report_replaced(model, owner, name, DatumGetInt32(version));
 	(void)dana_weights_array((char *)model->weights, Min(count, DANA_WEIGHTS_PART));
 	dana_run(&store_model, of_model, model->predictor == NULL ? "      n" : NULL);
 	for (int part = 1; (int64)part * DANA_WEIGHTS_PART < count; part++)

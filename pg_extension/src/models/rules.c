@@ -209,7 +209,7 @@ check_rule_text(const char *text)
 }
 
 static void
-refuse_claim(const char *name)
+reject_claim(const char *name)
 {
 	ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
 					errhint("Rules of all roles have one space of names. Choose another one.")));
@@ -222,7 +222,7 @@ check_claim(const char *name, Oid caller)
 	rule_claim claim = rule_claimed(name, caller, NULL);
 
 	if (claim == RULE_OTHERS || claim == RULE_HIDDEN)
-		refuse_claim(name);
+		reject_claim(name);
 	if (is_our_own(name))
 		ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME),
 						errmsg("\"%s\" cannot be a rule's name", name),
@@ -270,7 +270,7 @@ DANA_COMMAND(dana_create_udf)
 	values[2] = JsonbPGetDatum(description);
 	values[3] = ObjectIdGetDatum(before.user);
 	if (dana_run(&store, values, NULL) == 0)
-		refuse_claim(name);
+		reject_claim(name);
 	if (DatumGetBool(dana_value(0, 1)))
 		ereport(NOTICE, (errmsg("rule \"%s\" is replaced by another text", name),
 						 errdetail("Models that were trained with the old one predict as they did.")));

@@ -19,7 +19,7 @@
 #define OVERHEAD (ARR_OVERHEAD_NONULLS(1) - VARHDRSZ)
 
 static _Noreturn void
-refuse(const char *reference, int64 count, uint32 wanted)
+reject_weights(const char *reference, int64 count, uint32 wanted)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 					errmsg("model \"%s\" has %lld weights, but its predictor needs %u", reference, (long long)count, wanted),
@@ -142,7 +142,7 @@ dana_weights_prepare(dana_weights *weights, dana_predictor *predictor, const cha
 
 	for (int k = 0; k < n_parts; k++)
 		if (!sound(parts, n_parts, k) || count != predictor->weights)
-			refuse(reference, count, predictor->weights);
+			reject_weights(reference, count, predictor->weights);
 	weights->parts = parts;
 	weights->n_parts = n_parts;
 	weights->memory = memory + predictor->inputs;

@@ -180,9 +180,9 @@ DANA_COMMAND(dana_prune)
 						errhint("For instance dana_prune('30 days', keep => 3): what is older than that, except the 3 "
 								"newest of each.")));
 	if (!PG_ARGISNULL(0) && DatumGetBool(DirectFunctionCall2(interval_lt, values[1], IntervalPGetDatum(&(Interval){0}))))
-		dana_refuse_argument("older_than", "not be negative");
+		dana_reject_argument("older_than", "not be negative");
 	if (!PG_ARGISNULL(1) && PG_GETARG_INT32(1) < 0)
-		dana_refuse_argument("keep", "be a number from 0, not %d", PG_GETARG_INT32(1));
+		dana_reject_argument("keep", "be a number from 0, not %d", PG_GETARG_INT32(1));
 	result = dana_results_begin(fcinfo);
 	before = dana_become_owner();
 	values[0] = ObjectIdGetDatum(before.user);

@@ -71,7 +71,7 @@ typedef struct evaluated_rows
 } evaluated_rows;
 
 static void
-refuse_text_of_other(const dana_evaluation *asked, const char *what)
+reject_foreign_text(const dana_evaluation *asked, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -86,7 +86,7 @@ check_part(const dana_evaluation *asked, const evaluated_model *model, const cha
 	if (strcmp(part, "all") == 0)
 		return;
 	if (strcmp(part, "test") != 0 && strcmp(part, "train") != 0)
-		dana_refuse_argument("part", "be 'all', 'train' or 'test', not \"%s\"", part);
+		dana_reject_argument("part", "be 'all', 'train' or 'test', not \"%s\"", part);
 	if (dana_json_is_null(model->metadata, "test_size"))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("model \"%s\" was trained without a part for tests", asked->model),
@@ -103,7 +103,7 @@ check_part(const dana_evaluation *asked, const evaluated_model *model, const cha
  * the same table under another name. A model refers to its table by name, because OIDs do not survive dump and restore.
  */
 static void
-tell_of_all_rows(const dana_evaluation *asked, const evaluated_model *model, const char *table, const char *trained_on)
+report_all_rows(const dana_evaluation *asked, const evaluated_model *model, const char *table, const char *trained_on)
 {
 	const bool part = asked->part == NULL && !dana_json_is_null(model->metadata, "test_size");
 	const bool filter = asked->filter == NULL && !dana_json_is_null(model->metadata, "filter");
@@ -129,7 +129,7 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	if (asked->query != NULL && OidIsValid(asked->source))
 		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"source\" or argument \"query\", not both");
 	if (!given && !model->own)
-		refuse_text_of_other(asked, dana_json_is_null(model->metadata, "query") ? "table" : "query");
+		reject_foreign_text(asked, dana_json_is_null(model->metadata, "query") ? "table" : "query");
 	if (asked->query != NULL)
 		rows.from = psprintf("(%s\n)", asked->query);
 	else if (given)
@@ -147,7 +147,7 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	if (filter == NULL && same && !dana_json_is_null(model->metadata, "filter"))
 	{
 		if (!model->own)
-			refuse_text_of_other(asked, "filter");
+			reject_foreign_text(asked, "filter");
 		filter = of_metadata(model, "filter");
 	}
 	rows.as_trained = (asked->query == NULL && !OidIsValid(rows.table)) || filter != asked->filter;
@@ -156,7 +156,7 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	rows.part = asked->part != NULL ? asked->part : same && !dana_json_is_null(model->metadata, "test_size") ? "test" : "all";
 	check_part(asked, model, rows.part);
 	if (OidIsValid(asked->source) && !same)
-		tell_of_all_rows(asked, model, rows.from, trained_on);
+		report_all_rows(asked, model, rows.from, trained_on);
 	rows.condition = filter == NULL ? "true" : psprintf("(%s\n)", filter);
 	rows.places = (dana_places){.later = "false", .running = PointerGetDatum(construct_empty_array(XIDOID))};
 	if (strcmp(rows.part, "all") != 0)
@@ -283,7 +283,7 @@ classes_of(const evaluated_model *model)
 
 /* Reports a model of two classes that predicts the same one for every row, as it may if the other is rare */
 static void
-tell_of_one_class(const dana_evaluation *asked, Jsonb *metrics)
+report_one_class(const dana_evaluation *asked, Jsonb *metrics)
 {
 	int64		rows, positives, chosen;
 	const char *positive;
@@ -369,7 +369,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	SPI_finish();
 	AtEOXact_GUC(true, level);
 	if (snapshot == InvalidSnapshot)
-		tell_of_one_class(asked, metrics);
+		report_one_class(asked, metrics);
 	return metrics;
 }
 
@@ -380,7 +380,7 @@ DANA_FUNCTION(dana_evaluate)
 
 	dana_require_arguments(fcinfo, 1);
 	if (!asked.threshold.isnull && isnan(DatumGetFloat8(asked.threshold.value)))
-		dana_refuse_argument("threshold", "be a number, not NaN");
+		dana_reject_argument("threshold", "be a number, not NaN");
 	asked.model = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	asked.source = PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1);
 	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));

@@ -251,7 +251,7 @@ feature_name(const dana_inputs *features, int i, int element)
  * internal statements, which the error's context would show, so it has none.
  */
 static _Noreturn void
-refuse_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_instruction *choice)
+reject_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_instruction *choice)
 {
 	const float	 number = model->memory[choice->operand[1].start];
 	const uint32 rows = choice->operand[2].start;
@@ -320,7 +320,7 @@ predict_run(FunctionCallInfo fcinfo, loaded_model *model, bool as_trained)
 
 		dn_leave(mode);
 		if (wrong != NULL)
-			refuse_row(fcinfo, model, wrong);
+			reject_row(fcinfo, model, wrong);
 		i += step;
 		if (i >= end)
 			return true;

@@ -134,7 +134,7 @@ dana_read_nulls(const char *argument, const char *word, float *number)
 	{
 		*number = strtof(word, &end);
 		if (end == word || *end != '\0' || !isfinite(*number))
-			dana_refuse_argument("%s", "%s 'skip', 'error', 'mean', 'median', or a number to put in their place, "
+			dana_reject_argument("%s", "%s 'skip', 'error', 'mean', 'median', or a number to put in their place, "
 								 "not \"%s\"", argument, strcmp(argument, "nulls") == 0 ? "be" : "impute", word);
 	}
 	return policy;
@@ -155,7 +155,7 @@ check_different(const dana_texts *classes)
 	qsort(sorted, classes->count, sizeof(char *), compare_texts);
 	for (int i = 1; i < classes->count; i++)
 		if (strcmp(sorted[i - 1], sorted[i]) == 0)
-			dana_refuse_argument("classes", "be labels that differ, not \"%s\"", sorted[i]);
+			dana_reject_argument("classes", "be labels that differ, not \"%s\"", sorted[i]);
 }
 
 static void
@@ -167,11 +167,11 @@ read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 	cleaning->nulls = dana_read_nulls("nulls", training->nulls, &cleaning->fill);
 	cleaning->nonfinite = place_of_word(training->nonfinite, nonfinite_policies);
 	if (cleaning->nonfinite > DANA_NONFINITE_ERROR)
-		dana_refuse_argument("nonfinite", "be 'skip', 'keep' or 'error', not \"%s\"", training->nonfinite);
+		dana_reject_argument("nonfinite", "be 'skip', 'keep' or 'error', not \"%s\"", training->nonfinite);
 	cleaning->classes = training->classes;
 	cleaning->weight = training->weight;
 	if (training->classes.count == 0)
-		dana_refuse_argument("classes", "be a list of labels, not \"{}\"");
+		dana_reject_argument("classes", "be a list of labels, not \"{}\"");
 	if (training->classes.count > 1)
 		check_different(&training->classes);
 }
@@ -217,7 +217,7 @@ read_filter(dana_training *training, bool held_out)
 	if (!held_out)
 		return filter;
 	if (!(training->test_size > 0 && training->test_size < 1))
-		dana_refuse_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", training->test_size);
+		dana_reject_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", training->test_size);
 	need_places(training, "test_size",
 				psprintf("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size, training->seed),
 				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
@@ -266,7 +266,7 @@ training_check(dana_training *training)
 	if (given->nulls[dana_argument(given, "seed")])
 		training->seed = 1;
 	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
-		dana_refuse_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
+		dana_reject_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
 	training->whole_query = training->rows.query;
 	training->rows.seed = training->seed;
 	if (training->rows.shuffled)

@@ -372,7 +372,7 @@ add_complete(dana_frames *frames, float *label)
 
 /* Raises the error for the first row with a number that is not finite */
 static _Noreturn void
-refuse_nonfinite(const dana_frames *frames)
+reject_nonfinite(const dana_frames *frames)
 {
 	const frame_column *column = frames->column;
 	const char		   *name, *found;
@@ -423,7 +423,7 @@ dana_frames_add(TupleTableSlot *row, void *to)
 	{
 		complete = false;
 		if (frames->source->asked.cleaning.nonfinite == DANA_NONFINITE_ERROR)
-			refuse_nonfinite(frames);
+			reject_nonfinite(frames);
 	}
 	else if (!is_class(frames, label))
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
@@ -450,7 +450,7 @@ hint_of_empty(const frame_column *column)
 
 /* Reports the columns that made rows be left out, once for a training */
 static void
-tell_what_is_left_out(const dana_frames *frames)
+report_left_out(const dana_frames *frames)
 {
 	StringInfoData text;
 	const char	  *hint = NULL;
@@ -496,6 +496,6 @@ dana_frames_finish(dana_frames *frames)
 	dana_ring_finish();
 	dana_toast_end(frames->toast);
 	if (frames->source->streams == 0 && !frames->source->held_out)
-		tell_what_is_left_out(frames);
+		report_left_out(frames);
 	MemoryContextDelete(frames->context);
 }

@@ -81,7 +81,7 @@ extern dana_source *dana_source_open(const dana_source_request *request);
 extern void			dana_source_close(dana_source *source);
 
 /*
- * Takes the worker's wish: which columns it wants as frames, or (NULL) pages as they are; and its design, which says
+ * Takes the worker's settings: which columns it wants as frames, or (NULL) pages as they are; and its design, which says
  * which columns are in use and which classes the rule numbers a label by
  */
 extern void dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design);

@@ -90,7 +90,7 @@ is_vector(Oid type)
 }
 
 static _Noreturn void
-refuse_array(void)
+reject_array(void)
 {
 	dana_error(DATA_CORRUPTED, "an array is malformed");
 }
@@ -118,7 +118,7 @@ array_of(Datum value)
 		(ARR_HASNULL(array) &&
 		 (array->dataoffset < ARR_OVERHEAD_WITHNULLS(ARR_NDIM(array), ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array))) ||
 		  array->dataoffset > size)))
-		refuse_array();
+		reject_array();
 	return array;
 }
 
@@ -160,7 +160,7 @@ elements_as_double(const dana_numbers *numbers, const dana_number_type *type, co
 		Size length = offset < size ? dana_value_size(data + offset, size - offset, type->length) : 0;
 
 		if (length == 0)
-			refuse_array();
+			reject_array();
 		converted[i] = type->convert(fetch_att(data + offset, by_value, type->length));
 		offset = att_align_nominal(offset + length, type->align);
 	}
@@ -219,7 +219,7 @@ dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers)
 		numbers->values = elements_as_double(numbers, type->number, numbers->values, size);
 	}
 	else if (numbers->stored > size / type->number->length)
-		refuse_array();
+		reject_array();
 }
 
 /* One number; between dn_enter() and dn_leave() */
