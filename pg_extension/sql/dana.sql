@@ -540,7 +540,7 @@ BEGIN
 	END IF;
 	IF key IS NULL AND EXISTS (
 		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
-		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
+		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that identifies its rows';
 	END IF;
 	functions := CASE
 		WHEN several THEN 'NULL::pg_catalog.float4, NULL::pg_catalog.text, dana.dana_predict_array(%1$L::pg_catalog.text, %2$s)'
@@ -697,8 +697,8 @@ BEGIN
 			HINT = 'Make a view of these rows, and name it: dana_profile(model, view).';
 	ELSIF $2 IS NULL AND found.owner::oid <> quote_ident(current_user)::regrole::oid THEN
 		RAISE insufficient_privilege USING
-			MESSAGE = format('model "%s" belongs to another role, whose table would be run as you', $1),
-			HINT = 'Say on which rows: dana_profile(model, source). dana.model.metadata has the owner''s; look at it first.';
+			MESSAGE = format('model "%s" belongs to another role, and its table would be read with your rights', $1),
+			HINT = 'Choose the table: dana_profile(model, source). dana.model.metadata has the owner''s; read it before you use it.';
 	END IF;
 	WITH counted AS (
 		SELECT c.*, count(c.value) OVER w AS different,
@@ -767,7 +767,7 @@ BEGIN
 	IF FOUND THEN
 		RAISE datatype_mismatch USING MESSAGE = format('column "%s" of %s has type %s, and model "%s" was trained on %s: none of its values can be compared',
 				other.feature, $2, other.type, $1, CASE WHEN other.texts THEN 'texts' ELSE 'numbers' END),
-			HINT = 'Compare a table or a view whose columns are those of the training.';
+			HINT = 'Compare a table or a view with the columns of the training.';
 	END IF;
 	RETURN QUERY
 	WITH bins AS (

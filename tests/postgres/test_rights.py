@@ -343,7 +343,7 @@ def test_evaluation_runs_no_text_of_another_role(session: Session, connect_as: C
     alice.execute("SELECT dana_train('r', 't', 'filtered', filter => 'test.trap(x)')")
     alice.execute("SELECT dana_train('q', query => 'SELECT * FROM test.t WHERE test.trap(x)', model => 'queried')")
     for model in ("filtered", "queried"):
-        with pytest.raises(errors.InsufficientPrivilege, match="would be run as you"):
+        with pytest.raises(errors.InsufficientPrivilege, match="with your rights"):
             session.execute("SELECT dana_evaluate(%s)", (f"alice.{model}",))
     assert session.execute("SELECT FROM caught").rowcount == 0
 

@@ -102,7 +102,7 @@ def test_every_function_reads_a_reference_alike(versions: Session, function: str
     versions.execute("SELECT dana_activate_model('m', 2)")
     call = f"SELECT {function}"
     for reference in ("m@01", "m@0", "m@-1", "m@+2", "m@ 2", "m@x", "m@", "m@2@2", "m@99999999999", "m@2147483648"):
-        with pytest.raises(errors.InvalidName, match="names no version of a model"):
+        with pytest.raises(errors.InvalidName, match="is not a version of a model"):
             versions.execute(call, (reference,))
     for reference in ("m@4", "m@999999999", "none", "none@1", ""):
         with pytest.raises(errors.UndefinedObject, match=f'model "{reference}" does not exist'):

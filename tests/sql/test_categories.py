@@ -170,7 +170,7 @@ def test_a_number_far_beyond_the_rows(db: Connection, told: list[str]) -> None:
     db.session.execute("INSERT INTO stray VALUES (150000, 1, 1)")
     db.session.execute(f"SELECT dana_train('lrmf', 'stray', {QUICK})".encode())
     (said,) = told
-    assert said.startswith("column i: models get 150001 rows for its numbers, of which the 601 rows of public.stray")
+    assert said.startswith("column i: models get 150001 rows for its numbers, but the 601 rows of public.stray")
     assert "choose at most 601\nNumber the values" in said
 
 
@@ -204,7 +204,7 @@ def test_numbers_of_rows_have_no_mean(db: Connection, gaps: int, rule: str, hint
     for asked in (f"nulls => '{how}'", f"""preprocess => '{{"i": {{"impute": "{how}"}}}}'"""):
         with pytest.raises(psycopg.errors.InvalidParameterValue) as raised, db.session.transaction():
             db.session.execute(f"SELECT dana_train('{rule}', 'gaps', {asked}, {QUICK})".encode())
-        said = f'column "i" of public.gaps chooses rows of a model: a {how} of its numbers stands for none of its NULLs'
+        said = f'column "i" of public.gaps chooses rows of a model: a {how} of its numbers cannot replace NULLs'
         assert raised.value.diag.message_primary == said
         assert str(raised.value.diag.message_hint).startswith(hint)
 

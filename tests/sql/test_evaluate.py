@@ -87,7 +87,7 @@ def test_a_model_that_takes_every_row_for_one_class_is_told(trained: Session) ->
         if taken is None:
             assert not told
         else:
-            assert f'model "m" takes {taken} of 990 rows for "yes", which {positives} of them are' in told[0]
+            assert f'model "m" takes {taken} of 990 rows for "yes", the label of {positives} rows' in told[0]
             assert "class_weight" in told[0]
 
 

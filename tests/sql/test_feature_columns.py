@@ -9,8 +9,8 @@ from dana import rules
 from tests.sql.conftest import Session
 
 Told = list[tuple[str | None, str | None]]
-NAME_THEM = "Name the columns with features => ARRAY[...] where others are meant."
-NAME_IT = "Name it with label where another is meant."
+NAME_THEM = "Choose other columns with features => ARRAY[...]."
+NAME_IT = "Choose another one with label."
 
 PLACED = """
 import dana
@@ -152,7 +152,7 @@ def test_an_array_among_others(session: Session, told: Told) -> None:
     """Either is meant, and the hint has both to copy; what is no feature anyhow stands beside no array."""
     session.execute("CREATE TABLE u AS SELECT (row_number() OVER ())::int AS id, a, word, v, z FROM t")
     with pytest.raises(
-        psycopg.errors.InvalidParameterValue, match=r'"v" of test\.u is an array beside other'
+        psycopg.errors.InvalidParameterValue, match=r'"v" of test\.u is an array among other'
     ) as raised:
         session.execute("SELECT dana_train('linear', 'u')")
     hint = raised.value.diag.message_hint

@@ -152,8 +152,8 @@ def test_rows_without_a_group(session: Session, table: str) -> None:
     trained(session, "t", ["region"], **XY)
     missing = session.execute("SELECT count(*) FROM t WHERE region IS NULL").fetchone()
     assert missing is not None
-    assert heard == [f"{missing[0]} rows of test.t were left out because of a null in a column that groups"]
-    with pytest.raises(errors.NullValueNotAllowed, match="in a column that groups"):
+    assert heard == [f"{missing[0]} rows of test.t were left out because of a null in a grouping column"]
+    with pytest.raises(errors.NullValueNotAllowed, match="in a grouping column"):
         trained(session, "t", ["region"], nulls="error", **XY)
     with pytest.raises(errors.DataException, match="no row to train on"):
         trained(session, "t", ["region"], filter="region IS NULL", **XY)

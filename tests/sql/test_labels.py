@@ -180,7 +180,7 @@ def test_one_value_and_none(table: Session) -> None:
     table.execute(
         "CREATE TABLE wide AS SELECT i AS id, i::real AS a, i::real AS b, i::text AS y FROM generate_series(1, 10001) i"
     )
-    with pytest.raises(errors.DataException, match="more than 10000 different values, which are no classes"):
+    with pytest.raises(errors.DataException, match="more than 10000 different values, too many for classes"):
         train(table, "softmax", "'wide'")
 
 
@@ -227,10 +227,10 @@ def test_a_score_is_no_probability(table: Session) -> None:
     rows = table.execute("SELECT dana_predict('m', a, b), dana_classify('m', a, b) FROM u").fetchall()
     assert {label for _, label in rows} == {"no", "yes"}
     assert all((score >= 0) == (label == "yes") for score, label in rows)
-    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="predicts no probabilities"):
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="does not predict probabilities"):
         table.execute("SELECT dana_probabilities('m', a, b) FROM u")
     table.execute("SELECT dana_train('sums', 'u', 'n', '{a}', 'b')")
-    with pytest.raises(errors.ObjectNotInPrerequisiteState, match='model "n" tells no classes apart'):
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match='model "n" does not predict classes'):
         table.execute("SELECT dana_classify('n', a) FROM u")
     assert one(table, "SELECT dana_classify('m', NULL::real, b) FROM u LIMIT 1") is None
     assert one(table, "SELECT dana_classify('m', 'NaN'::real, b) FROM u LIMIT 1") is None

@@ -75,7 +75,7 @@ def test_rows_that_have_no_place(rows: Session, source: str, said: str, hint: st
     with pytest.raises(psycopg.errors.InvalidParameterValue) as raised:
         rows.execute(f"SELECT dana_train('linear', {source}, shuffle => true)".encode())
     told = raised.value.diag
-    assert told.message_primary == f'argument "shuffle" needs a table, whose rows have a place{said}'
+    assert told.message_primary == f'argument "shuffle" needs a table with row addresses{said}'
     assert told.message_hint is not None
     assert told.message_hint.startswith(hint)
 

@@ -213,7 +213,7 @@ def test_a_row_number_that_the_model_does_not_have(session: Session) -> None:
     cases = [
         (
             "6, 1, '{1,2}'::real[]",
-            '"User" is 6: it chooses row 5 of U, whose rows are numbered from 0 to 4',
+            '"User" is 6: it chooses row 5 of U, which has rows 0 to 4',
             shifted,
             more,
         ),

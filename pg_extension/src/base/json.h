@@ -40,7 +40,7 @@ extern void dana_json_open(StringInfo to, const char *key, char bracket);
 extern void dana_json_close(StringInfo to, char bracket);
 extern Jsonb *dana_json_end(StringInfo to); /* closes the object of dana_json_begin(), and reads it */
 extern void dana_json_text(StringInfo to, const char *key, const char *value);
-extern void dana_json_number(StringInfo to, const char *key, double value); /* finite; whole numbers without a fraction */
+extern void dana_json_number(StringInfo to, const char *key, double value); /* finite; integers as such */
 extern void dana_json_truth(StringInfo to, const char *key, bool value);
 extern void dana_json_object(StringInfo to, const char *key, Jsonb *value);
 extern void dana_json_list(StringInfo to, const char *key, const dana_texts *texts);

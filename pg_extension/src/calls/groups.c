@@ -378,16 +378,16 @@ report_groups(const grouping *grouping, const dana_cleaning *cleaning)
 {
 	if (grouping->keyless > 0 && cleaning->nulls == DANA_NULLS_ERROR)
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg(UINT64_FORMAT " rows of %s have a null in a column that groups", grouping->keyless,
+						errmsg(UINT64_FORMAT " rows of %s have a null in a grouping column", grouping->keyless,
 							   grouping->source->name),
 						errhint("Fill them in, or use nulls => 'skip'.")));
 	if (grouping->groups == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_EXCEPTION),
 				 errmsg("%s has no row to train on", grouping->source->name),
-				 grouping->keyless > 0 ? errdetail("All " UINT64_FORMAT " have a null in a column that groups.", grouping->keyless) : 0));
+				 grouping->keyless > 0 ? errdetail("All " UINT64_FORMAT " have a null in a grouping column.", grouping->keyless) : 0));
 	if (grouping->keyless > 0)
-		dana_notice(NOTICE, NULL, UINT64_FORMAT " rows of %s were left out because of a null in a column that groups",
+		dana_notice(NOTICE, NULL, UINT64_FORMAT " rows of %s were left out because of a null in a grouping column",
 					grouping->keyless, grouping->source->name);
 	if (grouping->failed > 0)
 		dana_notice(NOTICE, "Their rows of the result say why.", UINT64_FORMAT " of " UINT64_FORMAT

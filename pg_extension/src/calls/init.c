@@ -50,7 +50,7 @@ _PG_init(void)
 	rejected = list_difference(asked, set_by_connection());
 	if (rejected != NIL)
 		ereport(FATAL, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("the options of a connection may not set parameter \"%s\"", strVal(linitial(rejected))),
+						errmsg("connection options may not set parameter \"%s\"", strVal(linitial(rejected))),
 						errhint("Connect without it (options=…, PGOPTIONS).")));
 	MarkGUCPrefixReserved("dana");
 }

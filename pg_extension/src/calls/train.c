@@ -42,7 +42,7 @@ dana_notices_define(void)
 	static const struct config_enum_entry levels[] = {
 		{"none", NOTICES_NONE, false}, {"run", NOTICES_RUN, false}, {"epoch", NOTICES_EPOCH, false}, {NULL, 0, false}};
 
-	DefineCustomEnumVariable("dana.notices", "What a training tells as NOTICE: nothing, its end, or each epoch.", NULL,
+	DefineCustomEnumVariable("dana.notices", "NOTICEs of a training: none, at its end, or for each epoch.", NULL,
 							 &notices, NOTICES_NONE, levels, PGC_USERSET, 0, NULL, NULL, NULL);
 }
 

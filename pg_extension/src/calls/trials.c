@@ -46,7 +46,7 @@ DANA_FUNCTION(dana_split)
 		place = psprintf("dana.dana_fixed_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
 	else if ((query && !OidIsValid(source)) || placeless != NULL) /* both: dana_trial() raises the error */
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"key\" must name a column of the %s that tells its rows apart",
+						errmsg("argument \"key\" must name a column of the %s that identifies its rows",
 							   placeless != NULL ? placeless : "query"),
 						errhint("Rows are chosen by it. Name the features too, unless the key is one.")));
 	if (PG_ARGISNULL(3))

@@ -64,15 +64,14 @@ report_column(const category_look *look, const char *name, const category_number
 	const bool			unknown = dana_is_one_of(name, &look->unknown);
 
 	if (found->largest >= MANY_ROWS && found->largest >= (double)MANY_TIMES * found->numbers)
-		dana_notice(NOTICE, "Number the values that there are, one after the other, as docs/recipes.md shows.",
-					"column %s: models get %.0f rows for its numbers, of which the " INT64_FORMAT
-					" rows of %s choose at most " INT64_FORMAT, name, found->largest + 1, rows, look->source->name,
-					found->numbers);
+		dana_notice(NOTICE, "Number the existing values without gaps, as docs/recipes.md shows.",
+					"column %s: models get %.0f rows for its numbers, but the " INT64_FORMAT " rows of %s choose at most " INT64_FORMAT,
+					name, found->largest + 1, rows, look->source->name, found->numbers);
 	if (found->negative > 0 && unknown)
 		dana_notice(NOTICE, NULL, "column %s: " INT64_FORMAT " rows hold numbers below 0, which are taken as unknown",
 					name, found->negative);
 	if (found->nulls > 0 && filled != NULL && !(filled->fill[0] < 0 && unknown))
-		dana_notice(NOTICE, "Leave such rows out with nulls => 'skip', unless that is what they mean.",
+		dana_notice(NOTICE, "Leave such rows out with nulls => 'skip' if they do not mean that.",
 					"column %s: " INT64_FORMAT " rows hold NULL, which becomes %g, as if it were that category", name,
 					found->nulls, filled->fill[0]);
 }
@@ -172,7 +171,7 @@ reject_means(const category_look *look)
 			encoder->kind != DANA_ENCODE_NONE || !dana_is_one_of(column, &source->choosing))
 			continue;
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("column \"%s\" of %s chooses rows of a model: a %s of its numbers stands for none of its NULLs",
+						errmsg("column \"%s\" of %s chooses rows of a model: a %s of its numbers cannot replace NULLs",
 							   column, source->name, encoder->nulls == DANA_NULLS_MEAN ? "mean" : "median"),
 						dana_is_one_of(column, &look->unknown)
 							? errhint("Give -1, which the rule takes as unknown: preprocess => '{\"%s\": {\"impute\": -1}}'; "

@@ -133,7 +133,7 @@ report_unused(const dana_look *look)
 			count++;
 		}
 	if (count > 0)
-		dana_notice(NOTICE, "Name the columns with features => ARRAY[...] where others are meant.",
+		dana_notice(NOTICE, "Choose other columns with features => ARRAY[...].",
 					"column%s %s: no feature%s, %s %s of %s ha%s the name%s of the rule's input%s", count > 1 ? "s" : "",
 					unused.data, count > 1 ? "s" : "", look->count > 1 ? "columns" : "array", taken.data, look->source->name,
 					look->count > 1 ? "ve" : "s", look->count > 1 ? "s" : "", look->count > 1 ? "s" : "");
@@ -147,7 +147,7 @@ report_label(const dana_look *look)
 	const int	last = last_column(look);
 
 	if (SPI_fnumber(look->columns, label) != last)
-		dana_notice(NOTICE, "Name it with label where another is meant.",
+		dana_notice(NOTICE, "Choose another one with label.",
 					"column %s of %s is the label, since the rule calls it so; the last column, %s, is not", label,
 					look->source->name, NameStr(TupleDescAttr(look->columns, last - 1)->attname));
 }
@@ -246,7 +246,7 @@ dana_refuse_array_among_others(const dana_look *look)
 	if (arrays == 0 || count == 1)
 		return;
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("column \"%s\" of %s is an array beside other columns, and rule \"%s\" takes one array or columns "
+					errmsg("column \"%s\" of %s is an array among other columns, and rule \"%s\" takes one array or columns "
 						   "of numbers", array, look->source->name, look->training->rule),
 					count > arrays
 						? errhint("Name the array, features => ARRAY[%s], or the others, features => ARRAY[%s].",

@@ -114,9 +114,9 @@ look_at_label(TupleTableSlot *row, void *context)
 	{
 		if (look->count == DANA_MAX_CLASSES)
 			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-							errmsg("column \"%s\" of %s has more than %d different values, which are no classes",
+							errmsg("column \"%s\" of %s has more than %d different values, too many for classes",
 								   look->column, look->source->name, DANA_MAX_CLASSES),
-							errhint("Rule \"%s\" tells classes apart. Choose one that learns numbers, such as ridge.",
+							errhint("Rule \"%s\" predicts classes. Choose one that predicts numbers, such as ridge.",
 									look->training->rule)));
 		memmove(&look->values[first + 1], &look->values[first], sizeof(label_value) * (look->count++ - first));
 		look->values[first] = (label_value){MemoryContextStrdup(look->context, text), number, look->rows, row->tts_tid};
@@ -250,7 +250,7 @@ number_labels(const label_look *look, Jsonb *description)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("all labels in column \"%s\" of %s are \"%s\"", look->column, look->source->name,
 							   look->values[0].text),
-						errhint("A rule that tells classes apart needs two of them.")));
+						errhint("A rule that predicts classes needs at least two.")));
 	if (look->type.number && look->count > MANY_CLASSES)
 		dana_notice(NOTICE, "Choose a rule that learns numbers, such as ridge, if that is not meant.",
 					"column \"%s\" of %s has %d different numbers, and rule \"%s\" takes each for a class", look->column,

@@ -69,7 +69,7 @@ read_settings(dana_look *look, dana_candidate *feature, Jsonb *settings)
 	{
 		encoder->kind = DANA_ENCODE_ONE_HOT;
 		if (!dana_is_text_type(type) && !dana_is_integer_type(type))
-			reject_type(look, feature, "whose values are no categories");
+			reject_type(look, feature, "which cannot be encoded as categories");
 	}
 	else if (strcmp(word, "none") != 0)
 	{
@@ -81,7 +81,7 @@ read_settings(dana_look *look, dana_candidate *feature, Jsonb *settings)
 			dana_reject_argument("preprocess", "encode column \"%s\" as \"one_hot\", \"none\", or some of [\"year\", "
 								 "\"month\", \"day\", \"dow\", \"hour\"]", encoder->column);
 		if (dana_find_date_type(type) == NULL)
-			reject_type(look, feature, "which has no parts");
+			reject_type(look, feature, "which has no date or time parts");
 	}
 }
 

@@ -49,8 +49,8 @@ reject_no_rows(const dana_look *look)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 					errmsg("%s has no row to train on", look->source->name),
-					look->labels.count > 0 ? errdetail("A row whose label or weight is NULL is none.") : 0,
-					look->source->asked.filter != NULL ? errhint("Perhaps argument filter or test_size leaves none.") : 0));
+					look->labels.count > 0 ? errdetail("Rows with a NULL label or weight are left out.") : 0,
+					look->source->asked.filter != NULL ? errhint("Check arguments filter and test_size, which may leave none.") : 0));
 }
 
 /* NULL comes first, then the most frequent texts; each row also has the number of rows and of texts, including NULL */

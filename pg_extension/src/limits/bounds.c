@@ -67,10 +67,10 @@ static const struct bounds_limit
 	{"dana.max_memory", &dana_max_memory, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MB,
 	 "Most memory of the worker's process for a training; 0: as the worker was started.",
 	 "At most half of it keeps pages between epochs."},
-	{"dana.max_jobs", &dana_max_jobs, 4, 0, 10000, PGC_SIGHUP, 0, "Most jobs that run at once in the server; 0: any number.",
-	 "Each takes one of max_worker_processes. The next one is refused."},
+	{"dana.max_jobs", &dana_max_jobs, 4, 0, 10000, PGC_SIGHUP, 0, "Maximum number of jobs that run at once in the server; 0: no limit.",
+	 "Each takes one of max_worker_processes. Starting another one is an error."},
 	{"dana.max_jobs_per_role", &dana_max_jobs_per_role, 2, 0, 10000, PGC_SUSET, 0,
-	 "Most jobs of a role that run at once, in all databases; 0: any number.", "The next one is refused."}};
+	 "Maximum number of jobs of a role that run at once, in all databases; 0: no limit.", "Starting another one is an error."}};
 
 #define BACKENDS	   "dana.backends"
 #define KNOWN_BACKENDS "sim, rtl, interp"

@@ -45,7 +45,7 @@ cut_version(char *reference)
 	if (at[1] != '0' && strspn(at + 1, "0123456789") == strlen(at + 1) && strlen(at + 1) < 10)
 		version = atoi(at + 1);
 	if (version == 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" names no version of a model", reference),
+		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" is not a version of a model", reference),
 						errhint("Write the model's name, or name@version with a version from 1.")));
 	*at = '\0';
 	return version;

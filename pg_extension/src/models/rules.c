@@ -230,7 +230,7 @@ check_claim(const char *name, Oid caller)
 								  "that is called so.")));
 	if (find_function(name) == FUNCTION_OTHER)
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_FUNCTION),
-						errmsg("function %s(" FUNCTION_TYPES ") exists, and is no rule's",
+						errmsg("function %s(" FUNCTION_TYPES ") exists, and does not belong to a rule",
 							   quote_qualified_identifier("dana", name)),
 						errhint("Choose another name, or drop that function.")));
 }

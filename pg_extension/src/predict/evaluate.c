@@ -75,9 +75,9 @@ reject_foreign_text(const dana_evaluation *asked, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("model \"%s\" belongs to another role, whose %s would be run as you", asked->model, what),
-			 errhint("Say on which rows: give argument \"source\" or \"query\", and \"filter\" where you want one. "
-					 "dana.model.metadata has the owner's; read them first.")));
+			 errmsg("model \"%s\" belongs to another role, and its %s would run with your rights", asked->model, what),
+			 errhint("Choose the rows with argument \"source\" or \"query\", and optionally \"filter\". "
+					 "dana.model.metadata has the owner's; read them before you use them.")));
 }
 
 static void
@@ -297,9 +297,9 @@ report_one_class(const dana_evaluation *asked, Jsonb *metrics)
 	positives = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fn");
 	chosen = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fp");
 	if (chosen == 0 || chosen == rows)
-		dana_notice(NOTICE, "auc says how well its predictions tell the two apart: where it is well above 0.5, give another "
+		dana_notice(NOTICE, "auc shows how well its predictions separate the two classes: if it is well above 0.5, give another "
 							"threshold, or train with class_weight => '\"balanced\"'.",
-					"model \"%s\" takes %s of " INT64_FORMAT " rows for \"%s\", which " INT64_FORMAT " of them are",
+					"model \"%s\" takes %s of " INT64_FORMAT " rows for \"%s\", the label of " INT64_FORMAT " rows",
 					asked->model, chosen == 0 ? "none" : "each", rows, positive, positives);
 }
 
@@ -310,8 +310,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	const evaluated_rows  rows = find_rows(asked, &model);
 	MemoryContext		  caller = CurrentMemoryContext;
 	const char *predicts = dana_json_string(model.metadata, "predicts");
-	const bool	score = strcmp(predicts, "score") == 0; /* 0 or more is the second class; for a probability, 0.5 or
-														 * more */
+	const bool	score = strcmp(predicts, "score") == 0; /* from 0 on: the second class */
 	const bool	several = strcmp(predicts, "numbers") == 0;
 	dana_texts	labels = dana_json_texts(model.metadata, "labels");
 	dana_texts	features = dana_json_texts(model.metadata, "features");

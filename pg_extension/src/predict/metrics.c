@@ -43,8 +43,7 @@ typedef struct classification
 	Size	room;
 	bool	zero_one; /* labels so far are 0 and 1 */
 	bool	signs;	  /* labels so far are -1 and 1 */
-	bool	whole;	  /* both so far are numbers of classes, not scores; none of the three: there is nothing more to
-					   * keep */
+	bool	whole;	  /* both so far are class numbers; if none of the three holds, nothing is kept */
 	bool	probable; /* predictions so far are in 0 to 1 */
 	bool	has_threshold;
 	float8	threshold;

@@ -50,8 +50,7 @@ typedef struct view
 	Oid				 user;
 	SubTransactionId subtransaction; /* the rollback of a subtransaction removes its models */
 	CommandId		 command;
-	TransactionId	 xmin; /* of the snapshot, as the two that follow: the end of any other transaction changes one
-						    * of them */
+	TransactionId	 xmin; /* of the snapshot, like the next two: any transaction end changes one */
 	TransactionId	 xmax;
 	uint32			 running;
 } view;
@@ -280,7 +279,7 @@ reject_row(FunctionCallInfo fcinfo, const loaded_model *model, const predictor_i
 	if (get_func_namespace(fcinfo->flinfo->fn_oid) == get_namespace_oid("dana", true))
 		error_context_stack = NULL; /* a handler sets it again */
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-					errmsg("model \"%s\" cannot predict%s: it chooses row %.9g of %s, whose rows are numbered from 0 to %u",
+					errmsg("model \"%s\" cannot predict%s: it chooses row %.9g of %s, which has rows 0 to %u",
 						   model->name, where, number, part, rows - 1),
 					itself ? 0 : errdetail("The rule computes the number of the row from %s.", from),
 					errhint("Leave such rows out%s%s", out, more)));
@@ -420,8 +419,8 @@ DANA_FUNCTION(dana_classify)
 
 	if (model != NULL && model->classes.count < 0)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("model \"%s\" tells no classes apart", model->name),
-						errhint("Its rule does with dana.output(classes=...). %s gives what it predicts.",
+						errmsg("model \"%s\" does not predict classes", model->name),
+						errhint("A rule predicts classes with dana.output(classes=...). Use %s to get numbers.",
 								model->several ? "dana_predict_array()" : "dana_predict()")));
 	if (result == NULL || class < 0 || class >= model->classes.count)
 		PG_RETURN_NULL();
@@ -454,10 +453,10 @@ DANA_FUNCTION(dana_probabilities)
 
 	if (model != NULL && !model->probable)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("model \"%s\" predicts no probabilities", model->name),
-						errdetail("A rule does whose prediction is a softmax, or of two classes a sigmoid."),
-						errhint(model->several ? "dana_predict_array() gives what the rule predicts."
-											   : "dana_classify() gives the class, dana_predict() what the rule predicts.")));
+						errmsg("model \"%s\" does not predict probabilities", model->name),
+						errdetail("Probabilities require a rule that predicts with softmax or, for two classes, sigmoid."),
+						errhint(model->several ? "Use dana_predict_array() to get the numbers."
+											   : "Use dana_classify() to get the class, dana_predict() to get the number.")));
 	if (result == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(predicted_array(model, result, true));

@@ -65,7 +65,7 @@ void
 dana_training_define(void)
 {
 	DefineCustomStringVariable("dana.device", 
-							   "FPGA that the machines of trainings fit, at whose clock and link they are modelled.",
+							   "FPGA that machines must fit; trainings are modelled with its clock and link.",
 							   "Its name, as dana design knows it; empty: machines are of no device.", &device, "",
 							   PGC_USERSET, 0, NULL, NULL, NULL);
 }
@@ -196,10 +196,10 @@ need_places(const dana_training *training, const char *argument, const char *of_
 
 	if (training->rows.query != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"%s\" needs a table, whose rows have a place", argument), errhint("%s", of_query)));
+						errmsg("argument \"%s\" needs a table with row addresses", argument), errhint("%s", of_query)));
 	if (placeless != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"%s\" needs a table, whose rows have a place, and %s is a %s", argument,
+						errmsg("argument \"%s\" needs a table with row addresses, and %s is a %s", argument,
 							   dana_relation_name(relation), placeless),
 						errhint("%s", of_relation)));
 }
@@ -220,7 +220,7 @@ read_filter(dana_training *training, bool held_out)
 		dana_reject_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", training->test_size);
 	need_places(training, "test_size",
 				psprintf("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size, training->seed),
-				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
+				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that identifies its rows.",
 						 training->test_size, training->seed));
 	training->key = dana_key_of(training->rows.relation);
 	part = dana_holdout_of_key(&training->key, training->test_size, training->seed);
@@ -271,7 +271,7 @@ training_check(dana_training *training)
 	training->rows.seed = training->seed;
 	if (training->rows.shuffled)
 		need_places(training, "shuffle", "Put ORDER BY hashint8(key) behind the query.",
-					"Give query => 'SELECT ... ORDER BY hashint8(key)' with a column that tells its rows apart.");
+					"Give query => 'SELECT ... ORDER BY hashint8(key)' with a column that identifies its rows.");
 	read_cleaning(training, &training->rows.cleaning);
 	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")]);
 }

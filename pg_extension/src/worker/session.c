@@ -61,7 +61,7 @@ session_check_peer(void)
 	socklen_t	 length = sizeof peer;
 
 	if (getsockopt(dana_channel, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
-		dana_worker_gone("asking who it is");
+		dana_worker_gone("identifying it");
 	if (peer.uid != geteuid())
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("the process at dana.socket_path runs as user %u, not as the server's user %u",
