@@ -1,4 +1,4 @@
--- Rules: made from a text, refused with every error of it, replaced, granted, dropped.
+-- Rules: created from a text, rejected with every error in it, replaced, granted, dropped.
 SET client_min_messages = warning;
 CREATE EXTENSION dana;
 SELECT extname FROM pg_extension WHERE extname = 'dana';

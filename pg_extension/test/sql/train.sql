@@ -1,4 +1,4 @@
--- Trainings: what is read, what is refused, what is kept.
+-- Trainings: rows that are read, errors, stored results.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 CREATE TABLE patients (id int, age real, weight real, smokes boolean, ill int);
@@ -38,7 +38,7 @@ SELECT version FROM dana_train('logistic', 'patients', 'gone', '{age}', 'ill');
 ROLLBACK;
 SELECT count(*) FROM dana.model WHERE name = 'gone';
 
--- refused
+-- errors
 SELECT dana_train('nothing', 'patients');
 SELECT dana_train('logistic', 'nobody');
 SELECT dana_train('logistic', 'pg_class');
