@@ -170,11 +170,11 @@ open_rows(grouping *grouping)
 	source = grouping->source = dana_source_open(&request);
 	if (table != NULL)
 		source->name = table;
-	find_columns(grouping, dana_rows_descriptor(source->plan));
-	list = select_list(grouping, dana_rows_descriptor(source->plan));
+	find_columns(grouping, dana_rows_descriptor(source->stream.plan));
+	list = select_list(grouping, dana_rows_descriptor(source->stream.plan));
 	source->asked.query = psprintf("SELECT %s FROM %s", list, from);
-	source->plan = dana_source_plan(source, source->asked.query);
-	grouping->columns = dana_rows_descriptor(source->plan)->natts;
+	source->stream.plan = dana_source_plan(source, source->asked.query);
+	grouping->columns = dana_rows_descriptor(source->stream.plan)->natts;
 
 	initStringInfo(&sorted);
 	appendStringInfo(&sorted, "SELECT %s%s%s(%s::pg_catalog.text, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
@@ -192,7 +192,7 @@ open_rows(grouping *grouping)
 					 training->test_size > 0 ? dana_holdout_of_key(&training->key, training->test_size, training->seed) : "false",
 					 from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
-	source->stored_type = dana_rows_descriptor(rows);
+	source->stream.row_type = dana_rows_descriptor(rows);
 	/* here, for all groups */
 	dana_source_probe(source);
 	dana_source_encode(source, training, grouping->rule.description);
@@ -232,7 +232,7 @@ is_of_data(int sqlstate)
 static bool
 needs_classes(const grouping *grouping)
 {
-	return grouping->source->class_column > 0 && grouping->training->warm_start_from == NULL;
+	return grouping->source->chosen.class_column > 0 && grouping->training->warm_start_from == NULL;
 }
 
 /* Finds out whether the group's rows, including held-out ones, have several classes */
@@ -240,7 +240,7 @@ static void
 look_at_class(grouping *grouping, TupleTableSlot *row)
 {
 	bool		  isnull;
-	Datum		  value = slot_getattr(row, grouping->source->class_column, &isnull);
+	Datum		  value = slot_getattr(row, grouping->source->chosen.class_column, &isnull);
 	MemoryContext caller;
 	char		 *text;
 	int			  class;
@@ -248,7 +248,7 @@ look_at_class(grouping *grouping, TupleTableSlot *row)
 	if (isnull)
 		return;
 	caller = MemoryContextSwitchTo(grouping->of_row);
-	class = dana_class_of(&grouping->label, value, &grouping->source->classes_found, &text);
+	class = dana_class_of(&grouping->label, value, &grouping->source->chosen.classes, &text);
 	if (class >= 0 && grouping->only != class)
 		grouping->only = grouping->only == NONE_YET ? class : SEVERAL;
 	MemoryContextSwitchTo(caller);
@@ -264,8 +264,8 @@ train_group(void *state)
 	if (needs_classes(grouping) && grouping->only >= 0)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("all labels in column \"%s\" of the group are \"%s\"",
-							   NameStr(TupleDescAttr(source->stored_type, source->class_column - 1)->attname),
-							   source->classes_found.values[grouping->only])));
+							   NameStr(TupleDescAttr(source->stream.row_type, source->chosen.class_column - 1)->attname),
+							   source->chosen.classes.values[grouping->only])));
 	if (grouping->taken == 0)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("the group has no row to train on: test_size leaves all of them out")));
@@ -316,7 +316,7 @@ end_group(grouping *grouping)
 		grouping->failed++;
 	}
 	dana_results_add(grouping->result, values, nulls);
-	tuplestore_clear(grouping->source->stored);
+	tuplestore_clear(grouping->source->stream.stored);
 	dana_bounds_start_clock(); /* for the next one */
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(grouping->one);
@@ -368,7 +368,7 @@ take_grouped_row(TupleTableSlot *row, void *context)
 	if (needs_classes(grouping) && grouping->only != SEVERAL)
 		look_at_class(grouping, row);
 	if (!held_out)
-		tuplestore_puttupleslot(grouping->source->stored, row);
+		tuplestore_puttupleslot(grouping->source->stream.stored, row);
 	grouping->taken += !held_out;
 	return true;
 }
@@ -408,13 +408,13 @@ train_groups(void *state)
 	dana_categories_find(training, grouping->source, &grouping->rule);
 	grouping->of_row = AllocSetContextCreate(CurrentMemoryContext, "dana group row", ALLOCSET_SMALL_SIZES);
 	if (needs_classes(grouping))
-		dana_label_type_of(SPI_gettypeid(grouping->source->stored_type, grouping->source->class_column), &grouping->label,
+		dana_label_type_of(SPI_gettypeid(grouping->source->stream.row_type, grouping->source->chosen.class_column), &grouping->label,
 						   CurrentMemoryContext);
-	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
+	grouping->source->stream.stored = tuplestore_begin_heap(false, false, work_mem);
 	dana_rows_each(rows, 0, take_grouped_row, grouping);
 	end_group(grouping);
 	report_groups(grouping, &training->rows.cleaning);
-	tuplestore_end(grouping->source->stored);
+	tuplestore_end(grouping->source->stream.stored);
 	dana_source_close(grouping->source);
 	pgstat_progress_end_command();
 	return (Datum)0;

@@ -147,11 +147,11 @@ train_labels_hold(const conversation *of)
 {
 	dana_source *source = of->source;
 
-	if (source->assumed == NULL)
+	if (source->chosen.assumed == NULL)
 		return true;
 	if (!dana_classes_hold(of->training, source, of->rule->description))
 		return false;
-	source->assumed = NULL;
+	source->chosen.assumed = NULL;
 	dana_notices_let_go(true);
 	return true;
 }
@@ -171,7 +171,7 @@ train_begin_stream(const dana_reply *reply, conversation *of)
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"),
 					  model->design);
-	if (source->plan != NULL && !train_labels_hold(of))
+	if (source->stream.plan != NULL && !train_labels_hold(of))
 		return false;
 	dana_source_stream(source);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
@@ -191,7 +191,7 @@ train_stream_held_out(const dana_training *training, const dana_source *others, 
 	*(rows.query != NULL ? &rows.query : &rows.filter) = training->held_out;
 	rows.cleaning = others->asked.cleaning; /* with the classes that were found */
 	source = dana_source_open(&rows);
-	source->encoding = others->encoding;
+	source->chosen.encoding = others->chosen.encoding;
 	source->held_out = true;
 	dana_source_adopt(source, dana_json_member(message, "stream"), dana_json_member(message, "design"));
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
@@ -331,7 +331,7 @@ train_once(const dana_training *training, const dana_rule *rule, dana_new_model 
 	dana_progress_begin(training->rows.relation);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
 	dana_classes_find(training, source, rule->description, assume);
-	if (source->assumed != NULL)
+	if (source->chosen.assumed != NULL)
 		dana_notices_hold();
 	PG_TRY();
 	{

@@ -47,9 +47,9 @@ typedef struct category_look
 static const dana_encoder *
 filled_column(const dana_source *source, const char *name)
 {
-	for (int i = 0; source->encoding != NULL && i < source->encoding->count; i++)
+	for (int i = 0; source->chosen.encoding != NULL && i < source->chosen.encoding->count; i++)
 	{
-		const dana_encoder *encoder = &source->encoding->encoders[i];
+		const dana_encoder *encoder = &source->chosen.encoding->encoders[i];
 
 		if (encoder->kind == DANA_ENCODE_NONE && encoder->fill != NULL && strcmp(encoder->column, name) == 0)
 			return encoder;
@@ -162,13 +162,13 @@ reject_means(const category_look *look)
 {
 	const dana_source *source = look->source;
 
-	for (int i = 0; source->encoding != NULL && i < source->encoding->count; i++)
+	for (int i = 0; source->chosen.encoding != NULL && i < source->chosen.encoding->count; i++)
 	{
-		const dana_encoder *encoder = &source->encoding->encoders[i];
+		const dana_encoder *encoder = &source->chosen.encoding->encoders[i];
 		const char *column = encoder->column;
 
 		if ((encoder->nulls != DANA_NULLS_MEAN && encoder->nulls != DANA_NULLS_MEDIAN) ||
-			encoder->kind != DANA_ENCODE_NONE || !dana_is_one_of(column, &source->choosing))
+			encoder->kind != DANA_ENCODE_NONE || !dana_is_one_of(column, &source->chosen.choosing))
 			continue;
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("column \"%s\" of %s chooses rows of a model: a %s of its numbers cannot replace NULLs",
@@ -194,12 +194,12 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 	counted = dana_ask(DANA_MSG_CATEGORIES, dana_training_request(training, rule->text, source, NULL), DANA_MSG_COUNTED);
 	look.unsaid = dana_json_texts(counted, "columns");
 	look.unknown = dana_json_texts(counted, "unknown");
-	source->choosing = dana_json_texts(counted, "choosing");
-	look.columns.values = palloc(sizeof(char *) * Max(source->choosing.count, 1));
+	source->chosen.choosing = dana_json_texts(counted, "choosing");
+	look.columns.values = palloc(sizeof(char *) * Max(source->chosen.choosing.count, 1));
 	reject_means(&look);
-	for (int i = 0; i < source->choosing.count; i++)
+	for (int i = 0; i < source->chosen.choosing.count; i++)
 	{
-		char *name = source->choosing.values[i];
+		char *name = source->chosen.choosing.values[i];
 
 		if (SPI_fnumber(dana_source_columns(source), name) <= 0)
 			continue; /* made by an encoder */
@@ -213,5 +213,5 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 	dana_json_begin(&found);
 	others = training->tried != NULL ? training->tried : training->held_out;
 	dana_rows_each(dana_source_plan(source, statement(&look, source, others)), 0, take_numbers, &look);
-	source->largest = dana_json_end(&found);
+	source->chosen.largest = dana_json_end(&found);
 }

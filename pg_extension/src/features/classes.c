@@ -301,7 +301,7 @@ begin_look(label_look *look, Jsonb *description)
 {
 	dana_source		 *source = look->source;
 	TupleDesc		  descriptor =
-		source->relation != NULL ? RelationGetDescr(source->relation) : dana_rows_descriptor(source->plan);
+		source->relation != NULL ? RelationGetDescr(source->relation) : dana_rows_descriptor(source->stream.plan);
 	Form_pg_attribute attribute;
 
 	look->context = CurrentMemoryContext;
@@ -351,9 +351,9 @@ assume_classes(label_look *look, Jsonb *description)
 			return false;
 		names.values[(int)number] = look->values[i].text;
 	}
-	source->classes_found = names;
-	source->class_type = format_type_be(look->type.base);
-	source->assumed = dana_assumed_begin(&look->type.holds, look->attribute, names.count);
+	source->chosen.classes = names;
+	source->chosen.class_type = format_type_be(look->type.base);
+	source->chosen.assumed = dana_assumed_begin(&look->type.holds, look->attribute, names.count);
 	return true;
 }
 
@@ -363,13 +363,13 @@ dana_classes_hold(const dana_training *training, dana_source *source, Jsonb *des
 	label_look look = {.training = training, .source = source};
 	dana_texts names;
 
-	if (source->plan == NULL)
-		return dana_assumed_holds(source->assumed);
+	if (source->stream.plan == NULL)
+		return dana_assumed_holds(source->chosen.assumed);
 	(void)begin_look(&look, description); /* there is one */
 	look_at_rows(&look, 0);
 	names = number_labels(&look, description);
 	for (int i = 0; i < names.count; i++)
-		if (names.count != source->classes_found.count || strcmp(names.values[i], source->classes_found.values[i]) != 0)
+		if (names.count != source->chosen.classes.count || strcmp(names.values[i], source->chosen.classes.values[i]) != 0)
 			return false;
 	return names.count > 0;
 }
@@ -382,10 +382,10 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 	char	  *rule;
 	bool	   same = true; /* numbers are their own numbers */
 
-	source->classes_found = training->classes;
+	source->chosen.classes = training->classes;
 	if (dana_json_is_null(description, "classes") || training->classes.count > 0 || !begin_look(&look, description))
 		return;
-	source->class_column = look.attribute;
+	source->chosen.class_column = look.attribute;
 	if (assume && assume_classes(&look, description))
 		return;
 	look.count = look.rows = look.remembered_count = 0;
@@ -407,8 +407,8 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 		dana_error(DATA_EXCEPTION, "%s has no row with a label in column \"%s\"", source->name, look.column);
 	if (names.count == 0)
 		return; /* the worker reports it */
-	source->classes_found = names;
-	source->class_type = format_type_be(look.type.base);
+	source->chosen.classes = names;
+	source->chosen.class_type = format_type_be(look.type.base);
 	if (same) /* their pages are read unchanged */
 		return;
 	source->asked.cleaning.classes = names;

@@ -259,11 +259,11 @@ adopt_encoding(dana_look *look, dana_encoding *encoding)
 						errmsg("the features of %s become %d columns, more than %d", source->name, encoding->columns,
 							   DANA_MAX_COLUMNS - encoding->labels),
 						errhint("Name fewer of them with features => ARRAY[...].")));
-	source->encoding = encoding;
+	source->chosen.encoding = encoding;
 	source->rows = true;
-	source->features = dana_encoding_names(encoding);
+	source->chosen.features = dana_encoding_names(encoding);
 	if (look->label_count == 1)
-		source->label_column = look->labels.values[look->labels.count - 1];
+		source->chosen.label = look->labels.values[look->labels.count - 1];
 }
 
 /* Takes the list of the model to start from; false if it has none */
@@ -334,7 +334,7 @@ keep_datetimes(dana_look *look, int count)
 		if (started != NULL && (i >= count || look->features[i].encoder.kind != DANA_ENCODE_ONE_HOT))
 			dana_datetime_require(started, training->warm_start_from, attribute, look->source->name);
 	}
-	look->source->datetimes = dana_json_end(&kept);
+	look->source->chosen.datetimes = dana_json_end(&kept);
 }
 
 /* Raises an error for settings of columns that are not features */
@@ -374,7 +374,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 
 	if (!dana_choose_columns(&look, description))
 		return;
-	source->targets = look.labels;
+	source->chosen.targets = look.labels;
 	if (training->warm_start_from != NULL && adopt_list_of_model(&look))
 		return keep_datetimes(&look, look.count);
 	if (training->preprocess != NULL)
@@ -418,8 +418,8 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	}
 	else if (kept < look.count || look.other)
 	{
-		source->features = (dana_texts){.values = palloc(sizeof(char *) * Max(kept, 1)), .count = kept};
+		source->chosen.features = (dana_texts){.values = palloc(sizeof(char *) * Max(kept, 1)), .count = kept};
 		for (int i = 0; i < kept; i++)
-			source->features.values[i] = look.features[i].encoder.column;
+			source->chosen.features.values[i] = look.features[i].encoder.column;
 	}
 }

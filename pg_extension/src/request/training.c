@@ -398,8 +398,8 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 		restrict_rows(group->condition, &query, &filter);
 	dana_json_open(to, "metadata", '{');
 	dana_json_text(to, "source", source->name);
-	if (source->encoding != NULL)
-		dana_encoding_append(to, source->encoding);
+	if (source->chosen.encoding != NULL)
+		dana_encoding_append(to, source->chosen.encoding);
 	if (query != NULL)
 		dana_json_text(to, "query", query);
 	if (filter != NULL)
@@ -418,14 +418,14 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 		dana_json_object(to, "key", group->key);
 		dana_json_close(to, '}');
 	}
-	if (source->classes_found.count > 0)
-		dana_json_list(to, "classes", &source->classes_found);
-	if (source->class_type != NULL)
-		dana_json_text(to, "class_type", source->class_type);
-	if (source->datetimes != NULL && JB_ROOT_COUNT(source->datetimes) > 0)
-		dana_json_object(to, "datetimes", source->datetimes);
-	if (source->choosing.count > 0)
-		dana_json_list(to, "categories", &source->choosing);
+	if (source->chosen.classes.count > 0)
+		dana_json_list(to, "classes", &source->chosen.classes);
+	if (source->chosen.class_type != NULL)
+		dana_json_text(to, "class_type", source->chosen.class_type);
+	if (source->chosen.datetimes != NULL && JB_ROOT_COUNT(source->chosen.datetimes) > 0)
+		dana_json_object(to, "datetimes", source->chosen.datetimes);
+	if (source->chosen.choosing.count > 0)
+		dana_json_list(to, "categories", &source->chosen.choosing);
 	if (training->test_size > 0)
 	{
 		dana_json_number(to, "test_size", training->test_size);
@@ -460,19 +460,19 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	{
 		const training_member *member = member_of(arguments->names[i]);
 
-		if (source->classes_found.count > 0 && strcmp(arguments->names[i], "classes") == 0)
-			dana_json_list(request, "classes", &source->classes_found);
-		else if (member != NULL && member->offset == offsetof(dana_training, features) && source->features.count >= 0)
-			dana_json_list(request, member->name, &source->features);
-		else if (member != NULL && member->offset == offsetof(dana_training, label) && source->label_column != NULL)
-			dana_json_text(request, member->name, source->label_column);
+		if (source->chosen.classes.count > 0 && strcmp(arguments->names[i], "classes") == 0)
+			dana_json_list(request, "classes", &source->chosen.classes);
+		else if (member != NULL && member->offset == offsetof(dana_training, features) && source->chosen.features.count >= 0)
+			dana_json_list(request, member->name, &source->chosen.features);
+		else if (member != NULL && member->offset == offsetof(dana_training, label) && source->chosen.label != NULL)
+			dana_json_text(request, member->name, source->chosen.label);
 		else if (member == NULL || member->sent)
 			append_argument(request, arguments, i);
 	}
 	dana_json_close(request, '}');
 	dana_json_truth(request, "held_out", dana_training_held_out(training));
-	if (source->largest != NULL)
-		dana_json_object(request, "largest", source->largest);
+	if (source->chosen.largest != NULL)
+		dana_json_object(request, "largest", source->chosen.largest);
 	append_metadata(request, training, source);
 	if (training->warm_start_from == NULL)
 		dana_json_text(request, "warm_start_from", NULL);

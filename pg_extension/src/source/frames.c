@@ -80,9 +80,9 @@ static void
 set_up_column(dana_frames *frames, int i)
 {
 	const dana_source *source = frames->source;
-	const int		   number = source->layout.numbers[i];
-	const int		   length = source->layout.lengths[i];
-	TupleDesc		   descriptor = dana_rows_descriptor(source->plan);
+	const int		   number = source->stream.layout.numbers[i];
+	const int		   length = source->stream.layout.lengths[i];
+	TupleDesc		   descriptor = dana_rows_descriptor(source->stream.plan);
 	frame_column	  *column = &frames->column[i];
 	Form_pg_attribute  attribute;
 
@@ -91,16 +91,16 @@ set_up_column(dana_frames *frames, int i)
 	attribute = TupleDescAttr(descriptor, number - 1);
 	column->name = NameStr(attribute->attname);
 	column->weight = source->asked.cleaning.weight != NULL && strcmp(column->name, source->asked.cleaning.weight) == 0;
-	column->target = dana_is_one_of(column->name, &source->targets);
+	column->target = dana_is_one_of(column->name, &source->chosen.targets);
 	column->number = number;
 	column->length = length;
 	column->count = Max(length, 1);
-	if (source->encoding != NULL && i < source->encoding->count)
-		column->encoder = &source->encoding->encoders[i];
+	if (source->chosen.encoding != NULL && i < source->chosen.encoding->count)
+		column->encoder = &source->chosen.encoding->encoders[i];
 	if (column->encoder != NULL && length == 0)
 		column->count = column->encoder->width;
 	/* the worker gives the label as the last column */
-	column->labels = source->asked.cleaning.classes.count > 0 && i == source->layout.columns - 1;
+	column->labels = source->asked.cleaning.classes.count > 0 && i == source->stream.layout.columns - 1;
 	if (column->labels)
 		dana_label_type_of(attribute->atttypid, &column->label, frames->context);
 	else if (column->encoder != NULL
@@ -117,13 +117,13 @@ static void
 start_frame(dana_frames *frames)
 {
 	frames->lower = SizeOfPageHeaderData;
-	frames->upper = frames->source->layout.page_size;
+	frames->upper = frames->source->stream.layout.page_size;
 }
 
 dana_frames *
 dana_frames_begin(const dana_source *source)
 {
-	const dana_frame_layout *layout = &source->layout;
+	const dana_frame_layout *layout = &source->stream.layout;
 	/* a training may stream once for each epoch, all in one context of the caller */
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "dana frames", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
@@ -163,8 +163,8 @@ send_frame(dana_frames *frames)
 	header->pd_flags = PD_ALL_VISIBLE;
 	header->pd_lower = frames->lower;
 	header->pd_upper = frames->upper;
-	header->pd_special = frames->source->layout.page_size;
-	PageSetPageSizeAndVersion((Page)frames->page, frames->source->layout.page_size, PG_PAGE_LAYOUT_VERSION);
+	header->pd_special = frames->source->stream.layout.page_size;
+	PageSetPageSizeAndVersion((Page)frames->page, frames->source->stream.layout.page_size, PG_PAGE_LAYOUT_VERSION);
 	dana_ring_fill(slot, frames->page, frames->page);
 	dana_ring_commit();
 	dana_progress(DANA_PROGRESS_PAGE, ++frames->pages);
@@ -265,7 +265,7 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 static bool
 is_class(const dana_frames *frames, float label)
 {
-	const int classes = frames->source->classes;
+	const int classes = frames->source->stream.classes;
 
 	return classes == 0 || (label >= 0 && label < (float)classes && label == (float)(int)label);
 }
@@ -281,7 +281,7 @@ write_columns(dana_frames *frames, char *at, float *label)
 	int		 nonfinite = 0;
 	const frame_column *negative = NULL;
 
-	for (int i = 0; i < frames->source->layout.columns; i++)
+	for (int i = 0; i < frames->source->stream.layout.columns; i++)
 	{
 		frame_column *column = &frames->column[i];
 		dana_numbers *numbers = &frames->numbers[i];
@@ -289,7 +289,7 @@ write_columns(dana_frames *frames, char *at, float *label)
 		float		  fill = column->encoder != NULL && column->encoder->fill != NULL ? column->encoder->fill[0] : 0;
 		float		 *to;
 
-		if (column->length > 0 && frames->source->layout.part == 0)
+		if (column->length > 0 && frames->source->stream.layout.part == 0)
 		{
 			int32 header[6] = {0, 1, 0, FLOAT4OID, column->length, 1};
 
@@ -334,9 +334,9 @@ add_parts(dana_frames *frames)
 {
 	int32 number = 0;
 
-	for (Size first = 0; first < frames->total; first += frames->source->layout.part, number++)
+	for (Size first = 0; first < frames->total; first += frames->source->stream.layout.part, number++)
 	{
-		Size  count = Min(frames->source->layout.part, frames->total - first);
+		Size  count = Min(frames->source->stream.layout.part, frames->total - first);
 		char *at = add_frame_tuple(frames, PART_DATA + sizeof(float) * count, PART_ATTRIBUTES);
 
 		memcpy(at, &number, sizeof number);
@@ -350,9 +350,9 @@ add_complete(dana_frames *frames, float *label)
 {
 	int nonfinite;
 
-	if (frames->source->layout.part == 0)
+	if (frames->source->stream.layout.part == 0)
 	{
-		char *at = add_frame_tuple(frames, frames->tuple, frames->source->layout.attributes);
+		char *at = add_frame_tuple(frames, frames->tuple, frames->source->stream.layout.attributes);
 
 		nonfinite = write_columns(frames, at, label);
 		if (nonfinite > 0) /* the tuple that was just added becomes one without attributes */
@@ -406,7 +406,7 @@ dana_frames_add(TupleTableSlot *row, void *to)
 
 	dana_channel_look();
 	slot_getsomeattrs(row, frames->needed);
-	for (int i = 0; i < frames->source->layout.columns; i++)
+	for (int i = 0; i < frames->source->stream.layout.columns; i++)
 	{
 		frame_column *column = &frames->column[i];
 		int			  k = column->number - 1;
@@ -428,8 +428,8 @@ dana_frames_add(TupleTableSlot *row, void *to)
 	else if (!is_class(frames, label))
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("%s has the label %g in column \"%s\", which is none of the rule's classes 0 to %d",
-							   name_row(frames), label, frames->column[frames->source->layout.columns - 1].name,
-							   frames->source->classes - 1),
+							   name_row(frames), label, frames->column[frames->source->stream.layout.columns - 1].name,
+							   frames->source->stream.classes - 1),
 						errhint("It was another one when the labels were looked at: the rows change as they are read.")));
 	frames->rows++;
 	frames->complete += complete;
@@ -457,7 +457,7 @@ report_left_out(const dana_frames *frames)
 	const frame_column *empty = NULL;
 
 	initStringInfo(&text);
-	for (int i = 0; i < frames->source->layout.columns; i++)
+	for (int i = 0; i < frames->source->stream.layout.columns; i++)
 	{
 		const frame_column *column = &frames->column[i];
 
@@ -465,7 +465,7 @@ report_left_out(const dana_frames *frames)
 			empty = column;
 		/* an array has no mean, nor do categories, and a label's NULL is never replaced */
 		if (column->nulls > 0 && !column->target && column->length == 0 &&
-			!dana_is_one_of(column->name, &frames->source->choosing))
+			!dana_is_one_of(column->name, &frames->source->chosen.choosing))
 			hint = "With nulls => 'mean' a NULL counts as the mean of its column.";
 		if (column->nulls > 0)
 			appendStringInfo(&text, ", \"%s\" is null (" UINT64_FORMAT ")", column->name, column->nulls);
@@ -495,7 +495,7 @@ dana_frames_finish(dana_frames *frames)
 		send_frame(frames);
 	dana_ring_finish();
 	dana_toast_end(frames->toast);
-	if (frames->source->streams == 0 && !frames->source->held_out)
+	if (frames->source->stream.count == 0 && !frames->source->held_out)
 		report_left_out(frames);
 	MemoryContextDelete(frames->context);
 }

@@ -79,7 +79,7 @@ is_remembered(const dana_assumed *assumed, Datum value)
 bool
 dana_assumed_look(dana_source *source, BlockNumber block, Page page, const dana_tuple_shape *shape)
 {
-	dana_assumed	 *assumed = source->assumed;
+	dana_assumed	 *assumed = source->chosen.assumed;
 	const TupleDesc	  descriptor = RelationGetDescr(source->relation);
 	Form_pg_attribute attribute = TupleDescAttr(descriptor, assumed->attribute - 1);
 	const int		  size = attribute->attlen;

@@ -117,7 +117,7 @@ dana_source_scan(dana_source *source, const char *filter, uint32 sample, uint64 
 TupleDesc
 dana_source_columns(dana_source *source)
 {
-	return source->asked.query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
+	return source->asked.query != NULL ? dana_rows_descriptor(source->stream.plan) : RelationGetDescr(source->relation);
 }
 
 void
@@ -145,7 +145,7 @@ dana_source_probe(dana_source *source)
 	if (probe->unknown == 0)
 		return;
 	if (source->asked.query != NULL)
-		dana_rows_each(source->plan, ARRAY_PROBE_ROWS, probe_row, probe);
+		dana_rows_each(source->stream.plan, ARRAY_PROBE_ROWS, probe_row, probe);
 	else if (!source->rows)
 		dana_source_scan(source, NULL, 0, ARRAY_PROBE_ROWS, probe_row, probe);
 	else
@@ -193,7 +193,7 @@ append_attribute(StringInfo to, const char *name, Form_pg_attribute attribute, i
 static void
 append_encoded(StringInfo to, const dana_source *source, TupleDesc descriptor)
 {
-	const dana_encoding *encoding = source->encoding;
+	const dana_encoding *encoding = source->chosen.encoding;
 	FormData_pg_attribute made = {
 		.atttypid = FLOAT4OID, .attlen = sizeof(float4), .attalign = TYPALIGN_INT, .attbyval = true};
 	const array_column	  scalar = {.length = -1};
@@ -208,7 +208,7 @@ append_encoded(StringInfo to, const dana_source *source, TupleDesc descriptor)
 			append_attribute(to, NameStr(attribute->attname), attribute, number++, &source->probe->columns[column]);
 		else
 			for (int k = 0; k < encoding->encoders[i].width; k++, number++)
-				append_attribute(to, source->features.values[number], &made, number, &scalar);
+				append_attribute(to, source->chosen.features.values[number], &made, number, &scalar);
 	}
 }
 
@@ -216,7 +216,7 @@ void
 dana_source_describe(dana_source *source, StringInfo to)
 {
 	TupleDesc	descriptor = dana_source_columns(source);
-	const bool	has_pages = source->relation != NULL && source->encoding == NULL && source->pages > 0 &&
+	const bool	has_pages = source->relation != NULL && source->chosen.encoding == NULL && source->pages > 0 &&
 		RELKIND_HAS_STORAGE(source->relation->rd_rel->relkind);
 
 	dana_source_probe(source);
@@ -228,10 +228,10 @@ dana_source_describe(dana_source *source, StringInfo to)
 	else
 		dana_json_text(to, "pages", NULL);
 	dana_json_open(to, "attributes", '[');
-	for (int i = 0; i < descriptor->natts && source->encoding == NULL; i++)
+	for (int i = 0; i < descriptor->natts && source->chosen.encoding == NULL; i++)
 		append_attribute(to, NameStr(TupleDescAttr(descriptor, i)->attname), TupleDescAttr(descriptor, i), i,
 						 &source->probe->columns[i]);
-	if (source->encoding != NULL)
+	if (source->chosen.encoding != NULL)
 		append_encoded(to, source, descriptor);
 	dana_json_close(to, ']');
 	dana_json_close(to, '}');

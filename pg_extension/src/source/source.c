@@ -122,8 +122,8 @@ dana_source_open(const dana_source_request *request)
 	if (!IsMVCCSnapshot(source->snapshot))
 		elog(ERROR, "training needs an MVCC snapshot");
 	source->asked = *request;
-	source->classes_found = request->cleaning.classes;
-	source->features.count = -1;
+	source->chosen.classes = request->cleaning.classes;
+	source->chosen.features.count = -1;
 	source->rows = request->query != NULL || request->shuffled || request->cleaning.classes.count > 0 ||
 		request->cleaning.nonfinite == DANA_NONFINITE_ERROR;
 	if (request->query == NULL)
@@ -131,7 +131,7 @@ dana_source_open(const dana_source_request *request)
 	else
 	{
 		source->name = "the query";
-		source->plan = dana_source_plan(source, request->query);
+		source->stream.plan = dana_source_plan(source, request->query);
 	}
 	return source;
 }
@@ -181,7 +181,7 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 static void
 adopt_encoded(const dana_source *source, dana_frame_layout *layout)
 {
-	const dana_encoding *encoding = source->encoding;
+	const dana_encoding *encoding = source->chosen.encoding;
 	int					 at = 0;
 
 	for (int i = 0; i < layout->columns; i++)
@@ -206,17 +206,17 @@ is_sound(TupleTableSlot *row, void *context)
 void
 dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 {
-	dana_frame_layout *layout = &source->layout;
+	dana_frame_layout *layout = &source->stream.layout;
 	int64			   part;
 
-	source->classes =
+	source->stream.classes =
 		dana_json_is_null(design, "classes") ? 0 : dana_json_integer(dana_json_member(design, "classes"), "count");
-	source->streams = 0;
+	source->stream.count = 0;
 	if (stream == NULL)
 	{
 		if (source->rows)
 			dana_protocol_error("asked for the pages of %s, which has rows only", source->name);
-		source->plan = NULL;
+		source->stream.plan = NULL;
 		return;
 	}
 	layout->page_size = dana_json_integer(stream, "page_size");
@@ -227,7 +227,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 		dana_protocol_error("asked for malformed frames");
 	layout->part = part;
 	layout->attributes = layout->columns;
-	if (source->encoding != NULL)
+	if (source->chosen.encoding != NULL)
 		adopt_encoded(source, layout);
 	if (source->heap) /* the executor, which reads them now, trusts tuples */
 		dana_source_scan(source, NULL, 0, 0, is_sound, NULL);
@@ -238,7 +238,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 		/* the place itself last: every epoch has the same order */
 		if (source->asked.shuffled)
 			text = psprintf("%s ORDER BY pg_catalog.hashtidextended(ctid, %d), tableoid, ctid", text, source->asked.seed);
-		source->plan = dana_source_plan(source, text);
+		source->stream.plan = dana_source_plan(source, text);
 		for (int i = 0; i < layout->columns; i++)
 			layout->numbers[i] = i + 1;
 	}
@@ -355,7 +355,7 @@ stream_pages(dana_source *source)
 		if (all_visible && !look)
 		{
 			dana_ring_fill(slot, page, later);
-			if (source->assumed != NULL)
+			if (source->chosen.assumed != NULL)
 				as_assumed = dana_assumed_look(source, block, page, shape);
 			UnlockReleaseBuffer(buffer);
 		}
@@ -368,7 +368,7 @@ stream_pages(dana_source *source)
 			UnlockReleaseBuffer(buffer);
 			if (look)
 				look_at_tuples(source, block, copy.data, shape);
-			if (source->assumed != NULL)
+			if (source->chosen.assumed != NULL)
 				as_assumed = dana_assumed_look(source, block, copy.data, shape);
 			dana_ring_fill(slot, copy.data, later);
 		}
@@ -388,10 +388,10 @@ stream_pages(dana_source *source)
 static void
 stream_stored(dana_source *source, dana_frames *frames)
 {
-	TupleTableSlot *row = MakeSingleTupleTableSlot(source->stored_type, &TTSOpsMinimalTuple);
+	TupleTableSlot *row = MakeSingleTupleTableSlot(source->stream.row_type, &TTSOpsMinimalTuple);
 
-	tuplestore_rescan(source->stored);
-	while (tuplestore_gettupleslot(source->stored, true, false, row))
+	tuplestore_rescan(source->stream.stored);
+	while (tuplestore_gettupleslot(source->stream.stored, true, false, row))
 	{
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
@@ -407,26 +407,26 @@ stream_rows(dana_source *source)
 
 	dana_progress(DANA_PROGRESS_PAGES, 0); /* unknown */
 	dana_progress(DANA_PROGRESS_PAGE, 0);
-	if (source->streams > 0 && source->stored == NULL && dana_rows_volatile(source->plan))
+	if (source->stream.count > 0 && source->stream.stored == NULL && dana_rows_volatile(source->stream.plan))
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("the rows of %s do not fit into the worker's memory, and the next epoch would see "
 							   "others", source->name),
 						errdetail("It contains volatile functions, or a sample without REPEATABLE."),
 						errhint("Store the rows in a table, or start the worker with a higher --cache-limit.")));
 	frames = dana_frames_begin(source);
-	if (source->stored != NULL)
+	if (source->stream.stored != NULL)
 		stream_stored(source, frames);
 	else
-		dana_rows_each(source->plan, 0, dana_frames_add, frames);
+		dana_rows_each(source->stream.plan, 0, dana_frames_add, frames);
 	dana_frames_finish(frames);
 }
 
 void
 dana_source_stream(dana_source *source)
 {
-	if (source->plan != NULL)
+	if (source->stream.plan != NULL)
 		stream_rows(source);
 	else
 		stream_pages(source);
-	source->streams++;
+	source->stream.count++;
 }

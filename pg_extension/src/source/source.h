@@ -43,54 +43,66 @@ typedef struct dana_source_request
 	dana_cleaning cleaning;
 } dana_source_request;
 
+/* What features/ and request/ decide about the columns, before the worker is asked; filled by these folders */
+typedef struct dana_choices
+{
+	dana_encoding *encoding; /* or NULL: columns are numbers */
+	dana_texts	   features; /* for the worker, in place of the caller's; count -1: the caller's */
+	char		  *label;	 /* for the worker, in place of the caller's, or NULL */
+	dana_texts	   targets;	 /* the weight and the labels, where a NULL is never replaced */
+	dana_texts	   classes;	 /* of the label, in the order of their numbers; count -1: there are none */
+	dana_assumed  *assumed;	 /* the classes are, from a sample; NULL: all rows were scanned */
+	int			   class_column; /* number, from 1, of the label with these classes; 0: not looked for */
+	char		  *class_type;	 /* SQL's name of the label's type, or NULL */
+	Jsonb		  *datetimes;	 /* types of the columns in use that are dates or times, or NULL */
+	dana_texts	   choosing;	 /* columns with numbers that choose rows of models */
+	Jsonb		  *largest;		 /* largest number of each such column, or NULL: not needed */
+} dana_choices;
+
+/* The current stream; filled by dana_source_adopt(), and by dana_train_groups() for rows that it stores */
+typedef struct dana_stream
+{
+	dana_rows		 *plan;	  /* NULL: pages */
+	dana_frame_layout layout; /* of frames; its numbers are those of the plan's columns */
+	int				  count;  /* of streams so far */
+	int				  classes; /* number of classes in the rule, or 0 */
+	Tuplestorestate	 *stored;  /* rows to stream instead of the plan's, or NULL */
+	TupleDesc		  row_type; /* of stored rows */
+} dana_stream;
+
+/* A table or a query; filled by dana_source_open() */
 typedef struct dana_source
 {
+	dana_source_request asked;
 	Relation	  relation; /* locked AccessShareLock until the transaction ends; NULL: a query */
 	Snapshot	  snapshot;
-	dana_encoding *encoding; /* or NULL: columns are numbers */
-	bool		   held_out; /* these are the rows that are left out of a training */
-	dana_texts	  features; /* for the worker, instead of the caller's; count -1: these */
-	char		 *label_column; /* likewise, or NULL */
-	BlockNumber	  pages; /* every page that the snapshot can see rows on */
-	char		 *name;	 /* qualified and quoted */
-	dana_source_request asked;
-	bool		  heap; /* the relation's pages are its own, and heapam's */
-	dana_texts	  targets;	 /* the weight and the labels, whose NULLs nothing fills */
-	dana_texts	  classes_found; /* of the label, in the order of their numbers; count -1: there are none */
-	int			  class_column;	 /* of the label whose classes were found, from 1; 0: they were not looked for */
-	char		 *class_type;	 /* SQL's name of the label's type, or NULL */
-	Jsonb		 *datetimes;		 /* by column in use the type of what is a date or a time, or NULL */
-	dana_assumed *assumed; /* these classes are; NULL: all rows were looked at */
-	Jsonb		 *largest;		 /* by column of categories its largest number, or NULL: nobody looked */
-	dana_texts	  choosing;		 /* columns whose numbers choose rows of models */
-	bool		  rows; /* rows have to be made into frames, whatever the columns */
-	bool		  spi;	/* we are connected to SPI */
-	dana_array_probe *probe; /* what was found of array columns, or NULL: it was not looked for */
+	char		 *name;		/* qualified and quoted */
+	bool		  heap;		/* a heap with pages of its own */
+	BlockNumber	  pages;	/* all pages with rows that the snapshot can see */
 	dana_filter	 *compiled; /* the filter, for pages */
-	/* the current stream */
-	dana_rows *plan; /* NULL: pages */
-	dana_frame_layout layout; /* of frames; its numbers are those of the plan's columns */
-	int		   streams; /* so far */
-	int		   classes; /* that the rule numbers its label by, or 0 */
-	Tuplestorestate *stored; /* rows to stream instead of the plan's, or NULL */
-	TupleDesc		 stored_type;
+	bool		  held_out; /* the rows that are left out of a training */
+	bool		  rows;		/* always streamed as frames */
+	bool		  spi;		/* connected to SPI */
+	dana_array_probe *probe; /* properties of array columns, or NULL: not examined yet */
+	dana_choices chosen;
+	dana_stream	 stream;
 } dana_source;
 
-/* Opens a table or a query; raises an error that names the reason where it may not or cannot be trained on */
+/* Opens a table or a query; an error if it may not or cannot be trained on */
 extern dana_source *dana_source_open(const dana_source_request *request);
 extern void			dana_source_close(dana_source *source);
 
 /*
- * Takes the worker's settings: which columns it wants as frames, or (NULL) pages as they are; and its design, which says
- * which columns are in use and which classes the rule numbers a label by
+ * Prepares the stream that the worker requests: frames of certain columns, or (NULL) pages as they are. Its design has
+ * the columns in use and the number of classes.
  */
 extern void dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design);
 
-/* Streams every page or row once, in the same order each time, through the ring */
+/* Streams all pages or rows through the ring, in the same order each time */
 extern void dana_source_stream(dana_source *source);
 
 /* SELECT of some columns of the source's table, under its filter; numbers are attribute numbers */
 extern char *dana_source_select(dana_source *source, int columns, const int *numbers);
 
-/* A plan for a statement of the source's; connects to SPI for as long as the source is open */
+/* A plan for a statement on the source; connects to SPI until the source is closed */
 extern dana_rows *dana_source_plan(dana_source *source, const char *text);
