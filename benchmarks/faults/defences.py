@@ -164,7 +164,7 @@ SESSIONS = (
         ("bounds.c", "\t\tProcDiePending = true;", "\t\t;", "who catches each cancel keeps the session"),
         (
             "bounds.c",
-            "enable_timeout_after(timer, AGAIN_MS); /* enable_timeout_every() is there from 15 on */",
+            "enable_timeout_after(timer, AGAIN_MS); /* enable_timeout_every() exists from 15 on */",
             "",
             "who catches one cancel is not cancelled again",
         ),
@@ -216,7 +216,7 @@ SESSIONS = (
         "tests/postgres/test_jobs.py --postgresql 18 -k test_it_begins_when_the_transaction_commits",
         (
             "jobs.c",
-            "\tjobs_check_limits(); /* here as early as it can be known; at the commit for sure */",
+            "\tjobs_check_limits(); /* checked here to report it early, and again at commit */",
             "\tjobs_register();\n\tpending = NIL;",
             "background workers are taken before the commit",
         ),
