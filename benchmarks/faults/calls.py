@@ -170,7 +170,7 @@ CALLS: tuple[Mutation, ...] = (
         SRC,
         in_sources("encoded.py::test_no_cast_and_no_operator_of_a_user_is_called"),
         ("texts.c", "type < FirstNormalObjectId && is_plain_type(type)", "true", "casts of users to text"),
-        ("look.c", 'OPERATOR(pg_catalog.<=) "', '<= "', "operators of users"),
+        ("survey.c", 'OPERATOR(pg_catalog.<=) "', '<= "', "operators of users"),
     ),
     *faults(
         SRC,

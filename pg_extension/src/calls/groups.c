@@ -237,7 +237,7 @@ needs_classes(const grouping *grouping)
 
 /* Finds out whether the group's rows, including held-out ones, have several classes */
 static void
-look_at_class(grouping *grouping, TupleTableSlot *row)
+check_class(grouping *grouping, TupleTableSlot *row)
 {
 	bool		  isnull;
 	Datum		  value = slot_getattr(row, grouping->source->chosen.class_column, &isnull);
@@ -366,7 +366,7 @@ take_grouped_row(TupleTableSlot *row, void *context)
 		begin_group(grouping, name, row);
 	}
 	if (needs_classes(grouping) && grouping->only != SEVERAL)
-		look_at_class(grouping, row);
+		check_class(grouping, row);
 	if (!held_out)
 		tuplestore_puttupleslot(grouping->source->stream.stored, row);
 	grouping->taken += !held_out;

@@ -81,7 +81,7 @@ job_store(Oid owner, Datum function, Datum arguments)
 	 * all except the server-wide ones: the job's process would otherwise have the settings of its role, even after SET
 	 * ROLE
 	 */
-	static dana_statement look = DANA_STATEMENT(
+	static dana_statement settings = DANA_STATEMENT(
 		"SELECT coalesce(pg_catalog.jsonb_object_agg(s.name, s.setting), '{}') FROM pg_catalog.pg_settings AS s "
 		"WHERE (s.source OPERATOR(pg_catalog.~) '^(global|database|user|database user|client|session)$' "
 		" OR EXISTS (SELECT FROM pg_catalog.pg_db_role_setting AS r, pg_catalog.unnest(r.setconfig) AS c (one) "
@@ -102,7 +102,7 @@ job_store(Oid owner, Datum function, Datum arguments)
 	 * used here
 	 */
 	dana_connect();
-	dana_read(&look, &(Datum){ObjectIdGetDatum(owner)}, NULL);
+	dana_read(&settings, &(Datum){ObjectIdGetDatum(owner)}, NULL);
 	values[2] = JsonbPGetDatum(DatumGetJsonbPCopy(dana_value(0, 1)));
 	SPI_finish();
 	before = dana_become_owner();

@@ -34,14 +34,14 @@ typedef struct category_numbers
 	int64  numbers;
 } category_numbers;
 
-typedef struct category_look
+typedef struct category_survey
 {
 	const dana_source *source;
 	dana_texts columns;	 /* columns that are scanned */
 	dana_texts unsaid;	 /* columns that determine the size of a model */
 	dana_texts unknown;	 /* columns where a negative number is not a category */
 	StringInfo found;
-} category_look;
+} category_survey;
 
 /* A table's column unchanged but with its NULLs replaced; NULL if there is no such feature */
 static const dana_encoder *
@@ -58,15 +58,15 @@ filled_column(const dana_source *source, const char *name)
 }
 
 static void
-report_column(const category_look *look, const char *name, const category_numbers *found, int64 rows)
+report_column(const category_survey *survey, const char *name, const category_numbers *found, int64 rows)
 {
-	const dana_encoder *filled = filled_column(look->source, name);
-	const bool			unknown = dana_is_one_of(name, &look->unknown);
+	const dana_encoder *filled = filled_column(survey->source, name);
+	const bool			unknown = dana_is_one_of(name, &survey->unknown);
 
 	if (found->largest >= MANY_ROWS && found->largest >= (double)MANY_TIMES * found->numbers)
 		dana_notice(NOTICE, "Number the existing values without gaps, as docs/recipes.md shows.",
 					"column %s: models get %.0f rows for its numbers, but the " INT64_FORMAT " rows of %s choose at most " INT64_FORMAT,
-					name, found->largest + 1, rows, look->source->name, found->numbers);
+					name, found->largest + 1, rows, survey->source->name, found->numbers);
 	if (found->negative > 0 && unknown)
 		dana_notice(NOTICE, NULL, "column %s: " INT64_FORMAT " rows hold numbers below 0, which are taken as unknown",
 					name, found->negative);
@@ -79,16 +79,16 @@ report_column(const category_look *look, const char *name, const category_number
 static bool
 take_numbers(TupleTableSlot *row, void *context)
 {
-	category_look *look = context;
+	category_survey *survey = context;
 
 	slot_getallattrs(row);
-	for (int i = 0; i < look->columns.count; i++)
+	for (int i = 0; i < survey->columns.count; i++)
 	{
-		const char	  *name = look->columns.values[i];
+		const char	  *name = survey->columns.values[i];
 		const Datum	  *values = row->tts_values + 1 + NUMBERS_OF_COLUMN * i;
 		const bool	  *nulls = row->tts_isnull + 1 + NUMBERS_OF_COLUMN * i;
-		const bool	   asked = dana_is_one_of(name, &look->unsaid);
-		const dana_encoder *filled = filled_column(look->source, name);
+		const bool	   asked = dana_is_one_of(name, &survey->unsaid);
+		const dana_encoder *filled = filled_column(survey->source, name);
 		category_numbers found = {.largest = -1, .negative = DatumGetInt64(values[1]), .nulls = DatumGetInt64(values[2]),
 								  .numbers = nulls[3] ? 0 : DatumGetInt64(values[3])};
 
@@ -97,10 +97,10 @@ take_numbers(TupleTableSlot *row, void *context)
 		if (asked && filled != NULL && found.nulls > 0)
 			found.largest = Max(found.largest, filled->fill[0]);
 		if (asked && nulls[0])
-			dana_json_text(look->found, name, NULL);
+			dana_json_text(survey->found, name, NULL);
 		else if (asked)
-			dana_json_number(look->found, name, found.largest);
-		report_column(look, name, &found, DatumGetInt64(row->tts_values[0]));
+			dana_json_number(survey->found, name, found.largest);
+		report_column(survey, name, &found, DatumGetInt64(row->tts_values[0]));
 	}
 	return true;
 }
@@ -121,7 +121,7 @@ number_of_row(TupleDesc columns, const char *column, const char *of_array, const
 
 /* SELECT of the number of rows, then NUMBERS_OF_COLUMN of each column; includes rows held out for a test */
 static char *
-statement(const category_look *look, dana_source *source, const char *held_out)
+statement(const category_survey *survey, dana_source *source, const char *held_out)
 {
 	TupleDesc	   columns = dana_source_columns(source);
 	const char	  *filter = source->asked.filter != NULL ? source->asked.filter : "true";
@@ -129,14 +129,14 @@ statement(const category_look *look, dana_source *source, const char *held_out)
 
 	initStringInfo(&text);
 	appendStringInfoString(&text, "SELECT pg_catalog.count(*)");
-	for (int i = 0; i < look->columns.count; i++)
+	for (int i = 0; i < survey->columns.count; i++)
 		appendStringInfo(&text, ", pg_catalog.max(s.v%d) FILTER (WHERE pg_catalog.abs(s.v%d) OPERATOR(pg_catalog.<=) "
 						 "3.4e38::pg_catalog.float8), pg_catalog.count(*) FILTER (WHERE s.w%d OPERATOR(pg_catalog.<) "
 						 "0::pg_catalog.float8), pg_catalog.count(*) FILTER (WHERE s.v%d IS NULL), "
 						 "(pg_catalog.sum(s.n%d))::pg_catalog.int8", i, i, i, i, i);
-	for (int i = 0; i < look->columns.count; i++)
+	for (int i = 0; i < survey->columns.count; i++)
 	{
-		const char *name = look->columns.values[i];
+		const char *name = survey->columns.values[i];
 
 		appendStringInfo(&text, "%s %s AS v%d, %s AS w%d, %s AS n%d", i > 0 ? "," : " FROM (SELECT",
 						 number_of_row(columns, name, EXTREME_OF_ARRAY("max"), NUMBER), i,
@@ -158,9 +158,9 @@ statement(const category_look *look, dana_source *source, const char *held_out)
 
 /* Raises an error for a mean of numbers that are names, and for a median, which makes as little sense */
 static void
-reject_means(const category_look *look)
+reject_means(const category_survey *survey)
 {
-	const dana_source *source = look->source;
+	const dana_source *source = survey->source;
 
 	for (int i = 0; source->chosen.encoding != NULL && i < source->chosen.encoding->count; i++)
 	{
@@ -173,7 +173,7 @@ reject_means(const category_look *look)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("column \"%s\" of %s chooses rows of a model: a %s of its numbers cannot replace NULLs",
 							   column, source->name, encoder->nulls == DANA_NULLS_MEAN ? "mean" : "median"),
-						dana_is_one_of(column, &look->unknown)
+						dana_is_one_of(column, &survey->unknown)
 							? errhint("Give -1, which the rule takes as unknown: preprocess => '{\"%s\": {\"impute\": -1}}'; "
 									  "or leave such rows out, with \"skip\" in its place.", column)
 							: errhint("Leave such rows out: preprocess => '{\"%s\": {\"impute\": \"skip\"}}'.", column)));
@@ -183,35 +183,35 @@ reject_means(const category_look *look)
 void
 dana_categories_find(const dana_training *training, dana_source *source, const dana_rule *rule)
 {
-	category_look  look = {.source = source};
+	category_survey  survey = {.source = source};
 	StringInfoData found;
 	Jsonb		  *counted;
 	const char	  *others;
-	bool		   looks = false;
+	bool		   needed = false;
 
 	if (!dana_json_boolean(rule->description, "chooses"))
 		return;
 	counted = dana_ask(DANA_MSG_CATEGORIES, dana_training_request(training, rule->text, source, NULL), DANA_MSG_COUNTED);
-	look.unsaid = dana_json_texts(counted, "columns");
-	look.unknown = dana_json_texts(counted, "unknown");
+	survey.unsaid = dana_json_texts(counted, "columns");
+	survey.unknown = dana_json_texts(counted, "unknown");
 	source->chosen.choosing = dana_json_texts(counted, "choosing");
-	look.columns.values = palloc(sizeof(char *) * Max(source->chosen.choosing.count, 1));
-	reject_means(&look);
+	survey.columns.values = palloc(sizeof(char *) * Max(source->chosen.choosing.count, 1));
+	reject_means(&survey);
 	for (int i = 0; i < source->chosen.choosing.count; i++)
 	{
 		char *name = source->chosen.choosing.values[i];
 
 		if (SPI_fnumber(dana_source_columns(source), name) <= 0)
 			continue; /* made by an encoder */
-		look.columns.values[look.columns.count++] = name;
-		looks |= dana_is_one_of(name, &look.unsaid) || dana_is_one_of(name, &look.unknown) ||
+		survey.columns.values[survey.columns.count++] = name;
+		needed |= dana_is_one_of(name, &survey.unsaid) || dana_is_one_of(name, &survey.unknown) ||
 			filled_column(source, name) != NULL;
 	}
-	if (!looks)
+	if (!needed)
 		return;
-	look.found = &found;
+	survey.found = &found;
 	dana_json_begin(&found);
 	others = training->tried != NULL ? training->tried : training->held_out;
-	dana_rows_each(dana_source_plan(source, statement(&look, source, others)), 0, take_numbers, &look);
+	dana_rows_each(dana_source_plan(source, statement(&survey, source, others)), 0, take_numbers, &survey);
 	source->chosen.largest = dana_json_end(&found);
 }

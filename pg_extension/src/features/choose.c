@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/notices.h"
 #include "features/choose.h"
-#include "features/look.h"
+#include "features/survey.h"
 #include "request/training.h"
 #include "values/encode.h"
 #include "values/values.h"
@@ -23,21 +23,21 @@ typedef struct described
 } described;
 
 bool
-dana_look_has(const dana_look *look, const dana_texts *names)
+dana_survey_has(const dana_survey *survey, const dana_texts *names)
 {
 	for (int i = 0; i < names->count; i++)
-		if (SPI_fnumber(look->columns, names->values[i]) <= 0)
+		if (SPI_fnumber(survey->columns, names->values[i]) <= 0)
 			return false;
 	return names->count > 0;
 }
 
 void
-dana_look_add(dana_look *look, int column)
+dana_survey_add(dana_survey *survey, int column)
 {
-	dana_candidate *feature = &look->features[look->count++];
+	dana_candidate *feature = &survey->features[survey->count++];
 
 	*feature = (dana_candidate){.column = column};
-	feature->encoder = (dana_encoder){.column = NameStr(TupleDescAttr(look->columns, column - 1)->attname), .width = 1};
+	feature->encoder = (dana_encoder){.column = NameStr(TupleDescAttr(survey->columns, column - 1)->attname), .width = 1};
 }
 
 /* A member of the rule's description, without the outputs; count 0 if it has no member of that name */
@@ -64,22 +64,22 @@ described_as(Jsonb *description, const char *key, const dana_texts *outputs)
 }
 
 static bool
-is_array(const dana_look *look, int column)
+is_array(const dana_survey *survey, int column)
 {
 	dana_type holds;
 
-	return dana_type_of(TupleDescAttr(look->columns, column - 1)->atttypid, &holds) && holds.array;
+	return dana_type_of(TupleDescAttr(survey->columns, column - 1)->atttypid, &holds) && holds.array;
 }
 
 /* The last column that is not the weight; 0: there is none */
 static int
-last_column(const dana_look *look)
+last_column(const dana_survey *survey)
 {
-	const char *weight = look->training->weight;
-	int			last = look->columns->natts;
+	const char *weight = survey->training->weight;
+	int			last = survey->columns->natts;
 
-	while (last > 0 && (TupleDescAttr(look->columns, last - 1)->attisdropped ||
-						(weight != NULL && strcmp(NameStr(TupleDescAttr(look->columns, last - 1)->attname), weight) == 0)))
+	while (last > 0 && (TupleDescAttr(survey->columns, last - 1)->attisdropped ||
+						(weight != NULL && strcmp(NameStr(TupleDescAttr(survey->columns, last - 1)->attname), weight) == 0)))
 		last--;
 	return last;
 }
@@ -102,30 +102,30 @@ append_name(StringInfo to, const char *name)
 
 /* Reports the columns that could be features too, if those with the inputs' names are used; except keys */
 static void
-report_unused(const dana_look *look)
+report_unused(const dana_survey *survey)
 {
-	dana_look	   others = *look;
+	dana_survey	   others = *survey;
 	int			   count = 0;
 	StringInfoData unused, taken;
 
 	initStringInfo(&unused);
 	initStringInfo(&taken);
-	for (int i = 0; i < look->count; i++)
-		append_name(&taken, look->features[i].encoder.column);
+	for (int i = 0; i < survey->count; i++)
+		append_name(&taken, survey->features[i].encoder.column);
 	others.count = 0;
-	others.features = palloc0(sizeof(dana_candidate) * look->columns->natts);
-	for (int i = 0; i < look->columns->natts; i++)
+	others.features = palloc0(sizeof(dana_candidate) * survey->columns->natts);
+	for (int i = 0; i < survey->columns->natts; i++)
 	{
-		Form_pg_attribute column = TupleDescAttr(look->columns, i);
+		Form_pg_attribute column = TupleDescAttr(survey->columns, i);
 		dana_type		  holds;
-		bool			  used = column->attisdropped || dana_is_one_of(NameStr(column->attname), &look->labels);
+		bool			  used = column->attisdropped || dana_is_one_of(NameStr(column->attname), &survey->labels);
 
-		for (int k = 0; k < look->count; k++)
-			used |= look->features[k].column == i + 1;
+		for (int k = 0; k < survey->count; k++)
+			used |= survey->features[k].column == i + 1;
 		if (!used && (dana_type_of(column->atttypid, &holds) || dana_is_text_type(dana_encoded_type(column->atttypid))))
-			dana_look_add(&others, i + 1);
+			dana_survey_add(&others, i + 1);
 	}
-	dana_look_for_keys(&others);
+	dana_survey_keys(&others);
 	for (int i = 0; i < others.count; i++)
 		if (others.features[i].excluded == NULL)
 		{
@@ -135,107 +135,107 @@ report_unused(const dana_look *look)
 	if (count > 0)
 		dana_notice(NOTICE, "Choose other columns with features => ARRAY[...].",
 					"column%s %s: no feature%s, %s %s of %s ha%s the name%s of the rule's input%s", count > 1 ? "s" : "",
-					unused.data, count > 1 ? "s" : "", look->count > 1 ? "columns" : "array", taken.data, look->source->name,
-					look->count > 1 ? "ve" : "s", look->count > 1 ? "s" : "", look->count > 1 ? "s" : "");
+					unused.data, count > 1 ? "s" : "", survey->count > 1 ? "columns" : "array", taken.data, survey->source->name,
+					survey->count > 1 ? "ve" : "s", survey->count > 1 ? "s" : "", survey->count > 1 ? "s" : "");
 }
 
 /* Reports the label if it is not the last column, which is then a feature by default */
 static void
-report_label(const dana_look *look)
+report_label(const dana_survey *survey)
 {
-	const char *label = look->labels.values[look->labels.count - 1];
-	const int	last = last_column(look);
+	const char *label = survey->labels.values[survey->labels.count - 1];
+	const int	last = last_column(survey);
 
-	if (SPI_fnumber(look->columns, label) != last)
+	if (SPI_fnumber(survey->columns, label) != last)
 		dana_notice(NOTICE, "Choose another one with label.",
 					"column %s of %s is the label, since the rule calls it so; the last column, %s, is not", label,
-					look->source->name, NameStr(TupleDescAttr(look->columns, last - 1)->attname));
+					survey->source->name, NameStr(TupleDescAttr(survey->columns, last - 1)->attname));
 }
 
 /* The weight and the labels; whether the label was found by the name of the rule's one output */
 static bool
-choose_labels(dana_look *look, const dana_texts *outputs)
+choose_labels(dana_survey *survey, const dana_texts *outputs)
 {
-	const dana_training *training = look->training;
-	const bool			 by_name = training->label == NULL && outputs->count == 1 && dana_look_has(look, outputs);
+	const dana_training *training = survey->training;
+	const bool			 by_name = training->label == NULL && outputs->count == 1 && dana_survey_has(survey, outputs);
 
-	look->labels = *outputs;
+	survey->labels = *outputs;
 	if (training->label != NULL)
-		look->labels = (dana_texts){1, (char **)&training->label};
+		survey->labels = (dana_texts){1, (char **)&training->label};
 	else if (outputs->count == 1 && !by_name)
 	{
-		int last = last_column(look);
+		int last = last_column(survey);
 
-		look->labels.count = last > 0;
-		look->labels.values[0] = last > 0 ? NameStr(TupleDescAttr(look->columns, last - 1)->attname) : NULL;
+		survey->labels.count = last > 0;
+		survey->labels.values[0] = last > 0 ? NameStr(TupleDescAttr(survey->columns, last - 1)->attname) : NULL;
 	}
-	look->label_count = look->labels.count;
+	survey->label_count = survey->labels.count;
 	if (training->weight != NULL)
-		put_first(training->weight, &look->labels);
+		put_first(training->weight, &survey->labels);
 	return by_name;
 }
 
 bool
-dana_choose_columns(dana_look *look, Jsonb *description)
+dana_choose_columns(dana_survey *survey, Jsonb *description)
 {
-	const dana_training *training = look->training;
+	const dana_training *training = survey->training;
 	described	outputs = described_as(description, "outputs", NULL);
 	described	inputs = described_as(description, "inputs", &outputs.names);
 	dana_texts	named = training->features;
-	const bool	label_by_name = choose_labels(look, &outputs.names);
+	const bool	label_by_name = choose_labels(survey, &outputs.names);
 	bool		by_name;
 
-	look->single = inputs.names.count == 1 && inputs.vector;
-	look->chooses = dana_json_boolean(description, "chooses");
-	if (look->labels.count > 0 && !dana_look_has(look, &look->labels))
+	survey->single = inputs.names.count == 1 && inputs.vector;
+	survey->chooses = dana_json_boolean(description, "chooses");
+	if (survey->labels.count > 0 && !dana_survey_has(survey, &survey->labels))
 		return false;
-	by_name = named.count < 0 && dana_look_has(look, &inputs.names);
+	by_name = named.count < 0 && dana_survey_has(survey, &inputs.names);
 	/* the numbered name of an input for many is an ordinary column */
 	if (by_name && inputs.names.count == 1 && inputs.shaped)
-		by_name = is_array(look, SPI_fnumber(look->columns, inputs.names.values[0]));
+		by_name = is_array(survey, SPI_fnumber(survey->columns, inputs.names.values[0]));
 	for (int i = 0; by_name && i < inputs.names.count; i++) /* a label is not an input by its name */
-		by_name = !dana_is_one_of(inputs.names.values[i], &look->labels);
+		by_name = !dana_is_one_of(inputs.names.values[i], &survey->labels);
 	if (by_name)
 		named = inputs.names;
-	look->named = named.count >= 0;
-	look->features = palloc0(sizeof(dana_candidate) * Max(Max(look->columns->natts, named.count), 1));
-	if (look->named && !dana_look_has(look, &named))
+	survey->named = named.count >= 0;
+	survey->features = palloc0(sizeof(dana_candidate) * Max(Max(survey->columns->natts, named.count), 1));
+	if (survey->named && !dana_survey_has(survey, &named))
 		return false;
 	for (int i = 0; i < named.count; i++)
-		dana_look_add(look, SPI_fnumber(look->columns, named.values[i]));
-	for (int i = 0; i < look->columns->natts && !look->named; i++)
-		if (!TupleDescAttr(look->columns, i)->attisdropped &&
-			!dana_is_one_of(NameStr(TupleDescAttr(look->columns, i)->attname), &look->labels))
-			dana_look_add(look, i + 1);
+		dana_survey_add(survey, SPI_fnumber(survey->columns, named.values[i]));
+	for (int i = 0; i < survey->columns->natts && !survey->named; i++)
+		if (!TupleDescAttr(survey->columns, i)->attisdropped &&
+			!dana_is_one_of(NameStr(TupleDescAttr(survey->columns, i)->attname), &survey->labels))
+			dana_survey_add(survey, i + 1);
 	if (by_name && inputs.shaped)
-		report_unused(look);
-	if (label_by_name && !look->named)
-		report_label(look);
+		report_unused(survey);
+	if (label_by_name && !survey->named)
+		report_label(survey);
 	return true;
 }
 
 /* Names of columns as elements of an SQL ARRAY */
 static char *
-array_of_names(const dana_look *look, bool arrays)
+array_of_names(const dana_survey *survey, bool arrays)
 {
 	StringInfoData list;
 
 	initStringInfo(&list);
-	for (int i = 0; i < look->count; i++)
-		if (look->features[i].excluded == NULL && (look->features[i].encoder.width < 0) == arrays)
-			append_name(&list, quote_literal_cstr(look->features[i].encoder.column));
+	for (int i = 0; i < survey->count; i++)
+		if (survey->features[i].excluded == NULL && (survey->features[i].encoder.width < 0) == arrays)
+			append_name(&list, quote_literal_cstr(survey->features[i].encoder.column));
 	return list.data;
 }
 
 void
-dana_refuse_array_among_others(const dana_look *look)
+dana_refuse_array_among_others(const dana_survey *survey)
 {
 	const char *array = NULL;
 	int			count = 0, arrays = 0;
 
-	for (int i = 0; i < look->count; i++)
+	for (int i = 0; i < survey->count; i++)
 	{
-		const dana_candidate *feature = &look->features[i];
+		const dana_candidate *feature = &survey->features[i];
 
 		if (feature->excluded != NULL)
 			continue;
@@ -247,9 +247,9 @@ dana_refuse_array_among_others(const dana_look *look)
 		return;
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("column \"%s\" of %s is an array among other columns, and rule \"%s\" takes one array or columns "
-						   "of numbers", array, look->source->name, look->training->rule),
+						   "of numbers", array, survey->source->name, survey->training->rule),
 					count > arrays
 						? errhint("Name the array, features => ARRAY[%s], or the others, features => ARRAY[%s].",
-								  quote_literal_cstr(array), array_of_names(look, false))
+								  quote_literal_cstr(array), array_of_names(survey, false))
 						: errhint("Name one of them, features => ARRAY[%s].", quote_literal_cstr(array))));
 }

@@ -4,17 +4,17 @@
 #pragma once
 
 #include "base/dana.h"
-#include "features/look.h"
+#include "features/survey.h"
 
 /*
  * choose.c: the features, the weight and the labels, chosen as in dana/compiler/binding/columns.py for a rule of this
  * description; false if the worker is to report what is wrong with them
  */
-extern bool dana_choose_columns(dana_look *look, Jsonb *description);
+extern bool dana_choose_columns(dana_survey *survey, Jsonb *description);
 
 /* Raises an error if columns were not named and an array is among them: the choice is ambiguous */
-extern void dana_refuse_array_among_others(const dana_look *look);
+extern void dana_refuse_array_among_others(const dana_survey *survey);
 
 /* Whether all names are columns, and there are some; and one more feature, from 1 */
-extern bool dana_look_has(const dana_look *look, const dana_texts *names);
-extern void dana_look_add(dana_look *look, int column);
+extern bool dana_survey_has(const dana_survey *survey, const dana_texts *names);
+extern void dana_survey_add(dana_survey *survey, int column);

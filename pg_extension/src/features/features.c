@@ -11,7 +11,7 @@
 #include "base/notices.h"
 #include "features/choose.h"
 #include "features/features.h"
-#include "features/look.h"
+#include "features/survey.h"
 #include "models/models.h"
 #include "request/training.h"
 #include "source/schema.h"
@@ -21,11 +21,11 @@
 #include "values/values.h"
 
 static _Noreturn void
-reject_type(const dana_look *look, const dana_candidate *feature, const char *what)
+reject_type(const dana_survey *survey, const dana_candidate *feature, const char *what)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-					errmsg("column \"%s\" of %s has type %s, %s", feature->encoder.column, look->source->name,
-						   format_type_be(TupleDescAttr(look->columns, feature->column - 1)->atttypid), what)));
+					errmsg("column \"%s\" of %s has type %s, %s", feature->encoder.column, survey->source->name,
+						   format_type_be(TupleDescAttr(survey->columns, feature->column - 1)->atttypid), what)));
 }
 
 /* The maximum number of categories of a column */
@@ -45,10 +45,10 @@ read_categories(dana_candidate *feature, Jsonb *settings)
 
 /* The caller's settings for a column */
 static void
-read_settings(dana_look *look, dana_candidate *feature, Jsonb *settings)
+read_settings(dana_survey *survey, dana_candidate *feature, Jsonb *settings)
 {
 	dana_encoder *encoder = &feature->encoder;
-	Oid			  type = dana_encoded_type(TupleDescAttr(look->columns, feature->column - 1)->atttypid);
+	Oid			  type = dana_encoded_type(TupleDescAttr(survey->columns, feature->column - 1)->atttypid);
 	char		 *word = dana_json_string(settings, "encode");
 	dana_texts	  words = dana_json_keys(settings);
 
@@ -69,7 +69,7 @@ read_settings(dana_look *look, dana_candidate *feature, Jsonb *settings)
 	{
 		encoder->kind = DANA_ENCODE_ONE_HOT;
 		if (!dana_is_text_type(type) && !dana_is_integer_type(type))
-			reject_type(look, feature, "which cannot be encoded as categories");
+			reject_type(survey, feature, "which cannot be encoded as categories");
 	}
 	else if (strcmp(word, "none") != 0)
 	{
@@ -81,44 +81,44 @@ read_settings(dana_look *look, dana_candidate *feature, Jsonb *settings)
 			dana_reject_argument("preprocess", "encode column \"%s\" as \"one_hot\", \"none\", or some of [\"year\", "
 								 "\"month\", \"day\", \"dow\", \"hour\"]", encoder->column);
 		if (dana_find_date_type(type) == NULL)
-			reject_type(look, feature, "which has no date or time parts");
+			reject_type(survey, feature, "which has no date or time parts");
 	}
 }
 
 static Jsonb *
-settings_of(const dana_look *look, const char *column)
+settings_of(const dana_survey *survey, const char *column)
 {
-	Jsonb *preprocess = look->training->preprocess;
+	Jsonb *preprocess = survey->training->preprocess;
 
 	return preprocess == NULL || dana_json_is_null(preprocess, column) ? NULL : dana_json_member(preprocess, column);
 }
 
 /* The default of a column's type, then the caller's settings */
 static void
-plan_feature(dana_look *look, dana_candidate *feature)
+plan_feature(dana_survey *survey, dana_candidate *feature)
 {
-	const dana_cleaning *cleaning = &look->source->asked.cleaning;
+	const dana_cleaning *cleaning = &survey->source->asked.cleaning;
 	dana_encoder *encoder = &feature->encoder;
-	Oid			  declared = TupleDescAttr(look->columns, feature->column - 1)->atttypid;
+	Oid			  declared = TupleDescAttr(survey->columns, feature->column - 1)->atttypid;
 	Oid			  type = dana_encoded_type(declared);
-	Jsonb		 *settings = settings_of(look, encoder->column);
+	Jsonb		 *settings = settings_of(survey, encoder->column);
 	dana_type	  holds;
 
 	feature->nulls = cleaning->nulls;
 	feature->number = cleaning->fill;
 	feature->most = DANA_MAX_CATEGORIES;
-	if (look->single && dana_is_text_type(type))
+	if (survey->single && dana_is_text_type(type))
 	{
-		if (look->chooses && (settings == NULL || (JB_ROOT_IS_OBJECT(settings) && dana_json_is_null(settings, "encode"))))
+		if (survey->chooses && (settings == NULL || (JB_ROOT_IS_OBJECT(settings) && dana_json_is_null(settings, "encode"))))
 			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
 							errmsg("column \"%s\" of %s has type %s, and the rule wants a number from 0 for each "
-								   "category: it chooses a row of a model", encoder->column, look->source->name,
+								   "category: it chooses a row of a model", encoder->column, survey->source->name,
 								   format_type_be(declared)),
 							errhint("Number its categories in a query or a view, as docs/recipes.md shows, or leave it out: "
 									"features => '{…}'.")));
 		encoder->kind = DANA_ENCODE_ONE_HOT;
 	}
-	else if (look->single && dana_find_date_type(type) != NULL)
+	else if (survey->single && dana_find_date_type(type) != NULL)
 	{
 		encoder->kind = DANA_ENCODE_PARTS;
 		feature->choose_parts = true;
@@ -128,7 +128,7 @@ plan_feature(dana_look *look, dana_candidate *feature)
 		if (!JB_ROOT_IS_OBJECT(settings))
 			dana_reject_argument("preprocess", "have an object for column \"%s\", such as {\"impute\": \"mean\"}",
 								 encoder->column);
-		read_settings(look, feature, settings);
+		read_settings(survey, feature, settings);
 	}
 	if (feature->max_given && encoder->kind != DANA_ENCODE_ONE_HOT)
 		dana_reject_argument("preprocess", "say \"encode\": \"one_hot\" of column \"%s\" where it says \"categories\"",
@@ -146,11 +146,11 @@ plan_feature(dana_look *look, dana_candidate *feature)
 
 /* Makes an encoder from the values found */
 static void
-finish_feature(dana_look *look, dana_candidate *feature)
+finish_feature(dana_survey *survey, dana_candidate *feature)
 {
 	dana_encoder *encoder = &feature->encoder;
 	const dana_date_type *date =
-		dana_find_date_type(dana_encoded_type(TupleDescAttr(look->columns, feature->column - 1)->atttypid));
+		dana_find_date_type(dana_encoded_type(TupleDescAttr(survey->columns, feature->column - 1)->atttypid));
 	const bool	  seen = feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN;
 	dana_texts	  parts = {.count = 3, .values = (char *[]){"year", "month", "dow", "hour"}};
 
@@ -174,7 +174,7 @@ finish_feature(dana_look *look, dana_candidate *feature)
 	else if (seen && !feature->has_value)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("column \"%s\" of %s has no value to take a mean or a median of", encoder->column,
-							   look->source->name),
+							   survey->source->name),
 						errhint("Give a number for its NULLs, or leave the column out.")));
 	else if (encoder->kind == DANA_ENCODE_PARTS)
 	{
@@ -192,7 +192,7 @@ finish_feature(dana_look *look, dana_candidate *feature)
 }
 
 static void
-report_feature(const dana_look *look, const dana_candidate *feature)
+report_feature(const dana_survey *survey, const dana_candidate *feature)
 {
 	const dana_encoder *encoder = &feature->encoder;
 	StringInfoData done;
@@ -230,30 +230,30 @@ report_feature(const dana_look *look, const dana_candidate *feature)
 
 /* Whether a column is passed to the worker unchanged */
 static bool
-is_plain(const dana_look *look, const dana_candidate *feature)
+is_plain(const dana_survey *survey, const dana_candidate *feature)
 {
 	return feature->encoder.kind == DANA_ENCODE_NONE && feature->encoder.fill == NULL &&
-		feature->nulls == look->source->asked.cleaning.nulls;
+		feature->nulls == survey->source->asked.cleaning.nulls;
 }
 
 /* Sets the encoding of the features and the columns that follow them */
 static void
-adopt_encoding(dana_look *look, dana_encoding *encoding)
+adopt_encoding(dana_survey *survey, dana_encoding *encoding)
 {
-	dana_source *source = look->source;
+	dana_source *source = survey->source;
 
-	encoding->labels = look->labels.count;
-	encoding->numbers = palloc(sizeof(int) * (look->count + look->labels.count + 1));
-	for (int i = 0; i < look->count; i++)
+	encoding->labels = survey->labels.count;
+	encoding->numbers = palloc(sizeof(int) * (survey->count + survey->labels.count + 1));
+	for (int i = 0; i < survey->count; i++)
 	{
-		encoding->numbers[i] = look->features[i].column;
+		encoding->numbers[i] = survey->features[i].column;
 		encoding->columns += abs(encoding->encoders[i].width);
-		if (dana_is_one_of(encoding->encoders[i].column, &look->labels))
+		if (dana_is_one_of(encoding->encoders[i].column, &survey->labels))
 			dana_error(INVALID_PARAMETER_VALUE, "column \"%s\" of %s is a feature and the label or the weight",
 					   encoding->encoders[i].column, source->name);
 	}
-	for (int i = 0; i < look->labels.count; i++)
-		encoding->numbers[look->count + i] = SPI_fnumber(look->columns, look->labels.values[i]);
+	for (int i = 0; i < survey->labels.count; i++)
+		encoding->numbers[survey->count + i] = SPI_fnumber(survey->columns, survey->labels.values[i]);
 	if (encoding->columns + encoding->labels > DANA_MAX_COLUMNS)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("the features of %s become %d columns, more than %d", source->name, encoding->columns,
@@ -262,42 +262,42 @@ adopt_encoding(dana_look *look, dana_encoding *encoding)
 	source->chosen.encoding = encoding;
 	source->rows = true;
 	source->chosen.features = dana_encoding_names(encoding);
-	if (look->label_count == 1)
-		source->chosen.label = look->labels.values[look->labels.count - 1];
+	if (survey->label_count == 1)
+		source->chosen.label = survey->labels.values[survey->labels.count - 1];
 }
 
 /* Takes the list of the model to start from; false if it has none */
 static bool
-adopt_list_of_model(dana_look *look)
+adopt_list_of_model(dana_survey *survey)
 {
-	const char	  *reference = look->training->warm_start_from;
+	const char	  *reference = survey->training->warm_start_from;
 	Jsonb		  *metadata = dana_model_metadata(reference);
 	dana_encoding *encoding = palloc0(sizeof *encoding);
 	dana_texts	   features = dana_json_texts(metadata, "features");
-	const dana_texts *named = &look->training->features;
+	const dana_texts *named = &survey->training->features;
 
 	encoding->encoders = dana_encoders_read(metadata, &encoding->count);
 	if (encoding->encoders == NULL)
 	{
 		/* a model that was trained on numbers goes on with numbers */
-		look->single = false;
-		if (named->count < 0 && dana_look_has(look, &features))
+		survey->single = false;
+		if (named->count < 0 && dana_survey_has(survey, &features))
 		{
-			look->count = 0;
-			look->named = look->other = true;
-			for (int i = 0; i < Min(features.count, look->columns->natts); i++)
-				dana_look_add(look, SPI_fnumber(look->columns, features.values[i]));
+			survey->count = 0;
+			survey->named = survey->other = true;
+			for (int i = 0; i < Min(features.count, survey->columns->natts); i++)
+				dana_survey_add(survey, SPI_fnumber(survey->columns, features.values[i]));
 		}
 		return false;
 	}
-	if (look->training->preprocess != NULL)
+	if (survey->training->preprocess != NULL)
 		dana_reject_argument("preprocess", "not be given where model \"%s\", to start from, says what is done to "
 							 "columns", reference);
-	look->count = 0;
-	look->features = palloc0(sizeof(dana_candidate) * encoding->count);
+	survey->count = 0;
+	survey->features = palloc0(sizeof(dana_candidate) * encoding->count);
 	for (int i = 0; i < encoding->count; i++)
 	{
-		int			column = SPI_fnumber(look->columns, encoding->encoders[i].column);
+		int			column = SPI_fnumber(survey->columns, encoding->encoders[i].column);
 		const bool	other = named->count >= 0 &&
 			(named->count != encoding->count || strcmp(named->values[i], encoding->encoders[i].column) != 0);
 
@@ -305,11 +305,11 @@ adopt_list_of_model(dana_look *look)
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 							errmsg("model \"%s\", to start from, has feature \"%s\", which the training does not have",
 								   reference, encoding->encoders[i].column)));
-		dana_look_add(look, column);
-		look->features[i].encoder.kind = encoding->encoders[i].kind;
-		encoding->encoders[i].nulls = look->source->asked.cleaning.nulls;
+		dana_survey_add(survey, column);
+		survey->features[i].encoder.kind = encoding->encoders[i].kind;
+		encoding->encoders[i].nulls = survey->source->asked.cleaning.nulls;
 	}
-	adopt_encoding(look, encoding);
+	adopt_encoding(survey, encoding);
 	return true;
 }
 
@@ -318,47 +318,47 @@ adopt_list_of_model(dana_look *look)
  * categories, a model to start from must have been trained on the same types.
  */
 static void
-keep_datetimes(dana_look *look, int count)
+keep_datetimes(dana_survey *survey, int count)
 {
-	const dana_training *training = look->training;
+	const dana_training *training = survey->training;
 	Jsonb		  *started = training->warm_start_from == NULL ? NULL : dana_model_metadata(training->warm_start_from);
 	StringInfoData kept;
 
 	dana_json_begin(&kept);
-	for (int i = 0; i < count + look->labels.count; i++)
+	for (int i = 0; i < count + survey->labels.count; i++)
 	{
-		const int column = i < count ? look->features[i].column : SPI_fnumber(look->columns, look->labels.values[i - count]);
-		Form_pg_attribute attribute = TupleDescAttr(look->columns, column - 1);
+		const int column = i < count ? survey->features[i].column : SPI_fnumber(survey->columns, survey->labels.values[i - count]);
+		Form_pg_attribute attribute = TupleDescAttr(survey->columns, column - 1);
 
 		dana_datetimes_append(&kept, attribute);
-		if (started != NULL && (i >= count || look->features[i].encoder.kind != DANA_ENCODE_ONE_HOT))
-			dana_datetime_require(started, training->warm_start_from, attribute, look->source->name);
+		if (started != NULL && (i >= count || survey->features[i].encoder.kind != DANA_ENCODE_ONE_HOT))
+			dana_datetime_require(started, training->warm_start_from, attribute, survey->source->name);
 	}
-	look->source->chosen.datetimes = dana_json_end(&kept);
+	survey->source->chosen.datetimes = dana_json_end(&kept);
 }
 
 /* Raises an error for settings of columns that are not features */
 static void
-check_wishes(const dana_look *look)
+check_wishes(const dana_survey *survey)
 {
-	dana_texts names = dana_json_keys(look->training->preprocess);
-	dana_texts known = {.values = palloc(sizeof(char *) * Max(look->count, 1))};
+	dana_texts names = dana_json_keys(survey->training->preprocess);
+	dana_texts known = {.values = palloc(sizeof(char *) * Max(survey->count, 1))};
 
-	while (known.count < look->count)
+	while (known.count < survey->count)
 	{
-		known.values[known.count] = look->features[known.count].encoder.column;
+		known.values[known.count] = survey->features[known.count].encoder.column;
 		known.count++;
 	}
 	for (int k = 0; k < names.count; k++)
 	{
 		int i = 0;
 
-		while (i < look->count && strcmp(look->features[i].encoder.column, names.values[k]) != 0)
+		while (i < survey->count && strcmp(survey->features[i].encoder.column, names.values[k]) != 0)
 			i++;
-		if (i == look->count)
+		if (i == survey->count)
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 							errmsg("argument \"preprocess\" names \"%s\", which is no feature of %s", names.values[k],
-								   look->source->name),
+								   survey->source->name),
 							errhint("%s", dana_hint_of(names.values[k], &known))));
 	}
 }
@@ -367,59 +367,59 @@ void
 dana_source_encode(dana_source *source, const dana_training *training, Jsonb *description)
 {
 	dana_encoding *encoding = palloc0(sizeof *encoding);
-	dana_look		   look = {.training = training, .source = source, .columns = dana_source_columns(source),
+	dana_survey		   survey = {.training = training, .source = source, .columns = dana_source_columns(source),
 						   .context = CurrentMemoryContext};
 	bool		   plain = true;
 	int			   kept = 0;
 
-	if (!dana_choose_columns(&look, description))
+	if (!dana_choose_columns(&survey, description))
 		return;
-	source->chosen.targets = look.labels;
-	if (training->warm_start_from != NULL && adopt_list_of_model(&look))
-		return keep_datetimes(&look, look.count);
+	source->chosen.targets = survey.labels;
+	if (training->warm_start_from != NULL && adopt_list_of_model(&survey))
+		return keep_datetimes(&survey, survey.count);
 	if (training->preprocess != NULL)
-		check_wishes(&look);
-	for (int i = 0; i < look.count; i++)
-		plan_feature(&look, &look.features[i]);
-	if (look.single && !look.named)
-		dana_look_for_keys(&look);
-	for (int i = 0; i < look.count; i++)
-		if (look.features[i].encoder.kind == DANA_ENCODE_ONE_HOT && look.features[i].excluded == NULL)
-			dana_look_at_texts(&look, &look.features[i]);
-	for (int i = 0; i < look.count; i += DANA_MAX_NUMBERS)
-		dana_look_at_numbers(&look, i);
-	dana_look_at_arrays(&look);
-	for (int i = 0; i < look.count; i++) /* the worker reports on columns that were named */
-		if (look.named || !look.single || settings_of(&look, look.features[i].encoder.column) != NULL)
-			look.features[i].excluded = NULL;
-	if (look.single && !look.named)
-		dana_refuse_array_among_others(&look);
-	encoding->encoders = palloc(sizeof(dana_encoder) * Max(look.count, 1));
-	for (int i = 0; i < look.count; i++)
+		check_wishes(&survey);
+	for (int i = 0; i < survey.count; i++)
+		plan_feature(&survey, &survey.features[i]);
+	if (survey.single && !survey.named)
+		dana_survey_keys(&survey);
+	for (int i = 0; i < survey.count; i++)
+		if (survey.features[i].encoder.kind == DANA_ENCODE_ONE_HOT && survey.features[i].excluded == NULL)
+			dana_survey_texts(&survey, &survey.features[i]);
+	for (int i = 0; i < survey.count; i += DANA_MAX_NUMBERS)
+		dana_survey_numbers(&survey, i);
+	dana_survey_arrays(&survey);
+	for (int i = 0; i < survey.count; i++) /* the worker reports on columns that were named */
+		if (survey.named || !survey.single || settings_of(&survey, survey.features[i].encoder.column) != NULL)
+			survey.features[i].excluded = NULL;
+	if (survey.single && !survey.named)
+		dana_refuse_array_among_others(&survey);
+	encoding->encoders = palloc(sizeof(dana_encoder) * Max(survey.count, 1));
+	for (int i = 0; i < survey.count; i++)
 	{
-		dana_candidate *feature = &look.features[i];
+		dana_candidate *feature = &survey.features[i];
 
 		if (feature->excluded == NULL)
-			finish_feature(&look, feature);
-		report_feature(&look, feature);
+			finish_feature(&survey, feature);
+		report_feature(&survey, feature);
 		if (feature->excluded != NULL)
 			continue;
-		plain &= is_plain(&look, feature);
+		plain &= is_plain(&survey, feature);
 		feature->encoder.nulls = dana_array_mean(feature) ? DANA_NULLS_SKIP : feature->nulls;
 		encoding->encoders[kept] = feature->encoder;
-		look.features[kept++] = *feature;
+		survey.features[kept++] = *feature;
 	}
 	encoding->count = kept;
-	keep_datetimes(&look, kept);
+	keep_datetimes(&survey, kept);
 	if (!plain)
 	{
-		look.count = kept;
-		adopt_encoding(&look, encoding);
+		survey.count = kept;
+		adopt_encoding(&survey, encoding);
 	}
-	else if (kept < look.count || look.other)
+	else if (kept < survey.count || survey.other)
 	{
 		source->chosen.features = (dana_texts){.values = palloc(sizeof(char *) * Max(kept, 1)), .count = kept};
 		for (int i = 0; i < kept; i++)
-			source->chosen.features.values[i] = look.features[i].encoder.column;
+			source->chosen.features.values[i] = survey.features[i].encoder.column;
 	}
 }

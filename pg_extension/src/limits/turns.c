@@ -101,7 +101,7 @@ worker_sessions(void)
 }
 
 static queue
-queue_look(int max_runs)
+queue_read(int max_runs)
 {
 	LockData *locks = GetLockStatusData();
 	queue	  found = {.requests = worker_sessions(), .turns = palloc(sizeof(turn) * Max(locks->nelements, 1))};
@@ -123,7 +123,7 @@ queue_look(int max_runs)
 static void
 turns_wake(void)
 {
-	queue now = queue_look(0);
+	queue now = queue_read(0);
 
 	for (int i = 0; i < now.count; i++)
 		if (now.turns[i].number >= TRAINING_WAITS)
@@ -210,7 +210,7 @@ turn_try(const turn *ours, int max_runs)
 	bool	next;
 
 	(void)LockAcquire(&gate, ExclusiveLock, false, false);
-	now = queue_look(max_runs);
+	now = queue_read(max_runs);
 	next = turn_is_next(&now, ours);
 	if (next)
 	{
@@ -254,7 +254,7 @@ waits_for_us(int pid)
 static void
 turn_check_deadlock(void)
 {
-	queue now = queue_look(0);
+	queue now = queue_read(0);
 	bool  blocked = false;
 
 	for (int i = 0; i < now.count; i++)
@@ -310,20 +310,20 @@ void
 dana_turn_wait(bool trains, int max_runs, double predicted)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	MemoryContext look = AllocSetContextCreate(caller, "dana turn", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext scratch = AllocSetContextCreate(caller, "dana turn", ALLOCSET_DEFAULT_SIZES);
 	TimestampTz	  began = GetCurrentTimestamp();
 	turn		  ours = turn_of(trains, began + (TimestampTz)(Min(predicted, LONGEST_PREDICTION) * USECS_PER_SEC));
 
 	turn_hold(ours.role, ours.due, ours.number);
-	MemoryContextSwitchTo(look);
+	MemoryContextSwitchTo(scratch);
 	while (!turn_try(&ours, max_runs))
 	{
 		turn_sleep(began);
-		MemoryContextReset(look);
+		MemoryContextReset(scratch);
 	}
 	turns_wake(); /* there may be a place for the next one as well */
 	MemoryContextSwitchTo(caller);
-	MemoryContextDelete(look);
+	MemoryContextDelete(scratch);
 }
 
 void

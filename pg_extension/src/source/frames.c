@@ -404,7 +404,7 @@ dana_frames_add(TupleTableSlot *row, void *to)
 	bool		  complete = true;
 	float		  label = 0;
 
-	dana_channel_look();
+	dana_channel_poll();
 	slot_getsomeattrs(row, frames->needed);
 	for (int i = 0; i < frames->source->stream.layout.columns; i++)
 	{

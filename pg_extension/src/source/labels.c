@@ -50,7 +50,7 @@ dana_assumed_holds(const dana_assumed *assumed)
 
 /* Checks a value that is not remembered; false: it is not one of the classes */
 static bool
-look_at_value(dana_assumed *assumed, Datum value)
+check_value(dana_assumed *assumed, Datum value)
 {
 	const double number = dana_number_of(&assumed->holds, value);
 
@@ -77,7 +77,7 @@ is_remembered(const dana_assumed *assumed, Datum value)
 }
 
 bool
-dana_assumed_look(dana_source *source, BlockNumber block, Page page, const dana_tuple_shape *shape)
+dana_assumed_check(dana_source *source, BlockNumber block, Page page, const dana_tuple_shape *shape)
 {
 	dana_assumed	 *assumed = source->chosen.assumed;
 	const TupleDesc	  descriptor = RelationGetDescr(source->relation);
@@ -107,7 +107,7 @@ dana_assumed_look(dana_source *source, BlockNumber block, Page page, const dana_
 			if (isnull)
 				continue;
 		}
-		if (!is_remembered(assumed, value) && !look_at_value(assumed, value))
+		if (!is_remembered(assumed, value) && !check_value(assumed, value))
 		{
 			assumed->odd = true;
 			return false;

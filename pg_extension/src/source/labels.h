@@ -13,7 +13,7 @@ typedef struct dana_assumed dana_assumed;
 extern dana_assumed *dana_assumed_begin(const dana_type *holds, int attribute, int classes);
 
 /* Checks the labels of a page's tuples; false: one is not such an integer. Must be called for the rows of all pages. */
-extern bool dana_assumed_look(dana_source *source, BlockNumber block, Page page, const dana_tuple_shape *shape);
+extern bool dana_assumed_check(dana_source *source, BlockNumber block, Page page, const dana_tuple_shape *shape);
 
 /* Whether labels are such integers, and each occurs */
 extern bool dana_assumed_holds(const dana_assumed *assumed);

@@ -290,7 +290,7 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
  * that the filter rejects.
  */
 static void
-look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tuple_shape *shape)
+check_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tuple_shape *shape)
 {
 	OffsetNumber  last = PageGetMaxOffsetNumber(copy);
 	HeapTupleData tuple;
@@ -303,7 +303,7 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tup
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
-		dana_channel_look();
+		dana_channel_poll();
 		damage = dana_tuple_damage(shape, &tuple);
 		if (damage != NULL)
 			dana_page_corrupt(source->relation, block, psprintf("line pointer %u: %s", i, damage));
@@ -322,7 +322,7 @@ stream_pages(dana_source *source)
 	BufferAccessStrategy strategy = source->pages > NBuffers / 4 ? GetAccessStrategy(BAS_BULKREAD) : NULL;
 	PGAlignedBlock		 copy;
 	Buffer				 buffer = InvalidBuffer, next = InvalidBuffer;
-	bool				 look = source->compiled != NULL;
+	bool				 filtered = source->compiled != NULL;
 	dana_tuple_shape	*shape = dana_tuple_shape_of(RelationGetDescr(relation));
 	bool				 as_assumed = true;
 
@@ -352,11 +352,11 @@ stream_pages(dana_source *source)
 		dana_test_for_old_snapshot(snapshot, relation, page);
 		/* the rule of heapgetpage() (heapam.c): on a standby the flag can be ahead of the snapshot */
 		all_visible = PageIsAllVisible(page) && !snapshot->takenDuringRecovery && !serializable;
-		if (all_visible && !look)
+		if (all_visible && !filtered)
 		{
 			dana_ring_fill(slot, page, later);
 			if (source->chosen.assumed != NULL)
-				as_assumed = dana_assumed_look(source, block, page, shape);
+				as_assumed = dana_assumed_check(source, block, page, shape);
 			UnlockReleaseBuffer(buffer);
 		}
 		else
@@ -366,10 +366,10 @@ stream_pages(dana_source *source)
 			if (!all_visible)
 				hide_invisible(source, block, buffer, copy.data, serializable);
 			UnlockReleaseBuffer(buffer);
-			if (look)
-				look_at_tuples(source, block, copy.data, shape);
+			if (filtered)
+				check_tuples(source, block, copy.data, shape);
 			if (source->chosen.assumed != NULL)
-				as_assumed = dana_assumed_look(source, block, copy.data, shape);
+				as_assumed = dana_assumed_check(source, block, copy.data, shape);
 			dana_ring_fill(slot, copy.data, later);
 		}
 		dana_ring_commit();

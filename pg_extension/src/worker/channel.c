@@ -159,7 +159,7 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 }
 
 void
-dana_channel_look(void)
+dana_channel_poll(void)
 {
 	static time_t	looked;
 	struct pollfd	ready = {.fd = dana_channel, .events = POLLIN};

@@ -44,6 +44,6 @@ extern _Noreturn void dana_unexpected(const dana_reply *reply);
  * Reads, once a second while pages are sent, the worker's messages: an error, or end of file. Called between rows: a
  * query or a filter may take hours to produce as many as fill the ring.
  */
-extern void dana_channel_look(void);
+extern void dana_channel_poll(void);
 
 extern void dana_send_bell(void); /* asks the worker to look at the ring */

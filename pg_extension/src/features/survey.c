@@ -13,7 +13,7 @@
 #include "catalog/pg_index.h"
 
 #include "base/dana.h"
-#include "features/look.h"
+#include "features/survey.h"
 #include "rows/rows.h"
 #include "source/source.h"
 #include "values/encode.h"
@@ -27,9 +27,9 @@
 
 /* Rows of the source, for FROM, except rows with a NULL in the label or the weight, which a training leaves out */
 static char *
-rows_of(const dana_look *look)
+rows_of(const dana_survey *survey)
 {
-	const dana_source *source = look->source;
+	const dana_source *source = survey->source;
 	StringInfoData	   rows;
 
 	initStringInfo(&rows);
@@ -38,27 +38,27 @@ rows_of(const dana_look *look)
 	else
 		appendStringInfo(&rows, "%s WHERE (%s\n)", source->name,
 						 source->asked.filter != NULL ? source->asked.filter : "true");
-	for (int i = 0; i < look->labels.count; i++)
-		appendStringInfo(&rows, " AND %s IS NOT NULL", quote_identifier(look->labels.values[i]));
+	for (int i = 0; i < survey->labels.count; i++)
+		appendStringInfo(&rows, " AND %s IS NOT NULL", quote_identifier(survey->labels.values[i]));
 	return rows.data;
 }
 
 /* Before any report on the columns */
 static _Noreturn void
-reject_no_rows(const dana_look *look)
+reject_no_rows(const dana_survey *survey)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-					errmsg("%s has no row to train on", look->source->name),
-					look->labels.count > 0 ? errdetail("Rows with a NULL label or weight are left out.") : 0,
-					look->source->asked.filter != NULL ? errhint("Check arguments filter and test_size, which may leave none.") : 0));
+					errmsg("%s has no row to train on", survey->source->name),
+					survey->labels.count > 0 ? errdetail("Rows with a NULL label or weight are left out.") : 0,
+					survey->source->asked.filter != NULL ? errhint("Check arguments filter and test_size, which may leave none.") : 0));
 }
 
 /* NULL comes first, then the most frequent texts; each row also has the number of rows and of texts, including NULL */
 static bool
 take_category(TupleTableSlot *row, void *context)
 {
-	dana_look *look = context;
-	dana_candidate *feature = look->current;
+	dana_survey *survey = context;
+	dana_candidate *feature = survey->current;
 	dana_texts *categories = &feature->encoder.categories;
 	text	  *value;
 	int64	   rows;
@@ -82,7 +82,7 @@ take_category(TupleTableSlot *row, void *context)
 		(rows * LEAST_PART < feature->rows && !feature->max_given) || categories->count == feature->most)
 		return true;
 	feature->covered += rows;
-	categories->values[categories->count++] = MemoryContextStrdup(look->context, text_to_cstring(value));
+	categories->values[categories->count++] = MemoryContextStrdup(survey->context, text_to_cstring(value));
 	return true;
 }
 
@@ -93,23 +93,23 @@ compare_texts(const void *a, const void *b)
 }
 
 void
-dana_look_at_texts(dana_look *look, dana_candidate *feature)
+dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 {
 	char *text = psprintf(
 		"SELECT g.v, g.n, (pg_catalog.sum(g.n) OVER ())::pg_catalog.int8, pg_catalog.count(*) OVER () "
 		"FROM (SELECT (%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n "
 		"FROM %s GROUP BY 1) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
-		dana_text_expression(feature->encoder.column, TupleDescAttr(look->columns, feature->column - 1)->atttypid),
-		rows_of(look), MAX_BYTES, feature->most + 1);
+		dana_text_expression(feature->encoder.column, TupleDescAttr(survey->columns, feature->column - 1)->atttypid),
+		rows_of(survey), MAX_BYTES, feature->most + 1);
 	dana_texts *categories = &feature->encoder.categories;
 
 	categories->values = palloc(sizeof(char *) * feature->most);
-	look->current = feature;
-	dana_rows_each(dana_source_plan(look->source, text), 0, take_category, look);
+	survey->current = feature;
+	dana_rows_each(dana_source_plan(survey->source, text), 0, take_category, survey);
 	qsort(categories->values, categories->count, sizeof(char *), compare_texts);
 	if (feature->rows == 0 && !feature->has_nulls)
-		reject_no_rows(look);
+		reject_no_rows(survey);
 	if (feature->values < 2)
 		feature->excluded = feature->values == 0 ? "all its values are NULL" : "it has a single value in all rows";
 	else if (feature->values > feature->rows / 2 || (feature->values > MAX_VALUES && categories->count == 0))
@@ -130,41 +130,41 @@ needs_number(const dana_candidate *feature)
 static bool
 take_numbers(TupleTableSlot *row, void *context)
 {
-	dana_look *look = context;
+	dana_survey *survey = context;
 	int	  at = 0;
 	int64 rows = 0;
 
 	slot_getallattrs(row);
-	for (int i = look->first; i < look->last; i++) /* the features of dana_look_at_numbers() */
-		if (look->features[i].excluded == NULL && needs_number(&look->features[i]))
+	for (int i = survey->first; i < survey->last; i++) /* the features of dana_survey_numbers() */
+		if (survey->features[i].excluded == NULL && needs_number(&survey->features[i]))
 		{
-			look->features[i].has_value = !row->tts_isnull[at];
+			survey->features[i].has_value = !row->tts_isnull[at];
 			if (row->tts_isnull[at])
-				look->features[i].excluded = "all its values are NULL";
+				survey->features[i].excluded = "all its values are NULL";
 			rows += DatumGetInt64(row->tts_values[at + 3]);
-			look->features[i].value = row->tts_isnull[at] ? 0 : DatumGetFloat8(row->tts_values[at]);
-			look->features[i].has_hours = !row->tts_isnull[at + 1] && DatumGetFloat8(row->tts_values[at + 1]) > 0;
-			look->features[i].has_nulls = !row->tts_isnull[at + 2] && DatumGetBool(row->tts_values[at + 2]);
+			survey->features[i].value = row->tts_isnull[at] ? 0 : DatumGetFloat8(row->tts_values[at]);
+			survey->features[i].has_hours = !row->tts_isnull[at + 1] && DatumGetFloat8(row->tts_values[at + 1]) > 0;
+			survey->features[i].has_nulls = !row->tts_isnull[at + 2] && DatumGetBool(row->tts_values[at + 2]);
 			at += 4;
 		}
 	if (rows == 0)
-		reject_no_rows(look);
+		reject_no_rows(survey);
 	return true;
 }
 
 void
-dana_look_at_numbers(dana_look *look, int first)
+dana_survey_numbers(dana_survey *survey, int first)
 {
 	StringInfoData aggregates;
 	StringInfoData values;
 
 	initStringInfo(&aggregates);
 	initStringInfo(&values);
-	look->first = first;
-	look->last = Min(first + DANA_MAX_NUMBERS, look->count);
-	for (int i = look->first; i < look->last; i++)
+	survey->first = first;
+	survey->last = Min(first + DANA_MAX_NUMBERS, survey->count);
+	for (int i = survey->first; i < survey->last; i++)
 	{
-		const dana_candidate *feature = &look->features[i];
+		const dana_candidate *feature = &survey->features[i];
 		const char		*comma = aggregates.len > 0 ? ", " : "";
 		/* neither NaN nor infinite */
 		char *finite = psprintf("FILTER (WHERE pg_catalog.abs(s.v%d) OPERATOR(pg_catalog.<=) "
@@ -184,9 +184,9 @@ dana_look_at_numbers(dana_look *look, int first)
 	if (aggregates.len > 0)
 	{
 		char *text = psprintf("SELECT %s FROM (SELECT %s FROM %s) AS s", aggregates.data, values.data,
-							  rows_of(look));
+							  rows_of(survey));
 
-		dana_rows_each(dana_source_plan(look->source, text), 0, take_numbers, look);
+		dana_rows_each(dana_source_plan(survey->source, text), 0, take_numbers, survey);
 	}
 }
 
@@ -194,49 +194,49 @@ dana_look_at_numbers(dana_look *look, int first)
 static bool
 take_arrays(TupleTableSlot *row, void *context)
 {
-	dana_look *look = context;
+	dana_survey *survey = context;
 	int		   at = 0;
 
 	slot_getallattrs(row);
-	for (int i = 0; i < look->count; i++)
-		if (look->features[i].excluded == NULL && dana_array_mean(&look->features[i]))
+	for (int i = 0; i < survey->count; i++)
+		if (survey->features[i].excluded == NULL && dana_array_mean(&survey->features[i]))
 		{
-			look->features[i].has_nulls = !row->tts_isnull[at] && DatumGetBool(row->tts_values[at]);
+			survey->features[i].has_nulls = !row->tts_isnull[at] && DatumGetBool(row->tts_values[at]);
 			at++;
 		}
 	return true;
 }
 
 void
-dana_look_at_arrays(dana_look *look)
+dana_survey_arrays(dana_survey *survey)
 {
 	StringInfoData list;
 
 	initStringInfo(&list);
-	for (int i = 0; i < look->count; i++)
-		if (look->features[i].excluded == NULL && dana_array_mean(&look->features[i]))
+	for (int i = 0; i < survey->count; i++)
+		if (survey->features[i].excluded == NULL && dana_array_mean(&survey->features[i]))
 			appendStringInfo(&list, "%spg_catalog.bool_or(dana.dana_numbers(%s) IS NULL)", list.len > 0 ? ", " : "",
-							 quote_identifier(look->features[i].encoder.column));
+							 quote_identifier(survey->features[i].encoder.column));
 	if (list.len > 0)
-		dana_rows_each(dana_source_plan(look->source, psprintf("SELECT %s FROM %s", list.data, rows_of(look))), 0,
-					   take_arrays, look);
-	for (int i = 0; i < look->count; i++)
+		dana_rows_each(dana_source_plan(survey->source, psprintf("SELECT %s FROM %s", list.data, rows_of(survey))), 0,
+					   take_arrays, survey);
+	for (int i = 0; i < survey->count; i++)
 	{
-		const char *name = look->features[i].encoder.column;
+		const char *name = survey->features[i].encoder.column;
 
-		if (look->features[i].excluded == NULL && dana_array_mean(&look->features[i]) && look->features[i].has_nulls)
+		if (survey->features[i].excluded == NULL && dana_array_mean(&survey->features[i]) && survey->features[i].has_nulls)
 			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 							errmsg("column \"%s\" of %s is an array with NULLs, which have no mean", name,
-								   look->source->name),
+								   survey->source->name),
 							errhint("Give a number for them: preprocess => '{\"%s\": {\"impute\": 0}}'; or leave such rows "
 									"out, with \"skip\" in its place.", name)));
 	}
 }
 
 void
-dana_look_for_keys(dana_look *look)
+dana_survey_keys(dana_survey *survey)
 {
-	Oid		  id = look->training->rows.relation;
+	Oid		  id = survey->training->rows.relation;
 	Relation  relation = OidIsValid(id) ? relation_open(id, AccessShareLock) : NULL;
 	ListCell *cell;
 
@@ -249,10 +249,10 @@ dana_look_for_keys(dana_look *look)
 		int				  key = form->indisunique && form->indnkeyatts == 1 ? form->indkey.values[0] : 0;
 		Form_pg_attribute column = key > 0 ? TupleDescAttr(RelationGetDescr(relation), key - 1) : NULL;
 
-		for (int i = 0; i < look->count && column != NULL; i++)
+		for (int i = 0; i < survey->count && column != NULL; i++)
 			if ((form->indisprimary || column->attidentity != '\0') &&
-				strcmp(look->features[i].encoder.column, NameStr(column->attname)) == 0)
-				look->features[i].excluded = form->indisprimary ? "it is the primary key"
+				strcmp(survey->features[i].encoder.column, NameStr(column->attname)) == 0)
+				survey->features[i].excluded = form->indisprimary ? "it is the primary key"
 															   : "it is a unique identity column";
 		index_close(index, AccessShareLock);
 	}

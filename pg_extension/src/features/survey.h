@@ -34,7 +34,7 @@ typedef struct dana_candidate
 } dana_candidate;
 
 /* A scan of a source */
-typedef struct dana_look
+typedef struct dana_survey
 {
 	const dana_training *training;
 	dana_source *source;
@@ -51,17 +51,17 @@ typedef struct dana_look
 	int			 first; /* features that a statement is about */
 	int			 last;
 	MemoryContext context;
-} dana_look;
+} dana_survey;
 
 /* the categories of a column's texts, and the number of rows with each */
-extern void dana_look_at_texts(dana_look *look, dana_candidate *feature);
+extern void dana_survey_texts(dana_survey *survey, dana_candidate *feature);
 
 /* means and medians to replace NULLs, and other properties of number and date columns; for so many features at most */
 #define DANA_MAX_NUMBERS 400 /* a statement has four results for each */
-extern void dana_look_at_numbers(dana_look *look, int first);
+extern void dana_survey_numbers(dana_survey *survey, int first);
 
 /* raises an error for arrays with NULLs that a mean or a median is to replace: arrays have neither */
-extern void dana_look_at_arrays(dana_look *look);
+extern void dana_survey_arrays(dana_survey *survey);
 
 /* Whether a mean or a median is to replace an array's NULLs */
 static inline bool
@@ -71,4 +71,4 @@ dana_array_mean(const dana_candidate *feature)
 }
 
 /* excludes columns that identify rows: a primary key, or a unique identity column, of one column */
-extern void dana_look_for_keys(dana_look *look);
+extern void dana_survey_keys(dana_survey *survey);
