@@ -1,5 +1,5 @@
 /*
- * Roles that are granted something, and the type of columns that name roles: a regrole whose dump can be restored.
+ * Roles that are granted something, and the type of columns that name roles: a regrole that survives dump and restore.
  *
  * A dropped role is dumped as its number, which might be another role's where the dump is restored. This type reads
  * such a number as a role that does not exist.

@@ -42,5 +42,5 @@ extern void dana_progress(dana_progress_counter counter, int64 value);
 /* An epoch ended: the worker's EPOCH */
 extern void dana_progress_epoch(Jsonb *report);
 
-/* No epoch will follow. Also for readers whose transaction still sees the counters of the training */
+/* No epoch will follow. Also for readers with an old snapshot of the counters */
 extern void dana_progress_end_epochs(void);

@@ -234,7 +234,7 @@ dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, boo
 
 /* The list, as JSON */
 
-/* Completes an encoder, all of whose members but `made` are set */
+/* Completes an encoder that has all members but `made` */
 void
 dana_encoder_finish(dana_encoder *encoder)
 {

@@ -91,7 +91,7 @@ extern Oid dana_encoded_type(Oid type);
 /* Writes the parts of a moment, in the type's units since 2000-01-01 */
 extern void dana_write_parts(const dana_encoder *encoder, const dana_date_type *type, int64 units);
 
-/* Completes an encoder, all of whose members but `made` are set */
+/* Completes an encoder that has all members but `made` */
 extern void dana_encoder_finish(dana_encoder *encoder);
 
 /* Sets the parts that words name; false if one is unknown or occurs twice */

@@ -106,7 +106,7 @@ vector_of(Datum value)
 	return vector;
 }
 
-/* An array whose shape and bitmap lie within it: it may come from a damaged page */
+/* An array, checked to contain its shape and bitmap: it may come from a damaged page */
 static ArrayType *
 array_of(Datum value)
 {
