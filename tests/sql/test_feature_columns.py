@@ -151,9 +151,7 @@ def test_a_label_that_is_not_the_last_column(session: Session, told: Told) -> No
 def test_an_array_among_others(session: Session, told: Told) -> None:
     """Either is meant, and the hint has both to copy; what is no feature anyhow stands beside no array."""
     session.execute("CREATE TABLE u AS SELECT (row_number() OVER ())::int AS id, a, word, v, z FROM t")
-    with pytest.raises(
-        psycopg.errors.InvalidParameterValue, match=r'"v" of test\.u is an array among other'
-    ) as raised:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=r'"v" of test\.u is an array among other') as raised:
         session.execute("SELECT dana_train('linear', 'u')")
     hint = raised.value.diag.message_hint
     assert hint == "Name the array, features => ARRAY['v'], or the others, features => ARRAY['id', 'a', 'word']."

@@ -118,8 +118,12 @@ def test_every_way_to_ask(trained: Session) -> None:
     ("query", "message", "hint"),
     [
         ("SELECT dana_predict('tasks', t) FROM t", 'model "tasks" predicts 2 numbers', "dana_predict_array()"),
-        ("SELECT dana_classify('tasks', t) FROM t", "does not predict classes", "dana_predict_array() gives"),
-        ("SELECT dana_probabilities('tasks', t) FROM t", "does not predict probabilities", "dana_predict_array() gives"),
+        ("SELECT dana_classify('tasks', t) FROM t", "does not predict classes", "dana_predict_array()"),
+        (
+            "SELECT dana_probabilities('tasks', t) FROM t",
+            "does not predict probabilities",
+            "dana_predict_array()",
+        ),
         ("SELECT dana_evaluate('quantiles')", "not 3 predictions and 1 labels", "Compare one prediction"),
         ("SELECT dana_evaluate('tasks', query => 'SELECT a, b FROM t')", 'column "ys"', ""),
     ],
