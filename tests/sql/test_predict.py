@@ -217,7 +217,7 @@ def test_a_row_number_that_the_model_does_not_have(session: Session) -> None:
             shifted,
             more,
         ),
-        ("0, 1, '{1,2}'::real[]", '"User" is 0: it chooses row -1 of U, whose', shifted, out),
+        ("0, 1, '{1,2}'::real[]", '"User" is 0: it chooses row -1 of U, which', shifted, out),
         ("1.5, 1, '{1,2}'::real[]", '"User" is 1.5: it chooses row 0.5 of U', shifted, out),
         ("'NaN', 1, '{1,2}'::real[]", '"User" is nan: it chooses row nan of U', shifted, out),
         ("1e30, 1, '{1,2}'::real[]", '"User" is 1.00000002e+30: it chooses row 1.00000002e+30 of U', shifted, out),
