@@ -697,7 +697,7 @@ BEGIN
 			HINT = 'Make a view of these rows, and name it: dana_profile(model, view).';
 	ELSIF $2 IS NULL AND found.owner::oid <> quote_ident(current_user)::regrole::oid THEN
 		RAISE insufficient_privilege USING
-			MESSAGE = format('model "%s" belongs to another role, and its table would be read with your rights', $1),
+			MESSAGE = format('model "%s" belongs to another role, and its table would be used with your rights', $1),
 			HINT = 'Choose the table: dana_profile(model, source). dana.model.metadata has the owner''s; read it before you use it.';
 	END IF;
 	WITH counted AS (

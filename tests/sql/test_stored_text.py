@@ -73,7 +73,7 @@ def test_nobody_reads_the_stored_table_of_another_role_for_a_profile(owners: Ses
             if victim == "ana" or not source:
                 with pytest.raises(errors.InsufficientPrivilege) as raised:
                     owners.execute(f"SELECT dana_profile('bob.m'{source})")
-                said = 'must be owner of model "bob.m"' if victim == "ana" else "belongs to another role, whose table"
+                said = 'must be owner of model "bob.m"' if victim == "ana" else "belongs to another role, and its table"
                 assert said in str(raised.value.diag.message_primary)
         assert caught(owners) == set()
         if victim != "ana":

@@ -75,7 +75,7 @@ reject_foreign_text(const dana_evaluation *asked, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("model \"%s\" belongs to another role, and its %s would run with your rights", asked->model, what),
+			 errmsg("model \"%s\" belongs to another role, and its %s would be used with your rights", asked->model, what),
 			 errhint("Choose the rows with argument \"source\" or \"query\", and optionally \"filter\". "
 					 "dana.model.metadata has the owner's; read them before you use them.")));
 }
