@@ -50,7 +50,7 @@ reject_no_rows(const dana_survey *survey)
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 					errmsg("%s has no row to train on", survey->source->name),
 					survey->labels.count > 0 ? errdetail("Rows with a NULL label or weight are left out.") : 0,
-					survey->source->asked.filter != NULL ? errhint("Check arguments filter and test_size, which may leave none.") : 0));
+					survey->source->asked.filter != NULL ? errhint("Argument filter or test_size may leave none.") : 0));
 }
 
 /* NULL comes first, then the most frequent texts; each row also has the number of rows and of texts, including NULL */
