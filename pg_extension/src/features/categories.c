@@ -64,7 +64,7 @@ report_column(const category_survey *survey, const char *name, const category_nu
 	const bool			unknown = dana_is_one_of(name, &survey->unknown);
 
 	if (found->largest >= MANY_ROWS && found->largest >= (double)MANY_TIMES * found->numbers)
-		dana_notice(NOTICE, "Number the existing values without gaps, as docs/recipes.md shows.",
+		dana_notice(NOTICE, "Number the values without gaps, as docs/recipes.md shows.",
 					"column %s: models get %.0f rows for its numbers, but the " INT64_FORMAT " rows of %s choose at most " INT64_FORMAT,
 					name, found->largest + 1, rows, survey->source->name, found->numbers);
 	if (found->negative > 0 && unknown)
