@@ -203,6 +203,6 @@ def test_names_come_back_as_they_were_or_are_an_error(where: str) -> None:
         ODD in (value, value.removeprefix("model m@3 of rule ")) for one in root.iter() for value in one.attrib.values()
     )
     for wrong in "\0\x01\x0b\x1f\ufffe\uffff\ud800":
-        with pytest.raises(UsageError, match=f"does not allow the character U\\+{ord(wrong):04X} in the .*a.*b") as raised:
+        with pytest.raises(UsageError, match=f"not allow the character U\\+{ord(wrong):04X} in the .*a.*b") as raised:
             pmml(named(f"a{wrong}b", where))
         assert "ONNX" in raised.value.hint
