@@ -11,12 +11,13 @@ NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o
 	$(shell find hwgen/spec dana/simulator -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all pytest pytest-all bench bench-quick headers lint clean all install installcheck
+.PHONY: help demo test test-all pytest pytest-all bench bench-quick mutants headers lint clean all install installcheck
 
 help:
 	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
 	@echo 'make test   lint, types, import contracts, tests; make test-all: every version and example, before a release'
 	@echo 'make bench  measure, as ratios to references of the same run; make bench-quick: in minutes'
+	@echo 'make mutants PATHS=FILE TESTS=TESTS  change one thing of a Python file at a time: do its tests notice?'
 	@echo 'make lint   lint, types and import contracts alone'
 	@echo 'make clean  stop the embedded server and remove what the others made'
 
@@ -52,6 +53,10 @@ bench: $(STAMPS)/test
 
 bench-quick: $(STAMPS)/test
 	$(BIN)/dana bench peers --scale 0.1 --html bench.html
+
+mutants: $(STAMPS)/test
+	$(BIN)/pip install --quiet 'mutmut>=3.8,<4'
+	$(BIN)/python -m benchmarks.faults.mutants $(PATHS) --tests $(TESTS)
 
 lint: $(STAMPS)/test
 	$(BIN)/ruff check .

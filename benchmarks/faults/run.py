@@ -1,8 +1,8 @@
-"""Does a test notice when a line is wrong? Each of `benchmarks/faults`, in a copy of the tree.
+"""Insert each fault of `faults.toml` into a copy of the tree, and run the test that must notice it.
 
-Those of the hardware take ten to thirty minutes: nearly every one is another machine to translate and to compile; the
-others some seconds each. A test must pass before a fault is put in, or noticing one would mean nothing.
-`DANA_MUTATE=language,hwgen/rtl/arith` takes areas, or files whose paths begin so; `DANA_PART=2/5` the second fifth.
+A test must pass before a fault is inserted: otherwise its failure would mean nothing. Faults of the hardware take
+minutes each, because a machine is generated and compiled; the others take seconds. `DANA_FAULTS=hwgen/rtl/arith,dana`
+selects files whose paths start so, `DANA_PART=2/5` the second fifth.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.faults import AREAS, Mutation
+from benchmarks.faults.fault import FAULTS, Fault
 from benchmarks.measure import Figure, main
 from dana.server.places import CHECKOUT
 
@@ -33,15 +33,15 @@ COPIED = (
     "tests",
 )
 TIMEOUT = 3600
-"""Seconds of a test. One that takes longer says nothing: a busy computer is as slow as hardware that hangs."""
+"""Seconds; a test that takes longer is no verdict, because a busy computer is as slow as hardware that hangs."""
 PASSED, FAILED = 0, 1
-"""What pytest ends with."""
+"""Exit codes of pytest."""
 CRASHED = tuple(-number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL))
-"""Or what ends it where compiled code is wrong."""
+"""Signals that end pytest where compiled code is wrong."""
 NOT_THE_FAULT = ("from pytest-timeout", "TimeoutExpired", "BuildError")
-"""In what pytest says of a test that failed for another reason."""
+"""In the output of a test that failed for another reason."""
 VERILATE, OPTIMIZE = "hwgen/rtl/verilate.py", 'optimize: str = "-O{}"'
-"""Building takes longer than running here, so it is done without optimisation in the copy."""
+"""Building takes longer than running here, so the copy is built without optimisation."""
 LIBRARIES = {
     "dana/simulator/_core": "dana/simulator/native/*.c",
     "dana/worker/_ring": "dana/worker/native/ring.c",
@@ -54,69 +54,55 @@ from hypothesis import Phase, settings
 settings.register_profile("quick", phases=(Phase.explicit, Phase.generate))
 settings.load_profile("quick")
 """
-"""A plugin of pytest: that an example fails is enough, the smallest one is not looked for."""
+"""A plugin of pytest: one failing example is enough, hypothesis need not shrink it."""
 COMPILED = ("cc", "-O1", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-fPIC", "-w")
-"""As setup.py has it, without most of the optimisation."""
+"""As in setup.py, with less optimisation."""
 
 
 def run() -> list[Figure]:
-    """Mutate and test."""
-    chosen = _chosen(os.environ.get("DANA_MUTATE", ""), os.environ.get("DANA_PART", "1/1"))
-    sound: set[tuple[str, ...]] = set()
-    noticed: dict[Mutation, bool] = {}
-    with tempfile.TemporaryDirectory(prefix="dana-mutation-") as folder:
+    """Insert the chosen faults, one after another."""
+    chosen = _chosen(os.environ.get("DANA_FAULTS", ""), os.environ.get("DANA_PART", "1/1"))
+    passing: set[tuple[str, ...]] = set()
+    missed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="dana-faults-") as folder:
         Path(folder).chmod(0o755)  # a server, run as another account, reads there
         tree, cache = Path(folder) / "tree", Path(folder) / "cache"
-        _copy(tree)
+        copy(tree)
+        _without_optimisation(tree)
         _compile(tree, cache)
-        for area, mutation in chosen:
-            if mutation.tests not in sound:
-                status, said = _pytest(tree, cache, mutation.tests)
+        for fault in chosen:
+            if fault.tests not in passing:
+                status, output = _pytest(tree, cache, fault.tests)
                 if status != PASSED:
-                    raise RuntimeError(f"{' '.join(mutation.tests)} must pass without a fault:\n{said[-3000:]}")
-                sound.add(mutation.tests)
-            noticed[mutation] = _noticed(tree, cache, mutation)
-            verdict = "noticed" if noticed[mutation] else "MISSED "
-            print(f"{verdict}  {area}, {mutation.path}: {mutation.what}", file=sys.stderr, flush=True)
+                    raise RuntimeError(f"{' '.join(fault.tests)} must pass without a fault:\n{output[-3000:]}")
+                passing.add(fault.tests)
+            noticed = _noticed(tree, cache, fault)
+            if not noticed:
+                missed.append(f"{fault.path}: {fault.what}")
+            print(f"{'noticed' if noticed else 'MISSED '}  {fault.path}: {fault.what}", file=sys.stderr, flush=True)
+    found = len(chosen) - len(missed)
     return [
-        _figure(area, [m for found, m in chosen if found == area], noticed)
-        for area in AREAS
-        if any(found == area for found, _ in chosen)
+        Figure(
+            what=f"faults in {len({fault.path for fault in chosen})} files that a test notices",
+            measured="; missed ".join((f"{found} of {len(chosen)}", *missed)),
+            reference="95 % of them",
+            ratio=found / len(chosen),
+            target=0.95,
+            at_most=False,
+        )
     ]
 
 
-def _chosen(names: str, part: str) -> list[tuple[str, Mutation]]:
-    """Mutations with their areas: those that are named, and of them the part k/n."""
-    wanted = tuple(names.split(","))
-    chosen = [
-        (area, mutation)
-        for area, mutations in AREAS.items()
-        for mutation in mutations
-        if area in wanted or mutation.path.as_posix().startswith(wanted)
-    ]
+def _chosen(paths: str, part: str) -> list[Fault]:
+    chosen = [fault for fault in FAULTS if fault.path.as_posix().startswith(tuple(paths.split(",")))]
     k, n = (int(number) for number in part.split("/"))
     if not chosen or not 1 <= k <= n:
-        raise SystemExit(
-            f"DANA_MUTATE={names} must name areas ({', '.join(AREAS)}) or begin paths that have mutations, "
-            f"and DANA_PART={part} be one of 1/n … n/n"
-        )
+        raise SystemExit(f"DANA_FAULTS={paths} must start paths with faults, DANA_PART={part} be one of 1/n … n/n")
     return chosen[len(chosen) * (k - 1) // n : len(chosen) * k // n]
 
 
-def _figure(area: str, mutations: list[Mutation], noticed: dict[Mutation, bool]) -> Figure:
-    missed = [f"{m.path}: {m.what}" for m in mutations if not noticed[m]]
-    found = len(mutations) - len(missed)
-    return Figure(
-        what=f"{area}: faults in {len({m.path for m in mutations})} files that a quick test notices",
-        measured=f"{found} of {len(mutations)}" + "".join(f"; missed {name}" for name in missed),
-        reference="95 % of them",
-        ratio=found / len(mutations),
-        target=0.95,
-        at_most=False,
-    )
-
-
-def _copy(tree: Path) -> None:
+def copy(tree: Path) -> None:
+    """Copy what the tests need."""
     tree.mkdir()
     for name in COPIED:
         source = CHECKOUT / name
@@ -124,6 +110,9 @@ def _copy(tree: Path) -> None:
             shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(source, tree / name)
+
+
+def _without_optimisation(tree: Path) -> None:
     (tree / "quick.py").write_text(QUICK, encoding="utf-8")
     text = (tree / VERILATE).read_text(encoding="utf-8")
     if OPTIMIZE.format(2) not in text:
@@ -149,21 +138,21 @@ def _compile(tree: Path, cache: Path) -> None:
         part.rename(target)
 
 
-def _noticed(tree: Path, cache: Path, mutation: Mutation) -> bool:
-    path = tree / mutation.path
+def _noticed(tree: Path, cache: Path, fault: Fault) -> bool:
+    path = tree / fault.path
     text = path.read_text(encoding="utf-8")
     native = path.suffix in (".c", ".h", ".inc")
-    path.write_text(mutation.applied(text), encoding="utf-8")
+    path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
     try:
         if native:
             _compile(tree, cache)
-        status, said = _pytest(tree, cache, mutation.tests)
+        status, output = _pytest(tree, cache, fault.tests)
     finally:
         path.write_text(text, encoding="utf-8")
         if native:
             _compile(tree, cache)
-    if status not in (PASSED, FAILED, *CRASHED) or any(mark in said for mark in NOT_THE_FAULT):
-        raise RuntimeError(f"pytest ended with {status} for {mutation.path}, {mutation.what}:\n{said[-3000:]}")
+    if status not in (PASSED, FAILED, *CRASHED) or any(mark in output for mark in NOT_THE_FAULT):
+        raise RuntimeError(f"pytest ended with {status} for {fault.path}, {fault.what}:\n{output[-3000:]}")
     return status != PASSED
 
 
