@@ -16,6 +16,21 @@
 /* Maximum depth of JSON in an argument; the worker accepts twice as many */
 #define MAX_DEPTH 32
 
+void
+dana_json_blame_worker(MemoryContext caller)
+{
+	const int  category = ERRCODE_TO_CATEGORY(geterrcode());
+	ErrorData *error;
+
+	if (category != ERRCODE_DATA_EXCEPTION && category != ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION &&
+		category != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
+		PG_RE_THROW();
+	MemoryContextSwitchTo(caller);
+	error = CopyErrorData();
+	FlushErrorState();
+	dana_protocol_error("sent a malformed message: %s", error->message);
+}
+
 /* Calls a function of PostgreSQL on the worker's text: invalid JSON is the worker's error */
 static Datum
 json_read(PGFunction read, Datum sent)
@@ -29,15 +44,7 @@ json_read(PGFunction read, Datum sent)
 	}
 	PG_CATCH();
 	{
-		const int  category = ERRCODE_TO_CATEGORY(geterrcode());
-		ErrorData *error;
-
-		if (category != ERRCODE_DATA_EXCEPTION && category != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(caller);
-		error = CopyErrorData();
-		FlushErrorState();
-		dana_protocol_error("sent a malformed message: %s", error->message);
+		dana_json_blame_worker(caller);
 	}
 	PG_END_TRY();
 	return result;

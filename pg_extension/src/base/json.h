@@ -8,6 +8,12 @@
 /* Raises the error for what the worker did: "sent ...", "asked for ..." */
 #define dana_protocol_error(...) dana_error(PROTOCOL_VIOLATION, "the dana worker " __VA_ARGS__)
 
+/*
+ * In a PG_CATCH block: raises an error about the data that the worker sent as the protocol error that it is, and any other
+ * error again
+ */
+extern _Noreturn void dana_json_blame_worker(MemoryContext caller);
+
 /* Reads a JSON object; anything else is a protocol error */
 extern Jsonb *dana_json_parse(const char *text);
 

@@ -394,25 +394,34 @@ dana_model_store(const dana_new_model *model)
 							  JsonbPGetDatum(model->design), epochs};
 	Datum		  of_epochs[] = {0, epochs};
 	const int64	  count = ARR_DIMS(model->weights)[0];
-	Datum		  row;
+	MemoryContext caller = CurrentMemoryContext;
+	Datum		  row = 0;
 
-	report_replaced(model, owner, name, DatumGetInt32(version));
-	(void)dana_weights_array((char *)model->weights, Min(count, DANA_WEIGHTS_PART));
-	dana_run(&store_model, of_model, model->predictor == NULL ? "      n" : NULL);
-	for (int part = 1; (int64)part * DANA_WEIGHTS_PART < count; part++)
+	PG_TRY();
 	{
-		/* where the previous part holds its last numbers, which are stored: no copy is made */
-		char  *place = (char *)model->weights + sizeof(float4) * (Size)part * DANA_WEIGHTS_PART;
-		int64  left = count - (int64)part * DANA_WEIGHTS_PART;
-		Datum  of_part[] = {owner, name, version, Int32GetDatum(part),
-							PointerGetDatum(dana_weights_array(place, Min(left, DANA_WEIGHTS_PART)))};
+		report_replaced(model, owner, name, DatumGetInt32(version));
+		(void)dana_weights_array((char *)model->weights, Min(count, DANA_WEIGHTS_PART));
+		dana_run(&store_model, of_model, model->predictor == NULL ? "      n" : NULL);
+		for (int part = 1; (int64)part * DANA_WEIGHTS_PART < count; part++)
+		{
+			/* where the previous part holds its last numbers, which are stored: no copy is made */
+			char  *place = (char *)model->weights + sizeof(float4) * (Size)part * DANA_WEIGHTS_PART;
+			int64  left = count - (int64)part * DANA_WEIGHTS_PART;
+			Datum  of_part[] = {owner, name, version, Int32GetDatum(part),
+								PointerGetDatum(dana_weights_array(place, Min(left, DANA_WEIGHTS_PART)))};
 
-		dana_run(&store_part, of_part, NULL);
+			dana_run(&store_part, of_part, NULL);
+		}
+		dana_run(&store_run, of_run, NULL);
+		row = dana_model_row("training");
+		of_epochs[0] = dana_value(0, 3);
+		dana_run(&store_epochs, of_epochs, NULL);
 	}
-	dana_run(&store_run, of_run, NULL);
-	row = dana_model_row("training");
-	of_epochs[0] = dana_value(0, 3);
-	dana_run(&store_epochs, of_epochs, NULL);
+	PG_CATCH();
+	{
+		dana_json_blame_worker(caller);
+	}
+	PG_END_TRY();
 	dana_become_caller(before);
 	return row;
 }

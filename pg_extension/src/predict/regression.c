@@ -115,6 +115,9 @@ reals_of(FunctionCallInfo fcinfo, int argument, const float4 **numbers)
 	return array_contains_nulls(array) ? -1 : ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 }
 
+/* Labels of a row at most: the result has a JSON object for each, which PostgreSQL reads without checking for interrupts */
+#define MAX_OUTPUTS 10000
+
 /* dana_regression_add_each(state, labels, predictions) */
 DANA_FUNCTION(dana_regression_add_each)
 {
@@ -136,6 +139,8 @@ DANA_FUNCTION(dana_regression_add_each)
 							   count),
 						errhint("Compare one prediction with one label: "
 								"dana_regression_metrics(label, (dana_predict_array(model, ...))[1]).")));
+	if (count > MAX_OUTPUTS)
+		dana_error(PROGRAM_LIMIT_EXCEEDED, "a row has %d labels, more than %d", count, MAX_OUTPUTS);
 	if (state->count == 0)
 	{
 		state->count = count;

@@ -159,6 +159,7 @@ elements_as_double(const dana_numbers *numbers, const dana_number_type *type, co
 	{
 		Size length = offset < size ? dana_value_size(data + offset, size - offset, type->length) : 0;
 
+		CHECK_FOR_INTERRUPTS();
 		if (length == 0)
 			reject_array();
 		converted[i] = type->convert(fetch_att(data + offset, by_value, type->length));
