@@ -18,6 +18,7 @@ from enum import IntEnum
 from functools import cache
 
 from dana.errors import SetupError
+from dana.worker.protocol import ProtocolError
 
 MAGIC = 0x31474E4952414E44
 HEADER_BYTES = 4096
@@ -187,8 +188,8 @@ class Ring:
         ------
         ConnectionResetError
             The backend disconnected.
-        ValueError
-            The producer violated the protocol.
+        ProtocolError
+            The backend violated the protocol.
         """
         fed, status = self._feed(_library().dana_ring_stream, function, context)
         self._kept = fed if self._consumer.cache is not None else 0
@@ -222,9 +223,9 @@ class Ring:
             case Outcome.HUNG_UP:
                 raise ConnectionResetError("the backend closed the connection")
             case Outcome.UNEXPECTED:
-                raise ValueError("a message arrived while pages were due")
+                raise ProtocolError("a message arrived while pages were due")
             case Outcome.MISBEHAVED:
-                raise ValueError("the producer moved the ring's indices further than the ring allows")
+                raise ProtocolError("the producer moved the ring's indices further than the ring allows")
         return consumer.fed, consumer.status
 
     def _must_be_open(self) -> None:

@@ -55,15 +55,8 @@ def lied_to(session: Session, statement: str) -> psycopg.Error | None:
     return None
 
 
-@pytest.mark.parametrize(
-    ("which", "direction"),
-    [
-        ("dana_create_udf", "to worker"),
-        ("dana_create_udf", "to backend"),
-        ("dana_train", "to worker"),
-        ("dana_train", "to backend"),
-    ],
-)
+@pytest.mark.parametrize("direction", ["to worker", "to backend"])
+@pytest.mark.parametrize("which", STATEMENTS)
 def test_lies(shared_cluster: Cluster, workshop: Workshop, direction: str, which: str) -> None:
     statement, sent, received = STATEMENTS[which]
     messages = sent if direction == "to worker" else received

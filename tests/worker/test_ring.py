@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from dana.worker.epochs import keep_what_fits
+from dana.worker.protocol import ProtocolError
 from dana.worker.ring import Ring
 from tests.worker.producer import END, HEAD, HEADER, MAGIC, SEALS, Producer
 
@@ -213,7 +214,7 @@ def test_more_pages_than_announced() -> None:
     with ringing() as (producer, ring, _):
         ring.keep(9)
         producer.stream(numbered(10, 8192))
-        with pytest.raises(ValueError, match="further"):
+        with pytest.raises(ProtocolError, match="further"):
             Collector(8192).take(ring.stream)
 
 
@@ -294,14 +295,14 @@ def test_hang_up_during_replay() -> None:
 def test_another_message_while_waiting() -> None:
     with ringing() as (_, ring, peer):
         peer.sendall(struct.pack("=IB", 0, ord("T")))
-        with pytest.raises(ValueError, match="a message arrived"):
+        with pytest.raises(ProtocolError, match="a message arrived"):
             Collector(8192).take(ring.stream)
 
 
 def test_indices_that_lie() -> None:
     with ringing() as (producer, ring, _):
         struct.pack_into("=QQ", producer.memory, HEAD, 17, 17)  # END is behind it: it would be taken for 17 pages
-        with pytest.raises(ValueError, match="further"):
+        with pytest.raises(ProtocolError, match="further"):
             Collector(8192).take(ring.stream)
         ring.reset()
         assert struct.unpack_from("=Q", producer.memory, END) == ((1 << 64) - 1,)

@@ -138,7 +138,7 @@ explain_training(FunctionCallInfo fcinfo)
 	dana_json_begin(&request);
 	dana_json_text(&request, "device", PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	dana_json_truth(&request, "search", !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));
-	append_rows(&request, source, training.filter);
+	append_rows(&request, source, training.rows.filter); /* test_size leaves rows out, too */
 	append_last_run(&request, training.rule, source->asked.query != NULL ? "" : source->name);
 	appendStringInfo(&request, ",\"training\":%s",
 					 dana_training_request(&training, rule.text, source, NULL)->data);

@@ -103,7 +103,7 @@ hash_of(Oid type, Datum value, uint64 seed)
 			number = (int64)ItemPointerGetOffsetNumberNoCheck(place) << 32 | ItemPointerGetBlockNumberNoCheck(place);
 			break;
 		default:
-			elog(ERROR, "rows cannot be identified by type %u", type);
+			dana_error(DATATYPE_MISMATCH, "rows cannot be identified by type %s", format_type_be(type));
 	}
 	return hash_bytes_extended((const unsigned char *)&number, sizeof number, seed);
 }
