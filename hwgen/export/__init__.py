@@ -17,7 +17,7 @@ STARTS, RECORDS = "sim/starts.hex", "sim/records.hex"
 HELD = "sim/held.hex"
 """Bits of those rows after the training that elements take: others hold anything."""
 
-BASE = 0x4000_0000
+BASE = 0x1_4000_0000
 """Address of a package's pages on the board's bus."""
 
 RECORD_BASE = 0x8000_0000

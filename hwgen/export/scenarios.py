@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hwgen.export import BASE
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle
@@ -37,7 +38,7 @@ class Act(IntEnum):
     LINE = 7  # it must be `word`
     CYCLES = 8  # that pass
     SILENT = 9  # the memory of pages accepts and answers nothing while `word` is 1
-    BAD_BEAT = 10  # the beat at `address` on the page bus comes with the response `word`
+    BAD_BEAT = 10  # the beat at `address`, counted from the first page, comes with the response `word`
     BAD_RECORDS = 11  # bits 1:0 of `word` are the response to reads of records, 3:2 to writes
     RESET = 12  # the board and its memories
 
@@ -275,7 +276,7 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
         yield (
             "an error of the bus ends a training",
             [
-                Step(Act.BAD_BEAT, base + config.page_size // 2, response),
+                Step(Act.BAD_BEAT, base - BASE + config.page_size // 2, response),
                 *train(EPOCHS=3),
                 *_ended(Fault.BUS << 8),
                 _read(BoardRegister.FAILED_PAGE, 0),
@@ -318,6 +319,14 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
             Step(Act.SILENT, 0, 0),
             _board(Act.CLEARED, BoardRegister.STATUS, BoardStatus.UNANSWERED),
             _read(BoardRegister.STATUS, BoardStatus.STOPPED),
+            _write(BoardRegister.BUS_TIMEOUT, 0),
+            Step(Act.SILENT, 0, 1),
+            *train(),
+            Step(Act.CYCLES, 0, SOME_CYCLES),
+            _read(BoardRegister.STATUS, BoardStatus.BUSY),
+            _write(BoardRegister.COMMAND, Command.STOP),
+            Step(Act.SILENT, 0, 0),
+            *_ended(BoardStatus.STOPPED),
             _write(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
         ],
     )

@@ -165,6 +165,8 @@ module testbench;
       if (page_left[page_head] == 0) page_done = page_done + 1;
     end
     if (page_asked & page_ready) begin
+      if (page_address < BASE || page_address - BASE >= (BEATS + MORE_BEATS) * (DATA_BITS / 8))
+        `WRONG(("a burst at %h is outside the pages", page_address))
       page_first[page_asks % QUEUE] = now + LATENCY;
       page_beat[page_asks % QUEUE] = (page_address - BASE) / (DATA_BITS / 8);
       page_left[page_asks % QUEUE] = {1'b0, page_length} + 9'd1;
@@ -343,7 +345,7 @@ module testbench;
       CYCLES: repeat (step[31:0]) @(negedge clk);
       SILENT: silent = step[0];
       BAD_BEAT: begin
-        bad_beat = (step[63:32] - BASE) / (DATA_BITS / 8);
+        bad_beat = step[63:32] / (DATA_BITS / 8);
         bad_response = step[1:0];
       end
 `ifdef RECORDS

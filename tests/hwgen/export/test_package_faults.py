@@ -27,6 +27,12 @@ class Fault:
 
 
 FAULTS = {
+    "a timeout of 0 is one": Fault(
+        "training_loop", r"= (\| settings_bus_timeout);", "1'b1", r"1800008 holds 00000011, expected 00000001"
+    ),
+    "the high word of a page's address is ignored": Fault(
+        "page_reader", r"if \(\\begin \) begin\s+\S+ += (base\[63:13\]);", "{32'd0, base[31:13]}", "outside the pages"
+    ),
     "RRESP is ignored": Fault("dana_board", r"\.bus_rresp\((m_axi_rresp)\)", "2'b00", "1800008 holds 00000002, expec"),
     "a stop has no effect": Fault("training_loop", r"= (stop & busy);", "1'b0", r"holds 00000001 after \d+ cycles"),
     "it is written while it trains": Fault("front", r"= (\S+ +& busy);", "1'b0", "write to 2\\w+ is answered with 0"),
