@@ -277,7 +277,7 @@ class Connection(PredictingSession):
         keep
             Name of a model to train with the best of them.
         """
-        arguments = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
+        arguments: dict[str, object] = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
         arguments |= {"keep": keep, "key": key, "seed": seed, "threshold": threshold}
         arguments |= self._asked(rule, source) | {"training": given(options)}
         return call(self.session, "dana_search", arguments, SearchPoint)
@@ -347,8 +347,9 @@ class Connection(PredictingSession):
         format
             ``text``, or ``json``: the numbers, in dicts.
         """
-        asked = {"training": given(options), "device": device, "search": search, "format": format}
-        text = "\n".join(row[0] for row in lines(self.session, "dana_explain", self._asked(rule, source) | asked))
+        asked: dict[str, object] = {"training": given(options), "device": device, "search": search, "format": format}
+        asked |= self._asked(rule, source)
+        text = "\n".join(row[0] for row in lines(self.session, "dana_explain", asked))
         return dict(json.loads(text)) if format == "json" else Explanation(text)
 
     def curve(self, run: int | TrainResult) -> Curve:

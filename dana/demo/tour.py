@@ -73,10 +73,12 @@ def prepare(db: Connection, progress: Progress) -> list[TupleRow]:
 
 def train(db: Connection, backend: str = "sim") -> Trained:
     """Train as the statement `TRAINING` does, or `HARDWARE` on another backend."""
-    options: TrainOptions = {} if backend == "sim" else {"model": "hardware", "backend": backend}
+    options: TrainOptions = {"label": "churned", "test_size": 0.2}
+    if backend != "sim":
+        options |= {"model": "hardware", "backend": backend}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = db.train(RULE, TABLE, label="churned", test_size=0.2, **options)
+        result = db.train(RULE, TABLE, **options)
     query = "SELECT sum(seconds) FROM dana.epoch WHERE run = %s"
     ((seconds,),) = db.session.execute(query, (result.run,)).fetchall()
     return Trained(result=result, epoch_seconds=seconds, said=[str(one.message) for one in caught])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -219,7 +219,7 @@ class _Graph:
     def _stored(self, read: Read) -> Floats:
         return self._memory[read.part][read.start : read.start + read.size]
 
-    def _node(self, operator: str, *inputs: str, out: str | None = None, **attributes: object) -> str:
+    def _node(self, operator: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
         from onnx import helper
 
         name = out or f"v{len(self._nodes)}"

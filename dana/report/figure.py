@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -54,7 +55,8 @@ def drawn(
         Text above the axes, by default the title.
     """
     # ids are derived from the salt: a drawing must not refer to ids of another one, which the page may hide
-    with mpl.rc_context(STYLE | {"svg.hashsalt": f"dana {title}"}):
+    style: dict[Any, object] = STYLE | {"svg.hashsalt": f"dana {title}"}
+    with mpl.rc_context(style):
         figure = Figure(figsize=(width, height + 0.25), dpi=72, layout="constrained")
         FigureCanvasSVG(figure)  # measures texts as they will be drawn
         axes = figure.add_subplot()

@@ -182,9 +182,10 @@ def _rows(session: psycopg.Connection, what: str, model: StoredModel, part: str)
     number = sql.SQL(
         "dana.dana_class({}, %(classes)s::pg_catalog.text[])" if kept.get("classes") else "dana.dana_number({})"
     )
-    if kept.get("query"):
+    query = kept.get("query")
+    if query:
         # the line break ends a comment in the query's last line
-        rows: sql.Composable = sql.SQL("({}\n)").format(_literally(kept["query"]))
+        rows: sql.Composable = sql.SQL("({}\n)").format(_literally(query))
     else:
         rows = _literally(session.execute("SELECT %s::regclass::text", (kept["source"],)).fetchall()[0][0])
     condition = sql.SQL("({}\n)").format(_literally(kept.get("filter") or "true"))

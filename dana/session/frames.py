@@ -75,7 +75,7 @@ def columns_of(data: Frame) -> dict[str, Column]:
     """
     names: list[object]
     if hasattr(data, "iloc") and hasattr(data, "columns"):  # before Arrow's stream, for which pandas needs pyarrow
-        names, values = list(data.columns), [data.iloc[:, k] for k in range(data.shape[1])]
+        names, values = list(data.columns), [data.iloc[:, k] for k in range(len(data.columns))]
     elif hasattr(data, "iloc"):
         raise UsageError(
             "a data frame is expected, not a Series",
