@@ -29,9 +29,9 @@ setup(
             extra_compile_args=FLAGS,
         ),
         Extension(
-            "dana.training.data._survey",
-            sources=["dana/training/data/native/survey.c"],
-            depends=["dana/training/data/native/survey.h", "dana/training/data/native/tally.h", *CORE_HEADERS],
+            "dana.trainer.data._survey",
+            sources=["dana/trainer/data/native/survey.c"],
+            depends=["dana/trainer/data/native/survey.h", "dana/trainer/data/native/tally.h", *CORE_HEADERS],
             include_dirs=["dana/simulator/native", NUMERICS],
             extra_compile_args=FLAGS,
         ),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dana.predictor import program
 from dana.simulator import headers
-from dana.training.data import surveyed
+from dana.trainer.data import surveyed
 from dana.worker import messages
 from dsl.semantics.library import FUNCTIONS, NAMES, SAID
 from hwgen.export import manual, registers
@@ -59,7 +59,7 @@ def _for_readers() -> str:
 
 FILES: Mapping[str, Callable[[], str]] = {
     "dana/worker/native/messages.h": messages.header,
-    "dana/training/data/native/survey.h": surveyed.header,
+    "dana/trainer/data/native/survey.h": surveyed.header,
     "dana/simulator/native/contract.h": headers.header,
     "pg_extension/src/models/predictor_codes.h": program.header,
     "dana/language/elementwise.py": _elementwise,

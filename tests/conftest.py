@@ -10,7 +10,7 @@ import pytest
 
 from dana.server.installation import DEFAULT_MAJOR
 from dana.simulator import Simulator
-from dana.training import compiled
+from dana.trainer import compiled
 from hwgen.spec.counters import EpochCounters
 from tests.golden import Golden
 from tests.servers import connection, own_root, pg_uri, server, server_root, servers, share_installations
@@ -26,7 +26,7 @@ LONG = (
     "rules/test_rules_in_rtl.py",
     "benchmarks",
     "simulator/test_sanitized.py",
-    "training/test_builds.py",
+    "trainer/test_builds.py",
     "dsl/test_editors.py",
     "postgres/test_faults.py",
     "client",

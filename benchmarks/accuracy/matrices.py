@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy.data import Floats, Split
 from benchmarks.accuracy.metrics import Metas, Numbers
-from dana.training.arrays import Trained
+from dana.trainer.arrays import Trained
 
 SWEEPS = 20
 

@@ -18,7 +18,7 @@ from benchmarks.accuracy.raw import RAW_TASKS, raw_split
 from benchmarks.accuracy.tasks import TASKS, Task
 from dana import rules
 from dana.errors import UsageError
-from dana.training.arrays import train
+from dana.trainer.arrays import train
 
 ENOUGH = 0.99
 """Ratio from which a rule is as accurate as its counterpart: within 1 %."""

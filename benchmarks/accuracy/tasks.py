@@ -28,7 +28,7 @@ from benchmarks.accuracy.metrics import (
     Metric,
     Numbers,
 )
-from dana.training.arrays import Trained
+from dana.trainer.arrays import Trained
 
 Extents = Mapping[str, float]
 

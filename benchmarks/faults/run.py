@@ -45,7 +45,7 @@ VERILATE, OPTIMIZE = "hwgen/rtl/verilate.py", 'optimize: str = "-O{}"'
 LIBRARIES = {
     "dana/simulator/_core": "dana/simulator/native/*.c",
     "dana/worker/_ring": "dana/worker/native/ring.c",
-    "dana/training/data/_survey": "dana/training/data/native/survey.c",
+    "dana/trainer/data/_survey": "dana/trainer/data/native/survey.c",
 }
 """Compiled parts, and their C."""
 HEADERS = ("hwgen/spec/numerics/native", "dana/simulator/native")

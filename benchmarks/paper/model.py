@@ -30,7 +30,7 @@ from dana.rules import FOLDER
 from dana.server.places import PAPER
 from dana.storage.declared import declared
 from dana.storage.schema import TableSchema
-from dana.training.streams import declared_request
+from dana.trainer.streams import declared_request
 from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import PAGE_SIZES, WIDEST_LINK

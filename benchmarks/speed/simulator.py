@@ -20,7 +20,7 @@ from dana.storage.schema import TableSchema
 from hwgen.spec.strider import Fault
 
 SINK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-"""`dana.training.contract.Sink.function`; a CFUNCTYPE lets go of the GIL."""
+"""`dana.trainer.contract.Sink.function`; a CFUNCTYPE lets go of the GIL."""
 PAGES_AT_ONCE = 64
 """As many as a training's cached pages are handed over at a time: dana/worker/native/ring.c."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.measure import Figure, main, median_seconds
 from benchmarks.speed.workload import column_table, compiled, filled_pages
-from dana.training.designs import Design
+from dana.trainer.designs import Design
 from hwgen.spec.strider import Fault
 
 FEATURES = 54

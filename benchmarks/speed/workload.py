@@ -19,8 +19,8 @@ from dana.server.places import CHECKOUT, PAPER
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import Attribute, TableSchema
-from dana.training.contract import Relation, TrainRequest
-from dana.training.designs import Design, bound_graph, compile_design
+from dana.trainer.contract import Relation, TrainRequest
+from dana.trainer.designs import Design, bound_graph, compile_design
 
 PAGE_SIZE = 8192
 SHIPPED = CHECKOUT / "dana" / "rules"

@@ -13,7 +13,7 @@ from hwgen.spec.config import PAGE_SIZES
 
 if TYPE_CHECKING:
     from dana.storage.schema import TableSchema
-    from dana.training.contract import Json, Notice, TrainRequest
+    from dana.trainer.contract import Json, Notice, TrainRequest
     from dsl import Rule
 
 
@@ -48,8 +48,8 @@ def asked(rule: Rule, options: argparse.Namespace, design: Json | None = None) -
     RuleError, UsageError
         The description is invalid, or the rule does not fit it or has no such hyperparameter.
     """
-    from dana.training.designs import check_hyper
-    from dana.training.streams import declared_request
+    from dana.trainer.designs import check_hyper
+    from dana.trainer.streams import declared_request
 
     request = declared_request(
         rule,

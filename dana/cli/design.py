@@ -44,7 +44,7 @@ def run_design(options: argparse.Namespace) -> int:
     from dana.codesign.search import explore
     from dana.errors import UsageError
     from dana.language.rulefile import load
-    from dana.training.designs import chosen_binding
+    from dana.trainer.designs import chosen_binding
     from hwgen.devices import DeviceError, load_device
 
     rule = load(options.file)

@@ -89,7 +89,7 @@ def run_export(options: argparse.Namespace) -> int:
     """Write the package and print a summary."""
     from dana.codesign.package import export, write
     from dana.language.rulefile import load
-    from dana.training.designs import chosen_binding
+    from dana.trainer.designs import chosen_binding
 
     rule = load(options.file)
     request = asked(rule, options)

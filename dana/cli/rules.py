@@ -14,7 +14,7 @@ from dana.session.terminal import say
 from hwgen.folders import write_file
 
 if TYPE_CHECKING:
-    from dana.training.contract import Notice, TrainRequest
+    from dana.trainer.contract import Notice, TrainRequest
     from dsl import Rule
     from hwgen.spec.bundle import Bundle
 
@@ -149,7 +149,7 @@ def _svg(rule: Rule, options: argparse.Namespace) -> bytes:
 def _pass(rule: Rule, options: argparse.Namespace) -> bytes:
     """What the pass made that `--emit` names."""
     from dana.compiler.passes import text_of
-    from dana.training.designs import pass_results
+    from dana.trainer.designs import pass_results
 
     made = pass_results(_request(rule, options), _said)
     if options.emit == "records" and not made["records"].records:
@@ -162,9 +162,9 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.codesign.cycles import measure_cycles
     from dana.codesign.sample import sample_pages
     from dana.compiler.passes import plan_of
-    from dana.training.designs import DesignStore, bound_graph
-    from dana.training.explain import counted
-    from dana.training.why import why
+    from dana.trainer.designs import DesignStore, bound_graph
+    from dana.trainer.explain import counted
+    from dana.trainer.why import why
 
     request, designs = _request(rule, options), DesignStore()
     design = designs.get(request, notify=_said)
@@ -209,7 +209,7 @@ def _request(rule: Rule, options: argparse.Namespace) -> TrainRequest:
 
 def _compiled(rule: Rule, options: argparse.Namespace) -> Bundle:
     from dana.codesign.package import with_metas
-    from dana.training.designs import DesignStore, chosen_binding
+    from dana.trainer.designs import DesignStore, chosen_binding
 
     request = _request(rule, options)
     return with_metas(DesignStore().get(request, notify=_said).bundle, chosen_binding(request)[1])

@@ -1,7 +1,7 @@
 """A rule that is tried on arrays, without a database: what `dana.load`, `@dana.rule` and `dana.rules` give.
 
 In: rule text, and arrays of NumPy. Out: what the front end makes of the text, and trainings, predictions, single
-batches of it. A training is the worker's own (`dana.training.arrays`), on the backends of ``dana_train``; a prediction
+batches of it. A training is the worker's own (`dana.trainer.arrays`), on the backends of ``dana_train``; a prediction
 and a single batch are the interpreter's, which gives the same bits. It must not load NumPy before a rule is tried.
 """
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from dana.training.arrays import Trained
-    from dana.training.data.inputs import Arrays
+    from dana.trainer.arrays import Trained
+    from dana.trainer.data.inputs import Arrays
     from dsl.hdfg.interpreter import Step
 
 
@@ -92,9 +92,9 @@ class TrainableRule(Rule):
         RuleError
             The text has errors.
         """
-        from dana.training.arrays import train
-        from dana.training.contract import Level, Notice
-        from dana.training.data.inputs import columns_of, dims_of, models_of
+        from dana.trainer.arrays import train
+        from dana.trainer.contract import Level, Notice
+        from dana.trainer.data.inputs import columns_of, dims_of, models_of
 
         said: list[Notice] = []
         graph = self.hdfg
@@ -137,7 +137,7 @@ class TrainableRule(Rule):
         UsageError
             Arrays do not fit the rule, it sets no prediction, or it was not trained.
         """
-        from dana.training.data.inputs import inputs_of, models_of
+        from dana.trainer.data.inputs import inputs_of, models_of
         from dsl.hdfg.interpreter import Interpreter
         from hwgen.spec import numerics
 
@@ -200,7 +200,7 @@ class TrainableRule(Rule):
         UsageError
             Arrays do not fit the rule, or there are more rows than a batch has.
         """
-        from dana.training.data.inputs import check_classes, columns_of, models_of
+        from dana.trainer.data.inputs import check_classes, columns_of, models_of
         from dsl.hdfg.interpreter import Interpreter
         from hwgen.spec import numerics
 
@@ -215,8 +215,8 @@ class TrainableRule(Rule):
         self, graph: Graph, shapes: Mapping[str, tuple[int, ...]], hyper: Mapping[str, float] | None
     ) -> tuple[Graph, dict[str, float]]:
         """The graph with its dims, and the values of its metas."""
-        from dana.training.data.inputs import bound, dims_of
-        from dana.training.metas import check_requirements, meta_values
+        from dana.trainer.data.inputs import bound, dims_of
+        from dana.trainer.metas import check_requirements, meta_values
 
         extents = dict(self.hdfg.extents)
         dims = dims_of(graph, shapes)
@@ -230,7 +230,7 @@ class TrainableRule(Rule):
 
 def _with_hyper(graph: Graph, dims: Mapping[str, int], hyper: Mapping[str, float] | None) -> dict[str, int]:
     """The dims that shapes decide, and those that the caller chooses."""
-    from dana.training.designs import chosen_extents
+    from dana.trainer.designs import chosen_extents
 
     both = dict(dims)
     for name, extent in chosen_extents(dict(graph.extents), hyper or {}).items():

@@ -48,7 +48,7 @@ class Run:
     Attributes
     ----------
     design
-        The training's record of its machine and of the inputs to its design (`dana.training.provenance`).
+        The training's record of its machine and of the inputs to its design (`dana.trainer.provenance`).
     owner, rule
         Their names.
     text
@@ -125,7 +125,7 @@ def read_run(session: psycopg.Connection, number: int) -> Run:
     UsageError
         There is no such run, or it belongs to another role.
     """
-    from dana.training.provenance import digest_of  # loads the compiler, which other clients do not need
+    from dana.trainer.provenance import digest_of  # loads the compiler, which other clients do not need
 
     with session.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(RUN, (number,)).fetchone()

@@ -12,8 +12,8 @@ from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_pages
 from dana.errors import UsageError
 from dana.report.history import Run
-from dana.training.designs import DesignStore
-from dana.training.provenance import recorded_request
+from dana.trainer.designs import DesignStore
+from dana.trainer.provenance import recorded_request
 from dsl import RuleError
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import ConfigError

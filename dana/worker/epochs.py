@@ -1,6 +1,6 @@
 """Runs a training in a session: streams or replays the pages of each epoch, and reports its progress.
 
-The loop over epochs is `dana.training.stopping.run`. The pages of the first epoch come from the backend. Later epochs
+The loop over epochs is `dana.trainer.stopping.run`. The pages of the first epoch come from the backend. Later epochs
 replay them from memory if that pays; otherwise the backend streams them again under the same snapshot.
 """
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dana.training.contract import (
+from dana.trainer.contract import (
     HeldOut,
     Level,
     Notice,
@@ -28,7 +28,7 @@ from dana.training.contract import (
     TrainRequest,
     TrainResult,
 )
-from dana.training.stopping import run
+from dana.trainer.stopping import run
 from dana.worker.messages import Message
 from dana.worker.protocol import Channel
 from dana.worker.ring import Ring

@@ -25,8 +25,8 @@ from typing import NoReturn
 
 from dana.errors import SetupError
 from dana.simulator import large
-from dana.training.contract import SqlState, Trainer, TrainingError
-from dana.training.memory import least_bytes, machine_bytes, megabytes, room_bytes
+from dana.trainer.contract import SqlState, Trainer, TrainingError
+from dana.trainer.memory import least_bytes, machine_bytes, megabytes, room_bytes
 from dana.worker.activity import GIVE_WAY, Activity
 from dana.worker.messages import Message
 from dana.worker.protocol import Channel

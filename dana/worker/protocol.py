@@ -1,6 +1,6 @@
 """Sends and receives the messages between a PostgreSQL backend and its worker.
 
-It converts between bytes of a socket and the types of `dana.training.contract`. `dana.worker.messages` defines the
+It converts between bytes of a socket and the types of `dana.trainer.contract`. `dana.worker.messages` defines the
 messages and their layout.
 """
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dana.simulator import large
 from dana.storage.layout import ALIGNMENTS
-from dana.training.contract import (
+from dana.trainer.contract import (
     EpochReport,
     ExplainRequest,
     Json,

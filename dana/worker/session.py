@@ -24,8 +24,8 @@ from typing import Any
 
 from dana.errors import UsageError, causes
 from dana.simulator.large import NoFile
-from dana.training.contract import Json, OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
-from dana.training.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
+from dana.trainer.contract import Json, OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
+from dana.trainer.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
 from dana.worker.activity import GIVE_WAY, Activity
 from dana.worker.epochs import run_epochs
 from dana.worker.messages import Message

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dana.training.memory import held_bytes, megabytes
+from dana.trainer.memory import held_bytes, megabytes
 from dana.worker.activity import GIVE_WAY, Activity
 from hwgen.cache import CacheFolder
 

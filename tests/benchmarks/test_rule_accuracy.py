@@ -16,7 +16,7 @@ from benchmarks.accuracy.tasks import TASKS
 from dana import rules
 from dana.cli import main
 from dana.cli.entry import OK, USAGE
-from dana.training.arrays import train
+from dana.trainer.arrays import train
 
 QUICK = {
     **dict.fromkeys(("linear", "ridge", "lasso", "elastic_net", "huber", "quantile", "poisson"), "diabetes"),

@@ -25,9 +25,9 @@ from dana.language.formatting import LINE_LENGTH, formatted
 from dana.server.places import PAPER
 from dana.simulator import Simulator
 from dana.storage.declared import declared
-from dana.training.contract import Relation, TrainRequest
-from dana.training.designs import compile_design
-from dana.training.streams import plan_stream
+from dana.trainer.contract import Relation, TrainRequest
+from dana.trainer.designs import compile_design
+from dana.trainer.streams import plan_stream
 from dsl import Rule
 from dsl.hdfg.text import graph_text
 from hwgen.spec.bundle import Bundle

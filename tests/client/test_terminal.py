@@ -112,7 +112,7 @@ def test_texts_that_a_spreadsheet_would_run(
     """Data goes through CSV as it is, with a warning; for a spreadsheet there is an option."""
     Connection(session).train("shown", "shown", label="y", model=NAME)
     texts = ['=HYPERLINK("http://x";"y")', "@SUM(A1)", "+1 (555)", "-a", "\t=1", "\uff1d1", "-1.5e3", "plain", "a=b"]
-    session.execute('CREATE TABLE texts ("=t" text, a real, n integer)')
+    session.execute('DROP TABLE IF EXISTS texts; CREATE TABLE texts ("=t" text, a real, n integer)')
     try:
         for text in texts:
             session.execute("INSERT INTO texts VALUES (%s, 1, -7)", (text,))

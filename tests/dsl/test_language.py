@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -39,6 +40,8 @@ def test_every_name_is_exported_and_documented() -> None:
     assert set(NAMES) <= {*dana.language.names.__all__, *dana.language.elementwise.__all__}
     for name in NAMES:
         assert getattr(dana, name).__doc__
+    # an imported submodule would take the place of a name of the language
+    assert not set(NAMES) & {module.name for module in pkgutil.iter_modules(dana.__path__)}
 
 
 @pytest.mark.parametrize("name", [*DECLARATIONS, *FUNCTIONS])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dana import rules
 from dana.interchange.stored import StoredModel
 from dana.predictor.program import decode_predictor, encode_predictor
-from dana.training.data.classes import prediction_kind
+from dana.trainer.data.classes import prediction_kind
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.init import OF_COLUMNS

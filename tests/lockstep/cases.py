@@ -16,7 +16,7 @@ from dana.compiler.target import DoesNotFit
 from dana.storage.builder import build_pages
 from dana.storage.parts import most_values
 from dana.storage.schema import Attribute, TableSchema
-from dana.training.interpreter import FaultyPage, read_columns
+from dana.trainer.interpreter import FaultyPage, read_columns
 from dsl import compile_rule
 from dsl.hdfg.evaluate import DataError
 from dsl.hdfg.interpreter import Interpreter

@@ -28,7 +28,7 @@ import numpy as np
 
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import Use
-from dana.training.contract import (
+from dana.trainer.contract import (
     EpochReport,
     HeldOut,
     Json,

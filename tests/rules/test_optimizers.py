@@ -270,7 +270,7 @@ def test_every_function_is_covered() -> None:
     offered = {
         name for module in (dana.functions, dana.optimizers) for name, thing in vars(module).items() if callable(thing)
     }
-    # tests/training/test_training.py has standardized, tests/rules/test_recipes.py what goes by batches and at random,
+    # tests/trainer/test_training.py has standardized, tests/rules/test_recipes.py what goes by batches and at random,
     # tests/benchmarks/test_rule_accuracy.py what fm, dlrm and autoint choose and look at
     elsewhere = {"one_hot", "standardized", "batch_norm", "dropout", "category", "masked_softmax"}
     assert offered == set(CASES) | elsewhere

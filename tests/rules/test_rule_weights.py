@@ -18,8 +18,8 @@ from dana.codesign.default import default_bundle
 from dana.compiler import bind
 from dana.errors import UsageError
 from dana.storage.columns import column_schema
-from dana.training.arrays import Trained, train
-from dana.training.contract import TrainingError
+from dana.trainer.arrays import Trained, train
+from dana.trainer.contract import TrainingError
 from dsl import RuleError, compile_rule
 from tests.rules.tables import EXTENTS, WITHOUT_LABEL, table
 

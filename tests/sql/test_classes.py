@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from dana.server.embedded import EmbeddedServer
-from dana.training.arrays import train
-from dana.training.contract import TrainingError
-from dana.training.data.survey import NotFinite
+from dana.trainer.arrays import train
+from dana.trainer.contract import TrainingError
+from dana.trainer.data.survey import NotFinite
 from tests.sql.conftest import Session
 
 errors = psycopg.errors

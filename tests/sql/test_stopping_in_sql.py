@@ -14,7 +14,7 @@ from dana.server.embedded import EmbeddedServer
 from dana.server.installation import MAJORS
 from tests.sql.conftest import Session
 from tests.sql.test_backends import DESIGN, share_compiled_designs
-from tests.training.test_stopping import PASSING
+from tests.trainer.test_stopping import PASSING
 
 
 @pytest.fixture

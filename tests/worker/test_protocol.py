@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dana.training.contract import Level, Notice, Parameter, TrainResult
-from dana.training.memory import least_bytes
+from dana.trainer.contract import Level, Notice, Parameter, TrainResult
+from dana.trainer.memory import least_bytes
 from dana.worker.messages import MAX_MESSAGE, MAX_REQUEST, Message
 from dana.worker.protocol import Channel, ProtocolError, categories_request, decode, train_request
 from tests.worker.producer import TRAIN_OPTIONS, train_fields, with_raw

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from dana.training.memory import machine_bytes
+from dana.trainer.memory import machine_bytes
 from dana.worker.messages import Message
 from dana.worker.process import WorkerOptions
 from dana.worker.protocol import RELEASE

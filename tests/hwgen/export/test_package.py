@@ -29,7 +29,7 @@ from dana.compiler import bind
 from dana.language.rulefile import load
 from dana.server.places import CHECKOUT
 from dana.storage.schema import TableSchema
-from dana.training.streams import declared_request
+from dana.trainer.streams import declared_request
 from hwgen.devices import FAMILIES, load_device
 from hwgen.driver import Board
 from hwgen.export import MANIFEST, yosys

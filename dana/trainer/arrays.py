@@ -1,0 +1,253 @@
+"""Trainings over NumPy arrays in this process, without a server.
+
+Pages are built from the arrays and streamed to the trainer as a backend does, so that exactly the same code trains as
+in the database. Predictions are computed by the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.codesign.sample import fits
+from dana.errors import UsageError
+from dana.storage.columns import column_pages, column_schema
+from dana.storage.parts import build_part_pages
+from dana.trainer.contract import Notify, Relation, Sink, Stream, Training, TrainRequest
+from dana.trainer.data.classes import prediction_kind
+from dana.trainer.data.weights import bind_request
+from dana.trainer.designs import chosen_extents, graph_of
+from dana.trainer.extents import with_extents
+from dana.trainer.machines import feed_pages
+from dana.trainer.stopping import run
+from dana.trainer.training import MachineTrainer
+from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.interpreter import Interpreter
+from hwgen.spec import numerics
+
+Columns = Mapping[str, NDArray[Any]]
+Floats = NDArray[np.float32]
+
+PAGE_SIZE = 8192
+"""PostgreSQL's default BLCKSZ (pg_config.h)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """The result of a training.
+
+    Attributes
+    ----------
+    graph
+        The rule with bound dims.
+    models
+        Values by name, states included.
+    metas, extents
+        Values used in the training; extents are the dims that the caller may choose.
+    losses
+        By epoch; empty for a rule without a loss.
+    cycles
+        Of the machine, over all epochs; None for the backend ``interp``.
+    converged
+        Whether the training ended because the rule converged or its loss no longer improved.
+    features
+        Columns that fill the inputs, in order.
+    labels
+        Values of the label in the order of their class numbers, texts or numbers as given; None: no classes.
+    """
+
+    graph: Graph
+    models: dict[str, Floats]
+    metas: dict[str, float]
+    extents: dict[str, int]
+    losses: tuple[float, ...]
+    cycles: int | None
+    converged: bool
+    features: tuple[str, ...]
+    labels: NDArray[Any] | None
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Texts of `labels`."""
+        return None if self.labels is None else _texts(self.labels)
+
+    def predict(self, columns: Columns) -> Floats:
+        """Return the predictions, shape (rows,), or (rows, k) for vectors; `columns` contain the features."""
+        values: dict[str, Floats] = {}
+        each = [np.asarray(columns[name], dtype=np.float32) for name in self.features]
+        features = np.concatenate([column.reshape(len(column), -1) for column in each], axis=1)
+        taken = 0
+        for node in (self.graph.nodes[k] for k in self.graph.inputs if self.graph.nodes[k].op is Op.INPUT):
+            shape = self.graph.concrete_shape(node.id)
+            values[str(node.name)] = features[:, taken : taken + prod(shape)].reshape(-1, *shape)
+            taken += prod(shape)
+        return Interpreter(self.graph, numerics).predict(values, self.models, self.metas)
+
+    def classify(self, predicted: Floats) -> NDArray[Any]:
+        """Return the label that each prediction selects, as ``dana_classify`` does.
+
+        Raises
+        ------
+        UsageError
+            The rule has no classes.
+        """
+        if self.labels is None:
+            raise UsageError(
+                f"rule {self.graph.name!r} has no classes", hint="Declare its output as dana.output(classes=…)."
+            )
+        if predicted.ndim > 1:
+            return np.asarray(self.labels[np.argmax(predicted, axis=1)])
+        least = 0.5 if prediction_kind(self.graph) == "probability" else 0
+        return np.asarray(self.labels[(predicted >= least).astype(np.intp)])
+
+
+def train(
+    source: str,
+    columns: Columns,
+    *,
+    features: Sequence[str] | None = None,
+    label: str | None = None,
+    epochs: int | None = None,
+    patience: int | None = None,
+    tolerance: float | None = None,
+    hyper: Mapping[str, float] | None = None,
+    backend: str = "sim",
+    design: Mapping[str, Any] | None = None,
+    standardize: bool | None = None,
+    weight: str | None = None,
+    class_weight: Mapping[str, float] | str | None = None,
+    models: Mapping[str, Floats] | None = None,
+    notify: Notify = lambda notice: None,
+) -> Trained:
+    """Train a rule over columns of numbers, as ``dana_train`` does over a table of them.
+
+    Parameters
+    ----------
+    source
+        Text of the rule.
+    columns
+        Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32. Labels of a rule with
+        classes may be texts.
+    models
+        Initial values by model; other models are initialised by the rule.
+    notify
+        Receives the notices that a client of a server would receive.
+    features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
+        As for ``dana_train``; a NaN or an infinity is an error.
+
+    Raises
+    ------
+    TrainingError
+        Rule, columns and arguments do not match.
+    """
+    graph = graph_of(source, "rule")
+    columns, labels = _numbered(graph, columns, label, hyper or {})
+    schema = column_schema(columns)
+    # rows that exceed a page are streamed as frames, as by a backend
+    rows = not fits(schema, page_size=PAGE_SIZE)
+    pages = None if rows else column_pages(columns, page_size=PAGE_SIZE)
+    request = TrainRequest(
+        rule=graph.name,
+        source=source,
+        relation=Relation(
+            name=schema.relation,
+            pages=None if pages is None else len(pages),
+            page_size=PAGE_SIZE,
+            attributes=schema.attributes,
+            rows=rows,
+        ),
+        features=None if features is None else tuple(features),
+        label=label,
+        epochs=epochs,
+        patience=patience,
+        tolerance=tolerance,
+        hyper=dict(hyper or {}),
+        backend=backend,
+        design=dict(design or {}),
+        classes=None if labels is None else _texts(labels),
+        standardize=standardize,
+        weight=weight,
+        class_weight=class_weight,
+        warm_start_from=models,
+        warm_start_whole=False,
+    )
+    trainer = MachineTrainer()
+    request = replace(request, largest={name: _largest(columns[name]) for name in trainer.categories(request).columns})
+    training = trainer.open(request, notify)
+    try:
+        fed = _frames(columns, training.stream) if pages is None else pages
+        outcome = run(training, request, feed=lambda sink: _feed(training, sink, fed), notify=notify)
+    finally:
+        training.close()
+    result = outcome.result
+    binding = bind_request(graph, request, chosen_extents(dict(graph.extents), with_extents(request).hyper))
+    return Trained(
+        graph=binding.graph,
+        models={parameter.name: parameter.values for parameter in result.parameters},
+        metas=dict(result.metadata["hyper"]),
+        extents=dict(result.metadata["dims"]),
+        losses=tuple(report.loss for report in outcome.reports if report.loss is not None),
+        cycles=outcome.cycles,
+        converged=outcome.converged,
+        features=binding.features,
+        labels=labels,
+    )
+
+
+def _largest(values: NDArray[Any]) -> float | None:
+    numbers = np.asarray(values, np.float32)
+    finite = numbers[np.isfinite(numbers)]
+    return float(finite.max()) if finite.size else None
+
+
+def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
+    return tuple(str(one) if isinstance(one, str) else str(one).removesuffix(".0") for one in labels)
+
+
+def _numbered(
+    graph: Graph, columns: Columns, label: str | None, hyper: Mapping[str, float]
+) -> tuple[Columns, NDArray[Any] | None]:
+    """Number the classes from 0; return the columns and the labels in order (as pg_extension features/classes.c)."""
+    if graph.classes is None or not columns:
+        return columns, None
+    output = next(str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)
+    name = label or (output if output in columns else list(columns)[-1])
+    if name not in columns:
+        return columns, None  # the binding reports the missing column
+    if np.asarray(columns[name]).dtype.kind == "U":
+        texts, places = np.unique(columns[name], return_inverse=True)  # code points: the order of UTF-8's bytes
+        return {**columns, name: places.astype(np.float32)}, texts
+    values = np.asarray(columns[name])
+    if values.dtype.kind not in "iuf":
+        values = values.astype(np.float32)
+    found = np.unique(values[np.isfinite(values)])
+    classes = graph.symbolic_classes
+    wanted = classes if isinstance(classes, int) else hyper.get(str(classes), len(found))
+    if len(found) and np.array_equal(found, np.floor(found)) and found[0] >= 0 and found[-1] < wanted:
+        return columns, np.arange(int(found[-1]) + 1)
+    numbers = np.where(np.isfinite(values), np.searchsorted(found, values), values)
+    return {**columns, name: numbers.astype(np.float32)}, found
+
+
+def _frames(columns: Columns, stream: Stream | None) -> NDArray[np.uint8]:
+    """Build the frames that a training requests."""
+    assert stream is not None, "rows come as frames"
+    names = list(columns)
+    asked = {names[number - 1]: np.asarray(columns[names[number - 1]]) for number in stream.numbers}
+    if not stream.part:
+        return column_pages(asked, page_size=stream.page_size)
+    schema = replace(column_schema(asked), part=stream.part)
+    made = build_part_pages(schema, zip(*asked.values(), strict=True), page_size=stream.page_size)
+    return np.frombuffer(made, dtype=np.uint8).reshape(-1, stream.page_size)
+
+
+def _feed(training: Training, sink: Sink, pages: NDArray[np.uint8]) -> int:
+    status = feed_pages(sink, pages)
+    if status:
+        raise training.failure(status)
+    return len(pages)

@@ -1,0 +1,46 @@
+"""Coefficients of columns, in the units of the columns.
+
+They are computed from the predictor of a trained model if the prediction consists of weighted sums of columns. Scales
+and means of standardised inputs are included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from dana.errors import UsageError
+from dana.predictor.affine import scores
+from dana.predictor.program import decode_predictor
+from dana.trainer.contract import Json, Parameter
+from dana.trainer.data.survey import Place
+
+MOST = 1 << 20
+"""Maximum number of coefficients of an intermediate value (8 MB)."""
+
+
+def coefficients(
+    predictor: bytes | None, parameters: Sequence[Parameter], fills: Iterable[Place], features: Collection[str]
+) -> Json | None:
+    """Return the terms and their coefficients in each sum; None if the prediction is not made of weighted sums."""
+    if predictor is None or sum(one.values.size for one in parameters) > MOST:
+        return None  # models of this size have rows chosen by tuples, not weights of columns
+    weights = np.concatenate([one.values.reshape(-1) for one in parameters] or [np.zeros(0, np.float32)])
+    try:
+        found = scores(decode_predictor(predictor), weights, MOST)
+    except UsageError:
+        return None
+    if found is None:
+        return None
+    terms = [
+        column if count == 1 else f"{column}[{k}]"
+        for column, _, _, count in fills
+        if column in features
+        for k in range(1, count + 1)
+    ]
+    return {
+        "terms": terms,
+        "intercepts": [float(np.float32(one)) for one in found.intercepts],
+        "values": [[float(np.float32(one)) for one in row] for row in found.coefficients],
+    }

@@ -1,0 +1,82 @@
+"""Detects sorted rows, which train badly, and reports the columns in a NOTICE.
+
+In random order, 1/`SURVEY_BLOCK` of the variance of a column lies between blocks of that many rows; in a sorted column
+all of it does, even for a rare value. The label, each of its classes, and features that are 0 or 1 (such as encoded
+categories) are checked. Other numbers, such as dates and keys, grow in nearly every table and do little harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dana.trainer.contract import Json, Level, Notice, Notify, TrainRequest
+from dana.trainer.data.survey import Doubles, Place, Survey, categories_of
+from dana.trainer.data.surveyed import SURVEY_BLOCK
+from dana.trainer.messages.notices import another_order
+from dana.trainer.messages.page_errors import ARRAYS
+
+TOGETHER = 0.2
+"""Fraction of the variance between blocks, in excess of random order, from which a column counts as sorted."""
+
+SHOWN = 5
+"""Maximum number of columns in the notice."""
+
+
+def notify_order(
+    request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
+) -> bool:
+    """Report the columns by which the rows are sorted; return whether there are any."""
+    found = []
+    for column, input, element, count in fills:
+        if column in labels:
+            together = _lie_together(survey, survey.together[input]) or _lie_together(survey, survey.kinds)
+        else:
+            places = slice(element, element + count)
+            mean, deviation, parts = (
+                one[input].reshape(-1)[places] for one in (survey.mean, survey.deviation, survey.together)
+            )
+            together = column != request.weight and _lie_together(survey, parts[_flags(mean, deviation)])
+        if together:
+            found.append(column)
+    texts = categories_of(request)
+    found.sort(key=lambda one: one not in labels)
+    names = list(dict.fromkeys(texts.get(one, one) for one in found))
+    if names:
+        notify(_in_order(request, names))
+    return bool(names)
+
+
+def kinds_to_count(classes: Json | None) -> int:
+    """Return the number of classes to count by block; for two classes the numbers of the label suffice."""
+    count = 0 if classes is None else int(classes["count"])
+    return count if count > 2 else 0
+
+
+def _lie_together(survey: Survey, parts: Doubles) -> bool:
+    """Whether the fraction of the variance between blocks exceeds that of random order."""
+    batches = -(-survey.tuples // SURVEY_BLOCK)
+    if batches < 2:
+        return False
+    random = (batches - 1) / (survey.tuples - 1)
+    return bool((parts > random + TOGETHER * (1 - random)).any())
+
+
+def _flags(mean: Doubles, deviation: Doubles) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return the elements that are 0 or 1 in all rows: only these have the variance mean * (1 - mean)."""
+    square = mean * (1 - mean)
+    return (square > 0) & (np.abs(deviation * deviation - square) < 1e-9 * square)
+
+
+def _in_order(request: TrainRequest, columns: Sequence[str]) -> Notice:
+    several = len(columns) > 1
+    shown = ", ".join(columns[:SHOWN]) + (f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else "")
+    rows = "rows" if request.relation.name == ARRAYS else f"rows of {request.relation.name}"
+    named = f"{'arrays' if several else 'array'}" if request.relation.name == ARRAYS else f"column{'s' * several}"
+    return Notice(
+        level=Level.NOTICE,
+        message=f"{rows} that are alike in {named} {shown} lie together, as in a sorted table",
+        hint="Rows are trained in order and the last ones have the greatest effect, so the model may be bad. "
+        f"Change the order: {another_order(request)}.",
+    )

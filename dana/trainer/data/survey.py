@@ -1,0 +1,480 @@
+"""The survey: statistics of the columns from one pass over the pages, and checks of the values.
+
+Means and deviations initialise the models of standardised inputs. The simulator and the reference reader compute them
+bit for bit alike. Rows with a NaN or an infinity are not counted; if there are any, the training is repeated with
+frames, from which the backend excludes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.storage.types import SCALARS
+from dana.trainer.contract import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
+from dana.trainer.data.surveyed import SURVEY_BLOCK, Surveyed
+from dana.trainer.messages.page_errors import ARRAYS
+from dana.trainer.metas import check_requirements
+from dsl import Rule
+from dsl.hdfg.choice import choosing_inputs
+from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.init import OF_TABLE, InitKind
+from hwgen.spec.bundle import Bundle
+
+Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
+Place = tuple[str, str, int, int]
+"""A column and its place in an input: name, input, first element, number of elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic:
+    """A model that is initialised with a statistic of the columns of an input."""
+
+    model: str
+    kind: InitKind
+    of: str
+
+
+def statistics_of(graph: Graph) -> tuple[Statistic, ...]:
+    """Return the models of a rule that are initialised with column statistics."""
+    found = ((str(node.name), node.init) for node in (graph.nodes[k] for k in graph.models))
+    return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_TABLE)
+
+
+def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
+    """Return the models to initialise; after a warm start only the number of rows is taken from the table."""
+    known = request.warm_start_from or {}
+    columns = request.standardize is not False
+    return tuple(one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known))
+
+
+def starts_models(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
+    """Whether a pass before the first epoch is needed, for statistics or for weights."""
+    return bool(started(request, statistics)) or request.weight is not None or request.class_weight is not None
+
+
+def skips_non_finite(request: TrainRequest) -> bool:
+    """Whether rows with a NaN or an infinity are skipped."""
+    return request.nonfinite in (None, "skip")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """Statistics of the rows; mappings are by input, in the shape of the input.
+
+    Attributes
+    ----------
+    tuples
+        Number of finite rows with a weight above 0.
+    mean, deviation
+        Weighted mean and population standard deviation; NaN where they were not requested.
+    varies
+        Whether an element differs between rows.
+    bad
+        Number of NaN and infinite values of an element.
+    together
+        Fraction of the variance between consecutive blocks of `SURVEY_BLOCK` rows: 1 if the rows are sorted,
+        1/`SURVEY_BLOCK` in random order.
+    early
+        Mean of the first rows, `first` of them: between a quarter and a half.
+    negative
+        Number of negative weights.
+    classes
+        Sum of the weights of each class of the label.
+    kinds
+        As `together`, for the indicator of each class of the label; empty if not requested.
+    """
+
+    tuples: int
+    mean: Mapping[str, Doubles]
+    deviation: Mapping[str, Doubles]
+    varies: Mapping[str, NDArray[np.bool_]]
+    bad: Mapping[str, Doubles]
+    together: Mapping[str, Doubles]
+    early: Mapping[str, Doubles]
+    negative: int
+    classes: Doubles
+    kinds: Doubles
+
+    @property
+    def first(self) -> int:
+        """Number of rows in `early`."""
+        return (1 << self.tuples.bit_length()) // 4
+
+    def start(self, statistic: Statistic) -> Floats:
+        """Return the initial values of a model."""
+        if statistic.kind is InitKind.ROWS:
+            return np.asarray(self.tuples, dtype=np.float32)
+        if statistic.kind is InitKind.MEAN:
+            return self.mean[statistic.of].astype(np.float32)
+        deviation = self.deviation[statistic.of]
+        if statistic.kind is InitKind.DEVIATION:
+            return deviation.astype(np.float32)
+        largest = np.float64(np.finfo(np.float32).max)
+        scale = np.divide(1.0, deviation, out=np.ones_like(deviation), where=deviation > 0)
+        return np.asarray(np.minimum(scale, largest), dtype=np.float32)
+
+
+def survey_of(found: Surveyed, inputs: Iterable[Json]) -> Survey:
+    """Return the statistics that the simulator collected; `inputs` are those of the notes of the Bundle."""
+
+    def by_input(rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        return {one["name"]: _taken(rows[one["row"] :], tuple(one["shape"])) for one in inputs}
+
+    def sums(rows: Doubles) -> dict[str, Doubles]:
+        return by_input(np.where(summed, rows, np.nan))
+
+    summed = found.summed[:, None] != 0
+    deviation = np.sqrt(found.squares / (float(found.weights) or 1.0))
+    return Survey(
+        tuples=int(found.tuples),
+        mean=sums(found.mean),
+        deviation=sums(deviation),
+        varies=by_input(np.where(summed, deviation > 0, found.varies)),
+        bad=by_input(found.bad),
+        together=sums(_part(found.between, found.squares)),
+        early=sums(found.earlier),
+        negative=int(found.negative),
+        classes=found.classes,
+        kinds=_kinds(found.seen, found.together, int(found.tuples)),
+    )
+
+
+def _part(between: Doubles, squares: Doubles) -> Doubles:
+    return np.divide(between, squares, out=np.zeros_like(squares), where=squares > 0)
+
+
+def _kinds(seen: Doubles, together: Doubles, tuples: int) -> Doubles:
+    """Return `Survey.kinds` from the rows of each class and the sums of squares of their counts by block."""
+    squares = seen * seen / max(tuples, 1)
+    return _part(together - squares, seen - squares)
+
+
+def nothing_surveyed(
+    bundle: Bundle,
+    *,
+    weight: str | None,
+    label: str | None,
+    classes: int,
+    kinds: int,
+    summed: Container[str] | None,
+) -> Surveyed:
+    """Return an empty survey for a Bundle.
+
+    Parameters
+    ----------
+    classes, kinds
+        Number of classes to sum the weights of, and to count by block.
+    summed
+        Columns that need means and deviations, which are computed for the whole input; None: all.
+    """
+    rows = {one["name"]: one["row"] for one in bundle.notes["inputs"]}
+    row = {column: rows[input] for column, input, _, _ in bundle.notes["fills"]}
+    return Surveyed.nothing(
+        (bundle.tuple_rows, bundle.config.lanes),
+        weight=row.get(weight, -1),
+        label=row.get(label, -1),
+        classes=classes,
+        kinds=kinds,
+        summed=None if summed is None else _rows_of(bundle, summed),
+    )
+
+
+def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
+    """Return the rows of tuple memory of the inputs that contain these columns."""
+    filled = {input for column, input, _, _ in bundle.notes["fills"] if column in columns}
+    starts = sorted((one["row"], one["name"]) for one in bundle.notes["inputs"])
+    ends = [*(row for row, _ in starts[1:]), bundle.tuple_rows]
+    return {k for (row, name), end in zip(starts, ends, strict=True) if name in filled for k in range(row, end)}
+
+
+def columns_to_sum(request: TrainRequest, fills: Iterable[Place], labels: Sequence[str]) -> set[str]:
+    """Return the columns that need means and deviations for `check_survey` and `dana.trainer.data.order`."""
+    exact = {one.name for one in request.relation.attributes if one.type_name == "real"}
+    return {
+        *labels,
+        *categories_of(request),
+        *(column for column, _, _, count in fills if count == 1 and column not in exact),
+    }
+
+
+def categories_of(request: TrainRequest) -> dict[str, str]:
+    """Return the 0-or-1 columns of one-hot encoded texts, with the column of the text."""
+    encoders = request.metadata.get("preprocess", ())
+    texts = [one["column"] for one in encoders if one.get("encode") == "one_hot"]
+    encoded = request.metadata.get("encoded", ())
+    return {name: text for text in texts for name in encoded if name.startswith(f"{text}=")}
+
+
+def _taken(rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the elements of an input: its last axis is laid out over the lanes, a scalar is in every lane."""
+    if not shape:
+        return np.asarray(rows[0, 0])
+    vectors = prod(shape[:-1])
+    length = -(-shape[-1] // rows.shape[1])
+    return rows[: vectors * length].reshape(vectors, -1)[:, : shape[-1]].reshape(shape)
+
+
+def survey_columns(
+    columns: Mapping[str, Floats],
+    *,
+    weight: str | None = None,
+    label: str | None = None,
+    classes: int = 0,
+    kinds: int = 0,
+) -> Survey:
+    """Compute a survey of arrays of shape [rows, *shape], with the operations of the simulator in the same order."""
+    flat = {name: values.reshape(len(values), -1) for name, values in columns.items()}
+    rows = np.concatenate(list(flat.values()), axis=1).astype(np.float64)
+    good = np.isfinite(rows).all(axis=1)
+    mean, squares, between = (np.zeros(rows.shape[1]) for _ in range(3))
+    total, early, earlier = 0.0, mean, mean
+    every = np.ones(len(rows)) if weight is None else columns[weight].astype(np.float64)
+    numbers = np.full(len(rows), -1.0) if label is None else columns[label].astype(np.float64)
+    sums = np.zeros(classes)
+    for one, number in zip(every[good], numbers[good], strict=True):
+        if one >= 0 and 0 <= number < classes:
+            sums[int(number)] += one
+    counted = good & (every > 0)
+    values, weights = rows[counted], every[counted]
+    for first, last in pairwise(_block_ends(len(values))):
+        away = values[first:last] - mean
+        weighed = weights[first:last, None] * away
+        # numpy.sum adds pairwise; the simulator adds in order, as cumsum does
+        block, block_squares = (np.cumsum(each, axis=0)[-1] for each in (weighed, weighed * away))
+        before, total = total, np.cumsum([total, *weights[first:last]])[-1]
+        mean = mean + block / total
+        squares = squares + np.maximum(block_squares - block * block / total, 0)
+        if last > SURVEY_BLOCK and total > before:
+            full = SURVEY_BLOCK / (last % SURVEY_BLOCK or SURVEY_BLOCK)
+            between = between + block * block * (before / (total * (total - before) * full))
+        if not last & last - 1:
+            early, earlier = mean, early
+    deviation = np.sqrt(squares / (total or 1.0))
+    seen, together = np.zeros(kinds), np.zeros(kinds)
+    for first in range(0, len(values) if kinds else 0, SURVEY_BLOCK):
+        labels = numbers[counted][first : first + SURVEY_BLOCK]
+        in_block = np.bincount(labels[(labels >= 0) & (labels < kinds)].astype(np.intp), minlength=kinds)
+        seen += in_block
+        together += in_block * in_block / SURVEY_BLOCK
+    ends = np.cumsum([values.shape[1] for values in flat.values()])[:-1]
+
+    def by_input(numbers: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        parts = zip(columns.items(), np.split(numbers, ends), strict=True)
+        return {name: part.reshape(values.shape[1:]) for (name, values), part in parts}
+
+    return Survey(
+        tuples=len(values),
+        mean=by_input(mean),
+        deviation=by_input(deviation),
+        varies=by_input(deviation > 0),
+        bad=by_input((~np.isfinite(rows)).sum(axis=0).astype(np.float64)),
+        together=by_input(_part(between, squares)),
+        early=by_input(earlier),
+        negative=int((every[good] < 0).sum()),
+        classes=sums,
+        kinds=_kinds(seen, together, len(values)),
+    )
+
+
+def _block_ends(tuples: int) -> list[int]:
+    """Return the ends of the blocks of native/survey.c, starting with 0."""
+    powers = [1 << k for k in range(tuples.bit_length())]
+    return sorted({0, *powers, *range(SURVEY_BLOCK, tuples, SURVEY_BLOCK), tuples})
+
+
+class NotFinite(OutOfLine):
+    """Rows contain NaN or infinite values; with frames the backend skips such rows."""
+
+
+class NegativeWeight(OutOfLine):
+    """A weight is negative; with frames the backend names the row."""
+
+
+INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
+EXACT = 2.0**24
+"""Largest number up to which all integers are exact in binary32."""
+COMPARED = (
+    "Values are compared as real, with about seven digits. If they differ by less, subtract one of them from all."
+)
+COARSE = 0.02
+"""Maximum rounding error relative to the deviation of a column."""
+MANY = 50
+"""Number of rows from which a column of consecutive numbers is not a coincidence."""
+
+ORDINARY = 1e3
+"""Maximum factor between the mean weight and 1; rates and penalties of rules assume weights of about 1."""
+
+
+def check_values(request: TrainRequest, survey: Survey) -> None:
+    """Raise an error if rows must be streamed as frames.
+
+    Raises
+    ------
+    NotFinite
+        A value is NaN or infinite, and such rows are skipped.
+    NegativeWeight
+        A weight is negative.
+    """
+    if survey.negative:
+        raise NegativeWeight(f"a weight in column {request.weight} of {request.relation.name} is negative")
+    if skips_non_finite(request) and any(bad.any() for bad in survey.bad.values()):
+        raise NotFinite(f"a value in use of {request.relation.name} is NaN or infinite")
+
+
+def check_survey(
+    rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
+) -> str:
+    """Report constant or badly scaled features, labels and weights.
+
+    Returns
+    -------
+    str
+        Columns with NaN or infinite values and their number, as text for a message; or empty.
+
+    Raises
+    ------
+    TrainingError
+        All weights are 0.
+    NotFinite, NegativeWeight
+        As `check_values`.
+    """
+    check_values(request, survey)
+    if not survey.tuples and request.weight is not None:
+        raise TrainingError(
+            f'every row of {request.relation.name} has the weight 0 in column "{request.weight}"',
+            sqlstate=SqlState.DATA_EXCEPTION,
+        )
+    for column, input, _, _ in (one for one in fills if one[0] == request.weight):
+        weight = float(survey.mean[input].item())
+        if not 1 / ORDINARY <= weight <= ORDINARY:
+            notify(
+                Notice(
+                    level=Level.WARNING,
+                    message=f"weights in {_named(request, column)} are about {weight:.3g}",
+                    hint="Rates and penalties assume weights of about 1. Divide the weights by their mean.",
+                )
+            )
+    for column, input, _, _ in (one for one in fills if one[0] in labels):
+        if survey.tuples > 1 and not survey.varies[input].any():
+            kind = next((one.type_name for one in request.relation.attributes if one.name == column), "real")
+            exact = kind == "real" or (kind in INTEGERS and np.abs(survey.mean[input]).max() <= EXACT)
+            notify(
+                Notice(
+                    level=Level.WARNING,
+                    message=f"{_named(request, column)}, the label, has a single value in all rows"
+                    + ("" if exact else ", as real"),
+                    hint="A model can learn nothing but that value." + ("" if exact else f" {COMPARED}"),
+                )
+            )
+    bad = _not_finite(survey, fills)
+    if bad:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"{_columns_of(request)} hold NaN or infinite values, which are kept: {bad}",
+                hint="Results computed from them are mostly NaN, including the models. Use nonfinite => 'skip' to "
+                "exclude such rows.",
+            )
+        )
+    _check_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
+    varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
+    constant = [
+        column
+        for column, input, element, count in fills
+        if column not in (*labels, request.weight) and not any(varies[input][element : element + count])
+    ]
+    if constant and survey.tuples > 1:
+        chooses = choosing_inputs(rule.hdfg)
+        constant = [column for column, input, _, _ in fills if column in constant and input not in chooses]
+    if constant and survey.tuples > 1:
+        have = "have" if len(constant) > 1 else "has"
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"{_named(request, *constant)} {have} a single value in all rows",
+                hint=COMPARED,
+            )
+        )
+    return bad
+
+
+def check_labels(
+    rule: Rule, request: TrainRequest, metas: Mapping[str, float], labels: Sequence[str], values: Doubles | Floats
+) -> None:
+    """Raise TrainingError if the smallest or largest label violates a `dana.require` of the rule."""
+    graph = rule.hdfg
+    outputs = [str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
+    if len(outputs) == 1 and len(values):
+        for value in (values.min(), values.max()):
+            check_requirements(rule, {**metas, outputs[0]: float(value)}, _named(request, labels[0]))
+
+
+def _named(request: TrainRequest, *columns: str) -> str:
+    """Format names of columns of a table or of arrays for a message."""
+    arrays = request.relation.name == ARRAYS
+    several = "s" if len(columns) > 1 else ""
+    names = ", ".join(columns)
+    return f"array{several} {names}" if arrays else f"column{several} {names} of {request.relation.name}"
+
+
+def _columns_of(request: TrainRequest) -> str:
+    return "arrays" if request.relation.name == ARRAYS else f"columns of {request.relation.name}"
+
+
+def _not_finite(survey: Survey, fills: Sequence[Place]) -> str:
+    """Format the columns with NaN or infinite values and their number."""
+    if not any(bad.any() for bad in survey.bad.values()):
+        return ""
+    counts = {
+        column: int(survey.bad[input].reshape(-1)[element : element + count].sum())
+        for column, input, element, count in fills
+    }
+    return ", ".join(f"{column} ({count})" for column, count in counts.items() if count)
+
+
+def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place], notify: Notify) -> None:
+    """Report columns that binary32 represents too coarsely, and columns that number the rows."""
+    types = {one.name: one.type_name for one in request.relation.attributes}
+    coarse, counting = [], []
+    # columns of type real lose no digits
+    for column, input, element, _ in (one for one in fills if one[3] == 1 and types.get(one[0], "real") != "real"):
+        mean, deviation, early = (
+            float(values[input].reshape(-1)[element]) for values in (survey.mean, survey.deviation, survey.early)
+        )
+        whole = types[column] in INTEGERS
+        exact = whole and abs(mean) + deviation < EXACT
+        if not exact and 0 < deviation * COARSE < abs(mean) / EXACT:
+            coarse.append((column, mean))
+        # a + b × row has the deviation b × n / √12, and the mean of the first rows differs accordingly
+        away = abs(mean - early) / (3**0.5 * (1 - survey.first / max(survey.tuples, 1)))
+        in_order = deviation * 12**0.5 > 0.99 * survey.tuples and abs(away - deviation) < 0.01 * deviation
+        # n consecutive numbers in any order have the variance (n² - 1) / 12
+        in_a_row = abs(12 * deviation**2 + 1 - survey.tuples**2) < 1e-6 * survey.tuples**2
+        if whole and survey.tuples >= MANY and (in_order or in_a_row):
+            counting.append(column)
+    for column, mean in coarse:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"{_named(request, column)} loses most of its digits: its numbers, near "
+                f"{mean:.6g}, become real, which has seven, and differ by less",
+                hint=f"Subtract a number in a query or a view, as in {column} - {mean:.0f}.",
+            )
+        )
+    for column in counting:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"{_named(request, column)} numbers the rows, or nearly so, and is a feature",
+                hint="If it only identifies rows, list the other columns with features => ARRAY[…], or make it the "
+                "primary key.",
+            )
+        )

@@ -1,0 +1,498 @@
+"""Compiled designs and their cache: from the text of a rule and a table to a Bundle.
+
+The key of a design is a hash of all inputs of its compilation. Designs are cached in the process and in the cache
+folder of the user, which discards the least recently used files. Its files are Bundles with verified checksums; nothing
+in them is executed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
+from importlib.metadata import version
+from math import prod
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from dana.codesign.default import default_bundle, default_results
+from dana.codesign.device import bundle_for
+from dana.codesign.fitting import on_pages
+from dana.compiler.binding.columns import Binding
+from dana.compiler.binding.weights import class_weights_name
+from dana.compiler.passes import Results
+from dana.errors import UsageError
+from dana.predictor.program import encode_predictor
+from dana.storage.schema import Attribute
+from dana.trainer.contract import Json, Level, Notice, Notify, TrainRequest
+from dana.trainer.data.classes import classes_of, prediction_kind
+from dana.trainer.data.survey import Statistic, statistics_of
+from dana.trainer.data.weights import bind_request
+from dana.trainer.messages.constant import loss_graph
+from dana.trainer.messages.page_errors import row_dims
+from dana.trainer.metas import check_requirements, meta_values
+from dsl import Rule, compile_rule
+from dsl.hdfg.graph import Graph
+from dsl.hdfg.init import InitKind
+from dsl.hdfg.text import graph_text
+from hwgen.cache import CacheFolder
+from hwgen.devices import Device, device_names, load_device
+from hwgen.spec import bundle as bundles
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
+
+if TYPE_CHECKING:  # LLVM is loaded where it is used
+    from dana.jit import Code
+
+VERSIONS = (version("dana-db"), bundles.VERSION)
+"""Versions that are part of the key of a design."""
+
+MAX_DESIGNS = 64
+"""Maximum number of designs cached in a process."""
+
+MANY_OPERATIONS = 1000
+"""Number of operations from which compiling a rule takes seconds."""
+
+MANY_NUMBERS = 1 << 22
+"""Number of model elements from which compiling takes seconds: every row is placed individually."""
+
+SMALLEST_TUPLE = 28
+"""Minimum size of a tuple on a page, header and line pointer, bytes."""
+
+MAX_EXTENT = 1 << 24
+"""Maximum of extents and batch sizes that a caller chooses; no machine has so many words."""
+
+MAX_TUPLES = 1 << 28
+"""Upper bound of the number of rows if it is unknown."""
+
+_compiled_in = attrgetter(
+    *(one.name for one in fields(Attribute) if one.name not in ("type_name", "out_of_line", "number", "by_value"))
+)
+"""Fields of a column that affect compilation; the others affect only the stream and error messages."""
+
+
+@dataclass(slots=True)
+class History:
+    """State that the trainings of a design in this process pass on.
+
+    Attributes
+    ----------
+    seconds
+        Total time of epochs without machine code.
+    code
+        Machine code that no training is using.
+    """
+
+    seconds: float = 0.0
+    code: Code | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A rule that is compiled for a table and a machine.
+
+    Attributes
+    ----------
+    bundle
+        Program and data of the machine.
+    epochs
+        Value of setEpochs.
+    metas
+        Default values by name, in order of declaration.
+    batch_meta
+        The meta that sets the batch size, or None.
+    extents
+        Dims that the caller may choose, and their values.
+    features, labels
+        Columns in use, in order.
+    classes
+        Classes of the label, see `dana.trainer.data.classes.classes_of`; None: the label is a number.
+    row_dims
+        By model, the dim that is its number of rows, if the caller may choose it.
+    predicts
+        Kind of a prediction: ``number``, ``numbers``, ``score`` or ``probability``.
+    class_weights
+        Model that holds the class weights, or None.
+    statistics
+        Models that are initialised with column statistics.
+    loss_text
+        Graph of the loss of a constant prediction, or None.
+    predictor
+        Program for `dana_predict`, or None.
+    history
+        State of trainings in this process; not part of the compiled design.
+    """
+
+    bundle: Bundle
+    epochs: int
+    metas: dict[str, float]
+    batch_meta: str | None
+    extents: dict[str, int]
+    features: tuple[str, ...]
+    labels: tuple[str, ...]
+    classes: Json | None
+    row_dims: dict[str, str]
+    predicts: str
+    class_weights: str | None
+    statistics: tuple[Statistic, ...]
+    loss_text: str | None
+    predictor: bytes | None
+    history: History = field(default_factory=History, compare=False)
+
+
+class DesignStore:
+    """A cache of designs that compiles missing ones.
+
+    Parameters
+    ----------
+    folder
+        Folder for designs that are shared by processes; None: no such cache.
+    """
+
+    def __init__(self, folder: CacheFolder | None = None) -> None:
+        self._folder = folder
+        self._designs: OrderedDict[str, Design] = OrderedDict()
+        self._on_disk: set[str] = set()
+        """Keys that were read from or written to the folder."""
+
+    def get(
+        self,
+        request: TrainRequest,
+        *,
+        batch: int | None = None,
+        write: bool = True,
+        loss_only: bool = False,
+        notify: Notify | None = None,
+    ) -> Design:
+        """Return the design for a request; batch size and dims are compiled in, so each choice is another design.
+
+        Parameters
+        ----------
+        batch
+            Overrides the batch size of a rule with a merge.
+        write
+            Store a new design in the folder.
+        loss_only
+            Compile only the loss; models are not updated.
+        notify
+            Receives a notice if compiling takes seconds.
+        """
+        extents = chosen_extents(self._extents(request, loss_only), request.hyper) if request.hyper else {}
+        design = self._get(request, None, extents, write, loss_only, notify)
+        name = design.batch_meta
+        if batch is None and name is not None and name in request.hyper:
+            batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
+        if batch is not None and batch != design.bundle.rule_batch:
+            design = self._get(request, batch, extents, write, loss_only, notify)
+        return design
+
+    def _extents(self, request: TrainRequest, loss_only: bool) -> Mapping[str, int]:
+        """Return the dims with a default, from a cached design if possible: parsing the text takes longer."""
+        key = _key(request, None, {}, loss_only)
+        own = self._designs.get(key) or self._read(key)
+        return dict(rule_graph(request).extents) if own is None else own.extents
+
+    def _get(
+        self,
+        request: TrainRequest,
+        batch: int | None,
+        extents: Mapping[str, int],
+        write: bool,
+        loss_only: bool,
+        notify: Notify | None,
+    ) -> Design:
+        key = _key(request, batch, extents, loss_only)
+        design = self._designs.get(key) or self._read(key)
+        if design is None:
+            design = compile_design(request, batch, extents, loss_only=loss_only, notify=notify)
+        if write and key not in self._on_disk:
+            self._write(key, design)
+        self._designs[key] = design
+        self._designs.move_to_end(key)
+        while len(self._designs) > MAX_DESIGNS:
+            self._on_disk.discard(self._designs.popitem(last=False)[0])
+        return design
+
+    def _read(self, key: str) -> Design | None:
+        if self._folder is None:
+            return None
+        try:
+            data = self._folder.read(f"{key}.bundle")
+            if data is None:
+                return None
+            design = _unpack(Bundle.from_bytes(data))
+        except (OSError, BundleError, KeyError, ValueError):
+            return None  # unreadable, damaged or of another version: compile again
+        self._on_disk.add(key)
+        return design
+
+    def _write(self, key: str, design: Design) -> None:
+        if self._folder is not None and design.bundle.image.nbytes < self._folder.limit:
+            self._on_disk.add(key)
+            with suppress(OSError):  # without the file the next session compiles again
+                self._folder.write(f"{key}.bundle", design.bundle.to_bytes())
+
+
+def compile_design(
+    request: TrainRequest,
+    batch: int | None = None,
+    extents: Mapping[str, int] | None = None,
+    *,
+    loss_only: bool = False,
+    notify: Notify | None = None,
+) -> Design:
+    """Compile a rule for a table; `batch` and `extents` override the batch size and dims of the rule.
+
+    With `loss_only` only the loss is computed. `notify` receives a notice if compiling takes seconds.
+
+    Raises
+    ------
+    RuleError
+        The text is not a valid rule.
+    UsageError
+        The rule cannot be used with this table or machine.
+    """
+    graph = rule_graph(request)
+    binding = bind_request(graph, request, extents)
+    bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
+    if loss_only:
+        bound = bound.judging
+    if notify is not None:
+        _notify_size(request, bound, notify)
+    predictor = None if bound.prediction is None else encode_predictor(bound)
+    plan = {
+        "epochs": graph.epochs,
+        "metas": [[graph.nodes[k].name, graph.nodes[k].value] for k in graph.metas],
+        "batch_meta": None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name,
+        "extents": binding.extents,
+        "features": list(binding.features),
+        "labels": list(binding.labels),
+        "classes": classes_of(binding.graph, binding.labels),
+        "row_dims": row_dims(graph),
+        "predicts": prediction_kind(binding.graph),
+        "class_weights": class_weights_name(graph) if request.class_weight is not None else None,
+        "statistics": [asdict(one) for one in statistics_of(graph)],
+        "loss_text": None if (loss := loss_graph(binding.graph.judging)) is None else graph_text(loss),
+        "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
+    }
+    rule, schema, page_size = replace(binding, graph=bound), request.relation.schema, request.relation.page_size
+    machine, most = on_pages(request.design, page_size), tuple_bound(request)
+    if request.device is None:
+        return _unpack(default_bundle(rule, schema, design=machine, max_tuples=most, notes=plan))
+    device = named_device(request.device, "dana.device")
+    return _unpack(bundle_for(rule, schema, device, design=machine, max_tuples=most, page_size=page_size, notes=plan))
+
+
+def _notify_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
+    """Report a rule that takes seconds to compile."""
+    has, numbers = "", sum(prod(graph.concrete_shape(k)) for k in graph.models)
+    if len(graph.nodes) > MANY_OPERATIONS:
+        has = f"{len(graph.nodes):,} operations, its gradient's and unrolled loops' among them"
+    elif numbers > MANY_NUMBERS:
+        has = f"models of {numbers:,} numbers"
+    if has:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"rule {request.rule!r} has {has}: compiling it takes seconds",
+                hint="The result is cached for the next training on a table with these columns.",
+            )
+        )
+
+
+def named_device(name: str, what: str) -> Device:
+    """Return a device that is shipped with the package; `what` names the argument in an error.
+
+    Raises
+    ------
+    UsageError
+        The name is unknown. Paths are rejected because they would be opened by the account of the worker.
+    """
+    if name not in device_names():
+        raise UsageError(f"{what} must be one of {', '.join(device_names())}, not {name!r}")
+    return load_device(name)
+
+
+def rule_graph(request: TrainRequest) -> Graph:
+    """Return the graph of the rule of a request.
+
+    Raises
+    ------
+    RuleError
+        The text is not a valid rule.
+    """
+    return graph_of(request.source, request.rule)
+
+
+def graph_of(source: str, name: str) -> Graph:
+    """Return the cached graph of a text; RuleError if the text is not a valid rule."""
+    return rule_of(source, name).hdfg
+
+
+def check_hyper(request: TrainRequest, notify: Notify) -> None:
+    """Check ``hyper`` against the metas and requirements of the rule.
+
+    `notify` receives a warning if ``hyper`` sets batches of one row and the rule uses values of a batch in its rows.
+    The batch size of the rule itself is checked with its text.
+
+    Raises
+    ------
+    RuleError
+        The text is not a valid rule.
+    TrainingError
+        A name is unknown, a value is not a number, or it violates a `dana.require`.
+    """
+    if not request.hyper:
+        return  # the defaults are checked with the text of the rule
+    rule = rule_of(request.source, request.rule)
+    graph = rule.hdfg
+    defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
+    check_requirements(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
+    size = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
+    if request.hyper.get(str(size)) == 1 and graph.returns_to_rows:
+        notify(
+            Notice(
+                level=Level.WARNING,
+                message=f"rule {request.rule!r} uses values of a batch in the batch's rows, and {size} = 1 makes each "
+                "row a batch: a mean is the row itself, and a variance 0",
+                hint="Give a larger batch.",
+            )
+        )
+
+
+@lru_cache(maxsize=8)  # a training parses its rule several times
+def rule_of(source: str, name: str) -> Rule:
+    return compile_rule(source, filename=name)
+
+
+def pass_results(request: TrainRequest, notify: Notify) -> Results:
+    """Return the result of each pass of the compiler by name; `notify` as in `compile_design`.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As `compile_design`.
+    """
+    binding, _ = chosen_binding(request)
+    _notify_size(request, binding.graph, notify)
+    design = on_pages(request.design, request.relation.page_size)
+    return default_results(binding, request.relation.schema, design=design, max_tuples=tuple_bound(request))
+
+
+def bound_graph(request: TrainRequest, design: Design, *, loss_only: bool = False) -> Graph:
+    """Return the graph that a design was compiled from; cached files do not contain it."""
+    graph = rule_graph(request)
+    bound = bind_request(graph, request, chosen_extents(design.extents, request.hyper)).graph
+    if graph.has_merge:
+        bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.rule_batch)
+    return bound.judging if loss_only else bound
+
+
+def _unpack(bundle: Bundle) -> Design:
+    notes = bundle.notes
+    predictor = notes["predictor"]
+    return Design(
+        bundle=bundle,
+        epochs=notes["epochs"],
+        metas=dict(notes["metas"]),
+        batch_meta=notes["batch_meta"],
+        extents=dict(notes["extents"]),
+        features=tuple(notes["features"]),
+        labels=tuple(notes["labels"]),
+        classes=notes["classes"],
+        row_dims=dict(notes["row_dims"]),
+        predicts=notes["predicts"],
+        class_weights=notes["class_weights"],
+        statistics=tuple(Statistic(**{**one, "kind": InitKind(one["kind"])}) for one in notes["statistics"]),
+        loss_text=notes["loss_text"],
+        predictor=None if predictor is None else base64.b64decode(predictor),
+    )
+
+
+def _whole(what: str, value: object) -> int:
+    """Return an extent or batch size that was given by the caller.
+
+    Raises
+    ------
+    UsageError
+        It is not a whole number from 1 to `MAX_EXTENT`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= MAX_EXTENT or value % 1:
+        raise UsageError(f"{what} and must be a whole number from 1 to {MAX_EXTENT:,}, not {value!r}")
+    return int(value)
+
+
+def chosen_extents(defaults: Mapping[str, int], hyper: Json) -> dict[str, int]:
+    """Return the extents in ``hyper`` for dims that have a default.
+
+    Raises
+    ------
+    UsageError
+        An extent is not a whole number, or too large.
+    """
+    return {name: _whole(f"{name!r} is an extent of the rule", hyper[name]) for name in defaults if name in hyper}
+
+
+def chosen_binding(request: TrainRequest) -> tuple[Binding, dict[str, float]]:
+    """Bind the rule to the table with the dims and batch size in ``hyper``; also return the value of each meta.
+
+    Raises
+    ------
+    RuleError
+        The text is not a valid rule.
+    UsageError
+        Rule and table do not match, or ``hyper`` contains an unknown name.
+    """
+    graph = rule_graph(request)
+    binding = bind_request(graph, request, chosen_extents(dict(graph.extents), request.hyper))
+    metas = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0) for k in graph.metas}
+    metas = meta_values(metas, request.hyper, binding.extents)
+    name = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
+    if name is not None and name in request.hyper:
+        batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
+        binding = replace(binding, graph=replace(binding.graph, batch=batch))
+    return binding, metas
+
+
+def tuple_bound(request: TrainRequest) -> int:
+    """Return an upper bound of the number of tuples; it grows in powers of two so that designs can be reused."""
+    if request.relation.pages is None:
+        return MAX_TUPLES
+    per_page = request.relation.page_size // SMALLEST_TUPLE
+    pages = max(1, request.relation.pages)
+    return per_page << (pages - 1).bit_length()
+
+
+def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], loss_only: bool) -> str:
+    # repr of a tuple is unambiguous, and ten times faster than JSON for a wide table
+    parts = (
+        VERSIONS,
+        request.source,
+        _columns(request),
+        request.relation.part,
+        request.features,
+        request.label,
+        request.weight,
+        request.class_weight is not None,
+        sorted(on_pages(request.design, request.relation.page_size).items()),
+        request.device,
+        tuple_bound(request),
+        batch,
+        sorted(extents.items()),
+        loss_only,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _columns(request: TrainRequest) -> list[tuple[object, ...]]:
+    """Return the columns as far as the design depends on them; names that cannot be used are replaced by ''."""
+    columns = [_compiled_in(attribute) for attribute in request.relation.attributes]
+    if request.features is None or request.label is None:
+        return columns  # any column may be used
+    # columns may also be chosen by names of inputs and outputs in the text of the rule
+    named = {*request.features, request.label, request.weight, *re.findall(r"\w+", request.source)}
+    return [(name if name in named else "", *rest) for name, *rest in columns]

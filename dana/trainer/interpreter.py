@@ -1,0 +1,256 @@
+"""Training in the interpreter, the reference for every machine: slow, with bit-identical models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dana.compiler.binding.weights import class_weights_name
+from dana.predictor.program import encode_predictor
+from dana.storage.parts import PartReader
+from dana.storage.reader import PageFault, read_page
+from dana.storage.schema import TableSchema, Use
+from dana.trainer.contract import (
+    EpochReport,
+    Json,
+    Notify,
+    Parameter,
+    Sink,
+    SqlState,
+    Stream,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
+from dana.trainer.data.classes import classes_of, prediction_kind
+from dana.trainer.data.coefficients import coefficients
+from dana.trainer.data.order import kinds_to_count, notify_order
+from dana.trainer.data.survey import Place, check_labels, check_survey, started, statistics_of, survey_columns
+from dana.trainer.data.weights import (
+    BALANCED,
+    balanced_class_weights,
+    bind_request,
+    given_class_weights,
+    weight_metadata,
+)
+from dana.trainer.designs import chosen_extents, rule_graph, rule_of
+from dana.trainer.machines import NO_MEMORY, PageCollector
+from dana.trainer.messages.constant import constant_loss, loss_graph
+from dana.trainer.messages.notices import check_finite, notify_crossed
+from dana.trainer.messages.page_errors import no_rows_error, page_error, row_dims
+from dana.trainer.metas import meta_values
+from dana.trainer.provenance import provenance
+from dana.trainer.warm import warm_values
+from dsl.hdfg.evaluate import DataError
+from dsl.hdfg.interpreter import Interpreter
+from hwgen.spec import numerics
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+@dataclass(slots=True)
+class Columns:
+    """Values of the inputs of a rule in heap order, arrays of shape [tuples, *shape]."""
+
+    values: dict[str, Floats]
+    tuples: int
+    skipped: int
+
+
+def read_columns(
+    pages: memoryview, schema: TableSchema, uses: tuple[Use, ...], shapes: dict[str, tuple[int, ...]], page_size: int
+) -> Columns:
+    """Read the pages of a table with the reference reader.
+
+    Raises
+    ------
+    FaultyPage
+        At the first page with an invalid layout.
+    """
+    found: list[list[Floats]] = []
+    skipped = 0
+    reader = PartReader(schema, uses) if schema.part else None
+    last = len(pages) // page_size - 1
+    for number in range(last + 1):
+        stored = bytes(pages[number * page_size : (number + 1) * page_size])
+        try:
+            page = read_page(stored, schema, uses) if reader is None else reader.read(stored)
+            if reader is not None and number == last:
+                reader.finish()
+        except PageFault as error:
+            raise FaultyPage(error, number) from error
+        found += page.rows
+        skipped += page.skipped
+    count = len(found)
+    values = {name: np.zeros((count, max(1, int(np.prod(shape)))), np.float32) for name, shape in shapes.items()}
+    for at, use in enumerate(uses):
+        for number, row in enumerate(found):
+            values[use.input][number, use.element : use.element + use.count] = row[at]
+    return Columns(
+        values={name: value.reshape(count, *shapes[name]) for name, value in values.items()},
+        tuples=count,
+        skipped=skipped,
+    )
+
+
+class FaultyPage(Exception):
+    """A page fault and its page."""
+
+    def __init__(self, fault: PageFault, page: int) -> None:
+        super().__init__(f"page {page}: {fault}")
+        self.fault = fault
+        self.page = page
+
+
+class InterpretedTraining:
+    """One training in the interpreter; implements `dana.trainer.contract.Training`."""
+
+    def __init__(self, request: TrainRequest, notify: Notify, stream: Stream | None = None) -> None:
+        self._notify = notify
+        self.stream = stream
+        self.constant_loss: float | None = None
+        self.not_finite = ""
+        self.in_order = False
+        rule = rule_graph(request)
+        chosen = chosen_extents(dict(rule.extents), request.hyper)
+        self._binding = bind_request(rule, request, chosen)
+        self._extents = self._binding.extents
+        graph = self._binding.graph
+        self._request = request
+        places = [(request.relation.attributes[use.attribute].name, use.input) for use in self._binding.uses]
+        notify_crossed(request, [one for one in places if one[0] in self._binding.features], notify)
+        self._collector = PageCollector(request.relation.page_size)
+        self._interpreter = Interpreter(graph, numerics)
+        defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
+        self._metas = meta_values(defaults, request.hyper, self._extents)
+        self._models = self._interpreter.start()
+        shapes = {name: values.shape for name, values in self._models.items()}
+        self._row_dims = row_dims(rule)
+        self._class_weights = None if request.class_weight is None else class_weights_name(rule)
+        warm = warm_values(
+            request, shapes, self._class_weights, self._row_dims, self._binding.features, self._models.__getitem__
+        )
+        self._models = {**self._models, **warm}
+        self._classes = 0
+        if self._class_weights is not None:
+            (self._classes,) = shapes[self._class_weights]
+            self._models[self._class_weights] = given_class_weights(request, self._classes)
+        self._shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
+
+    @property
+    def design(self) -> Json:
+        return {
+            "features": list(self._binding.features),
+            "labels": list(self._binding.labels),
+            "classes": classes_of(self._binding.graph, self._binding.labels),
+            **provenance(self._request, self._metas, self._extents),
+        }
+
+    @property
+    def epochs(self) -> int:
+        return self._request.epochs or self._binding.graph.epochs
+
+    @property
+    def survey(self) -> Sink | None:
+        return self._collector.sink
+
+    def end_survey(self) -> None:
+        inputs: dict[str | None, str] = {column: input for column, input, _, _ in self._fills}
+        columns = self._read().values
+        kinds = kinds_to_count(classes_of(self._binding.graph, self._binding.labels))
+        survey = survey_columns(
+            columns,
+            weight=inputs.get(self._request.weight),
+            label=inputs[self._binding.labels[0]] if self._classes or kinds else None,
+            classes=self._classes,
+            kinds=kinds,
+        )
+        rule = rule_of(self._request.source, self._request.rule)
+        self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
+        self.in_order = notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
+        label = next((name for column, name, _, _ in self._fills if column in self._binding.labels), None)
+        if label is not None:
+            side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
+            good = np.isfinite(side_by_side).all(axis=1)
+            if self._request.weight is not None:
+                good &= columns[inputs[self._request.weight]] > 0
+            values, counts = np.unique(columns[label][good], return_counts=True)
+            check_labels(rule, self._request, self._metas, self._binding.labels, values)
+            loss = loss_graph(self._binding.graph)
+            if loss is not None:
+                self.constant_loss = constant_loss(loss, values, counts.astype(float), self._metas)
+        starts = started(self._request, statistics_of(self._binding.graph))
+        self._models = {**self._models, **{one.model: survey.start(one) for one in starts}}
+        if self._request.class_weight == BALANCED and self._class_weights is not None:
+            self._models[self._class_weights] = balanced_class_weights(survey)
+
+    @property
+    def sink(self) -> Sink:
+        return self._collector.sink
+
+    def failure(self, status: int) -> Exception:
+        if status == NO_MEMORY:
+            return MemoryError("no room for the pages of an epoch")
+        return AssertionError(f"the page collector accepts every page, but returned status {status}")
+
+    @property
+    def _fills(self) -> list[Place]:
+        names = [one.name for one in self._request.relation.schema.attributes]
+        return [(names[use.attribute], use.input, use.element, use.count) for use in self._binding.uses]
+
+    def _read(self) -> Columns:
+        """Decode the collected pages."""
+        relation = self._request.relation
+        try:
+            columns = read_columns(
+                self._collector.take(), relation.schema, self._binding.uses, self._shapes, relation.page_size
+            )
+        except FaultyPage as error:
+            raise page_error(error.fault.fault, relation, error.page, error.fault.pointer) from error
+        if not columns.tuples:
+            raise no_rows_error(self._request, columns.skipped)
+        return columns
+
+    def end_epoch(self) -> EpochReport:
+        columns = self._read()
+        try:
+            result = self._interpreter.train(columns.values, self._models, self._metas, epochs=1)
+        except DataError as error:
+            raise TrainingError(f"{error} ({self._request.relation.name})", sqlstate=SqlState.DATA_EXCEPTION) from error
+        self._models = result.models
+        return EpochReport(
+            loss=result.losses[0] if result.losses else None,
+            converged=result.converged,
+            tuples=columns.tuples,
+            skipped=columns.skipped,
+            cycles=None,
+        )
+
+    def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
+        return [Parameter(name=name, values=values) for name, values in self._models.items()]
+
+    def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
+        graph = self._binding.graph
+        check_finite(parameters, self._request, self.not_finite)
+        predictor = None if graph.prediction is None else encode_predictor(graph, self._metas)
+        return TrainResult(
+            parameters=parameters,
+            predictor=predictor,
+            modelled_seconds=None,
+            metadata={
+                "features": list(self._binding.features),
+                "labels": list(self._binding.labels),
+                "hyper": self._metas,
+                "dims": self._extents,
+                "row_dims": self._row_dims,
+                "predicts": prediction_kind(graph),
+                **weight_metadata(self._request),
+                "backend": "interp",
+                "coefficients": coefficients(predictor, parameters, self._fills, self._binding.features),
+            },
+        )
+
+    def close(self) -> None:
+        self._collector.take()

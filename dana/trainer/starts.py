@@ -1,0 +1,38 @@
+"""Start values of models that are kept in tables; the image of a Bundle does not contain them.
+
+`write_starts` fills the tables of a machine after its Bundle was loaded. It works on blocks where the machine accepts
+them: generating a large model as a whole would double its memory.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from dana.trainer.machines import Machine, Values, write_symbol
+from dsl.hdfg.init import Init, InitKind
+from dsl.hdfg.start import start_block, start_values
+from hwgen.spec.bundle import Bundle, Symbol
+
+AT_ONCE = 1 << 18
+"""Numbers in a block; a block fits into the processor's cache."""
+
+
+def write_starts(machine: Machine, bundle: Bundle) -> None:
+    """Write the start values of all tables of a machine."""
+    models = {symbol.name: symbol for symbol in bundle.of_kind("model")}
+    for name, start in bundle.notes["starts"].items():
+        init = Init(**{**start, "kind": InitKind(start["kind"])})
+        if isinstance(machine, Values):
+            _write_parts(machine, models[name], init)
+        else:
+            values = start_values(init, name, models[name].shape)
+            write_symbol(machine, models[name], values, bundle.config.lanes)
+
+
+def _write_parts(machine: Values, symbol: Symbol, init: Init) -> None:
+    records, *inner = symbol.shape
+    step = max(1, AT_ONCE // prod(inner))
+    for first in range(0, records, step):
+        shape = (min(step, records - first), *inner)
+        values = start_block(init, symbol.name, first * prod(inner), prod(shape)).reshape(shape)
+        machine.write_values(symbol.row, values, table=symbol.table, first=first)

@@ -1,0 +1,263 @@
+"""The loop over epochs: when a training stops, and which model is kept.
+
+A training ends after its number of epochs, when the convergence test of the rule holds, or when its loss no longer
+improves. The loop is independent of the machine and of the source of the pages.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dana.trainer.contract import (
+    EpochReport,
+    HeldOut,
+    Level,
+    Notice,
+    Notify,
+    Parameter,
+    Sink,
+    Training,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
+from dana.trainer.messages.notices import diverged_error, risen_notice, skipped_notice, unfinished_notice
+from dana.trainer.messages.page_errors import nulls_error
+
+PATIENCE = 30
+"""Default number of epochs without improvement. With momentum the loss of a small table oscillates and that of a large
+table rises before it decreases: both for up to 30 epochs with the shipped rules."""
+
+TOLERANCE = 1e-3
+"""Relative change of the loss that is not an improvement. With a tenth of it a noisy loss would never settle."""
+
+MARGIN = 0.01
+"""Relative excess over the best loss up to which a later model is kept. The training loss is measured while the models
+change, so its minimum may come long before they settle. A loss on held-out rows is exact: its minimum counts."""
+
+RISEN = 2.0
+"""Multiple of the kept loss above which a later loss is not an oscillation: the steps were too long."""
+SWING = 0.1
+"""Allowed rise as a fraction of the total decrease, for losses near 0, where RISEN would be too strict."""
+
+UNFINISHED = 0.01
+"""Decrease in the last tenth of the epochs that is reported, relative to the loss of a constant; twice that relative to
+the loss itself."""
+SETTLING = 50
+"""Number of epochs from which a rule is expected to converge; with fewer its author did not intend that."""
+LEFT = 0.1
+"""Loss relative to that of a constant below which there is little left to learn."""
+
+WORSE = 1.1
+"""Multiple of the loss of a constant above which a loss on held-out rows, possibly few, is not due to chance."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stopping:
+    """Decides from the losses when a training is over.
+
+    Attributes
+    ----------
+    patience
+        Epochs without an improvement by more than `tolerance` after which the training is over. It is also over when
+        all losses of half as many epochs differ by less than `tolerance`. 0: never.
+    tolerance
+        Relative to the loss.
+    """
+
+    patience: int = PATIENCE
+    tolerance: float = TOLERANCE
+    best: float = math.inf
+    over: bool = False
+    _mark: float = math.inf
+    _waited: int = 0
+    _recent: list[float] = field(default_factory=list)
+
+    def better(self, loss: float, margin: float) -> bool:
+        """Record the loss of an epoch; return whether the model of this epoch is to be kept."""
+        known = math.isfinite(self.best)
+        keep = not known or loss <= self.best + margin * abs(self.best)
+        self.best = min(self.best, loss)
+        if not math.isfinite(self._mark) or loss < self._mark - self.tolerance * abs(self._mark):
+            self._mark, self._waited = loss, 0
+        else:
+            self._waited += 1
+        half = (self.patience + 1) // 2
+        self._recent = [*self._recent, loss][-half - 1 :]
+        moved = max(self._recent) - min(self._recent)
+        settled = len(self._recent) > half and moved <= self.tolerance * abs(loss)
+        self.over = self.patience > 0 and (settled or self._waited >= self.patience)
+        return keep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome of a training.
+
+    Attributes
+    ----------
+    result
+        The kept model.
+    kept
+        Report of the epoch of that model.
+    reports
+        Reports of all epochs.
+    converged
+        Whether the training ended because the rule converged or its loss no longer improved.
+    pages
+        Pages fed, over all epochs.
+    """
+
+    result: TrainResult
+    kept: EpochReport
+    reports: Sequence[EpochReport]
+    converged: bool
+    pages: int
+
+    @property
+    def cycles(self) -> int | None:
+        """Over all epochs; None for the interpreter."""
+        cycles = [one.cycles for one in self.reports if one.cycles is not None]
+        return sum(cycles) if len(cycles) == len(self.reports) else None
+
+
+def check_stopping(request: TrainRequest) -> None:
+    """Raise TrainingError if the patience or tolerance of a request is invalid."""
+    for name, value in (("patience", request.patience), ("tolerance", request.tolerance)):
+        if value is not None and not 0 <= value < math.inf:
+            raise TrainingError(f'argument "{name}" must be at least 0, not {value:g}')
+
+
+def run(
+    training: Training,
+    request: TrainRequest,
+    *,
+    feed: Callable[[Sink], int],
+    notify: Notify,
+    report_epoch: Callable[[int, EpochReport, float], None] = lambda epoch, report, seconds: None,
+    held_out: HeldOut | None = None,
+) -> Outcome:
+    """Run the epochs of a training.
+
+    Parameters
+    ----------
+    feed
+        Feeds all pages to a sink and returns their number.
+    report_epoch
+        Called after each epoch with its number, its report and its duration in seconds.
+    held_out
+        Held-out rows; their loss then decides which model is kept.
+    """
+    stopping = Stopping(
+        patience=PATIENCE if request.patience is None else request.patience,
+        tolerance=TOLERANCE if request.tolerance is None else request.tolerance,
+    )
+    pages = 0
+    survey = training.survey
+    if survey is not None:
+        feed(survey)
+        training.end_survey()
+    reports: list[EpochReport] = []
+    best: tuple[int, Sequence[Parameter]] | None = None
+    left: Sequence[Parameter] = ()
+    for epoch in range(1, training.epochs + 1):
+        started = time.perf_counter()
+        pages += feed(training.sink)
+        report = training.end_epoch()
+        if report.loss is not None and not math.isfinite(report.loss):
+            raise diverged_error(f"the loss of epoch {epoch} is {report.loss}", request, training.not_finite)
+        if request.nulls == "error" and report.skipped:
+            raise nulls_error(request.relation, report.skipped)
+        if held_out is not None:
+            # reuse the arrays of the previous epoch, unless they hold the best model
+            left = training.parameters(() if best is not None and left is best[1] else left)
+            report = replace(report, test_loss=held_out.loss(left))
+        if epoch == 1 and held_out is not None and report.loss is not None and report.test_loss is None:
+            notify(NONE_LEFT_OUT)
+        if epoch == 1 and report.skipped and training.stream is None:  # for frames the backend reports it, by column
+            notify(skipped_notice(request, report))
+        reports.append(report)
+        report_epoch(epoch, report, time.perf_counter() - started)
+        loss, margin = (report.loss, MARGIN) if report.test_loss is None else (report.test_loss, 0.0)
+        if loss is not None and stopping.patience and stopping.better(loss, margin):
+            # reuse the arrays of the previous best: a large model must not exist three times
+            best = epoch, training.parameters(() if best is None else best[1]) if held_out is None else left
+        if report.converged or stopping.over:
+            break
+    epoch, parameters = best or (epoch, training.parameters())
+    result, kept = training.finish(parameters), reports[epoch - 1]
+    constant = training.constant_loss
+    risen = _risen(reports, epoch)
+    ended = report.converged or stopping.over
+    if risen:
+        notify(risen_notice(request, (epoch, risen), [reports[k - 1].loss for k in (epoch, risen)]))
+    elif request.epochs is None and stopping.patience and not ended and (fell := _still_falls(reports, constant)):
+        notify(unfinished_notice(request, len(reports), *fell))
+    if constant is not None:
+        # held-out rows may select an early epoch with a training loss close to that of the start values
+        losses = [one.loss for one in (reports if kept.test_loss is not None else [kept]) if one.loss is not None]
+        if losses and min(losses) >= constant * (1 - TOLERANCE):
+            # on sorted rows the training loss is meaningless, and the order was reported already
+            if not training.in_order:
+                notify(_no_better(min(losses), constant))
+        elif kept.test_loss is not None and kept.test_loss > WORSE * constant:
+            notify(_worse_elsewhere(kept.test_loss, constant))
+    return Outcome(
+        result=replace(result, metadata={**result.metadata, "epoch": epoch}),
+        kept=kept,
+        reports=reports,
+        converged=ended and not risen,
+        pages=pages,
+    )
+
+
+def _risen(reports: Sequence[EpochReport], kept: int) -> int:
+    """Return the epoch after the kept one with the highest loss if the loss rose considerably; otherwise 0."""
+    losses = [one.loss for one in reports if one.loss is not None]
+    if len(losses) < len(reports) or kept == len(reports):
+        return 0
+    loss, highest = losses[kept - 1], max(losses[kept:])
+    far = max((RISEN - 1) * abs(loss), SWING * (max(losses[:kept]) - loss))
+    return losses.index(highest, kept) + 1 if highest > loss + far else 0
+
+
+def _still_falls(reports: Sequence[EpochReport], constant: float | None) -> tuple[int, float, float] | None:
+    """Return the number of last epochs and the losses before and after them if the loss still decreased noticeably."""
+    losses = [one.loss if one.test_loss is None else one.test_loss for one in reports]
+    known = [one for one in losses if one is not None]
+    last = len(known) // 10
+    if len(known) < max(SETTLING, len(reports)):
+        return None
+    before, now = min(known[:-last]), min(known)
+    scale = max(abs(known[0]), abs(now)) if constant is None else constant
+    fell = before - now > UNFINISHED * max(scale, 2 * abs(now))
+    return (last, before, now) if fell and abs(now) > LEFT * scale else None
+
+
+NONE_LEFT_OUT = Notice(
+    level=Level.WARNING,
+    message='argument "test_size" holds out no usable row',
+    hint="Rows with a NULL in a column in use and rows of weight 0 do not count. Increase test_size.",
+)
+
+
+def _worse_elsewhere(loss: float, constant: float) -> Notice:
+    return Notice(
+        level=Level.WARNING,
+        message="on the held-out rows the model is worse than a constant prediction: its loss is "
+        f"{loss:.6g}, the loss of a constant on the training rows is {constant:.6g}",
+        hint="The model overfits, or the rows are sorted (use shuffle => true). Train for fewer epochs, with a "
+        "stronger penalty, or on more rows.",
+    )
+
+
+def _no_better(loss: float, constant: float) -> Notice:
+    return Notice(
+        level=Level.WARNING,
+        message=f"the model is no better than a constant prediction: its loss is {loss:.6g}, that of a constant "
+        f"{constant:.6g}",
+        hint="The features may be unrelated to the label; otherwise train for more epochs or change the learning rate.",
+    )

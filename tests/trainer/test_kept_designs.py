@@ -1,0 +1,98 @@
+"""Designs that are kept on disk: found again, made anew where damaged, within a limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dana.storage.builder import build_pages
+from dana.trainer.contract import ExplainRequest, TrainRequest
+from dana.trainer.training import MachineTrainer
+from hwgen.cache import CacheFolder
+from tests.trainer.test_training import REALS, STANDARDIZED, relation, request, rows, train
+
+
+def opened(folder: Path, asked: TrainRequest) -> Any:
+    """The design of a training in a new process, as far as its cache on disk goes."""
+    training = MachineTrainer(CacheFolder(path=folder, limit=1 << 20)).open(asked, lambda notice: None)
+    training.close()
+    return training.design
+
+
+def test_designs_are_found_again_and_damaged_ones_are_made_anew(tmp_path: Path) -> None:
+    asked = request(relation(REALS))
+    first = opened(tmp_path, asked)
+    (cached,) = tmp_path.iterdir()
+    made = cached.stat().st_ino
+    assert opened(tmp_path, asked) == first
+    assert cached.stat().st_ino == made
+    cached.write_bytes(cached.read_bytes()[:-9] + b"123456789")
+    assert opened(tmp_path, asked) == first
+    assert cached.stat().st_ino != made
+
+
+def test_a_design_from_disk_begins_as_the_one_that_was_made(tmp_path: Path) -> None:
+    table = relation(REALS)
+    pages = build_pages(table.schema, rows(60))
+    asked = request(table, source=STANDARDIZED)
+    found = [
+        train(asked, pages, trainer=MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 24))).parameters
+        for _ in range(2)
+    ]
+    assert list(tmp_path.iterdir())
+    for made, read in zip(*found, strict=True):
+        np.testing.assert_array_equal(made.values, read.values)
+
+
+def test_designs_on_disk_have_a_byte_limit(tmp_path: Path) -> None:
+    table = relation(REALS)
+    opened(tmp_path, request(table))
+    (first,) = tmp_path.iterdir()
+    size = sum(-(-path.stat().st_size // 4096) * 4096 for path in tmp_path.iterdir())
+    cache = CacheFolder(path=tmp_path, limit=4 * size)
+    trainer = MachineTrainer(cache)
+    for latency in range(100, 110):
+        first.touch()  # used again and again
+        trainer.open(request(table, design={"link_latency": latency}), lambda notice: None).close()
+    found = list(tmp_path.iterdir())
+    assert first in found
+    assert sum(path.stat().st_size for path in found) <= 4 * size
+    MachineTrainer(CacheFolder(path=tmp_path / "none", limit=0)).open(request(table), lambda notice: None).close()
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_no_design_depends_on_makes_no_other(tmp_path: Path) -> None:
+    columns = [*REALS, ("spare", "real")]
+    asked = request(relation(columns), features=("x0", "x1"), label="y")
+    opened(tmp_path, asked)
+    elsewhere = replace(
+        asked.relation,
+        name="private.other",
+        attributes=tuple(
+            replace(one, number=k + 7, by_value=True, name="other" if one.name == "spare" else one.name)
+            for k, one in enumerate(asked.relation.attributes)
+        ),
+    )
+    for same in (
+        replace(asked, relation=elsewhere),
+        replace(asked, design={"page_size": 8192}),
+        replace(asked, rule="another", epochs=7, hyper={"lr": 0.5, "size": 8}, nulls="error", caller="another@other"),
+    ):
+        opened(tmp_path, same)
+        assert len(list(tmp_path.iterdir())) == 1
+    opened(tmp_path, replace(asked, features=("x1", "x0")))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_question_leaves_nothing_on_disk(tmp_path: Path) -> None:
+    asked = request(relation(REALS), design={"threads": 1, "clusters": 1})  # a search through few machines
+    trainer = MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 20))
+    for device, search in ((None, False), ("lfe5um5g-85", True)):
+        question = ExplainRequest(training=asked, device=device, search=search, rows=40, layout=[(40, 40)], last=None)
+        trainer.explain(question)
+        assert list(tmp_path.iterdir()) == []
+    trainer.open(asked, lambda notice: None).close()
+    assert len(list(tmp_path.iterdir())) == 1, "what was compiled for a question and is trained on now is cached"

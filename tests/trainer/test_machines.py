@@ -1,0 +1,157 @@
+"""The backends' machines as a training takes them: page by page, and with errors that SQL can show."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dana.errors import UsageError
+from dana.simulator import large
+from dana.trainer.contract import TrainingError
+from dana.trainer.machines import MACHINES, NO_MEMORY, Buffered, PageCollector, StreamingMachine
+from dana.trainer.memory import least_bytes
+from dana.worker.session import error_fields
+from hwgen.harness import RtlMachine
+from hwgen.harness.build import verilog_of
+from hwgen.rtl.verilate import cache_folder
+from hwgen.spec.board import TOP
+from hwgen.spec.counters import EpochCounters
+from hwgen.spec.engine import Section
+from tests.hwgen.harness.test_rtl_machine import CONFIG, ENDLESS, rule, table
+
+CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+@pytest.fixture
+def machines() -> Iterator[dict[str, StreamingMachine]]:
+    made = {name: make(CONFIG) for name, make in MACHINES.items()}
+    yield made
+    for machine in made.values():
+        machine.close()
+
+
+def epoch(machine: StreamingMachine, pages: bytes) -> EpochCounters:
+    """Hand over a page at a time."""
+    function, context = machine.sink
+    count = len(pages) // CONFIG.page_size
+    machine.begin_epoch(count)
+    for page in range(count):
+        buffer = ctypes.create_string_buffer(pages[page * CONFIG.page_size :][: CONFIG.page_size], CONFIG.page_size)
+        assert CONSUME(function)(context, ctypes.addressof(buffer), 1) == 0
+    return machine.end_epoch()
+
+
+def test_the_backends_are_one_machine(machines: dict[str, StreamingMachine]) -> None:
+    """Cycles and models, over tables of any size one after another, from a model that was written before."""
+    found: dict[str, list[Any]] = {name: [] for name in machines}
+    for name, machine in machines.items():
+        machine.load(rule())
+        symbol = rule().of_kind("model")[0]
+        rows = symbol.rows(CONFIG.lanes)
+        machine.write_rows(symbol.row, np.full((rows, CONFIG.lanes), 0.5, dtype=np.float32).view(np.uint32))
+        for count in (200, 3, 400):
+            found[name].append(epoch(machine, table(count)))
+            found[name].append(machine.read_rows(symbol.row, rows).tolist())
+    assert found["rtl"] == found["sim"]
+
+
+def test_hardware_that_does_not_train_is_an_error_of_sql() -> None:
+    machine = Buffered(RtlMachine(CONFIG, patience=20_000), CONFIG.page_size)
+    with pytest.raises(TrainingError, match=r"^the generated hardware failed: the Bundle must be for this board"):
+        machine.load(rule(config=replace(CONFIG, striders=3)))
+    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}, batch=1))
+    with pytest.raises(TrainingError, match=r"^the generated hardware failed: .* within 20000 cycles") as caught:
+        epoch(machine, table(5))
+    fields = error_fields(caught.value)
+    assert fields["sqlstate"] == "XX000"
+    assert "backend => 'sim'" in fields["hint"]
+
+
+def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    verilog_of(CONFIG)
+    generated = list(cache_folder().glob("*.v"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache_folder().mkdir(parents=True)
+    for path in generated:
+        shutil.copy(path, cache_folder())
+    with pytest.raises(UsageError, match=r"backend 'rtl' cannot build the hardware's simulation: .* needs make"):
+        MACHINES["rtl"](CONFIG)
+
+
+def test_compiled_hardware_that_others_may_have_made_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache_folder().mkdir(parents=True)
+    cache_folder().chmod(0o777)
+    with pytest.raises(UsageError, match=r"cannot build .*/verilated must be writable for its owner alone"):
+        MACHINES["rtl"](CONFIG)
+    assert not list(cache_folder().iterdir())
+
+
+@pytest.mark.parametrize(
+    "said", [OSError(errno.ENOSPC, "No space left on device", "/a/b"), OSError(errno.EDQUOT, "full")]
+)
+def test_a_full_disk_is_an_error_of_its_own(said: OSError) -> None:
+    """Of our own files, or of a compiler's, which says it in its words."""
+    around = RuntimeError("while something was made")
+    around.__cause__ = said
+    for error in (said, around):
+        fields = error_fields(error)
+        assert (fields["sqlstate"], fields["message"]) == ("53100", "the worker has no room left on its disk")
+        assert "backend => 'sim'" in fields["hint"]
+    assert error_fields(OSError(errno.EIO, "no"))["sqlstate"] == "XX000"
+
+
+def test_a_folder_for_models_that_is_gone(tmp_path: Path) -> None:
+    large.keep_in(tmp_path)
+    tmp_path.rmdir()
+    try:
+        with pytest.raises(large.NoFile) as raised:
+            large.zeros(large.LARGE)
+    finally:
+        large.keep_in(None)
+    around = RuntimeError("while something was made")
+    around.__cause__ = raised.value
+    for error in (raised.value, around):
+        fields = error_fields(error)
+        assert (fields["sqlstate"], str(tmp_path) in fields["detail"]) == ("58030", True)
+        assert "Create the folder again" in fields["hint"]
+
+
+def test_a_compiler_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of any hardware: an empty board is soon translated."""
+    monkeypatch.setattr("hwgen.harness.machine.verilog_of", lambda _: f"module {TOP}; endmodule\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "make").write_text("#!/bin/sh\ncat $0 > /dev/full\n")
+    (tmp_path / "make").chmod(0o755)
+    with pytest.raises(OSError, match="make") as raised:
+        MACHINES["rtl"](CONFIG)
+    assert error_fields(raised.value)["sqlstate"] == "53100"
+
+
+def test_pages_that_there_is_no_room_for_are_not_left_out() -> None:
+    """An exception in a callback would be printed, and the epoch would go on without them."""
+    collector = PageCollector(8192)
+    consume = CONSUME(collector.sink.function)
+    page = ctypes.create_string_buffer(8192)
+    assert consume(None, ctypes.addressof(page), 1) == 0
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (least_bytes(), limits[1]))
+    try:
+        assert consume(None, ctypes.addressof(page), 1 << 17) == NO_MEMORY
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
+    assert len(collector.take()) == 0

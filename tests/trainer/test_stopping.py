@@ -1,0 +1,455 @@
+"""When a training ends, and which model it keeps: by the loss of its epochs, or on rows held out."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.accuracy.data import CARRIED
+from dana import rules
+from dana.compiler import bind
+from dana.compiler.binding.weights import weighted
+from dana.storage.builder import build_pages
+from dana.trainer.arrays import train as train_arrays
+from dana.trainer.compiled import VARIABLE
+from dana.trainer.contract import EpochReport, HeldOut, Notice, TrainingError, TrainRequest
+from dana.trainer.messages.constant import constant_loss, loss_graph
+from dana.trainer.stopping import Outcome, Stopping, _risen, _still_falls, run
+from dana.trainer.training import MachineTrainer, MachineTraining
+from dsl import compile_rule
+from dsl.hdfg.graph import Graph
+from dsl.hdfg.interpreter import Interpreter
+from dsl.hdfg.text import graph_text, parse_graph
+from hwgen.cache import CacheFolder
+from hwgen.spec import numerics
+from tests.trainer.test_training import CONSUME, feed, relation, request
+
+PASSING = """
+import dana
+w = dana.model()
+x = dana.input()
+y = dana.output()
+turn = dana.meta(5)
+count = dana.state(w)
+passing = dana.algo(w, x, y)
+far = w - turn
+dana.setState(count, count + passing.merge(1 + 0 * x, 512, "+"))
+passing.setModel(w, w + passing.merge(1 + 0 * x, 512, "+") / passing.merge(1 + 0 * y, 512, "+"))
+passing.setLoss(far * far)
+passing.setEpochs(60)
+"""
+"""Its model is the number of epochs, and its loss falls until it is `turn` and rises from there."""
+TABLE = relation([("x", "real"), ("y", "real")], pages=1)
+PAGES = build_pages(TABLE.schema, [[1.0, float(k % 2)] for k in range(40)])
+
+
+def passed(**changes: Any) -> Outcome:
+    asked = request(TABLE, **{"rule": "passing", "source": PASSING, **changes})
+    return trained(asked, PAGES)
+
+
+def trained(
+    asked: TrainRequest, pages: bytes, held_out: HeldOut | None = None, told: list[Notice] | None = None
+) -> Outcome:
+    training = MachineTrainer().open(asked, lambda notice: None)
+    notify = (lambda notice: None) if told is None else told.append
+    try:
+        return run(training, asked, feed=lambda sink: feed(training, sink, pages), notify=notify, held_out=held_out)
+    finally:
+        training.close()
+
+
+def model(outcome: Outcome, name: str = "w") -> Any:
+    (found,) = (one.values for one in outcome.result.parameters if one.name == name)
+    return found
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize(
+    ("changes", "epochs", "kept", "converged"),
+    [
+        ({}, 36, 6, False),  # the loss of an epoch is that of the model before it, and rises from there
+        ({"patience": 3}, 9, 6, False),
+        ({"patience": 0}, 60, 60, False),
+        ({"patience": 3, "epochs": 8}, 8, 6, False),
+        ({"epochs": 4}, 4, 4, False),
+        ({"patience": 3, "tolerance": 0.9}, 4, 4, True),  # 25, 16, 9, 4: improvements, but none to a tenth
+    ],
+)
+def test_the_best_model_is_kept(backend: str, changes: Any, epochs: int, kept: int, converged: bool) -> None:
+    outcome = passed(backend=backend, **changes)
+    assert (len(outcome.reports), outcome.converged) == (epochs, converged)
+    assert outcome.result.metadata["epoch"] == model(outcome) == kept
+    assert outcome.kept is outcome.reports[kept - 1]
+
+
+def test_states_are_the_best_model_s() -> None:
+    outcome = passed(patience=3)
+    (state,) = (one.values for one in outcome.result.parameters if one.name != "w")
+    assert float(state) == 6 * 40
+    warm = {one.name: one.values for one in outcome.result.parameters}
+    again = passed(patience=3, warm_start_from=warm)
+    assert (len(again.reports), again.result.metadata["epoch"], model(again)) == (4, 1, 7)
+
+
+def test_a_loss_that_stands_still_has_converged() -> None:
+    def ends(losses: list[float]) -> int | None:
+        stopping = Stopping(patience=20, tolerance=1e-3)
+        for epoch, loss in enumerate(losses, start=1):
+            stopping.better(loss, 0.01)
+            if stopping.over:
+                return epoch
+        return None
+
+    assert ends([1.0, 0.5, *[0.3 + 1e-5 * (k % 3) for k in range(20)]]) == 13
+    assert ends([0.0] * 20) == 11
+    assert ends([1 + 0.1 * (k % 4) for k in range(20)]) is None, "it swings"
+    assert ends([1 + 0.1 * (k % 4) for k in range(30)]) == 21
+    assert ends([-1.0 - k for k in range(100)]) is None
+
+
+@pytest.mark.parametrize(
+    "changes", [{"patience": -1}, {"tolerance": -0.5}, {"tolerance": float("nan")}, {"tolerance": float("inf")}]
+)
+def test_what_is_no_patience(changes: Any) -> None:
+    with pytest.raises(TrainingError, match="must be at least 0") as caught:
+        passed(**changes)
+    assert caught.value.sqlstate == "22023"
+
+
+# rows held out
+
+
+def held(asked: TrainRequest, pages: bytes, trainer: MachineTrainer, most: int = 1 << 20) -> HeldOut:
+    held_out = trainer.held_out(asked)
+    assert held_out is not None
+    held_out.begin(most)
+    buffer = ctypes.create_string_buffer(pages, len(pages))
+    assert CONSUME(held_out.sink.function)(held_out.sink.context, ctypes.addressof(buffer), len(pages) // 8192) == 0
+    return held_out
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_rows_held_out_choose_the_model(backend: str) -> None:
+    asked = request(TABLE, rule="passing", source=PASSING, backend=backend, patience=4)
+    outcome = trained(asked, PAGES, held(asked, PAGES, MachineTrainer()))
+    assert [one.test_loss for one in outcome.reports] == [float((k - 5) ** 2) for k in range(1, 10)]
+    assert outcome.result.metadata["epoch"] == 5
+    assert model(outcome) == 5
+
+
+@pytest.mark.parametrize("rule", ["linear", "logistic", "softmax", "mlp", "huber", "poisson", "quantile", "linear_svm"])
+def test_test_loss_is_what_the_rule_says(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter, which knows of no judge, finds the same loss of the same models, bit for bit."""
+    random = np.random.default_rng(5)
+    table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=2)
+    rows = np.column_stack([random.normal(3, 2, (150, 2)), np.arange(150) % 2]).astype(np.float32)
+    pages = build_pages(table.schema, rows.tolist())
+    extents = {"k": 2} if rule in ("softmax", "mlp") else {}
+    trainer = MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 24))
+    losses = []
+    for backend, code in (("sim", "never"), ("sim", "always"), ("interp", "never")):
+        monkeypatch.setenv(VARIABLE, code)
+        asked = request(table, rule=rule, source=rules.text(rule), backend=backend, epochs=3, hyper=dict(extents))
+        outcome = trained(asked, pages, held(asked, pages, trainer))
+        losses.append([(one.loss, one.test_loss) for one in outcome.reports])
+    assert losses[0] == losses[1] == losses[2]
+    graph = bind(compile_rule(rules.text(rule), filename=rule).hdfg, table.schema, None, "y", extents).graph
+    models = {one.name: one.values for one in outcome.result.parameters}
+    still = Interpreter(replace(graph, updates=(), convergence=None), numerics)
+    expected = still.train({"x": rows[:, :2], "y": rows[:, 2]}, models, epochs=1)
+    assert outcome.kept.test_loss == expected.losses[0]
+
+
+def test_models_beside_the_chip_are_judged_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(5)
+    table = relation([("i", "integer"), ("j", "integer"), ("y", "real")], pages=2)
+    rows = [[int(random.integers(600_000)), int(random.integers(300)), float(random.normal())] for _ in range(150)]
+    pages = build_pages(table.schema, rows)
+    sizes = {"m": 600_000, "n": 300}
+    losses = []
+    for backend, code in (("sim", "never"), ("sim", "always"), ("interp", "never")):
+        monkeypatch.setenv(VARIABLE, code)
+        asked = request(table, rule="lrmf", source=rules.text("lrmf"), backend=backend, epochs=3, hyper=sizes)
+        held_out = held(asked, pages, MachineTrainer())
+        assert held_out.design["config"]["record_depth"] > 0
+        losses.append([(one.loss, one.test_loss) for one in trained(asked, pages, held_out).reports])
+    assert losses[0] == losses[1] == losses[2]
+
+
+def test_rows_held_out_that_are_none_or_too_many() -> None:
+    asked = request(TABLE, rule="passing", source=PASSING, patience=3)
+    empty = build_pages(TABLE.schema, [[None, None]] * 3)
+    for held_out in (held(asked, empty, MachineTrainer()), held(asked, PAGES, MachineTrainer(), most=8000)):
+        outcome = trained(asked, PAGES, held_out)
+        assert [one.test_loss for one in outcome.reports] == [None] * 9
+        assert outcome.result.metadata["epoch"] == 6
+
+
+def test_a_rule_without_a_loss_runs_all_epochs() -> None:
+    source = PASSING.replace("passing.setLoss(far * far)\n", "")
+    assert MachineTrainer().held_out(request(TABLE, rule="passing", source=source)) is None
+    outcome = trained(request(TABLE, rule="passing", source=source), PAGES)
+    assert (len(outcome.reports), outcome.converged, outcome.kept.loss) == (60, False, None)
+    assert model(outcome) == 60
+
+
+# no better than a constant
+
+
+def said(rule: str, label: Any, backend: str = "sim", **changes: Any) -> list[str]:
+    random = np.random.default_rng(3)
+    table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=8)
+    features = random.normal(50, 9, (700, 2))
+    pages = build_pages(table.schema, [[*row, float(label(random, row))] for row in features])
+    told: list[Notice] = []
+    trained(request(table, rule=rule, source=rules.text(rule), backend=backend, **changes), pages, told=told)
+    return [one.message for one in told]
+
+
+NOISE = {
+    "logistic": lambda random, row: random.random() < 0.3,
+    "linear_svm": lambda random, row: random.random() < 0.3,
+    "softmax": lambda random, row: random.integers(3),
+    "mlp": lambda random, row: random.integers(3),
+    "poisson": lambda random, row: random.poisson(3),
+    **dict.fromkeys(
+        ["linear", "ridge", "lasso", "elastic_net", "huber", "quantile"],
+        lambda random, row: random.normal() * 1000 + 1e6,
+    ),
+}
+SIGNAL = {
+    **dict.fromkeys(NOISE, lambda random, row: row[0] > 50),
+    **dict.fromkeys(["softmax", "mlp"], lambda random, row: (row[0] > 47) + int(row[0] > 53)),
+    "poisson": lambda random, row: random.poisson(np.exp((row[0] - 50) / 9)),
+}
+CLASSES = {rule: {"classes": ("a", "b", "c")} for rule in ("softmax", "mlp")}
+
+
+@pytest.mark.parametrize("rule", NOISE)
+def test_noise_is_no_better_than_a_constant(rule: str) -> None:
+    epochs = {"mlp": 1, "linear_svm": 3}.get(rule)  # a perceptron learns noise by heart
+    (message,) = said(rule, NOISE[rule], epochs=epochs, **CLASSES.get(rule, {}))
+    assert message.startswith("the model is no better than a constant prediction: its loss is ")
+    assert not said(rule, SIGNAL[rule], **CLASSES.get(rule, {}))
+
+
+def test_rows_left_out_say_it_too() -> None:
+    """What is learnt by heart of some rows is no better than a constant on others."""
+    table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=8)
+    random = np.random.default_rng(3)
+    features = random.normal(50, 9, (700, 2))
+    pages = build_pages(table.schema, [[*row, float(row[0] > 50)] for row in features])
+    others = build_pages(table.schema, [[*row, float(row[0] < 50)] for row in features[:200]])
+    asked = request(table, rule="logistic", source=rules.text("logistic"))
+    for rows, warned in ((pages, 0), (others, 1)):
+        told: list[Notice] = []
+        trained(asked, pages, held(asked, rows, MachineTrainer()), told)
+        assert ["on the held-out rows the model is worse" in one.message for one in told] == [True] * warned
+
+
+@pytest.mark.parametrize("rule", ["linear", "quantile"])
+def test_the_interpreter_says_the_same(rule: str) -> None:
+    assert said(rule, NOISE[rule], "interp", epochs=2) == said(rule, NOISE[rule], epochs=2) != []
+
+
+def unweighted(graph: Graph) -> Graph:
+    return weighted(graph, column=False, classes=False)
+
+
+def best_constant(rule: str, labels: Any, dims: dict[str, int] | None = None, **metas: float) -> float | None:
+    graph = unweighted(compile_rule(rules.text(rule), filename=rule).hdfg.bind({"n": 2, **(dims or {})}))
+    loss = loss_graph(graph)
+    assert loss is not None
+    values, counts = np.unique(np.float64(labels), return_counts=True)
+    defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0) for k in graph.metas}
+    return constant_loss(parse_graph(graph_text(loss)), values, counts.astype(float), {**defaults, **metas})
+
+
+def test_the_loss_of_a_constant_is_what_the_books_say() -> None:
+    random = np.random.default_rng(5)
+    prices = random.lognormal(10, 1, 3000).astype(np.float32).astype(float)
+    counts = random.poisson(4, 2000)
+    bits, shares = [0.0] * 70 + [1.0] * 30, np.array([0.1, 0.2, 0.7])
+    assert best_constant("linear", prices) == pytest.approx(prices.var(), rel=1e-5)
+    assert best_constant("huber", prices) == pytest.approx(abs(prices - np.median(prices)).mean(), rel=1e-5)
+    level = prices - np.quantile(prices, 0.9)
+    pinball = np.maximum(0.9 * level, -0.1 * level).mean()
+    assert best_constant("quantile", prices, q=0.9) == pytest.approx(pinball, rel=1e-4)
+    deviance = (counts * np.log(np.maximum(counts, 1) / counts.mean())).mean()
+    assert best_constant("poisson", counts) == pytest.approx(deviance, rel=1e-5)
+    assert best_constant("logistic", bits) == pytest.approx(-0.3 * np.log(0.3) - 0.7 * np.log(0.7), rel=1e-5)
+    assert best_constant("linear_svm", bits) == pytest.approx(4 * 0.3 * 0.7, rel=1e-5)
+    for rule in ("softmax", "mlp"):
+        entropy = -(shares * np.log(shares)).sum()
+        assert best_constant(rule, [0] * 10 + [1] * 20 + [2] * 70, {"k": 4}) == pytest.approx(entropy, rel=1e-5)
+    assert best_constant("linear", [1.0] * 100) is best_constant("linear", [1.0, 2.0]) is None
+    assert best_constant("linear_svm", [0.0] * 100_000 + [1.0] * 12) is None, "twelve labels tell too little"
+
+
+def test_a_score_may_be_any_operation() -> None:
+    """A rule without an intercept ends its score with a reduction, one without features begins it with a model."""
+    source = rules.text("linear").replace("dana.sigma(w * z, 1) + b", "dana.sigma(w * z, 1)")
+    for text in (source, rules.text("linear").replace("dana.sigma(w * z, 1) + b", "b + 0 * dana.sigma(w * z, 1)")):
+        loss = loss_graph(unweighted(compile_rule(text, filename="linear").hdfg.bind({"n": 2})))
+        assert loss is not None
+        assert constant_loss(parse_graph(graph_text(loss)), np.arange(4.0), np.full(4, 20.0), {}) == pytest.approx(1.25)
+
+
+def test_a_loss_that_a_label_does_not_judge_has_no_constant() -> None:
+    for rule in ("kmeans", "pca", "lrmf_dense"):
+        assert loss_graph(compile_rule(rules.text(rule), filename=rule).hdfg.bind({"n": 2, "k": 2})) is None
+
+
+def test_labels_are_counted_all_of_them_roughly_where_there_are_many() -> None:
+    random = np.random.default_rng(1)
+    labels = np.float32([*random.normal(1e3, 300, 20000), *random.integers(0, 3, 5000)])
+    table = relation([("x", "real"), ("y", "real")], pages=200)
+    asked = request(table, rule="linear", source=rules.text("linear"), epochs=1)
+    training = MachineTrainer().open(asked, lambda notice: None)
+    assert isinstance(training, MachineTraining)
+    run(
+        training,
+        asked,
+        feed=lambda sink: feed(training, sink, build_pages(table.schema, [[1.0, float(one)] for one in labels])),
+        notify=lambda notice: None,
+    )
+    values, counts = training._surveyed.values
+    assert 1000 < len(values) <= 4096
+    assert counts.sum() == len(labels)
+    assert values @ counts == pytest.approx(labels.astype(float).sum(), rel=1e-12)
+    assert [counts[values == k][0] for k in range(3)] == [np.count_nonzero(labels == k) for k in range(3)]
+    assert training.constant_loss == pytest.approx(labels.astype(float).var(), rel=1e-5)
+    training.close()
+
+
+# losses that rise, and losses that still fall
+
+
+def losses(values: list[float], test: list[float] | None = None) -> list[EpochReport]:
+    tests: list[float | None] = [*(test or [None] * len(values))]
+    return [
+        EpochReport(loss=one, converged=False, tuples=9, skipped=0, cycles=None, test_loss=other)
+        for one, other in zip(values, tests, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "kept", "risen"),
+    [
+        ([0.3, 0.2, 0.5, 2e8, 4.0], 2, 4),
+        ([0.3, 0.2, 0.39], 2, 0),
+        ([0.3, 0.2, 0.41], 2, 3),
+        ([0.3, 0.9, 0.2], 3, 0),  # it has fallen again
+        ([0.7, 1e-9, 0.06], 2, 0),  # nothing, of what it fell by
+        ([0.7, 1e-9, 0.08], 2, 3),
+        ([-2.0, -3.0, -0.1], 2, 0),
+        ([-2.0, -3.0, 0.1], 2, 3),
+    ],
+)
+def test_a_loss_that_rises_far_above_the_kept_one(values: list[float], kept: int, risen: int) -> None:
+    assert _risen(losses(values), kept) == risen
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_a_loss_that_rises_is_told_and_is_not_converged(backend: str) -> None:
+    """Rows that come region by region, of which the rule's momentum makes an avalanche."""
+    place = np.arange(800)
+    columns = {f"r{k}": (k == place * 9 // 800).astype(np.float32) for k in range(9)}
+    columns |= {"a": np.sin(place * 12.9898) * 1.4, "b": np.cos(place * 78.233) * 1.4}
+    columns["y"] = columns["a"] + 0.5 * columns["b"] + np.random.default_rng(3).normal(0, 3, 9)[place * 9 // 800]
+    told: list[Notice] = []
+    found = train_arrays(
+        rules.text("linear"), columns, label="y", epochs=8, patience=4, backend=backend, notify=told.append
+    )
+    (risen,) = (one for one in told if "rose" in one.message)
+    assert not found.converged
+    least = min(found.losses)
+    assert max(found.losses) > 100 * least
+    assert f"the loss rose from {least:.6g} in epoch {found.losses.index(least) + 1} to " in risen.message
+    assert f"to {max(found.losses):.6g} in epoch {found.losses.index(max(found.losses)) + 1}; the" in risen.message
+    assert risen.hint == (
+        'Train in another order, shuffle the arrays, or lower the learning rate, as in hyper={"lr": 0.05}.'
+    )
+    mixed = np.random.default_rng(1).permutation(800)
+    told.clear()
+    columns = {name: values[mixed] for name, values in columns.items()}
+    assert train_arrays(rules.text("linear"), columns, label="y", notify=told.append).converged
+    assert not told
+
+
+def test_a_loss_that_still_falls_when_the_rule_s_epochs_are_over() -> None:
+    falls = [1 / k for k in range(1, 101)]
+    assert _still_falls(losses([10 - k / 20 for k in range(100)]), 10.0) == (10, 5.55, 5.05)
+    assert _still_falls(losses(falls), 1.0) is None, "by a thousandth of a constant's loss"
+    assert _still_falls(losses([*falls[:90], *[0.5] * 10]), 1.0) is None
+    assert _still_falls(losses([1 - k / 110 for k in range(100)]), 1.05) is None, "little is left"
+    assert _still_falls(losses([9.0 - k / 100 for k in range(100)]), 3.0) is None, "of itself a hundredth"
+    assert _still_falls(losses([9.0 - k / 10 for k in range(49)]), 9.0) is None, "an author's choice"
+    assert _still_falls(losses(falls, [2 - k / 100 for k in range(100)]), 1.0) == (10, 2 - 0.89, 1.01)
+    assert _still_falls(losses([-k / 10 for k in range(100)]), None) == (10, -8.9, -9.9)
+
+
+def test_few_rows_of_many_columns_need_more_epochs() -> None:
+    random = np.random.default_rng(1)
+    features = random.normal(size=(48, 200)) + 3 * random.normal(size=(48, 1))
+    columns = {f"x{k}": column.astype(np.float32) for k, column in enumerate(features.T)}
+    columns["y"] = (features[:, :5] @ [3, -3, 2, -2, 1]).astype(np.float32)
+    told: list[Notice] = []
+    train_arrays(rules.text("lasso"), columns, label="y", notify=told.append)
+    (one,) = told
+    assert one.message.startswith("the loss was still falling when the rule's 100 epochs were over: from ")
+    assert one.hint == "Train for more epochs, as in epochs=1000; the training ends earlier if the loss settles."
+    told.clear()
+    train_arrays(rules.text("lasso"), columns, label="y", epochs=100, notify=told.append)
+    assert not told, "somebody chose the number"
+
+
+def test_rows_in_order_are_told_in_the_place_of_a_loss_that_they_make_no_better() -> None:
+    columns = {"a": np.random.default_rng(1).normal(size=8000), "y": np.float32(np.arange(8000) >= 7900)}
+    told: list[Notice] = []
+    train_arrays(rules.text("logistic"), columns, label="y", notify=told.append, epochs=3)
+    assert ["lie together" in one.message for one in told] == [True]
+
+
+# the shipped rules
+
+
+@pytest.mark.parametrize("rule", ["linear", "ridge", "lasso", "logistic"])
+def test_shipped_rules_lose_nothing(rule: str) -> None:
+    random = np.random.default_rng(11)
+    columns = {f"x{k}": random.lognormal(k, 1, 2000).astype(np.float32) for k in range(4)}
+    score = np.log(columns["x0"]) - np.log(columns["x1"]) + 1 + random.normal(0, 2, 2000)
+    columns["y"] = (score > 0 if rule == "logistic" else columns["x0"] + score).astype(np.float32)
+    ended = train_arrays(rules.text(rule), columns, label="y")
+    full = train_arrays(rules.text(rule), columns, label="y", patience=0)
+    assert ended.losses[-1] <= full.losses[-1] + 0.01 * abs(full.losses[-1])
+    assert ended.converged
+    assert len(ended.losses) < len(full.losses)
+
+
+def test_components_that_are_not_orthonormal_yet_are_not_the_best() -> None:
+    """Sanger's rule passes through matrices that leave less of some rows than any subspace would."""
+    features = CARRIED["iris"]()[0]
+    columns = {f"x{k}": column.astype(np.float32) for k, column in enumerate(features.T)}
+    standard = (features - features.mean(axis=0)) / features.std(axis=0)
+
+    def rest(**changes: Any) -> float:
+        w = train_arrays(rules.text("pca"), columns, **changes).models["W"].astype(float)
+        return float(((standard - standard @ np.linalg.pinv(w) @ w) ** 2).sum(axis=1).mean())
+
+    assert rest() <= rest(patience=0) * 1.01
+
+
+def test_a_model_near_the_best_is_kept_where_its_loss_was_measured_on_the_way() -> None:
+    stopping = Stopping()
+    assert stopping.better(1.0, 0.01)
+    assert stopping.better(1.009, 0.01)
+    assert not stopping.better(1.011, 0.01)
+    assert not stopping.better(1.001, 0.0)
+    assert stopping.better(1.0, 0.0)
