@@ -73,15 +73,6 @@ def test_a_home_that_cannot_be_made_is_a_set_up_error(tmp_path: Path, monkeypatc
     assert "Traceback" not in done.stderr
 
 
-def test_a_second_worker_on_a_socket_is_refused(home: Path) -> None:
-    started = dana("start")
-    assert started.returncode == 0, started.stderr
-    socket = home / "18" / "run" / "worker.sock"
-    done = dana("worker", "--socket", str(socket))
-    assert done.returncode == 4
-    assert "another worker listens on" in done.stderr
-
-
 def test_a_worker_s_socket_needs_a_folder(tmp_path: Path) -> None:
     done = dana("worker", "--socket", str(tmp_path / "nowhere" / "worker.sock"))
     assert done.returncode == 4
