@@ -251,8 +251,8 @@ CREATE TYPE dana.training AS (
 	test_loss double precision, tuples bigint, skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
 );
 COMMENT ON TYPE dana.training IS 'Result of dana_train(); the columns are those of dana.run';
-COMMENT ON COLUMN dana.trainer.version IS 'Its version: the number of trainings under that name';
-COMMENT ON COLUMN dana.trainer.run IS 'Number of the run in dana.run and dana.epoch';
+COMMENT ON COLUMN dana.training.version IS 'Its version: the number of trainings under that name';
+COMMENT ON COLUMN dana.training.run IS 'Number of the run in dana.run and dana.epoch';
 
 -- The only declaration of a training's options. The default of every argument is NULL, which means the default in
 -- training.c; functions that train in other ways take options as members of a JSON object.
