@@ -1,4 +1,4 @@
-"""How much randomised testing to do: DANA_TEST_SCALE multiplies it; ``make test`` does a quarter.
+"""How much randomised testing to do: DANA_TEST_SCALE multiplies it.
 
 The examples are the same in each run, so that a failure repeats. Where DANA_TEST_SEED is set, those of hypothesis
 follow a new seed instead, so that a run can find something new: ``make test-all`` prints the seed.
@@ -17,6 +17,11 @@ FRESH = "DANA_TEST_SEED" in os.environ
 def scaled(count: int) -> int:
     """``count`` times `SCALE`, at least 1."""
     return max(1, round(count * SCALE))
+
+
+def multiplied(count: int) -> int:
+    """The same, but never fewer than ``count``: for tests that also assert how often something came up."""
+    return max(count, scaled(count))
 
 
 def randomised(count: int) -> settings:

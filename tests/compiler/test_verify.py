@@ -167,7 +167,7 @@ def test_turns_take_their_least_time() -> None:
 
 
 def test_merge_and_push_come_with_levels() -> None:
-    assert "sections merge and push must be there" in problems(LEGAL, levels=1)[0]
+    assert "sections merge and push must exist" in problems(LEGAL, levels=1)[0]
     text = LEGAL + "merge:\n    add s8+i <- s20+i+level, s8+i inner=2\n    end wait=20\n"
     text += "push:\n    mov s20+i+level <- s8+i inner=2\n    end wait=20\n"
     assert problems(text, levels=3, level_stride=2) == []

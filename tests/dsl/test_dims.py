@@ -97,7 +97,7 @@ def test_one_number_tells_two_classes_apart() -> None:
     text = text.replace("range(k)", "range(2)")
     graph = compile_rule(text.format("W[1] @ x")).hdfg
     assert graph.bind({"n": 4, "k": 2}).is_bound
-    with pytest.raises(BindError, match=r"'rule' predicts a scalar, .* a vector \[3\], a number for each class"):
+    with pytest.raises(BindError, match=r"'rule' predicts a scalar, .* a vector \[3\] with one score per class"):
         graph.bind({"n": 4, "k": 3})
     assert compile_rule(text.format("W[1:] @ x")).hdfg.bind({"n": 4, "k": 3}).is_bound
 

@@ -171,7 +171,7 @@ def test_a_module_cannot_lie_outside_the_rule_s_folder(tmp_path: Path) -> None:
     for line in ("from helpers import KEEP", "from ..secret import KEEP", "import inner.secret"):
         assert modules_beside(f"{line}\n", inner) == ""
     rule = Rule(f"from helpers import KEEP\n{HEAD}{ALGO}rule.setModel(w, KEEP * g)\n")
-    assert "a file beside the rule's" in rule.report
+    assert "a file next to the rule's" in rule.report
 
 
 def test_the_limit_of_a_text_holds_for_all_modules_together(tmp_path: Path) -> None:

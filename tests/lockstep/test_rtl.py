@@ -32,7 +32,7 @@ from tests.lockstep.cases import (
     tables_case,
 )
 from tests.lockstep.rules import loss_rule
-from tests.scale import scaled
+from tests.scale import multiplied
 
 DEPTHS = {
     "program_depth": 1024,
@@ -92,10 +92,10 @@ def cases_of(name: str) -> list[Case]:
     config = MACHINES[name]
 
     def made(kind: str, count: int, make: Callable[[random.Random, MachineConfig], Case]) -> list[Case]:
-        return [make(random.Random(f"{name} {kind}{seed}"), config) for seed in range(scaled(count))]
+        return [make(random.Random(f"{name} {kind}{seed}"), config) for seed in range(multiplied(count))]
 
     cases = [
-        random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(scaled(RANDOM))
+        random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(multiplied(RANDOM))
     ]
     cases += made("network ", 2, network_case)
     cases += made("loss ", 2, lambda rng, config: network_case(rng, config, loss_rule))
@@ -128,7 +128,7 @@ def _side_by_side(name: str, config: MachineConfig) -> list[Case]:
     """Cases whose batches are cut; of rules that another machine would have to run."""
     cases: list[Case] = []
     seeds = itertools.count()
-    while len(cases) < scaled(8):
+    while len(cases) < multiplied(8):
         seed = next(seeds)
         rng = random.Random(f"{name} side by side {seed}")
         try:
@@ -154,7 +154,7 @@ def _out_of_place(name: str, config: MachineConfig, simulator: Simulator) -> Cas
 @pytest.mark.parametrize("name", MACHINES)
 def test_models_under_a_stalling_link(name: str) -> None:
     config = MACHINES[name]
-    for seed in range(scaled(2)):
+    for seed in range(multiplied(2)):
         case = random_case(random.Random(f"{name} stalls {seed}"), config, rough=True)
         stalled = run(case, RtlMachine(config, stall_seed=seed + 1))
         stalled.counters.clear()  # cycles are the link's
