@@ -169,7 +169,7 @@ def test_reserved_function_name(session: Session) -> None:
         session.execute(f"CREATE FUNCTION dana.taken(regclass, jsonb) RETURNS {result}")
         try:
             with pytest.raises(
-                errors.DuplicateFunction, match=r"function dana.taken\(regclass, jsonb\) exists, and is"
+                errors.DuplicateFunction, match=r"function dana.taken\(regclass, jsonb\) exists, and does not belong"
             ):
                 session.execute("SELECT dana_create_udf('taken', '{}')")
             assert session.execute("SELECT FROM dana.rule").rowcount == 0

@@ -105,7 +105,7 @@ ANSWERS = {
         frame(b"h", b'{"release": "9.9", "pid": 1}'),
         f'the dana worker is of release "9.9", and this extension of {RELEASE}',
     ),
-    "no JSON": (frame(b"h", b"hello"), "JSON"),
+    "no JSON": (frame(b"h", b"hello"), "json"),
     "another message": (frame(b"r", b"{}"), "unexpected message of type 114"),
     "too long": (struct.pack("=I", 2**32 - 1) + b"h", "announced a message of 4294967295 bytes"),
     "a refusal": (

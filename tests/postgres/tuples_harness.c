@@ -2,7 +2,7 @@
  * Reads records of a length and as many bytes, and looks at each as a tuple in memory of just that size, as
  * dana_tuple_damage() does; prints how many are sound. For the address sanitizer, which sees a look beyond the end.
  */
-#include "tuples.c"
+#include "values/tuples.c"
 
 #include <stdio.h>
 

@@ -217,7 +217,7 @@ def test_no_other_machine_is_shown_than_the_one_that_trained(db: Connection) -> 
     """As after an update, whose compiler makes another program of the same rule."""
     run = trained(db)
     other = replace(run, design=run.design | {"bundle": "0" * 64})
-    assert "this one makes another machine" in str(machine_of(other))
+    assert "this version compiles the rule to another machine" in str(machine_of(other))
 
 
 def test_names_cannot_become_markup(db: Connection) -> None:
