@@ -62,7 +62,7 @@ def prepared(major: int) -> Path:
 def install(root: Path, major: int) -> None:
     """Give ``root`` PostgreSQL with the extension, the worker's Python, and a folder for the embedded server.
 
-    It holds a data directory, and the hardware that workers of this run compiled: each takes seconds.
+    It holds a data directory, which takes seconds to make.
     """
     shared, name = prepared(major), f"postgresql-{major}"
     with locked(shared / "python.lock"):
@@ -76,10 +76,6 @@ def install(root: Path, major: int) -> None:
     folder = root / str(major)
     account.make_private(folder)
     initialise(installation.installed_below(root, major), folder / "data", account)
-    if account.switched:  # else this account's, as for any worker
-        hardware = shared / "hardware"
-        account.make_private(hardware)
-        account.run('mkdir -p -- "$1" && ln -sfn -- "$2" "$1/verilated"', folder / "cache" / "dana", hardware)
 
 
 def initialise(installed: Installation, data: Path, account: Account) -> None:

@@ -168,6 +168,6 @@ def test_a_row_without_a_label_or_a_weight_counts_in_no_mean(session: Session) -
             assert number == {"column": "a", "impute": [pytest.approx(fill)]}
             assert town["categories"] == ["kept0", "kept1"]
     session.execute("UPDATE t SET y = NULL")
-    with pytest.raises(errors.DataException, match="no row to train on\nDETAIL:  A row whose label or weight is NULL"):
+    with pytest.raises(errors.DataException, match="no row to train on\nDETAIL:  Rows with a NULL label or weight"):
         session.execute("SELECT dana_train('sums', 't', label => 'y', nulls => 'mean')")
     session.execute("SELECT dana_drop_rule('weighed')")
