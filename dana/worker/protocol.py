@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.errors import UsageError
 from dana.simulator import large
 from dana.storage.layout import ALIGNMENTS
 from dana.trainer.contract import (
@@ -285,9 +286,11 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
     ------
     ProtocolError
         The payload is not such an object.
+    UsageError
+        It has a number that is not finite.
     """
     try:
-        value = json.loads(bytes(payload), parse_constant=_finite, parse_float=_finite)
+        value = json.loads(bytes(payload), parse_constant=_not_finite, parse_float=_finite)
     except ValueError as error:
         raise ProtocolError(f"the payload is not JSON: {error}") from None
     except RecursionError:
@@ -296,6 +299,11 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
         raise ProtocolError(f"the payload must be a JSON object, not {type(value).__name__}")
     _check_texts(value)
     return value
+
+
+def _not_finite(constant: str) -> float:
+    """Reject NaN and the infinities, as which an argument of a function may come."""
+    raise UsageError(f"numbers of a request must be finite, not {constant}")
 
 
 def _finite(digits: str) -> float:
