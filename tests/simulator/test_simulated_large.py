@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,17 +78,18 @@ def test_a_folder_that_takes_no_files(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error_before_anything_is_written() -> None:
-    """A file system in memory refuses what is larger than itself at once, whoever asks, and writes nothing."""
-    disk = Path("/dev/shm")
-    large.keep_in(disk)
-    status = os.statvfs(disk)
-    before, free = mapped(), status.f_bavail
-    with pytest.raises(large.NoFile, match="No space left") as raised:
-        large.zeros(status.f_blocks * status.f_frsize // 4 + COUNT)
-    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(disk))
-    assert mapped() == before, "what could not be had takes nothing"
-    assert abs(os.statvfs(disk).f_bavail - free) * status.f_frsize < large.LARGE
-    assert large.zeros(COUNT).sum() == 0
+    """A file system in memory rejects what is larger than itself at once, and writes nothing."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        disk = Path(folder)
+        large.keep_in(disk)
+        status = os.statvfs(disk)
+        before, free = mapped(), status.f_bavail
+        with pytest.raises(large.NoFile, match="No space left") as raised:
+            large.zeros(status.f_blocks * status.f_frsize // 4 + COUNT)
+        assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(disk))
+        assert mapped() == before, "a failed allocation takes nothing"
+        assert abs(os.statvfs(disk).f_bavail - free) * status.f_frsize < large.LARGE
+        assert large.zeros(COUNT).sum() == 0
 
 
 def test_a_folder_that_lies_in_memory() -> None:

@@ -290,7 +290,7 @@ def test_no_memory_to_run_code(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     with caplog.at_level(logging.INFO):
         models, training = trained()
     assert (models, has_code(training)) == (expected, False)
-    assert "no memory is left for it" in caplog.text
+    assert "trains without machine code: out of memory" in caplog.text
 
 
 def test_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,7 @@ def test_rows_that_are_written_one_after_the_other_are_why() -> None:
 def test_rows_that_run_side_by_side_are_told() -> None:
     explained = explain(asked(RULES["rows"], 10_000), DesignStore())
     assert explained["why"]["cause"] == "rows"
-    assert explained["why"]["text"].endswith("ends a batch, and fewer are taken at a time")
+    assert explained["why"]["text"].endswith("end a batch early, so fewer run side by side")
     assert (explained["batch"], explained["side_by_side"]) == (1, 16)
     assert any("up to 16 tuples side by side: a batch ends where" in line for line in lines(explained))
 
@@ -246,7 +246,7 @@ def test_columns_that_an_array_would_replace_are_why() -> None:
     assert slow["why"]["tuple"] == array["cycles"]["tuple"] < slow["cycles"]["tuple"] / 1.25
     few = told(f"{', '.join(f'x{k} int' for k in range(6))}, y int")
     assert few["why"]["cause"] == "unpacker"
-    assert "up to 8 of type real side by side, in columns or in an array" in few["why"]["text"]
+    assert "up to 8 adjacent numbers of type real" in few["why"]["text"]
 
 
 def test_a_queue_that_the_user_made_too_short_is_why() -> None:

@@ -34,5 +34,5 @@ def test_files_help_where_a_model_is_large() -> None:
 def test_many_classes_are_what_takes_memory() -> None:
     with pytest.raises(TrainingError) as raised, memory_at_most(PLENTY, fresh=True, classes=5000):
         raise MemoryError
-    assert raised.value.hint.startswith("The label has 5,000 classes, each with its own part of the models")
+    assert raised.value.hint.startswith("The label has 5,000 classes")
     assert "columns" not in raised.value.hint
