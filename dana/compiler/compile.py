@@ -133,7 +133,6 @@ def compile_bundle(
         columns=access.columns,
         notes={
             "rule": graph.name,
-            "table": schema.relation,
             "indices": [_choice(choice, schema, binding.uses) for choice in (*choices, *engine.results["indices"])],
             "inputs": places,
             "fills": fills,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dana.errors import UsageError
 from dana.worker.conform import Mismatch, conform
 from dana.worker.protocol import (
     ProtocolError,
@@ -76,13 +77,20 @@ def test_values_that_do_not(kind: Any, value: Any, says: str) -> None:
 @pytest.mark.parametrize(
     "payload",
     [
-        *(b'{"a": 1e400}', b'{"a": -1e400}', b'{"a": NaN}', b'{"a": -Infinity}', b'{"a": 1' + b"0" * 5000 + b"}"),
+        *(b'{"a": 1e400}', b'{"a": -1e400}', b'{"a": 1' + b"0" * 5000 + b"}"),
         *(rb'{"a": "\ud800"}', rb'{"\udfff": 1}', rb'{"a": ["\u0000"]}', b'{"a":' + b"[" * 65 + b"]" * 65 + b"}"),
     ],
 )
 def test_json_that_postgresql_does_not_have(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode(payload)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_an_argument_that_is_not_finite(constant: str) -> None:
+    """PostgreSQL writes a float8 that is not finite in this form, so the caller's argument is in error."""
+    with pytest.raises(UsageError, match=f"must be finite, not {constant}"):
+        decode(f'{{"a": {constant}}}'.encode())
 
 
 def test_json_that_it_has() -> None:
@@ -99,7 +107,7 @@ START = {"parameters": [{"name": "w", "shape": [2, 3], "offset": 0, "size": 6}],
 
 
 def test_requests_of_a_liar() -> None:
-    """Each is read, or is the one error; so many that each field has had each kind of value."""
+    """Each is read, or is one of the two errors that blame the message; so many that each field has had each kind of value."""
     training = train_fields(
         relation={"name": "t", "pages": 1, "rows": False, "attributes": [ATTRIBUTE]},
         options={**TRAIN_OPTIONS, "features": ["x"], "classes": ["a"], "class_weight": {"a": 1}, "tolerance": 0.5},
@@ -118,7 +126,7 @@ def test_requests_of_a_liar() -> None:
             (explain, lambda text: explain_request(text, page_size=8192)),
             ({"text": "rule"}, check_request),
         ):
-            with suppress(ProtocolError):
+            with suppress(ProtocolError, UsageError):
                 ask(changed_json(json.dumps(fields).encode(), chance))
                 read += 1
     assert read > 100

@@ -79,5 +79,5 @@ def test_an_exported_package_finds_its_model_there(tmp_path: Path, capsys: pytes
     found = simulator.read_rows(0, LARGE.scratch_depth)
     assert found[FIRST:].any()
     check = Check(pages=pages, epochs=1, scratchpad=found, losses=[0], converged=False, counters=counters)
-    write(tmp_path, package(bundle, load_device("lfe5um5g-85"), check, title="t", notes="n", texts={}))
+    write(tmp_path, package(bundle, load_device("lfe5um5g-85"), check, name="large", title="t", notes="n", texts={}))
     assert main(["board", str(tmp_path)]) == OK, capsys.readouterr().err
