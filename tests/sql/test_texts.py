@@ -103,7 +103,9 @@ def test_groups(table: Session) -> None:
 
 def test_folds_by_a_key(table: Session) -> None:
     """Rows are chosen by the key's text."""
-    table.execute("CREATE TABLE u AS SELECT a, b, timestamptz '2026-01-01 00:00Z' + k * interval '1 hour' AS at, a + b AS y FROM t")
+    table.execute(
+        "CREATE TABLE u AS SELECT a, b, a + b AS y, timestamptz '2026-01-01 00:00Z' + k * interval '1h' AS at FROM t"
+    )
     found = set()
     for settings in SESSIONS:
         enter(table, settings)

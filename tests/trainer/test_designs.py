@@ -74,3 +74,11 @@ def test_a_rule_with_other_dims_is_compiled_once(monkeypatch: pytest.MonkeyPatch
     assert DesignStore(CacheFolder(path=tmp_path, limit=1 << 24)).get(request).bundle.digest == design.bundle.digest
     assert made == [{"k": 5}, {"k": 5}]
     assert DesignStore().get(replace(request, hyper={"lr": 0.5})).extents == dict(rule.hdfg.extents)
+
+
+def test_tables_of_the_same_columns_share_a_bundle() -> None:
+    """The digest identifies the machine of a run, and a cached design may come from another table."""
+    rule = compile_rule(rules.text("logistic"), filename="logistic")
+    first = declared_request(rule, declared("a float4, y bool"), label="y")
+    second = replace(first, relation=replace(first.relation, name="another"))
+    assert DesignStore().get(first).bundle.digest == DesignStore().get(second).bundle.digest

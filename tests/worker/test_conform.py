@@ -107,7 +107,7 @@ START = {"parameters": [{"name": "w", "shape": [2, 3], "offset": 0, "size": 6}],
 
 
 def test_requests_of_a_liar() -> None:
-    """Each is read, or is one of the two errors that blame the message; so many that each field has had each kind of value."""
+    """Each is read or is one of the two errors of a message; enough that each field has had each kind of value."""
     training = train_fields(
         relation={"name": "t", "pages": 1, "rows": False, "attributes": [ATTRIBUTE]},
         options={**TRAIN_OPTIONS, "features": ["x"], "classes": ["a"], "class_weight": {"a": 1}, "tolerance": 0.5},
