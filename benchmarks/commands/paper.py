@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dana.cli.screen import console, one_thread, positive, renderer
+from dana.cli.server import shown_progress
 from hwgen.folders import write_file
 
 if TYPE_CHECKING:
@@ -61,15 +62,15 @@ def run_paper(options: argparse.Namespace) -> int:
     draw = None if options.html is None else renderer("benchmarks.paper.page")
     scale = options.scale or (QUICK_SCALE if options.quick else 1.0)
     screen, known = console(WIDTH), evidence()
-    with screen.status("") as status:
+    with shown_progress() as progress:
         modelled = model_all(
-            known.datasets, device, quick=options.quick, tell=lambda name: status.update(f"computed: {name}")
+            known.datasets, device, quick=options.quick, tell=lambda name: progress(f"computed: {name}")
         )
         measured: dict[str, Measured] = {}
         contests: list[Contest] = []
         server = ""
         if not options.computed:
-            measured, contests, server = _measure(options, scale, status.update)
+            measured, contests, server = _measure(options, scale, progress)
     found = tables(Findings(evidence=known, device=device, modelled=modelled, measured=measured, contests=contests))
     places = {key: place for place, key in enumerate(known.sources, 1)}
     for table in found:

@@ -31,7 +31,8 @@ CLASSES = {"logistic": 2, "linear_svm": 2, "softmax": 10, "mlp": 10}
 RANK = 10
 """Of a factorisation, the peers' too."""
 COLUMNS = """
-    SELECT a.attname, coalesce(e.typcategory, t.typcategory) = 'N', e.oid IS NOT NULL
+    SELECT a.attname, coalesce(e.typcategory, t.typcategory) = 'N' OR t.typcategory = 'B', e.oid IS NOT NULL,
+        t.typcategory = 'B'
     FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
         LEFT JOIN pg_type AS e ON e.oid = t.typelem AND t.typcategory = 'A'
     WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -48,15 +49,20 @@ CLASS = "(pg_catalog.array_position((SELECT pg_catalog.array_agg(DISTINCT {0}) F
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Whether a column holds numbers, and whether it is an array."""
+    """Whether a column holds numbers (booleans are 0 and 1), is an array, is boolean."""
 
     number: bool
     array: bool
+    boolean: bool
 
     @property
     def plain(self) -> bool:
         """Whether it is a number."""
         return self.number and not self.array
+
+    def value(self, name: str) -> sql.Composable:
+        """An expression of the column that can be cast to a number."""
+        return sql.SQL("{}::integer" if self.boolean else "{}").format(sql.Identifier(name))
 
 
 def own(db: Connection, table: str, rule: str, *, label: str | None, features: Sequence[str] | None) -> Case:
@@ -106,7 +112,7 @@ def own(db: Connection, table: str, rule: str, *, label: str | None, features: S
     complete = _complete(known, names, label, width)
     if label is not None and rule in CLASSES:
         _check_classes(session, table, rule, label, complete, number=known[label].number)
-    query, widths = _query(table, names, label, width, complete, classes=rule in CLASSES)
+    query, widths = _query(table, known, names, label, width, complete, classes=rule in CLASSES)
     exported = export(session, query, widths)
     rows = len(exported[0])
     if rows == 0:
@@ -153,15 +159,17 @@ def _complete(
 ) -> sql.Composable:
     """The condition that a row is complete."""
     conditions = [
-        sql.SQL(FINITE if width is None else FINITE_ARRAY).format(sql.Identifier(name), width) for name in features
+        sql.SQL(FINITE if width is None else FINITE_ARRAY).format(columns[name].value(name), width) for name in features
     ]
     if label is not None:
-        conditions.append(sql.SQL(FINITE if columns[label].number else "{} IS NOT NULL").format(sql.Identifier(label)))
+        condition = FINITE if columns[label].number else "{} IS NOT NULL"
+        conditions.append(sql.SQL(condition).format(columns[label].value(label)))
     return sql.SQL(" AND ").join(conditions)
 
 
 def _query(
     table: str,
+    columns: Mapping[str, Column],
     features: Sequence[str],
     label: str | None,
     width: int | None,
@@ -170,12 +178,14 @@ def _query(
     classes: bool,
 ) -> tuple[sql.Composable, list[int | None]]:
     """A query of the complete rows, and its columns' widths."""
-    wanted = [sql.SQL("{}::real" if width is None else "{}::real[]").format(sql.Identifier(name)) for name in features]
+    cast = sql.SQL("{}::real" if width is None else "{}::real[]")
+    wanted = [cast.format(columns[name].value(name)) for name in features]
     widths = [width] * len(features)
     place = sql.SQL(table)
     if label is not None:
         widths.append(None)
-        wanted.append(sql.SQL(CLASS if classes else "{}::real").format(sql.Identifier(label), place, complete))
+        value = sql.Identifier(label) if classes else columns[label].value(label)
+        wanted.append(sql.SQL(CLASS if classes else "{}::real").format(value, place, complete))
     return sql.SQL("SELECT {} FROM {} WHERE {}").format(sql.SQL(", ").join(wanted), place, complete), widths
 
 

@@ -271,7 +271,7 @@ def test_the_features_are_those_of_a_training(db: Connection) -> None:
     """No primary key, which would say the label of a table that is sorted by it, and no order either."""
     db.session.execute(
         "CREATE TABLE sorted AS SELECT row_number() OVER (ORDER BY y)::int AS id, * FROM (SELECT a, b, "
-        "a + random() > 1 AS y, date '2026-01-01' + (100 * b)::int AS seen, 'note ' || b AS note FROM "
+        "b > 0.5 AS high, a + random() > 1 AS y, date '2026-01-01' + (100 * b)::int AS seen, 'note ' || b AS note FROM "
         "(SELECT random()::real AS a, random()::real AS b FROM generate_series(1, 3000)) AS numbers) AS rows ORDER BY y"
     )
     db.session.execute("ALTER TABLE sorted ADD PRIMARY KEY (id)")
@@ -282,8 +282,9 @@ def test_the_features_are_those_of_a_training(db: Connection) -> None:
     db.drop_rule("logistic_of_users")
     last = "SELECT design->'features' FROM dana.run WHERE model = %s ORDER BY id DESC LIMIT 1"
     used = db.session.execute(last, (model.model,)).fetchall()[0][0]
-    assert [name for name in used if name not in case.unused] == ["a", "b"]
-    assert case.x.shape == (3000, 2)
+    assert [name for name in used if name not in case.unused] == ["a", "b", "high"]
+    assert case.x.shape == (3000, 3)
+    np.testing.assert_array_equal(case.x[:, 2], case.x[:, 1] > 0.5)
     assert case.unused == ("seen.year", "seen.month", "seen.dow")
     losses = {line.peer: line.loss for line in measure(db, case, passes=5, repeats=1, parts=True).lines if line.loss}
     assert min(losses.values()) == pytest.approx(max(losses.values()), rel=0.05)
