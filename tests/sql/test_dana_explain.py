@@ -139,6 +139,15 @@ def test_the_rows_that_a_filter_leaves(session: Session, table: str) -> None:
     assert explained(session, "t", filter="b < 2000")["epoch"]["cycles"] == pytest.approx(cycles, rel=0.02)
 
 
+@pytest.mark.parametrize("test_size", [0.25, 0.6])
+def test_the_rows_that_are_not_held_out(session: Session, table: str, test_size: float) -> None:
+    session.execute("SELECT dana_train('sums', 't', epochs => 2, test_size => %s)", (test_size,))
+    (cycles,) = session.execute("SELECT cycles / epochs FROM dana.run ORDER BY id DESC LIMIT 1").fetchone() or (0,)
+    found = explained(session, "t", epochs=2, test_size=test_size)
+    assert found["epoch"]["cycles"] == pytest.approx(cycles, rel=0.02)
+    assert explained(session, "t")["epoch"]["cycles"] > (1 + test_size / 2) * cycles
+
+
 def test_lines_are_the_same_numbers(session: Session, table: str) -> None:
     session.execute("SELECT dana_train('sums', 't')")
     numbers, text = explained(session, "t"), lines(session)
