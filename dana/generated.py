@@ -19,7 +19,7 @@ from hwgen.spec.numerics import fit
 
 ROOT = Path(__file__).parent.parent
 
-TYPES = ("Algo", "Batch", "Dim", "NotInRule", "Number", "Value")
+TYPES = ("Algo", "Batch", "Dim", "NotInRule", "Number", "Part", "Value")
 """What `dana.language.names` offers beside the language's names."""
 
 

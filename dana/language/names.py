@@ -138,10 +138,11 @@ class AllTuples:
 
 Number = Value | float
 Batch = int | Value
+Part = tuple[Value, Value, Value, Value]
 Operand = Number | Dim | Sequence["Operand"]
 Place = Value | Dim | int | slice
 MergeOp = Literal["+", "*", "max", "min", "mean"]
-Optimizer = Callable[..., Value]
+Optimizer = Callable[..., Value | tuple[list[Value], Value]]
 Shape = Sequence[Dim | int] | Dim | int
 
 
@@ -162,12 +163,14 @@ class Algo:
             optimizer: Optimizer,
             batch: Batch | AllTuples = 64,
             models: Value | Sequence[Value] = ...,
+            loss: Operand = ...,
             **options: Operand,
-        ) -> None:
+        ) -> Value:
             """Update the models that the loss depends on: ``rule.minimize(dana.optimizers.adam, rate=lr, batch=64)``.
 
             `optimizer` is a function of a model and its mean gradient over a batch; `options` are handed on to it. A
-            row that each tuple chooses, such as ``U[i]``, is updated tuple by tuple. `models`: these alone.
+            row that each tuple chooses, such as ``U[i]``, is updated tuple by tuple. `models`: these alone; `loss`: a
+            value other than that of setLoss. Of `conjugate_gradients` the result is what its last passes gained.
             """
 
         def setModel(self, value: Operand, *more: Operand) -> None:
@@ -308,6 +311,11 @@ def norm(value: Operand, axis: int | None = None) -> Value:
     not_in_rule("norm")
 
 
+def total(value: Operand) -> Value:
+    """The sum of all elements of a value of any shape; a scalar is its own."""
+    not_in_rule("total")
+
+
 def where(condition: Operand, then: Operand, otherwise: Operand) -> Value:
     """`then` where the condition is other than zero, else `otherwise`; elementwise."""
     not_in_rule("where")
@@ -438,6 +446,7 @@ __all__ = [
     "Dim",
     "NotInRule",
     "Number",
+    "Part",
     "Value",
     "algo",
     "all",
@@ -474,6 +483,7 @@ __all__ = [
     "state",
     "stop_gradient",
     "table",
+    "total",
     "training",
     "transpose",
     "uniform",

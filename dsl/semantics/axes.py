@@ -17,7 +17,7 @@ from dsl.semantics.arithmetic import Number, negate
 from dsl.semantics.coercion import to_value, to_whole
 from dsl.semantics.context import Context
 from dsl.semantics.objects import POISON, Object, Poison, describe
-from dsl.semantics.program import Operation
+from dsl.semantics.program import Operation, Program
 from dsl.source import Span
 
 COUNTED = "axes are counted from 1"
@@ -124,6 +124,20 @@ ALONG_AXIS: dict[str, Callable[[_Recorder, Operation], Operation]] = {
     "log_softmax": _log_softmax,
 }
 """Functions along one axis, and what each records."""
+
+
+def total(context: Context, value: Argument, span: Span) -> Object:
+    """Record the sum of all elements, axis by axis from the last."""
+    operand = to_value(context, value.value, value.span)
+    return POISON if operand is None else summed(context.program, operand, span)
+
+
+def summed(program: Program, operand: Operation, span: Span) -> Operation:
+    """Record the sum of all elements of a value of any shape."""
+    while operand.shape:
+        axis = len(operand.shape) - 1
+        operand = program.add(Op.SIGMA, (operand,), operand.shape[:-1], span, axis=axis)
+    return operand
 
 
 def expand(context: Context, value: Argument, axis: Argument, span: Span) -> Object:

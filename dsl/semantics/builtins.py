@@ -15,7 +15,7 @@ from dsl.hdfg.init import Init, InitKind
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
 from dsl.semantics import minimizing, updates
 from dsl.semantics.arguments import Argument
-from dsl.semantics.axes import ALONG_AXIS, along_axis, expand
+from dsl.semantics.axes import ALONG_AXIS, along_axis, expand, total
 from dsl.semantics.coercion import symbolic_dim, symbolic_shape, to_dim, to_number, to_shape, to_value, to_whole
 from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
@@ -48,6 +48,8 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
         return minimizing.gradient(context, bound["value"], bound["by"], span)
     if name == "stop_gradient":
         return stopped(context, bound["value"], span)
+    if name == "total":
+        return total(context, bound["value"], span)
     if name == "expand":
         return expand(context, bound["value"], bound["axis"], span)
     if name == "concat":

@@ -104,6 +104,12 @@ class Context:
         """The outermost call of a module's function that is under way: what happens in it is no text of the rule."""
         return next((call for call in self.calls if call.module is not None), None)
 
+    def state_name(self, owner: str, name: str) -> str:
+        """Return a name that no rule can write: `w.velocity`, then `w.velocity.2` …"""
+        full = f"{owner}.{name}"
+        count = sum(1 for state in self.states if f"{state.name}.".startswith(f"{full}."))
+        return f"{full}.{count + 1}" if count else full
+
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Discard everything that is recorded in the block: only its diagnostics and result are wanted."""

@@ -328,8 +328,7 @@ class Expressions:
                     owner.complete = False
                     return POISON
                 if name == "minimize":
-                    minimizing.minimize(self.context, owner, bound, self._call_function, call.span)
-                    return Nothing()
+                    return minimizing.minimize(self.context, owner, bound, self._call_function, call.span)
                 return algorithm.call(self.context, owner, name, bound, call.span)
             case RuleFunction():
                 return self._call_function(function, arguments, call.span)

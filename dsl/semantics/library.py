@@ -57,6 +57,7 @@ FUNCTIONS = {
     "gradient": Signature(name="dana.gradient", required=("value", "by")),
     "stop_gradient": Signature(name="dana.stop_gradient", required=("value",)),
     **{name: Signature(name=f"dana.{name}", required=("value",), optional=("axis",)) for name in ALONG_AXIS},
+    "total": Signature(name="dana.total", required=("value",)),
     "expand": Signature(name="dana.expand", required=("value", "axis")),
     "concat": Signature(name="dana.concat", required=("first",), rest="more"),
     "transpose": Signature(name="dana.transpose", required=("value",)),
@@ -77,7 +78,9 @@ NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS, *GIVEN)
 
 METHODS = {
     "merge": Signature(name="merge", required=("value", "batch", "op")),
-    "minimize": Signature(name="minimize", required=("optimizer",), optional=("batch", "models"), options="options"),
+    "minimize": Signature(
+        name="minimize", required=("optimizer",), optional=("batch", "models", "loss"), options="options"
+    ),
     "setModel": Signature(name="setModel", required=("value",), rest="more"),
     "addRows": Signature(name="addRows", required=("rows", "value"), optional=("batch", "op")),
     "setLoss": Signature(name="setLoss", required=("loss",)),
@@ -88,7 +91,7 @@ METHODS = {
 """Methods of the object that `dana.algo` gives."""
 
 FAMILIAR_WORDS = {
-    "sum": "dana.sigma(value, axis)",
+    "sum": "dana.sigma(value, axis), or dana.total(value)",
     "dot": "dana.sigma(a * b, axis)",
     "prod": "dana.pi(value, axis)",
     "mean": "dana.sigma(value, axis) / count",

@@ -6,16 +6,18 @@ In: bound arguments. Out: values, or models updated. Must not: differentiate its
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, reduce
 
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.graph import Op
 from dsl.semantics import batches, updates
 from dsl.semantics.arguments import Argument
+from dsl.semantics.axes import summed
 from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
 from dsl.semantics.gradient import Algebra, Batching, NoDerivative, Polynomial, filled, followed, gradients
-from dsl.semantics.objects import POISON, Algorithm, Items, Object, Poison, RuleFunction, describe
+from dsl.semantics.objects import POISON, Algorithm, Items, Nothing, Object, Poison, RuleFunction, describe
 from dsl.semantics.phases import in_phase
 from dsl.semantics.program import Batch, Operation, Taken
 from dsl.source import Span
@@ -24,6 +26,9 @@ Call = Callable[[RuleFunction, list[Argument], Span], Object]
 
 BATCH = 64
 """Default batch size of `minimize`, in tuples."""
+
+PARTS = "parts"
+"""First parameter of an optimizer that updates all models at once."""
 
 
 def gradient(context: Context, value: Argument, by: Argument, span: Span) -> Object:
@@ -55,16 +60,17 @@ def minimize(
     bound: dict[str, Argument],
     call: Call,
     span: Span,
-) -> None:
+) -> Object:
     """Update each model that the loss depends on by an optimizer, with the mean gradient of a batch.
 
-    Options are handed on to the optimizer. A row that each tuple chooses is updated tuple by tuple.
+    Options are handed on to the optimizer. A row that each tuple chooses is updated tuple by tuple. An optimizer of all
+    models (`_of_all`) gives a number, which is the result.
     """
     optimizer = bound["optimizer"]
     options = [argument for name, argument in bound.items() if name.startswith("**")]
     if isinstance(optimizer.value, Poison) or any(isinstance(one.value, Poison) for one in options):
         algorithm.complete = False
-        return
+        return POISON
     if not isinstance(optimizer.value, RuleFunction):
         context.report(
             "E522",
@@ -75,21 +81,16 @@ def minimize(
             help="name the function without calling it; its other arguments go to minimize: rate=lr",
         )
         algorithm.complete = False
-        return
-    if "setLoss" not in algorithm.settings:
-        if algorithm.complete:
-            context.report(
-                "E522",
-                "minimize needs the loss",
-                span,
-                label="nothing to minimize yet",
-                expected=f"{algorithm.name}.setLoss(loss) above",
-                help="say the loss of a tuple first",
-            )
+        return POISON
+    of_loss = _loss(context, algorithm, bound.get("loss"), span)
+    if of_loss is None:
         algorithm.complete = False
-        return
-    loss, place = algorithm.settings["setLoss"]
-    loss = in_phase(context.program, loss, training=True)
+        return POISON
+    loss, place = of_loss
+    if optimizer.value.node.parameters[:1] and optimizer.value.node.parameters[0].name == PARTS:
+        result = _of_all(context, algorithm, bound, of_loss, call, span)
+        algorithm.complete = algorithm.complete and not isinstance(result, Poison)
+        return result
     batching = _batching(context, span)
     algebra = batching.algebra
     wanted = _models(context, algorithm, bound.get("models"), loss, place)
@@ -97,7 +98,7 @@ def minimize(
     batch = _batch(context, algorithm, bound.get("batch"), wanted or [], span)
     if wanted is None or derived is None or batch is None:
         algorithm.complete = False
-        return
+        return POISON
     alone = batch.size == 1 and batch.meta is None
     tables = [target for target in wanted if _of_table(target)]
     if not alone and (_several_rows(wanted) or tables or not all(target.row_per_tuple for target in wanted)):
@@ -117,7 +118,7 @@ def minimize(
             "the tables by sgd and the other models in a call of their own, models=[…]",
         )
         algorithm.complete = False
-        return
+        return POISON
     results: list[Operation] = []
     states: dict[Operation, list[Operation]] = {}
     for target, polynomial in zip(wanted, derived, strict=True):
@@ -142,7 +143,7 @@ def minimize(
             states.setdefault(target.operands[0], [one for one in context.states[known:] if one.table])
         if isinstance(updated, Poison):
             algorithm.complete = False
-            return
+            return POISON
         if _of_table(target) and plain:
             assert isinstance(updated, Operation), "sgd gives a value"
             step = updated.operands[1]
@@ -152,6 +153,129 @@ def minimize(
             continue
         updates.set_model(context, algorithm, target, Argument(updated, span), span)
     context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(results), span=span))
+    return Nothing()
+
+
+def _loss(context: Context, algorithm: Algorithm, given: Argument | None, span: Span) -> tuple[Operation, Span] | None:
+    """Return the value to minimize, as it is while the rule trains, and its place; None after a report."""
+    if given is not None:
+        value = _training(context, to_value(context, given.value, given.span))
+        return (value, given.span) if value is not None and _is_scalar(context, value, given.span) else None
+    if "setLoss" in algorithm.settings:
+        loss, place = algorithm.settings["setLoss"]
+        return in_phase(context.program, loss, training=True), place
+    if algorithm.complete:
+        context.report(
+            "E522",
+            "minimize needs the loss",
+            span,
+            label="nothing to minimize yet",
+            expected=f"{algorithm.name}.setLoss(loss) above",
+            help="say the loss of a tuple first",
+        )
+    return None
+
+
+def _of_all(
+    context: Context,
+    algorithm: Algorithm,
+    bound: dict[str, Argument],
+    of_loss: tuple[Operation, Span],
+    call: Call,
+    span: Span,
+) -> Object:
+    """Update all models at once by an optimizer that sees the curvature of the loss.
+
+    It receives a list with a part for each model: the model, its mean gradient, its direction, which is a state, and
+    the derivative of the mean gradient along the directions of all models. It returns the list of the models' new
+    values, and a number, which is the result.
+    """
+    (loss, place), optimizer = of_loss, bound["optimizer"]
+    options = [argument for name, argument in bound.items() if name.startswith("**")]
+    wanted = _models(context, algorithm, bound.get("models"), loss, place)
+    batch = batches.batch_of(context, bound["batch"]) if "batch" in bound else algorithm.batch
+    batch = batch or Batch(size=None, span=span)
+    assert isinstance(optimizer.value, RuleFunction)
+    name = optimizer.value.node.name
+    if wanted is None:
+        return POISON
+    if batch.size is not None:
+        return context.report(
+            "E525",
+            f"{name} takes the whole table as one batch",
+            batch.span,
+            label="another batch size",
+            expected="batch=dana.all",
+            found=f"batches of {batch.name or batch.size}",
+            help="its steps are exact for the rows of one batch and too long for others; dana.optimizers.adam and "
+            "dana.optimizers.nesterov take batches of any size",
+        )
+    wanted = [one.operands[0] if one.op is Op.GATHER and not one.row_per_tuple else one for one in wanted]
+    wanted = list(dict.fromkeys(wanted))  # a fixed row belongs to its model
+    row = next((target for target in wanted if target.row_per_tuple), None)
+    if row is not None:
+        return context.report(
+            "E525",
+            f"{name} updates whole models",
+            row.span,
+            label=f"a row of {row.operands[0].name} that each tuple chooses",
+            expected="models that each tuple reads as a whole",
+            help="minimize these rows by dana.optimizers.sgd",
+        )
+    batches.keep_batch(context, algorithm, batch)
+    batching = _batching(context, span)
+    algebra, program = batching.algebra, context.program
+    derived = _derive(context, batching, loss, wanted, span, of_each=True)
+    if derived is None:
+        return POISON
+    directions = [
+        program.leaf(Op.MODEL, context.state_name(str(target.name), "direction"), target.shape, span)
+        for target in wanted
+    ]
+    context.states += directions
+    slopes = [
+        summed(program, algebra.add(Op.MUL, filled(algebra, algebra.compute(slope), direction.shape), direction), span)
+        for slope, direction in zip(derived, directions, strict=True)
+    ]
+    along = reduce(partial(algebra.add, Op.ADD), slopes)
+    try:
+        curved = gradients(batching, along, wanted, of_each=True)
+    except NoDerivative as error:
+        return context.report(
+            "E521",
+            "the loss has no curvature",
+            place,
+            label=f"its gradient by {error.at.name} does not change with {error.at.name}"
+            if error.at in wanted
+            else "the derivative of its gradient is 0 or does not exist",
+            expected=f"a loss with a gradient that changes smoothly, for {name}",
+            help="of absolute values, comparisons and linear functions the second derivative is 0: minimize them by "
+            "dana.optimizers.adam, in batches",
+        )
+    parts, results = [], []
+    for target, direction, *polynomials in zip(wanted, directions, derived, curved, strict=True):
+        means = [_mean(context, algorithm, batching, one, span) for one in polynomials]
+        gradient, product = (filled(algebra, one, target.shape) for one in means)
+        results.append(gradient)
+        parts.append(Items((target, gradient, direction, product)))
+    program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(results), span=span))
+    found = call(optimizer.value, [Argument(Items(tuple(parts)), span), *options], span)
+    if isinstance(found, Poison):
+        return POISON
+    values, result = found.items if isinstance(found, Items) and len(found.items) == 2 else (None, None)
+    if isinstance(values, Poison):
+        return POISON
+    if not isinstance(values, Items) or len(values.items) != len(wanted) or result is None:
+        return context.report(
+            "E522",
+            f"{name} does not return the models",
+            optimizer.span,
+            expected="a list with a new value for each part, and a number",
+            found=describe(found),
+        )
+    for target, value in zip(wanted, values.items, strict=True):
+        updates.set_model(context, algorithm, target, Argument(value, span), span)
+    return result
 
 
 def _batch(

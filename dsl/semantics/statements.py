@@ -264,23 +264,18 @@ class Statements:
         return leaf
 
     def _declare_state(self, name: ast.Name, declaration: Declaration) -> Operation:
-        """Make a model of a name that no rule can write: `w.velocity`, then `w.velocity.2` …
-
-        The state of a row that each tuple chooses is a row of such a model, chosen alike.
-        """
+        """Make a model; the state of a row that each tuple chooses is a row of such a model, chosen alike."""
         program = self.context.program
         like = declaration.owner
         assert like is not None
         owner = program.names.get(like.operands[0].id if like.op is Op.GATHER else like.id)
-        full = f"{owner or 'state'}.{name.id}"
         table = like.row_per_tuple and like.operands[0].table
         if table and self.context.states_of_rows:
             state = self.context.states_of_rows.pop(0)
         else:
-            count = sum(1 for state in self.context.states if f"{state.name}.".startswith(f"{full}."))
             state = program.leaf(
                 Op.MODEL,
-                f"{full}.{count + 1}" if count else full,
+                self.context.state_name(owner or "state", name.id),
                 declaration.shape,
                 declaration.span,
                 init=declaration.init,

@@ -50,6 +50,21 @@ def test_optimisers(name: str, machines: tuple[RtlMachine, Simulator]) -> None:
     check(RULE.format(value=CASES[name][0]), {f"x{k + 1}": x for k, x in enumerate(gradients().T)}, machines)
 
 
+@pytest.mark.parametrize("start", ["", "init=-5"], ids=["straight on", "with steps that are shortened"])
+def test_conjugate_gradients(start: str, machines: tuple[RtlMachine, Simulator]) -> None:
+    source = f"""
+import dana
+w, b = dana.model([3]), dana.model({start})
+x, y = dana.input([3]), dana.output()
+rule = dana.algo(w, b, x, y)
+s = dana.sigma(w * x) + b
+rule.setLoss(dana.exp(dana.min(s, 20)) * (1 + dana.max(s - 20, 0)) - y * s)
+gain = rule.minimize(dana.optimizers.conjugate_gradients)
+rule.setConvergence(dana.rows * gain < 1e-4)
+"""
+    check(source, table("poisson", count=70, features=3), machines, epochs=12)
+
+
 def test_a_network_with_batch_norm_and_dropout(machines: tuple[RtlMachine, Simulator]) -> None:
     """Four of its batches, the last one short; of sixteen tuples, so that the machine's tuple memory holds them."""
     x = np.random.default_rng(0).standard_normal((55, 3))
@@ -63,18 +78,19 @@ def check(
     machines: tuple[RtlMachine, Simulator],
     extents: Mapping[str, int] | None = None,
     weight: str | None = None,
+    epochs: int = 2,
 ) -> None:
-    """Train for two epochs: hardware as simulator, cycles included, and both as the interpreter."""
+    """Train for some epochs: hardware as simulator, cycles included, and both as the interpreter."""
     columns = {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
     schema = column_schema(columns)
     graph = compile_rule(source).hdfg
     classes = weight is not None and graph.classes is not None
     binding = bind(graph, schema, extents=extents, weight=weight, class_weight=classes)
     # after binding, which reads a rule again whose loops count a dim
-    binding = replace(binding, graph=replace(binding.graph, epochs=2))
+    binding = replace(binding, graph=replace(binding.graph, epochs=epochs))
     bundle = compile_bundle(binding, schema, config=CONFIG, max_tuples=1 << 16)
     pages = column_pages(columns, page_size=CONFIG.page_size).tobytes()
-    case = Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=2)
+    case = Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=epochs)
     rtl, simulator = machines
     simulated = run(case, simulator)
     assert_same(run(case, rtl), simulated, source)
