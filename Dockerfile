@@ -23,7 +23,7 @@ COPY setup.py README.md LICENSE ./
 RUN python3 -m venv /opt/dana && /opt/dana/bin/pip install --no-cache-dir '.[rtl]'
 
 FROM postgres:${PG_MAJOR}-bookworm
-# g++ and make: the backend 'rtl' compiles the generated hardware's model where it runs
+# g++ and make: the machine 'rtl' compiles the generated hardware's model where it runs
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ make python3 \
  && rm -rf /var/lib/apt/lists/*

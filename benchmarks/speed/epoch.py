@@ -48,7 +48,7 @@ def _measured(major: int) -> list[Figure]:
         data = prepare(db)
 
         def train(epochs: int, rule: str = UDF) -> None:
-            db.train(rule, TABLE, model=rule, label="y", epochs=epochs, patience=0, backend="sim")
+            db.train(rule, TABLE, model=rule, label="y", epochs=epochs, patience=0, machine="sim")
 
         def count() -> None:
             db.session.execute(f"SELECT count(*) FROM {TABLE}").fetchone()

@@ -25,7 +25,7 @@ def run() -> list[Figure]:
         db.create_rule(UDF, load(PAPER / "logistic.py"))
 
         def train() -> None:
-            db.train(UDF, TABLE, model=UDF, label="y", epochs=1, backend="sim")
+            db.train(UDF, TABLE, model=UDF, label="y", epochs=1, machine="sim")
 
         def utility() -> None:
             db.session.execute("CREATE TEMPORARY TABLE IF NOT EXISTS bench_nothing (i int)")

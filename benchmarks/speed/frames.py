@@ -48,7 +48,7 @@ def _measure(db: Connection, floats: int, rows: int) -> Figure:
     table = prepare(db.session, floats, rows)
 
     def train() -> None:
-        db.train(UDF, table, model=UDF, label="y", epochs=1, backend="sim")
+        db.train(UDF, table, model=UDF, label="y", epochs=1, machine="sim")
 
     def detoast() -> None:
         db.session.execute(f"SELECT sum(x[{floats}]) FROM {table}").fetchone()

@@ -36,7 +36,7 @@ def prepare(db: Connection, width: int) -> tuple[sql.Identifier, sql.Composed, s
         columns = {f"x{index + 1}": random.standard_normal(ROWS).astype(np.float32) for index in range(width)}
         create_table(db.session, name, columns | {"y": (columns["x1"] > 0).astype(np.float32)})
     db.session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.Identifier(name)))
-    db.train(UDF, name, model=name, label="y", epochs=1, backend="sim")
+    db.train(UDF, name, model=name, label="y", epochs=1, machine="sim")
     names = [sql.Identifier(f"x{index + 1}") for index in range(width)]
     return sql.Identifier(name), sql.SQL(", ").join(names), sql.SQL(" + ").join(names)
 

@@ -64,7 +64,7 @@ def run() -> list[Figure]:
 
         def train(table: str = TABLE) -> float:
             return seconds(
-                lambda: db.train(UDF, table, model=UDF, label="y", epochs=1, backend="sim"),
+                lambda: db.train(UDF, table, model=UDF, label="y", epochs=1, machine="sim"),
                 clock=processor_clock(backend),
             )
 

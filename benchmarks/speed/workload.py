@@ -62,13 +62,13 @@ def compiled_rule(
     """A rule for a table of so many pages, and what was asked for."""
     request = TrainRequest(
         rule=rule,
-        source=read_rule(folder / f"{rule}.py"),
+        text=read_rule(folder / f"{rule}.py"),
         relation=Relation(name=schema.relation, pages=pages, page_size=PAGE_SIZE, attributes=schema.attributes),
         features=None,
         label=label,
         epochs=None,
         hyper=dict(hyper),
-        backend="sim",
+        machine="sim",
         design=dict(design),
     )
     return request, compile_design(request, extents=hyper)

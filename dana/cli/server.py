@@ -69,7 +69,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--design-cache", type=size, metavar="SIZE", help="compiled rules on disk; the least recently used go (256MB)"
     )
     worker.add_argument(
-        "--rtl-cache", type=size, metavar="SIZE", help="compiled hardware on disk, for the backend rtl (1GB)"
+        "--rtl-cache", type=size, metavar="SIZE", help="compiled hardware on disk, for the machine rtl (1GB)"
     )
     worker.set_defaults(run=run_worker)
 

@@ -34,7 +34,7 @@ SELECT pid, role, coalesce(source::text, 'a query'), phase, epoch, epochs, page,
 FROM dana.progress ORDER BY pid
 """
 ENDED = """
-SELECT id, model || '@' || model_version::text, source, backend, epochs, loss, wall_seconds, started
+SELECT id, model || '@' || model_version::text, source, machine, epochs, loss, wall_seconds, started
 FROM dana.run ORDER BY id DESC LIMIT %s
 """
 CURVES = """
@@ -116,14 +116,14 @@ def _screen(session: psycopg.Connection, room: int, of_run: dict[int, list[float
             str(number),
             model,
             source,
-            backend,
+            machine,
             str(epochs),
             _number(loss),
             _sparkline(of_run.get(number, [])),
             _duration(wall),
             _moment(when),
         )
-        for number, model, source, backend, epochs, loss, wall, when in then
+        for number, model, source, machine, epochs, loss, wall, when in then
     ]
     return Group(
         _table("running", ("pid", "role", "source", "phase", "epoch", "page", "loss", CURVE, "left"), running, room),

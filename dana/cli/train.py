@@ -58,7 +58,7 @@ def registered(db: Connection, rule: str) -> str:
     loaded = load(file)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"warning\[", ServerWarning)
-        db.create_rule(file.stem, loaded.source.text)
+        db.create_rule(file.stem, loaded.text)
     return file.stem
 
 

@@ -83,8 +83,8 @@ class Connection(PredictingSession):
         psycopg.Error
             The text is not a rule; the message is the compiler's.
         """
-        text = rule if isinstance(rule, str) else rule.source.text
-        value(self.session, "dana_create_udf", {"name": name, "source": text})
+        text = rule if isinstance(rule, str) else rule.text
+        value(self.session, "dana_create_udf", {"name": name, "text": text})
 
     def create_rules(self, *names: str) -> list[str]:
         """Register rules of `dana.rules` under their names, all of them by default; return the names.

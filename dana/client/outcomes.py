@@ -63,9 +63,9 @@ class TrainResult:
     pages
         Pages read, over all epochs.
     cycles
-        Cycles of the accelerator, over all epochs; None for the backend ``interp``.
+        Cycles of the accelerator, over all epochs; None for ``interp``.
     modelled_seconds
-        Those cycles at the design's clock; None for the backend ``interp``.
+        Those cycles at the design's clock; None for ``interp``.
     wall_seconds
         Time that the statement took in the server.
     """

@@ -125,7 +125,7 @@ def export(
         prefix=prefix,
         notes=_notes(found),
         texts={
-            f"rule/{rule.name}.py": rule.source.text,
+            f"rule/{rule.name}.py": rule.text,
             "rule/program.txt": engine_text(bundle.program, bundle.sections),
             "rule/strider.txt": strider_text(bundle.strider),
         },

@@ -26,7 +26,7 @@ COLUMNS = (
 LOOK = f"SELECT customer_id, city, plan, age, income, signed_up, churned FROM {TABLE} LIMIT 3"
 TRAINING = f"SELECT * FROM dana_train('{RULE}', '{TABLE}', label => 'churned', test_size => 0.2)"
 HARDWARE = (
-    f"SELECT * FROM dana_train('{RULE}', '{TABLE}', 'hardware', label => 'churned', test_size => 0.2, backend => 'rtl')"
+    f"SELECT * FROM dana_train('{RULE}', '{TABLE}', 'hardware', label => 'churned', test_size => 0.2, machine => 'rtl')"
 )
 PASTE = (
     f"SELECT customer_id, city, plan, dana_predict('{RULE}', c) AS risk FROM {TABLE} AS c ORDER BY risk DESC "
@@ -71,11 +71,11 @@ def prepare(db: Connection, progress: Progress) -> list[TupleRow]:
     return db.session.execute(LOOK).fetchall()
 
 
-def train(db: Connection, backend: str = "sim") -> Trained:
-    """Train as the statement `TRAINING` does, or `HARDWARE` on another backend."""
+def train(db: Connection, machine: str = "sim") -> Trained:
+    """Train as the statement `TRAINING` does, or `HARDWARE` on another machine."""
     options: TrainOptions = {"label": "churned", "test_size": 0.2}
-    if backend != "sim":
-        options |= {"model": "hardware", "backend": backend}
+    if machine != "sim":
+        options |= {"model": "hardware", "machine": machine}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = db.train(RULE, TABLE, **options)

@@ -72,7 +72,7 @@ def modules_beside(text: str, folder: Path) -> str:
 def load(file: str | PathLike[str]) -> TrainableRule:
     """Read and compile a rule file; it is parsed, never executed.
 
-    Warnings of the front end become a `UserWarning`. The rule has `name`, `source`, `hdfg`, the dataflow graph, and
+    Warnings of the front end become a `UserWarning`. The rule has `name`, `text`, `hdfg`, the dataflow graph, and
     `listing`, the graph as text; a notebook shows it as a picture. `fit`, `predict` and `step` run it on arrays.
 
     Raises

@@ -1,7 +1,7 @@
 """A rule that is tried on arrays, without a database: what `dana.load`, `@dana.rule` and `dana.rules` give.
 
 In: rule text, and arrays of NumPy. Out: what the front end makes of the text, and trainings, predictions, single
-batches of it. A training is the worker's own (`dana.trainer.arrays`), on the backends of ``dana_train``; a prediction
+batches of it. A training is the worker's own (`dana.trainer.arrays`), on the machines of ``dana_train``; a prediction
 and a single batch are the interpreter's, which gives the same bits. It must not load NumPy before a rule is tried.
 """
 
@@ -56,7 +56,7 @@ class TrainableRule(Rule):
         weight: ArrayLike | None = None,
         class_weight: Mapping[str, float] | str | None = None,
         models: Mapping[str, ArrayLike] | None = None,
-        backend: str = "sim",
+        machine: str = "sim",
         design: Mapping[str, Any] | None = None,
         patience: int | None = None,
         tolerance: float | None = None,
@@ -70,7 +70,7 @@ class TrainableRule(Rule):
             How much each row counts, of shape (rows,).
         models
             Values to start from; the others, states among them, start as the rule says.
-        backend
+        machine
             ``sim``, ``interp`` or ``rtl``: the same bits.
         epochs, class_weight, design, patience, tolerance, standardize
             As for ``dana_train``; patience 0 runs all epochs.
@@ -104,13 +104,13 @@ class TrainableRule(Rule):
         dims = _with_hyper(graph, dims_of(graph, _shapes(columns, start or {})), hyper)
         chosen = {name: extent for name, extent in dims.items() if name in dict(graph.extents)}
         self.trained = train(
-            self.source.text,
+            self.text,
             {name: values.reshape(len(values), -1) if values.ndim > 2 else values for name, values in columns.items()},
             epochs=epochs,
             patience=patience,
             tolerance=tolerance,
             hyper={**(hyper or {}), **chosen},
-            backend=backend,
+            machine=machine,
             design=design,
             standardize=standardize,
             weight=None if weight is None or graph.weight is None else str(graph.weight.name),

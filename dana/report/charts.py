@@ -23,7 +23,7 @@ def machine_charts(machine: Machine) -> dict[str, str]:
 
 
 def measured_chart(run: Run) -> str | None:
-    """Busy and waiting time of the machine by its counters; None for a backend without counters."""
+    """Busy and waiting time of the machine by its counters; None for the interpreter, which has none."""
     counted = run.counted
     if not counted or not run.config:
         return None

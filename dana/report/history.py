@@ -67,7 +67,7 @@ class Run:
     model_version: int
     rule: str
     source: str
-    backend: str
+    machine: str
     started: datetime
     wall_seconds: float
     modelled_seconds: float | None
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def counted(self) -> dict[str, int]:
-        """The machine's counters summed over all epochs, with ``cycles``; empty for a backend without counters."""
+        """The machine's counters summed over all epochs, with ``cycles``; empty for the interpreter, which has none."""
         if not self.curve or any(epoch.cycles is None or not epoch.counters for epoch in self.curve):
             return {}
         names = self.curve[0].counters
@@ -109,9 +109,9 @@ class Run:
 
 
 RUN = """
-SELECT r.id, r.owner::text, r.model, r.model_version, r.rule, r.source, r.backend, r.started, r.wall_seconds,
+SELECT r.id, r.owner::text, r.model, r.model_version, r.rule, r.source, r.machine, r.started, r.wall_seconds,
        r.modelled_seconds, r.epochs, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design,
-       t.source AS text
+       t.text
 FROM dana.run r LEFT JOIN dana.rule t ON t.name = r.rule
 WHERE r.id = %s
 """

@@ -82,7 +82,7 @@ def machine_of(run: Run) -> Machine | str:
         return ""
     if run.text is None:
         return run.missing
-    request = recorded_request(rule=run.rule, source=run.text, relation=run.source, design=run.design)
+    request = recorded_request(rule=run.rule, text=run.text, relation=run.source, design=run.design)
     try:
         bundle = DesignStore().get(request).bundle
     except (UsageError, RuleError, ConfigError):

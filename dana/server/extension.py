@@ -60,7 +60,7 @@ def _make_anew(connection: psycopg.Connection) -> None:
         rights = _rights(connection)
         schema = connection.execute("SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'dana'")
         place = sql.SQL(schema.fetchall()[0][0])  # as regnamespace writes it: quoted
-        rules = connection.execute("SELECT name, source FROM dana.rule").fetchall() if "rule" in kept else []
+        rules = connection.execute("SELECT name, text FROM dana.rule").fetchall() if "rule" in kept else []
         try:
             for name, _ in rules:
                 connection.execute(
@@ -75,9 +75,9 @@ def _make_anew(connection: psycopg.Connection) -> None:
                 f"{error.diag.message_detail}; drop them and start again"
             ) from None
         connection.execute(sql.SQL("CREATE EXTENSION dana SCHEMA {}").format(place))
-        for name, source in rules:  # which makes their functions; what is a rule no longer keeps its row
+        for name, text in rules:  # which makes their functions; what is a rule no longer keeps its row
             with suppress(psycopg.Error), connection.transaction():
-                connection.execute(sql.SQL("SELECT {}.dana_create_udf(%s, %s)").format(place), (name, source))
+                connection.execute(sql.SQL("SELECT {}.dana_create_udf(%s, %s)").format(place), (name, text))
         connection.execute("DELETE FROM dana.rule")  # for the rows as they were
         try:
             for table in _tables(connection):

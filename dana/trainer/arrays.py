@@ -52,7 +52,7 @@ class Trained:
     losses
         By epoch; empty for a rule without a loss.
     cycles
-        Of the machine, over all epochs; None for the backend ``interp``.
+        Of the machine, over all epochs; None for ``interp``.
     converged
         Whether the training ended because the rule converged or its loss no longer improved.
     features
@@ -107,7 +107,7 @@ class Trained:
 
 
 def train(
-    source: str,
+    text: str,
     columns: Columns,
     *,
     features: Sequence[str] | None = None,
@@ -116,7 +116,7 @@ def train(
     patience: int | None = None,
     tolerance: float | None = None,
     hyper: Mapping[str, float] | None = None,
-    backend: str = "sim",
+    machine: str = "sim",
     design: Mapping[str, Any] | None = None,
     standardize: bool | None = None,
     weight: str | None = None,
@@ -128,7 +128,7 @@ def train(
 
     Parameters
     ----------
-    source
+    text
         Text of the rule.
     columns
         Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32. Labels of a rule with
@@ -137,7 +137,7 @@ def train(
         Initial values by model; other models are initialised by the rule.
     notify
         Receives the notices that a client of a server would receive.
-    features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
+    features, label, epochs, patience, tolerance, hyper, machine, design, standardize, weight, class_weight
         As for ``dana_train``; a NaN or an infinity is an error.
 
     Raises
@@ -145,7 +145,7 @@ def train(
     TrainingError
         Rule, columns and arguments do not match.
     """
-    graph = graph_of(source, "rule")
+    graph = graph_of(text, "rule")
     columns, labels = _numbered(graph, columns, label, hyper or {})
     schema = column_schema(columns)
     # rows that exceed a page are streamed as frames, as by a backend
@@ -153,7 +153,7 @@ def train(
     pages = None if rows else column_pages(columns, page_size=PAGE_SIZE)
     request = TrainRequest(
         rule=graph.name,
-        source=source,
+        text=text,
         relation=Relation(
             name=schema.relation,
             pages=None if pages is None else len(pages),
@@ -167,7 +167,7 @@ def train(
         patience=patience,
         tolerance=tolerance,
         hyper=dict(hyper or {}),
-        backend=backend,
+        machine=machine,
         design=dict(design or {}),
         classes=None if labels is None else _texts(labels),
         standardize=standardize,

@@ -129,7 +129,7 @@ class TrainRequest:
 
     Attributes
     ----------
-    rule, source
+    rule, text
         Name and text of the rule.
     relation
         The source of the rows.
@@ -143,7 +143,7 @@ class TrainRequest:
         When a training without improvement ends (`dana.trainer.stopping`); None: the defaults. Patience 0: never.
     hyper
         Values for metas and dims of the rule.
-    backend
+    machine
         Name of the machine: 'sim', 'rtl' or 'interp'.
     design
         Overrides of the configuration of the machine (threads, clusters …).
@@ -178,13 +178,13 @@ class TrainRequest:
     """
 
     rule: str
-    source: str
+    text: str
     relation: Relation
     features: tuple[str, ...] | None
     label: str | None
     epochs: int | None
     hyper: Json
-    backend: str
+    machine: str
     design: Json
     patience: int | None = None
     tolerance: float | None = None
@@ -454,7 +454,7 @@ class HeldOut(Protocol):
 class Trainer(Protocol):
     """Checks rules and opens trainings; it exists for the lifetime of the process and may cache compiled designs."""
 
-    def check(self, source: str, notify: Notify) -> Json:
+    def check(self, text: str, notify: Notify) -> Json:
         """Check the text of a rule.
 
         Returns
@@ -468,7 +468,7 @@ class Trainer(Protocol):
             The text is not a valid rule; the message contains the rendered diagnostics.
         """
 
-    def prepare(self, backend: str) -> None:
+    def prepare(self, machine: str) -> None:
         """Import the code of a machine. Call it before memory is limited: a failed import leaves modules half loaded.
 
         Raises

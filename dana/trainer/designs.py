@@ -325,12 +325,12 @@ def rule_graph(request: TrainRequest) -> Graph:
     RuleError
         The text is not a valid rule.
     """
-    return graph_of(request.source, request.rule)
+    return graph_of(request.text, request.rule)
 
 
-def graph_of(source: str, name: str) -> Graph:
+def graph_of(text: str, name: str) -> Graph:
     """Return the cached graph of a text; RuleError if the text is not a valid rule."""
-    return rule_of(source, name).hdfg
+    return rule_of(text, name).hdfg
 
 
 def check_hyper(request: TrainRequest, notify: Notify) -> None:
@@ -348,7 +348,7 @@ def check_hyper(request: TrainRequest, notify: Notify) -> None:
     """
     if not request.hyper:
         return  # the defaults are checked with the text of the rule
-    rule = rule_of(request.source, request.rule)
+    rule = rule_of(request.text, request.rule)
     graph = rule.hdfg
     defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
     check_requirements(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
@@ -365,8 +365,8 @@ def check_hyper(request: TrainRequest, notify: Notify) -> None:
 
 
 @lru_cache(maxsize=8)  # a training parses its rule several times
-def rule_of(source: str, name: str) -> Rule:
-    return compile_rule(source, filename=name)
+def rule_of(text: str, name: str) -> Rule:
+    return compile_rule(text, filename=name)
 
 
 def pass_results(request: TrainRequest, notify: Notify) -> Results:
@@ -471,7 +471,7 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], l
     # repr of a tuple is unambiguous, and ten times faster than JSON for a wide table
     parts = (
         VERSIONS,
-        request.source,
+        request.text,
         _columns(request),
         request.relation.part,
         request.features,
@@ -494,5 +494,5 @@ def _columns(request: TrainRequest) -> list[tuple[object, ...]]:
     if request.features is None or request.label is None:
         return columns  # any column may be used
     # columns may also be chosen by names of inputs and outputs in the text of the rule
-    named = {*request.features, request.label, request.weight, *re.findall(r"\w+", request.source)}
+    named = {*request.features, request.label, request.weight, *re.findall(r"\w+", request.text)}
     return [(name if name in named else "", *rest) for name, *rest in columns]

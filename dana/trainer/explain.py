@@ -222,7 +222,7 @@ def _differences(run: Json, training: TrainRequest, design: Design) -> list[str]
     chosen = meta_values(design.metas, training.hyper, design.extents) | design.extents
     values = {**run["metas"], **run["dims"]}
     changed = {name: value for name, value in values.items() if chosen.get(name) != value}
-    made = ["another text of the rule"] if run["rule"] != digest_of(training.source) else []
+    made = ["another text of the rule"] if run["rule"] != digest_of(training.text) else []
     if run["features"] != [*design.features]:
         made.append(f"features {', '.join(run['features'])}")
     if run["labels"] != [*design.labels]:
@@ -357,7 +357,7 @@ def _last_lines(run: Json | None) -> list[str]:
     if run is None:
         return ["Last run: none of this rule on this source that you may see"]
     made = [
-        f"Last run: {run['id']} of {run['started']} on {run['backend']}, "
+        f"Last run: {run['id']} of {run['started']} on {run['machine']}, "
         f"{counted(run['epochs'], 'epoch')} of {counted(run['tuples'], 'tuple')}, {1e3 * run['wall_seconds']:,.1f} ms"
     ]
     if run["cycles"] is None:

@@ -167,7 +167,7 @@ class InterpretedTraining:
             classes=self._classes,
             kinds=kinds,
         )
-        rule = rule_of(self._request.source, self._request.rule)
+        rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
         self.in_order = notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
         label = next((name for column, name, _, _ in self._fills if column in self._binding.labels), None)
@@ -247,7 +247,7 @@ class InterpretedTraining:
                 "row_dims": self._row_dims,
                 "predicts": prediction_kind(graph),
                 **weight_metadata(self._request),
-                "backend": "interp",
+                "machine": "interp",
                 "coefficients": coefficients(predictor, parameters, self._fills, self._binding.features),
             },
         )

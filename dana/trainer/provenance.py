@@ -24,7 +24,7 @@ def digest_of(rule: str) -> str:
 
 def provenance(request: TrainRequest, metas: Json, dims: Json) -> Json:
     """Return the members that every machine records: the digest of the rule and its values."""
-    return {"rule": digest_of(request.source), "metas": dict(metas), "dims": dict(dims)}
+    return {"rule": digest_of(request.text), "metas": dict(metas), "dims": dict(dims)}
 
 
 def machine_provenance(request: TrainRequest, design: Design) -> Json:
@@ -43,12 +43,12 @@ def machine_provenance(request: TrainRequest, design: Design) -> Json:
     }
 
 
-def recorded_request(*, rule: str, source: str, relation: str, design: Mapping[str, Any]) -> TrainRequest:
+def recorded_request(*, rule: str, text: str, relation: str, design: Mapping[str, Any]) -> TrainRequest:
     """Restore the request that is described by the ``design`` of a run.
 
     Parameters
     ----------
-    rule, source
+    rule, text
         The rule's name and text.
     relation
         The table's name, for messages.
@@ -58,7 +58,7 @@ def recorded_request(*, rule: str, source: str, relation: str, design: Mapping[s
     kinds = [kind for count, *kind in design["columns"] for _ in range(count)]
     return TrainRequest(
         rule=rule,
-        source=source,
+        text=text,
         relation=Relation(
             name=relation,
             pages=design["pages"],
@@ -70,7 +70,7 @@ def recorded_request(*, rule: str, source: str, relation: str, design: Mapping[s
         label=labels[0] if len(labels) == 1 else None,
         epochs=None,
         hyper={**design["metas"], **design["dims"]},
-        backend="sim",
+        machine="sim",
         design=design["asked"],
         weight=design["weight"],
         class_weight=design["class_weight"],

@@ -74,7 +74,7 @@ def logical_binding(request: TrainRequest) -> tuple[Binding, TableSchema]:
     """
     return _bind(
         request.rule,
-        request.source,
+        request.text,
         request.relation.schema,
         request.features,
         request.label,
@@ -152,13 +152,13 @@ def declared_request(
     numbered = _with_numbered_label(rule.hdfg, schema, label)
     request = TrainRequest(
         rule=rule.source.filename,
-        source=rule.source.text,
+        text=rule.text,
         relation=Relation(name=schema.relation, pages=pages, page_size=page_size, attributes=numbered.attributes),
         features=None,
         label=label,
         epochs=None,
         hyper={} if hyper is None else hyper,
-        backend="sim",
+        machine="sim",
         design={} if design is None else design,
     )
     if numbered is not schema:
@@ -195,7 +195,7 @@ def on_pages_that_hold_rows(request: TrainRequest) -> TrainRequest:
 @lru_cache(maxsize=MAX_BINDINGS)
 def _bind(
     rule: str,
-    source: str,
+    text: str,
     schema: TableSchema,
     features: tuple[str, ...] | None,
     label: str | None,
@@ -205,7 +205,7 @@ def _bind(
     extents: tuple[tuple[str, int], ...],
 ) -> tuple[Binding, TableSchema]:
     """See `logical_binding`."""
-    graph = graph_of(source, rule)
+    graph = graph_of(text, rule)
     # the label column is known only after binding, so texts are allowed in every column until then
     columns = tuple(one if one.dropped else rewritten(one, labels=classes is not None) for one in schema.attributes)
     logical = replace(schema, attributes=columns)

@@ -60,7 +60,7 @@ from dana.trainer.explain import explain, lines
 from dana.trainer.extents import category_columns, row_columns, with_extents
 from dana.trainer.heldout import HeldOutRows
 from dana.trainer.interpreter import InterpretedTraining
-from dana.trainer.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend, read_symbol, write_symbol
+from dana.trainer.machines import MACHINES, NO_MEMORY, StreamingMachine, load_machine, read_symbol, write_symbol
 from dana.trainer.messages.constant import constant_loss
 from dana.trainer.messages.notices import check_finite, notify_chosen_again, notify_crossed, notify_simulated
 from dana.trainer.messages.page_errors import dim_of, no_rows_error, page_error, row_error
@@ -81,7 +81,7 @@ from hwgen.spec.config import ConfigError
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 
-BACKENDS = (*MACHINES, "interp")
+KNOWN_MACHINES = (*MACHINES, "interp")
 
 MAX_CACHE_BYTES = 256 << 20
 """Default size of the cache of designs on disk, bytes."""
@@ -124,10 +124,10 @@ class MachineTrainer:
         self._designs = DesignStore(cache)
         warm_up()  # before sessions are forked, so that they inherit it
 
-    def check(self, source: str, notify: Notify) -> Json:
+    def check(self, text: str, notify: Notify) -> Json:
         """See `Trainer.check`."""
         try:
-            rule = compile_rule(source, filename="rule")
+            rule = compile_rule(text, filename="rule")
             graph = rule.hdfg
         except RuleError as error:
             _raise_sql_error(error)
@@ -155,17 +155,17 @@ class MachineTrainer:
             "predicts": graph.prediction is not None,
         }
 
-    def prepare(self, backend: str) -> None:
+    def prepare(self, machine: str) -> None:
         """See `Trainer.prepare`."""
         try:
-            load_backend(backend)
+            load_machine(machine)
         except UsageError as error:
             _raise_sql_error(error)
 
     def open(self, request: TrainRequest, notify: Notify) -> Training:
         """See `Trainer.open`."""
-        if request.backend not in BACKENDS:
-            raise TrainingError(f"backend must be one of {', '.join(BACKENDS)}, not {request.backend!r}")
+        if request.machine not in KNOWN_MACHINES:
+            raise TrainingError(f"machine must be one of {', '.join(KNOWN_MACHINES)}, not {request.machine!r}")
         if request.epochs is not None and not (isinstance(request.epochs, Integral) and request.epochs >= 1):
             raise TrainingError(f"epochs must be a whole number of at least 1, not {request.epochs!r}")
         check_stopping(request)
@@ -174,10 +174,10 @@ class MachineTrainer:
             request = with_extents(request)
             notify_categories(request, notify)
             request, stream = plan_stream(request)
-            if request.backend == "interp":
+            if request.machine == "interp":
                 return InterpretedTraining(request, notify, stream)
             design = self._designs.get(request, notify=notify)
-            machine = MACHINES[request.backend](design.bundle.config)
+            machine = MACHINES[request.machine](design.bundle.config)
         except (RuleError, UsageError, ConfigError) as error:
             _raise_sql_error(error)
         return MachineTraining(request, design, machine, notify, stream)
@@ -185,10 +185,10 @@ class MachineTrainer:
     def held_out(self, request: TrainRequest) -> HeldOut | None:
         """See `Trainer.held_out`; the simulator computes the loss for every machine."""
         try:
-            if compile_rule(request.source, filename=request.rule).hdfg.loss is None:
+            if compile_rule(request.text, filename=request.rule).hdfg.loss is None:
                 return None
             relation = replace(request.relation, rows=True)
-            rows = replace(with_extents(request), relation=relation, design={}, backend="sim")
+            rows = replace(with_extents(request), relation=relation, design={}, machine="sim")
             # the models come from the training, and frames contain only valid numbers
             asked, stream = plan_stream(
                 replace(rows, warm_start_from=None, standardize=False, nonfinite="keep", nulls="skip")
@@ -359,7 +359,7 @@ class MachineTraining:
         """Check the values that a survey found, and initialise models with its statistics."""
         survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
         fills = self._bundle.notes["fills"]
-        rule = rule_of(self._request.source, self._request.rule)
+        rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
         self.in_order = notify_order(self._request, survey, fills, self._design.labels, self._notify)
         if self._surveyed.tally is not None:
@@ -449,7 +449,7 @@ class MachineTraining:
                 "row_dims": self._design.row_dims,
                 "predicts": self._design.predicts,
                 **weight_metadata(self._request),
-                "backend": self._request.backend,
+                "machine": self._request.machine,
                 "units": config.units,
                 "coefficients": coefficients(predictor, parameters, self._bundle.notes["fills"], self._design.features),
             },

@@ -246,7 +246,7 @@ def _typed(request: TrainRequest, batch: int) -> str:
     graph = rule_graph(request)
     if graph.batch_meta is not None:
         return f"hyper => '{{\"{graph.nodes[graph.batch_meta].name}\": {batch}}}'"
-    return f"minimize(…, batch={batch})" if MINIMIZES.search(request.source) else f"merge(…, {batch})"
+    return f"minimize(…, batch={batch})" if MINIMIZES.search(request.text) else f"merge(…, {batch})"
 
 
 def _most(lines: Mapping[int, float]) -> int | None:
@@ -255,5 +255,5 @@ def _most(lines: Mapping[int, float]) -> int | None:
 
 def _shown(request: TrainRequest, line: int) -> str:
     """Return the number of a line of the rule and its text, truncated."""
-    text = " ".join(request.source.split("\n")[line - 1].partition("#")[0].split())
+    text = " ".join(request.text.split("\n")[line - 1].partition("#")[0].split())
     return f"line {line} ({text if len(text) <= SHOWN else f'{text[:SHOWN]}…'})"

@@ -409,9 +409,9 @@ def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None 
             TrainRequest,
             {
                 "rule": fields["rule"],
-                "source": fields["text"],
+                "text": fields["text"],
                 "relation": {**conform(Json, fields["relation"], "relation"), "page_size": page_size},
-                "backend": fields["backend"],
+                "machine": fields["machine"],
                 "nulls": fields["nulls"],
                 "warm_start_from": None if start is None else _models(start.parameters, weights),
                 "warm_start_features": () if start is None else start.features,

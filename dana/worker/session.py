@@ -316,7 +316,7 @@ class _Session:
             "caller": request.caller,
             "rule": request.rule,
             "source": request.relation.name,
-            "on": request.backend,
+            "on": request.machine,
             "epochs": counts.get("epochs"),
             "tuples": counts.get("tuples"),
             "loss": counts.get("loss"),
@@ -329,7 +329,7 @@ class _Session:
         cache_bytes = self.limits.cache_bytes
         if request.max_memory:
             cache_bytes = min(cache_bytes, request.max_memory // 2)
-        self.trainer.prepare(request.backend)
+        self.trainer.prepare(request.machine)
         if min(room_bytes(), request.max_memory or math.inf) < ROOM_WITH_SPARED:
             self.ring.release()  # spared memory counts towards the limit
         with memory_at_most(request.max_memory, fresh=fresh, classes=len(request.classes or ())):
@@ -382,7 +382,7 @@ def error_fields(error: Exception) -> dict[str, str]:
             "detail": f"{full[0]}.",
             "hint": "Free space in the --model-directory of the worker, or start it with a folder on another disk."
             if isinstance(full[0], NoFile)
-            else "Free space in its cache ($XDG_CACHE_HOME, by default ~/.cache), or use backend => 'sim', "
+            else "Free space in its cache ($XDG_CACHE_HOME, by default ~/.cache), or use machine => 'sim', "
             "which needs none.",
         }
     gone = [one for one in causes(error) if isinstance(one, NoFile)]

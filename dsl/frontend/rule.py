@@ -61,6 +61,11 @@ class Rule:
         return None if self.diagnostics else svg(self.hdfg)
 
     @property
+    def text(self) -> str:
+        """The rule as it was given."""
+        return self.source.text
+
+    @property
     def listing(self) -> str:
         """The dataflow graph as text: one line for each operation, by how often it is computed.
 
@@ -77,9 +82,9 @@ class Rule:
     def _parsed(self) -> tuple[dict[str, ast.Module], tuple[Diagnostic, ...]]:
         if large := too_large(self.source):
             return {"": ast.Module(body=())}, (large,)
-        parts = sections(self.source.text)
+        parts = sections(self.text)
         read = {name: parse(replace(self.source, text=text)) for name, text in parts.items()}
-        found = (*(one for _, errors in read.values() for one in errors), *repeated(self.source.text))
+        found = (*(one for _, errors in read.values() for one in errors), *repeated(self.text))
         return {name: module for name, (module, _) in read.items()}, found
 
     @cached_property

@@ -1,7 +1,7 @@
 """Operations of one operand that are written as several of the graph's, exactly: a row of the table each.
 
 In: an operand, and what records an operation on values of its shape. Out: the last of what was recorded.
-Every backend has these with the operations that they are made of. What they are in numbers is in docs/arithmetic.md.
+Every executor computes these with the operations that they are composed of. docs/arithmetic.md has their values.
 """
 
 from __future__ import annotations

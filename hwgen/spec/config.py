@@ -149,7 +149,7 @@ class MachineConfig:
         if not self.is_hardware:
             raise ConfigError(
                 f"hardware has a scratch_depth of at most {(1 << SCRATCH_BITS) // self.lanes} with {self.lanes} lanes, "
-                f"not {self.scratch_depth!r}: its host's address map has no more room; backend 'sim' has"
+                f"not {self.scratch_depth!r}: its host's address map has no more room; machine 'sim' has"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""What a machine reports of an epoch; the same from every backend."""
+"""What a machine reports about an epoch: the same counts from the simulator and from the RTL."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields

@@ -28,20 +28,20 @@ COMMENT ON CAST (regrole AS dana.role) IS 'The same number';
 
 CREATE TABLE dana.rule (
 	name text PRIMARY KEY CHECK (name <> '' AND octet_length(name) < 64),
-	source text NOT NULL,
+	text text NOT NULL,
 	description jsonb NOT NULL,
 	owner dana.role NOT NULL,
 	created timestamptz NOT NULL DEFAULT now(),
-	everybody boolean NOT NULL DEFAULT true,
+	public boolean NOT NULL DEFAULT true,
 	users dana.role[] NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE dana.rule IS 'Rules: written by dana_create_udf() and dana_drop_rule()';
 COMMENT ON COLUMN dana.rule.name IS 'Name of the rule, and of its function in schema dana';
-COMMENT ON COLUMN dana.rule.source IS 'Text of the rule; parsed, never executed';
+COMMENT ON COLUMN dana.rule.text IS 'Text of the rule; parsed, never executed';
 COMMENT ON COLUMN dana.rule.description IS 'The worker''s description of it: models, inputs, outputs, metas';
 COMMENT ON COLUMN dana.rule.owner IS 'Role that may replace and drop it';
 COMMENT ON COLUMN dana.rule.created IS 'When it was created or last replaced';
-COMMENT ON COLUMN dana.rule.everybody IS 'Whether PUBLIC may read and train it: dana_grant_rule(), dana_revoke_rule()';
+COMMENT ON COLUMN dana.rule.public IS 'Whether PUBLIC may read and train it: dana_grant_rule(), dana_revoke_rule()';
 COMMENT ON COLUMN dana.rule.users IS 'Further roles that may read and train it if PUBLIC may not';
 
 CREATE TABLE dana.model (
@@ -100,7 +100,7 @@ CREATE TABLE dana.run (
 	model_version integer NOT NULL,
 	rule text NOT NULL,
 	source text NOT NULL,
-	backend text NOT NULL,
+	machine text NOT NULL,
 	started timestamptz NOT NULL,
 	wall_seconds double precision NOT NULL,
 	modelled_seconds double precision,
@@ -123,10 +123,10 @@ COMMENT ON COLUMN dana.run.model IS 'Model that it trained';
 COMMENT ON COLUMN dana.run.model_version IS 'Version of that model';
 COMMENT ON COLUMN dana.run.rule IS 'Rule that it used';
 COMMENT ON COLUMN dana.run.source IS 'Table that it read, by its name at the time';
-COMMENT ON COLUMN dana.run.backend IS 'Machine that trained: sim, rtl or interp';
+COMMENT ON COLUMN dana.run.machine IS 'Machine that trained: sim, rtl or interp';
 COMMENT ON COLUMN dana.run.started IS 'When the call began';
 COMMENT ON COLUMN dana.run.wall_seconds IS 'Seconds from the call to the result';
-COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machine needs; NULL if the backend has no time model';
+COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machine needs; NULL for interp, which has no time model';
 COMMENT ON COLUMN dana.run.epochs IS 'Passes over the table';
 COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it, or its loss no longer improved';
 COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the epoch that produced the stored model; NULL if the rule has no setLoss()';
@@ -134,9 +134,9 @@ COMMENT ON COLUMN dana.run.test_loss IS 'Mean loss over the rows left out by tes
 COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
 COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';
 COMMENT ON COLUMN dana.run.pages IS 'Pages read, over all epochs';
-COMMENT ON COLUMN dana.run.cycles IS 'Cycles of the machine, over all epochs; NULL for backend interp';
+COMMENT ON COLUMN dana.run.cycles IS 'Cycles of the machine, over all epochs; NULL for interp';
 COMMENT ON COLUMN dana.run.design IS 'Summary of the machine';
-COMMENT ON COLUMN dana.run.counters IS 'Cycles by activity or stall of the machine, over all epochs; NULL if the backend does not count them';
+COMMENT ON COLUMN dana.run.counters IS 'Cycles by activity or stall of the machine, over all epochs; NULL for interp, which has none';
 
 CREATE TABLE dana.epoch (
 	run bigint NOT NULL REFERENCES dana.run ON DELETE CASCADE,
@@ -217,7 +217,7 @@ ALTER TABLE dana.epoch ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.weights ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.job_log ENABLE ROW LEVEL SECURITY;
 CREATE POLICY users ON dana.rule FOR SELECT USING (
-	everybody OR pg_catalog.pg_has_role(owner, 'USAGE')
+	public OR pg_catalog.pg_has_role(owner, 'USAGE')
 	OR EXISTS (SELECT FROM pg_catalog.unnest(users) AS u (role) WHERE pg_catalog.pg_has_role(u.role, 'USAGE')));
 CREATE POLICY users ON dana.model FOR SELECT USING (
 	pg_catalog.pg_has_role(owner, 'USAGE')
@@ -232,7 +232,7 @@ CREATE POLICY owner ON dana.job_log FOR SELECT USING (pg_catalog.pg_has_role(own
 
 -- Rules
 
-CREATE FUNCTION dana_create_udf(name text, source text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_create_udf(name text, text text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_create_udf IS 'Check a rule and store it under a name, or replace one of your own; creates the function dana.<name>(table, options)';
 
 CREATE FUNCTION dana_drop_rule(name text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
@@ -266,7 +266,7 @@ CREATE FUNCTION dana_train(
 	patience integer DEFAULT NULL,
 	tolerance double precision DEFAULT NULL,
 	hyper jsonb DEFAULT NULL,
-	backend text DEFAULT NULL,
+	machine text DEFAULT NULL,
 	design jsonb DEFAULT NULL,
 	query text DEFAULT NULL,
 	filter text DEFAULT NULL,

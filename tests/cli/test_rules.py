@@ -109,7 +109,7 @@ def test_load_gives_the_rule_and_python_s_warnings(tmp_path: Path) -> None:
     file.write_text(WARNED)
     with pytest.warns(UserWarning, match=r"warning\[W702\]: the model b is never updated"):
         rule = dana.load(file)
-    assert (rule.name, rule.source.text, rule.hdfg.name) == ("warned", WARNED, "warned")
+    assert (rule.name, rule.text, rule.hdfg.name) == ("warned", WARNED, "warned")
     assert repr(rule) == f"<Rule warned(w [2], b, x [2]) of {file}>"
 
 
@@ -218,13 +218,13 @@ def test_rows_that_no_page_holds_are_read_from_frames() -> None:
     columns = tuple(replace(a, out_of_line=a.name == "x") for a in declared(WIDE[1]).attributes)
     training = TrainRequest(
         rule=LOGISTIC,
-        source=Path(LOGISTIC).read_text(),
+        text=Path(LOGISTIC).read_text(),
         relation=Relation(name="the schema", pages=100, page_size=8192, attributes=columns),
         features=None,
         label=None,
         epochs=None,
         hyper={},
-        backend="sim",
+        machine="sim",
         design={"scratch_depth": 2048},
     )
     request, stream = plan_stream(training)

@@ -165,9 +165,9 @@ def test_parameters_are_arrays_of_the_rule_s_shapes_by_version(db: Connection) -
     assert np.array_equal(last["w"], db.parameters("mine", 2)["w"])
 
 
-def test_backends_agree_to_the_bit(db: Connection) -> None:
-    for backend in ("sim", "interp"):
-        db.train("client_logistic", "small", label="y", epochs=3, backend=backend, model=f"by_{backend}")
+def test_machines_agree_to_the_bit(db: Connection) -> None:
+    for machine in ("sim", "interp"):
+        db.train("client_logistic", "small", label="y", epochs=3, machine=machine, model=f"by_{machine}")
     assert db.parameters("by_sim")["w"].tobytes() == db.parameters("by_interp")["w"].tobytes()
 
 

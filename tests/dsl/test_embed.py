@@ -37,8 +37,8 @@ def test_a_function_is_a_rule() -> None:
     assert graph.concrete_shape(graph.models[0]) == (3,)
     assert 0.25 in [node.value for node in graph.nodes]
     # the text stands alone
-    assert graph_text(compile_rule(linear.source.text).hdfg, spans=False) == graph_text(graph, spans=False)
-    lines = [line.strip() for line in linear.source.text.splitlines()]
+    assert graph_text(compile_rule(linear.text).hdfg, spans=False) == graph_text(graph, spans=False)
+    lines = [line.strip() for line in linear.text.splitlines()]
     for line in ("import dana", "import dana as d", "from dana import sigma as total", "RATE = 0.25", "WIDTH = 3"):
         assert line in lines
 
@@ -53,7 +53,7 @@ def test_every_function_may_have_a_name_of_its_own() -> None:
         rule = dana.algo(w, x)
         rule.setModel(larger(sigmoid(w * x), floor(x)))
 
-    lines = map(str.strip, steps.source.text.splitlines())
+    lines = map(str.strip, steps.text.splitlines())
     assert {"from dana import floor", "from dana import sigmoid", "from dana import max as larger"} <= set(lines)
     assert steps.hdfg
 
@@ -110,7 +110,7 @@ def test_functions_of_modules_come_along() -> None:
         rule = dana.algo(w, x)
         rule.setModel(w, descend(w, clip(x, 1), steps.inverse_decay(RATE)))
 
-    lines = [line.strip() for line in bounded.source.text.splitlines()]
+    lines = [line.strip() for line in bounded.text.splitlines()]
     for line in (
         "import dana.optimizers as steps",
         "from dana.optimizers import clip",

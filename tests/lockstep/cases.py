@@ -1,4 +1,4 @@
-"""One random training: a rule, a table's pages, a machine; and what each backend makes of it."""
+"""One random training: a rule, a table's pages, a machine; and what each executor makes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random rules of the language that every backend covers, as text."""
+"""Random rules of the language that every executor covers, as text."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_limits_go_with_a_job(cluster: Cluster, session: Session, table: str, ru
             session.execute(f"ALTER ROLE {lax} SET dana.training_timeout = '1h'")
             session.execute(f"ALTER ROLE {strict} SET dana.max_epochs = 20000")
             session.execute(
-                f"ALTER ROLE {strict} SET dana.backends = 'sim'; ALTER ROLE {lax} SET dana.backends = 'rtl, sim'"
+                f"ALTER ROLE {strict} SET dana.machines = 'sim'; ALTER ROLE {lax} SET dana.machines = 'rtl, sim'"
             )
             with cluster.connect("ann") as ann:
                 ann.execute("SET ROLE team")
@@ -215,7 +215,7 @@ def test_limits_go_with_a_job(cluster: Cluster, session: Session, table: str, ru
                     assert (wait(ann, job), seen(ann, job)["sqlstate"], strict) == ("failed", "22023", "team")
                 except errors.InvalidParameterValue:
                     assert strict == "ann"
-                job = start(ann, short, "test.t", backend="rtl")
+                job = start(ann, short, "test.t", machine="rtl")
                 assert (wait(ann, job), seen(ann, job)["sqlstate"]) == ("failed", "42501"), strict
                 assert wait(ann, start(ann, short, "test.t", epochs=20)) == "done"
             session.execute("ALTER ROLE ann RESET ALL; ALTER ROLE team RESET ALL")

@@ -225,25 +225,25 @@ def test_a_client_that_is_gone(cluster: Cluster, session: Session, rule: Rule) -
     assert session.execute("SHOW client_connection_check_interval").fetchone() == ("0",)
 
 
-def test_backends(session: Session, rule: Rule) -> None:
+def test_machines(session: Session, rule: Rule) -> None:
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     name = rule(rows=True)
-    session.execute("SET dana.backends = 'sim,interp'")
+    session.execute("SET dana.machines = 'sim,interp'")
     for call in (
-        "dana_train(%s, 't', backend => '{}')",
-        """dana_train_groups(%s, 't', '{{id}}', '{{"backend": "{}"}}')""",
+        "dana_train(%s, 't', machine => '{}')",
+        """dana_train_groups(%s, 't', '{{id}}', '{{"machine": "{}"}}')""",
     ):
-        with pytest.raises(errors.InsufficientPrivilege, match='permission denied for backend "rtl"') as raised:
+        with pytest.raises(errors.InsufficientPrivilege, match='permission denied for machine "rtl"') as raised:
             session.execute("SELECT * FROM " + call.format("rtl"), (name,))
         assert raised.value.diag.message_detail == "Allowed are: sim,interp."
         assert session.execute("SELECT * FROM " + call.format("interp"), (name,)).rowcount == 1
     with pytest.raises(errors.InvalidParameterValue) as invalid:
-        session.execute("SET dana.backends = 'sim, fpga'")
+        session.execute("SET dana.machines = 'sim, fpga'")
     assert "fpga" in str(invalid.value.diag.message_detail)
-    session.execute("SET dana.backends = ''")
+    session.execute("SET dana.machines = ''")
     with pytest.raises(errors.InsufficientPrivilege) as raised:
         session.execute("SELECT dana_train(%s, 't')", (name,))
-    assert raised.value.diag.message_detail == "No backend is allowed."
+    assert raised.value.diag.message_detail == "No machine is allowed."
 
 
 def test_a_users_cancel_is_a_users_cancel(cluster: Cluster, session: Session, rule: Rule) -> None:
@@ -269,7 +269,7 @@ def test_memory(session: Session, rule: Rule) -> None:
 
 
 def test_sessions_of_the_worker(cluster: Cluster, session: Session, rule: Rule) -> None:
-    """One more than there may be takes the place of one that idles, whose backend notices nothing."""
+    """One more than there may be takes the place of one that idles, and its backend notices nothing."""
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     good = rule()
     cluster.stop_worker()

@@ -230,7 +230,7 @@ def test_tables_are_written_by_functions_only(connect_as: Connect) -> None:
     alice = connect_as("alice")
     for statement in (
         "INSERT INTO dana.rule VALUES ('x', '{}', '{}', 'alice')",
-        "UPDATE dana.rule SET source = ''",
+        "UPDATE dana.rule SET text = ''",
         "DELETE FROM dana.model",
         "TRUNCATE dana.run",
         "INSERT INTO dana.epoch VALUES (1, 1, 1, 1, 1, 1, 1, 1, '{}')",
@@ -284,7 +284,7 @@ def test_who_may_read_every_table_sees_no_rows(connect_as: Connect, session: Ses
         "INSERT INTO dana.job_log (function, arguments, settings, limits, owner)"
         " VALUES ('dana_train', '{}', '{}', '{}', 'alice')"
     )
-    session.execute("UPDATE dana.rule SET everybody = false")
+    session.execute("UPDATE dana.rule SET public = false")
     ours = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'dana'::regnamespace"
     tables = [name for (name,) in session.execute(ours)]
 

@@ -45,7 +45,7 @@ def test_result_and_history(session: Session, rule: Callable[..., str]) -> None:
     run = one(session, "SELECT * FROM dana.run")
     shared = ("model", "epochs", "converged", "loss", "tuples", "skipped", "pages", "cycles", "wall_seconds")
     assert {key: run[key] for key in shared} == {key: result[key] for key in shared}
-    assert (run["id"], run["source"], run["backend"], run["design"]) == (
+    assert (run["id"], run["source"], run["machine"], run["design"]) == (
         result["run"],
         "test.t",
         "sim",
@@ -99,7 +99,7 @@ def test_arguments_reach_the_trainer(session: Session, rule: Callable[..., str])
     session.execute('ALTER TABLE "T ""1""" ADD COLUMN f int2 DEFAULT 7')
     result = session.execute(
         'SELECT * FROM dana_train(%s, \'"T ""1"""\', model => %s, features => %s, label => %s, hyper => %s,'
-        " backend => %s, design => %s)",
+        " machine => %s, design => %s)",
         (
             rule(metas=["lr", "n"]),
             'm"\\🙂',
@@ -113,7 +113,7 @@ def test_arguments_reach_the_trainer(session: Session, rule: Callable[..., str])
     assert result is not None
     request = one(session, "SELECT metadata->'request' AS r FROM dana.model WHERE name = %s", ('m"\\🙂',))["r"]
     assert request["features"] == ["a b", "q'", "ü☃"]
-    assert (request["label"], request["backend"], request["epochs"], request["nulls"]) == ("ü☃", "rtl", None, "skip")
+    assert (request["label"], request["machine"], request["epochs"], request["nulls"]) == ("ü☃", "rtl", None, "skip")
     assert (request["hyper"], request["design"]) == ({"lr": 0.1, "n": [1, None]}, {"threads": 4})
     assert request["relation"]["name"] == 'test."T ""1"""'
     assert (request["relation"]["pages"], request["relation"]["page_size"]) == (1, 8192)

@@ -273,18 +273,18 @@ class PageTrainer:
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
 
-    def check(self, source: str, notify: Notify) -> Json:
-        rule = self._rule(source)
+    def check(self, text: str, notify: Notify) -> Json:
+        rule = self._rule(text)
         if rule.notice:
             notify(Notice(level=Level.NOTICE, message=rule.notice, hint="This is a hint."))
         MISHAPS[rule.on_check]()
         return {"epochs": rule.epochs, "metas": dict.fromkeys(rule.metas, 1)}
 
-    def prepare(self, backend: str) -> None:
+    def prepare(self, machine: str) -> None:
         pass
 
     def open(self, request: TrainRequest, notify: Notify) -> PageTraining:
-        rule = self._rule(request.source)
+        rule = self._rule(request.text)
         MISHAPS[rule.on_open]()
         np.empty(rule.allocate_mb << 20, dtype=np.uint8)  # bounded where it is asked for, not where it is touched
         return PageTraining(rule, request, self._library)

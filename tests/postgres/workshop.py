@@ -153,11 +153,11 @@ class Workshop:
         session.execute(f"SET dana.socket_path = '{self.socket}'")
         return session
 
-    def trainings(self, backend: str = "sim") -> Iterator[str]:
+    def trainings(self, machine: str = "sim") -> Iterator[str]:
         """Calls of one training, on the table's pages and on the rows of a query."""
-        yield f"dana_train('logistic', 'faults.narrow', 'checked', '{{a,b}}', epochs => 2, backend => '{backend}')"
+        yield f"dana_train('logistic', 'faults.narrow', 'checked', '{{a,b}}', epochs => 2, machine => '{machine}')"
         rows = "SELECT a, b, y FROM faults.narrow"
-        yield f"dana_train('logistic', query => '{rows}', model => 'checked', epochs => 2, backend => '{backend}')"
+        yield f"dana_train('logistic', query => '{rows}', model => 'checked', epochs => 2, machine => '{machine}')"
 
     def weights(self, session: Session, call: str) -> bytes:
         """Train, and take the model away again."""

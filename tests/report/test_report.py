@@ -186,7 +186,7 @@ def test_a_reader_runs_nothing_that_the_trainer_named(db: Connection) -> None:
 
 
 def test_a_run_of_the_interpreter_has_no_machine(db: Connection) -> None:
-    run = trained(db, backend="interp")
+    run = trained(db, machine="interp")
     assert machine_of(run) == ""
     assert run.metas["lr"] > 0
     page = render(run, "")

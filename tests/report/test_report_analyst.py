@@ -401,7 +401,7 @@ def test_the_command(db: Connection, pg_uri: str, tmp_path: Path, capsys: pytest
                 assert (with_rows in text) is shown
                 assert ("from a prediction of 0.25 on" in text) is ("--threshold" in options)
                 assert "What the columns weigh" in text
-                assert "The machine The run backend sim" in re.sub(r"^.*(The machine) .*(The run)", r"\1 \2", text)
+                assert "The machine The run machine sim" in re.sub(r"^.*(The machine) .*(The run)", r"\1 \2", text)
         finally:
             client.drop_model("reported_command")
             client.drop_rule("reported_command")

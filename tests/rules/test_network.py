@@ -29,7 +29,7 @@ def test_it_is_short_and_has_no_derivative() -> None:
 
 def test_models_are_the_interpreter_s_bit_for_bit() -> None:
     rule = TrainableRule(SOURCE)
-    found = [rule.fit(*rows(150), epochs=2, hyper=SMALL, patience=0, backend=one) for one in ("interp", "sim")]
+    found = [rule.fit(*rows(150), epochs=2, hyper=SMALL, patience=0, machine=one) for one in ("interp", "sim")]
     assert found[0].losses == found[1].losses
     for name, values in found[0].models.items():
         assert values.tobytes() == found[1].models[name].tobytes(), name

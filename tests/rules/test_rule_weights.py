@@ -86,18 +86,18 @@ def label(name: str) -> str | None:
     return None if name in WITHOUT_LABEL else "y"
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize(
     "name", ["whole", *(one for one in WEIGHTED if one not in (*ROW_BY_ROW, "quantile", "huber", "mlp"))]
 )
-def test_a_weight_is_a_number_of_rows(name: str, backend: str) -> None:
+def test_a_weight_is_a_number_of_rows(name: str, machine: str) -> None:
     """Of one batch: 2 is the row twice, 0 the row left out; means, scales and rates included."""
     text = WHOLE if name == "whole" else rules.text(name)
     columns = table("linear" if name == "whole" else name, count=40, features=3)
     count = np.ones(40, np.intp)
     count[[3, 11, 12]], count[[5, 39]] = 2, 0
     repeated = {key: np.repeat(values, count) for key, values in columns.items()}
-    options = {**OPTIONS, "label": "y", "hyper": EXTENTS.get(name), "backend": backend}
+    options = {**OPTIONS, "label": "y", "hyper": EXTENTS.get(name), "machine": machine}
     assert_near(train(text, {**columns, "v": count}, weight="v", **options), train(text, repeated, **options))
 
 
@@ -137,8 +137,8 @@ def test_class_weights_are_weights_by_label(name: str, balanced: bool) -> None:
     options = {**OPTIONS, "label": "y", "hyper": EXTENTS.get(name), "epochs": 2}
     weighted = {**columns, "v": own}
     simulated, interpreted = (
-        train(rules.text(name), weighted, weight="v", class_weight=given, backend=backend, **options)
-        for backend in ("sim", "interp")
+        train(rules.text(name), weighted, weight="v", class_weight=given, machine=machine, **options)
+        for machine in ("sim", "interp")
     )
     for key, values in interpreted.models.items():
         assert simulated.models[key].tobytes() == values.tobytes(), key

@@ -35,14 +35,14 @@ def test_trains_and_predicts(db: Connection, name: str) -> None:
     columns = table(name)
     create_table(db.session, "rows", columns)
     models = {}
-    for backend in ("sim", "interp"):
+    for machine in ("sim", "interp"):
         result = db.train(
-            name, "rows", model=f"by_{backend}", epochs=EPOCHS.get(name, 3), backend=backend, hyper=EXTENTS.get(name)
+            name, "rows", model=f"by_{machine}", epochs=EPOCHS.get(name, 3), machine=machine, hyper=EXTENTS.get(name)
         )
         assert result.tuples == len(next(iter(columns.values())))
         assert result.loss is not None
         assert np.isfinite(result.loss)
-        models[backend] = db.parameters(f"by_{backend}")
+        models[machine] = db.parameters(f"by_{machine}")
     assert models["sim"].keys() == models["interp"].keys()
     for parameter, values in models["sim"].items():
         assert values.tobytes() == models["interp"][parameter].tobytes(), parameter
@@ -75,9 +75,9 @@ def test_texts_are_no_numbers_of_rows(db: Connection, name: str, features: list[
     db.session.execute("DROP TABLE visits")
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize("name", ["fm", "dlrm", "autoint"])
-def test_a_category_that_no_row_had_is_unknown(db: Connection, name: str, backend: str) -> None:
+def test_a_category_that_no_row_had_is_unknown(db: Connection, name: str, machine: str) -> None:
     """Items go to 19, users to 99: both columns have the factors of 100, which are random where nobody learnt them."""
     db.session.execute(
         "CREATE TABLE seen AS SELECT i % 100 AS u, CASE i % 20 WHEN 7 THEN 8 ELSE i % 20 END AS item, i % 3 AS x, "
@@ -85,7 +85,7 @@ def test_a_category_that_no_row_had_is_unknown(db: Connection, name: str, backen
     )
     db.session.execute("INSERT INTO seen VALUES (NULL, 30, 1, 1, 1)")
     numbers = ["x"] if name == "dlrm" else []
-    db.train(name, "seen", features=["u", "item", *numbers], label="y", weight="w", epochs=2, backend=backend)
+    db.train(name, "seen", features=["u", "item", *numbers], label="y", weight="w", epochs=2, machine=machine)
 
     def predicted(item: str) -> float:
         x = ", 1" if numbers else ""
@@ -110,8 +110,8 @@ def test_optimisers_train(db: Connection, name: str) -> None:
     create_table(db.session, "gradients", {f"x{k + 1}": x for k, x in enumerate(gradients().T)})
     db.create_rule("optimiser", RULE.format(value=CASES[name][0]))
     found = []
-    for backend in ("sim", "interp"):
-        db.train("optimiser", "gradients", backend=backend)
+    for machine in ("sim", "interp"):
+        db.train("optimiser", "gradients", machine=machine)
         found.append(db.parameters("optimiser"))
     assert found[0].keys() == found[1].keys() > set()
     for parameter, values in found[0].items():

@@ -39,7 +39,7 @@ def session(server: EmbeddedServer) -> Iterator[Session]:
         session.execute("CREATE SCHEMA test")
         session.execute("SET search_path = test, public")
         # once for the server: a worker's process for it takes longer than all else here
-        known = "SELECT FROM dana.rule WHERE (name, source, everybody, users) = ('sums', %s, true, '{}') "
+        known = "SELECT FROM dana.rule WHERE (name, text, public, users) = ('sums', %s, true, '{}') "
         if session.execute(known + "AND owner = current_user::regrole", (SUMS,)).rowcount == 0:
             session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
         yield session

@@ -39,10 +39,10 @@ def share_compiled_designs(server: EmbeddedServer) -> None:
         os.chown(made, server.account.uid, server.account.gid)
 
 
-def trained(session: Session, backend: str) -> tuple[object, ...]:
+def trained(session: Session, machine: str) -> tuple[object, ...]:
     """Values of the model, cycles, tuples."""
-    call = "SELECT model, version, cycles, tuples FROM dana_train('sums', 't', backend => %s, design => %s)"
-    row = session.execute(call, (backend, json.dumps(DESIGN))).fetchone()
+    call = "SELECT model, version, cycles, tuples FROM dana_train('sums', 't', machine => %s, design => %s)"
+    row = session.execute(call, (machine, json.dumps(DESIGN))).fetchone()
     assert row is not None
     values = session.execute('SELECT "values" FROM dana_parameters(%s, %s)', row[:2]).fetchone()
     assert values is not None

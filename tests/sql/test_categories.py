@@ -41,7 +41,7 @@ def dims(db: Connection, model: str) -> dict[str, int]:
     ("rule", "arguments", "wanted"),
     [
         ("lrmf", "'rated', features => '{i,j}', label => 'y'", {"m": USERS, "n": ITEMS}),
-        ("lrmf", "'rated', features => '{i,j}', label => 'y', backend => 'interp'", {"m": USERS, "n": ITEMS}),
+        ("lrmf", "'rated', features => '{i,j}', label => 'y', machine => 'interp'", {"m": USERS, "n": ITEMS}),
         ("lrmf", "'rated', features => '{j,i}', label => 'y'", {"m": ITEMS, "n": USERS}),
         ("lrmf", "'rated', features => '{i,j}', label => 'y', hyper => '{\"m\": 1300}'", {"m": 1300, "n": ITEMS}),
         ("lrmf", "'rated', features => '{i,j}', label => 'y', filter => 'i < 20'", {"m": 20}),
@@ -103,9 +103,9 @@ def test_a_model_to_start_from_says_it(db: Connection) -> None:
         db.session.execute(f"SELECT dana_train('lrmf', 'later', 'third', {of}, warm_start_from => 'first')".encode())
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_new_categories_begin_as_in_a_cold_start(db: Connection, backend: str) -> None:
-    of = f"features => '{{i,j}}', label => 'y', epochs => 1, backend => '{backend}'"
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_new_categories_begin_as_in_a_cold_start(db: Connection, machine: str) -> None:
+    of = f"features => '{{i,j}}', label => 'y', epochs => 1, machine => '{machine}'"
     db.session.execute("CREATE TABLE early AS SELECT * FROM rated WHERE i < 500")
     db.session.execute("CREATE TABLE last AS SELECT * FROM rated WHERE i = %s", (USERS - 1,))
     for table, model, more in (
@@ -181,7 +181,7 @@ def test_numbers_below_0(db: Connection, told: list[str]) -> None:
     assert [one for one in told if "below 0" in one] == [
         f"column j: {count} rows hold numbers below 0, which are taken as unknown\nNone"
     ]
-    of = f"query => '{query} WHERE i <> 5', {QUICK}, backend => 'interp'"
+    of = f"query => '{query} WHERE i <> 5', {QUICK}, machine => 'interp'"
     with pytest.raises(psycopg.errors.DataException, match="row -1"):  # where they are no rows of a model
         db.session.execute(f"SELECT dana_train('lrmf', {of})".encode())
 

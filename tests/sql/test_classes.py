@@ -64,8 +64,8 @@ def test_labels_that_are_no_class(table: Session, source: str, label: str) -> No
     """Whether pages are streamed or rows; wherever the row is, and whoever trains."""
     assert trained(table, source) == 1000
     table.execute("UPDATE t SET y = %s::real WHERE b = 700", (label,))
-    for backend in ("sim", "interp"):
-        assert trained(table, f"{source}, backend => '{backend}'") == 999, "the row is skipped"
+    for machine in ("sim", "interp"):
+        assert trained(table, f"{source}, machine => '{machine}'") == 999, "the row is skipped"
     table.execute("UPDATE t SET y = NULL WHERE b = 700")
     assert trained(table, source) == 999, "the row is skipped"
     table.execute("DELETE FROM t WHERE b = 700")
@@ -78,10 +78,10 @@ def test_rows_that_change(table: Session) -> None:
     """A label that was another one when the classes were found; the rule would train on it without a word."""
     table.execute("CREATE SEQUENCE numbers")
     query = "SELECT a, b, CASE WHEN nextval(''numbers'') > 1500 THEN 9 ELSE y END AS y FROM t"
-    for backend in ("sim", "interp"):
+    for machine in ("sim", "interp"):
         table.execute("ALTER SEQUENCE numbers RESTART")
         with pytest.raises(errors.DataException, match='row 501 of the query has the label 9 in column "y"'):
-            trained(table, f"query => '{query}', backend => '{backend}'")
+            trained(table, f"query => '{query}', machine => '{machine}'")
 
 
 def classes(session: Session) -> int:
@@ -210,8 +210,8 @@ def test_a_damaged_length_before_the_label(server: EmbeddedServer) -> None:
 
 def test_rows_that_are_skipped_for_what_is_not_finite(table: Session) -> None:
     table.execute("UPDATE t SET y = 'NaN' WHERE b = 5; UPDATE t SET y = '-Infinity' WHERE b = 6")
-    for backend in ("sim", "interp"):
-        assert trained(table, f"'t', backend => '{backend}'") == 998
+    for machine in ("sim", "interp"):
+        assert trained(table, f"'t', machine => '{machine}'") == 998
 
 
 def test_arrays() -> None:

@@ -29,9 +29,9 @@ def terms(session: Session, model: str) -> dict[tuple[str | None, str], float]:
     return {row[:2]: row[2] for row in session.execute("SELECT * FROM dana_coefficients(%s)", (model,)).fetchall()}
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_of_numbers(table: Session, backend: str) -> None:
-    table.execute("SELECT dana_train('linear', 't', 'm', '{age,income}', 'y', backend => %s)", (backend,))
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_of_numbers(table: Session, machine: str) -> None:
+    table.execute("SELECT dana_train('linear', 't', 'm', '{age,income}', 'y', machine => %s)", (machine,))
     found = terms(table, "m")
     assert list(found) == [(None, "(intercept)"), (None, "age"), (None, "income")]
     assert found[None, "age"] == pytest.approx(3, rel=0.01)

@@ -136,7 +136,7 @@ def test_means_of_many_columns(session: Session) -> None:
     """More than a statement of PostgreSQL has results."""
     columns = ", ".join(f"CASE WHEN i <> {k % 9} THEN i + {k} END AS c{k}" for k in range(1200))
     session.execute(f"CREATE TABLE t AS SELECT {columns}, i::real AS y FROM generate_series(1, 9) i")  # type: ignore[arg-type]
-    metadata, _ = trained(session, "t", nulls="mean", backend="interp")
+    metadata, _ = trained(session, "t", nulls="mean", machine="interp")
     for k in (0, 499, 500, 1199):
         expected = np.mean([i + k for i in range(1, 10) if i != k % 9])
         assert metadata["preprocess"][k] == {"column": f"c{k}", "impute": [pytest.approx(expected)]}

@@ -70,13 +70,13 @@ def value(session: Session, query: str, *arguments: Any) -> Any:
 
 
 def test_the_same_as_by_hand(people: Session) -> None:
-    """Nothing but the table is named; from a table, a view and a query, by every backend."""
+    """Nothing but the table is named; from a table, a view and a query, by every machine."""
     by_hand(people, BY_HAND)
     people.execute("SET timezone = 'Asia/Tokyo'")
     expected = weights(people, "'plain'")
     assert len(expected[0]) == 25
     assert weights(people, "'people'") == expected
-    assert weights(people, "'people', backend => 'interp'") == expected
+    assert weights(people, "'people', machine => 'interp'") == expected
     people.execute("CREATE VIEW v AS SELECT * FROM people")
     assert weights(people, "'v', features => '{town,code,tag,level,member,born,seen,at,age}'") == expected
     assert (

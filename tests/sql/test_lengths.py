@@ -26,7 +26,7 @@ OBJECT = "(SELECT jsonb_object_agg(i, repeat('x', 1 << 20)) FROM generate_series
         ),
         *(
             (f"dana_train('sums', 't', {name} => {TEXT})", f'argument "{name}" has 67108868 bytes, more than 67108864')
-            for name in ("model", "label", "backend", "query", "filter", "nulls", "nonfinite", "weight")
+            for name in ("model", "label", "machine", "query", "filter", "nulls", "nonfinite", "weight")
         ),
         *(
             (f"dana_train('sums', 't', {name} => {OBJECT})", f'argument "{name}" has ')
@@ -44,7 +44,7 @@ OBJECT = "(SELECT jsonb_object_agg(i, repeat('x', 1 << 20)) FROM generate_series
         (f"dana_search('sums', 't', jsonb_build_object('lr', {JSON}))", "the grid has 10001 points, more than 10000"),
         (f"dana_search('sums', 't', {POINTS})", "the grid has 10001 points, more than 10000"),
         (f"dana_start('dana_train', jsonb_build_object('rule', 'sums', 'features', {JSON}))", '"features" has 10001'),
-        (f"dana_create_udf('r', {TEXT})", '"source" has 67108868 bytes'),
+        (f"dana_create_udf('r', {TEXT})", '"text" has 67108868 bytes'),
         (f"dana_group('m', VARIADIC {LIST})", '"keys" has 10001 elements'),
         (f"dana.dana_class(1::real, {LIST})", '"classes" has 10001 elements'),
         (f"dana_classification_metrics(1::float8, '{{1, 2, 3}}'::real[], {LIST}, NULL::float8)", '"classes" has 10001'),

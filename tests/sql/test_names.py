@@ -91,8 +91,8 @@ def test_names_that_look_like_something_else(session: Session, name: str, witnes
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        ("backend", "../../bin/sh"),
-        ("backend", "rtl; touch WITNESS"),
+        ("machine", "../../bin/sh"),
+        ("machine", "rtl; touch WITNESS"),
         ("design", '{"device": "../../../../etc/passwd"}'),
         ("design", '{"device": "/etc/passwd"}'),
         ("design", '{"threads": "__import__(\'os\')"}'),

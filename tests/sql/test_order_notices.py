@@ -8,7 +8,7 @@ import pytest
 from dana import rules
 from tests.sql.conftest import Session
 
-LINEAR = "features => '{a,b}', label => 'z', epochs => 2, patience => 0, backend => 'interp'"
+LINEAR = "features => '{a,b}', label => 'z', epochs => 2, patience => 0, machine => 'interp'"
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ REGIONS = "rows of test.regions that are alike in column region lie together, as
     [
         "dana_train('linear', 'regions', label => 'y', epochs => 2)",
         "dana_train('linear', 'regions', label => 'y', epochs => 2, test_size => 0.2)",
-        "dana_train('linear', 'regions', label => 'y', epochs => 2, backend => 'interp')",
+        "dana_train('linear', 'regions', label => 'y', epochs => 2, machine => 'interp')",
         "dana_cross_validate('linear', 'regions', training => '{\"label\": \"y\", \"epochs\": 2}')",
         "dana_search('linear', 'regions', '{\"lr\": [0.1, 0.5]}', training => '{\"label\": \"y\", \"epochs\": 2}')",
     ],

@@ -39,12 +39,12 @@ def test_notices(session: Session, table: str, level: str, count: int) -> None:
         assert re.fullmatch(rf"{expected}, {row[1]} cycles, .* ms", heard[-1])
 
 
-def test_notices_of_a_backend_without_a_machine(session: Session, table: str) -> None:
+def test_notices_of_the_interpreter(session: Session, table: str) -> None:
     heard: list[str] = []
     session.execute("SET client_min_messages = notice")
     session.add_notice_handler(lambda notice: heard.append(str(notice.message_primary)))
     session.execute("SET dana.notices = epoch")
-    session.execute("SELECT dana_train('sums', 't', epochs => 1, backend => 'interp')")
+    session.execute("SELECT dana_train('sums', 't', epochs => 1, machine => 'interp')")
     assert re.fullmatch(r"epoch 1 of 1, loss 0\.5, 1000 rows, [\d.]+ ms", heard[0])
 
 

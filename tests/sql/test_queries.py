@@ -28,8 +28,8 @@ def same(session: Session, call: str, rows: str) -> None:
     session.execute(f"DROP TABLE IF EXISTS plain; CREATE TABLE plain AS {rows}")
     expected = weights(session, "'plain', features => '{x}', label => 'y'")
     assert expected[1] > 0
-    for backend in ("sim", "interp"):
-        assert weights(session, f"{call}, features => '{{x}}', label => 'y', backend => '{backend}'") == expected
+    for machine in ("sim", "interp"):
+        assert weights(session, f"{call}, features => '{{x}}', label => 'y', machine => '{machine}'") == expected
 
 
 def test_query(session: Session, table: str) -> None:
@@ -273,13 +273,13 @@ def test_volatile_query_sees_its_rows_once(session: Session, table: str) -> None
 
 
 def test_warm_start(session: Session, table: str) -> None:
-    for backend in ("sim", "interp"):
-        call = f"'t', features => '{{x}}', backend => '{backend}'"
+    for machine in ("sim", "interp"):
+        call = f"'t', features => '{{x}}', machine => '{machine}'"
         whole, _, _ = weights(session, f"{call}, epochs => 5")
         weights(session, f"{call}, model => 'half', epochs => 2")
         assert weights(session, f"{call}, warm_start_from => 'half', epochs => 3")[0] == whole
         with pytest.raises(errors.InvalidParameterValue, match=r"w has shape \[1\], not \[2\]"):
-            weights(session, f"'t', features => '{{x,k}}', warm_start_from => 'half', backend => '{backend}'")
+            weights(session, f"'t', features => '{{x,k}}', warm_start_from => 'half', machine => '{machine}'")
     with pytest.raises(errors.UndefinedObject, match='model "none" does not exist'):
         weights(session, "'t', features => '{x}', warm_start_from => 'none'")
 

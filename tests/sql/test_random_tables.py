@@ -85,16 +85,16 @@ def test_a_warm_start_goes_on(table: Session) -> None:
     assert whole["models"]["dana.epoch"] == [3]
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_rows_that_train_are_counted(table: Session, backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_rows_that_train_are_counted(table: Session, machine: str) -> None:
     """A row with a NULL has no number; a second training has its own table's count."""
-    found = trained(table, f"'counting', 't', 'm', '{{c}}', 'y', backend => '{backend}'")
+    found = trained(table, f"'counting', 't', 'm', '{{c}}', 'y', machine => '{machine}'")
     assert found["tuples"] == 450
     assert found["models"]["counts"] == [1, 7, 450]
     for epoch, (loss, _) in enumerate(found["epochs"]):
         assert loss == pytest.approx(np.mean([float(uniform(row, 0, epoch=epoch)) for row in range(450)]), rel=1e-6)
     again = "'counting', 't', 'other', '{c}', 'y', filter => 'id <= 100', warm_start_from => 'm', "
-    found = trained(table, f"{again} backend => '{backend}'")
+    found = trained(table, f"{again} machine => '{machine}'")
     assert found["models"]["counts"] == [3, 1, 90]
     assert table.execute("SELECT dana_predict('other', 5)").fetchone() == (95,)
 

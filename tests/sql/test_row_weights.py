@@ -66,7 +66,7 @@ PLACES = {
         {"label": "y"},
     ),
     "another column as text": ("count", "real", "query => 'SELECT *, id::text AS c FROM u'", {"features": ["a", "b"]}),
-    "the interpreter": ("count", "real", "'u'", {"backend": "interp", "epochs": 2}),
+    "the interpreter": ("count", "real", "'u'", {"machine": "interp", "epochs": 2}),
 }
 
 
@@ -234,15 +234,15 @@ def test_warm_start_takes_the_weights_of_its_own_training(table: Session) -> Non
     assert parameters(table)["weight.classes"] == pytest.approx([600 / 1140, 10])
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_weights_far_from_1_are_said(table: Session, backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_weights_far_from_1_are_said(table: Session, machine: str) -> None:
     heard: list[str | None] = []
     table.add_notice_handler(lambda notice: heard.append(notice.message_primary))
     for factor, said in ((1e-9, ["weights in column v of test.u are about 1.3e-08"]), (10, [])):
         table.execute("DROP TABLE IF EXISTS u")
         table.execute("CREATE TABLE u AS SELECT a, b, count * %s::float8 AS v, y FROM t", (factor,))
         heard.clear()
-        train(table, "logistic", "'u'", weight="v", label="y", backend=backend, epochs=1)
+        train(table, "logistic", "'u'", weight="v", label="y", machine=machine, epochs=1)
         assert [one for one in heard if one is not None and "weights in" in one] == said
 
 

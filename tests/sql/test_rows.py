@@ -78,7 +78,7 @@ def test_toasted_and_compressed_arrays(session: Session, storage: str, count: in
         f"INSERT INTO t SELECT (SELECT array_agg(({expression})::real) FROM generate_series(1, {count}) k), i"
         " FROM generate_series(1, 40) i"
     )
-    values, rows, skipped = weights(session, "'t', backend => 'interp'")
+    values, rows, skipped = weights(session, "'t', machine => 'interp'")
     assert (rows, skipped, len(values)) == (40, 0, count)
     assert weights(session, "'t'") == (values, rows, skipped)
     last = session.execute("SELECT sum(x[7] * (y + 1)::float8) FROM t WHERE y > 32").fetchone()
@@ -102,8 +102,8 @@ def test_row_that_turns_out_to_be_out_of_line(session: Session) -> None:
     ).fetchone()
     assert outside is not None
     assert outside[0] > 0
-    for backend in ("sim", "interp"):
-        call = f"features => '{{x}}', label => 'y', backend => '{backend}'"
+    for machine in ("sim", "interp"):
+        call = f"features => '{{x}}', label => 'y', machine => '{machine}'"
         assert weights(session, f"'t', {call}") == weights(session, f"'plain', {call}")
 
 
@@ -253,8 +253,8 @@ def test_pgvector(session: Session) -> None:
     session.execute("CREATE TABLE plain AS SELECT x::real[] AS x, wide::real[] AS wide, y FROM t WHERE k > 0")
     for column in ("x", "wide"):
         expected = weights(session, f"query => 'SELECT {column}, y FROM plain'")
-        for backend in ("sim", "interp"):
-            arguments = f"features => '{{{column}}}', label => 'y', filter => 'k > 0', backend => '{backend}'"
+        for machine in ("sim", "interp"):
+            arguments = f"features => '{{{column}}}', label => 'y', filter => 'k > 0', machine => '{machine}'"
             assert weights(session, f"'t', 'v', {arguments}") == expected
         assert weights(session, f"query => 'SELECT {column}, y FROM t WHERE k > 0'") == expected
         row = session.execute(

@@ -29,9 +29,9 @@ def one(session: Session, statement: str, *values: Any) -> Any:
     return found if found is None or len(found) > 1 else found[0]
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_the_best_model_is_kept(passing: Session, backend: str) -> None:
-    call = f"SELECT epochs, converged, loss FROM dana_train('passing', 't', 'm', backend => '{backend}', {{}})"
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_the_best_model_is_kept(passing: Session, machine: str) -> None:
+    call = f"SELECT epochs, converged, loss FROM dana_train('passing', 't', 'm', machine => '{machine}', {{}})"
     assert one(passing, call.format("patience => 3")) == (9, False, 0.0)
     assert one(passing, "SELECT \"values\" FROM dana_parameters('m') WHERE parameter = 'w'") == [6.0]
     assert one(passing, "SELECT metadata ->> 'epoch' FROM dana.model WHERE name = 'm'") == "6"
@@ -40,9 +40,9 @@ def test_the_best_model_is_kept(passing: Session, backend: str) -> None:
     assert one(passing, call.format("patience => 3, warm_start_from => 'm@1'"))[:2] == (4, False)
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_rows_left_out_choose_the_model(passing: Session, backend: str) -> None:
-    assert chosen(passing, backend, "patience => 4") == (9, False)
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_rows_left_out_choose_the_model(passing: Session, machine: str) -> None:
+    assert chosen(passing, machine, "patience => 4") == (9, False)
 
 
 @pytest.mark.parametrize("server", MAJORS[-1:], indirect=True)
@@ -51,9 +51,9 @@ def test_rows_left_out_choose_the_model_of_hardware(passing: Session, server: Em
     assert chosen(passing, "rtl", f"epochs => 7, design => '{json.dumps(DESIGN)}'") == (7, False)
 
 
-def chosen(session: Session, backend: str, more: str) -> tuple[int, bool]:
+def chosen(session: Session, machine: str, more: str) -> tuple[int, bool]:
     """Epochs and whether they converged, of a training whose loss on the rows left out is (epoch - 5) ** 2."""
-    call = f"dana_train('passing', 't', 'm', test_size => 0.25, backend => '{backend}', {more})"
+    call = f"dana_train('passing', 't', 'm', test_size => 0.25, machine => '{machine}', {more})"
     epochs, converged, run = one(session, f"SELECT epochs, converged, run FROM {call}")
     assert one(session, "SELECT \"values\" FROM dana_parameters('m') WHERE parameter = 'w'") == [5.0]
     losses = session.execute("SELECT test_loss FROM dana.curve WHERE run = %s ORDER BY epoch", (run,)).fetchall()
@@ -108,14 +108,14 @@ def test_streams_again_where_nothing_is_kept(passing: Session) -> None:
     assert one(passing, "SELECT test_loss FROM dana.epoch WHERE run = %s", found[0]) == 16
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_no_row_that_is_left_out_counts(session: Session, backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_no_row_that_is_left_out_counts(session: Session, machine: str) -> None:
     heard: list[str | None] = []
     session.add_notice_handler(lambda notice: heard.append(notice.message_primary))
     session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
     session.execute("CREATE TABLE t AS SELECT sin(i)::real AS x, cos(i)::real AS y FROM generate_series(1, 400) i")
     table = "'linear', 't', 'm', '{{x}}', 'y'"
-    call = f"SELECT dana_train({table}, backend => '{backend}', epochs => 2, test_size => {{}})"
+    call = f"SELECT dana_train({table}, machine => '{machine}', epochs => 2, test_size => {{}})"
     said = 'argument "test_size" holds out no usable row'
     session.execute(call.format(0.2))
     assert said not in heard

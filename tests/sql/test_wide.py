@@ -45,7 +45,7 @@ def test_twenty_thousand_numbers(session: Session) -> None:
         f"INSERT INTO t SELECT (SELECT array_agg({ELEMENT}) FROM generate_series(1, 20000) k), i"
         " FROM generate_series(1, 40) i"
     )
-    interpreted = weights(session, "'t', 'interpreted', backend => 'interp'")
+    interpreted = weights(session, "'t', 'interpreted', machine => 'interp'")
     assert weights(session, "'t', 'simulated'") == interpreted
     assert (len(interpreted[0]), *interpreted[1:]) == (20_000, 40, 0)
     assert any(interpreted[0])
@@ -61,14 +61,14 @@ def test_rows_are_chosen_skipped_and_grouped(wide: Session) -> None:
     names = "features => '{x}', label => 'y'"
     whole = weights(wide, f"'t', {names}")
     assert whole[1:] == (22, 2)
-    assert weights(wide, f"'t', {names}, backend => 'interp'") == whole
+    assert weights(wide, f"'t', {names}, machine => 'interp'") == whole
     assert weights(wide, "query => 'SELECT x, y FROM t'") == whole
     some = weights(wide, f"'t', {names}, filter => 'i % 2 = 0'")
     assert some[1:] == (11, 1)
     assert weights(wide, "query => 'SELECT x, y FROM t WHERE i % 2 = 0'") == some
     filled = weights(wide, f"'t', {names}, nulls => '0.5'")
     assert filled[1:] == (23, 1), "a label is none to fill"
-    assert weights(wide, f"'t', {names}, nulls => '0.5', backend => 'interp'") == filled
+    assert weights(wide, f"'t', {names}, nulls => '0.5', machine => 'interp'") == filled
     training = '{"features": ["x"], "label": "y"}'
     grouped = wide.execute(
         f"SELECT tuples, error FROM dana_train_groups('sums', 't', '{{y}}', '{training}')"
@@ -79,12 +79,12 @@ def test_rows_are_chosen_skipped_and_grouped(wide: Session) -> None:
 def test_a_number_in_front_of_two_arrays(wide: Session) -> None:
     """No part of a row begins where an array does."""
     wide.execute("SELECT dana_create_udf('pair', %s)", (PAIR,))
-    call = "SELECT model, version, tuples, skipped FROM dana_train('pair', query => %s, backend => %s)"
+    call = "SELECT model, version, tuples, skipped FROM dana_train('pair', query => %s, machine => %s)"
     read = 'SELECT "values" FROM dana_parameters(%s, %s)'
     query = "SELECT i::real AS a, x, x AS z, y FROM t"
     found = []
-    for backend in ("sim", "interp"):
-        trained = wide.execute(call, (query, backend)).fetchall()[0]
+    for machine in ("sim", "interp"):
+        trained = wide.execute(call, (query, machine)).fetchall()[0]
         assert trained[2:] == (22, 2)
         found.append(wide.execute(read, trained[:2]).fetchall())
     assert found[0] == found[1]

@@ -23,7 +23,7 @@ from tests.worker.producer import TRAIN_OPTIONS, Producer, train_fields, with_ra
 from tests.worker.test_worker import ROOT, alive, frame, greeted, read, until
 
 TRAIN = train_fields(
-    text=LOGISTIC, backend="rtl", options={**TRAIN_OPTIONS, "label": "y", "design": {"threads": 1, "clusters": 1}}
+    text=LOGISTIC, machine="rtl", options={**TRAIN_OPTIONS, "label": "y", "design": {"threads": 1, "clusters": 1}}
 )
 
 COMPILER = """#!/bin/sh
@@ -147,7 +147,7 @@ def test_caches_have_a_byte_limit(tmp_path: Path, kind: str, limit: tuple[str, .
 
 
 def test_memory_that_no_training_can_do_with(worker: Worker) -> None:
-    client, ring, _ = worker.training(backend="sim", max_memory=64 << 20)
+    client, ring, _ = worker.training(machine="sim", max_memory=64 << 20)
     code, answer = read(client)
     assert (code, answer["sqlstate"]) == (Message.ERROR, "53200")
     assert answer["message"].startswith("dana.max_memory of 64 MB is less than the ")
@@ -156,7 +156,7 @@ def test_memory_that_no_training_can_do_with(worker: Worker) -> None:
     least = int(answer["message"].split(" less than the ")[1].split()[0])
     client.close()
     ring.close()
-    client, ring, _ = worker.training(backend="sim", max_memory=least << 20)
+    client, ring, _ = worker.training(machine="sim", max_memory=least << 20)
     assert read(client)[0] == Message.DESIGN
     client.close()
     ring.close()

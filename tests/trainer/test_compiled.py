@@ -144,7 +144,7 @@ def test_code_is_as_new_after_a_training_that_failed(monkeypatch: pytest.MonkeyP
     notices: list[Notice] = []
 
     def fitted(trainer: MachineTrainer, rows: list[list[float]]) -> bytes:
-        training = trainer.open(request(known, source=BY_ROW, epochs=2), notify=notices.append)
+        training = trainer.open(request(known, text=BY_ROW, epochs=2), notify=notices.append)
         assert isinstance(training, MachineTraining)
         try:
             for _ in range(2):

@@ -57,13 +57,13 @@ def asked(source: str, rows: int) -> ExplainRequest:
     pages = -(-rows // sample_pages(schema, page_size=8192).rows)
     training = TrainRequest(
         rule="rule",
-        source=source,
+        text=source,
         relation=Relation(name="t", pages=pages, page_size=8192, attributes=schema.attributes),
         features=None,
         label=None,
         epochs=None,
         hyper={},
-        backend="sim",
+        machine="sim",
         design={},
     )
     return ExplainRequest(training=training, device=None, search=False, rows=rows, layout=None, last=None)
@@ -188,7 +188,9 @@ def test_rows_that_are_written_one_after_the_other_are_why() -> None:
 def test_rows_that_run_side_by_side_are_told() -> None:
     explained = explain(asked(RULES["rows"], 10_000), DesignStore())
     assert explained["why"]["cause"] == "rows"
-    assert explained["why"]["text"].endswith("end a batch early, so fewer run side by side")
+    takes = f"each row takes {explained['cycles']['tuple']:.2f} cycles"
+    assert explained["why"]["text"].startswith(f"{takes} if 16 rows run side by side; rows that choose the same row")
+    assert (explained["why"]["line"], explained["why"]["change"]) == (8, None)
     assert (explained["batch"], explained["side_by_side"]) == (1, 16)
     assert any("up to 16 tuples side by side: a batch ends where" in line for line in lines(explained))
 
@@ -246,7 +248,11 @@ def test_columns_that_an_array_would_replace_are_why() -> None:
     assert slow["why"]["tuple"] == array["cycles"]["tuple"] < slow["cycles"]["tuple"] / 1.25
     few = told(f"{', '.join(f'x{k} int' for k in range(6))}, y int")
     assert few["why"]["cause"] == "unpacker"
-    assert "up to 8 adjacent numbers of type real" in few["why"]["text"]
+    takes, size = few["cycles"]["tuple"], 8192 / few["reads"]["tuples"]
+    assert few["why"]["text"] == (
+        f"each row takes {takes:.2f} cycles, in which the machine reads its {size:.0f} bytes of a page; each number "
+        f"takes one cycle, but up to {few['machine']['lanes']} adjacent numbers of type real take one together"
+    )
 
 
 def test_a_queue_that_the_user_made_too_short_is_why() -> None:

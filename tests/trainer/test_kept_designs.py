@@ -37,7 +37,7 @@ def test_designs_are_found_again_and_damaged_ones_are_made_anew(tmp_path: Path) 
 def test_a_design_from_disk_begins_as_the_one_that_was_made(tmp_path: Path) -> None:
     table = relation(REALS)
     pages = build_pages(table.schema, rows(60))
-    asked = request(table, source=STANDARDIZED)
+    asked = request(table, text=STANDARDIZED)
     found = [
         train(asked, pages, trainer=MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 24))).parameters
         for _ in range(2)

@@ -66,7 +66,7 @@ def test_rows_of_more_words_than_a_host_addresses(path: Path, design: dict[str, 
         if not design:  # there is hardware: nothing is told
             warnings.filterwarnings("error", message=".*no hardware")
         simulated = dana.load(path).fit(X, Y, epochs=2, design=design)
-    interpreted = dana.load(path).fit(X, Y, epochs=2, backend="interp")
+    interpreted = dana.load(path).fit(X, Y, epochs=2, machine="interp")
     for name, values in interpreted.models.items():
         np.testing.assert_array_equal(simulated.models[name], values)
     assert simulated.losses == interpreted.losses
@@ -78,7 +78,7 @@ def test_scalars_of_chosen_rows() -> None:
     rule = dana.load(Path(dana.__file__).parent / "rules" / "lrmf.py")
     sizes = {"m": ROWS, "n": 300}
     simulated = rule.fit({"i": X["i"][:50], "j": X["j"][:50]}, Y[:50], epochs=2, hyper=sizes)
-    interpreted = rule.fit({"i": X["i"][:50], "j": X["j"][:50]}, Y[:50], epochs=2, hyper=sizes, backend="interp")
+    interpreted = rule.fit({"i": X["i"][:50], "j": X["j"][:50]}, Y[:50], epochs=2, hyper=sizes, machine="interp")
     for name, values in interpreted.models.items():
         np.testing.assert_array_equal(simulated.models[name], values)
     assert simulated.losses == interpreted.losses
@@ -119,7 +119,7 @@ def test_code_that_changes_other_rows_ends_the_training(path: Path, monkeypatch:
 
 def test_hardware_is_refused(path: Path) -> None:
     with pytest.raises(dana.UsageError, match="hardware has a scratch_depth of at most"):
-        dana.load(path).fit(X, Y, epochs=1, backend="rtl", design={"record_depth": 0})
+        dana.load(path).fit(X, Y, epochs=1, machine="rtl", design={"record_depth": 0})
     assert not MachineConfig(scratch_depth=1 << 21).is_hardware
     assert MachineConfig(scratch_depth=1 << 20).is_hardware
 

@@ -1,4 +1,4 @@
-"""The backends' machines as a training takes them: page by page, and with errors that SQL can show."""
+"""Machines as a training uses them: page by page, and with errors that SQL can show."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def epoch(machine: StreamingMachine, pages: bytes) -> EpochCounters:
     return machine.end_epoch()
 
 
-def test_the_backends_are_one_machine(machines: dict[str, StreamingMachine]) -> None:
+def test_the_machines_agree(machines: dict[str, StreamingMachine]) -> None:
     """Cycles and models, over tables of any size one after another, from a model that was written before."""
     found: dict[str, list[Any]] = {name: [] for name in machines}
     for name, machine in machines.items():
@@ -74,7 +74,7 @@ def test_hardware_that_does_not_train_is_an_error_of_sql() -> None:
         epoch(machine, table(5))
     fields = error_fields(caught.value)
     assert fields["sqlstate"] == "XX000"
-    assert "backend => 'sim'" in fields["hint"]
+    assert "machine => 'sim'" in fields["hint"]
 
 
 def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tm
     cache_folder().mkdir(parents=True)
     for path in generated:
         shutil.copy(path, cache_folder())
-    with pytest.raises(UsageError, match=r"backend 'rtl' cannot build the hardware's simulation: .* needs make"):
+    with pytest.raises(UsageError, match=r"machine 'rtl' cannot build the hardware's simulation: .* needs make"):
         MACHINES["rtl"](CONFIG)
 
 
@@ -110,7 +110,7 @@ def test_a_full_disk_is_an_error_of_its_own(said: OSError) -> None:
     for error in (said, around):
         fields = error_fields(error)
         assert (fields["sqlstate"], fields["message"]) == ("53100", "the worker has no room left on its disk")
-        assert "backend => 'sim'" in fields["hint"]
+        assert "machine => 'sim'" in fields["hint"]
     assert error_fields(OSError(errno.EIO, "no"))["sqlstate"] == "XX000"
 
 

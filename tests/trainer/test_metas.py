@@ -145,7 +145,7 @@ dana.require(size > 1)
 """
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize(
     ("hyper", "message"),
     [
@@ -154,34 +154,34 @@ dana.require(size > 1)
         ({"size": 1}, "the rule needs size > 1, but hyper makes it size = 1$"),
     ],
 )
-def test_metas_that_a_training_cannot_have(backend: str, hyper: dict[str, float], message: str) -> None:
+def test_metas_that_a_training_cannot_have(machine: str, hyper: dict[str, float], message: str) -> None:
     rule = TrainableRule(DROPPED)
     x, y = np.random.default_rng(1).normal(size=(9, 3)), np.arange(9.0)
-    for call in (lambda: rule.fit(x, y, hyper=hyper, backend=backend), lambda: rule.step(x[:8], y[:8], hyper=hyper)):
+    for call in (lambda: rule.fit(x, y, hyper=hyper, machine=machine), lambda: rule.step(x[:8], y[:8], hyper=hyper)):
         with pytest.raises(TrainingError) as raised:
             call()
         assert re.search(message, raised.value.message)
         assert DROPPED.splitlines()[10 if "size" in hyper else 7] in raised.value.detail
-    assert rule.fit(x, y, epochs=1, hyper={"rate": 0.7, "size": 2}, backend=backend).losses
+    assert rule.fit(x, y, epochs=1, hyper={"rate": 0.7, "size": 2}, machine=machine).losses
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize(
     ("name", "hyper"),
     [("quantile", {"q": 0}), ("quantile", {"q": 1}), ("huber", {"epsilon": 0}), ("elastic_net", {"l1_ratio": 2})],
 )
-def test_the_library_s_metas_have_a_range(backend: str, name: str, hyper: dict[str, float]) -> None:
+def test_the_library_s_metas_have_a_range(machine: str, name: str, hyper: dict[str, float]) -> None:
     ((meta, number),) = hyper.items()
     with pytest.raises(TrainingError, match=f"the rule needs {meta} .* but hyper makes it {meta} = {number}"):
-        getattr(rules, name).fit(np.eye(3), np.arange(3.0), hyper=hyper, backend=backend)
+        getattr(rules, name).fit(np.eye(3), np.arange(3.0), hyper=hyper, machine=machine)
 
 
 @pytest.mark.parametrize("standardize", [None, False])
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_labels_that_a_rule_cannot_have(backend: str, standardize: bool | None) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_labels_that_a_rule_cannot_have(machine: str, standardize: bool | None) -> None:
     """The least label and the largest one are known of any table; a row of weight 0 is as if it were not there."""
     x, y = np.random.default_rng(1).normal(size=(40, 3)), np.arange(40.0) - 1
-    asked = {"backend": backend, "standardize": standardize, "epochs": 1}
+    asked = {"machine": machine, "standardize": standardize, "epochs": 1}
     with pytest.raises(TrainingError, match="the rule needs y >= 0, but array y makes it y = -1") as raised:
         rules.poisson.fit(x, y, **asked)
     assert raised.value.sqlstate == SqlState.DATA_EXCEPTION

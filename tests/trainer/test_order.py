@@ -29,7 +29,7 @@ plain.setModel(w, w - 0.01 * error * x)
 plain.setLoss(error * error)
 """
 PLACES = np.arange(ROWS)
-BACKENDS = ["sim", "interp"]
+MACHINES = ["sim", "interp"]
 
 
 def told(rule: str, columns: Mapping[str, Any], label: str | None = "y", **options: Any) -> list[Notice]:
@@ -44,30 +44,30 @@ def noise(seed: int = 0, rows: int = ROWS) -> Any:
     return np.random.default_rng(seed).normal(size=rows)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_categories_that_lie_together_are_named(backend: str) -> None:
+@pytest.mark.parametrize("machine", MACHINES)
+def test_categories_that_lie_together_are_named(machine: str) -> None:
     regions = {f"r{k}": k == PLACES // 334 for k in range(3)}
-    (said,) = told("linear", {**regions, "a": noise(), "t": PLACES, "y": noise(1)}, backend=backend)
+    (said,) = told("linear", {**regions, "a": noise(), "t": PLACES, "y": noise(1)}, machine=machine)
     assert said.message == "rows that are alike in arrays r0, r1, r2 lie together, as in a sorted table"
     assert said.hint.endswith("Change the order: shuffle the arrays.")
     mixed = {name: np.random.default_rng(2).permutation(values) for name, values in regions.items()}
-    assert not told("linear", {**mixed, "a": noise(), "t": PLACES, "y": noise(1)}, backend=backend)
+    assert not told("linear", {**mixed, "a": noise(), "t": PLACES, "y": noise(1)}, machine=machine)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("share", [0.005, 0.012, 0.05, 0.1, 0.5])
-def test_a_class_at_the_end_is_told_however_rare_it_is(share: float, backend: str) -> None:
+def test_a_class_at_the_end_is_told_however_rare_it_is(share: float, machine: str) -> None:
     rows = 4000
     last = np.arange(rows) >= rows * (1 - share)
-    (said,) = told("logistic", {"a": noise(0, rows), "y": last}, backend=backend)
+    (said,) = told("logistic", {"a": noise(0, rows), "y": last}, machine=machine)
     assert said.message == "rows that are alike in array y lie together, as in a sorted table"
-    again = told("logistic", {"a": noise(0, rows), "y": last}, backend=backend, class_weight="balanced")
+    again = told("logistic", {"a": noise(0, rows), "y": last}, machine=machine, class_weight="balanced")
     assert [one.message for one in again] == [said.message]
     assert not told("logistic", {"a": noise(0, rows), "y": noise(3, rows) > np.quantile(noise(3, rows), 1 - share)})
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_one_of_several_classes_at_the_end(backend: str) -> None:
+@pytest.mark.parametrize("machine", MACHINES)
+def test_one_of_several_classes_at_the_end(machine: str) -> None:
     """Whose share of the variance of classes' numbers is small: each class is looked at by itself."""
     rows = 4000
     labels = np.random.default_rng(4).choice([0, 1, 3, 4], rows)
@@ -75,14 +75,14 @@ def test_one_of_several_classes_at_the_end(backend: str) -> None:
     columns = {"a": noise(0, rows), "y": labels}
     parts = survey_columns({"y": labels.astype(np.float32)}, label="y", kinds=5)
     assert parts.together["y"] < 0.05 < 0.4 < parts.kinds[2]
-    assert len(told("softmax", columns, backend=backend)) == 1
+    assert len(told("softmax", columns, machine=machine)) == 1
     labels[:] = np.random.default_rng(5).permutation(labels)
-    assert not told("softmax", columns, backend=backend)
+    assert not told("softmax", columns, machine=machine)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_rule_without_a_label(backend: str) -> None:
-    (said,) = told("pca", {"r": PLACES < 300, "a": noise(), "b": noise(1)}, label=None, backend=backend)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_rule_without_a_label(machine: str) -> None:
+    (said,) = told("pca", {"r": PLACES < 300, "a": noise(), "b": noise(1)}, label=None, machine=machine)
     assert "in array r lie" in said.message
 
 
@@ -117,7 +117,7 @@ def test_texts_categories_are_named_by_their_column_and_a_weight_is_not() -> Non
     pages = build_pages(table.schema, cells.tolist())
     listed = [{"column": "region", "encode": "one_hot", "categories": ["north"], "other": True}, {"column": "a"}]
     asked = replace(
-        request(table, rule="plain", source=PLAIN, epochs=1),
+        request(table, rule="plain", text=PLAIN, epochs=1),
         relation=replace(table, pages=len(pages) // table.page_size),
         metadata={"preprocess": listed, "encoded": names[:3]},
     )
@@ -144,7 +144,7 @@ def test_classes_are_counted_by_block_as_numpy_counts_them(rows: int, weighted: 
     asked = request(
         replace(table, pages=len(pages) // table.page_size),
         rule="softmax",
-        source=rules.text("softmax"),
+        text=rules.text("softmax"),
         hyper={"k": 4},
         label="y",
         weight="g" if weighted else None,

@@ -37,13 +37,13 @@ def opened() -> MachineTraining:
     schema = column_schema(columns)
     request = TrainRequest(
         rule="lrmf",
-        source=rules.text("lrmf"),
+        text=rules.text("lrmf"),
         relation=Relation(name="t", pages=len(column_pages(columns)), page_size=8192, attributes=schema.attributes),
         features=None,
         label="y",
         epochs=6,
         hyper={"m": 12, "n": 12},
-        backend="sim",
+        machine="sim",
         design={},
         standardize=False,
         nonfinite="keep",

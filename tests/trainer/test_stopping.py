@@ -49,7 +49,7 @@ PAGES = build_pages(TABLE.schema, [[1.0, float(k % 2)] for k in range(40)])
 
 
 def passed(**changes: Any) -> Outcome:
-    asked = request(TABLE, **{"rule": "passing", "source": PASSING, **changes})
+    asked = request(TABLE, **{"rule": "passing", "text": PASSING, **changes})
     return trained(asked, PAGES)
 
 
@@ -69,7 +69,7 @@ def model(outcome: Outcome, name: str = "w") -> Any:
     return found
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize(
     ("changes", "epochs", "kept", "converged"),
     [
@@ -81,8 +81,8 @@ def model(outcome: Outcome, name: str = "w") -> Any:
         ({"patience": 3, "tolerance": 0.9}, 4, 4, True),  # 25, 16, 9, 4: improvements, but none to a tenth
     ],
 )
-def test_the_best_model_is_kept(backend: str, changes: Any, epochs: int, kept: int, converged: bool) -> None:
-    outcome = passed(backend=backend, **changes)
+def test_the_best_model_is_kept(machine: str, changes: Any, epochs: int, kept: int, converged: bool) -> None:
+    outcome = passed(machine=machine, **changes)
     assert (len(outcome.reports), outcome.converged) == (epochs, converged)
     assert outcome.result.metadata["epoch"] == model(outcome) == kept
     assert outcome.kept is outcome.reports[kept - 1]
@@ -134,9 +134,9 @@ def held(asked: TrainRequest, pages: bytes, trainer: MachineTrainer, most: int =
     return held_out
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_rows_held_out_choose_the_model(backend: str) -> None:
-    asked = request(TABLE, rule="passing", source=PASSING, backend=backend, patience=4)
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_rows_held_out_choose_the_model(machine: str) -> None:
+    asked = request(TABLE, rule="passing", text=PASSING, machine=machine, patience=4)
     outcome = trained(asked, PAGES, held(asked, PAGES, MachineTrainer()))
     assert [one.test_loss for one in outcome.reports] == [float((k - 5) ** 2) for k in range(1, 10)]
     assert outcome.result.metadata["epoch"] == 5
@@ -153,9 +153,9 @@ def test_test_loss_is_what_the_rule_says(rule: str, tmp_path: Path, monkeypatch:
     extents = {"k": 2} if rule in ("softmax", "mlp") else {}
     trainer = MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 24))
     losses = []
-    for backend, code in (("sim", "never"), ("sim", "always"), ("interp", "never")):
+    for machine, code in (("sim", "never"), ("sim", "always"), ("interp", "never")):
         monkeypatch.setenv(VARIABLE, code)
-        asked = request(table, rule=rule, source=rules.text(rule), backend=backend, epochs=3, hyper=dict(extents))
+        asked = request(table, rule=rule, text=rules.text(rule), machine=machine, epochs=3, hyper=dict(extents))
         outcome = trained(asked, pages, held(asked, pages, trainer))
         losses.append([(one.loss, one.test_loss) for one in outcome.reports])
     assert losses[0] == losses[1] == losses[2]
@@ -173,9 +173,9 @@ def test_models_beside_the_chip_are_judged_there(monkeypatch: pytest.MonkeyPatch
     pages = build_pages(table.schema, rows)
     sizes = {"m": 600_000, "n": 300}
     losses = []
-    for backend, code in (("sim", "never"), ("sim", "always"), ("interp", "never")):
+    for machine, code in (("sim", "never"), ("sim", "always"), ("interp", "never")):
         monkeypatch.setenv(VARIABLE, code)
-        asked = request(table, rule="lrmf", source=rules.text("lrmf"), backend=backend, epochs=3, hyper=sizes)
+        asked = request(table, rule="lrmf", text=rules.text("lrmf"), machine=machine, epochs=3, hyper=sizes)
         held_out = held(asked, pages, MachineTrainer())
         assert held_out.design["config"]["record_depth"] > 0
         losses.append([(one.loss, one.test_loss) for one in trained(asked, pages, held_out).reports])
@@ -183,7 +183,7 @@ def test_models_beside_the_chip_are_judged_there(monkeypatch: pytest.MonkeyPatch
 
 
 def test_rows_held_out_that_are_none_or_too_many() -> None:
-    asked = request(TABLE, rule="passing", source=PASSING, patience=3)
+    asked = request(TABLE, rule="passing", text=PASSING, patience=3)
     empty = build_pages(TABLE.schema, [[None, None]] * 3)
     for held_out in (held(asked, empty, MachineTrainer()), held(asked, PAGES, MachineTrainer(), most=8000)):
         outcome = trained(asked, PAGES, held_out)
@@ -193,8 +193,8 @@ def test_rows_held_out_that_are_none_or_too_many() -> None:
 
 def test_a_rule_without_a_loss_runs_all_epochs() -> None:
     source = PASSING.replace("passing.setLoss(far * far)\n", "")
-    assert MachineTrainer().held_out(request(TABLE, rule="passing", source=source)) is None
-    outcome = trained(request(TABLE, rule="passing", source=source), PAGES)
+    assert MachineTrainer().held_out(request(TABLE, rule="passing", text=source)) is None
+    outcome = trained(request(TABLE, rule="passing", text=source), PAGES)
     assert (len(outcome.reports), outcome.converged, outcome.kept.loss) == (60, False, None)
     assert model(outcome) == 60
 
@@ -202,13 +202,13 @@ def test_a_rule_without_a_loss_runs_all_epochs() -> None:
 # no better than a constant
 
 
-def said(rule: str, label: Any, backend: str = "sim", **changes: Any) -> list[str]:
+def said(rule: str, label: Any, machine: str = "sim", **changes: Any) -> list[str]:
     random = np.random.default_rng(3)
     table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=8)
     features = random.normal(50, 9, (700, 2))
     pages = build_pages(table.schema, [[*row, float(label(random, row))] for row in features])
     told: list[Notice] = []
-    trained(request(table, rule=rule, source=rules.text(rule), backend=backend, **changes), pages, told=told)
+    trained(request(table, rule=rule, text=rules.text(rule), machine=machine, **changes), pages, told=told)
     return [one.message for one in told]
 
 
@@ -246,7 +246,7 @@ def test_rows_left_out_say_it_too() -> None:
     features = random.normal(50, 9, (700, 2))
     pages = build_pages(table.schema, [[*row, float(row[0] > 50)] for row in features])
     others = build_pages(table.schema, [[*row, float(row[0] < 50)] for row in features[:200]])
-    asked = request(table, rule="logistic", source=rules.text("logistic"))
+    asked = request(table, rule="logistic", text=rules.text("logistic"))
     for rows, warned in ((pages, 0), (others, 1)):
         told: list[Notice] = []
         trained(asked, pages, held(asked, rows, MachineTrainer()), told)
@@ -310,7 +310,7 @@ def test_labels_are_counted_all_of_them_roughly_where_there_are_many() -> None:
     random = np.random.default_rng(1)
     labels = np.float32([*random.normal(1e3, 300, 20000), *random.integers(0, 3, 5000)])
     table = relation([("x", "real"), ("y", "real")], pages=200)
-    asked = request(table, rule="linear", source=rules.text("linear"), epochs=1)
+    asked = request(table, rule="linear", text=rules.text("linear"), epochs=1)
     training = MachineTrainer().open(asked, lambda notice: None)
     assert isinstance(training, MachineTraining)
     run(
@@ -356,8 +356,8 @@ def test_a_loss_that_rises_far_above_the_kept_one(values: list[float], kept: int
     assert _risen(losses(values), kept) == risen
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_a_loss_that_rises_is_told_and_is_not_converged(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_a_loss_that_rises_is_told_and_is_not_converged(machine: str) -> None:
     """Rows that come region by region, of which the rule's momentum makes an avalanche."""
     place = np.arange(800)
     columns = {f"r{k}": (k == place * 9 // 800).astype(np.float32) for k in range(9)}
@@ -365,7 +365,7 @@ def test_a_loss_that_rises_is_told_and_is_not_converged(backend: str) -> None:
     columns["y"] = columns["a"] + 0.5 * columns["b"] + np.random.default_rng(3).normal(0, 3, 9)[place * 9 // 800]
     told: list[Notice] = []
     found = train_arrays(
-        rules.text("linear"), columns, label="y", epochs=8, patience=4, backend=backend, notify=told.append
+        rules.text("linear"), columns, label="y", epochs=8, patience=4, machine=machine, notify=told.append
     )
     (risen,) = (one for one in told if "rose" in one.message)
     assert not found.converged

@@ -44,7 +44,7 @@ def test_statistics_are_those_of_numpy(rows: int, weighted: bool, bad: int) -> N
     pages = build_pages(table.schema, values)
     table = replace(table, pages=len(pages) // table.page_size)
     asked = request(
-        table, rule="linear", source=rules.text("linear"), label="y", weight="g" if weighted else None, nonfinite="keep"
+        table, rule="linear", text=rules.text("linear"), label="y", weight="g" if weighted else None, nonfinite="keep"
     )
     training = MachineTrainer().open(asked, lambda notice: None)
     assert isinstance(training, MachineTraining)
@@ -102,7 +102,7 @@ def beside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def rated(numbers: list[float]) -> tuple[TrainResult, list[Notice]]:
     table = relation([("i", "real"), ("y", "real")], pages=1)
     told: list[Notice] = []
-    asked = request(table, rule="ratings", source=RATINGS, features=("i",), epochs=2)
+    asked = request(table, rule="ratings", text=RATINGS, features=("i",), epochs=2)
     return train(asked, build_pages(table.schema, [[one, 1.0] for one in numbers]), told.append), told
 
 
@@ -111,7 +111,7 @@ def test_a_nan_is_found_wherever_the_survey_runs() -> None:
     values = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32)
     values[:, 5] = values[:, 5] > 0
     values[170, 2] = np.nan
-    asked = request(replace(TABLE, pages=len(pages := build_pages(TABLE.schema, values)) // 8192), source=LOGISTIC)
+    asked = request(replace(TABLE, pages=len(pages := build_pages(TABLE.schema, values)) // 8192), text=LOGISTIC)
     with pytest.raises(NotFinite, match="is NaN or infinite"):
         train(asked, pages)
 
@@ -156,7 +156,7 @@ def test_what_is_found_beside_is_what_numpy_finds(
     pages = build_pages(
         table.schema, [one for k, row in enumerate(cells) for one in ([left_out] * (k % 7 == 3 and nulls) + [row])]
     )
-    asked = request(replace(table, pages=len(pages) // table.page_size), source=LOGISTIC)
+    asked = request(replace(table, pages=len(pages) // table.page_size), text=LOGISTIC)
     training = MachineTrainer().open(asked, lambda notice: None)
     assert isinstance(training, MachineTraining)
     assert training.survey is None
@@ -188,7 +188,7 @@ def test_rows_that_are_kept_though_they_are_no_numbers_tell_nothing_else() -> No
     for row in (5, 170, 171, 399):
         values[row, 4], values[row, random.integers(4)] = 8, random.choice([np.nan, np.inf, -np.inf])
     table = relation([*((f"x{k}", "real") for k in range(11)), ("y", "real")], pages=1)
-    asked = request(table, source=LOGISTIC, nonfinite="keep")
+    asked = request(table, text=LOGISTIC, nonfinite="keep")
     training = MachineTrainer().open(asked, lambda notice: None)
     assert isinstance(training, MachineTraining)
     feed(training, training.sink, build_pages(table.schema, values))
@@ -208,7 +208,7 @@ def test_models_are_the_same_bits_wherever_the_survey_runs(monkeypatch: pytest.M
     values = np.random.default_rng(2).normal(size=(1000, 6)).astype(np.float32)
     values[:, 5] = values[:, 5] > 0
     pages = build_pages(TABLE.schema, values)
-    asked = request(replace(TABLE, pages=len(pages) // 8192), source=LOGISTIC, epochs=3)
+    asked = request(replace(TABLE, pages=len(pages) // 8192), text=LOGISTIC, epochs=3)
     found = []
     for before in (False, True):
         monkeypatch.setattr(training_module, "starts_models", lambda *asked, before=before: before)

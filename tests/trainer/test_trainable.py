@@ -60,41 +60,41 @@ def test_what_is_loaded_can_be_tried(tmp_path: Path) -> None:
         assert rule.predict(X).shape == (50,)
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_fit_is_the_training_of_a_table(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_fit_is_the_training_of_a_table(machine: str) -> None:
     rule = dana.rules.ridge
-    trained = rule.fit(X, Y, epochs=5, hyper={"penalty": 0.1}, backend=backend)
+    trained = rule.fit(X, Y, epochs=5, hyper={"penalty": 0.1}, machine=machine)
     columns = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y}
-    table = train(rule.source.text, columns, epochs=5, hyper={"penalty": 0.1}, backend="sim")
+    table = train(rule.text, columns, epochs=5, hyper={"penalty": 0.1}, machine="sim")
     assert list(trained.models) == list(table.models)
     for name, values in table.models.items():
         np.testing.assert_array_equal(trained.models[name].view(np.uint32), values.view(np.uint32))
     assert trained.losses == table.losses
-    assert (trained.cycles is None) == (backend == "interp")
+    assert (trained.cycles is None) == (machine == "interp")
     np.testing.assert_array_equal(rule.predict(X), table.predict(columns))
     assert rule.trained is trained
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_some_models_to_start_from(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_some_models_to_start_from(machine: str) -> None:
     """The others begin as the rule says: of states 0, of columns their means and scales."""
     rule = dana.rules.ridge
     values = X * [1, 100, 0.01] + [5, 0, 7]
-    cold = rule.fit(values, Y, epochs=1, backend=backend)
-    warm = rule.fit(values, Y, epochs=1, models={"w": np.ones(3)}, backend=backend)
+    cold = rule.fit(values, Y, epochs=1, machine=machine)
+    warm = rule.fit(values, Y, epochs=1, models={"w": np.ones(3)}, machine=machine)
     for name in ("x.mean", "x.scale"):
         np.testing.assert_array_equal(warm.models[name], cold.models[name])
         assert not np.array_equal(cold.models[name], np.zeros(3))
     assert not np.array_equal(warm.models["w"], cold.models["w"])
-    same = rule.fit(values, Y, epochs=1, models={"w": np.zeros(3)}, backend=backend)
+    same = rule.fit(values, Y, epochs=1, models={"w": np.zeros(3)}, machine=machine)
     np.testing.assert_array_equal(same.models["w"], cold.models["w"])
 
 
 def test_a_step_is_an_epoch_of_one_batch() -> None:
     start = {"w": np.array([0.1, 0.2, 0.3])}
     step = line().step(X[:4], Y[:4], models=start, hyper={"lr": 0.25})
-    for backend in ("sim", "interp"):
-        trained = line().fit(X[:4], Y[:4], models=start, hyper={"lr": 0.25}, epochs=1, backend=backend)
+    for machine in ("sim", "interp"):
+        trained = line().fit(X[:4], Y[:4], models=start, hyper={"lr": 0.25}, epochs=1, machine=machine)
         np.testing.assert_array_equal(trained.models["w"].view(np.uint32), step.models["w"].view(np.uint32))
         assert trained.losses == (step.loss,)
         assert trained.converged == step.converged
@@ -146,7 +146,7 @@ def test_matrices_vectors_and_rows_of_any_length(width: int) -> None:
     x, y = RANDOM.standard_normal((5, 2, width)) / width, RANDOM.standard_normal((5, 2))
     rule = TrainableRule(MATRIX)
     weight = [1, 2, 0, 1, 0.5]
-    found = [rule.fit(x, y, weight=weight, epochs=1, backend=each) for each in ("sim", "interp")]
+    found = [rule.fit(x, y, weight=weight, epochs=1, machine=each) for each in ("sim", "interp")]
     step = rule.step(x, y, weight=weight)
     for one in found:
         np.testing.assert_array_equal(one.models["w"].view(np.uint32), step.models["w"].view(np.uint32))
@@ -173,14 +173,14 @@ recurrent.setPrediction(p)
 
 @pytest.mark.parametrize("steps", [1, 3, 5])
 def test_loops_that_count_a_dim_are_unrolled_for_the_arrays(steps: int) -> None:
-    """As in a rule that has the number in the dim's place: bit for bit, on every backend."""
+    """As in a rule that has the number in the dim's place: bit for bit, on every machine."""
     x, y = RANDOM.standard_normal((20, steps, 4)), RANDOM.standard_normal(20)
     rule, fixed = (
         TrainableRule(text) for text in (RECURRENT, RECURRENT.replace("steps = dana.dim(3)", f"steps = {steps}"))
     )
     wanted = fixed.fit(x, y, epochs=3)
-    for backend in ("sim", "interp"):
-        found = rule.fit(x, y, epochs=3, backend=backend)
+    for machine in ("sim", "interp"):
+        found = rule.fit(x, y, epochs=3, machine=machine)
         assert (found.extents, found.losses) == ({"steps": steps}, wanted.losses)
         for name, values in wanted.models.items():
             np.testing.assert_array_equal(found.models[name].view(np.uint32), values.view(np.uint32))
@@ -232,8 +232,8 @@ def test_other_requests_that_do_not_fit() -> None:
         dana.rules.linear.fit(X, Y, weight=-np.ones(50))
     with pytest.raises(UsageError, match="the rule has no hyperparameter 'rate'; it has: lr"):
         line().step(X[:4], Y[:4], hyper={"rate": 1})
-    with pytest.raises(UsageError, match="backend must be one of sim, rtl, interp, not 'simulator'"):
-        line().fit(X, Y, backend="simulator")
+    with pytest.raises(UsageError, match="machine must be one of sim, rtl, interp, not 'simulator'"):
+        line().fit(X, Y, machine="simulator")
     with pytest.raises(UsageError, match="y must number classes, from 0 to 1, not -1"):
         dana.rules.logistic.step(X[:4], [0, 1, -1, 1])
 
@@ -285,15 +285,15 @@ def test_predictions_have_the_classes_that_were_fitted() -> None:
     assert rule.predict(X).shape == (50, 5)
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_one_number_tells_no_three_classes_apart(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_one_number_tells_no_three_classes_apart(machine: str) -> None:
     text = STEPWISE.replace("dana.output()", "dana.output(classes=k)").replace(
         "import dana\n", "import dana\nk = dana.dim()\n"
     )
     rule = TrainableRule(text, filename="line.py")
-    rule.fit(X, SEPARATE > 0, epochs=2, backend=backend)
+    rule.fit(X, SEPARATE > 0, epochs=2, machine=machine)
     with pytest.raises((UsageError, TrainingError), match=r"'line' predicts a scalar, .* expected for 3 classes"):
-        rule.fit(X, np.argmax(X, axis=1), epochs=2, backend=backend)
+        rule.fit(X, np.argmax(X, axis=1), epochs=2, machine=machine)
 
 
 def hint_of(call: Callable[[], object], message: str) -> str:
@@ -330,8 +330,8 @@ def test_errors_name_the_rule_and_what_was_meant() -> None:
 
 def test_a_misspelt_hyperparameter_comes_before_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dana.trainer.designs.default_bundle", lambda *_, **__: pytest.fail("compiled"))
-    for backend in ("sim", "interp"):
-        hint_of(lambda backend=backend: line().fit(X, Y, hyper={"lrr": 1}, backend=backend), "no hyperparameter")
+    for machine in ("sim", "interp"):
+        hint_of(lambda machine=machine: line().fit(X, Y, hyper={"lrr": 1}, machine=machine), "no hyperparameter")
 
 
 def test_what_a_server_would_tell_is_a_warning() -> None:
@@ -341,12 +341,12 @@ def test_what_a_server_would_tell_is_a_warning() -> None:
     assert told[0].filename == __file__
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_a_rule_without_statistics_is_compared_with_a_constant(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_a_rule_without_statistics_is_compared_with_a_constant(machine: str) -> None:
     rule = TrainableRule(STEPWISE.replace("dana.output()", "dana.output(classes=2)"), filename="line.py")
     noise = np.random.default_rng(3).normal(size=(50, 1))
     with pytest.warns(UserWarning, match="no better than a constant prediction: .*, that of a constant 0.2"):
-        rule.fit(noise, np.arange(50) % 2, epochs=2, backend=backend)
+        rule.fit(noise, np.arange(50) % 2, epochs=2, machine=machine)
 
 
 def test_warnings_speak_of_arrays() -> None:

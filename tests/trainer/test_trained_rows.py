@@ -38,20 +38,20 @@ RATINGS = [("i", "integer"), ("item", "real"), ("r", "real")]
 
 
 @pytest.mark.parametrize("source", [FACTORS, OF_TABLES, SEEN, ADDED], ids=["models", "tables", "seen", "added"])
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize(
     ("bad", "words"),
     [([5, 0.0, 1.0], "U.* from 0 to 4"), ([-1, 0.0, 1.0], "U.* from 0 to 4"), ([1, 1.5, 1.0], "V.* from 0 to 3")],
 )
-def test_a_value_without_a_row_stops_the_training(source: str, backend: str, bad: list[Any], words: str) -> None:
+def test_a_value_without_a_row_stops_the_training(source: str, machine: str, bad: list[Any], words: str) -> None:
     table = relation(RATINGS)
     content = [[k % 5, float(k % 4), 1.0] for k in range(40)]
-    asked = request(table, backend=backend, source=source, rule="factors", label="r", features=["i", "item"])
+    asked = request(table, machine=machine, text=source, rule="factors", label="r", features=["i", "item"])
     train(asked, build_pages(table.schema, content))
     with pytest.raises(TrainingError, match=words) as caught:
         train(asked, build_pages(table.schema, [*content, bad, *content]))
     assert caught.value.sqlstate == "22000"
-    if backend == "sim":
+    if machine == "sim":
         assert "page" not in str(caught.value)
         assert f"{'item' if bad[1] % 1 else 'i'} NOT BETWEEN 0 AND" in caught.value.hint
 
@@ -80,7 +80,7 @@ factors = dana.algo(U, c, r)
 factors.setModel(U[{number}], r)
 """
     table = relation([("C 1", "real[]"), ("r", "real")], array_length=2)
-    asked = request(table, source=source, rule="factors", label="r", features=["C 1"])
+    asked = request(table, text=source, rule="factors", label="r", features=["C 1"])
     good = [[np.array([k % 3, k % 2]), 1.0] for k in range(40)]
     good = [row for row in good if 0 <= 2 * row[0][0] - row[0][1] < 5]
     train(asked, build_pages(table.schema, good))
@@ -117,7 +117,7 @@ def test_what_gives_a_model_more_rows_is_named() -> None:
     assert "If it is larger, give U more rows, hyper={'m': …}: at least i.max() + 1; " in caught.value.hint
     table = relation(RATINGS)
     content = [[7, 0.0, 1.0] for _ in range(40)]
-    asked = request(table, source=text, rule="factors", label="r", features=["i", "item"])
+    asked = request(table, text=text, rule="factors", label="r", features=["i", "item"])
     with pytest.raises(TrainingError) as caught:
         train(asked, build_pages(table.schema, content))
     assert (
@@ -183,7 +183,7 @@ factors.setModel(U[c[0]], r)
     )
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize("label", ["y", "c"])
 @pytest.mark.parametrize(
     ("names", "features", "hyper", "said"),
@@ -199,12 +199,12 @@ factors.setModel(U[c[0]], r)
     ],
 )
 def test_which_columns_are_categories(
-    backend: str, label: str, names: str, features: tuple[str, ...] | None, hyper: dict[str, int], said: str | None
+    machine: str, label: str, names: str, features: tuple[str, ...] | None, hyper: dict[str, int], said: str | None
 ) -> None:
     table = relation([*((name, "real") for name in names.split()), (label, "real")])
     pages = build_pages(table.schema, [(k % 9, k % 4, k % 7, k % 2) for k in range(40)], page_size=8192)
     asked = request(
-        table, rule="dlrm", source=rules.text("dlrm"), backend=backend, epochs=1, features=features, label=label
+        table, rule="dlrm", text=rules.text("dlrm"), machine=machine, epochs=1, features=features, label=label
     )
     told: list[Notice] = []
     train(replace(asked, hyper={"n": 9, **hyper}), pages, told.append)
@@ -232,7 +232,7 @@ def test_a_label_that_the_rule_takes_as_it_is_may_be_scaled() -> None:
 
 
 def _hint_of_divergence(text: str, rule: str, features: tuple[str, ...]) -> str:
-    asked = request(relation(REALS), source=text, rule=rule, features=features, hyper={"lr": 1e37})
+    asked = request(relation(REALS), text=text, rule=rule, features=features, hyper={"lr": 1e37})
     with pytest.raises(TrainingError, match="the training diverged") as raised:
         check_finite([Parameter(name="U", values=np.array([np.nan], np.float32))], asked, "")
     return str(raised.value.hint)

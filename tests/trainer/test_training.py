@@ -57,13 +57,13 @@ def relation(columns: Sequence[tuple[str, str]], pages: int = 1, **more: Any) ->
 def request(table: Relation, **changes: Any) -> TrainRequest:
     fields: dict[str, Any] = {
         "rule": "logistic",
-        "source": LOGISTIC,
+        "text": LOGISTIC,
         "relation": table,
         "features": None,
         "label": "y",
         "epochs": None,
         "hyper": {},
-        "backend": "sim",
+        "machine": "sim",
         "design": {},
     }
     return TrainRequest(**{**fields, **changes})
@@ -101,7 +101,7 @@ def rows(count: int, seed: int = 1) -> list[list[Any]]:
 def test_simulator_equals_interpreter() -> None:
     table = relation(REALS, pages=2)
     pages = build_pages(table.schema, rows(150))
-    results = [train(request(table, backend=backend), pages) for backend in ("sim", "interp")]
+    results = [train(request(table, machine=machine), pages) for machine in ("sim", "interp")]
     left, right = (result.parameters[0].values.view(np.uint32) for result in results)
     np.testing.assert_array_equal(left, right, strict=True)
     assert results[0].predictor == results[1].predictor is not None
@@ -112,11 +112,11 @@ def test_hyperparameters_change_the_model_and_the_batch_size() -> None:
     table = relation(REALS, pages=1)
     pages = build_pages(table.schema, rows(40))
     for hyper in ({"lr": 0.5}, {"size": 16}, {"lr": 0.01, "size": 1}):
-        found = [train(request(table, backend=b, hyper=hyper), pages).parameters[0].values for b in ("sim", "interp")]
+        found = [train(request(table, machine=b, hyper=hyper), pages).parameters[0].values for b in ("sim", "interp")]
         assert found[0].tobytes() == found[1].tobytes() != train(request(table), pages).parameters[0].values.tobytes()
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize(
     ("columns", "content", "words"),
     [
@@ -130,55 +130,55 @@ def test_hyperparameters_change_the_model_and_the_batch_size() -> None:
     ],
 )
 def test_tables_that_cannot_be_trained_on(
-    backend: str, columns: list[tuple[str, str]], content: list[list[Any]], words: str
+    machine: str, columns: list[tuple[str, str]], content: list[list[Any]], words: str
 ) -> None:
     table = relation(columns, array_length=3)
     pages = build_pages(table.schema, content) or bytes(8192)
     with pytest.raises(TrainingError, match=words) as caught:
-        train(request(table, backend=backend), pages)
+        train(request(table, machine=machine), pages)
     assert caught.value.sqlstate == "22000"
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_damaged_page_stops_the_training(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_damaged_page_stops_the_training(machine: str) -> None:
     table = relation(REALS)
     page = bytearray(build_pages(table.schema, rows(30)))
     page[24 + 4 * 6 : 24 + 4 * 6 + 4] = (8190 | 1 << 15 | 500 << 17).to_bytes(4, "little")
     with pytest.raises(
         TrainingError, match=r"line pointer points outside.*page 0 of public\.t, line pointer 7"
     ) as caught:
-        train(request(table, backend=backend), bytes(page))
+        train(request(table, machine=machine), bytes(page))
     assert caught.value.sqlstate == "XX001"
     assert "pg_amcheck" in caught.value.hint
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_nan_and_infinity_are_asked_for_as_rows_or_end_the_training(backend: str, bad: float) -> None:
+def test_nan_and_infinity_are_asked_for_as_rows_or_end_the_training(machine: str, bad: float) -> None:
     table = relation(REALS)
     content = rows(10)
     content[3][2] = bad
     pages = build_pages(table.schema, content)
     with pytest.raises(OutOfLine, match="NaN or infinite"):
-        train(request(table, backend=backend), pages)
+        train(request(table, machine=machine), pages)
     lossless = LOGISTIC.replace("logistic.setLoss((p - y) * (p - y))\n", "")
     told: list[Notice] = []
     with pytest.raises(TrainingError, match="the training gave no finite result: 5 of 5 elements of w") as raised:
-        train(request(table, backend=backend, nonfinite="keep", source=lossless), pages, told.append)
+        train(request(table, machine=machine, nonfinite="keep", text=lossless), pages, told.append)
     assert raised.value.sqlstate == "22000"
     assert raised.value.detail == "Columns of public.t hold NaN or infinite values, which are kept: x2 (1)."
     assert "rate" not in raised.value.hint
     assert "columns of public.t hold NaN or infinite values, which are kept: x2 (1)" in [one.message for one in told]
     with pytest.raises(TrainingError, match="the training gave no finite result: the loss of epoch 1 is nan") as raised:
-        train(request(table, backend=backend, nonfinite="keep"), pages)
+        train(request(table, machine=machine, nonfinite="keep"), pages)
     assert "x2 (1)" in raised.value.detail
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_a_training_that_runs_away_though_all_values_are_numbers(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_a_training_that_runs_away_though_all_values_are_numbers(machine: str) -> None:
     table = relation(REALS)
     source = LOGISTIC.replace("dana.sigmoid(dana.sigma(w * x, 1))", "dana.sigma(w * x, 1)")
-    asked = request(table, backend=backend, nonfinite="keep", hyper={"lr": 1e38}, source=source)
+    asked = request(table, machine=machine, nonfinite="keep", hyper={"lr": 1e38}, text=source)
     with pytest.raises(TrainingError, match="the training diverged: ") as raised:
         train(asked, build_pages(table.schema, rows(10)))
     assert raised.value.hint.startswith("Lower the learning rate, as in hyper => '{\"lr\": 1e+37}', standardise")
@@ -189,19 +189,19 @@ def test_a_training_that_runs_away_though_all_values_are_numbers(backend: str) -
     ):
         hyper = {name: 1e38 for name in ("lr", "rate", "quarter") if f"{name} = dana.meta" in text}
         with pytest.raises(TrainingError) as raised:
-            train(replace(asked, source=text, hyper=hyper), build_pages(table.schema, rows(10)))
+            train(replace(asked, text=text, hyper=hyper), build_pages(table.schema, rows(10)))
         assert said in raised.value.hint
 
 
 STANDARDIZED = LOGISTIC.replace("p = dana", "z = dana.functions.standardized(x)\np = dana").replace("w * x", "w * z")
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize(
     "columns",
     [REALS, [("x", "real[]"), ("y", "real")], [("x0", "bigint"), ("x1", "double precision"), ("y", "boolean")]],
 )
-def test_statistics_of_the_columns_start_the_states(columns: list[tuple[str, str]], backend: str) -> None:
+def test_statistics_of_the_columns_start_the_states(columns: list[tuple[str, str]], machine: str) -> None:
     table = relation(columns, array_length=3)
     rng = np.random.default_rng(2)
     wide = columns[0][1] == "real[]"
@@ -217,7 +217,7 @@ def test_statistics_of_the_columns_start_the_states(columns: list[tuple[str, str
     ]
     notices: list[Notice] = []
     pages = build_pages(table.schema, content)
-    asked = request(replace(table, pages=len(pages) // 8192), source=STANDARDIZED, backend=backend)
+    asked = request(replace(table, pages=len(pages) // 8192), text=STANDARDIZED, machine=machine)
     found = {one.name: one.values for one in train(asked, pages, notices.append).parameters}
     seen = values.astype(np.int64) if columns[0][1] == "bigint" else values
     np.testing.assert_array_equal(found["x.mean"], seen.astype(np.float64).mean(axis=0).astype(np.float32))
@@ -226,7 +226,7 @@ def test_statistics_of_the_columns_start_the_states(columns: list[tuple[str, str
     assert [one.message for one in notices if one.level is Level.NOTICE] == (
         [] if wide else ["column x0 of public.t has a single value in all rows"]
     )
-    same = {one.name: one.values for one in train(replace(asked, backend="interp"), pages).parameters}
+    same = {one.name: one.values for one in train(replace(asked, machine="interp"), pages).parameters}
     assert all(np.array_equal(found[name].view(np.uint32), same[name].view(np.uint32)) for name in found)
     plain = {one.name: one.values for one in train(replace(asked, standardize=False), pages).parameters}
     assert not plain["x.mean"].any()
@@ -247,13 +247,13 @@ line.setPrediction(w @ x)
 """
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_a_warm_start_with_another_optimiser(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_a_warm_start_with_another_optimiser(machine: str) -> None:
     """What only one of them remembers is left, or begins as the rule says; what both do is carried over."""
     schema = relation(REALS)
     pages = build_pages(schema.schema, rows(100), page_size=8192)
     asked = {
-        name: request(schema, source=SOURCE_OF_OPTIMISER.format(name), backend=backend, epochs=2)
+        name: request(schema, text=SOURCE_OF_OPTIMISER.format(name), machine=machine, epochs=2)
         for name in ("sgd", "adam")
     }
     first = {one.name: one.values for one in train(asked["adam"], pages).parameters}
@@ -271,7 +271,7 @@ def test_a_warm_start_with_another_optimiser(backend: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"backend": "gpu"}, "backend must be one of sim, rtl, interp, not 'gpu'"),
+        ({"machine": "gpu"}, "machine must be one of sim, rtl, interp, not 'gpu'"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1"),
         ({"hyper": {"rate": 1}}, "no hyperparameter 'rate'; it has: lr, size"),
         ({"hyper": {"lr": "big"}}, "must be a finite number, not 'big'"),
@@ -279,7 +279,7 @@ def test_a_warm_start_with_another_optimiser(backend: str) -> None:
         ({"features": ("x0", "nope")}, "column 'nope' of public.t does not exist"),
         ({"design": {"threads": 3}}, "threads must be a power of two"),
         ({"design": {"cores": 3}}, "no 'cores'"),
-        ({"source": "import os"}, "os"),
+        ({"text": "import os"}, "os"),
         ({"warm_start_from": {"w": np.zeros(3, np.float32)}}, "on this table: w has shape [3], not [5]"),
         (
             {"warm_start_from": {k: np.zeros(5, np.float32) for k in ("w", *"abcde")}},
@@ -301,19 +301,19 @@ def test_requests_that_cannot_be_met(changes: dict[str, Any], words: str) -> Non
     assert words in caught.value.message
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_a_start_of_other_row_counts_names_the_dims(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_a_start_of_other_row_counts_names_the_dims(machine: str) -> None:
     table = relation([("i", "integer"), ("j", "integer"), ("y", "real")])
     shapes = {"U": (40, 3), "V": (10, 3), "a": (40,), "b": (10,), "mean": (), "deviation": (), "scale": ()}
     start = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     asked = request(
         table,
-        source=rules.text("lrmf"),
+        text=rules.text("lrmf"),
         rule="lrmf",
         label="y",
         features=("i", "j"),
         warm_start_from=start,
-        backend=backend,
+        machine=machine,
         hyper={"m": 30, "n": 10, "k": 3},
     )
     with pytest.raises(TrainingError, match=r"U has shape \[40, 3\], not \[30, 3\]") as caught:
@@ -337,15 +337,15 @@ classes.setModel(W - 0.1 * classes.merge(dana.expand(error, 2) * x, 8, "+") / 8)
 """
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_labels_say_how_many_classes_there_are(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_labels_say_how_many_classes_there_are(machine: str) -> None:
     table = relation(REALS)
     pages = build_pages(table.schema, rows(40))
     source = CLASSES.replace("dim(3)", "dim()").replace("output()", "output(classes=k)")
     four = ("a", "b", "c", "d")
 
     def trained(**asked: Any) -> TrainResult:
-        return train(request(table, source=source, backend=backend, **asked), pages)
+        return train(request(table, text=source, machine=machine, **asked), pages)
 
     assert trained().parameters[0].values.shape == (2, 5), "nobody says it"
     result = trained(classes=four)
@@ -357,7 +357,7 @@ def test_labels_say_how_many_classes_there_are(backend: str) -> None:
     two = source.replace("k = dana.dim()", "k = 2")
     for names, count in ((four, "4 classes"), (("a",), "1 class")):
         with pytest.raises(TrainingError, match=f"have {count}, but rule 'logistic' has 2"):
-            train(request(table, source=two, backend=backend, classes=names), pages)
+            train(request(table, text=two, machine=machine, classes=names), pages)
 
 
 @pytest.mark.parametrize(
@@ -388,18 +388,18 @@ def test_an_extent_is_a_hyperparameter_that_makes_another_design() -> None:
     table = relation(REALS)
     pages = build_pages(table.schema, rows(40))
     for hyper, count in (({}, 3), ({"k": 4}, 4)):
-        results = [train(request(table, source=CLASSES, backend=b, hyper=hyper), pages) for b in ("sim", "interp")]
+        results = [train(request(table, text=CLASSES, machine=b, hyper=hyper), pages) for b in ("sim", "interp")]
         left, right = (result.parameters[0].values for result in results)
         assert left.shape == (count, 5)
         assert left.tobytes() == right.tobytes()
         assert results[0].metadata["dims"] == {"k": count}
     with pytest.raises(TrainingError, match="'k' is an extent of the rule and must be a whole number"):
-        train(request(table, source=CLASSES, hyper={"k": 2.5}), pages)
+        train(request(table, text=CLASSES, hyper={"k": 2.5}), pages)
     with pytest.raises(TrainingError, match="no hyperparameter 'm'; it has: k"):
-        train(request(table, source=CLASSES, hyper={"m": 2}), pages)
+        train(request(table, text=CLASSES, hyper={"m": 2}), pages)
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize("machine", ["sim", "interp"])
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
@@ -414,13 +414,13 @@ def test_an_extent_is_a_hyperparameter_that_makes_another_design() -> None:
         ([3.0], False),
     ],
 )
-def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: bool, backend: str) -> None:
+def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: bool, machine: str) -> None:
     """Whose last batches are all alike: a model may be bad, and its loss does not show it."""
     table = relation([("x0", "real"), ("y", "real")])
     draw = np.random.default_rng(5)
     pages = build_pages(table.schema, [[float(draw.normal()), label] for label in labels])
     notices: list[Notice] = []
-    asked = request(replace(table, pages=len(pages) // 8192), source=STANDARDIZED, backend=backend)
+    asked = request(replace(table, pages=len(pages) // 8192), text=STANDARDIZED, machine=machine)
     train(asked, pages, notices.append)
     assert any("alike in column y lie together" in one.message for one in notices) is said
 
@@ -435,7 +435,7 @@ def test_neighbours_that_choose_the_same_row_are_said(rows: int, users: int, sor
     ratings = [(k * users // rows if sorted_by_user else k % users, k * 7 % 90, k % 5) for k in range(rows)]
     pages = build_pages(table.schema, ratings, page_size=8192)
     told: list[Notice] = []
-    asked = request(table, rule="lrmf", source=rules.text("lrmf"), epochs=2, hyper={"m": users})
+    asked = request(table, rule="lrmf", text=rules.text("lrmf"), epochs=2, hyper={"m": users})
     train(asked, pages, told.append)
     of_order = [one for one in told if "choose the same row of a model as the row before them" in one.message]
     assert len(of_order) == said
@@ -460,11 +460,11 @@ rule.setLoss(e * e)
 """
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_columns_that_have_the_name_of_another_input(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_columns_that_have_the_name_of_another_input(machine: str) -> None:
     table = relation([("i", "real"), ("u", "real"), ("v", "real"), ("y", "real")])
     pages = build_pages(table.schema, [(k % 9, k / 10, -k / 7, k / 5) for k in range(20)], page_size=8192)
-    asked = request(table, rule="both", source=ROWS_OF_BOTH, backend=backend, epochs=1)
+    asked = request(table, rule="both", text=ROWS_OF_BOTH, machine=machine, epochs=1)
     with pytest.raises(TrainingError) as raised:
         train(asked, pages)
     assert raised.value.message == (
@@ -478,8 +478,8 @@ def test_columns_that_have_the_name_of_another_input(backend: str) -> None:
     swapped = request(
         relation([("i", "real"), ("j", "real"), ("y", "real")]),
         rule="lrmf",
-        source=rules.text("lrmf"),
-        backend=backend,
+        text=rules.text("lrmf"),
+        machine=machine,
         epochs=1,
         features=("j", "i"),
     )

@@ -28,7 +28,7 @@ def train_fields(**changes: Any) -> dict[str, Any]:
         "relation": {"name": "t", "pages": 1, "rows": False, "attributes": []},
         "rule": "r",
         "text": "rule",
-        "backend": "sim",
+        "machine": "sim",
         "nulls": "skip",
         "options": TRAIN_OPTIONS,
         "held_out": False,

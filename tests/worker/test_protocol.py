@@ -78,7 +78,7 @@ def test_payloads_that_are_no_objects(payload: bytes) -> None:
 def test_requests_without_a_field(missing: str) -> None:
     request = train_fields()
     asked, cpu = train_request(with_raw(request), page_size=8192)
-    assert (asked.source, asked.features, asked.hyper, cpu) == ("rule", None, {}, -1)
+    assert (asked.text, asked.features, asked.hyper, cpu) == ("rule", None, {}, -1)
     del request[missing]
     with pytest.raises(ProtocolError, match=missing):
         train_request(with_raw(request), page_size=8192)

@@ -34,7 +34,7 @@ def with_classes(request: TrainRequest) -> TrainRequest:
     TrainingError
         The labels have more classes than declared, or the rule needs two and there is one.
     """
-    classes = _rule_classes(request.source, request.rule)
+    classes = _rule_classes(request.text, request.rule)
     if classes is None or request.classes is None:
         return request
     found, name = len(request.classes), str(classes)
@@ -65,9 +65,9 @@ def _listed(classes: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _rule_classes(source: str, rule: str) -> Dim | None:
+def _rule_classes(text: str, rule: str) -> Dim | None:
     """Return `Graph.symbolic_classes` of a text; cached, because parsing takes milliseconds of every training."""
-    return compile_rule(source, filename=rule).hdfg.symbolic_classes
+    return compile_rule(text, filename=rule).hdfg.symbolic_classes
 
 
 def prediction_kind(graph: Graph) -> str:

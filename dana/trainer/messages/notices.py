@@ -127,7 +127,7 @@ def diverged_error(what: str, request: TrainRequest, kept: str = "") -> Training
 def risen_notice(request: TrainRequest, epochs: tuple[int, int], losses: Sequence[float | None]) -> Notice:
     """Report that the loss rose far above that of the kept epoch."""
     (kept, risen), (least, most) = epochs, losses
-    rate = _rate_of(request, compile_rule(request.source, filename=request.rule).hdfg)
+    rate = _rate_of(request, compile_rule(request.text, filename=request.rule).hdfg)
     return Notice(
         level=Level.WARNING,
         message=f"the loss rose from {least:.6g} in epoch {kept} to {most:.6g} in epoch {risen}; the model of epoch "
@@ -149,7 +149,7 @@ def unfinished_notice(request: TrainRequest, epochs: int, last: int, before: flo
 
 def _steadier(request: TrainRequest) -> str:
     """Return the hint for a training that diverges: lower the rate, and scale what can be scaled."""
-    graph = compile_rule(request.source, filename=request.rule).hdfg
+    graph = compile_rule(request.text, filename=request.rule).hdfg
     names = {str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.INPUT}
     rate = _rate_of(request, graph)
     if not names <= choosing_inputs(graph):

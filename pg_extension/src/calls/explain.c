@@ -26,7 +26,7 @@ static void
 append_last_run(StringInfo to, const char *rule, const char *source)
 {
 	static dana_statement find = DANA_STATEMENT(
-		"SELECT jsonb_build_object('id', id, 'started', to_char(started, 'YYYY-MM-DD HH24:MI:SS'), 'backend', backend, "
+		"SELECT jsonb_build_object('id', id, 'started', to_char(started, 'YYYY-MM-DD HH24:MI:SS'), 'machine', machine, "
 		" 'epochs', epochs, 'tuples', tuples, 'skipped', skipped, 'pages', pages, 'cycles', cycles, "
 		" 'wall_seconds', wall_seconds, 'modelled_seconds', modelled_seconds, 'design', design) "
 		"FROM dana.run WHERE rule = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') ORDER BY id DESC LIMIT 1",

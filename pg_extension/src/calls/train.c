@@ -287,10 +287,10 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 	conversation of = {.training = training, .source = source, .rule = rule, .model = model};
 	instr_time	 ended;
 
-	dana_bounds_check_backend(training->backend);
+	dana_bounds_check_machine(training->machine);
 	model->name = training->model;
 	model->rule = training->rule;
-	model->backend = training->backend;
+	model->machine = training->machine;
 	model->query = training->whole_query;
 	model->unnamed = training->unnamed && training->group == NULL;
 	model->source = source->name;

@@ -1,5 +1,5 @@
 /*
- * Limits of trainings: how many run at once, how long one may take, and on which backends.
+ * Limits of trainings: how many run at once, how long one may take, and on which machines.
  *
  * The clock is a PostgreSQL timeout that cancels the statement, so it also ends a query that never returns a row.
  * Functions in a query or a filter are user-defined and may catch that cancel. Therefore the timeout also sets a flag,
@@ -33,7 +33,7 @@ int							 dana_max_jobs_per_role;
 volatile sig_atomic_t		 dana_bounds_overdue = false;
 static int					 max_runs;		   /* in the whole server; 0: any number */
 static int					 training_timeout; /* milliseconds of one training; 0: no limit */
-static char					*allowed_backends;
+static char					*allowed_machines;
 
 static bool					 training = false; /* this session trains */
 static bool					 watching = false; /* its client */
@@ -72,8 +72,8 @@ static const struct bounds_limit
 	{"dana.max_jobs_per_role", &dana_max_jobs_per_role, 2, 0, 10000, PGC_SUSET, 0,
 	 "Maximum number of jobs of a role that run at once, in all databases; 0: no limit.", "Starting another one is an error."}};
 
-#define BACKENDS	   "dana.backends"
-#define KNOWN_BACKENDS "sim, rtl, interp"
+#define MACHINES	   "dana.machines"
+#define KNOWN_MACHINES "sim, rtl, interp"
 
 static bool
 bounds_is_listed(const char *list, const char *name)
@@ -89,7 +89,7 @@ bounds_is_listed(const char *list, const char *name)
 }
 
 static bool
-bounds_check_backends(char **list, void **extra, GucSource source)
+bounds_check_machines(char **list, void **extra, GucSource source)
 {
 	List	 *names;
 	ListCell *cell;
@@ -100,9 +100,9 @@ bounds_check_backends(char **list, void **extra, GucSource source)
 		return false;
 	}
 	foreach (cell, names)
-		if (!bounds_is_listed(KNOWN_BACKENDS, lfirst(cell)))
+		if (!bounds_is_listed(KNOWN_MACHINES, lfirst(cell)))
 		{
-			GUC_check_errdetail("There is no backend \"%s\", only " KNOWN_BACKENDS ".", (char *)lfirst(cell));
+			GUC_check_errdetail("There is no machine \"%s\", only " KNOWN_MACHINES ".", (char *)lfirst(cell));
 			return false;
 		}
 	return true;
@@ -114,21 +114,21 @@ dana_bounds_define(void)
 	for (int i = 0; i < lengthof(limits); i++)
 		DefineCustomIntVariable(limits[i].name, limits[i].summary, limits[i].detail, limits[i].value, limits[i].boot,
 								limits[i].least, limits[i].most, limits[i].context, limits[i].unit, NULL, NULL, NULL);
-	DefineCustomStringVariable(BACKENDS, "Backends that a training may have.", NULL, &allowed_backends, KNOWN_BACKENDS,
-							   PGC_SUSET, GUC_LIST_INPUT, bounds_check_backends, NULL, NULL);
+	DefineCustomStringVariable(MACHINES, "Machines that a training may use.", NULL, &allowed_machines, KNOWN_MACHINES,
+							   PGC_SUSET, GUC_LIST_INPUT, bounds_check_machines, NULL, NULL);
 }
 
 void
-dana_bounds_check_backend(const char *backend)
+dana_bounds_check_machine(const char *machine)
 {
-	/* the worker reports an unknown backend */
-	if (bounds_is_listed(KNOWN_BACKENDS, backend) && !bounds_is_listed(allowed_backends, backend))
+	/* the worker reports an unknown machine */
+	if (bounds_is_listed(KNOWN_MACHINES, machine) && !bounds_is_listed(allowed_machines, machine))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for backend \"%s\"", backend),
-				 allowed_backends[0] == '\0' ? errdetail("No backend is allowed.")
-											 : errdetail("Allowed are: %s.", allowed_backends),
-				 errhint("The setting dana.backends says which; a superuser sets it.")));
+				 errmsg("permission denied for machine \"%s\"", machine),
+				 allowed_machines[0] == '\0' ? errdetail("No machine is allowed.")
+											 : errdetail("Allowed are: %s.", allowed_machines),
+				 errhint("Setting dana.machines lists the machines that are allowed; a superuser can change it.")));
 }
 
 Jsonb *
@@ -137,7 +137,7 @@ dana_bounds_carry(void)
 	StringInfoData text;
 
 	dana_json_begin(&text);
-	dana_json_text(&text, BACKENDS, allowed_backends);
+	dana_json_text(&text, MACHINES, allowed_machines);
 	for (int i = 0; i < lengthof(limits); i++)
 		if (limits[i].context == PGC_SUSET)
 			dana_json_number(&text, limits[i].name, *limits[i].value);
@@ -147,7 +147,7 @@ dana_bounds_carry(void)
 void
 dana_bounds_adopt(Jsonb *carried)
 {
-	char		  *theirs = dana_json_string(carried, BACKENDS);
+	char		  *theirs = dana_json_string(carried, MACHINES);
 	StringInfoData both;
 	List		  *names;
 	ListCell	  *cell;
@@ -161,11 +161,11 @@ dana_bounds_adopt(Jsonb *carried)
 				SetConfigOption(limits[i].name, psprintf(INT64_FORMAT, limit), PGC_SUSET, PGC_S_SESSION);
 		}
 	initStringInfo(&both);
-	(void)SplitIdentifierString(pstrdup(allowed_backends), ',', &names);
+	(void)SplitIdentifierString(pstrdup(allowed_machines), ',', &names);
 	foreach (cell, names)
 		if (bounds_is_listed(theirs, lfirst(cell)))
 			appendStringInfo(&both, "%s%s", both.len > 0 ? ", " : "", (char *)lfirst(cell));
-	SetConfigOption(BACKENDS, both.data, PGC_SUSET, PGC_S_SESSION);
+	SetConfigOption(MACHINES, both.data, PGC_SUSET, PGC_S_SESSION);
 }
 
 typedef struct prediction

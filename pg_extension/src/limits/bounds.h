@@ -45,8 +45,8 @@ typedef struct dana_awaited
  */
 extern void dana_bounds_enter(const dana_awaited *awaited);
 
-/* Raises an error for a backend that dana.backends does not allow */
-extern void dana_bounds_check_backend(const char *backend);
+/* Raises an error for a machine that dana.machines does not allow */
+extern void dana_bounds_check_machine(const char *machine);
 
 /* The limits of this session as a JSON object, and the stricter of such an object and this session's */
 extern Jsonb *dana_bounds_carry(void);

@@ -364,7 +364,7 @@ dana_model_store(const dana_new_model *model)
 		OIDOID, TEXTOID, INT4OID, INT4OID, FLOAT4ARRAYOID);
 	/* returns the columns of dana.training */
 	static dana_statement store_run = DANA_STATEMENT(
-		"INSERT INTO dana.run (model, model_version, rule, source, owner, backend, started, wall_seconds, "
+		"INSERT INTO dana.run (model, model_version, rule, source, owner, machine, started, wall_seconds, "
 		" modelled_seconds, epochs, converged, loss, test_loss, tuples, skipped, pages, cycles, design, counters) "
 		"SELECT $1, $2, $3, $4, $5, $6, clock_timestamp() - make_interval(secs => $7), $7, "
 		" modelled_seconds, epochs, converged, loss, test_loss, tuples, skipped, pages, cycles, $9, "
@@ -390,7 +390,7 @@ dana_model_store(const dana_new_model *model)
 	Datum		  of_model[] = {name, version, rule, owner, result, PointerGetDatum(model->weights),
 								PointerGetDatum(model->predictor)};
 	Datum		  of_run[] = {name, version, rule, CStringGetTextDatum(model->source), owner,
-							  CStringGetTextDatum(model->backend), Float8GetDatum(model->wall_seconds), result,
+							  CStringGetTextDatum(model->machine), Float8GetDatum(model->wall_seconds), result,
 							  JsonbPGetDatum(model->design), epochs};
 	Datum		  of_epochs[] = {0, epochs};
 	const int64	  count = ARR_DIMS(model->weights)[0];

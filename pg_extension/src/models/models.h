@@ -16,7 +16,7 @@ typedef struct dana_new_model
 {
 	const char *name;
 	const char *rule;
-	const char *backend;
+	const char *machine;
 	const char *query; /* the table that was trained on, or NULL */
 	bool		unnamed; /* the model is named after its rule because no name was given, and is not one of a group */
 	const char *source; /* the table's name */

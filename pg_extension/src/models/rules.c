@@ -22,7 +22,7 @@ static char *
 closest_rule(const char *name, Oid caller)
 {
 	static dana_statement list = DANA_STATEMENT(
-		"SELECT name FROM dana.rule WHERE everybody OR pg_has_role($1, owner, 'USAGE') "
+		"SELECT name FROM dana.rule WHERE public OR pg_has_role($1, owner, 'USAGE') "
 		"OR EXISTS (SELECT FROM unnest(users) AS u (role) WHERE pg_has_role($1, u.role, 'USAGE')) ORDER BY name",
 		OIDOID);
 	Datum  values[] = {ObjectIdGetDatum(caller)};
@@ -63,7 +63,7 @@ static rule_claim
 rule_claimed(const char *name, Oid caller, dana_rule *rule)
 {
 	static dana_statement find = DANA_STATEMENT(
-		"SELECT owner, users, everybody, source, description FROM dana.rule WHERE name = $1", TEXTOID);
+		"SELECT owner, users, public, text, description FROM dana.rule WHERE name = $1", TEXTOID);
 	Datum values[] = {CStringGetTextDatum(name)};
 	Oid	  owner;
 
@@ -92,7 +92,7 @@ rule_required(const char *name, Oid caller, dana_rule *rule)
 			 errmsg("rule \"%s\" does not exist", name),
 			 closest != NULL
 				 ? errhint("Perhaps you meant \"%s\".", closest)
-				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one, "
+				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, text) makes one, "
 						   "\"dana rules install\" those that come along.")));
 }
 
@@ -235,38 +235,36 @@ check_claim(const char *name, Oid caller)
 						errhint("Choose another name, or drop that function.")));
 }
 
-/* dana_create_udf(name, source) */
+/* dana_create_udf(name, text) */
 DANA_COMMAND(dana_create_udf)
 {
 	static dana_statement store = DANA_STATEMENT(
-		"INSERT INTO dana.rule (name, source, description, owner) VALUES ($1, $2, $3, $4) "
+		"INSERT INTO dana.rule (name, text, description, owner) VALUES ($1, $2, $3, $4) "
 		/* a superuser or a member who replaces another role's rule becomes its owner: the text is theirs */
-		"ON CONFLICT (name) DO UPDATE SET (source, description, owner, created) = "
-		" ROW (excluded.source, excluded.description, excluded.owner, now()) "
+		"ON CONFLICT (name) DO UPDATE SET (text, description, owner, created) = "
+		" ROW (excluded.text, excluded.description, excluded.owner, now()) "
 		/* checked again: another session may have created it since */
 		"WHERE pg_has_role($4, rule.owner, 'USAGE') "
 		/* as the statement found it */
-		"RETURNING EXISTS (SELECT FROM dana.rule AS old WHERE old.name = $1 AND old.source <> $2)",
+		"RETURNING EXISTS (SELECT FROM dana.rule AS old WHERE old.name = $1 AND old.text <> $2)",
 		TEXTOID, TEXTOID, JSONBOID, OIDOID);
 	char		 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char		 *source;
 	Jsonb		 *description;
 	dana_identity before;
 	Datum		  values[4];
 
-	dana_check_size("source", PG_GETARG_DATUM(1));
-	source = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	dana_check_size("text", PG_GETARG_DATUM(1));
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" cannot be a rule's name", name),
 						errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));
 	before = dana_become_owner();
 	check_claim(name, before.user); /* before the work */
 	dana_become_caller(before);
-	description = check_rule_text(source);
+	description = check_rule_text(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 
 	before = dana_become_owner();
 	values[0] = CStringGetTextDatum(name);
-	values[1] = CStringGetTextDatum(source);
+	values[1] = PG_GETARG_DATUM(1);
 	values[2] = JsonbPGetDatum(description);
 	values[3] = ObjectIdGetDatum(before.user);
 	if (dana_run(&store, values, NULL) == 0)
@@ -323,7 +321,7 @@ change_rule_users(FunctionCallInfo fcinfo, dana_statement *change)
 DANA_COMMAND(dana_grant_rule)
 {
 	static dana_statement grant = DANA_STATEMENT(
-		"UPDATE dana.rule SET everybody = everybody OR $2 IS NULL, "
+		"UPDATE dana.rule SET public = public OR $2 IS NULL, "
 		"users = CASE WHEN $2 IS NULL THEN users ELSE array_append(array_remove(users, $2), $2) END WHERE name = $1",
 		TEXTOID, REGROLEOID);
 
@@ -336,7 +334,7 @@ DANA_COMMAND(dana_grant_rule)
 DANA_COMMAND(dana_revoke_rule)
 {
 	static dana_statement revoke = DANA_STATEMENT(
-		"UPDATE dana.rule SET everybody = everybody AND $2 IS NOT NULL, users = array_remove(users, $2) WHERE name = $1",
+		"UPDATE dana.rule SET public = public AND $2 IS NOT NULL, users = array_remove(users, $2) WHERE name = $1",
 		TEXTOID, REGROLEOID);
 
 	return change_rule_users(fcinfo, &revoke);

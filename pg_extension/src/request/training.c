@@ -47,7 +47,7 @@ static const training_member members[] = {
 	MEMBER(features, TEXTARRAYOID, true),
 	MEMBER(label, TEXTOID, true),
 	MEMBER(epochs, INT4OID, true),
-	MEMBER(backend, TEXTOID, false),
+	MEMBER(machine, TEXTOID, false),
 	{"query", TEXTOID, offsetof(dana_training, rows.query), false},
 	MEMBER(filter, TEXTOID, false),
 	MEMBER(nulls, TEXTOID, false),
@@ -258,8 +258,8 @@ training_check(dana_training *training)
 	if (training->rows.query != NULL && training->filter != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"filter\" goes with a table"),
 						errhint("Put the condition into the query's WHERE.")));
-	if (training->backend == NULL)
-		training->backend = "sim";
+	if (training->machine == NULL)
+		training->machine = "sim";
 	training->unnamed = training->model == NULL;
 	if (training->unnamed)
 		training->model = training->rule;
@@ -452,7 +452,7 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	dana_source_describe(source, request);
 	dana_json_text(request, "rule", training->rule);
 	dana_json_text(request, "text", rule);
-	dana_json_text(request, "backend", training->backend);
+	dana_json_text(request, "machine", training->machine);
 	/* NULLs in rows are handled here; rows that the worker leaves out are not finite */
 	dana_json_text(request, "nulls", source->asked.cleaning.nulls == DANA_NULLS_ERROR && !source->rows ? "error" : "skip");
 	dana_json_open(request, "options", '{');

@@ -26,7 +26,7 @@ struct dana_training
 	dana_arguments arguments; /* all of them, for the ones that only the worker reads */
 	char	  *rule;
 	char	  *model;
-	char	  *backend;
+	char	  *machine;
 	char	  *label;
 	dana_texts features;
 	char	  *filter;

@@ -71,7 +71,7 @@ SELECT name FROM dana.rule;
 SELECT dana_train('classes', query => 'SELECT 1 AS a, 2 AS y');
 RESET ROLE;
 SELECT dana_grant_rule('classes', 'regress_dana');
-SELECT name, everybody, users FROM dana.rule ORDER BY name;
+SELECT name, public, users FROM dana.rule ORDER BY name;
 SELECT dana_revoke_rule('classes', 'regress_dana'), dana_grant_rule('classes');
 REVOKE EXECUTE ON FUNCTION dana_train FROM regress_dana;
 DROP ROLE regress_dana;

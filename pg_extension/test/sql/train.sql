@@ -14,11 +14,11 @@ SELECT model, version, tuples FROM dana.logistic('patients', '{"features": ["age
 SELECT dana.logistic('patients', '{"colour": "red"}');
 SELECT name, version, rule, metadata -> 'features' AS features, cardinality(weights) FROM dana.model ORDER BY 1, 2;
 SELECT parameter, shape FROM dana_parameters('logistic');
-SELECT model, model_version, source, backend, epochs, tuples, skipped FROM dana.run ORDER BY id;
+SELECT model, model_version, source, machine, epochs, tuples, skipped FROM dana.run ORDER BY id;
 SELECT count(*), bool_and(loss > 0) FROM dana.epoch;
 
 -- the interpreter, the simulator: one model
-SELECT tuples FROM dana_train('logistic', 'patients', 'oracle', '{age,weight}', 'ill', backend => 'interp');
+SELECT tuples FROM dana_train('logistic', 'patients', 'oracle', '{age,weight}', 'ill', machine => 'interp');
 SELECT a.weights = b.weights AS same FROM dana.model a, dana.model b WHERE (a.name, a.version, b.name) = ('logistic', 1, 'oracle');
 
 -- parts of a table, queries, types, classes
