@@ -132,7 +132,7 @@ def test_who_is_second_to_take_a_name_does_not_have_it(connect_as: Connect, sess
         alice.execute("COMMIT")
         with pytest.raises(errors.DuplicateObject, match='the name "r" is in use for another rule'):
             second.result(20)
-    assert session.execute("SELECT owner::text, source FROM dana.rule").fetchall() == [("alice", "{}")]
+    assert session.execute("SELECT owner::text, text FROM dana.rule").fetchall() == [("alice", "{}")]
 
 
 def test_rules_are_granted_and_taken_back(connect_as: Connect, session: Session) -> None:
@@ -144,7 +144,7 @@ def test_rules_are_granted_and_taken_back(connect_as: Connect, session: Session)
     alice.execute("SELECT dana_create_udf('r', '{}')")
 
     def sees(who: Session) -> bool:
-        return who.execute("SELECT source FROM dana.rule WHERE name = 'r'").rowcount == 1
+        return who.execute("SELECT text FROM dana.rule WHERE name = 'r'").rowcount == 1
 
     assert trained(bob) == ("r", 1)
     for call in ("dana_grant_rule('r', 'bob')", "dana_revoke_rule('r')", "dana_revoke_rule('r', 'alice')"):
@@ -187,7 +187,7 @@ def test_the_rule_that_was_meant_is_one_that_may_be_seen(connect_as: Connect, se
     alice.execute("SELECT dana_revoke_rule('logistic')")
     session.execute("CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT ON t TO alice, bob")
     lists = (
-        "SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one, "
+        "SELECT name FROM dana.rule lists the rules; dana_create_udf(name, text) makes one, "
         '"dana rules install" those that come along.'
     )
     for who, name, hint in (

@@ -124,7 +124,7 @@ def test_the_command_registers(pg_uri: str, capsys: pytest.CaptureFixture[str]) 
         assert main(["rules", "install", "lasso", "huber", "--dsn", pg_uri]) == OK
         assert capsys.readouterr().out == "registered: lasso, huber\n"
         with psycopg.connect(pg_uri) as session:
-            found = session.execute("SELECT source FROM dana.rule WHERE name = 'lasso'").fetchone()
+            found = session.execute("SELECT text FROM dana.rule WHERE name = 'lasso'").fetchone()
         assert found == (rules.text("lasso"),)
     finally:
         with psycopg.connect(pg_uri, autocommit=True) as session:
