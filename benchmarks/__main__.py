@@ -14,7 +14,7 @@ NAMES = (
     "epoch",
     "frames",
     "visibility",
-    "beside",
+    "pgbench",
     "simulator",
     "peers",
     "learners",
@@ -51,7 +51,7 @@ def main() -> int:
     unknown = sorted(set(options.names) - {*NAMES, *LONG})
     if unknown:
         parser.error(f"unknown benchmark {', '.join(unknown)}; known: {', '.join((*NAMES, *LONG))}")
-    # a reference that spins on every core would slow what is measured beside it; read when NumPy loads
+    # a reference that spins on every core would slow the other process that is measured; read when NumPy loads
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     figures: list[Figure] = []

@@ -17,7 +17,7 @@ WIDTH = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measured figure beside its reference.
+    """One measured figure and its reference.
 
     Attributes
     ----------

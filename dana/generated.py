@@ -20,7 +20,7 @@ from hwgen.spec.numerics import fit
 ROOT = Path(__file__).parent.parent
 
 TYPES = ("Algo", "Batch", "Dim", "NotInRule", "Number", "Part", "Value")
-"""What `dana.language.names` offers beside the language's names."""
+"""What `dana.language.names` offers in addition to the language's names."""
 
 
 def _between(name: str, text: str, *, until: str = "") -> str:

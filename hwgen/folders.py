@@ -56,8 +56,8 @@ def open_folder(path: Path, *, make: int | None = None) -> int:
 def create_file(name: str, flags: int) -> int:
     """Open a file to write, through nothing that another account put there: an opener for `open`.
 
-    A folder that everybody may write is not followed through another account's symbolic link, and an existing file in
-    it is this account's; else its owner could read, or send elsewhere, what is written. The kernel's
+    In a folder that any account may write, another account's symbolic link is not followed, and an existing file must
+    belong to this account; otherwise its owner could read or redirect what is written. The kernel's
     ``fs.protected_symlinks`` and ``fs.protected_regular`` (proc_sys_fs(5)) are the same rule, where they are on.
 
     Raises
@@ -211,6 +211,6 @@ def _is_private(group: int, owner: int) -> bool:
 
 def _not_ours(path: Path) -> ForeignFolder:
     return ForeignFolder(
-        f"{path} must be a file of this account, user {os.geteuid()}, since everybody may write the folder it lies in: "
+        f"{path} must be a file of this account, user {os.geteuid()}, because any account may write its folder: "
         "remove it, or write to another folder"
     )

@@ -1,1 +1,1 @@
-"""The rules of `dana.rules` beside scikit-learn's estimators: same rows, same split, same metric."""
+"""The rules of `dana.rules` compared with scikit-learn's estimators: same rows, same split, same metric."""

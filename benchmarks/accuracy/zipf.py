@@ -1,7 +1,7 @@
 """Made tables of categories, as frequent as Zipf's law has them: pairs that occur, and rows with a label.
 
-In: nothing; the seed is fixed. Out: features, which are numbers of categories from 0 and perhaps numbers; labels. Of
-pairs the label is 1 where the pair occurred, 0 for as many that are drawn at random: what ranks has to tell them apart.
+In: nothing; the seed is fixed. Out: features, which are numbers of categories from 0 and perhaps numbers; labels. The
+label of a pair is 1 if it occurred, and 0 for as many pairs drawn at random: a ranking must separate the two.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def frequent(count: int, rows: int, random: np.random.Generator) -> NDArray[np.i
     return random.choice(count, rows, p=share / share.sum())
 
 
-def beside_others(pairs: NDArray[np.int64], count: int, random: np.random.Generator) -> Raw:
-    """Pairs, and as many whose second number is any that never occurred beside the first."""
+def with_others(pairs: NDArray[np.int64], count: int, random: np.random.Generator) -> Raw:
+    """Pairs, and as many that never occurred: the same first numbers, with random second ones."""
     occurred = set(map(tuple, pairs.tolist()))
     others = np.stack([random.permutation(pairs[:, 0]), random.integers(0, count, len(pairs))], axis=1)
     others = others[[tuple(pair) not in occurred for pair in others.tolist()]]
@@ -36,7 +36,7 @@ def purchases() -> Raw:
     users, items = random.integers(0, 300, 40_000), frequent(200, 40_000, random)
     likes = random.integers(0, 6, (300, 2))
     bought = (likes[users] == (items % 6)[:, None]).any(axis=1) | (random.random(40_000) < 0.05)
-    return beside_others(np.unique(np.stack([users, items], axis=1)[bought], axis=0), 200, random)
+    return with_others(np.unique(np.stack([users, items], axis=1)[bought], axis=0), 200, random)
 
 
 def neighbours() -> Raw:
@@ -44,7 +44,7 @@ def neighbours() -> Raw:
     random = np.random.default_rng(2)
     pairs = np.stack([frequent(200, 60_000, random), frequent(200, 60_000, random)], axis=1)
     pairs = pairs[(pairs[:, 0] % 10 == pairs[:, 1] % 10) | (random.random(60_000) < 0.02)]
-    return beside_others(pairs, 200, random)
+    return with_others(pairs, 200, random)
 
 
 def _rows(seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64], np.random.Generator]:

@@ -64,7 +64,7 @@ def run_paper(options: argparse.Namespace) -> int:
     screen, known = console(WIDTH), evidence()
     with shown_progress() as progress:
         modelled = model_all(
-            known.datasets, device, quick=options.quick, tell=lambda name: progress(f"computed: {name}")
+            known.datasets, device, quick=options.quick, done=lambda name: progress(f"computed: {name}")
         )
         measured: dict[str, Measured] = {}
         contests: list[Contest] = []
@@ -93,7 +93,7 @@ def run_paper(options: argparse.Namespace) -> int:
 
 
 def _measure(
-    options: argparse.Namespace, scale: float, tell: Callable[[str], None]
+    options: argparse.Namespace, scale: float, done: Callable[[str], None]
 ) -> tuple[dict[str, Measured], list[Contest], str]:
     """On the server: data sets, peers, and which PostgreSQL it is."""
     from benchmarks.paper.evidence import evidence
@@ -106,13 +106,13 @@ def _measure(
     peers: list[Contest] = []
     with connect(options.dsn or started(major=18).dsn) as db:
         measured = measure_all(
-            db, evidence().datasets, scale=scale, repeats=repeats, tell=lambda name: tell(f"measured: {name}")
+            db, evidence().datasets, scale=scale, repeats=repeats, done=lambda name: done(f"measured: {name}")
         )
         try:
             for one in contests(db, scale=scale, passes=PASSES, repeats=repeats):
                 peers.append(one)
-                tell(f"measured: {one.case}, peers")
-        finally:  # what was measured is kept, whatever ends it
+                done(f"measured: {one.case}, peers")
+        finally:  # measurements are kept, also after an error
             if peers:
                 keep(document(peers), options.history or default_file())
         version = db.session.info.parameter_status("server_version")

@@ -1,4 +1,4 @@
-"""The commands ``dana bench peers`` and ``dana bench history``: trainings beside what one would pick instead."""
+"""The commands ``dana bench peers`` and ``dana bench history``: trainings compared with other software."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def register(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands to those of `dana bench`."""
     peers = kinds.add_parser(
-        "peers", help="a pass of training beside scikit-learn, C, NumPy, MADlib, count(*) …: same rows, in turn"
+        "peers", help="a pass of training compared with scikit-learn, C, NumPy, MADlib, count(*) …: same rows, in turn"
     )
     peers.add_argument("cases", nargs="*", metavar="CASE", help="which tables of the paper's shapes (all)")
     peers.add_argument(
@@ -84,7 +84,7 @@ def run_peers(options: argparse.Namespace) -> int:
                 console().print(peers_table(contests[-1]))
                 if largest:
                     console().print(shown(_parts_line(contests[-1])), highlight=False)
-        finally:  # what was measured is kept, whatever ends it
+        finally:  # measurements are kept, also after an error
             if contests:
                 found = summary(contests, quoted_madlib())
                 for line in found.lines():

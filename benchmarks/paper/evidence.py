@@ -20,7 +20,7 @@ CHOSEN = "chosen"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that somebody else says, or that was chosen for want of one.
+    """A number quoted from a source, or chosen because no source has it.
 
     Attributes
     ----------

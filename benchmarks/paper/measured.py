@@ -30,7 +30,7 @@ MOST = 128 << 20
 LEAST_ROWS = 64
 FEWER = 4
 CLEARLY = 1.5
-"""Times as long as a `FEWER`-th of the rows must rows take, so that the difference tells of more."""
+"""All rows must take at least this many times as long as a `FEWER`-th of them; otherwise nothing is extrapolated."""
 PASSES = 3
 RULES = {"svm": "linear_svm"}
 """Shipped rules that are called otherwise than the paper's."""
@@ -71,13 +71,13 @@ def measure_all(
     *,
     scale: float,
     repeats: int,
-    tell: Callable[[str], None] = lambda _: None,
+    done: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Measured]:
     """All data sets, with so many times the rows of each."""
     found = {}
     for dataset in datasets:
         found[dataset.name] = measure_one(db, dataset, scale=scale, repeats=repeats)
-        tell(dataset.name)
+        done(dataset.name)
     return found
 
 
@@ -112,7 +112,7 @@ def _extended(seconds: float | str, less: float | str, *, rows: int, some: int, 
     if isinstance(seconds, str) or isinstance(less, str):
         return seconds
     if seconds < CLEARLY * less:
-        return f"measured on {some:,} rows, which take no longer than {few:,}: too few to tell of {rows:,}"
+        return f"measured on {some:,} rows, which take no longer than {few:,}: too few to extrapolate to {rows:,}"
     return seconds + (seconds - less) / (some - few) * (rows - some)
 
 

@@ -115,7 +115,7 @@ class Modelled:
 
 
 def model_all(
-    datasets: Iterable[DataSet], device: Device, *, quick: bool, tell: Callable[[str], None] = lambda _: None
+    datasets: Iterable[DataSet], device: Device, *, quick: bool, done: Callable[[str], None] = lambda _: None
 ) -> dict[str, Modelled]:
     """All data sets, each on a core of its own where there are some.
 
@@ -123,15 +123,15 @@ def model_all(
     ----------
     quick
         Of machines of 8 clusters to a thread alone, but for rules of one thread, which have few.
-    tell
-        Gets the name of each that is done.
+    done
+        Called with the name of each data set that is finished.
     """
     found = {}
     # not forked: the caller may have threads
     with ProcessPoolExecutor(max_workers=len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
         for made in pool.map(partial(model, device=device, quick=quick), datasets):
             found[made.name] = made
-            tell(made.name)
+            done(made.name)
     return found
 
 

@@ -153,8 +153,8 @@ def _claims(found: Findings) -> Table:
     return Table(
         name="claims",
         title="What the paper says of itself",
-        about="End to end, on the paper's own machines. Nothing of this project stands beside these: its machine is "
-        "modelled, and MADlib's times are of another processor.",
+        about="End to end, on the paper's own machines. This project has no figures to compare with these: its "
+        "machine is modelled, and MADlib's times are of another processor.",
         first="",
         heads=("the paper, end to end",),
         rows=tuple((one.what, (quoted(one.figure, "×"),)) for one in found.evidence.claims),
@@ -411,7 +411,7 @@ def _tabla(found: Findings) -> Table:
         rows[dataset.name] = [_seconds(warm), shape, _seconds(alone), mixed(fed, "s"), _times(fed, warm, here=True)]
     return Table(
         name="tabla",
-        title="Beside a machine like TABLA, of a pass",
+        title="Compared with a machine like TABLA, one pass",
         about="One thread, the fastest that fits, fed by the server as without Striders: a machine of this project, "
         "programmed and scheduled as its others, and no measurement of TABLA.",
         first="data set",

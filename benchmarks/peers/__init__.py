@@ -1,1 +1,1 @@
-"""Everybody beside it: the same rows to DAnA and to what a user would pick instead, in turn, in one run."""
+"""DAnA and its alternatives train on the same rows, one after another, in one run."""

@@ -125,7 +125,7 @@ class Case:
     left_out
         Rows of the user's table that are not among them.
     unused
-        Features that a training on the user's table would have besides these: they are not numbers.
+        Further features that a training on the user's table would have: they are not numbers.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One case: DAnA and everybody beside it, in turn, so that a busy moment of the machine falls on all.
+"""One case: DAnA and its peers train in turn, so that a busy moment of the machine falls on all.
 
 In: a session, a `Case`. Out: a `Contest`: seconds of a pass of each, and the loss that it reached after the same
 passes over the same rows. References get standardised arrays in memory, and one thread; what it takes to export the
@@ -68,7 +68,7 @@ class Contest:
     left_out
         Rows of the user's table that had no numbers in all columns.
     unused
-        Features that a training on the user's table would have besides these.
+        Further features that a training on the user's table would have.
     pages, page_size
         The table's, page_size in bytes.
     passes, repeats
@@ -78,7 +78,7 @@ class Contest:
     lines
         DAnA's first.
     parts
-        Where a pass goes; empty where nobody asked.
+        The parts of a pass; empty unless requested.
     """
 
     case: str
@@ -106,7 +106,7 @@ class Contest:
 
 
 def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3, parts: bool = False) -> Contest:
-    """Make the case's table, let everybody train on its rows, drop it.
+    """Make the case's table, train all participants on its rows, drop it.
 
     Parameters
     ----------

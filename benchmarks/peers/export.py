@@ -51,7 +51,7 @@ def export(session: psycopg.Connection[Any], query: sql.Composable, widths: Sequ
 
 
 def _row(widths: Sequence[int | None]) -> np.dtype[Any]:
-    """A row as COPY has it: a field's bytes and its value, an array's axes and its elements likewise."""
+    """A row in COPY's binary format: size and value of each field; an array has its axes, then its elements so."""
     fields: list[Any] = [("fields", ">i2")]
     for k, width in enumerate(widths):
         fields.append((f"bytes{k}", ">i4"))

@@ -38,7 +38,7 @@ class Method:
     call
         The statement, with places for the table, the result's table and the passes.
     closed
-        Whether it is done after one pass, whatever is asked for.
+        Whether it ends after one pass, regardless of the number requested.
     """
 
     call: str

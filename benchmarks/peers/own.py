@@ -27,7 +27,7 @@ from dana.session.notices import ServerNotice, ServerWarning
 from dana.session.sources import table_of
 
 CLASSES = {"logistic": 2, "linear_svm": 2, "softmax": 10, "mlp": 10}
-"""How many a rule's peers tell apart."""
+"""Maximum number of classes of a rule's peers."""
 RANK = 10
 """Of a factorisation, the peers' too."""
 COLUMNS = """
@@ -200,7 +200,7 @@ def _check_classes(
         numbers = [one for one in TASKS if number and one not in CLASSES and one != "kmeans"]
         suit = [*(one for one, count in CLASSES.items() if 2 <= found <= count), *numbers]
         raise UsageError(
-            f"rule {rule!r} tells {few} apart, of which the column {label!r} has {found:,}",
+            f"rule {rule!r} needs a label of {few}, and the column {label!r} has {found:,}",
             hint=f"Name a rule that suits this label with --rule: {', '.join(suit)}." if suit else "",
         )
 

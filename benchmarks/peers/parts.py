@@ -1,7 +1,7 @@
 """Where a pass goes: what the backend and its worker do for a page, each part measured alone.
 
 In: a session, a case. Out: `Part`s, in seconds of a page. The table is the case's, cut to so many pages that the ring
-holds them all: then the backend waits for nobody, and its processor time is work. No clock runs inside of the two:
+holds them all: then the backend never waits, and its processor time is work. No clock runs inside of the two:
 unpacking is what a rule takes that only adds its columns up, computing what the case's rule takes more in a later pass,
 which has its pages; `REST` is what its first pass takes more than that, streamed and surveyed.
 """

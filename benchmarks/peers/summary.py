@@ -160,7 +160,7 @@ def _madlib(contest: Contest, quoted: Mapping[str, float]) -> Against | None:
     if measured is not None or contest.case not in quoted:
         return measured
     seconds = quoted[contest.case] * contest.rows / SHAPES[contest.case][0]
-    return _against(contest, MADLIB, seconds, seconds, quoted=True)  # one process, which waits for nobody
+    return _against(contest, MADLIB, seconds, seconds, quoted=True)  # one process, which never waits
 
 
 def _against(contest: Contest, peer: str, seconds: float, processors: float | None, *, quoted: bool) -> Against | None:

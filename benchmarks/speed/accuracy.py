@@ -1,4 +1,4 @@
-"""Each rule of the library beside its counterpart, on held-out rows; ``$DANA_DATA`` is a folder with more data."""
+"""Each rule compared with its counterpart on held-out rows; ``$DANA_DATA`` is a folder with more data."""
 
 from __future__ import annotations
 

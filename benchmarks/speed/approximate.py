@@ -1,4 +1,4 @@
-"""What the literature changes in a factor model to save work: the loss it costs, beside what it would save here.
+"""What the literature changes in a factor model to save work: its cost in loss, and what it would save here.
 
 Blocks (Marius, OSDI 2021): ratings go by block of users and block of items, so that a memory of two blocks is enough.
 Stale rows (Slipstream, SC 2024): rows that an epoch changed least are read and not written, until all are again every

@@ -1,4 +1,4 @@
-"""What each shipped rule costs the engine: cycles of a tuple beside the least that any program would take.
+"""What each shipped rule costs the engine: cycles of a tuple, and the minimum for any program.
 
 The machine is the one that a rule gets by itself, 64 units; tables have 54 float4 features. A rule's cycles are
 scheduled and counted, not measured: nothing runs here. The least is the largest of three: operations over units

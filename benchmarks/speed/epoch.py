@@ -2,7 +2,7 @@
 
 The table has Covertype's 581,012 rows of 54 float4 features and a float4 label, warm and all-visible. One epoch, of the
 paper's rule and of the shipped one; each of those after the first, which read pages that the worker kept; and the first
-of these, which keeps them, beside one that does not. On each PostgreSQL that an embedded server has.
+of these, which keeps them, compared with one that does not. On each PostgreSQL that an embedded server has.
 """
 
 from __future__ import annotations

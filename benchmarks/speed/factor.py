@@ -1,4 +1,4 @@
-"""Rules of factors and embeddings beside what a user would write in numba: ns a row, cycles of the machine.
+"""Rules of factors and embeddings compared with numba code: ns a row, cycles of the machine.
 
 The simulator unpacks heap pages and adds the loss up; the references (`benchmarks.peers.factors`) get finished arrays.
 Rows

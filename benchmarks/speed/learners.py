@@ -1,10 +1,10 @@
-"""Every shipped rule beside what a user would write: ns a row of one core, in turn, some passes each time.
+"""Every shipped rule compared with code that a user would write: ns a row of one core, in turn, some passes each time.
 
 The simulator unpacks heap pages, standardises and adds the loss up; its epochs are a training's later ones, whose
 cycles are known from the first. The references (`benchmarks.peers`) get finished arrays of binary32, standardised
 before the
-clock starts. The ratio is to the fastest of these. Linear models stand beside numba on raw rows, too, which does what
-the shipped rules do: it standardises and chooses its rate of learning.
+clock starts. The ratio is to the fastest of these. Linear models are also compared with numba on raw rows, which
+standardises and chooses its learning rate, as the shipped rules do.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _beside(
     label: str | None = "y",
     raw: Callable[[], object] | None = None,
 ) -> Figure:
-    """`raw` standardises, too; its time is told, and no reference."""
+    """`raw` standardises, too; its time is reported, not compared."""
     heap = pages_of(schema, rows)
     request, design = compiled_rule(rule, schema, pages=len(heap), label=label)
     machine = with_code(request, design)

@@ -1,4 +1,4 @@
-"""Random machines, rules, tables and bus stalls: interpreter, simulator and RTL beside one another, bit for bit.
+"""Random machines, rules, tables and bus stalls: interpreter, simulator and RTL agree bit for bit.
 
 Each machine is generated and compiled; on each train random rules over tables in every state, some of them damaged,
 with the link of the cycle contract and with one that stalls at random. `DANA_MACHINES` says how many (20), `DANA_SEED`

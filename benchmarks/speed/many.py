@@ -1,4 +1,4 @@
-"""Many trainings in one statement beside as many statements; and what a training in the background costs more."""
+"""Many trainings in one statement compared with as many statements; and the extra cost of a job."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tables in files where memory holds an eighth of them: pages that the kernel reads, beside the fewest that could be.
+"""Tables in files where memory holds an eighth of them: pages that the kernel reads, compared with the minimum.
 
 Ratings of users and items, Zipf 1.0, in random order and in blocks of users and items. The reference is the cache of as
-many pages that drops what is used again last (MIN: it knows what comes); LRU stands beside it. Where this process may
+many pages that drops what is used again last (MIN: it knows what comes); LRU is shown too. Where this process may
 make a control group of memory (version 1: root), an epoch runs in one; elsewhere LRU's pages are judged in the place of
 the kernel's.
 """

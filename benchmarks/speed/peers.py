@@ -1,4 +1,4 @@
-"""The cases of ``dana bench peers``, a tenth of the rows: a pass of `dana_train` beside the fastest that trains."""
+"""The cases of ``dana bench peers``, a tenth of the rows: a pass of `dana_train` compared with the fastest peer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A cache of rows on the chip, which no machine has: how often it would miss, and what it would save of the bytes.
 
-Ratings of two tables of factors whose rows lie in records beside the machine. Each rating reads and writes a row of
+Ratings of two tables of factors with their rows in external record memory. Each rating reads and writes a row of
 either; a row that is not in the cache is fetched, and another one stored. Misses of the row that was used least lately
 (LRU), of the one that is used again last (MIN: Belady 1966, which knows what comes), and of the hottest rows, which
 stay. Caches are fully associative; the ratio is MIN's bytes to those without a cache.

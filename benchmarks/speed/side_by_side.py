@@ -1,9 +1,9 @@
-"""Ratings side by side: cycles of a rating of matrix factorisation, in random order and sorted, beside one at a time.
+"""Ratings side by side: cycles of a rating of matrix factorisation, random or sorted, compared with one at a time.
 
 Factors of rank 10 on the machine that they get by themselves, with room for so many ratings at a time; 30,000 ratings
 of 6,000 users and 1,000 items, so many that rows come again among the next ratings as often as in MovieLens-1M. Cycles
 are the simulator's, which are the hardware's; the engine's alone are what is left if pages never were late. The same
-with the factors in records, beside the machine, of one thread and of several, behind a slow memory and a fast one.
+with the factors in external record memory, of one thread and of several, behind a slow memory and a fast one.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ def run() -> list[Figure]:
         for name, order in orders.items()
     }
     figures = []
-    for told, source in (("with the loss", RULE + LOSS), ("without a loss", RULE)):
+    for loss, text in (("with the loss", RULE + LOSS), ("without a loss", RULE)):
         for name, data in pages.items():
-            alone = _trained(_bundle(source, 1), data)
+            alone = _trained(_bundle(text, 1), data)
             for what, design in (
                 *((f"{k} together", {"together": k}) for k in TOGETHER),
                 *((f"{what}, in records", {**design, "records": 1}) for what, design in RECORDS.items()),
             ):
-                counted = _trained(_bundle(source, **design), data)
+                counted = _trained(_bundle(text, **design), data)
                 records = "records" in design
                 figures.append(
                     Figure(
-                        what=f"{what}, {name}, {told}",
+                        what=f"{what}, {name}, {loss}",
                         measured=f"{counted.cycles / counted.tuples:.1f} cycles, the engine "
                         f"{counted.engine_busy / counted.tuples:.1f}, {counted.tuples / counted.batches:.1f} a batch",
                         reference=f"{alone.cycles / alone.tuples:.1f} one at a time",
@@ -92,8 +92,8 @@ def run() -> list[Figure]:
     return figures
 
 
-def _bundle(source: str, together: int, *, records: int = 0, **design: int) -> Bundle:
-    binding = bind(compile_rule(source, filename="factors.py").hdfg, SCHEMA)
+def _bundle(text: str, together: int, *, records: int = 0, **design: int) -> Bundle:
+    binding = bind(compile_rule(text, filename="factors.py").hdfg, SCHEMA)
     room = {"index_depth": max(2, together), "watch_depth": 2 * together if together > 1 else 0}
     if records:
         threads = design.get("threads", 1)

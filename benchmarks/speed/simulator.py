@@ -1,4 +1,4 @@
-"""The simulator with the rule's code, as trainings have it: heap bytes a second beside what the core can read.
+"""The simulator with the rule's code, as trainings have it: heap bytes a second, and the core's read bandwidth.
 
 The pages are as many as a table of the paper has, more than the caches hold, and in memory already. Epochs are a
 training's later ones, whose cycles are known from the first.

@@ -1,4 +1,4 @@
-"""Many sessions that train at once, for minutes, beside writers, VACUUM and DDL; every model checked.
+"""Many sessions that train at once, for minutes, during writes, VACUUM and DDL; every model checked.
 
 In: an embedded server. Out: a `Report`: how much was trained, what was wrong, what leaked. Each training runs in a
 transaction whose snapshot SQL reads too; the interpreter trains on SQL's rows, and its model must be the stored one,
@@ -83,7 +83,7 @@ SIZES = {"pages": 3000, "toasted": 200, "parts": 2000, "types": 1500}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A way to train: what dana_train is told, and the rows that it must see, as SQL says it."""
+    """A way to train: the arguments of dana_train, and a query for the rows that it must see."""
 
     call: str
     rows: str
@@ -169,9 +169,9 @@ class Soak:
         started = time.monotonic()
         self._ends = started + self._seconds
         trainers = [self._thread(self._train, number) for number in range(SESSIONS)]
-        beside = [self._thread(self._write, number) for number in range(2)]
-        beside += [self._thread(work, 0) for work in (self._vacuum, self._define, self._observe)]
-        for thread in trainers + beside:
+        others = [self._thread(self._write, number) for number in range(2)]
+        others += [self._thread(work, 0) for work in (self._vacuum, self._define, self._observe)]
+        for thread in trainers + others:
             thread.join()
         self._report.seconds = time.monotonic() - started
         self._compare_with_the_table()
@@ -235,7 +235,7 @@ class Soak:
                 db.execute("ROLLBACK")
                 self._count("timeouts")
                 if not impatient:
-                    self._wrong("a training was cancelled by nobody")
+                    self._wrong("a training was cancelled without a timeout")
                 continue
             assert row is not None
             rows = db.execute(kind.rows, binary=True).fetchall()
@@ -338,7 +338,7 @@ class Soak:
         torn = sum(found.get(key, weights) != weights for key, weights in self._stored.items())
         made_up = sum(key not in self._stored for key in found)
         if lost or torn or made_up:
-            self._wrong(f"{lost} committed models are lost, {torn} torn, {made_up} there that nobody committed")
+            self._wrong(f"{lost} committed models are lost, {torn} torn, {made_up} there without a commit")
 
 
 def insert(db: Session, table: str, count: int, seed: int) -> None:

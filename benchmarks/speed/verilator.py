@@ -67,7 +67,7 @@ def _lockstep() -> Figure:
         differing += int(np.count_nonzero(np.not_equal(*rows)))
     simulator.close()
     return Figure(
-        what=f"RTL beside the simulator, {bundle.config.units} units, {found.cycles:,} cycles",
+        what=f"RTL and simulator, {bundle.config.units} units, {found.cycles:,} cycles",
         measured=f"{differing} differences in counters and models; {found.cycles / taken:,.0f} cycles/s",
         reference="the simulator's",
         ratio=float(differing),

@@ -1,8 +1,8 @@
-"""What visibility costs: pages streamed to a training, all-visible, hinted and freshly loaded, beside copying alone.
+"""What visibility costs: pages streamed to a training, all-visible, hinted and freshly loaded, compared with a copy.
 
 In the backend's processor time, less what the statement takes on ten rows, with a ring that holds the whole table, so
-that nobody waits. The reference is this process copying as many pages into memory of that size, with nothing looked at
-and nobody told. A freshly loaded table is made anew for each measurement, for the first reader writes the hint bits.
+that neither side waits. The reference is this process copying as many pages into memory of that size, without checks or
+messages. A freshly loaded table is made for each measurement, because the first reader writes the hint bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TARGETS = {"all-visible": 2.0, "hinted": 5.0, "freshly loaded": 10.0}
 
 
 def make(db: psycopg.Connection[Any]) -> None:
-    """A table that nobody has read."""
+    """A table that has not been read since it was loaded."""
     columns = ", ".join(f"sin(i * {k})::real AS x{k}" for k in range(1, COLUMNS + 1))
     db.execute(f"DROP TABLE IF EXISTS {TABLE}")
     db.execute(f"CREATE TABLE {TABLE} WITH (autovacuum_enabled = off) AS SELECT * FROM bench_visibility_rows LIMIT 0")

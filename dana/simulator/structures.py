@@ -83,7 +83,7 @@ class Handed(ctypes.Structure):
 class ObserverData(ctypes.Structure):
     """What looks at an epoch's values, in the pages' order, before anything else is made of them. tuples: rows of a
     page from `row` on, which are whole tuples and alike; column: one by itself, of a tuple that may end on another
-    page; end: of the epoch. NULL: nobody looks."""
+    page; end: of the epoch. NULL: there is no observer."""
 
     _fields_ = (
         *pointers("sim_observe_tuples", "tuples"),
@@ -180,7 +180,7 @@ class CompiledIndex(ctypes.Structure):
 
 class CompiledInput(ctypes.Structure):
     """An input of each tuple: its first float where tuples are packed; the column that is all of it, or -1; floats that
-    code may read of it as it lies on a page, or 1: a number, which is packed beside those of other tuples."""
+    code may read of it as it lies on a page, or 1: a number, which is packed with those of other tuples."""
 
     _fields_ = _i32("first column floats")
 

@@ -84,9 +84,7 @@ FEATURE_HINT = (
     "A feature is a number, a boolean, a date, a time or an array of them, in a rule of one vector also a text or an "
     "enum: leave the column out with features => ARRAY['a', 'b'], or make a number of it in a query."
 )
-HINT = (
-    "As a label: choose a rule that tells classes apart, such as logistic for two of them, or softmax. " + FEATURE_HINT
-)
+HINT = "As a label: choose a rule for classes, such as logistic for two of them, or softmax. " + FEATURE_HINT
 """Hint for a column of another type."""
 
 CATEGORY_HINT = "Number its categories in a query or a view, as docs/recipes.md shows, or name another column."

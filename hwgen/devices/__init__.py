@@ -70,7 +70,7 @@ class Device:
         return self.page_bandwidth / self.clock_hz
 
     def link_rate(self, clock_hz: int) -> int:
-        """`MachineConfig.link_rate` of a machine that runs at such a clock, whatever its link's width.
+        """`MachineConfig.link_rate` of a machine that runs at this clock, for a link of any width.
 
         DeviceError where a link cannot be so slow: the clock is too fast for the device's memory.
         """

@@ -76,7 +76,7 @@ def hand_over(config: MachineConfig) -> wiring.Signature:
             "round_valid": Out(1),
             "count": Out(count_bits(config)),  # tuples of the round, 1 … T × G; counts with `round_valid`
             "batch_last": Out(1),  # the round completes its batch; counts with `round_valid`
-            "epoch_last": Out(1),  # likewise the epoch
+            "epoch_last": Out(1),  # the same for the epoch
             # pulse: the epoch has no tuple. Once for each such epoch, in cycle at + UNPACK_LATENCY of the last page's
             # end, or in cycle 1 if PAGES is 0
             "epoch_empty": Out(1),
@@ -114,9 +114,9 @@ def image_write(config: MachineConfig) -> wiring.Signature:
     return wiring.Signature(
         {
             "strider": Out(1),  # pulse: the write goes to the Strider program
-            "constant": Out(1),  # likewise: to the %cr registers
-            "column": Out(1),  # likewise: to the column descriptors
-            **({"table": Out(1)} if config.record_depth else {}),  # likewise: to the tables, `Register.TABLES`
+            "constant": Out(1),  # to the %cr registers
+            "column": Out(1),  # to the column descriptors
+            **({"table": Out(1)} if config.record_depth else {}),  # to the tables, `Register.TABLES`
             "address": Out(20),  # word address within the region (`hwgen.spec.registers.Region`)
             "data": Out(32),  # the word
         }

@@ -35,7 +35,7 @@ class Machine(wiring.Component):
         m.submodules.engine = engine = self._library.place("engine", lambda: Engine(config, self._library))
         m.submodules.access = access = self._library.place("access", lambda: AccessEngine(config, self._library))
         # from a register: a wire from a pin to every flip-flop would be the longest of all, and Verilator would take
-        # whatever is registered for a function of an input, to be computed anew when one changes
+        # registered values for functions of an input, to be computed anew when one changes
         reset = Signal(init=1, reset_less=True)
         m.d.sync += reset.eq(ResetSignal())
         host.reset = engine.reset = access.reset = reset

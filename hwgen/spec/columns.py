@@ -20,7 +20,7 @@ TYPE_BITS = 3
 
 TABLE_BITS = 3
 MAX_TABLES = (1 << TABLE_BITS) - 1
-"""Tables that watched columns can tell apart."""
+"""Maximum number of tables that watched columns can name."""
 
 
 class ColumnType(Described):

@@ -14,7 +14,7 @@ ALU_LATENCY = max(op.stages for op in operations.Opcode if not op.special)
 
 RESULT_LATENCY = 5 + ALU_LATENCY
 """Cycles from a row's issue until an instruction that reads its result may issue; the same for every operation
-that is not a special function. Besides the arithmetic: the memories' addresses, their words, mask, exchange, write."""
+that is not a special function. It has the arithmetic, the memories' addresses, their words, mask, exchange, write."""
 
 INDEX_LATENCY = RESULT_LATENCY
 """Cycles from the issue of a row of SETX until a row that uses the entry may issue. The RTL is built for it to be the
@@ -41,7 +41,7 @@ STRIDER_CYCLES = dict.fromkeys(Opcode, 2) | {
     Opcode.MUL: 3 + FACTOR_BITS,
     Opcode.CTL: 3,
 }
-"""Cycles of each Strider instruction, whatever its operands, branches taken or not; writeB and `ctl end` take longer
+"""Cycles of each Strider instruction, for any operands, branches taken or not; writeB and `ctl end` take longer
 while the queue is full."""
 
 UNPACK_STAGES = 3

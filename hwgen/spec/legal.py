@@ -3,7 +3,7 @@
 In: a Bundle, or a program and its machine. Out: the rules that it breaks. Driver, simulator and compiler use this list;
 it looks at instructions one by one, at sizes, and at the entries of the index file that a section sets and uses. That
 other results are there when they are read, and addresses right, is checked by the compiler and by the simulator, each
-in its own way. It trusts nobody: a Bundle may be damaged, or made by somebody else.
+in its own way. It trusts no Bundle: one may be damaged, or made by other software.
 """
 
 from collections.abc import Callable, Iterator, Sequence

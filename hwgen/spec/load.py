@@ -80,7 +80,7 @@ def bundle_blocks(bundle: Bundle, *, before: Held | None = None, records: int = 
     ----------
     before
         What the memories hold, of which nothing stays. None: anything. The scratchpad is not cleared then behind the
-        Bundle's own rows: no program of the compiler reads a row that nobody wrote.
+        Bundle's own rows: no program of the compiler reads a row that was never written.
     records
         Address at which the Bundle's tables begin in the record memory (`Bundle.table_offsets`).
     """
@@ -128,7 +128,7 @@ def _table_words(bundle: Bundle, records: int) -> list[int]:
 def training_blocks(
     bundle: Bundle, *, pages: int, epochs: int, base: int, slots: int | None = None, ready: int = board.ENDLESS
 ) -> Iterator[Block]:
-    """What a board is told before it trains, COMMAND being the last.
+    """What a host writes to a board before it trains; COMMAND is the last.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The engine's operations, a row each: whatever else says something of an operation is made from these rows.
+"""The engine's operations, a row each: all other tables of operations are made from these rows.
 
 In: nothing. Out: `Opcode`, its columns as attributes. No hardware library. `python -m dana.generated` writes the C
 headers and the documents that repeat a column.

@@ -1,5 +1,5 @@
 """The host port's address map: 32-bit words, word addresses of 24 bits. The upper half is the scratchpad's region, the
-lower half has eight others, told by the bits from `REGION_SHIFT` on.
+lower half has eight others, selected by the bits from `REGION_SHIFT` on.
 
 The port is `addr`, `write`, `wdata`, `read`, `rdata`; a read's data is there `READ_LATENCY` cycles after the cycle in
 which `read` is high. All memories are written while the machine is idle.

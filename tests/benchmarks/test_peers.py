@@ -323,7 +323,7 @@ def test_a_loss_that_is_far_behind_is_said() -> None:
         ("linear", "pair", ["a"], "column 'pair' of table patients is an array, and no label"),
         ("lrmf", "a", ["id", "large"], "at most 838,860 rows and columns .* up to 200 and 2,000,000"),
         ("linear", "a", ["pair", "b"], "or one column that is an array"),
-        ("logistic", "id", ["a"], "tells 2 classes apart, .* 'id' has 200\\nHint: .* --rule: linear, lrmf"),
+        ("logistic", "id", ["a"], "needs a label of 2 classes, .* 'id' has 200\\nHint: .* --rule: linear, lrmf"),
         ("lrmf", "a", ["id", "b"], "takes two features, the numbers of a row and of a column"),
     ],
 )

@@ -13,7 +13,7 @@
  *   rounds.c   the sequencer                                  clock.c    when all of this happens, memo.c
  *   kernels.c  inner loops, chosen by the processor's kind    way.c      what a row can be, for walk.c
  *   kernels.inc, portable.c  the loops, for any processor     number.h   an element of a column
- *   records.c  tables in a memory beside the machine's        pattern.c  rows alike, mixed.c  of several ways: walk.h
+ *   records.c  tables in external record memory               pattern.c  rows alike, mixed.c  of several ways: walk.h
  *   watch.h    rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */

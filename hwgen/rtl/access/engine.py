@@ -45,7 +45,7 @@ class AccessEngine(wiring.Component):
 
         stop, forget = Signal(), Signal()
         m.d.comb += [
-            stop.eq(self.stop | unpacker.halt),  # a fault stops all parts in the cycle in which it is told
+            stop.eq(self.stop | unpacker.halt),  # a fault stops all parts in the cycle in which it is reported
             forget.eq(self.start | stop),
             loader.start.eq(self.start),
             loader.stop.eq(stop),

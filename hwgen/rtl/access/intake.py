@@ -59,7 +59,7 @@ class Intake(wiring.Component):
                 "clear": In(1),  # pulse: forget all entries; Strider 0 has the first page
                 "oldest": In(data.ArrayLayout(entry_layout(config), config.striders)),  # of each Strider's queue
                 "waiting": In(config.striders),  # a bit for each Strider: its queue has an entry
-                "take": Out(config.striders),  # likewise: it is taken
+                "take": Out(config.striders),  # a bit for each Strider: the entry is taken
                 "job": Out(job_layout(config)),  # moves on in a cycle in which `valid` and `ready` are high
                 "valid": Out(1),
                 "ready": In(1),

@@ -28,10 +28,10 @@ class Places(wiring.Component):
                 "begin": In(1),  # the first beat of a tuple is written in this cycle
                 "end": In(1),  # the last beat of a tuple is written in this cycle
                 "cut": In(1),  # pulse between two tuples: the batch ends with the last one, if the round has one
-                # with `cut`: the one before the last ends it; the last is told again in the next cycle: `end`
+                # with `cut`: the one before the last ends it; the last is reported again in the next cycle: `end`
                 "late": In(1),
                 "half_release": In(1),  # pulse: the engine is done with a half
-                "free": Out(1),  # a half can be filled besides the one being filled
+                "free": Out(1),  # a half can be filled, in addition to the one being filled
                 "final": Out(1),  # the next tuple is the round's last
                 # the round takes no more tuples. While it is full, `count` and `batch_done` speak of it; `half`,
                 # `thread`, `base` are the next round's from its last tuple's end on
@@ -89,7 +89,7 @@ class Places(wiring.Component):
         with m.If(self.begin):
             m.d.sync += [self.full.eq(0), self.batch_done.eq(0)]
         with m.If(self.end):
-            # whatever follows a full round is of the next one
+            # what follows a full round belongs to the next one
             full = self.final
             m.d.sync += [
                 count.eq(Mux(full, 0, count + 1)),

@@ -11,7 +11,7 @@ once and waits in a queue, whole and within its table; what becomes of its tuple
     go + 5        plus the table's address
     go + 6        the request; from here records come as fast as the memory takes and gives them
 
-A request that has been made stands until it is taken, and a store that has begun is finished, whatever happens.
+A request that has been made stands until it is taken, and a store that has begun is always finished.
 """
 
 from amaranth.hdl import Array, C, Cat, Module, Mux, ResetInserter, Signal, Value

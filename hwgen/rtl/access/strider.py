@@ -1,4 +1,4 @@
-"""The Strider: a small processor that walks a page and tells the unpacker where the columns are.
+"""The Strider: a small processor that walks a page and passes the columns' positions to the unpacker.
 
 In: its program (translated, `hwgen.rtl.access.translate`), its page, room in its queue. Out: entries for the queue,
 rows skipped. The instruction set is `hwgen.spec.strider`, the cycles `hwgen.spec.cycles.STRIDER_CYCLES`. It reads

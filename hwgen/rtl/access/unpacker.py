@@ -80,8 +80,8 @@ class Unpacker(wiring.Component):
         told = Signal()  # the round that the job found full has been handed over
         opened = Signal()  # a tuple has begun and not ended
         single = Signal(reset_less=True)  # this beat is the last
-        ready_now = Signal(init=1)  # ready for the next job, whatever happens
-        ready_early = Signal()  # likewise if the tuple that the job begins has a place
+        ready_now = Signal(init=1)  # ready for the next job, in any case
+        ready_early = Signal()  # the same, if the tuple that the job begins has a place
         # the opposites of the two, for `takes`: registers that are equal would be made one
         stalled, not_early = Signal(), Signal(init=1)
 
@@ -89,8 +89,8 @@ class Unpacker(wiring.Component):
         beat = Signal()
         ends = job.last & single
         watches = job.table.any() if config.watch_depth else C(0)  # the column is a watched one
-        # a watched column was there so shortly before that nobody knows where the next tuple goes; it begins all the
-        # same, for it has a place whatever comes out
+        # a watched column came so shortly before that the place of the next tuple is not known yet; the tuple begins
+        # anyway, because it has a place in either case
         watching, ahead = Signal(), Signal()
         # the last tuple went ahead, and it is not over where it is; it begins a round, the one before it is to be
         # handed over; that waits for its records
@@ -222,7 +222,7 @@ class Unpacker(wiring.Component):
         with m.Elif(watching):
             m.d.sync += [left.eq(left - 1), watching.eq((left != 1) & ~forget)]
 
-        # a tuple goes ahead; nobody knows yet whether it ends a batch; it does
+        # a tuple goes ahead; whether it ends a batch is not known yet; it does
         goes, pending, cut = beat & begins & watching, Signal(), Signal()
         settles = pending & (until == 0)
         repeats = watch.repeated & (goes | unsettled)
@@ -244,12 +244,12 @@ class Unpacker(wiring.Component):
         m.d.comb += [watch.clear.eq(forget), watch.number.eq(element[: len(watch.number)])]
         if rows:
             m.d.comb += [self.link.word.eq(element), self.link.row.eq(late.row)]
-        for told in (watch, self.link) if rows else (watch,):
+        for port in (watch, self.link) if rows else (watch,):
             m.d.comb += [
-                told.valid.eq(valid[-1]),
-                *wires(told, late, "table", "writes"),
-                told.begin.eq((beat & begins & ~watching) | settles),
-                told.following.eq(Mux(settles, cut, places.following)),
+                port.valid.eq(valid[-1]),
+                *wires(port, late, "table", "writes"),
+                port.begin.eq((beat & begins & ~watching) | settles),
+                port.following.eq(Mux(settles, cut, places.following)),
             ]
 
     def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:
@@ -292,7 +292,7 @@ class Unpacker(wiring.Component):
             # an address may pass the page's end here; no beat follows then
             m.d.sync += [at.eq(at + step), ahead.eq(ahead + step)]
 
-    def _pages(self, m: Module, job: data.View, wrong: Value, page_end: Value, tell: Value, places: Places) -> None:
+    def _pages(self, m: Module, job: data.View, wrong: Value, page_end: Value, done: Value, places: Places) -> None:
         """Rounds, the end of pages and of the epoch, the fault that ends it."""
         rounds = self.rounds
         page, left = Signal(32), Signal(32)
@@ -328,7 +328,7 @@ class Unpacker(wiring.Component):
             decides = Mux(link.enabled, handed, decides)
         m.d.comb += [getattr(rounds, name).eq(late[name]) for name in ("count", "batch_last", "epoch_last")]
         m.d.sync += [
-            valid.eq(Mux(forget, 0, Cat(tell | (epoch_end & some), valid))),
+            valid.eq(Mux(forget, 0, Cat(done | (epoch_end & some), valid))),
             empty.eq(Mux(forget, 0, Cat(epoch_end & ~some, empty))),
         ]
         no_pages = delayed(m, self.start & ~self.settings.pages.any(), 1, name="no_pages", reset_less=False)

@@ -42,7 +42,7 @@ STATE = {
     "zero": 1,
 }
 """Bits of the recurrence: `operand` is twice the divisor, or what is left of the radicand. From `sign` on, what the
-result needs besides the digits."""
+result needs in addition to the digits."""
 
 State = Mapping[str, Value]
 

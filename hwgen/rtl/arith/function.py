@@ -32,7 +32,7 @@ FUNCTIONS = tuple(op for op in Opcode if op.unit is Unit.FUNCTION)
 """What a `FloatFunction` computes."""
 
 FUNCTION_BITS = (len([op for op in Opcode if op.special]) - 1).bit_length()
-"""Low bits of a special function's code, which tell it from the others."""
+"""Low bits of a special function's code, which distinguish it from the others."""
 
 
 class FloatFunction(wiring.Component):

@@ -248,7 +248,7 @@ def _half_turns(module: Module, a: Signal, valid: Value) -> Place:
 
 
 def reductions(module: Module, a: Signal, wanted: Mapping[Opcode, Value]) -> tuple[list[Place], Value]:
-    """Of those functions whose operand's strobe is given: where they are in the table, and n * ln 2 beside them."""
+    """For the functions in `wanted`, by their operand's strobe: places in the table, and n * ln 2."""
     places: list[Place] = []
     log: Place | None = None
     exponential: Exponential | None = None

@@ -1,12 +1,12 @@
 """The page reader: the machine's page link, on an AXI4 bus.
 
 In: the machine's requests, where the pages lie, beats of the bus. Out: bursts, and the beats as the machine wants them.
-The machine asks for a page when a buffer is free, so whatever comes is taken at once, and as many pages are under way
+The machine asks for a page when a buffer is free, so all data is taken at once, and as many pages are under way
 as there are buffers. Bursts are all alike and start at multiples of their size, so none crosses a 4 KB boundary.
 
-Data comes in the order of the addresses, since all bursts carry one identifier. A burst that has been asked for is
-received whatever happens; `drop` says that nobody wants it any more. Beats that nobody asked for are received and
-forgotten: they answer what a board asked for that has been reset alone since.
+Data comes in the order of the addresses, since all bursts carry one identifier. A requested burst is always
+received; `drop` says that its data is no longer needed. Beats without a request are received and dropped: they answer
+requests made before the board alone was reset.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -28,7 +28,7 @@ class PageReader(wiring.Component):
         super().__init__(
             {
                 "begin": In(1),  # pulse: a training begins, at slot 0
-                "drop": In(1),  # pulse: forget the machine's requests, receive what is under way and give it to nobody
+                "drop": In(1),  # pulse: forget the machine's requests, receive what is under way and drop it
                 "base": In(board.PAGE_ADDRESS_BITS),  # register PAGE_BASE
                 "slots": In(32),  # register SLOTS
                 "ready": In(32),  # register PAGES_READY

@@ -22,7 +22,7 @@ ASKED = ("read", "write", "addr", "wdata")
 """Members of the host port that go from the loop to the machine, through registers."""
 
 SIGN = 31
-"""Bit of a binary32 that does not tell zero from other values."""
+"""The sign bit of a binary32, which a comparison with zero ignores."""
 
 SHOWN = {
     "busy": 1,

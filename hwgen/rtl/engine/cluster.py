@@ -50,7 +50,7 @@ class Cluster(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         control = delayed(m, self.control, 1, name="control")
-        # masks and `mine` are worked out beside the register, of what comes to it: a cycle later is too late
+        # masks and `mine` are computed in front of the register, from its input: a cycle later is too late
         absent = {name: self._absent(m, name) for name in ("a", "b")}
 
         # a write of the host is for one cluster alone

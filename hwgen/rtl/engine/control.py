@@ -1,4 +1,4 @@
-"""What the sequencer tells the lanes, row by row: layouts of the buses.
+"""What the sequencer sends to the lanes, row by row: layouts of the buses.
 
 In: the machine's configuration. Out: layouts. Each field travels one register tree (sequencer, thread, cluster) and is
 sent so that it leaves the cluster's register in the stage in which it is used:
@@ -107,7 +107,7 @@ def cluster_layout(config: MachineConfig) -> data.StructLayout:
     """The bus that every cluster receives."""
     swap = {
         "swap_lanes": LANE_BITS,  # bit of the lane's number that makes it swap its addresses
-        "swap_clusters": max(1, cluster_distances(config)),  # likewise of its cluster's number
+        "swap_clusters": max(1, cluster_distances(config)),  # the same for its cluster's number
         "swap_all": 1,  # all lanes do
         "choose": 1,  # those that do take the other of `Operation.MOV`, `SECOND`
     }
@@ -149,7 +149,7 @@ def cluster_slots(config: MachineConfig) -> list[list[int]]:
 
 
 def thread_slots(config: MachineConfig) -> list[list[int]]:
-    """For each word that a lane has from other threads, which come behind those from clusters: likewise."""
+    """For each word that a lane has from other threads, which come behind those from clusters: the same."""
     return _slots(config)[1]
 
 
@@ -183,7 +183,7 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
     indices = {
         "a_index": 1,  # the entry `tuple_number` is added to a's address
         "bound": bound_bits(config),  # of the last SETX
-        "stride": STRIDE_BITS,  # likewise
+        "stride": STRIDE_BITS,  # of the last SETX
         "index": index_layout(config),  # what goes with the clusters' `write`
     }
     return data.StructLayout(

@@ -48,7 +48,7 @@ class IndexFile(wiring.Component):
             {
                 "word": In(32),  # stage 3: lane 0's operand a
                 "bound": In(bound_bits(config)),  # of the SETX that issued last
-                "stride": In(STRIDE_BITS),  # likewise
+                "stride": In(STRIDE_BITS),  # the same
                 "set": In(1),  # five stages after `word`: it was a SETX's, for `entry`
                 "entry": In(entry_bits(config)),  # of `set`, or that a row's result uses
                 "wrong": Out(1),  # in the cycle after `set`: the number names no row

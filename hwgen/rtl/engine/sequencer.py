@@ -121,7 +121,7 @@ class Sequencer(wiring.Component):
         self._send(m, stage, 1)
 
     def _index(self, m: Module, row: data.View) -> None:
-        """What SETX says besides the word, and whether a's address has an entry added; the entry is `tuple_number`."""
+        """SETX's operands except the word, and whether a's address has an entry added; the entry is `tuple_number`."""
         instruction = row.instruction
         m.d.sync += self.control.a_index.eq(row.valid & instruction.a_index)
         # these stay until the next SETX, which comes when the last one's entries are set

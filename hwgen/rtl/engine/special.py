@@ -48,7 +48,7 @@ class SpecialFunctions(wiring.Component):
             m.submodules.divide = divide = FloatDivide(
                 divide=divides, root=roots, interval=self._config.divide_interval
             )
-            # whatever the other unit computes, its operands mean nothing to this one
+            # the operands of the other unit's functions mean nothing to this one
             others = Cat(self.function == code(function) for function in pipelined).any()
             m.d.comb += [
                 *wires(divide, self, "a", "b"),

@@ -83,7 +83,7 @@ def _sum(operation: np.ufunc, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """A sum or difference. Tiny, of two normal numbers, it is exact: flushing it rounded is flushing it exact."""
     with np.errstate(all="ignore"):
         at_once = np.asarray(operation(np.asarray(a, dtype=np.float32), np.asarray(b, dtype=np.float32)))
-        # a subnormal operand is less than half of what such a sum can tell apart
+        # a subnormal operand is less than half a unit in the last place of such a sum
         return at_once if _beyond(_FAR, at_once) else flush(operation(flush(a), flush(b)))
 
 

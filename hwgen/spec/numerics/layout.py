@@ -17,7 +17,7 @@ more than 512:
     rows 192 … 223  sigmoid on [8, 16), 4 segments per unit
     rows 224 … 255  sigmoid on [16, 32), 2 segments per unit
     rows 256 … 383  exp on [-1/2, 1/2), 128 segments per unit, of which no argument reaches the first and last 18
-    rows 384 … 511  log(1 + m) / m on [-1/2, 1/2), 128 segments per unit; likewise the first 26 and last 11
+    rows 384 … 511  log(1 + m) / m on [-1/2, 1/2), 128 segments per unit, not the first 26 and last 11
     TANH_ROWS       16 at a time among those: tanh(x) / x on [0, 3/4), 64 segments per unit
     rows 512 … 575  sin(pi x) / 4x on [0, 1/2), 128 segments per unit
 """

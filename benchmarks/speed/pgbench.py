@@ -1,4 +1,4 @@
-"""A pgbench run beside a training, as a ratio to the same run beside a process that only keeps a core busy.
+"""Throughput of pgbench during a training, relative to pgbench next to a process that only keeps a core busy.
 
 pgbench selects by primary key, with one client; the training runs epoch after epoch in another session.
 """
@@ -90,19 +90,19 @@ def run() -> list[Figure]:
     pgbench(server, "-i", "-q", "-s", "2")
     rates: dict[str, list[float]] = {"training": [], "busy": []}
     for _ in range(PAIRS):
-        for name, beside in (("training", training), ("busy", busy_core)):
-            with beside(server.dsn):
+        for name, other in (("training", training), ("busy", busy_core)):
+            with other(server.dsn):
                 rates[name].append(rate(server))
     alone = rate(server)
-    beside_training, beside_busy = statistics.median(rates["training"]), statistics.median(rates["busy"])
+    during_training, while_busy = statistics.median(rates["training"]), statistics.median(rates["busy"])
     with psycopg.connect(server.dsn, autocommit=True) as session:
         session.execute(f"DROP TABLE {TABLE}, pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers")
     return [
         Figure(
-            what=f"pgbench, selects, one client, beside a training ({alone:,.0f} transactions/s without)",
-            measured=f"{beside_training:,.0f} transactions/s",
-            reference=f"beside a process that keeps a core busy: {beside_busy:,.0f}",
-            ratio=beside_training / beside_busy,
+            what=f"pgbench, selects, one client, during a training ({alone:,.0f} transactions/s without)",
+            measured=f"{during_training:,.0f} transactions/s",
+            reference=f"next to a process that keeps a core busy: {while_busy:,.0f}",
+            ratio=during_training / while_busy,
             target=0.8,
             at_most=False,
         )
