@@ -72,7 +72,7 @@ def test_what_is_measured_on_a_part_is_extended_by_what_grows_with_the_rows() ->
     small, large = (fixed + each * rows for rows in (100, 400))
     assert _extended(large, small, rows=10_000, some=400, few=100) == pytest.approx(fixed + each * 10_000)
     lost = _extended(0.6, 0.5, rows=10_000, some=400, few=100)
-    assert lost == "measured on 400 rows, which take no longer than 100: too few to tell of 10,000"
+    assert lost == "measured on 400 rows, which take no longer than 100: too few to extrapolate to 10,000"
     assert _extended("broken", 0.5, rows=10_000, some=400, few=100) == "broken"
 
 

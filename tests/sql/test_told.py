@@ -124,7 +124,7 @@ def test_more_labels_than_classes(session: Session, told: Told) -> None:
     assert hint == "Choose a rule for more classes, such as softmax, or leave rows out with a filter."
     _, hint = described(refused(session, "SELECT dana_train('ridge', 'u', label => 'y')"))
     assert hint is not None
-    assert hint.startswith("As a label: choose a rule that tells classes apart, such as logistic")
+    assert hint.startswith("As a label: choose a rule for classes, such as logistic")
 
 
 @pytest.mark.parametrize("rule", ["logistic", "ridge"])
