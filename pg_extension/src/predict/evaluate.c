@@ -27,14 +27,54 @@
 /* Maximum number of a function's arguments, less the model and a spare one; a row is slower to make than arguments */
 #define MAX_ARGUMENTS 98
 
+/*
+ * One statement evaluates a model. $1: reference of the model's version, $2: threshold or NULL, $3: classes, $4: the
+ * model's name, $5: version, $6: part, $7 and $8: as in dana_places. Its text has the metrics, the label, the features,
+ * and the rows; OFFSET 0: each prediction is computed once.
+ */
+#define STATEMENT \
+	"SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) OPERATOR(pg_catalog.||) %s, " \
+	"pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) " \
+	"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) AS s"
+
+/* The metrics of labels s.y and predictions s.p; %s: the aggregates, called with exactly their declared types */
+#define METRICS_OF_NUMBERS "%s(s.y, s.p)"
+
+/* Also the metrics of two classes if the labels have two values; both count non-finite labels and predictions */
+#define METRICS_OF_NUMBER \
+	"COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 " \
+	"AND s.y OPERATOR(pg_catalog.<) 'Infinity'::pg_catalog.float8 THEN s.y END, s.p, $3, $2), '{}') " \
+	"OPERATOR(pg_catalog.||) %s(s.y, s.p[1]::pg_catalog.float8)"
+
+#define METRICS_OF_CLASSES \
+	COUNT_IF_ANY("other_labels", "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)") \
+	COUNT_IF_ANY("not_predicted", "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)") "%s(s.y, s.p, $3, $2)"
+
+#define COUNT_IF_ANY(name, count) \
+	"CASE WHEN " count " OPERATOR(pg_catalog.=) 0 THEN '{}' " \
+	"ELSE pg_catalog.jsonb_build_object('" name "', " count ") END OPERATOR(pg_catalog.||) "
+
+/* The label, or the labels, as numbers; and whether it is not NULL */
+#define LABEL_NUMBERS "dana.dana_numbers(%s) AS y"
+#define LABEL_NUMBER "dana.dana_number(%1$s) AS y, (%1$s) IS NOT NULL AS given"
+#define LABEL_CLASS "dana.dana_class(%1$s, $3) AS y, (%1$s) IS NOT NULL AS given"
+
 typedef struct evaluated_model
 {
-	char  *name;
-	int	   version;
-	bool   own;
-	Jsonb *metadata;
-	char  *reference; /* of this version */
+	char	  *name;
+	int		   version;
+	bool	   own;
+	Jsonb	  *metadata;
+	char	  *reference; /* of this version */
+	dana_texts features;
+	dana_texts labels;
 } evaluated_model;
+
+static bool
+predicts(const evaluated_model *model, const char *what)
+{
+	return strcmp(dana_json_string(model->metadata, "predicts"), what) == 0;
+}
 
 static evaluated_model
 find_model(const dana_evaluation *asked, bool wrote)
@@ -49,6 +89,10 @@ find_model(const dana_evaluation *asked, bool wrote)
 	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
 	model.reference = dana_model_version_of(asked->model, model.version);
 	dana_become_caller(before);
+	model.features = dana_json_texts(model.metadata, "features");
+	model.labels = dana_json_texts(model.metadata, "labels");
+	if (model.labels.count < 1 || (model.labels.count > 1 && !predicts(&model, "numbers")))
+		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
 	return model;
 }
 
@@ -170,16 +214,15 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
  * r.name: PostgreSQL would call a user's function of that name, with the row.
  */
 static char *
-arguments_of(Jsonb *metadata)
+arguments_of(const dana_texts *features)
 {
-	dana_texts	   features = dana_json_texts(metadata, "features");
 	StringInfoData list;
 
-	if (features.count < 1 || features.count > MAX_ARGUMENTS)
+	if (features->count < 1 || features->count > MAX_ARGUMENTS)
 		return "r.*";
 	initStringInfo(&list);
-	for (int i = 0; i < features.count; i++)
-		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(features.values[i]));
+	for (int i = 0; i < features->count; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(features->values[i]));
 	return list.data;
 }
 
@@ -220,53 +263,59 @@ require_columns_of(const char *model, const dana_texts *needed, Oid source)
 /* dana.dana_arguments(metadata, model, source): for a model's columns, all in the source */
 DANA_FUNCTION(dana_feature_list)
 {
-	Jsonb			*metadata = PG_GETARG_JSONB_P(0);
-	const dana_texts features = dana_json_texts(metadata, "features");
+	const dana_texts features = dana_json_texts(PG_GETARG_JSONB_P(0), "features");
 
 	(void)require_columns_of(text_to_cstring(PG_GETARG_TEXT_PP(1)), &features, PG_GETARG_OID(2));
-	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(metadata)));
+	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(&features)));
 }
 
-/*
- * The SELECT list over labels s.y and predictions s.p of the rows. Rules with classes have metrics of classes, others
- * have metrics of numbers, and also of two classes if their labels have two values.
- */
 static char *
-judgement_of(const char *predicts)
+metrics_of(const evaluated_model *model)
 {
-	const char *classified = dana_extension_name("dana_classification_metrics");
-	const char *other = "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)";
-	const char *unpredicted = "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)";
+	const char *classification = dana_extension_name("dana_classification_metrics");
+	const char *regression = dana_extension_name("dana_regression_metrics");
 
-	if (strcmp(predicts, "numbers") == 0)
-		return psprintf("%s(s.y, s.p)", dana_extension_name("dana_regression_metrics"));
-	if (strcmp(predicts, "number") == 0)
-		/* the second object's count of non-finite labels and predictions is the same */
-		return psprintf("COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 "
-						"AND s.y OPERATOR(pg_catalog.<) 'Infinity'::pg_catalog.float8 THEN s.y END, s.p, $3, $2), '{}') "
-						"OPERATOR(pg_catalog.||) %s(s.y, s.p[1]::pg_catalog.float8)", classified,
-						dana_extension_name("dana_regression_metrics"));
-	return psprintf("CASE WHEN %s OPERATOR(pg_catalog.=) 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('other_labels', %s) END "
-					"OPERATOR(pg_catalog.||) "
-					"CASE WHEN %s OPERATOR(pg_catalog.=) 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('not_predicted', %s) END "
-					"OPERATOR(pg_catalog.||) %s(s.y, s.p, $3, $2)", other, other, unpredicted, unpredicted, classified);
+	if (predicts(model, "numbers"))
+		return psprintf(METRICS_OF_NUMBERS, regression);
+	if (predicts(model, "number"))
+		return psprintf(METRICS_OF_NUMBER, classification, regression);
+	return psprintf(METRICS_OF_CLASSES, classification);
 }
 
-/* The label's number y, or its labels' numbers, and whether it is not NULL */
 static char *
-label_of(const evaluated_model *model, const dana_texts *labels, TupleDesc columns, bool several)
+label_of(const evaluated_model *model, TupleDesc columns)
 {
 	StringInfoData list;
 
 	initStringInfo(&list);
-	for (int i = 0; i < labels->count; i++)
-		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "",
-						 dana_datetime_expression(model->metadata, labels->values[i],
-												SPI_gettypeid(columns, SPI_fnumber(columns, labels->values[i]))));
-	if (several)
-		return psprintf("dana.dana_numbers(%s) AS y", list.data);
-	return psprintf(dana_json_is_null(model->metadata, "classes") ? "dana.dana_number(%s) AS y, (%s) IS NOT NULL AS given"
-					: "dana.dana_class(%s, $3) AS y, (%s) IS NOT NULL AS given", list.data, list.data);
+	for (int i = 0; i < model->labels.count; i++)
+	{
+		const char *label = model->labels.values[i];
+		const Oid	type = SPI_gettypeid(columns, SPI_fnumber(columns, label));
+
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", dana_datetime_expression(model->metadata, label, type));
+	}
+	if (predicts(model, "numbers"))
+		return psprintf(LABEL_NUMBERS, list.data);
+	return psprintf(dana_json_is_null(model->metadata, "classes") ? LABEL_NUMBER : LABEL_CLASS, list.data);
+}
+
+/* The columns of the rows, which must include the model's features and labels */
+static TupleDesc
+columns_of(const dana_evaluation *asked, const evaluated_model *model, const evaluated_rows *rows)
+{
+	const int  features = Max(model->features.count, 0);
+	dana_texts needed = {.count = features + model->labels.count};
+	char	  *query;
+
+	needed.values = palloc(sizeof(char *) * needed.count);
+	for (int i = 0; i < needed.count; i++)
+		needed.values[i] = i < features ? model->features.values[i] : model->labels.values[i - features];
+	if (OidIsValid(rows->table))
+		return require_columns_of(asked->model, &needed, rows->table);
+	query = psprintf("SELECT * FROM %s AS r", rows->from);
+	return require_columns(asked->model, &needed, dana_rows_descriptor(dana_rows_plan(query, "the query", false)),
+						   "the query");
 }
 
 /* Classes of the label as a text[]; empty if it is a number */
@@ -303,57 +352,34 @@ report_one_class(const dana_evaluation *asked, Jsonb *metrics)
 					asked->model, chosen == 0 ? "none" : "each", rows, positive, positives);
 }
 
-Jsonb *
-dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
+/* Runs the statement in the caller's SPI connection */
+static Jsonb *
+evaluate(const dana_evaluation *asked, const evaluated_model *model, const evaluated_rows *rows, Snapshot snapshot)
 {
-	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
-	const evaluated_rows  rows = find_rows(asked, &model);
-	MemoryContext		  caller = CurrentMemoryContext;
-	const char *predicts = dana_json_string(model.metadata, "predicts");
-	const bool	score = strcmp(predicts, "score") == 0; /* from 0 on: the second class */
-	const bool	several = strcmp(predicts, "numbers") == 0;
-	dana_texts	labels = dana_json_texts(model.metadata, "labels");
-	dana_texts	features = dana_json_texts(model.metadata, "features");
-	dana_texts	needed = {.values = palloc(sizeof(char *) * (Max(features.count, 0) + Max(labels.count, 0)))};
-	TupleDesc	columns;
-	char	   *text;
-	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID};
-	Datum	   values[] = {CStringGetTextDatum(model.reference),
-						   asked->threshold.isnull ? Float8GetDatum(0) : asked->threshold.value, classes_of(&model),
-						   CStringGetTextDatum(model.name), Int32GetDatum(model.version),
-						   CStringGetTextDatum(rows.part), rows.places.first, rows.places.running};
-	char	   nulls[] = {' ', asked->threshold.isnull && !score ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ', '\0'};
-	int		   level = NewGUCNestLevel();
-	SPIPlanPtr plan;
-	Jsonb	  *metrics;
-	Datum	   found;
-	int		   code;
+	const bool	  current = snapshot == InvalidSnapshot;
+	const bool	  from_zero = asked->threshold.isnull && predicts(model, "score"); /* from 0 on: the second class */
+	MemoryContext caller = CurrentMemoryContext;
+	Oid			  types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID};
+	Datum		  values[] = {CStringGetTextDatum(model->reference),
+							  from_zero ? Float8GetDatum(0) : asked->threshold.value,
+							  classes_of(model),
+							  CStringGetTextDatum(model->name),
+							  Int32GetDatum(model->version),
+							  CStringGetTextDatum(rows->part),
+							  rows->places.first,
+							  rows->places.running};
+	char		  nulls[] = {' ', asked->threshold.isnull && !from_zero ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ', '\0'};
+	char		 *label = label_of(model, columns_of(asked, model, rows));
+	SPIPlanPtr	  plan;
+	Datum		  found;
+	int			  code;
 
-	if (labels.count < 1 || (labels.count > 1 && !several))
-		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
-	if (rows.as_trained)
-		dana_training_settings(model.metadata);
-	for (; needed.count < features.count; needed.count++)
-		needed.values[needed.count] = features.values[needed.count];
-	for (int i = 0; i < labels.count; i++)
-		needed.values[needed.count++] = labels.values[i];
-	dana_connect();
-	if (OidIsValid(rows.table))
-		columns = require_columns_of(asked->model, &needed, rows.table);
-	else
-		columns = require_columns(asked->model, &needed, dana_rows_descriptor(dana_rows_plan(
-			psprintf("SELECT * FROM %s AS r", rows.from), "the query", false)), "the query");
-	/* the arguments of the metrics have exactly the declared types; OFFSET: each prediction is computed once */
-	text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
-					"OPERATOR(pg_catalog.||) %s, pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) "
-					"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) "
-					"AS s",
-					judgement_of(predicts), label_of(&model, &labels, columns, several), arguments_of(model.metadata),
-					rows.places.later, rows.from, rows.condition);
-	plan = SPI_prepare(text, lengthof(types), types);
+	plan = SPI_prepare(psprintf(STATEMENT, metrics_of(model), label, arguments_of(&model->features), rows->places.later,
+								rows->from, rows->condition),
+					   lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));
-	code = SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, snapshot == InvalidSnapshot, true, 0);
+	code = SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, current, true, 0);
 	MemoryContextSwitchTo(caller);
 	if (code != SPI_OK_SELECT || SPI_processed != 1)
 		dana_error(SYNTAX_ERROR, "argument \"query\" must be one SELECT");
@@ -362,9 +388,23 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("there is no row to evaluate on"),
 						errhint("Rows that have no label, or none of the model's classes, do not count, nor do those that "
 								"\"filter\" or \"part\" leaves out.")));
-	metrics = DatumGetJsonbPCopy(found);
-	dana_places_tell(&rows.places, rows.table, asked->model, rows.part, DatumGetInt64(dana_value(0, 2)),
+	dana_places_tell(&rows->places, rows->table, asked->model, rows->part, DatumGetInt64(dana_value(0, 2)),
 					 DatumGetInt64(dana_value(0, 3)));
+	return DatumGetJsonbPCopy(found);
+}
+
+Jsonb *
+dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
+{
+	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
+	const evaluated_rows  rows = find_rows(asked, &model);
+	const int			  level = NewGUCNestLevel();
+	Jsonb				 *metrics;
+
+	if (rows.as_trained)
+		dana_training_settings(model.metadata);
+	dana_connect();
+	metrics = evaluate(asked, &model, &rows, snapshot);
 	SPI_finish();
 	AtEOXact_GUC(true, level);
 	if (snapshot == InvalidSnapshot)
