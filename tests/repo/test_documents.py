@@ -48,6 +48,12 @@ def test_paths_exist(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_lines_of_prose_are_at_most_120_characters(document: Path) -> None:
+    prose = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.S)
+    assert [line for line in prose.split("\n") if len(line) > 120 and not line.startswith(("|", "    "))] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_anchors_exist(document: Path) -> None:
     pages = [
         (document.parent / page if page else document, anchor)
