@@ -149,12 +149,13 @@ def _svg(rule: Rule, options: argparse.Namespace) -> bytes:
 def _pass(rule: Rule, options: argparse.Namespace) -> bytes:
     """What the pass made that `--emit` names."""
     from dana.compiler.passes import text_of
+    from dana.compiler.place.rows import InputPlaces
     from dana.trainer.designs import pass_results
 
-    made = pass_results(_request(rule, options), _said)
-    if options.emit == "records" and not made["records"].records:
+    made = pass_results(_request(rule, options), _said)[options.emit]
+    if options.emit == "records" and isinstance(made, InputPlaces) and not made.records:
         return b"records: -\n"
-    return text_of(made[options.emit]).encode()
+    return text_of(made).encode()
 
 
 def _cost(rule: Rule, options: argparse.Namespace) -> bytes:

@@ -25,7 +25,7 @@ from dana.codesign.chosen import (
 from dana.codesign.size import MAX_CONFIG, MAX_WORDS, check_size, model_words
 from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
-from dana.compiler.compile import rule_for
+from dana.compiler.compile import plan_for
 from dana.compiler.fit import (
     CLEARLY,
     MAX_GROUP,
@@ -36,7 +36,7 @@ from dana.compiler.fit import (
     power_of_two,
     whole_blocks,
 )
-from dana.compiler.passes import ACCESS, Draft, Results, place, plan_of, run
+from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
 from dana.compiler.place.records import needs_index
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
@@ -87,7 +87,6 @@ def default_bundle(
     design: Mapping[str, int] | None = None,
     widest_link: int | None = None,
     at_most: Mapping[str, int] | None = None,
-    notes: Mapping[str, Any] | None = None,
 ) -> Bundle:
     """`compile_bundle` for the machine of `default_config`.
 
@@ -98,17 +97,19 @@ def default_bundle(
     at_most
         Depths of memories that the machine must do with; they are none that `design` names.
     """
-    config, draft, rule = _default(binding, schema, max_tuples, design, widest_link, at_most)
-    return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes, known=draft, rule=rule)
+    config, draft, plan = _default(binding, schema, max_tuples, design, widest_link, at_most)
+    return compile_bundle(binding, schema, config, max_tuples=max_tuples, known=draft, plan=plan)
 
 
 def default_results(
     binding: Binding, schema: TableSchema, *, max_tuples: int, design: Mapping[str, int] | None = None
 ) -> Results:
     """Results of the passes on the way to `default_bundle`, by name."""
-    config, draft, rule = _default(binding, schema, max_tuples, design)
-    engine = compile_engine(binding.graph, config, max_tuples=max_tuples, known=draft, rule=rule)
-    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses, "watched": engine.draft.watched})
+    config, draft, plan = _default(binding, schema, max_tuples, design)
+    engine = compile_engine(binding.graph, config, max_tuples=max_tuples, known=draft, plan=plan)
+    given = {"schema": schema, "uses": binding.uses, "watched": engine.draft.watched}
+    rule = run(RULE, {"graph": binding.graph})
+    return run(ACCESS, {**engine.results, **rule, "plan": plan, **given})
 
 
 def default_config(
@@ -138,14 +139,13 @@ def _default(
     design: Mapping[str, int] | None,
     widest_link: int | None = None,
     at_most: Mapping[str, int] | None = None,
-) -> tuple[MachineConfig, Draft, Results]:
-    """The machine, the rule compiled for its target, and what the passes of `RULE` made."""
+) -> tuple[MachineConfig, Draft, Plan]:
+    """The machine, the rule compiled for its target, and its plan."""
     given = dict(design or {})
     bounded = {**given, **(at_most or {})}
     graph = binding.graph
     check_overrides(bounded)
-    rule = rule_for(graph, schema)
-    plan: Plan = rule["plan"]
+    plan = plan_for(graph, schema)
     check_size(graph, plan)
     check_records(plan, given)
     if needs_records(plan, given, _ways(plan, given)):
@@ -181,7 +181,7 @@ def _default(
         chosen["watch_depth"] = power_of_two(rows_written(plan.watched) * target.together)
     chosen |= _access(draft, schema, binding.uses, given)
     chosen |= {name: min(chosen[name], most) for name, most in (at_most or {}).items()}
-    return _config({**chosen, **given}), draft, rule
+    return _config({**chosen, **given}), draft, plan
 
 
 def check_overrides(given: Mapping[str, Any]) -> None:
@@ -318,7 +318,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             continue
         # keep the faster unit's decision about shards
         placed = place(plan, replace(draft.target, divide_interval=slower))
-        other = Draft.of(placed, sharded=bool(draft.shards.of), reorder=reorder)
+        other = Draft.compile(placed, sharded=bool(draft.shards.of), reorder=reorder)
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other
     return draft

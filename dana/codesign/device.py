@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.chosen import may_have_records, record_depth
@@ -18,7 +17,7 @@ from dana.codesign.default import check_overrides, default_bundle
 from dana.codesign.fitting import at_rate, holds_models, smaller_memory, uses, widest_link, with_ultra
 from dana.codesign.search import CLUSTERS, explore
 from dana.compiler.binding.columns import Binding
-from dana.compiler.compile import rule_for
+from dana.compiler.compile import plan_for
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device
@@ -42,7 +41,6 @@ def bundle_for(
     max_tuples: int,
     page_size: int,
     design: Mapping[str, int],
-    notes: Mapping[str, Any],
 ) -> Bundle:
     """`default_bundle` for a machine that the device holds.
 
@@ -57,12 +55,12 @@ def bundle_for(
         No machine for this rule fits the device; says by how much, and what would.
     """
     check_overrides(design)
-    made = partial(default_bundle, binding, schema, max_tuples=max_tuples, widest_link=widest_link(device), notes=notes)
+    made = partial(default_bundle, binding, schema, max_tuples=max_tuples, widest_link=widest_link(device))
     asked = at_rate(device, design)
     bundle = with_ultra(made(design=asked), device, design)
     if holds(device, bundle.config):
         return bundle
-    plan = rule_for(binding.graph, schema)["plan"]
+    plan = plan_for(binding.graph, schema)
     ways = [design["clusters"]] if "clusters" in design else CLUSTERS
     records: dict[str, int] = {}
     on_chip = any(holds_models(plan, device, clusters) for clusters in ways)

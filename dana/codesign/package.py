@@ -213,8 +213,8 @@ def _choices(bundle: Bundle, schema: TableSchema) -> list[_Choice]:
     watched = [column.table for column in bundle.columns if column.table] if bundle.tables else []
     return [
         _Choice(names.index(name), None if number is None else number - 1, table)
-        for table, chosen in zip(watched, bundle.notes["indices"], strict=False)
-        for name, number in chosen["columns"]
+        for table, chosen in zip(watched, bundle.choices, strict=False)
+        for name, number in chosen.columns
     ]
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.start import start_block
-from hwgen.spec.bundle import Bundle
+from hwgen.spec.bundle import Bundle, Symbol
 
 AT_ONCE = 1 << 22
 """Bytes of the image that are made at a time, or a record's."""
@@ -32,15 +32,22 @@ def record_image(bundle: Bundle) -> Iterator[bytes]:
         yield bytes(table.size(lanes) - (table.records << shift))
 
 
+def start_of(symbol: Symbol) -> Init:
+    """How a model in a table starts."""
+    start = symbol.start
+    assert start is not None, "only models in tables have one"
+    return Init(kind=InitKind(start.kind), first=start.first, second=start.second, seed=start.seed)
+
+
 def start_rows(bundle: Bundle, table: int, first: int, count: int) -> NDArray[np.uint32]:
     """Bit patterns of `count` records of a table from `first` on, shape [count, rows, lanes]."""
     rows = np.zeros((count, bundle.tables[table - 1].rows, bundle.config.lanes), dtype=np.float32)
     for symbol in bundle.symbols:
         if symbol.table == table:
-            start = bundle.notes["starts"][symbol.name]
             size = int(np.prod(symbol.shape[1:], dtype=np.int64))
-            init = Init(**{**start, "kind": InitKind(start["kind"])})
-            values = start_block(init, symbol.name, first * size, count * size).reshape(count, *symbol.shape[1:])
+            values = start_block(start_of(symbol), symbol.name, first * size, count * size).reshape(
+                count, *symbol.shape[1:]
+            )
             own = symbol.place(values, bundle.config.lanes).reshape(count, -1, bundle.config.lanes)
             rows[:, symbol.row : symbol.row + own.shape[1]] = own
     return rows.view(np.uint32)

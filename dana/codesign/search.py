@@ -40,7 +40,7 @@ from dana.codesign.fitting import (
 )
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler.binding.columns import Binding
-from dana.compiler.compile import rule_for
+from dana.compiler.compile import plan_for
 from dana.compiler.fit import BLOCK_ROWS
 from dana.compiler.place.sections import Plan
 from dana.compiler.target import DoesNotFit
@@ -204,7 +204,7 @@ def explore(
     fixed = at_rate(device, on_pages(given, page_size))
     widths = (given["link_bytes"],) if "link_bytes" in given else links(device)
     job = _Job(binding, schema, device, max_tuples, sample, widths)
-    plan: Plan = rule_for(binding.graph, schema)["plan"]
+    plan = plan_for(binding.graph, schema)
     tried, too_large = _tried(job, plan, given, fixed)
     has_records = any(one.bundle.tables for one in tried)  # only one thread was tried, as records were not requested
     if (has_records or not any(one.fits for one in tried.values())) and may_have_records(plan, given):

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dana.compiler.fit import batch_rows, in_rounds
-from dana.compiler.passes import Results, place
-from dana.compiler.place.forms import Forms
+from dana.compiler.passes import Placed, place
 from dana.compiler.place.rows import row_shape
 from dana.compiler.place.sections import Plan
 from dana.compiler.target import Target
@@ -31,7 +30,7 @@ class Sketch:
     """
 
     target: Target
-    placed: Results
+    placed: Placed
     cycles: float
     rows: int
 
@@ -41,8 +40,8 @@ def sketched(plan: Plan, target: Target, max_tuples: int) -> Sketch:
     tuples = max(plan.batch_tuples(max_tuples), target.together)
     target = in_rounds(plan, target, target.group, max_tuples=max_tuples)
     placed = place(plan, target)
-    forms: Forms = placed["forms"]
-    cycles = batch_rows(placed, -(-tuples // target.round_tuples)) - placed["shards"].saved
+    forms = placed.forms
+    cycles = batch_rows(placed, -(-tuples // target.round_tuples)) - placed.shards.saved
     # the largest value that each tuple has, which lies somewhere for all of them
     own = [k for k in forms.plan.section if k in forms.plan.per_tuple and forms.plan.root(k) == k]
     shapes = (row_shape(plan.graph.concrete_shape(k), forms.of[k], target.lanes) for k in own)

@@ -4,41 +4,61 @@ In: a `Binding`, the table's schema and a machine. Out: the Bundle, everything t
 no rule text and no page, and chooses no machine: `dana.codesign` does.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from dana.compiler.binding.columns import Binding
 from dana.compiler.fit import fit
-from dana.compiler.passes import ACCESS, PROGRAM, RULE, Draft, Results, run
-from dana.compiler.schedule.encode import Choice, Program, named
+from dana.compiler.passes import ACCESS, PROGRAM, Draft, Stage, plan_of, run
+from dana.compiler.place.sections import Plan
+from dana.compiler.schedule.encode import Program, named
+from dana.compiler.strider.pages import StriderProgram
 from dana.storage.schema import TableSchema, Use
 from dsl.hdfg.graph import Graph
-from hwgen.spec.bundle import Bundle
+from hwgen.spec.bundle import Bundle, Fill, RowChoice, Symbol, Table, Words
 from hwgen.spec.config import MachineConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineProgram:
-    """The engine's part of a Bundle; `results` is what every pass made, by name."""
+class EngineProgram(Stage):
+    """The engine's part of a Bundle: a draft, and what the passes of `PROGRAM` made of it."""
 
     draft: Draft
     program: Program
-    results: Results
+    image: Words
+    symbols: tuple[Symbol, ...]
+    tables: tuple[Table, ...]
+    choices: tuple[RowChoice, ...]
 
-    def fields(self) -> dict[str, Any]:
-        """Fields of the Bundle that follow from the draft."""
+    def bundle(
+        self,
+        config: MachineConfig,
+        access: StriderProgram,
+        *,
+        fills: tuple[Fill, ...] = (),
+        choices: tuple[RowChoice, ...] = (),
+    ) -> Bundle:
+        """The Bundle with the access engine's part."""
         draft = self.draft
-        return {
-            "program": self.program.instructions,
-            "sections": self.program.sections,
-            "batch": draft.target.together if draft.target.together > 1 else draft.plan.batch,
-            "group": draft.target.group,
-            "tuple_rows": draft.inputs.rows,
-            "level_stride": draft.memory.block,
-            "levels": draft.target.levels,
-            **{name: self.results[name] for name in ("image", "symbols", "tables")},
-        }
+        return Bundle(
+            config=config,
+            program=self.program.instructions,
+            sections=self.program.sections,
+            strider=access.instructions,
+            constants=access.constants,
+            columns=access.columns,
+            batch=draft.target.together if draft.target.together > 1 else draft.plan.batch,
+            group=draft.target.group,
+            tuple_rows=draft.inputs.rows,
+            level_stride=draft.memory.block,
+            levels=draft.target.levels,
+            image=self.image,
+            symbols=self.symbols,
+            tables=self.tables,
+            inputs=draft.inputs.places,
+            fills=fills,
+            choices=choices,
+        )
 
 
 def compile_engine(
@@ -47,7 +67,7 @@ def compile_engine(
     *,
     max_tuples: int,
     known: Draft | None = None,
-    rule: Results | None = None,
+    plan: Plan | None = None,
 ) -> EngineProgram:
     """Compile a rule.
 
@@ -61,27 +81,23 @@ def compile_engine(
         Largest number of tuples of an epoch; used if the batch is the whole table.
     known
         A draft of the graph that was made on the way to the config, if there is one.
-    rule
-        What the passes of `RULE` made, if they have run.
+    plan
+        The graph's plan, if there is one.
 
     Raises
     ------
     DoesNotFit
         The machine is too small.
     """
-    rule = rule or run(RULE, {"graph": graph})
-    draft = fit(rule["plan"], config, max_tuples=max_tuples, known=known)
-    made = run(PROGRAM, {**draft.results, "config": config})
-    return EngineProgram(draft=draft, program=made["program"], results={**made, **rule})
+    draft = fit(plan or plan_of(graph), config, max_tuples=max_tuples, known=known)
+    return EngineProgram.of({**run(PROGRAM, {**draft.results, "short": draft.short, "config": config}), "draft": draft})
 
 
-def rule_for(graph: Graph, schema: TableSchema) -> Results:
-    """Results of the passes of `RULE` on a graph for a table."""
-    rule = run(RULE, {"graph": graph})
-    if schema.part:
-        # the numbers of rows would have to come before the first part of their row
-        rule["plan"] = replace(rule["plan"], watched=())
-    return rule
+def plan_for(graph: Graph, schema: TableSchema) -> Plan:
+    """The plan of a graph for a table."""
+    plan = plan_of(graph)
+    # the numbers of rows would have to come before the first part of their row
+    return replace(plan, watched=()) if schema.part else plan
 
 
 def compile_bundle(
@@ -90,9 +106,8 @@ def compile_bundle(
     config: MachineConfig,
     *,
     max_tuples: int,
-    notes: Mapping[str, Any] | None = None,
     known: Draft | None = None,
-    rule: Results | None = None,
+    plan: Plan | None = None,
 ) -> Bundle:
     """Compile a rule for a table and a machine.
 
@@ -102,11 +117,7 @@ def compile_bundle(
         What `bind` made of the rule and the table. The batch size of its graph is compiled in.
     max_tuples
         Largest number of tuples of an epoch; used if the batch is the whole table.
-    notes
-        Added to the Bundle's notes. These map the tag of each fault INDEX to the columns, the model and its number of
-        rows (elements of an array counted from 1); they also give the inputs' places in a tuple's rows, the columns
-        that fill them, and the start values of models in the record memory, which no image holds.
-    known, rule
+    known, plan
         As `compile_engine` takes them.
 
     Raises
@@ -114,49 +125,34 @@ def compile_bundle(
     UsageError
         The rule, the table and the machine do not go together; says by how much and what would.
     """
-    graph = binding.graph
-    rule = rule or rule_for(graph, schema)
-    engine = compile_engine(graph, config, max_tuples=max_tuples, known=known, rule=rule)
+    plan = plan or plan_for(binding.graph, schema)
+    engine = compile_engine(binding.graph, config, max_tuples=max_tuples, known=known, plan=plan)
     inputs = engine.draft.inputs
     given = {"schema": schema, "uses": binding.uses, "watched": engine.draft.watched}
     access = run(ACCESS, {**given, "inputs": inputs, "config": config})["strider"]
-    choices = [
+    assert isinstance(access, StriderProgram)
+    watched = [
         named(engine.draft.plan, inputs, column.row) for column in access.columns if column.table and inputs.records
     ]
-    places = [{"name": one.name, "shape": list(one.shape), "row": one.row} for one in inputs.places]
-    fills = [[schema.attributes[u.attribute].name, u.input, u.element, u.count] for u in binding.uses]
-    return Bundle(
-        config=config,
-        **engine.fields(),
-        strider=access.instructions,
-        constants=access.constants,
-        columns=access.columns,
-        notes={
-            "rule": graph.name,
-            "indices": [_choice(choice, schema, binding.uses) for choice in (*choices, *engine.results["indices"])],
-            "inputs": places,
-            "fills": fills,
-            "starts": {s.name: _start(graph, s.name) for s in engine.results["symbols"] if s.table},
-            **(notes or {}),
-        },
+    return engine.bundle(
+        config,
+        access,
+        fills=binding.fills(schema),
+        choices=tuple(_columns(one, schema, binding.uses) for one in (*watched, *engine.choices)),
     )
 
 
-def _start(graph: Graph, name: str) -> dict[str, Any]:
-    """How a model starts, for JSON."""
-    return asdict(next(graph.nodes[k].init for k in graph.models if graph.nodes[k].name == name))
-
-
-def _choice(choice: Choice, schema: TableSchema, uses: Sequence[Use]) -> dict[str, Any]:
-    """The row choices of a model, with the columns of the table."""
-    of = choice.category
-    columns, element, inputs = [], choice.element, choice.inputs
-    if of is not None:
-        element, inputs = of.element, (of.input,)
-    for use in uses:
-        if use.input not in inputs:
-            continue
-        if element is None or use.element <= element < use.element + use.count:
-            number = None if element is None or use.count == 1 else element - use.element + 1
-            columns.append((schema.attributes[use.attribute].name, number))
-    return {"columns": columns, **asdict(choice)}
+def _columns(choice: RowChoice, schema: TableSchema, uses: Sequence[Use]) -> RowChoice:
+    """The choice with the columns of the table that its number comes from."""
+    element, inputs = choice.element, choice.inputs
+    if choice.category is not None:
+        element, inputs = choice.category.element, (choice.category.input,)
+    columns = tuple(
+        (
+            schema.attributes[use.attribute].name,
+            None if element is None or use.count == 1 else element - use.element + 1,
+        )
+        for use in uses
+        if use.input in inputs and (element is None or use.element <= element < use.element + use.count)
+    )
+    return replace(choice, columns=columns)

@@ -4,11 +4,11 @@ In: a plan and a machine. Out: a `Draft`, what the passes made for the target. P
 for nothing less says how many rows and instructions they take.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from dana.compiler.passes import Draft, Results, place
+from dana.compiler.passes import Draft, Placed, place
 from dana.compiler.place.records import needs_index, tuple_rows
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
@@ -37,7 +37,7 @@ WORTH = 0.02
 
 
 def draft_for(
-    placed: Results,
+    placed: Placed,
     *,
     sharded: bool = True,
     reorder: bool = True,
@@ -57,8 +57,8 @@ def draft_for(
     reorder
         Whether operations may leave the rule's order.
     """
-    draft = partial(Draft.of, placed, reorder=reorder)
-    saved = placed["shards"].saved
+    draft = partial(Draft.compile, placed, reorder=reorder)
+    saved = placed.shards.saved
     # half of what would be worth it is not off by as much again
     if not sharded or saved < WORTH / 2 * batch_rows(placed):
         return draft(sharded=False)
@@ -76,9 +76,9 @@ def draft_for(
     return found if found.length < (1 - WORTH) * whole.length else whole
 
 
-def batch_rows(placed: Results, rounds: int = 1) -> float:
+def batch_rows(placed: Placed, rounds: int = 1) -> float:
     """Rows that operations of a batch issue, and so cycles that it takes at the least, about; without shards."""
-    rows: Mapping[Section, float] = placed["forms"].rows
+    rows = placed.forms.rows
     return rounds * rows[Section.TUPLE] + rows[Section.BATCH]
 
 

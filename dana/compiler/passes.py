@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 from dana.compiler.check.hardware import require_hardware
 from dana.compiler.check.verify import check
-from dana.compiler.place.forms import choose_forms
+from dana.compiler.place.forms import Forms, choose_forms
 from dana.compiler.place.order import order_updates
 from dana.compiler.place.records import place_records
 from dana.compiler.place.repeat import find_repeats
@@ -26,7 +26,7 @@ from dana.compiler.place.sections import Plan, join_rounds, plan_sections
 from dana.compiler.place.shards import Shards, choose_shards
 from dana.compiler.place.watch import Watched
 from dana.compiler.schedule.allocate import MemoryMap, allocate
-from dana.compiler.schedule.encode import ShortRound, encode, image, indices, symbols, tables
+from dana.compiler.schedule.encode import ShortRound, choices, encode, image, symbols, tables
 from dana.compiler.schedule.list_scheduling import Schedule, schedule_sections, schedules_text
 from dana.compiler.select.nodes import select
 from dana.compiler.select.selection import Selection
@@ -63,7 +63,7 @@ class Pass:
     """
 
     name: str
-    run: Callable[..., Any]
+    run: Callable[..., object]
     does: str
     makes: str = ""
     shown: bool = True
@@ -106,7 +106,7 @@ PROGRAM = (
     Pass("image", image, "the rows that the host loads", shown=False),
     Pass("symbols", symbols, "where models, metas and results lie", shown=False),
     Pass("tables", tables, "what lies in the record memory", shown=False),
-    Pass("indices", indices, "what each tag of the fault INDEX means", shown=False),
+    Pass("choices", choices, "what each tag of the fault INDEX means", shown=False),
     Pass("hardware", require_hardware, "an error if the machine lacks what the program uses", shown=False),
     Pass("check", check, "an error if the program is not legal by docs/machine.md; last, always", shown=False),
 )
@@ -117,10 +117,24 @@ ACCESS = (Pass("strider", compile_strider, "the program that walks pages, and th
 
 PASSES = (*RULE, *TARGET, *PROGRAM, *ACCESS)
 
-Results = Mapping[str, Any]
+Results = Mapping[str, object]
+"""What is given and what passes made, by name."""
 
 
-def run(passes: Iterable[Pass], given: Results) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Results of some passes: each field but `results` is the one of its name, of the type that the pass declares."""
+
+    results: Results = field(repr=False)
+
+    @classmethod
+    def of(cls, results: Results) -> Self:
+        """The fields from results."""
+        found: dict[str, Any] = {one.name: results[one.name] for one in fields(cls) if one.name in results}
+        return cls(**found, results=results)
+
+
+def run(passes: Iterable[Pass], given: Results) -> dict[str, object]:
     """Return the given results and those of the passes, by name; a pass does not run if its result is given."""
     results = dict(given)
     for one in passes:
@@ -145,9 +159,21 @@ def text_of(made: object) -> str:
     return str(made.text())  # type: ignore[attr-defined]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed(Stage):
+    """A rule for a target, before operations are selected: what the passes of `PLACED` made."""
+
+    plan: Plan
+    target: Target
+    inputs: InputPlaces
+    forms: Forms
+    shards: Shards
+
+
 def plan_of(graph: Graph) -> Plan:
     """The plan of a bound graph."""
-    plan: Plan = run(RULE, {"graph": graph})["plan"]
+    plan = run(RULE, {"graph": graph})["plan"]
+    assert isinstance(plan, Plan)
     return plan
 
 
@@ -156,40 +182,38 @@ def simplify(graph: Graph) -> Graph:
     return plan_of(graph).graph
 
 
-def place(plan: Plan, target: Target) -> Results:
-    """Results of the passes of `PLACED`, with shards wherever they save rows."""
-    return run(PLACED, {"plan": plan, "target": target, "sharded": True})
+def place(plan: Plan, target: Target) -> Placed:
+    """Run the passes of `PLACED`, with shards wherever they save rows."""
+    return Placed.of(run(PLACED, {"plan": plan, "target": target, "sharded": True}))
 
 
-def _short_rounds(results: Results) -> tuple[ShortRound, ...]:
+def _short_rounds(whole: Draft) -> tuple[ShortRound, ...]:
     """Sections for rounds of fewer tuples than a batch may have that ends where a row is chosen again: of one thread,
     for where another has one the first has all that it may."""
-    target: Target = results["target"]
-    found = []
+    target, found = whole.target, []
     for section, tuples in SHORT.items():
         if tuples >= target.together or tuples > target.group:
             break
         # what was decided about values holds for all of them, so that models and sums lie where they do
-        decided = {k: v for k, v in results.items() if k not in ("operations", "selection", "schedules", "memory")}
-        made = run(TARGET, {**decided, "target": replace(target, threads=1, group=tuples)})
-        memory: MemoryMap = made["memory"]
-        if memory.lasting != results["memory"].lasting:
+        decided = {
+            k: v for k, v in whole.results.items() if k not in ("operations", "selection", "schedules", "memory")
+        }
+        made = Draft.of(run(TARGET, {**decided, "target": replace(target, threads=1, group=tuples)}))
+        if made.memory.lasting != whole.memory.lasting:
             raise InternalError(f"models and sums lie elsewhere in rounds of {tuples} tuples")
-        found.append(ShortRound(section, made["schedules"][Section.TUPLE], memory))
+        found.append(ShortRound(section, made.schedules[Section.TUPLE], made.memory))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A rule compiled for a target, on memories without end: what the passes of `TARGET` made.
+class Draft(Stage):
+    """A rule compiled for a target, on memories without end.
 
     Attributes
     ----------
     short
         The same for rounds of fewer tuples, where batches end at rows that are chosen again: section, its schedule, its
         memory. All else is alike.
-    results
-        All of it by the names of the passes.
     """
 
     target: Target
@@ -199,16 +223,14 @@ class Draft:
     selection: Selection
     schedules: Mapping[Section, Schedule]
     memory: MemoryMap
-    short: tuple[ShortRound, ...]
-    results: Results
+    short: tuple[ShortRound, ...] = ()
 
     @classmethod
-    def of(cls, placed: Results, *, sharded: bool, reorder: bool) -> Draft:
+    def compile(cls, placed: Placed, *, sharded: bool, reorder: bool) -> Draft:
         """Run the other passes on what `place` made; without its shards unless `sharded`."""
-        decided = {name: made for name, made in placed.items() if sharded or name != "shards"}
-        results = run(TARGET, {**decided, "sharded": sharded, "reorder": reorder})
-        results["short"] = _short_rounds(results)
-        return cls(**{one.name: results[one.name] for one in fields(cls) if one.name != "results"}, results=results)
+        decided = {name: made for name, made in placed.results.items() if sharded or name != "shards"}
+        draft = cls.of(run(TARGET, {**decided, "sharded": sharded, "reorder": reorder}))
+        return replace(draft, short=_short_rounds(draft))
 
     @property
     def instructions(self) -> int:

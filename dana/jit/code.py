@@ -5,11 +5,10 @@ or written to a disk.
 """
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from math import inf, prod
-from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -22,7 +21,7 @@ from dana.jit.plan import AFTER, Plan, Unsupported
 from dana.simulator import large, native, structures
 from dana.simulator.layout import LANES, strides
 from dsl.hdfg.graph import Graph
-from hwgen.spec.bundle import Bundle, Symbol
+from hwgen.spec.bundle import Bundle, InputPlace, Symbol
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.engine import Opcode
 
@@ -91,25 +90,26 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     """
     plan = Plan(graph)
     lanes = bundle.config.lanes
-    by_name = {one["name"]: one for one in bundle.notes["inputs"]}
+    by_name = {one.name: one for one in bundle.inputs}
     places, inputs = {}, []
     for number, k in enumerate(graph.inputs):
-        one = by_name[graph.nodes[k].name]
-        rows = -(-(one["shape"] or [1])[-1] // lanes)
+        one = by_name[graph.nodes[k].name or ""]
+        rows = -(-(one.shape or (1,))[-1] // lanes)
         inputs.append(_input(bundle, one))
         _, column, floats = inputs[-1]
         spacing = bundle.tuple_rows * lanes if column < 0 else 1 if floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
-    page_size, noted = bundle.config.page_size, bundle.notes["indices"]
     numbers = {graph.nodes[k].name: place.number for k, place in places.items()}
     # the elements of inputs that choose rows, by the tag of the fault; of a number that is computed, none
     indices = [
-        (-1 if one["element"] is None else numbers[one["inputs"][0]], one["element"] or 0, one["rows"]) for one in noted
+        (-1 if one.element is None else numbers[one.inputs[0]], one.element or 0, one.rows) for one in bundle.choices
     ]
-    ahead = -(-AHEAD // page_size) * page_size
+    ahead = -(-AHEAD // bundle.config.page_size) * bundle.config.page_size
     held: dict[str | None, int] = {s.name: k for k, s in enumerate(s for s in bundle.symbols if s.table)}
     tables = {k: held[graph.nodes[k].name] for k in graph.models if graph.nodes[k].name in held}
-    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MAX_TEXT, ahead=ahead, indices=noted, tables=tables)
+    emitter = Emitter(
+        plan, places, batch=bundle.rule_batch, most=MAX_TEXT, ahead=ahead, choices=bundle.choices, tables=tables
+    )
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory
@@ -186,20 +186,20 @@ def _symbol(symbol: Symbol, first: int, shape: tuple[int, ...]) -> tuple[object,
     return symbol.row, leading, last, first, stride, broadcast, True, symbol.kind == "model"
 
 
-def _input(bundle: Bundle, one: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Where an input of the Bundle's notes is packed to, and the column that is all of it: a row of `CompiledInput`.
+def _input(bundle: Bundle, one: InputPlace) -> tuple[int, int, int]:
+    """Where an input is packed to, and the column that is all of it: a row of `CompiledInput`.
 
     A number is packed: copying it takes no longer than noting where it lies, and code need not look there.
     """
-    shape, lanes = one["shape"], bundle.config.lanes
+    shape, lanes = one.shape, bundle.config.lanes
     count = prod(shape)
-    rows = range(one["row"], one["row"] + -(-count // lanes))
+    rows = range(one.row, one.row + -(-count // lanes))
     found = [k for k, column in enumerate(bundle.columns) if column.row in rows and not column.table]
     packed = len(found) != 1 or bundle.columns[found[0]].count != count or (len(shape) > 1 and shape[-1] % lanes)
     if packed or (count > 1 and bundle.columns[found[0]].type != ColumnType.FLOAT4):
         found = [-1]
     floats = 1 if count == 1 and found != [-1] else -(-count // LANES) * LANES
-    return one["row"] * lanes, found[0], floats
+    return one.row * lanes, found[0], floats
 
 
 @cache

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from llvmlite import ir
 
@@ -18,7 +17,7 @@ from dana.jit.memory import Memory, Merged, Place
 from dana.jit.plan import FUNCTIONS, Plan, of_tuples
 from dana.simulator.layout import LANES, padded, strides
 from dsl.hdfg.graph import Op
-from hwgen.spec.bundle import WHOLE_EPOCH
+from hwgen.spec.bundle import WHOLE_EPOCH, RowChoice
 
 BLOCK = 16
 """Tuples of a block: what is kept of tuples has room for so many."""
@@ -78,8 +77,8 @@ class Loops:
         Bytes of text, about.
     ahead
         Bytes from what a block reads of a page to what it asks for meanwhile.
-    indices
-        The Bundle's notes of what chooses rows.
+    choices
+        What chooses rows.
     tables
         Models that do not lie in the functions' memory, but where their address there says.
     """
@@ -92,7 +91,7 @@ class Loops:
         batch: int,
         most: int,
         ahead: int,
-        indices: Sequence[Mapping[str, Any]],
+        choices: Sequence[RowChoice],
         tables: Collection[int],
     ) -> None:
         self.plan = plan
@@ -106,8 +105,8 @@ class Loops:
         self.memory = Memory()
         self.tables = tables
         self.ones = self.memory.room(LANES)
-        self.indices = indices
-        looks = any(one["element"] is None for one in indices)
+        self.choices = choices
+        looks = any(one.element is None for one in choices)
         self.wrong = self.memory.room(LANES) if looks else -1
         """Where the first number that is no row's is noted; -1: all are known, and looked at, before code runs."""
         self.module = ir.Module(name="rule")  # no name that a user chose is in the text

@@ -160,7 +160,7 @@ class Values(Loops):
         turn: ir.Value = I64(0)
         for one in (self._tuple, self._turn):
             turn = turn if one.var is None else builder.add(turn, one.var.value)
-        this = builder.add(builder.mul(turn, I64(len(self.indices))), I64(self._tag(k, model)))
+        this = builder.add(builder.mul(turn, I64(len(self.choices))), I64(self._tag(k, model)))
         least = builder.select(builder.icmp_signed("<", this, before), this, before)
         builder.store(builder.select(right, before, least), place, align=4)
         return row
@@ -172,12 +172,12 @@ class Values(Loops):
         inputs = sorted(str(self.plan.nodes[i].name) for i in from_)
         said = [
             (tag, one)
-            for tag, one in enumerate(self.indices)
-            if (sorted(one["inputs"]), one["element"]) == (inputs, None if element is None else element[1])
+            for tag, one in enumerate(self.choices)
+            if (sorted(one.inputs), one.element) == (inputs, None if element is None else element[1])
         ]
-        named = [tag for tag, one in said if one["model"] == self.plan.nodes[model].name]
+        named = [tag for tag, one in said if one.model == self.plan.nodes[model].name]
         # entries that serve another model with as many rows are not set anew
-        return (named or [tag for tag, one in said if one["rows"] == self.plan.shape(model)[0]])[0]
+        return (named or [tag for tag, one in said if one.rows == self.plan.shape(model)[0]])[0]
 
     def _splat(self, found: Found, lanes: int) -> Found:
         typ = ir.VectorType(FLOAT, lanes)

@@ -1,15 +1,18 @@
 """Compiled designs and their cache: from the text of a rule and a table to a Bundle.
 
 The key of a design is a hash of all inputs of its compilation. Designs are cached in the process and in the cache
-folder of the user, which discards the least recently used files. Its files are Bundles with verified checksums; nothing
-in them is executed.
+folder of the user, which discards the least recently used files. The checksums of its files are verified; nothing in
+them is executed.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
+import struct
+import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -43,7 +46,7 @@ from dsl.hdfg.text import graph_text
 from hwgen.cache import CacheFolder
 from hwgen.devices import Device, device_names, load_device
 from hwgen.spec import bundle as bundles
-from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 
 if TYPE_CHECKING:  # LLVM is loaded where it is used
     from dana.jit import Code
@@ -143,6 +146,35 @@ class Design:
     predictor: bytes | None
     history: History = field(default_factory=History, compare=False)
 
+    def to_bytes(self) -> bytes:
+        """Return the form for the cache: length and CRC-32 of the facts (u32, little-endian), facts (JSON), Bundle."""
+        facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("bundle", "history")}
+        facts["statistics"] = [asdict(one) for one in self.statistics]
+        facts["predictor"] = None if self.predictor is None else base64.b64encode(self.predictor).decode()
+        text = json.dumps(facts).encode()
+        return b"".join((struct.pack("<II", len(text), zlib.crc32(text)), text, *self.bundle.pieces()))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Design:
+        """Read the form for the cache; ValueError if it is damaged or of another version."""
+        size, checksum = struct.unpack("<II", data[:8].ljust(8, b"\0"))
+        text = data[8 : 8 + size]
+        if not text or zlib.crc32(text) != checksum:
+            raise ValueError("the checksum of a design does not match")
+        facts = json.loads(text)
+        statistics = [Statistic(**{**one, "kind": InitKind(one["kind"])}) for one in facts["statistics"]]
+        predictor = facts["predictor"]
+        return cls(
+            **{
+                **facts,
+                "features": tuple(facts["features"]),
+                "labels": tuple(facts["labels"]),
+                "statistics": tuple(statistics),
+                "predictor": None if predictor is None else base64.b64decode(predictor),
+            },
+            bundle=Bundle.from_bytes(memoryview(data)[8 + size :]),
+        )
+
 
 class DesignStore:
     """A cache of designs that compiles missing ones.
@@ -221,11 +253,11 @@ class DesignStore:
         if self._folder is None:
             return None
         try:
-            data = self._folder.read(f"{key}.bundle")
+            data = self._folder.read(f"{key}.design")
             if data is None:
                 return None
-            design = _unpack(Bundle.from_bytes(data))
-        except (OSError, BundleError, KeyError, ValueError):
+            design = Design.from_bytes(data)
+        except (OSError, KeyError, TypeError, ValueError):
             return None  # unreadable, damaged or of another version: compile again
         self._on_disk.add(key)
         return design
@@ -234,7 +266,7 @@ class DesignStore:
         if self._folder is not None and design.bundle.image.nbytes < self._folder.limit:
             self._on_disk.add(key)
             with suppress(OSError):  # without the file the next session compiles again
-                self._folder.write(f"{key}.bundle", design.bundle.to_bytes())
+                self._folder.write(f"{key}.design", design.to_bytes())
 
 
 def compile_design(
@@ -263,28 +295,33 @@ def compile_design(
         bound = bound.judging
     if notify is not None:
         _notify_size(request, bound, notify)
-    predictor = None if bound.prediction is None else encode_predictor(bound)
-    plan = {
-        "epochs": graph.epochs,
-        "metas": [[graph.nodes[k].name, graph.nodes[k].value] for k in graph.metas],
-        "batch_meta": None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name,
-        "extents": binding.extents,
-        "features": list(binding.features),
-        "labels": list(binding.labels),
-        "classes": classes_of(binding.graph, binding.labels),
-        "row_dims": row_dims(graph),
-        "predicts": prediction_kind(binding.graph),
-        "class_weights": class_weights_name(graph) if request.class_weight is not None else None,
-        "statistics": [asdict(one) for one in statistics_of(graph)],
-        "loss_text": None if (loss := loss_graph(binding.graph.judging)) is None else graph_text(loss),
-        "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
-    }
-    rule, schema, page_size = replace(binding, graph=bound), request.relation.schema, request.relation.page_size
+    loss = loss_graph(binding.graph.judging)
+    return Design(
+        bundle=_bundle(request, replace(binding, graph=bound)),
+        epochs=graph.epochs,
+        metas=default_metas(graph),
+        batch_meta=None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name,
+        extents=dict(binding.extents),
+        features=binding.features,
+        labels=binding.labels,
+        classes=classes_of(binding.graph, binding.labels),
+        row_dims=row_dims(graph),
+        predicts=prediction_kind(binding.graph),
+        class_weights=class_weights_name(graph) if request.class_weight is not None else None,
+        statistics=statistics_of(graph),
+        loss_text=None if loss is None else graph_text(loss),
+        predictor=None if bound.prediction is None else encode_predictor(bound),
+    )
+
+
+def _bundle(request: TrainRequest, binding: Binding) -> Bundle:
+    """Compile for the device of the request, or for the default machine."""
+    schema, page_size = request.relation.schema, request.relation.page_size
     machine, most = on_pages(request.design, page_size), tuple_bound(request)
     if request.device is None:
-        return _unpack(default_bundle(rule, schema, design=machine, max_tuples=most, notes=plan))
+        return default_bundle(binding, schema, design=machine, max_tuples=most)
     device = named_device(request.device, "dana.device")
-    return _unpack(bundle_for(rule, schema, device, design=machine, max_tuples=most, page_size=page_size, notes=plan))
+    return bundle_for(binding, schema, device, design=machine, max_tuples=most, page_size=page_size)
 
 
 def _notify_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
@@ -328,6 +365,11 @@ def rule_graph(request: TrainRequest) -> Graph:
     return graph_of(request.text, request.rule)
 
 
+def default_metas(graph: Graph) -> dict[str, float]:
+    """Return the default values of the metas by name, in order of declaration."""
+    return {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
+
+
 def graph_of(text: str, name: str) -> Graph:
     """Return the cached graph of a text; RuleError if the text is not a valid rule."""
     return rule_of(text, name).hdfg
@@ -350,8 +392,7 @@ def check_hyper(request: TrainRequest, notify: Notify) -> None:
         return  # the defaults are checked with the text of the rule
     rule = rule_of(request.text, request.rule)
     graph = rule.hdfg
-    defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
-    check_requirements(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
+    check_requirements(rule, meta_values(default_metas(graph), request.hyper, dict(graph.extents)))
     size = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
     if request.hyper.get(str(size)) == 1 and graph.returns_to_rows:
         notify(
@@ -392,27 +433,6 @@ def bound_graph(request: TrainRequest, design: Design, *, loss_only: bool = Fals
     return bound.judging if loss_only else bound
 
 
-def _unpack(bundle: Bundle) -> Design:
-    notes = bundle.notes
-    predictor = notes["predictor"]
-    return Design(
-        bundle=bundle,
-        epochs=notes["epochs"],
-        metas=dict(notes["metas"]),
-        batch_meta=notes["batch_meta"],
-        extents=dict(notes["extents"]),
-        features=tuple(notes["features"]),
-        labels=tuple(notes["labels"]),
-        classes=notes["classes"],
-        row_dims=dict(notes["row_dims"]),
-        predicts=notes["predicts"],
-        class_weights=notes["class_weights"],
-        statistics=tuple(Statistic(**{**one, "kind": InitKind(one["kind"])}) for one in notes["statistics"]),
-        loss_text=notes["loss_text"],
-        predictor=None if predictor is None else base64.b64decode(predictor),
-    )
-
-
 def _whole(what: str, value: object) -> int:
     """Return an extent or batch size that was given by the caller.
 
@@ -449,8 +469,7 @@ def chosen_binding(request: TrainRequest) -> tuple[Binding, dict[str, float]]:
     """
     graph = rule_graph(request)
     binding = bind_request(graph, request, chosen_extents(dict(graph.extents), request.hyper))
-    metas = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0) for k in graph.metas}
-    metas = meta_values(metas, request.hyper, binding.extents)
+    metas = meta_values(default_metas(graph), request.hyper, binding.extents)
     name = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
     if name is not None and name in request.hyper:
         batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])

@@ -27,7 +27,7 @@ from dana.trainer.contract import (
 from dana.trainer.data.classes import classes_of, prediction_kind
 from dana.trainer.data.coefficients import coefficients
 from dana.trainer.data.order import kinds_to_count, notify_order
-from dana.trainer.data.survey import Place, check_labels, check_survey, started, statistics_of, survey_columns
+from dana.trainer.data.survey import check_labels, check_survey, started, statistics_of, survey_columns
 from dana.trainer.data.weights import (
     BALANCED,
     balanced_class_weights,
@@ -35,7 +35,7 @@ from dana.trainer.data.weights import (
     given_class_weights,
     weight_metadata,
 )
-from dana.trainer.designs import chosen_extents, rule_graph, rule_of
+from dana.trainer.designs import chosen_extents, default_metas, rule_graph, rule_of
 from dana.trainer.machines import NO_MEMORY, PageCollector
 from dana.trainer.messages.constant import constant_loss, loss_graph
 from dana.trainer.messages.notices import check_finite, notify_crossed
@@ -119,12 +119,11 @@ class InterpretedTraining:
         self._extents = self._binding.extents
         graph = self._binding.graph
         self._request = request
-        places = [(request.relation.attributes[use.attribute].name, use.input) for use in self._binding.uses]
-        notify_crossed(request, [one for one in places if one[0] in self._binding.features], notify)
+        self._fills = self._binding.fills(request.relation.schema)
+        notify_crossed(request, [one for one in self._fills if one.column in self._binding.features], notify)
         self._collector = PageCollector(request.relation.page_size)
         self._interpreter = Interpreter(graph, numerics)
-        defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
-        self._metas = meta_values(defaults, request.hyper, self._extents)
+        self._metas = meta_values(default_metas(graph), request.hyper, self._extents)
         self._models = self._interpreter.start()
         shapes = {name: values.shape for name, values in self._models.items()}
         self._row_dims = row_dims(rule)
@@ -157,7 +156,7 @@ class InterpretedTraining:
         return self._collector.sink
 
     def end_survey(self) -> None:
-        inputs: dict[str | None, str] = {column: input for column, input, _, _ in self._fills}
+        inputs: dict[str | None, str] = {one.column: one.input for one in self._fills}
         columns = self._read().values
         kinds = kinds_to_count(classes_of(self._binding.graph, self._binding.labels))
         survey = survey_columns(
@@ -170,7 +169,7 @@ class InterpretedTraining:
         rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
         self.in_order = notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
-        label = next((name for column, name, _, _ in self._fills if column in self._binding.labels), None)
+        label = next((one.input for one in self._fills if one.column in self._binding.labels), None)
         if label is not None:
             side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
             good = np.isfinite(side_by_side).all(axis=1)
@@ -194,11 +193,6 @@ class InterpretedTraining:
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
         return AssertionError(f"the page collector accepts every page, but returned status {status}")
-
-    @property
-    def _fills(self) -> list[Place]:
-        names = [one.name for one in self._request.relation.schema.attributes]
-        return [(names[use.attribute], use.input, use.element, use.count) for use in self._binding.uses]
 
     def _read(self) -> Columns:
         """Decode the collected pages."""

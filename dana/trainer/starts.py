@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from math import prod
 
+from dana.codesign.records import start_of
 from dana.trainer.machines import Machine, Values, write_symbol
-from dsl.hdfg.init import Init, InitKind
+from dsl.hdfg.init import Init
 from dsl.hdfg.start import start_block, start_values
 from hwgen.spec.bundle import Bundle, Symbol
 
@@ -19,14 +20,12 @@ AT_ONCE = 1 << 18
 
 def write_starts(machine: Machine, bundle: Bundle) -> None:
     """Write the start values of all tables of a machine."""
-    models = {symbol.name: symbol for symbol in bundle.of_kind("model")}
-    for name, start in bundle.notes["starts"].items():
-        init = Init(**{**start, "kind": InitKind(start["kind"])})
+    for model in (symbol for symbol in bundle.symbols if symbol.table):
+        init = start_of(model)
         if isinstance(machine, Values):
-            _write_parts(machine, models[name], init)
+            _write_parts(machine, model, init)
         else:
-            values = start_values(init, name, models[name].shape)
-            write_symbol(machine, models[name], values, bundle.config.lanes)
+            write_symbol(machine, model, start_values(init, model.name, model.shape), bundle.config.lanes)
 
 
 def _write_parts(machine: Values, symbol: Symbol, init: Init) -> None:

@@ -273,7 +273,7 @@ class MachineTraining:
         self.constant_loss: float | None = None
         self.not_finite, self.in_order = "", False
         self._bundle = design.bundle
-        fills = self._bundle.notes["fills"]
+        fills = self._bundle.fills
         self._metas = meta_values(design.metas, request.hyper, design.extents)
         machine.load(self._bundle)
         for symbol in self._bundle.of_kind("meta"):
@@ -292,7 +292,7 @@ class MachineTraining:
         )
         self._write_models(warm)
         aside = {*design.labels, request.weight}
-        notify_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
+        notify_crossed(request, (one for one in fills if one.column not in aside), notify)
         notify_simulated(design.bundle.config, notify)
         classes = 0
         if design.class_weights is not None:
@@ -302,7 +302,7 @@ class MachineTraining:
             Compiled(request, design, machine, loss_only=loss_only) if isinstance(machine, Simulator) else None
         )
         in_first_epoch = isinstance(machine, Simulator) and not starts_models(request, design.statistics)
-        label = next((column for column, _, _, _ in fills if column in design.labels), None)
+        label = next((one.column for one in fills if one.column in design.labels), None)
         self._surveyed = nothing_surveyed(
             self._bundle,
             weight=request.weight,
@@ -357,8 +357,8 @@ class MachineTraining:
 
     def _apply_survey(self) -> None:
         """Check the values that a survey found, and initialise models with its statistics."""
-        survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
-        fills = self._bundle.notes["fills"]
+        survey = survey_of(self._surveyed, self._bundle.inputs)
+        fills = self._bundle.fills
         rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
         self.in_order = notify_order(self._request, survey, fills, self._design.labels, self._notify)
@@ -451,7 +451,7 @@ class MachineTraining:
                 **weight_metadata(self._request),
                 "machine": self._request.machine,
                 "units": config.units,
-                "coefficients": coefficients(predictor, parameters, self._bundle.notes["fills"], self._design.features),
+                "coefficients": coefficients(predictor, parameters, self._bundle.fills, self._design.features),
             },
         )
 
@@ -465,10 +465,10 @@ class MachineTraining:
         if counters.fault is Fault.INDEX:
             if self._surveys_first_epoch:
                 try:  # a NaN that chooses a row faults before the survey can report it
-                    check_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
+                    check_values(self._request, survey_of(self._surveyed, self._bundle.inputs))
                 except OutOfLine as error:
                     return error
-            choice = self._bundle.notes["indices"][counters.fault_pointer]
+            choice = self._bundle.choices[counters.fault_pointer]
             dim = dim_of(rule_graph(self._request), choice)
             return row_error(relation, choice, dim, self._request.largest)
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)

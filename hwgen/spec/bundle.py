@@ -14,9 +14,10 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.fields import joined, split
 
 MAGIC = b"DANABNDL"
-VERSION = 7
+VERSION = 8
 RECORD_BOUNDARY = 4096
 """Bytes of the largest record, and what a table's address is a multiple of: no burst crosses that (AXI4, A3.4.1)."""
 
@@ -44,6 +45,17 @@ Held = npt.NDArray[np.bool_]
 
 class BundleError(ValueError):
     """Bytes that are not a Bundle of this version, or were damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How a value in the record memory starts, which no image holds."""
+
+    kind: str
+    """Family of the start values, a member of `dsl.hdfg.init.InitKind`."""
+    first: float
+    second: float
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +76,12 @@ class Symbol:
     table: int = 0
     """0, or the number of the table whose records are the value's along its first axis; `row` is counted in a
     record."""
+    start: Start | None = None
+    """Of a model in a table: how it starts."""
 
     def rows(self, lanes: int) -> int:
         """Rows that the value takes."""
-        if self.broadcast or not self.shape:
-            return int(np.prod(self.shape, dtype=np.int64))
-        leading = int(np.prod(self.shape[:-1], dtype=np.int64))
-        return leading * -(-self.shape[-1] // lanes)
+        return rows_of(self.shape, lanes, broadcast=self.broadcast)
 
     def record_rows(self, lanes: int) -> int:
         """Of a value in a table: rows that it takes in each record."""
@@ -88,6 +99,11 @@ class Symbol:
     def collect(self, rows: npt.ArrayLike) -> Floats:
         """The value that lies in rows of shape [rows, lanes]."""
         return collect(rows, self.shape, broadcast=self.broadcast)
+
+
+def rows_of(shape: tuple[int, ...], lanes: int, *, broadcast: bool = False) -> int:
+    """Rows that a value takes: one for a scalar, `ceil(n / lanes)` for each vector of n elements; or one an element."""
+    return prod(shape) if broadcast or not shape else prod(shape[:-1]) * -(-shape[-1] // lanes)
 
 
 def place(value: npt.ArrayLike, lanes: int, *, broadcast: bool = False) -> Floats:
@@ -128,6 +144,70 @@ class Table:
         return -(-(self.records << self.shift(lanes)) // RECORD_BOUNDARY) * RECORD_BOUNDARY
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPlace:
+    """Where one input or output of the rule lies within a tuple's rows."""
+
+    name: str
+    """The rule's name for it."""
+    shape: tuple[int, ...]
+    """`()` for a scalar, which is repeated in every lane of one row; `(n,)` for a vector, with element e in row
+    `row + e div lanes`, lane `e mod lanes`; the rows of a matrix follow one another."""
+    row: int
+    """First row, counted from the start of the tuple's slot."""
+
+    def rows(self, lanes: int) -> int:
+        """Rows that it takes on a machine with that many lanes to a thread."""
+        return rows_of(self.shape, lanes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fill:
+    """A column of the table, and the elements of an input that it fills."""
+
+    column: str
+    input: str
+    element: int
+    """The first of them."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Category:
+    """An element of an input that numbers categories."""
+
+    input: str
+    element: int
+    count: int
+    """How many categories there are."""
+    unknown: bool
+    """A number below 0 chooses a row, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChoice:
+    """A choice of rows of a model by a number of the tuple."""
+
+    inputs: tuple[str, ...]
+    """Those that the number is computed from."""
+    element: int | None
+    """Where the number is an element of the one input, its position."""
+    model: str
+    rows: int
+    """Rows of the model."""
+    category: Category | None = None
+    """Where the number is computed from a category and nothing else: that."""
+    columns: tuple[tuple[str, int | None], ...] = ()
+    """Columns of the table that the number comes from, and of an array the element, counted from 1."""
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any]) -> RowChoice:
+        """The inverse of `asdict`, from JSON's lists and objects."""
+        category = None if json["category"] is None else Category(**json["category"])
+        columns = tuple((name, number) for name, number in json["columns"])
+        return cls(**{**json, "inputs": tuple(json["inputs"]), "category": category, "columns": columns})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
     """See `docs/machine.md`."""
@@ -156,14 +236,18 @@ class Bundle:
     """Where models, metas, loss and convergence lie."""
     tables: tuple[Table, ...] = ()
     """Tables in the record memory, the first of which is number 1."""
-    notes: Mapping[str, Any] = field(default_factory=dict)
-    """For people: rule, schema, compiler; JSON."""
+    inputs: tuple[InputPlace, ...] = ()
+    """Where inputs lie in a tuple's rows."""
+    fills: tuple[Fill, ...] = ()
+    """What the columns of the table fill, in the order of the rule's inputs."""
+    choices: tuple[RowChoice, ...] = ()
+    """By the tag of the fault INDEX, what chooses the row."""
 
     @cached_property
     def digest(self) -> str:
         """Digest of the binary form: equal for equal Bundles alone."""
         digest = hashlib.sha256()
-        for piece in self._pieces():
+        for piece in self.pieces():
             digest.update(piece)
         return digest.hexdigest()
 
@@ -226,9 +310,9 @@ class Bundle:
 
     def to_bytes(self) -> bytes:
         """The binary form; equal Bundles give equal bytes."""
-        return b"".join(self._pieces())
+        return b"".join(self.pieces())
 
-    def _pieces(self) -> Iterator[bytes | memoryview]:
+    def pieces(self) -> Iterator[bytes | memoryview]:
         """The binary form, of which an image may be a gigabyte, without a copy of it."""
         blocks = {
             "program": self.program_words(),
@@ -241,9 +325,9 @@ class Bundle:
             "config": self.config.to_json(),
             "sections": {str(name): start for name, start in self.sections.items()},
             **{name: getattr(self, name) for name in SIZES},
-            "symbols": [[s.name, s.kind, list(s.shape), s.row, s.broadcast, s.table] for s in self.symbols],
+            "symbols": [asdict(one) for one in self.symbols],
             "tables": [[table.records, table.rows] for table in self.tables],
-            "notes": dict(self.notes),
+            **{name: [asdict(one) for one in getattr(self, name)] for name in ("inputs", "fills", "choices")},
             "blocks": {name: int(words.size) for name, words in blocks.items()},
         }
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
@@ -259,9 +343,9 @@ class Bundle:
         yield struct.pack("<I", checksum)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Bundle:
+    def from_bytes(cls, data: bytes | memoryview) -> Bundle:
         """Read the binary form. Raises BundleError where it is of another version or damaged."""
-        if data[:8] != MAGIC:
+        if bytes(data[:8]) != MAGIC:
             raise BundleError(f"a Bundle starts with {MAGIC!r}, this starts with {bytes(data[:8])!r}")
         if len(data) < 20:
             raise BundleError(f"a Bundle has at least 20 bytes, this has {len(data)}")
@@ -271,7 +355,7 @@ class Bundle:
         # asked before anything else is read: a damaged header could name any length
         if struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
             raise BundleError("the Bundle is damaged: its checksum does not match; compile the rule again")
-        header = json.loads(data[16 : 16 + length])
+        header = json.loads(bytes(data[16 : 16 + length]))
         words: dict[str, Words] = {}
         at = 16 + length
         # the order in which to_bytes writes them; JSON sorts the header's keys
@@ -292,9 +376,11 @@ class Bundle:
             **{name: header[name] for name in SIZES},
             image=words["image"].reshape(-1, config.lanes),
             symbols=tuple(
-                Symbol(name=n, kind=k, shape=tuple(s), row=r, broadcast=b, table=t)
-                for n, k, s, r, b, t in header["symbols"]
+                Symbol(**{**one, "shape": tuple(one["shape"]), "start": one["start"] and Start(**one["start"])})
+                for one in header["symbols"]
             ),
             tables=tuple(Table(records=records, rows=rows) for records, rows in header["tables"]),
-            notes=header["notes"],
+            inputs=tuple(InputPlace(**{**one, "shape": tuple(one["shape"])}) for one in header["inputs"]),
+            fills=tuple(Fill(**one) for one in header["fills"]),
+            choices=tuple(map(RowChoice.from_json, header["choices"])),
         )

@@ -60,13 +60,13 @@ def test_no_division_is_faster(name: str, extents: dict[str, int], most: int, mo
         for threads, clusters in (WAYS if not plan.alone else [(1, clusters) for _, clusters in WAYS])
     }
     least = min(default._cycles_per_tuple(draft, tuples) for draft in each.values())
-    made, of = [], Draft.of
+    made, compiled = [], Draft.compile
 
     def counted(*arguments: Any, **options: Any) -> Draft:
         made.append(options)
-        return of(*arguments, **options)
+        return compiled(*arguments, **options)
 
-    monkeypatch.setattr(Draft, "of", counted)
+    monkeypatch.setattr(Draft, "compile", counted)
     chosen = default._divide(plan, 10_000, {})
     assert default._cycles_per_tuple(chosen, tuples) <= (1 + default.AS_FAST) * ENOUGH * least
     assert len(made) <= most

@@ -30,9 +30,7 @@ def bound(name: str, columns: str) -> tuple[Binding, TableSchema]:
 def made(name: str, columns: str, device: str, **design: int) -> Bundle:
     binding, schema = bound(name, columns)
     machine = {"page_size": 8192, **design}
-    return bundle_for(
-        binding, schema, load_device(device), max_tuples=100_000, page_size=8192, design=machine, notes={"of": name}
-    )
+    return bundle_for(binding, schema, load_device(device), max_tuples=100_000, page_size=8192, design=machine)
 
 
 @pytest.mark.parametrize("device", device_names())
@@ -43,7 +41,6 @@ def test_the_device_s_clock_and_link(device: str) -> None:
     assert bundle.config.clock_hz == found.clock_hz
     widest = min(found.link_bytes, 8 * bundle.config.lanes)
     assert widest / 2 <= bundle.config.page_rate <= 1.005 * widest
-    assert bundle.notes["of"] == "logistic"
     assert (bundle.config.units == 64) is (found.family == "xcup")
 
 
@@ -63,7 +60,7 @@ def test_the_paper_s_largest_tables_fit_its_device(name: str) -> None:
     table = paper(data, PAGE_SIZE)
     bundle = bundle_for(
         table.binding, table.schema, device, max_tuples=int(data.rows.value), page_size=table.sample.page_size,
-        design={"page_size": table.sample.page_size}, notes={},
+        design={"page_size": table.sample.page_size},
     )  # fmt: skip
     assert holds(device, bundle.config)
     assert bundle.config.is_hardware
@@ -92,9 +89,7 @@ def test_models_lie_beside_a_machine_where_the_device_has_no_memory_for_them(des
 
     def made(device: str, m: int, n: int) -> Bundle:
         binding = bind(rule.bind({"m": m, "n": n, "k": 10}), schema, label="y")
-        return bundle_for(
-            binding, schema, load_device(device), max_tuples=100_000, page_size=8192, design=design, notes={}
-        )
+        return bundle_for(binding, schema, load_device(device), max_tuples=100_000, page_size=8192, design=design)
 
     for device in ("lfe5um5g-85", "xczu7ev"):
         bundle = made(device, 100_000, 20_000)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dana.compiler.compile import EngineProgram, compile_engine
 from dana.compiler.passes import TARGET, Pass
 from dana.compiler.place.rows import InputPlaces, place_inputs
+from dana.compiler.strider.pages import StriderProgram
 from dsl.hdfg.builder import GraphBuilder
 from dsl.hdfg.graph import BINARY, COMPARISONS, LEAVES, MERGE_OPS, UNARY, Graph, Op, Region, Update
 from dsl.hdfg.init import ZEROS, Init, InitKind
@@ -288,13 +289,7 @@ class Trained:
 
 def bundle_of(compiled: EngineProgram, config: MachineConfig) -> Bundle:
     """The engine's part of a Bundle."""
-    return Bundle(
-        config=config,
-        strider=(),
-        constants=(),
-        columns=(),
-        **compiled.fields(),
-    )
+    return compiled.bundle(config, StriderProgram(instructions=(), constants=(), columns=()))
 
 
 def with_pass(name: str, run: Callable[..., Any]) -> tuple[Pass, ...]:

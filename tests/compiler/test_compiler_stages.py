@@ -6,14 +6,15 @@ A change of the compiler shows here as a difference to read; whether it is right
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 
 from dana import compiler
-from dana.compiler.compile import compile_engine
-from dana.compiler.passes import PASSES, PROGRAM, RULE, TARGET, text_of
+from dana.compiler.compile import EngineProgram, compile_engine
+from dana.compiler.passes import PASSES, PROGRAM, RULE, TARGET, Draft, Placed, run, text_of
 from dana.compiler.place.watch import Watched
 from dana.compiler.schedule.encode import ShortRound
 from dana.compiler.target import Target
@@ -148,9 +149,10 @@ def test_stages(source: str, n: int, threads: int, clusters: int, golden: Golden
     graph = compile_rule(source).hdfg.bind({"n": n})
     config = MachineConfig(threads=threads, clusters=clusters, tuple_depth=256, index_depth=8)
     compiled = compile_engine(graph, config, max_tuples=1000)
+    results = {**compiled.results, **run(RULE, {"graph": graph})}
     names = [one.name for one in (*RULE, *TARGET, *PROGRAM) if one.shown]
     # what the passes before `pruned` do to a graph is in test_simplify
-    texts = [f"--- {name}\n{text_of(compiled.results[name])}" for name in names[names.index("pruned") :]]
+    texts = [f"--- {name}\n{text_of(results[name])}" for name in names[names.index("pruned") :]]
     golden("\n".join([f"{compiled.draft.target}\n", *texts]))
 
 
@@ -183,4 +185,7 @@ def test_every_pass_reads_what_is_made_before_it() -> None:
         for name, wanted in types.items():
             assert wanted == given[name], (one.name, name)
         given[one.makes or one.name] = made
+    for stage in (Placed, Draft, EngineProgram):
+        for name in {one.name for one in fields(stage)} - {"results", "draft", "short"}:
+            assert get_type_hints(stage)[name] == given[name], (stage, name)
     assert len({one.name for one in PASSES}) == len(PASSES)

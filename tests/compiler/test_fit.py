@@ -269,7 +269,7 @@ def test_the_host_writes_models_as_they_are_used(source: str) -> None:
     """A row for each element, which nothing has to cross for."""
     made = compiled(compile_rule(source).hdfg, MachineConfig(crossed=0, **ROOMY))
     assert not any(i.crossed for i in made.program.instructions)
-    (last,) = (symbol for symbol in made.results["symbols"] if symbol.broadcast)
+    (last,) = (symbol for symbol in made.symbols if symbol.broadcast)
     assert last.rows(8) == last.shape[0]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dana.compiler.compile import compile_engine
 from dana.compiler.fit import draft_for
-from dana.compiler.passes import Draft, Results, place, plan_of
+from dana.compiler.passes import Draft, Placed, place, plan_of
 from dana.compiler.place import shards
 from dana.compiler.place.forms import choose_forms
 from dana.compiler.place.shards import LAST_AXIS, Shards, choose_shards, parts_of, shares
@@ -262,16 +262,16 @@ def test_a_program_memory_too_small_for_shards_gets_the_program_without() -> Non
 
 
 def test_a_loop_too_long_for_shards_leaves_the_program_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Draft.of
+    made = Draft.compile
 
-    def limited(placed: Results, *, sharded: bool, reorder: bool) -> Draft:
+    def limited(placed: Placed, *, sharded: bool, reorder: bool) -> Draft:
         if sharded:
             raise LoopLimit("an inner loop of many rows")
         return made(placed, sharded=sharded, reorder=reorder)
 
     graph = parse_graph(VECTORS + CASES["independent"][0])
     assert compile_engine(graph, MachineConfig(threads=4), max_tuples=40).draft.shards.of
-    monkeypatch.setattr(Draft, "of", limited)
+    monkeypatch.setattr(Draft, "compile", limited)
     found = compile_engine(graph, MachineConfig(threads=4), max_tuples=40)
     assert not found.draft.shards.of
 

@@ -387,7 +387,7 @@ def test_a_row_that_there_is_not(batch: int, i: int | None, j: int | None) -> No
     assert fault is not None
     assert fault[0] is Fault.INDEX
     first = "i" if j is None or (i is not None and i < j) else "j"
-    assert case.bundle.notes["indices"][fault[2] or 0]["columns"] == [(first, None)]
+    assert case.bundle.choices[fault[2] or 0].columns == ((first, None),)
     assert assert_compiled(case)
 
 

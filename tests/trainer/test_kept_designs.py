@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from dana.storage.builder import build_pages
 from dana.trainer.contract import ExplainRequest, TrainRequest
+from dana.trainer.designs import Design, compile_design
 from dana.trainer.training import MachineTrainer
 from hwgen.cache import CacheFolder
-from tests.trainer.test_training import REALS, STANDARDIZED, relation, request, rows, train
+from tests.trainer.test_training import LOGISTIC, REALS, STANDARDIZED, relation, request, rows, train
 
 
 def opened(folder: Path, asked: TrainRequest) -> Any:
@@ -29,9 +30,21 @@ def test_designs_are_found_again_and_damaged_ones_are_made_anew(tmp_path: Path) 
     made = cached.stat().st_ino
     assert opened(tmp_path, asked) == first
     assert cached.stat().st_ino == made
-    cached.write_bytes(cached.read_bytes()[:-9] + b"123456789")
-    assert opened(tmp_path, asked) == first
-    assert cached.stat().st_ino != made
+    whole = cached.read_bytes()
+    for damaged in (whole[:-9] + b"123456789", whole[:99] + b"9" + whole[100:], whole[:7], b""):
+        cached.write_bytes(damaged)
+        assert opened(tmp_path, asked) == first
+        assert cached.stat().st_ino != made
+        made = cached.stat().st_ino
+
+
+def test_a_design_is_read_as_it_was_written() -> None:
+    for source in (LOGISTIC, STANDARDIZED):
+        design = compile_design(request(relation(REALS), source=source))
+        again = Design.from_bytes(design.to_bytes())
+        assert again.bundle.digest == design.bundle.digest
+        for name in {one.name for one in fields(Design)} - {"bundle", "history"}:
+            assert getattr(again, name) == getattr(design, name)
 
 
 def test_a_design_from_disk_begins_as_the_one_that_was_made(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_classes_are_counted_by_block_as_numpy_counts_them(rows: int, weighted: 
     feed(training, training.survey, pages)
     assert training._surveyor is not None
     training._surveyor.end_epoch()
-    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    found = survey_of(training._surveyed, training._bundle.inputs)
     training.close()
     columns = {name: one.astype(np.float32) for name, one in zip("xyg", values.T, strict=True)}
     expected = survey_columns(columns, label="y", kinds=4, weight="g" if weighted else None)

@@ -53,8 +53,8 @@ def test_statistics_are_those_of_numpy(rows: int, weighted: bool, bad: int) -> N
     feed(training, sink, pages)
     assert training._surveyor is not None
     training._surveyor.end_epoch()
-    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
-    inputs = {one["name"]: one["shape"] for one in training._bundle.notes["inputs"]}
+    found = survey_of(training._surveyed, training._bundle.inputs)
+    inputs = {one.name: one.shape for one in training._bundle.inputs}
     training.close()
 
     width = next(shape[0] for shape in inputs.values() if shape)
@@ -162,7 +162,7 @@ def test_what_is_found_beside_is_what_numpy_finds(
     assert training.survey is None
     feed(training, training.sink, pages)
     training._machine.end_epoch()
-    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    found = survey_of(training._surveyed, training._bundle.inputs)
     assert training._surveyed.tally is not None
     tally = dict(zip(*(each.tolist() for each in training._surveyed.values), strict=True))
     training.close()
@@ -193,7 +193,7 @@ def test_rows_that_are_kept_though_they_are_no_numbers_tell_nothing_else() -> No
     assert isinstance(training, MachineTraining)
     feed(training, training.sink, build_pages(table.schema, values))
     training._machine.end_epoch()
-    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    found = survey_of(training._surveyed, training._bundle.inputs)
     training.close()
 
     expected = survey_columns({"x": values[:, :11], "y": values[:, 11]})

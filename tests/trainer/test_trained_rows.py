@@ -14,6 +14,7 @@ from dana.trainer.arrays import train as train_arrays
 from dana.trainer.contract import Notice, Parameter, TrainingError
 from dana.trainer.messages.notices import check_finite
 from dana.trainer.messages.page_errors import ARRAYS, QUERY, row_error
+from hwgen.spec.bundle import Category, RowChoice
 from tests.trainer.test_training import REALS, relation, request, train
 
 FACTORS = """
@@ -90,7 +91,7 @@ factors.setModel(U[{number}], r)
 
 
 def test_what_is_said_of_arrays_and_of_a_query() -> None:
-    choice = {"model": "U", "rows": 5, "element": 1, "columns": [("c", 2)]}
+    choice = RowChoice(inputs=("c",), element=1, model="U", rows=5, columns=(("c", 2),))
     table = relation(RATINGS)
     arrays = row_error(replace(table, name=ARRAYS), choice)
     assert arrays.message == (
@@ -176,8 +177,8 @@ factors.setModel(U[c[0]], r)
         train_arrays(text, columns, hyper={"n": 5})
     assert "~numpy.isin(c2, range(5))" in caught.value.hint
     table = replace(relation(RATINGS), name="public.t")
-    category = {"input": "c", "element": 1, "count": 5, "unknown": True}
-    choice = {"model": "U", "rows": 10, "element": None, "columns": [("item", None)], "category": category}
+    category = Category(input="c", element=1, count=5, unknown=True)
+    choice = RowChoice(inputs=("c",), element=None, model="U", rows=10, category=category, columns=(("item", None),))
     assert row_error(table, choice).hint.startswith(
         "Find it: SELECT * FROM public.t WHERE item > 4 OR item <> trunc(item::numeric). If it is larger, give the rule"
     )

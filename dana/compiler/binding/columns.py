@@ -23,6 +23,7 @@ from dana.storage.types import ALL_ARRAYS, ARRAYS, NUMBERS
 from dsl.hdfg.choice import category_inputs, choosing_elements
 from dsl.hdfg.dims import Shape
 from dsl.hdfg.graph import BindError, Graph, Node, Op
+from hwgen.spec.bundle import Fill
 
 
 class BindingError(UsageError):
@@ -52,6 +53,13 @@ class Binding:
     uses: tuple[Use, ...]
     features: tuple[str, ...]
     labels: tuple[str, ...]
+
+    def fills(self, schema: TableSchema) -> tuple[Fill, ...]:
+        """What the columns of the table fill, in the order of the rule's inputs."""
+        return tuple(
+            Fill(column=schema.attributes[use.attribute].name, input=use.input, element=use.element, count=use.count)
+            for use in self.uses
+        )
 
 
 def bind(

@@ -7,12 +7,12 @@ reads these rows, and the column descriptors, which fill them. It must not know 
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from math import prod
 
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import Watched
 from dana.compiler.target import Target
 from dsl.hdfg.graph import Graph
+from hwgen.spec.bundle import InputPlace, rows_of
 
 
 class Form(Enum):
@@ -32,30 +32,6 @@ def row_shape(shape: tuple[int, ...], form: Form, lanes: int) -> tuple[int, ...]
     if form is Form.BROADCAST or not shape:
         return shape
     return (*shape[:-1], -(-shape[-1] // lanes))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputPlace:
-    """Where one input or output of the rule lies within a tuple's rows.
-
-    Attributes
-    ----------
-    name
-        The rule's name for it.
-    shape
-        `()` for a scalar, which is repeated in every lane of one row; `(n,)` for a vector, with element e in row
-        `row + e div lanes`, lane `e mod lanes`; the rows of a matrix follow one another.
-    row
-        First row, counted from the start of the tuple's slot.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    row: int
-
-    def rows(self, lanes: int) -> int:
-        """Rows that it takes on a machine with that many lanes to a thread."""
-        return rows_of(self.shape, lanes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +91,6 @@ class InputPlaces:
     def place(self, name: str) -> InputPlace:
         """Where the input of that name lies. Raises KeyError where the rule has no such input."""
         return {place.name: place for place in self.places}[name]
-
-
-def rows_of(shape: tuple[int, ...], lanes: int) -> int:
-    """Rows that a packed value takes: one for a scalar, `ceil(n / lanes)` for each vector of n elements."""
-    return prod(row_shape(shape, Form.PACKED, lanes))
 
 
 def place_inputs(graph: Graph, lanes: int) -> InputPlaces:

@@ -21,7 +21,7 @@ from dsl.hdfg.evaluate import Evaluator
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.start import start_values
 from hwgen.spec import numerics
-from hwgen.spec.bundle import Symbol, Table, Words, place
+from hwgen.spec.bundle import Category, RowChoice, Start, Symbol, Table, Words, place
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.engine_text import disassemble
 
@@ -154,7 +154,11 @@ def symbols(
         table, row = inputs.recorded.get(k) or (0, memory.address[selection.models[k].buffer])
         name, shape = graph.nodes[k].name or f"node {k}", graph.concrete_shape(k)
         broadcast = forms.of[k] is Form.BROADCAST
-        found.append(Symbol(name=name, kind="model", shape=shape, row=row, broadcast=broadcast, table=table))
+        init = graph.nodes[k].init
+        start = Start(kind=init.kind, first=init.first, second=init.second, seed=init.seed) if table else None
+        found.append(
+            Symbol(name=name, kind="model", shape=shape, row=row, broadcast=broadcast, table=table, start=start)
+        )
     for k, buffer in selection.metas.items():
         name = graph.nodes[k].name or f"node {k}"
         found.append(Symbol(name=name, kind="meta", shape=(), row=memory.address[buffer]))
@@ -164,58 +168,17 @@ def symbols(
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Category:
-    """An element of an input that numbers categories.
-
-    Attributes
-    ----------
-    count
-        How many categories there are.
-    unknown
-        A number below 0 chooses a row, too.
-    """
-
-    input: str
-    element: int
-    count: int
-    unknown: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A choice of rows of a model.
-
-    Attributes
-    ----------
-    inputs
-        Those that the number of the row is computed from.
-    element
-        Where the number is an element of the one input, its position.
-    model, rows
-        The model's name, and how many rows it has.
-    category
-        Where the number is computed from a category and nothing else: that.
-    """
-
-    inputs: tuple[str, ...]
-    element: int | None
-    model: str
-    rows: int
-    category: Category | None = None
-
-
 def tables(plan: Plan, inputs: InputPlaces) -> tuple[Table, ...]:
     """Contents of the record memory, table 1 first."""
     found = {one.column.table: (plan.graph.concrete_shape(one.column.models[0])[0], one.rows) for one in inputs.records}
     return tuple(Table(records=records, rows=rows) for _, (records, rows) in sorted(found.items()))
 
 
-def named(plan: Plan, inputs: InputPlaces, row: int) -> Choice:
+def named(plan: Plan, inputs: InputPlaces, row: int) -> RowChoice:
     """The choice made by a watched column, given the row of a tuple where its record begins."""
     column = next(one.column for one in inputs.records if one.row == row)
     nodes = [plan.graph.nodes[k] for k in column.models]
-    return Choice(
+    return RowChoice(
         inputs=(column.input,),
         element=column.element,
         model=nodes[0].name or "",
@@ -223,14 +186,14 @@ def named(plan: Plan, inputs: InputPlaces, row: int) -> Choice:
     )
 
 
-def indices(plan: Plan, selection: Selection) -> list[Choice]:
+def choices(plan: Plan, selection: Selection) -> tuple[RowChoice, ...]:
     """By tag of the fault INDEX, what chooses the row; tags of SETX come behind those of watched columns."""
-    graph, found = plan.graph, list[Choice]()
+    graph, found = plan.graph, list[RowChoice]()
     for number, model in selection.indices:
         element = element_of(graph, number)
         from_ = sorted(graph.reachable([number]).intersection(graph.inputs)) if element is None else [element[0]]
         found.append(
-            Choice(
+            RowChoice(
                 inputs=tuple(graph.nodes[k].name or "" for k in from_),
                 element=None if element is None else element[1],
                 model=graph.nodes[model].name or "",
@@ -238,7 +201,7 @@ def indices(plan: Plan, selection: Selection) -> list[Choice]:
                 category=_category(graph, number, graph.concrete_shape(model)[0]) if element is None else None,
             )
         )
-    return found
+    return tuple(found)
 
 
 def _category(graph: Graph, number: int, rows: int) -> Category | None:

@@ -14,14 +14,14 @@ from dana.errors import UsageError
 from dana.predictor.affine import scores
 from dana.predictor.program import decode_predictor
 from dana.trainer.contract import Json, Parameter
-from dana.trainer.data.survey import Place
+from hwgen.spec.bundle import Fill
 
 MOST = 1 << 20
 """Maximum number of coefficients of an intermediate value (8 MB)."""
 
 
 def coefficients(
-    predictor: bytes | None, parameters: Sequence[Parameter], fills: Iterable[Place], features: Collection[str]
+    predictor: bytes | None, parameters: Sequence[Parameter], fills: Iterable[Fill], features: Collection[str]
 ) -> Json | None:
     """Return the terms and their coefficients in each sum; None if the prediction is not made of weighted sums."""
     if predictor is None or sum(one.values.size for one in parameters) > MOST:
@@ -34,10 +34,10 @@ def coefficients(
     if found is None:
         return None
     terms = [
-        column if count == 1 else f"{column}[{k}]"
-        for column, _, _, count in fills
-        if column in features
-        for k in range(1, count + 1)
+        one.column if one.count == 1 else f"{one.column}[{k}]"
+        for one in fills
+        if one.column in features
+        for k in range(1, one.count + 1)
     ]
     return {
         "terms": terms,

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from dana.trainer.contract import Json, Level, Notice, Notify, TrainRequest
-from dana.trainer.data.survey import Doubles, Place, Survey, categories_of
+from dana.trainer.data.survey import Doubles, Survey, categories_of
 from dana.trainer.data.surveyed import SURVEY_BLOCK
 from dana.trainer.messages.notices import another_order
 from dana.trainer.messages.page_errors import ARRAYS
+from hwgen.spec.bundle import Fill
 
 TOGETHER = 0.2
 """Fraction of the variance between blocks, in excess of random order, from which a column counts as sorted."""
@@ -25,21 +26,21 @@ SHOWN = 5
 
 
 def notify_order(
-    request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
+    request: TrainRequest, survey: Survey, fills: Sequence[Fill], labels: Sequence[str], notify: Notify
 ) -> bool:
     """Report the columns by which the rows are sorted; return whether there are any."""
     found = []
-    for column, input, element, count in fills:
-        if column in labels:
-            together = _lie_together(survey, survey.together[input]) or _lie_together(survey, survey.kinds)
+    for one in fills:
+        if one.column in labels:
+            together = _lie_together(survey, survey.together[one.input]) or _lie_together(survey, survey.kinds)
         else:
-            places = slice(element, element + count)
+            places = slice(one.element, one.element + one.count)
             mean, deviation, parts = (
-                one[input].reshape(-1)[places] for one in (survey.mean, survey.deviation, survey.together)
+                values[one.input].reshape(-1)[places] for values in (survey.mean, survey.deviation, survey.together)
             )
-            together = column != request.weight and _lie_together(survey, parts[_flags(mean, deviation)])
+            together = one.column != request.weight and _lie_together(survey, parts[_flags(mean, deviation)])
         if together:
-            found.append(column)
+            found.append(one.column)
     texts = categories_of(request)
     found.sort(key=lambda one: one not in labels)
     names = list(dict.fromkeys(texts.get(one, one) for one in found))

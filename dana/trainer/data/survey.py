@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.storage.types import SCALARS
-from dana.trainer.contract import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
+from dana.trainer.contract import Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
 from dana.trainer.data.surveyed import SURVEY_BLOCK, Surveyed
 from dana.trainer.messages.page_errors import ARRAYS
 from dana.trainer.metas import check_requirements
@@ -25,12 +25,10 @@ from dsl import Rule
 from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.init import OF_TABLE, InitKind
-from hwgen.spec.bundle import Bundle
+from hwgen.spec.bundle import Bundle, Fill, InputPlace
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
-Place = tuple[str, str, int, int]
-"""A column and its place in an input: name, input, first element, number of elements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +120,11 @@ class Survey:
         return np.asarray(np.minimum(scale, largest), dtype=np.float32)
 
 
-def survey_of(found: Surveyed, inputs: Iterable[Json]) -> Survey:
-    """Return the statistics that the simulator collected; `inputs` are those of the notes of the Bundle."""
+def survey_of(found: Surveyed, inputs: Iterable[InputPlace]) -> Survey:
+    """Return the statistics that the simulator collected; `inputs` are those of the Bundle."""
 
     def by_input(rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        return {one["name"]: _taken(rows[one["row"] :], tuple(one["shape"])) for one in inputs}
+        return {one.name: _taken(rows[one.row :], one.shape) for one in inputs}
 
     def sums(rows: Doubles) -> dict[str, Doubles]:
         return by_input(np.where(summed, rows, np.nan))
@@ -175,8 +173,8 @@ def nothing_surveyed(
     summed
         Columns that need means and deviations, which are computed for the whole input; None: all.
     """
-    rows = {one["name"]: one["row"] for one in bundle.notes["inputs"]}
-    row = {column: rows[input] for column, input, _, _ in bundle.notes["fills"]}
+    rows = {one.name: one.row for one in bundle.inputs}
+    row: dict[str | None, int] = {one.column: rows[one.input] for one in bundle.fills}
     return Surveyed.nothing(
         (bundle.tuple_rows, bundle.config.lanes),
         weight=row.get(weight, -1),
@@ -189,19 +187,17 @@ def nothing_surveyed(
 
 def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
     """Return the rows of tuple memory of the inputs that contain these columns."""
-    filled = {input for column, input, _, _ in bundle.notes["fills"] if column in columns}
-    starts = sorted((one["row"], one["name"]) for one in bundle.notes["inputs"])
-    ends = [*(row for row, _ in starts[1:]), bundle.tuple_rows]
-    return {k for (row, name), end in zip(starts, ends, strict=True) if name in filled for k in range(row, end)}
+    filled = {one.input for one in bundle.fills if one.column in columns}
+    return {one.row + k for one in bundle.inputs if one.name in filled for k in range(one.rows(bundle.config.lanes))}
 
 
-def columns_to_sum(request: TrainRequest, fills: Iterable[Place], labels: Sequence[str]) -> set[str]:
+def columns_to_sum(request: TrainRequest, fills: Iterable[Fill], labels: Sequence[str]) -> set[str]:
     """Return the columns that need means and deviations for `check_survey` and `dana.trainer.data.order`."""
     exact = {one.name for one in request.relation.attributes if one.type_name == "real"}
     return {
         *labels,
         *categories_of(request),
-        *(column for column, _, _, count in fills if count == 1 and column not in exact),
+        *(one.column for one in fills if one.count == 1 and one.column not in exact),
     }
 
 
@@ -330,7 +326,7 @@ def check_values(request: TrainRequest, survey: Survey) -> None:
 
 
 def check_survey(
-    rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify
+    rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Fill], labels: Sequence[str], notify: Notify
 ) -> str:
     """Report constant or badly scaled features, labels and weights.
 
@@ -352,24 +348,25 @@ def check_survey(
             f'every row of {request.relation.name} has the weight 0 in column "{request.weight}"',
             sqlstate=SqlState.DATA_EXCEPTION,
         )
-    for column, input, _, _ in (one for one in fills if one[0] == request.weight):
-        weight = float(survey.mean[input].item())
+    for one in (one for one in fills if one.column == request.weight):
+        weight = float(survey.mean[one.input].item())
         if not 1 / ORDINARY <= weight <= ORDINARY:
             notify(
                 Notice(
                     level=Level.WARNING,
-                    message=f"weights in {_named(request, column)} are about {weight:.3g}",
+                    message=f"weights in {_named(request, one.column)} are about {weight:.3g}",
                     hint="Rates and penalties assume weights of about 1. Divide the weights by their mean.",
                 )
             )
-    for column, input, _, _ in (one for one in fills if one[0] in labels):
-        if survey.tuples > 1 and not survey.varies[input].any():
-            kind = next((one.type_name for one in request.relation.attributes if one.name == column), "real")
-            exact = kind == "real" or (kind in INTEGERS and np.abs(survey.mean[input]).max() <= EXACT)
+    types = {attribute.name: attribute.type_name for attribute in request.relation.attributes}
+    for one in (one for one in fills if one.column in labels):
+        if survey.tuples > 1 and not survey.varies[one.input].any():
+            kind = types.get(one.column, "real")
+            exact = kind == "real" or (kind in INTEGERS and np.abs(survey.mean[one.input]).max() <= EXACT)
             notify(
                 Notice(
                     level=Level.WARNING,
-                    message=f"{_named(request, column)}, the label, has a single value in all rows"
+                    message=f"{_named(request, one.column)}, the label, has a single value in all rows"
                     + ("" if exact else ", as real"),
                     hint="A model can learn nothing but that value." + ("" if exact else f" {COMPARED}"),
                 )
@@ -384,16 +381,17 @@ def check_survey(
                 "exclude such rows.",
             )
         )
-    _check_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
+    _check_numbers(request, survey, [one for one in fills if one.column not in labels], notify)
     varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
     constant = [
-        column
-        for column, input, element, count in fills
-        if column not in (*labels, request.weight) and not any(varies[input][element : element + count])
+        one.column
+        for one in fills
+        if one.column not in (*labels, request.weight)
+        and not any(varies[one.input][one.element : one.element + one.count])
     ]
     if constant and survey.tuples > 1:
         chooses = choosing_inputs(rule.hdfg)
-        constant = [column for column, input, _, _ in fills if column in constant and input not in chooses]
+        constant = [one.column for one in fills if one.column in constant and one.input not in chooses]
     if constant and survey.tuples > 1:
         have = "have" if len(constant) > 1 else "has"
         notify(
@@ -429,37 +427,37 @@ def _columns_of(request: TrainRequest) -> str:
     return "arrays" if request.relation.name == ARRAYS else f"columns of {request.relation.name}"
 
 
-def _not_finite(survey: Survey, fills: Sequence[Place]) -> str:
+def _not_finite(survey: Survey, fills: Sequence[Fill]) -> str:
     """Format the columns with NaN or infinite values and their number."""
     if not any(bad.any() for bad in survey.bad.values()):
         return ""
     counts = {
-        column: int(survey.bad[input].reshape(-1)[element : element + count].sum())
-        for column, input, element, count in fills
+        one.column: int(survey.bad[one.input].reshape(-1)[one.element : one.element + one.count].sum()) for one in fills
     }
     return ", ".join(f"{column} ({count})" for column, count in counts.items() if count)
 
 
-def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place], notify: Notify) -> None:
+def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Fill], notify: Notify) -> None:
     """Report columns that binary32 represents too coarsely, and columns that number the rows."""
     types = {one.name: one.type_name for one in request.relation.attributes}
     coarse, counting = [], []
     # columns of type real lose no digits
-    for column, input, element, _ in (one for one in fills if one[3] == 1 and types.get(one[0], "real") != "real"):
+    for one in (one for one in fills if one.count == 1 and types.get(one.column, "real") != "real"):
         mean, deviation, early = (
-            float(values[input].reshape(-1)[element]) for values in (survey.mean, survey.deviation, survey.early)
+            float(values[one.input].reshape(-1)[one.element])
+            for values in (survey.mean, survey.deviation, survey.early)
         )
-        whole = types[column] in INTEGERS
+        whole = types[one.column] in INTEGERS
         exact = whole and abs(mean) + deviation < EXACT
         if not exact and 0 < deviation * COARSE < abs(mean) / EXACT:
-            coarse.append((column, mean))
+            coarse.append((one.column, mean))
         # a + b × row has the deviation b × n / √12, and the mean of the first rows differs accordingly
         away = abs(mean - early) / (3**0.5 * (1 - survey.first / max(survey.tuples, 1)))
         in_order = deviation * 12**0.5 > 0.99 * survey.tuples and abs(away - deviation) < 0.01 * deviation
         # n consecutive numbers in any order have the variance (n² - 1) / 12
         in_a_row = abs(12 * deviation**2 + 1 - survey.tuples**2) < 1e-6 * survey.tuples**2
         if whole and survey.tuples >= MANY and (in_order or in_a_row):
-            counting.append(column)
+            counting.append(one.column)
     for column, mean in coarse:
         notify(
             Notice(

@@ -24,7 +24,7 @@ from dsl import compile_rule
 from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.init import InitKind
-from hwgen.spec.bundle import Bundle
+from hwgen.spec.bundle import Bundle, Fill
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 
@@ -50,9 +50,9 @@ def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
     )
 
 
-def notify_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify: Notify) -> None:
+def notify_crossed(request: TrainRequest, fills: Iterable[Fill], notify: Notify) -> None:
     """Report a column that fills an input but has the name of another input."""
-    pairs = list(fills)
+    pairs = [(one.column, one.input) for one in fills]
     if not crossed(pairs):
         return
     inputs = list(dict.fromkeys(name for _, name in pairs))
@@ -91,7 +91,7 @@ def another_order(request: TrainRequest) -> str:
 
 def notify_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCounters, notify: Notify) -> None:
     """Report that few tuples run side by side because most choose the same row as the one before."""
-    fewest = min((choice["rows"] for choice in bundle.notes["indices"]), default=0)
+    fewest = min((choice.rows for choice in bundle.choices), default=0)
     if not bundle.cut or fewest < ROWS_TO_CHOOSE or counters.tuples < TUPLES_TO_CHECK:
         return
     together = counters.tuples / counters.batches

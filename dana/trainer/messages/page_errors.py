@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from dana.storage.layout import ITEM_ID_SIZE, PAGE_HEADER_SIZE
 from dana.trainer.contract import OutOfLine, Relation, SqlState, TrainingError, TrainRequest
 from dsl.hdfg.choice import category_inputs
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import Graph
+from hwgen.spec.bundle import RowChoice
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.strider import Fault
 
@@ -80,18 +80,17 @@ def _said(graph: Graph) -> set[str]:
     return {name for name, _ in graph.extents} - decided
 
 
-def dim_of(graph: Graph, choice: Mapping[str, Any]) -> str | None:
+def dim_of(graph: Graph, choice: RowChoice) -> str | None:
     """Return the dim that is the number of rows to choose from, if ``hyper`` may set it."""
-    category = choice.get("category")
-    if category is None:
-        return row_dims(graph).get(choice["model"])
-    dim = next(str(graph.symbolic_count(one)) for one in category_inputs(graph) if one.name == category["input"])
+    if choice.category is None:
+        return row_dims(graph).get(choice.model)
+    dim = next(str(graph.symbolic_count(one)) for one in category_inputs(graph) if one.name == choice.category.input)
     return dim if dim in _said(graph) else None
 
 
 def row_error(
     relation: Relation,
-    choice: Mapping[str, Any],
+    choice: RowChoice,
     dim: str | None = None,
     largest: Mapping[str, float | None] | None = None,
 ) -> TrainingError:
@@ -99,26 +98,24 @@ def row_error(
 
     Parameters
     ----------
-    choice
-        Note of the Bundle about the choice.
     dim
         The dim that is the number of rows or categories, if ``hyper`` may set it.
     largest
         See `TrainRequest.largest`.
     """
-    model, category = choice["model"], choice.get("category")
-    last = (choice["rows"] if category is None else category["count"]) - 1
+    model, category = choice.model, choice.category
+    last = (choice.rows if category is None else category.count) - 1
     arrays = relation.name == ARRAYS
-    columns = [(_in_numpy if arrays else _in_sql)(*column) for column in choice["columns"]]
+    columns = [(_in_numpy if arrays else _in_sql)(*column) for column in choice.columns]
     more = f"ive {model} more rows" if category is None else "ive the rule more categories"
     if dim is not None:
         more += f", hyper={{'{dim}': …}}" if arrays else f""", hyper => '{{"{dim}": …}}'"""
     hint = f"G{more}, or see how the rule computes the number."
-    if choice["element"] is not None or category is not None:
-        unknown = category is not None and category["unknown"]
+    if choice.element is not None or category is not None:
+        unknown = category is not None and category.unknown
         find, least = _find(relation, columns[0], last, unknown=unknown)
         other = f"{'a negative number or ' * (not unknown)}a fraction"
-        known = (largest or {}).get(choice["columns"][0][0])
+        known = (largest or {}).get(choice.columns[0][0])
         if known is not None and known <= last:
             help_ = f"None is larger, so that it is {other}: docs/recipes.md shows how to number things from 0"
         else:
@@ -129,7 +126,7 @@ def row_error(
     what = f"{what} {', '.join(columns)}{'' if arrays else f' of {relation.name}'}"
     says = f"{'choose' if several else 'chooses'} rows of {model}, which are numbered from 0 to {last}"
     if category is not None:
-        says = f"holds categories, which are numbered from 0 to {last}{' (below 0: unknown)' * category['unknown']}"
+        says = f"holds categories, which are numbered from 0 to {last}{' (below 0: unknown)' * category.unknown}"
     return TrainingError(f"{what} {says}, but a value is not one of these", sqlstate=SqlState.DATA_EXCEPTION, hint=hint)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from dana import rules
 from dana.cli.entry import OK, SETUP, USAGE, main
-from dana.codesign.records import record_image
+from dana.codesign.records import record_image, start_of
 from dana.server.places import CHECKOUT
 from dana.simulator import Simulator
 from dana.storage import layout
@@ -283,7 +283,7 @@ def test_a_board_is_loaded_with_what_its_records_hold(factors: Path) -> None:
         symbol = bundle.symbol("model", name)
         assert symbol is not None
         rows = driver.read_rows(symbol.row, symbol.rows(bundle.config.lanes), table=symbol.table)
-        init = Init(**{**bundle.notes["starts"][name], "kind": InitKind(bundle.notes["starts"][name]["kind"])})
+        init = start_of(symbol)
         np.testing.assert_array_equal(symbol.collect(rows.view(np.float32)), start_values(init, name, symbol.shape))
 
 

@@ -9,7 +9,21 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from hwgen.spec.bundle import MAGIC, VERSION, Bundle, BundleError, Symbol, collect, place
+from hwgen.spec.bundle import (
+    MAGIC,
+    VERSION,
+    Bundle,
+    BundleError,
+    Category,
+    Fill,
+    InputPlace,
+    RowChoice,
+    Start,
+    Symbol,
+    Table,
+    collect,
+    place,
+)
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import ConfigError, MachineConfig
 from hwgen.spec.engine import Section
@@ -33,8 +47,31 @@ BUNDLE = Bundle(
     level_stride=5,
     levels=3,
     image=np.arange(16, dtype=np.uint32).reshape(2, 8),
-    symbols=(Symbol(name="w", kind="model", shape=(2, 3), row=4), Symbol(name="", kind="loss", shape=(), row=7)),
-    notes={"rule": "größe"},
+    symbols=(
+        Symbol(name="w", kind="model", shape=(2, 3), row=4),
+        Symbol(name="", kind="loss", shape=(), row=7),
+        Symbol(
+            name="U",
+            kind="model",
+            shape=(5, 3),
+            row=0,
+            table=1,
+            start=Start(kind="normal", first=0.0, second=0.5, seed=7),
+        ),
+    ),
+    tables=(Table(records=5, rows=1),),
+    inputs=(InputPlace(name="größe", shape=(3,), row=1), InputPlace(name="y", shape=(), row=0)),
+    fills=(Fill(column="größe", input="größe", element=0, count=3),),
+    choices=(
+        RowChoice(inputs=("i",), element=0, model="U", rows=5, columns=(("c", 1), ("d", None))),
+        RowChoice(
+            inputs=("i", "j"),
+            element=None,
+            model="U",
+            rows=5,
+            category=Category(input="i", element=2, count=4, unknown=True),
+        ),
+    ),
 )
 
 
