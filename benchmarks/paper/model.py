@@ -22,8 +22,8 @@ from dana.codesign.default import default_bundle
 from dana.codesign.sample import Sample, sample_pages
 from dana.codesign.search import Candidate, Exploration, explore
 from dana.compiler import Binding, bind
-from dana.compiler.fit import power_of_two
 from dana.compiler.passes import plan_of
+from dana.compiler.rounds import power_of_two
 from dana.errors import SetupError, UsageError
 from dana.language.rulefile import load
 from dana.rules import FOLDER

@@ -6,11 +6,11 @@ In: a plan and the user's overrides of the machine. Out: numbers. It compiles no
 from collections.abc import Iterable, Mapping, Sequence
 
 from dana.codesign.size import MAX_CONFIG, MAX_LANES, MAX_WORDS, model_words
-from dana.compiler.fit import power_of_two, together_for
 from dana.compiler.place.records import tuple_rows
 from dana.compiler.place.rows import Record
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import rows_written
+from dana.compiler.rounds import power_of_two, together_for
 from dana.errors import UsageError
 from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK, MachineConfig
 

@@ -26,21 +26,20 @@ from dana.codesign.size import MAX_CONFIG, MAX_WORDS, check_size, model_words
 from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
 from dana.compiler.compile import plan_for
-from dana.compiler.fit import (
-    CLEARLY,
+from dana.compiler.fit import CLEARLY, draft_for
+from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
+from dana.compiler.place.records import needs_index
+from dana.compiler.place.rows import place_inputs
+from dana.compiler.place.sections import Plan
+from dana.compiler.place.watch import rows_written
+from dana.compiler.rounds import (
     MAX_GROUP,
-    draft_for,
     group_for,
     group_of,
     least_group,
     power_of_two,
     whole_blocks,
 )
-from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
-from dana.compiler.place.records import needs_index
-from dana.compiler.place.rows import place_inputs
-from dana.compiler.place.sections import Plan
-from dana.compiler.place.watch import rows_written
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.strider.program import compile_strider
 from dana.compiler.target import DoesNotFit, Target

@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import ceil, inf, prod
 
 from dana.codesign.area import SHORT, SHORT_LANES, Area, area_of
-from dana.compiler.fit import BLOCK_ROWS, power_of_two
 from dana.compiler.place.sections import Plan
+from dana.compiler.rounds import BLOCK_ROWS, power_of_two
 from dana.errors import UsageError
 from hwgen.devices import Device, DeviceError
 from hwgen.spec.bundle import Bundle

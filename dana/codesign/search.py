@@ -41,8 +41,8 @@ from dana.codesign.fitting import (
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler.binding.columns import Binding
 from dana.compiler.compile import plan_for
-from dana.compiler.fit import BLOCK_ROWS
 from dana.compiler.place.sections import Plan
+from dana.compiler.rounds import BLOCK_ROWS
 from dana.compiler.target import DoesNotFit
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema

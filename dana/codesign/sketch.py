@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from dana.compiler.fit import batch_rows, in_rounds
+from dana.compiler.fit import batch_rows
 from dana.compiler.passes import Placed, place
 from dana.compiler.place.rows import row_shape
 from dana.compiler.place.sections import Plan
+from dana.compiler.rounds import in_rounds
 from dana.compiler.target import Target
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dana.compiler.compile import EngineProgram, compile_engine
-from dana.compiler.fit import levels_for, power_of_two
 from dana.compiler.passes import plan_of
+from dana.compiler.rounds import levels_for, power_of_two
 from dana.compiler.target import DoesNotFit
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
