@@ -142,7 +142,7 @@ def run_worker(options: argparse.Namespace) -> int:
     """Serve trainings until a signal to stop; the log goes to stderr."""
     import logging
 
-    from dana.trainer.training import MAX_CACHE_BYTES, MachineTrainer, design_cache
+    from dana.trainer.trainer import MAX_CACHE_BYTES, MachineTrainer, design_cache
     from dana.worker.process import WorkerOptions, serve
     from hwgen.rtl.verilate import limit_cache, object_cache
 

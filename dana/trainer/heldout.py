@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.trainer.contract import Json, Parameter, Sink, Stream, Training
-from dana.trainer.machines import NO_MEMORY, PageCollector, feed_pages
+from dana.trainer.machine import NO_MEMORY, PageCollector, feed_pages
 from dana.trainer.messages.page_errors import NoRows
 
 AT_ONCE = 1024

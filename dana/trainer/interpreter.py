@@ -20,6 +20,7 @@ from dana.trainer.contract import (
     Sink,
     SqlState,
     Stream,
+    Training,
     TrainingError,
     TrainRequest,
     TrainResult,
@@ -35,8 +36,8 @@ from dana.trainer.data.weights import (
     given_class_weights,
     weight_metadata,
 )
-from dana.trainer.designs import chosen_extents, default_metas, rule_graph, rule_of
-from dana.trainer.machines import NO_MEMORY, PageCollector
+from dana.trainer.designs import DesignStore, chosen_extents, default_metas, rule_graph, rule_of
+from dana.trainer.machine import NO_MEMORY, PageCollector
 from dana.trainer.messages.constant import constant_loss, loss_graph
 from dana.trainer.messages.notices import check_finite, notify_crossed
 from dana.trainer.messages.page_errors import no_rows_error, page_error, row_dims
@@ -106,6 +107,15 @@ class FaultyPage(Exception):
 
 class InterpretedTraining:
     """One training in the interpreter; implements `dana.trainer.contract.Training`."""
+
+    @classmethod
+    def prepare(cls) -> None:
+        """Nothing has to be imported."""
+
+    @classmethod
+    def open(cls, request: TrainRequest, designs: DesignStore, notify: Notify, stream: Stream | None) -> Training:
+        """Return a training, which needs no design."""
+        return cls(request, notify, stream)
 
     def __init__(self, request: TrainRequest, notify: Notify, stream: Stream | None = None) -> None:
         self._notify = notify

@@ -1,43 +1,25 @@
-"""The trainer of the worker: trainings on the machines of `dana.trainer.machines` and in the interpreter."""
+"""A training on a machine that runs a Bundle."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache, lru_cache
-from numbers import Integral
-from pathlib import Path
-from typing import NoReturn
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.compiler.target import DoesNotFit
-from dana.errors import InternalError, UsageError
+from dana.errors import InternalError
 from dana.predictor.program import with_metas
-from dana.simulator.headers import digest
 from dana.simulator.machine import Simulator
 from dana.simulator.native import SPOILT
-from dana.storage.frames import RowTooLong
-from dana.storage.schema import UnknownColumn
-from dana.trainer.compiled import Compiled
 from dana.trainer.contract import (
-    Categories,
     EpochReport,
-    ExplainRequest,
-    HeldOut,
     Json,
-    Level,
-    Notice,
     Notify,
     OutOfLine,
     Parameter,
     Sink,
-    SqlState,
     Stream,
-    Training,
-    TrainingError,
     TrainRequest,
     TrainResult,
 )
@@ -55,199 +37,25 @@ from dana.trainer.data.survey import (
 )
 from dana.trainer.data.surveyed import SurveyObserver
 from dana.trainer.data.weights import BALANCED, balanced_class_weights, given_class_weights, weight_metadata
-from dana.trainer.designs import Design, DesignStore, check_hyper, rule_graph, rule_of
-from dana.trainer.explain import explain, lines
-from dana.trainer.extents import category_columns, row_columns, with_extents
-from dana.trainer.heldout import HeldOutRows
-from dana.trainer.interpreter import InterpretedTraining
-from dana.trainer.machines import MACHINES, NO_MEMORY, StreamingMachine, load_machine, read_symbol, write_symbol
+from dana.trainer.designs import Design, rule_graph, rule_of
+from dana.trainer.machine import NO_MEMORY, Machine, read_symbol, write_symbol
 from dana.trainer.messages.constant import constant_loss
 from dana.trainer.messages.notices import check_finite, notify_chosen_again, notify_crossed, notify_simulated
 from dana.trainer.messages.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.trainer.metas import meta_values
 from dana.trainer.provenance import machine_provenance, provenance
 from dana.trainer.starts import write_starts
-from dana.trainer.stopping import check_stopping
-from dana.trainer.streams import notify_categories, plan_stream
 from dana.trainer.warm import warm_values
-from dsl import RuleError, compile_rule
-from dsl.hdfg.choice import category_inputs, takes_categories
-from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import parse_graph
-from dsl.render import render
-from hwgen.cache import CacheFolder
-from hwgen.spec.bundle import Bundle, Symbol
-from hwgen.spec.config import ConfigError
+from hwgen.spec.bundle import Symbol
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
-
-KNOWN_MACHINES = (*MACHINES, "interp")
-
-MAX_CACHE_BYTES = 256 << 20
-"""Default size of the cache of designs on disk, bytes."""
-
-
-def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
-    """Return the cache of designs on disk: ``dana/designs`` in $XDG_CACHE_HOME, by default in ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # XDG Base Directory Specification: a relative path must be ignored
-    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return CacheFolder(path=root / "dana" / "designs", limit=limit)
-
-
-FIRST = """
-import dana
-w, x, y = dana.model(), dana.input(), dana.output()
-first = dana.algo(w, x, y)
-first.setModel(w + x * y)
-"""
-"""A rule for `warm_up`."""
-
-
-@cache
-def warm_up() -> None:
-    """Initialise the parser and the contract of the simulator, which a process does once."""
-    compile_rule(FIRST)
-    digest()
-
-
-class MachineTrainer:
-    """Trains on the simulator or on the RTL; implements `dana.trainer.contract.Trainer`.
-
-    Parameters
-    ----------
-    cache
-        Folder for compiled designs; None: they are cached in memory only.
-    """
-
-    def __init__(self, cache: CacheFolder | None = None) -> None:
-        self._designs = DesignStore(cache)
-        warm_up()  # before sessions are forked, so that they inherit it
-
-    def check(self, text: str, notify: Notify) -> Json:
-        """See `Trainer.check`."""
-        try:
-            rule = compile_rule(text, filename="rule")
-            graph = rule.hdfg
-        except RuleError as error:
-            _raise_sql_error(error)
-        for warning in rule.warnings:
-            notify(Notice(level=Level.WARNING, message=render((warning,), rule.source)))
-
-        def described(nodes: tuple[int, ...]) -> list[dict[str, object]]:
-            leaves = [graph.nodes[k] for k in nodes]
-            return [{"name": one.name, "shape": [str(dim) for dim in graph.symbolic_shape(one)]} for one in leaves]
-
-        classes = graph.symbolic_classes
-
-        return {
-            "name": graph.name,
-            "models": described(graph.models),
-            "inputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is not Op.WEIGHT)),
-            "outputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)),
-            "classes": classes if isinstance(classes, int | None) else str(classes),
-            "dims": dict(graph.extents),
-            "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
-            "chooses": takes_categories(graph),
-            "categories": bool(category_inputs(graph)),
-            "batch": graph.batch,
-            "epochs": graph.epochs,
-            "predicts": graph.prediction is not None,
-        }
-
-    def prepare(self, machine: str) -> None:
-        """See `Trainer.prepare`."""
-        try:
-            load_machine(machine)
-        except UsageError as error:
-            _raise_sql_error(error)
-
-    def open(self, request: TrainRequest, notify: Notify) -> Training:
-        """See `Trainer.open`."""
-        if request.machine not in KNOWN_MACHINES:
-            raise TrainingError(f"machine must be one of {', '.join(KNOWN_MACHINES)}, not {request.machine!r}")
-        if request.epochs is not None and not (isinstance(request.epochs, Integral) and request.epochs >= 1):
-            raise TrainingError(f"epochs must be a whole number of at least 1, not {request.epochs!r}")
-        check_stopping(request)
-        try:
-            check_hyper(request, notify)
-            request = with_extents(request)
-            notify_categories(request, notify)
-            request, stream = plan_stream(request)
-            if request.machine == "interp":
-                return InterpretedTraining(request, notify, stream)
-            design = self._designs.get(request, notify=notify)
-            machine = MACHINES[request.machine](design.bundle.config)
-        except (RuleError, UsageError, ConfigError) as error:
-            _raise_sql_error(error)
-        return MachineTraining(request, design, machine, notify, stream)
-
-    def held_out(self, request: TrainRequest) -> HeldOut | None:
-        """See `Trainer.held_out`; the simulator computes the loss for every machine."""
-        try:
-            if compile_rule(request.text, filename=request.rule).hdfg.loss is None:
-                return None
-            relation = replace(request.relation, rows=True)
-            rows = replace(with_extents(request), relation=relation, design={}, machine="sim")
-            # the models come from the training, and frames contain only valid numbers
-            asked, stream = plan_stream(
-                replace(rows, warm_start_from=None, standardize=False, nonfinite="keep", nulls="skip")
-            )
-            design = self._designs.get(asked, loss_only=True)
-        except (RuleError, UsageError, ConfigError) as error:
-            _raise_sql_error(error)
-        assert stream is not None, "rows come as frames"
-        simulator = Simulator(design.bundle.config)
-        return HeldOutRows(MachineTraining(asked, design, simulator, lambda notice: None, loss_only=True), stream)
-
-    def categories(self, request: TrainRequest) -> Categories:
-        """See `Trainer.categories`."""
-        try:
-            check_hyper(request, lambda notice: None)
-            choosing = row_columns(request)
-            return Categories(
-                columns=[name for columns in category_columns(request).values() for name in columns],
-                choosing=list(choosing),
-                unknown=[name for name, below in choosing.items() if below],
-            )
-        except (RuleError, UsageError, ConfigError) as error:
-            _raise_sql_error(error)
-
-    def explain(self, request: ExplainRequest) -> Json:
-        """See `Trainer.explain`."""
-        try:
-            check_hyper(request.training, lambda notice: None)
-            explained = explain(replace(request, training=with_extents(request.training)), self._designs)
-        except (RuleError, UsageError, ConfigError) as error:
-            _raise_sql_error(error)
-        return {**explained, "lines": lines(explained)}
-
-
-def _raise_sql_error(error: Exception) -> NoReturn:
-    """Convert an error of the language, the compiler or the configuration to an SQL error."""
-    if isinstance(error, TrainingError):
-        raise error
-    if isinstance(error, RuleError):
-        raise TrainingError(str(error), sqlstate=SqlState.SYNTAX_ERROR) from error
-    if isinstance(error, DoesNotFit | RowTooLong):
-        raise TrainingError(error.message, sqlstate=SqlState.LIMIT_EXCEEDED, hint=error.hint) from error
-    if isinstance(error, UnknownColumn):
-        raise TrainingError(error.message, sqlstate=SqlState.UNDEFINED_COLUMN, hint=error.hint) from error
-    if isinstance(error, UsageError):
-        raise TrainingError(error.message, hint=error.hint) from error
-    raise TrainingError(str(error)) from error
 
 
 @lru_cache(maxsize=8)  # every training of a design needs it
 def _parsed(text: str) -> Graph:
     return parse_graph(text)
-
-
-def _loaded(bundle: Bundle) -> Simulator:
-    """Return a simulator for the survey of the pages of another machine."""
-    simulator = Simulator(bundle.config)
-    simulator.load(bundle)
-    return simulator
 
 
 class MachineTraining:
@@ -257,7 +65,7 @@ class MachineTraining:
         self,
         request: TrainRequest,
         design: Design,
-        machine: StreamingMachine,
+        machine: Machine,
         notify: Notify,
         stream: Stream | None = None,
         *,
@@ -298,10 +106,8 @@ class MachineTraining:
         if design.class_weights is not None:
             (classes,) = shapes[design.class_weights]
             self._write_models({design.class_weights: given_class_weights(request, classes)})
-        self._compiled = (
-            Compiled(request, design, machine, loss_only=loss_only) if isinstance(machine, Simulator) else None
-        )
-        in_first_epoch = isinstance(machine, Simulator) and not starts_models(request, design.statistics)
+        self._compiled = machine.compiled(request, design, loss_only=loss_only)
+        in_first_epoch = machine.observes and not starts_models(request, design.statistics)
         label = next((one.column for one in fills if one.column in design.labels), None)
         self._surveyed = nothing_surveyed(
             self._bundle,
@@ -315,7 +121,7 @@ class MachineTraining:
         """Whether the survey runs during the first epoch, which is possible if no model is initialised from it."""
         self._surveyor: Simulator | None = None
         if not in_first_epoch and not loss_only:
-            self._surveyor = machine if isinstance(machine, Simulator) else _loaded(self._bundle)
+            self._surveyor = machine.surveyor(self._bundle)
 
     @property
     def design(self) -> Json:
@@ -346,7 +152,8 @@ class MachineTraining:
     def end_survey(self) -> None:
         assert self._surveyor is not None
         counters = self._surveyor.end_epoch()
-        if self._surveyor is not self._machine:
+        machine: object = self._machine
+        if self._surveyor is not machine:
             self._surveyor.close()
         self._surveyor = None
         if counters.fault is not Fault.NONE:
@@ -376,8 +183,7 @@ class MachineTraining:
     def sink(self) -> Sink:
         self._begin()
         function, context = self._machine.sink
-        again = self._machine.sink_again[0] if isinstance(self._machine, Simulator) else 0
-        return Sink(function=function, context=context, again=again)
+        return Sink(function=function, context=context, again=self._machine.sink_again[0])
 
     def failure(self, status: int) -> Exception:
         """See `Training.failure`; the counters of the machine identify the fault."""
@@ -486,10 +292,8 @@ class MachineTraining:
         if not self._begun:
             if self._compiled is not None:
                 self._compiled.before_epoch()
-            if self._surveys_first_epoch and isinstance(self._machine, Simulator):
-                self._machine.begin_epoch(observer=SurveyObserver(self._surveyed))
-            else:
-                self._machine.begin_epoch(self._request.relation.pages)
+            observer = SurveyObserver(self._surveyed) if self._surveys_first_epoch else None
+            self._machine.begin_epoch(self._request.relation.pages, observer=observer)
             self._begun = True
 
     def _read(self, symbol: Symbol, over: NDArray[np.float32] | None = None) -> NDArray[np.float32]:

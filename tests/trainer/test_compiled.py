@@ -23,7 +23,8 @@ from dana.storage.builder import build_pages
 from dana.trainer import compiled
 from dana.trainer.arrays import train
 from dana.trainer.contract import Level, Notice, TrainingError
-from dana.trainer.training import MachineTrainer, MachineTraining
+from dana.trainer.trainer import MachineTrainer
+from dana.trainer.training import MachineTraining
 from dsl.hdfg.graph import Op
 from tests.lockstep.cases import assert_same, network_case, run
 from tests.lockstep.machines import random_config

@@ -11,7 +11,7 @@ import numpy as np
 from dana.storage.builder import build_pages
 from dana.trainer.contract import ExplainRequest, TrainRequest
 from dana.trainer.designs import Design, compile_design
-from dana.trainer.training import MachineTrainer
+from dana.trainer.trainer import MachineTrainer
 from hwgen.cache import CacheFolder
 from tests.trainer.test_training import LOGISTIC, REALS, STANDARDIZED, relation, request, rows, train
 

@@ -17,30 +17,32 @@ import pytest
 
 from dana.errors import UsageError
 from dana.simulator import large
+from dana.storage.builder import build_pages
 from dana.trainer.contract import TrainingError
-from dana.trainer.machines import MACHINES, NO_MEMORY, Buffered, PageCollector, StreamingMachine
+from dana.trainer.machine import NO_MEMORY, Machine, PageCollector
+from dana.trainer.machines import MACHINES, Rtl, Simulated
 from dana.trainer.memory import least_bytes
 from dana.worker.session import error_fields
-from hwgen.harness import RtlMachine
 from hwgen.harness.build import verilog_of
 from hwgen.rtl.verilate import cache_folder
 from hwgen.spec.board import TOP
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
 from tests.hwgen.harness.test_rtl_machine import CONFIG, ENDLESS, rule, table
+from tests.trainer.test_training import LOGISTIC, REALS, STANDARDIZED, relation, request, rows, train
 
 CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 @pytest.fixture
-def machines() -> Iterator[dict[str, StreamingMachine]]:
-    made = {name: make(CONFIG) for name, make in MACHINES.items()}
+def machines() -> Iterator[dict[str, Machine]]:
+    made = {"sim": Simulated(CONFIG), "rtl": Rtl(CONFIG)}
     yield made
     for machine in made.values():
         machine.close()
 
 
-def epoch(machine: StreamingMachine, pages: bytes) -> EpochCounters:
+def epoch(machine: Machine, pages: bytes) -> EpochCounters:
     """Hand over a page at a time."""
     function, context = machine.sink
     count = len(pages) // CONFIG.page_size
@@ -51,7 +53,7 @@ def epoch(machine: StreamingMachine, pages: bytes) -> EpochCounters:
     return machine.end_epoch()
 
 
-def test_the_machines_agree(machines: dict[str, StreamingMachine]) -> None:
+def test_the_machines_agree(machines: dict[str, Machine]) -> None:
     """Cycles and models, over tables of any size one after another, from a model that was written before."""
     found: dict[str, list[Any]] = {name: [] for name in machines}
     for name, machine in machines.items():
@@ -66,7 +68,7 @@ def test_the_machines_agree(machines: dict[str, StreamingMachine]) -> None:
 
 
 def test_hardware_that_does_not_train_is_an_error_of_sql() -> None:
-    machine = Buffered(RtlMachine(CONFIG, patience=20_000), CONFIG.page_size)
+    machine = Rtl(CONFIG, patience=20_000)
     with pytest.raises(TrainingError, match=r"^the generated hardware failed: the Bundle must be for this board"):
         machine.load(rule(config=replace(CONFIG, striders=3)))
     machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}, batch=1))
@@ -86,7 +88,7 @@ def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tm
     for path in generated:
         shutil.copy(path, cache_folder())
     with pytest.raises(UsageError, match=r"machine 'rtl' cannot build the hardware's simulation: .* needs make"):
-        MACHINES["rtl"](CONFIG)
+        Rtl(CONFIG)
 
 
 def test_compiled_hardware_that_others_may_have_made_is_not_loaded(
@@ -96,7 +98,7 @@ def test_compiled_hardware_that_others_may_have_made_is_not_loaded(
     cache_folder().mkdir(parents=True)
     cache_folder().chmod(0o777)
     with pytest.raises(UsageError, match=r"cannot build .*/verilated must be writable for its owner alone"):
-        MACHINES["rtl"](CONFIG)
+        Rtl(CONFIG)
     assert not list(cache_folder().iterdir())
 
 
@@ -138,7 +140,7 @@ def test_a_compiler_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "make").write_text("#!/bin/sh\ncat $0 > /dev/full\n")
     (tmp_path / "make").chmod(0o755)
     with pytest.raises(OSError, match="make") as raised:
-        MACHINES["rtl"](CONFIG)
+        Rtl(CONFIG)
     assert error_fields(raised.value)["sqlstate"] == "53100"
 
 
@@ -155,3 +157,21 @@ def test_pages_that_there_is_no_room_for_are_not_left_out() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, limits)
     assert len(collector.take()) == 0
+
+
+class Plain(Simulated):
+    """A machine that neither lets an observer look while it trains nor runs machine code."""
+
+    observes = False
+    surveyor, compiled = Machine.surveyor, Machine.compiled
+
+
+@pytest.mark.parametrize("source", [LOGISTIC, STANDARDIZED])
+def test_a_machine_is_a_class_and_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    columns = relation(REALS)
+    pages = build_pages(columns.schema, rows(300))
+    monkeypatch.setitem(MACHINES, "plain", Plain)  # type: ignore[arg-type]
+    found = [train(request(columns, source=source, machine=name), pages) for name in ("sim", "plain")]
+    assert found[1].metadata["machine"] == "plain"
+    for simulated, plain in zip(*(one.parameters for one in found), strict=True):
+        np.testing.assert_array_equal(simulated.values, plain.values)

@@ -15,7 +15,8 @@ from dana.trainer.arrays import train
 from dana.trainer.contract import Notice
 from dana.trainer.data.order import _lie_together
 from dana.trainer.data.survey import survey_columns, survey_of
-from dana.trainer.training import MachineTrainer, MachineTraining
+from dana.trainer.trainer import MachineTrainer
+from dana.trainer.training import MachineTraining
 from tests.trainer.test_training import feed, relation, request
 
 ROWS = 1000

@@ -16,8 +16,9 @@ from dana.storage.columns import column_pages, column_schema
 from dana.trainer import compiled
 from dana.trainer.arrays import train
 from dana.trainer.contract import Relation, Sink, TrainingError, TrainRequest
-from dana.trainer.machines import feed_pages
-from dana.trainer.training import MachineTrainer, MachineTraining
+from dana.trainer.machine import feed_pages
+from dana.trainer.trainer import MachineTrainer
+from dana.trainer.training import MachineTraining
 from dana.worker.epochs import _Pages
 from hwgen.spec.counters import EpochCounters
 from tests.rules.tables import EXTENTS, WITHOUT_LABEL, table

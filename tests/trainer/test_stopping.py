@@ -20,7 +20,8 @@ from dana.trainer.compiled import VARIABLE
 from dana.trainer.contract import EpochReport, HeldOut, Notice, TrainingError, TrainRequest
 from dana.trainer.messages.constant import constant_loss, loss_graph
 from dana.trainer.stopping import Outcome, Stopping, _risen, _still_falls, run
-from dana.trainer.training import MachineTrainer, MachineTraining
+from dana.trainer.trainer import MachineTrainer
+from dana.trainer.training import MachineTraining
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.interpreter import Interpreter

@@ -15,7 +15,8 @@ from dana.trainer.compiled import VARIABLE
 from dana.trainer.contract import Notice, TrainingError, TrainResult
 from dana.trainer.data import surveyed
 from dana.trainer.data.survey import NotFinite, survey_columns, survey_of
-from dana.trainer.training import MachineTrainer, MachineTraining
+from dana.trainer.trainer import MachineTrainer
+from dana.trainer.training import MachineTraining
 from tests.trainer.test_training import LOGISTIC, feed, relation, request, train
 
 ROWS = (1, 2, 3, 63, 64, 65, 200, 1000)

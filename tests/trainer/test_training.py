@@ -26,7 +26,7 @@ from dana.trainer.contract import (
 )
 from dana.trainer.data.classes import prediction_kind
 from dana.trainer.stopping import run
-from dana.trainer.training import MachineTrainer
+from dana.trainer.trainer import MachineTrainer
 from dsl import compile_rule
 from tests.storage.schemas import attribute
 

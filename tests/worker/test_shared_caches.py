@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dana.trainer.training import design_cache
+from dana.trainer.trainer import design_cache
 from hwgen.cache import CacheFolder
 from hwgen.folders import ForeignFolder
 from hwgen.rtl.verilate import object_cache

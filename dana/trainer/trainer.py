@@ -1,0 +1,194 @@
+"""The trainer of the worker: checks rules, and opens trainings on the machines of `dana.trainer.machines`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+from numbers import Integral
+from pathlib import Path
+from typing import NoReturn
+
+from dana.compiler.target import DoesNotFit
+from dana.errors import UsageError
+from dana.simulator.headers import digest
+from dana.storage.frames import RowTooLong
+from dana.storage.schema import UnknownColumn
+from dana.trainer.contract import (
+    Categories,
+    ExplainRequest,
+    HeldOut,
+    Json,
+    Level,
+    Notice,
+    Notify,
+    SqlState,
+    Training,
+    TrainingError,
+    TrainRequest,
+)
+from dana.trainer.designs import DesignStore, check_hyper
+from dana.trainer.explain import explain, lines
+from dana.trainer.extents import category_columns, row_columns, with_extents
+from dana.trainer.heldout import HeldOutRows
+from dana.trainer.machines import MACHINES, Simulated
+from dana.trainer.stopping import check_stopping
+from dana.trainer.streams import notify_categories, plan_stream
+from dana.trainer.training import MachineTraining
+from dsl import RuleError, compile_rule
+from dsl.hdfg.choice import category_inputs, takes_categories
+from dsl.hdfg.graph import Op
+from dsl.render import render
+from hwgen.cache import CacheFolder
+from hwgen.spec.config import ConfigError
+
+MAX_CACHE_BYTES = 256 << 20
+"""Default size of the cache of designs on disk, bytes."""
+
+
+def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
+    """Return the cache of designs on disk: ``dana/designs`` in $XDG_CACHE_HOME, by default in ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # XDG Base Directory Specification: a relative path must be ignored
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return CacheFolder(path=root / "dana" / "designs", limit=limit)
+
+
+FIRST = """
+import dana
+w, x, y = dana.model(), dana.input(), dana.output()
+first = dana.algo(w, x, y)
+first.setModel(w + x * y)
+"""
+"""A rule for `warm_up`."""
+
+
+@cache
+def warm_up() -> None:
+    """Initialise the parser and the contract of the simulator, which a process does once."""
+    compile_rule(FIRST)
+    digest()
+
+
+class MachineTrainer:
+    """Trains on the simulator or on the RTL; implements `dana.trainer.contract.Trainer`.
+
+    Parameters
+    ----------
+    cache
+        Folder for compiled designs; None: they are cached in memory only.
+    """
+
+    def __init__(self, cache: CacheFolder | None = None) -> None:
+        self._designs = DesignStore(cache)
+        warm_up()  # before sessions are forked, so that they inherit it
+
+    def check(self, text: str, notify: Notify) -> Json:
+        """See `Trainer.check`."""
+        try:
+            rule = compile_rule(text, filename="rule")
+            graph = rule.hdfg
+        except RuleError as error:
+            _raise_sql_error(error)
+        for warning in rule.warnings:
+            notify(Notice(level=Level.WARNING, message=render((warning,), rule.source)))
+
+        def described(nodes: tuple[int, ...]) -> list[dict[str, object]]:
+            leaves = [graph.nodes[k] for k in nodes]
+            return [{"name": one.name, "shape": [str(dim) for dim in graph.symbolic_shape(one)]} for one in leaves]
+
+        classes = graph.symbolic_classes
+
+        return {
+            "name": graph.name,
+            "models": described(graph.models),
+            "inputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is not Op.WEIGHT)),
+            "outputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)),
+            "classes": classes if isinstance(classes, int | None) else str(classes),
+            "dims": dict(graph.extents),
+            "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
+            "chooses": takes_categories(graph),
+            "categories": bool(category_inputs(graph)),
+            "batch": graph.batch,
+            "epochs": graph.epochs,
+            "predicts": graph.prediction is not None,
+        }
+
+    def prepare(self, machine: str) -> None:
+        """See `Trainer.prepare`."""
+        try:
+            if machine in MACHINES:  # `open` reports another
+                MACHINES[machine].prepare()
+        except UsageError as error:
+            _raise_sql_error(error)
+
+    def open(self, request: TrainRequest, notify: Notify) -> Training:
+        """See `Trainer.open`."""
+        if request.machine not in MACHINES:
+            raise TrainingError(f"machine must be one of {', '.join(MACHINES)}, not {request.machine!r}")
+        if request.epochs is not None and not (isinstance(request.epochs, Integral) and request.epochs >= 1):
+            raise TrainingError(f"epochs must be a whole number of at least 1, not {request.epochs!r}")
+        check_stopping(request)
+        try:
+            check_hyper(request, notify)
+            request = with_extents(request)
+            notify_categories(request, notify)
+            request, stream = plan_stream(request)
+            return MACHINES[request.machine].open(request, self._designs, notify, stream)
+        except (RuleError, UsageError, ConfigError) as error:
+            _raise_sql_error(error)
+
+    def held_out(self, request: TrainRequest) -> HeldOut | None:
+        """See `Trainer.held_out`; the simulator computes the loss for every machine."""
+        try:
+            if compile_rule(request.text, filename=request.rule).hdfg.loss is None:
+                return None
+            relation = replace(request.relation, rows=True)
+            rows = replace(with_extents(request), relation=relation, design={}, machine="sim")
+            # the models come from the training, and frames contain only valid numbers
+            asked, stream = plan_stream(
+                replace(rows, warm_start_from=None, standardize=False, nonfinite="keep", nulls="skip")
+            )
+            design = self._designs.get(asked, loss_only=True)
+        except (RuleError, UsageError, ConfigError) as error:
+            _raise_sql_error(error)
+        assert stream is not None, "rows come as frames"
+        simulator = Simulated(design.bundle.config)
+        return HeldOutRows(MachineTraining(asked, design, simulator, lambda notice: None, loss_only=True), stream)
+
+    def categories(self, request: TrainRequest) -> Categories:
+        """See `Trainer.categories`."""
+        try:
+            check_hyper(request, lambda notice: None)
+            choosing = row_columns(request)
+            return Categories(
+                columns=[name for columns in category_columns(request).values() for name in columns],
+                choosing=list(choosing),
+                unknown=[name for name, below in choosing.items() if below],
+            )
+        except (RuleError, UsageError, ConfigError) as error:
+            _raise_sql_error(error)
+
+    def explain(self, request: ExplainRequest) -> Json:
+        """See `Trainer.explain`."""
+        try:
+            check_hyper(request.training, lambda notice: None)
+            explained = explain(replace(request, training=with_extents(request.training)), self._designs)
+        except (RuleError, UsageError, ConfigError) as error:
+            _raise_sql_error(error)
+        return {**explained, "lines": lines(explained)}
+
+
+def _raise_sql_error(error: Exception) -> NoReturn:
+    """Convert an error of the language, the compiler or the configuration to an SQL error."""
+    if isinstance(error, TrainingError):
+        raise error
+    if isinstance(error, RuleError):
+        raise TrainingError(str(error), sqlstate=SqlState.SYNTAX_ERROR) from error
+    if isinstance(error, DoesNotFit | RowTooLong):
+        raise TrainingError(error.message, sqlstate=SqlState.LIMIT_EXCEEDED, hint=error.hint) from error
+    if isinstance(error, UnknownColumn):
+        raise TrainingError(error.message, sqlstate=SqlState.UNDEFINED_COLUMN, hint=error.hint) from error
+    if isinstance(error, UsageError):
+        raise TrainingError(error.message, hint=error.hint) from error
+    raise TrainingError(str(error)) from error
