@@ -40,7 +40,7 @@ def test_designs_are_found_again_and_damaged_ones_are_made_anew(tmp_path: Path) 
 
 def test_a_design_is_read_as_it_was_written() -> None:
     for source in (LOGISTIC, STANDARDIZED):
-        design = compile_design(request(relation(REALS), source=source))
+        design = compile_design(request(relation(REALS), text=source))
         again = Design.from_bytes(design.to_bytes())
         assert again.bundle.digest == design.bundle.digest
         for name in {one.name for one in fields(Design)} - {"bundle", "history"}:

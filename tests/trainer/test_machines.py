@@ -171,7 +171,7 @@ def test_a_machine_is_a_class_and_a_row_of_the_table(monkeypatch: pytest.MonkeyP
     columns = relation(REALS)
     pages = build_pages(columns.schema, rows(300))
     monkeypatch.setitem(MACHINES, "plain", Plain)  # type: ignore[arg-type]
-    found = [train(request(columns, source=source, machine=name), pages) for name in ("sim", "plain")]
+    found = [train(request(columns, text=source, machine=name), pages) for name in ("sim", "plain")]
     assert found[1].metadata["machine"] == "plain"
     for simulated, plain in zip(*(one.parameters for one in found), strict=True):
         np.testing.assert_array_equal(simulated.values, plain.values)
