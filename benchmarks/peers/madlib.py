@@ -76,7 +76,7 @@ def madlib(
     Raises
     ------
     NotHere
-        The server has no MADlib in the schema madlib, or it refuses.
+        The server has no MADlib in the schema madlib, or the statement fails.
     """
     build = _build(session)
     chosen = METHODS[case.rule][method]

@@ -77,7 +77,7 @@ def measure_parts(db: Connection, case: Case, *, pages: int, repeats: int) -> tu
     Raises
     ------
     psycopg.Error
-        The server refuses.
+        A statement fails.
     """
     rows = case.rows if pages <= PAGES else max(FEW, case.rows * PAGES // pages)
     some, few = _first(case, rows), _first(case, min(FEW, case.rows))

@@ -71,7 +71,7 @@ def train(db: Connection, case: Case, passes: int, *, table: str = TABLE) -> Non
     Raises
     ------
     psycopg.Error
-        The server refuses.
+        A statement fails.
     """
     asked: dict[str, Any] = {"label": "y"} if "y" in case.columns else {}
     if case.hyper:

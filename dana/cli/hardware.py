@@ -69,7 +69,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _add_machine(command: argparse.ArgumentParser) -> None:
-    """Arguments that say which machine: table, device, overrides."""
+    """Arguments that describe a design: table, device, parameters."""
     add_table(command)
     command.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
     command.add_argument(
@@ -78,7 +78,7 @@ def _add_machine(command: argparse.ArgumentParser) -> None:
         default=[],
         type=override,
         metavar="NAME=VALUE",
-        help="override for the machine: threads=4",
+        help="parameter of the design: threads=4",
     )
     command.add_argument(
         "--prefix", metavar="NAME", help="prefix of the Verilog modules (the rule's name and a digest)"

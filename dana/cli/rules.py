@@ -43,7 +43,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         default=[],
         type=override,
         metavar="NAME=VALUE",
-        help="override for the machine: threads=4",
+        help="parameter of the design: threads=4",
     )
     compile_.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
     compile_.set_defaults(run=run_compile)

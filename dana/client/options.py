@@ -23,7 +23,7 @@ class TrialOptions(TypedDict, total=False):
     tolerance: Annotated[float, "part of the loss that is no improvement (0.001)"]
     hyper: Annotated[Mapping[str, float], "new values for the rule's metas"]
     machine: Annotated[str, "what executes the rule: sim (default), rtl or interp"]
-    design: Annotated[Mapping[str, object], "overrides of the machine: threads, clusters …"]
+    design: Annotated[Mapping[str, object], "parameters of the design: threads, clusters …"]
     query: Annotated[str, "one SELECT to train on, instead of a table"]
     filter: Annotated[str, "SQL condition on the table's rows"]
     nulls: Annotated[

@@ -1,6 +1,6 @@
-"""Why the core refused a Bundle, in words.
+"""Why the core rejected a Bundle, in words.
 
-In: the core's problem and the Bundle. Out: the exception. What `hwgen.spec.legal` finds is refused before.
+In: the core's problem and the Bundle. Out: the exception. What `hwgen.spec.legal` finds is rejected before.
 """
 
 from dana.simulator.structures import Problem, ProblemKind

@@ -139,7 +139,7 @@ class ProblemKind(IntEnum):
 
 
 class Problem(ctypes.Structure):
-    """Why a Bundle was refused, the section and the instruction; dana/simulator/problems.py has the words for it."""
+    """Why a Bundle was rejected, the section and the instruction; dana/simulator/problems.py has the words for it."""
 
     _fields_ = (*_i32("kind section position"), *_i64("found limit"))
 

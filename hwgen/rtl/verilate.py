@@ -77,7 +77,7 @@ Run = Callable[[Sequence[str], str], None]
 
 
 class BuildError(RuntimeError):
-    """A tool is missing, or refused what it was given; the message says which, and what to do."""
+    """A tool is missing, or rejected its input; the message says which, and what to do."""
 
 
 def cache_folder() -> Path:

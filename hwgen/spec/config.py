@@ -125,10 +125,10 @@ class MachineConfig:
     times its state."""
     functions: int = ALL_FUNCTIONS
     """Special functions that each cluster has: a bit for each, the lowest for the first of docs/isa.md (`FUNCTIONS`).
-    There is no hardware for the others, and programs that need them are refused."""
+    There is no hardware for the others, and programs that need them are rejected."""
     crossed: int = 1
     """1: lanes can choose in an exchange which operand they keep and which they send. 0: both are the same, there is no
-    hardware to choose, and programs that need it are refused."""
+    hardware to choose, and programs that need it are rejected."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():

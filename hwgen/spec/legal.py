@@ -1,4 +1,4 @@
-"""What a Bundle must be before any machine is loaded with it: `docs/machine.md`, rules that make a program refused.
+"""What a Bundle must be before any machine is loaded with it: `docs/machine.md`, the rules of a program.
 
 In: a Bundle, or a program and its machine. Out: the rules that it breaks. Driver, simulator and compiler use this list;
 it looks at instructions one by one, at sizes, and at the entries of the index file that a section sets and uses. That

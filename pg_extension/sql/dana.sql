@@ -135,7 +135,7 @@ COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
 COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';
 COMMENT ON COLUMN dana.run.pages IS 'Pages read, over all epochs';
 COMMENT ON COLUMN dana.run.cycles IS 'Cycles of the machine, over all epochs; NULL for interp';
-COMMENT ON COLUMN dana.run.design IS 'Summary of the machine';
+COMMENT ON COLUMN dana.run.design IS 'Summary of the design: its parameters, and what it was compiled from';
 COMMENT ON COLUMN dana.run.counters IS 'Cycles by activity or stall of the machine, over all epochs; NULL for interp, which has none';
 
 CREATE TABLE dana.epoch (

@@ -12,7 +12,7 @@
 
 /* The next epoch is run by code or by the engine, which need tuples in different formats */
 void
-sim_choose_road(struct sim *sim, bool fast)
+sim_choose_path(struct sim *sim, bool fast)
 {
 	sim->fast = fast;
 	sim->fill = (struct sim_fill){.unit = sim->unit, .group = sim->group, .stride = sim->tuple_stride};

@@ -140,7 +140,7 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, float *const *held, s
 		return;
 	}
 	place_image(sim, bundle);
-	sim_choose_road(sim, false);
+	sim_choose_path(sim, false);
 	sim->loaded = true;
 }
 
@@ -317,7 +317,7 @@ sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains, 
 		sim->observer = *observer;
 	sim->trains = trains;
 	sim->counts = counts;
-	sim_choose_road(sim, sim->trains && sim->compiled.state != NULL);
+	sim_choose_path(sim, sim->trains && sim->compiled.state != NULL);
 }
 
 /* Takes the epoch's next pages: the sink of a page ring. 0, or why it takes no more. */
@@ -337,7 +337,7 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 		for (size_t k = 0; k < n_pages && sim->unproved != NULL && sim->compiled.state != NULL; k += MAX_PROVED)
 			sim_compiled_prove(sim, pages + k * page_size, n_pages - k < MAX_PROVED ? n_pages - k : MAX_PROVED);
 		if (sim->unproved != NULL)
-			sim_choose_road(sim, false); /* no row to compare code on, or a fault: the next epoch is asked again */
+			sim_choose_path(sim, false); /* no row to compare code on, or a fault: the next epoch is asked again */
 	}
 	if (sim->spoilt)
 	{

@@ -13,7 +13,7 @@ run_pages(struct sim *sim, bool fast, const uint8_t *pages, size_t n_pages, uint
 {
 	const bool plain = sim->plain;
 
-	sim_choose_road(sim, fast);
+	sim_choose_path(sim, fast);
 	sim->plain = plain || !fast;
 	sim_epoch_begin(sim);
 	for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
@@ -94,5 +94,5 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 	sim->observer = observer;
 	sim->counts = counts || !sim->counted;
 	sim->begun = false;
-	sim_choose_road(sim, !sim->differs);
+	sim_choose_path(sim, !sim->differs);
 }

@@ -177,7 +177,7 @@ struct sim_epoch
 	int32_t wrong; /* of an INDEX: the tuple's place among those of the round, by thread */
 
 	int32_t named;		 /* records by the tuple to come */
-	struct sim_watch watch; /* of the plain road: code takes no notice of batches that are cut */
+	struct sim_watch watch; /* of the plain path: code takes no notice of batches that are cut */
 
 	/* compiled.c */
 	uint64_t joined;	   /* tuples of the batch that have */
@@ -320,7 +320,7 @@ void sim_epoch_begin(struct sim *sim);
 bool sim_round(struct sim *sim, bool batch_last, bool epoch_last);
 
 /* compiled.c */
-void sim_choose_road(struct sim *sim, bool fast);
+void sim_choose_path(struct sim *sim, bool fast);
 int32_t sim_compiled_in_row(const struct sim *sim, const struct sim_compiled_symbol *symbol);
 int32_t sim_compiled_of_vector(const struct sim *sim, const struct sim_compiled_symbol *symbol);
 void sim_compiled_give_row(const struct sim *sim, const struct sim_compiled_symbol *symbol, int32_t row, int32_t n, float *to);

@@ -1,7 +1,7 @@
 """What the control bus sees: the board's registers, and the way to the machine's.
 
 In: accesses to words of the address map. Out: settings and commands, accesses to the machine's host port in cycles in
-which the training loop leaves it free. What would disturb a training that runs is refused.
+which the training loop leaves it free. An access that would disturb a running training is rejected.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value

@@ -1,7 +1,7 @@
 """The AXI4-Lite slave: one access after another, each answered before the next begins.
 
 In: the bus. Out: accesses to 32-bit words, held until they are done. It knows no register; a write of less than a word
-is refused here, since no register can be written in parts.
+is rejected here, since no register can be written in parts.
 """
 
 from amaranth.hdl import Module, Mux, Signal

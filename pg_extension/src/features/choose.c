@@ -228,7 +228,7 @@ array_of_names(const dana_survey *survey, bool arrays)
 }
 
 void
-dana_refuse_array_among_others(const dana_survey *survey)
+dana_reject_array_among_others(const dana_survey *survey)
 {
 	const char *array = NULL;
 	int			count = 0, arrays = 0;

@@ -13,7 +13,7 @@
 extern bool dana_choose_columns(dana_survey *survey, Jsonb *description);
 
 /* Raises an error if columns were not named and an array is among them: the choice is ambiguous */
-extern void dana_refuse_array_among_others(const dana_survey *survey);
+extern void dana_reject_array_among_others(const dana_survey *survey);
 
 /* Whether all names are columns, and there are some; and one more feature, from 1 */
 extern bool dana_survey_has(const dana_survey *survey, const dana_texts *names);

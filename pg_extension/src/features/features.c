@@ -393,7 +393,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		if (survey.named || !survey.single || settings_of(&survey, survey.features[i].encoder.column) != NULL)
 			survey.features[i].excluded = NULL;
 	if (survey.single && !survey.named)
-		dana_refuse_array_among_others(&survey);
+		dana_reject_array_among_others(&survey);
 	encoding->encoders = palloc(sizeof(dana_encoder) * Max(survey.count, 1));
 	for (int i = 0; i < survey.count; i++)
 	{

@@ -388,7 +388,7 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("there is no row to evaluate on"),
 						errhint("Rows that have no label, or none of the model's classes, do not count, nor do those that "
 								"\"filter\" or \"part\" leaves out.")));
-	dana_places_tell(&rows->places, rows->table, asked->model, rows->part, DatumGetInt64(dana_value(0, 2)),
+	dana_places_report(&rows->places, rows->table, asked->model, rows->part, DatumGetInt64(dana_value(0, 2)),
 					 DatumGetInt64(dana_value(0, 3)));
 	return DatumGetJsonbPCopy(found);
 }

@@ -98,7 +98,7 @@ read_literal(Oid type, char *literal)
 }
 
 _Noreturn void
-dana_refuse_count(const char *model, uint32 wanted, int64 given)
+dana_reject_count(const char *model, uint32 wanted, int64 given)
 {
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("model \"%s\" takes %u features, not " INT64_FORMAT, model, wanted, given),
@@ -124,7 +124,7 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 	if (features->row)
 		return; /* a row has its own types */
 	if (encoders != NULL && features->count != names->count)
-		dana_refuse_count(reference, names->count, features->count);
+		dana_reject_count(reference, names->count, features->count);
 	for (int i = 0; i < features->count; i++)
 	{
 		Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1);

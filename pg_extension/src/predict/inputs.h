@@ -31,7 +31,7 @@ typedef struct dana_inputs
 	bool	 *row_nulls;
 } dana_inputs;
 
-extern _Noreturn void dana_refuse_count(const char *model, uint32 wanted, int64 given);
+extern _Noreturn void dana_reject_count(const char *model, uint32 wanted, int64 given);
 
 /*
  * Determines the types of a call's features; a type that is not numeric is an error. `names` are the columns that the

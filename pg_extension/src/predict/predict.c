@@ -363,7 +363,7 @@ predict_row(FunctionCallInfo fcinfo, loaded_model **found, bool *left_out)
 	if (features < 0)
 		return NULL;
 	if (features != model->program.inputs)
-		dana_refuse_count(model->name, model->program.inputs, features);
+		dana_reject_count(model->name, model->program.inputs, features);
 	if (!predict_run(fcinfo, model, left_out != NULL))
 		*left_out = true;
 	result = model->memory + model->program.result;

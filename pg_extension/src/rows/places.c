@@ -376,7 +376,7 @@ dana_places_read(Jsonb *metadata, Oid table, const char *model, dana_places *pla
 }
 
 void
-dana_places_tell(const dana_places *places, Oid table, const char *model, const char *part, int64 later, int64 rows)
+dana_places_report(const dana_places *places, Oid table, const char *model, const char *part, int64 later, int64 rows)
 {
 	const char *hint = "Rows of a table without a primary key are chosen by their place: add one, and train again.";
 

@@ -30,5 +30,5 @@ typedef struct dana_places
 extern char *dana_places_read(Jsonb *metadata, Oid table, const char *model, dana_places *places);
 
 /* Reports that an evaluated part may differ from the training's; `later` of its rows were written since */
-extern void dana_places_tell(const dana_places *places, Oid table, const char *model, const char *part, int64 later,
+extern void dana_places_report(const dana_places *places, Oid table, const char *model, const char *part, int64 later,
 							 int64 rows);

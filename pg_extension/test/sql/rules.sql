@@ -46,7 +46,8 @@ classes.setEpochs(60)
 $rule$);
 
 SELECT name, description -> 'inputs' AS inputs FROM dana.rule ORDER BY name;
-SELECT proname, pronargs, prorettype::regtype FROM pg_proc WHERE pronamespace = 'dana'::regnamespace ORDER BY 1, 2;
+SELECT proname, pronargs, prorettype::regtype FROM pg_proc
+	WHERE pronamespace = 'dana'::regnamespace AND proname NOT LIKE 'dana\_%' ORDER BY 1;
 
 -- all errors of a text come at once, each with its place
 SELECT dana_create_udf('wrong', $rule$

@@ -11,7 +11,6 @@ SELECT model, version, epochs, converged, tuples, skipped, loss < 0.2 AS learned
 FROM dana_train('logistic', 'patients', features => '{age,weight}', label => 'ill');
 -- the paper's form
 SELECT model, version, tuples FROM dana.logistic('patients', '{"features": ["age", "weight"], "label": "ill", "epochs": 2}');
-SELECT dana.logistic('patients', '{"colour": "red"}');
 SELECT name, version, rule, metadata -> 'features' AS features, cardinality(weights) FROM dana.model ORDER BY 1, 2;
 SELECT parameter, shape FROM dana_parameters('logistic');
 SELECT model, model_version, source, machine, epochs, tuples, skipped FROM dana.run ORDER BY id;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Hash of this text and of the contract of the simulator; a library with another value is rejected */
-#define DANA_SURVEY_CONTRACT UINT64_C(0x3ec51a69b3b033df)
+#define DANA_SURVEY_CONTRACT UINT64_C(0xf8aa27999a3c3c3)
 #define DANA_SURVEY_BLOCK 64
 #define DANA_TALLY_SLOTS 8192
 
