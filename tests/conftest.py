@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from dana.server.installation import DEFAULT_MAJOR
 from dana.simulator import Simulator
@@ -18,49 +21,94 @@ from tests.servers import connection, own_root, pg_uri, server, server_root, ser
 __all__ = ["connection", "golden", "own_root", "pg_uri", "server", "server_root", "servers"]
 
 
-LONG = (
+COMPILING = (
     "lockstep/test_rtl.py",
-    "hwgen/export/test_package.py",
-    "lockstep",
+    "hwgen/board",
+    "hwgen/export",
     "hwgen",
-    "rules/test_rules_in_rtl.py",
-    "benchmarks",
-    "simulator/test_sanitized.py",
+    "lockstep",
+    "simulator",
     "trainer/test_builds.py",
-    "dsl/test_editors.py",
-    "postgres/test_faults.py",
-    "client",
+)
+"""Files, or folders of such, that compile hardware or need most processor time, the longest first."""
+
+SERVING = (
     "repo/test_commands.py",
     "server",
+    "postgres",
+    "sql",
+    "client",
+    "cli",
+    "report",
+    "interchange",
+    "benchmarks",
+    "rules",
 )
-"""Files, or folders of such, that take long for the number of their tests, the longest first.
+"""Those that start servers and wait for them, the longest first."""
 
-Compilations of hardware come before what wants servers, which both workers would wait for at once.
-"""
+SEPARATE = ("lockstep/test_rtl.py", "server/test_embedded.py")
+"""Files with tests that are scheduled one by one: each compiles hardware, or starts servers, of its own."""
 
 
 EXHAUSTIVE = (
     "benchmarks",  # the measurements, not what is measured
     "dsl/test_editors.py",
+    "hwgen/board/test_board",
+    "hwgen/export/test_exported_records.py",
     "hwgen/export/test_netlist.py",
+    "hwgen/export/test_package.py::test_a_training_that_does_not_end",
+    "hwgen/export/test_package.py::test_it_is_the_same",
+    "hwgen/export/test_package.py::test_pages_are_as_large",
+    "hwgen/export/test_package.py::test_the_testbench_passes_in_icarus",
+    "hwgen/export/test_package.py::test_two_packages",
+    "hwgen/export/test_package.py::test_what_lies_beyond",
+    "hwgen/export/test_package.py::test_yosys_makes",
+    "hwgen/export/test_package_faults.py",
     "hwgen/formal",
+    "repo/test_commands.py::test_the_commands_run[docs/",
     "rules/test_rules_in_rtl.py",
+    "server/test_regress.py::test_suite_on_every_other_major",
     "server/test_soak.py",
     "simulator/test_sanitized.py",
+    "sql/test_backends.py",
 )
-"""Files and folders that ``make test`` leaves to ``make test-all``."""
+"""Beginnings of the names of tests, below this folder, that ``make test`` leaves to ``make test-all``."""
 
 
 def place(path: str) -> int:
-    """Where a file comes, one of `LONG` or behind all of them."""
-    return next((k for k, start in enumerate(LONG) if path.startswith(start)), len(LONG))
+    """Position of a file in the order of a run: compilations first, what needs a server last, the longest outside."""
+    compiling = next((k for k, start in enumerate(COMPILING) if path.startswith(start)), len(COMPILING))
+    serving = next((k for k, start in enumerate(SERVING) if path.startswith(start)), len(SERVING))
+    return compiling - serving
+
+
+class BothEnds(LoadFileScheduling):
+    """The first process runs files from the beginning of the order, the others from its end.
+
+    Compilations need a processor and tests of servers mostly wait, so both kinds run at any time; few processes start
+    servers.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        return nodeid if path.removeprefix("tests/").startswith(SEPARATE) else path
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node.gateway.id != "gw0":
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BothEnds:
+    return BothEnds(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is exhaustive; have what takes long begin first, so that no process is left with it at the end."""
-    paths = {item: item.path.relative_to(Path(__file__).parent).as_posix() for item in items}
+    """Mark the exhaustive tests; sort the files for `BothEnds`."""
+    here = Path(__file__).parent
+    paths = {item: item.path.relative_to(here).as_posix() for item in items}
     for item, path in paths.items():
-        if path.startswith(EXHAUSTIVE):
+        if f"{path}::{item.name}".startswith(EXHAUSTIVE):
             item.add_marker("exhaustive")
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: place(paths[item]))

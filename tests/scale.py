@@ -1,4 +1,4 @@
-"""How much randomised testing to do: DANA_TEST_SCALE multiplies it.
+"""How much randomised testing to do: DANA_TEST_SCALE multiplies it; ``make test`` sets 0.25.
 
 The examples are the same in each run, so that a failure repeats. Where DANA_TEST_SEED is set, those of hypothesis
 follow a new seed instead, so that a run can find something new: ``make test-all`` prints the seed.
@@ -7,11 +7,15 @@ follow a new seed instead, so that a run can find something new: ``make test-all
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 
 SCALE = float(os.environ.get("DANA_TEST_SCALE", "1"))
 FRESH = "DANA_TEST_SEED" in os.environ
+
+T = TypeVar("T")
 
 
 def scaled(count: int) -> int:
@@ -22,6 +26,11 @@ def scaled(count: int) -> int:
 def multiplied(count: int) -> int:
     """The same, but never fewer than ``count``: for tests that also assert how often something came up."""
     return max(count, scaled(count))
+
+
+def sampled(machines: Mapping[str, T], *kept: str) -> dict[str, T]:
+    """All machines; below a scale of 1, only those kept: compiling one takes longer than its tests."""
+    return {name: machine for name, machine in machines.items() if SCALE >= 1 or name in kept}
 
 
 def randomised(count: int) -> settings:

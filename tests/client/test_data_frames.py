@@ -176,6 +176,7 @@ def test_no_rows(connection: Session) -> None:
         ({"x": 7}, "column x must be an array or a list, not int"),
         ({"x": ["a", 3]}, "column x must be numbers, texts, dates … of one kind, but row 1 has 3"),
         ({"x": [[1], [2]]}, r"but row 0 has \[1\]"),
+        ({"x": pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))}, r"but row 0 has \[1.0, 2.0\]"),
         ({"x": pd.period_range("2020", periods=2, freq="M")}, "but row 0 has Period"),
         ({"x": [MOMENT, ZONED]}, "column x has moments with and without a time zone"),
         ({"x": ["\ud800"]}, "column x has a value that does not fit the type text"),

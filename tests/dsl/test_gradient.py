@@ -103,8 +103,8 @@ def by_us(graph: Graph, values: Values) -> dict[str, Any]:
     return {str(graph.nodes[one.model].name): evaluate(graph, one.value, values) for one in graph.updates}
 
 
-def agree(graph: Graph, seed: int, tolerance: float = 1e-9) -> None:
-    values = columns(graph, seed)
+def agree(graph: Graph, seed: int, tolerance: float = 1e-9, **chosen: Any) -> None:
+    values = columns(graph, seed) | chosen
     with np.errstate(all="ignore"):
         mine, theirs = by_us(graph, values), by_others(graph, values)
     assert set(mine) <= set(theirs)
@@ -202,6 +202,31 @@ def test_each_operation(value: str) -> None:
     text += "rule.setLoss(loss)\nrule.setModel(w, dana.gradient(loss, w))\n"
     rounded = sum(function.slope_error for name, function in FUNCTIONS.items() if f"dana.{name}(" in value)
     agree(compile_rule(text).hdfg, 7, tolerance=1e-9 + rounded)
+
+
+SIGNED = [f"{left} {sign} {right}" for sign in "+-*/<" for left, right in (("w", "x"), ("x", "w"))]
+SIGNED += [f"dana.{name}({left}, {right})" for name in BINARY_OPS for left, right in (("w", "x"), ("x", "w"))]
+SIGNED += ["dana.where(x, w, w * w)", "dana.where(w > x, w * w, x)", *(f"dana.{name}(w)" for name in ("abs", "tanh"))]
+
+
+@pytest.mark.parametrize("value", SIGNED)
+def test_each_operation_of_each_sign(value: str) -> None:
+    """Both operands below and above 0, and either one the larger in size."""
+    grid = np.array([(a, b) for a in (-2.5, -0.5, 0.5, 2.5) for b in (-1.5, 1.5, -0.25, 0.25)])
+    text = HEAD.format(n=len(grid), k=2) + f"loss = dana.sigma(({value}) * z[0] + w * w)\n"
+    text += "rule.setLoss(loss)\nrule.setModel(w, dana.gradient(loss, w))\n"
+    agree(compile_rule(text).hdfg, 7, w=grid[:, 0], x=grid[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("output", "label"), [("", 7.0), ("", 1.0), ("classes=k", 1.0), ("classes=n", 1.0), ("classes=n", 4.0)]
+)
+def test_a_label_need_not_be_among_those_that_are_counted(output: str, label: float) -> None:
+    """The sum of `arange == y` is 1 for a class among all classes; otherwise it may be 0."""
+    text = HEAD.format(n=5, k=3).replace("output()", f"output({output})")
+    text += "loss = -dana.sigma(dana.log_softmax(v) * (dana.arange(k) == y))\n"
+    text += "rule.setLoss(loss)\nrule.setModel(v, dana.gradient(loss, v))\n"
+    agree(compile_rule(text).hdfg, 3, y=label)
 
 
 RULES = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dana.compiler.passes import simplify
 from dana.jit import compile_graph
 from dana.simulator import Simulator
 from dana.simulator.machine import Pages
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.counters import EpochCounters
+from tests.guarded import guarded
 from tests.lockstep.cases import Case
 
 
@@ -28,7 +27,7 @@ class CompiledSimulator(Simulator):
         """A few at a time, which are gone afterwards, as those of a ring are."""
         size = 3 * self.config.page_size
         for first in range(0, len(pages), size):
-            some = np.frombuffer(pages[first : first + size], dtype=np.uint8).copy()
+            some = guarded(pages[first : first + size])
             more = super().consume(some)
             some[:] = 0x7F
             if not more:

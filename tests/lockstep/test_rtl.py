@@ -32,7 +32,7 @@ from tests.lockstep.cases import (
     tables_case,
 )
 from tests.lockstep.rules import loss_rule
-from tests.scale import multiplied
+from tests.scale import multiplied, sampled
 
 DEPTHS = {
     "program_depth": 1024,
@@ -112,7 +112,7 @@ def cases_of(name: str) -> list[Case]:
     return cases + made("parts ", 1, parts_case)
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", sampled(MACHINES, "records", "threads"))
 def test_models_and_cycles(name: str) -> None:
     config = MACHINES[name]
     rtl, simulator = RtlMachine(config), Simulator(config)
@@ -151,7 +151,7 @@ def _out_of_place(name: str, config: MachineConfig, simulator: Simulator) -> Cas
     raise AssertionError
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", sampled(MACHINES, "records", "threads"))
 def test_models_under_a_stalling_link(name: str) -> None:
     config = MACHINES[name]
     for seed in range(multiplied(2)):

@@ -19,6 +19,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
 from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
+from tests.guarded import guarded
 from tests.hwgen.access.case import Case
 from tests.scale import scaled
 from tests.simulator.bundles import keeping
@@ -47,7 +48,7 @@ def both(
     for plain in (False, True):
         simulator = Simulator(case.config, kernels=kernels, plain=plain)
         simulator.load(bundle)
-        pages = b"".join(case.pages)
+        pages = guarded(b"".join(case.pages))
         # the second epoch knows all ways from the first page on
         counters = [simulator.run_epoch(pages), simulator.run_epoch(pages)]
         rows = simulator.read_rows(0, 2 * case.tuple_rows << case.group_log2)

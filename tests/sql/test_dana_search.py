@@ -151,9 +151,21 @@ def test_search_ranks_the_grid(session: Session, table: str) -> None:
     assert [row[2] for row in best[:3]] == sorted((row[2] for row in best[:3]), reverse=True)
 
 
-def test_search_keeps_the_best(session: Session, table: str) -> None:
+@pytest.mark.parametrize("metric", ["rmse", "mae", "log_loss", "r2", "accuracy", "precision", "recall", "f1", "auc"])
+def test_the_best_has_the_lowest_error_or_the_highest_score(session: Session, table: str, metric: str) -> None:
+    grid = '{"lr": [-0.05, 0.05, 1]}'
+    found = rows(session, f"dana_search('fit', 't', '{grid}', '{metric}', test_size => 0.3, {given()})")
+    scores = [row[4][metric] for row in found]
+    assert [row[2] for row in found] == scores
+    assert scores == sorted(scores, reverse=metric not in ("rmse", "mae", "log_loss"))
+    assert found[2][1] == {"lr": -0.05}
+    assert scores[1] != scores[2]
+
+
+@pytest.mark.parametrize("seed", ["", "seed => 7, "])
+def test_search_keeps_the_best(session: Session, table: str, seed: str) -> None:
     grid = '[{"lr": 1}, {"lr": 1e-6}, {}]'
-    call = f"dana_search('fit', 't', '{grid}', test_size => 0.3, keep => 'best', {given(hyper={'lr': 0.5})})"
+    call = f"dana_search('fit', 't', '{grid}', test_size => 0.3, {seed}keep => 'best', {given(hyper={'lr': 0.5})})"
     found = rows(session, call)
     assert {str(row[1]) for row in found} == {"{'lr': 1}", "{'lr': 1e-06}", "{'lr': 0.5}"}
     kept = session.execute("SELECT name, version, metadata -> 'hyper' ->> 'lr' FROM dana.model").fetchall()

@@ -59,6 +59,27 @@ def test_rows_of_several_types_in_one_call(session: Session, table: str) -> None
     assert rows(session, "SELECT id, dana_predict('m', one_of(t)) FROM t ORDER BY id") == rows(session, EXPECTED)
 
 
+def test_anonymous_rows_of_several_shapes_in_one_call(session: Session, table: str) -> None:
+    session.execute(
+        "CREATE FUNCTION one_of(t) RETURNS record LANGUAGE plpgsql AS $$ DECLARE r record; BEGIN IF $1.id % 2 = 0 THEN "
+        "SELECT $1.a AS a, $1.b AS b, $1.c AS c INTO r; ELSE "
+        "SELECT $1.c AS c, $1.word AS word, $1.b AS b, $1.a AS a INTO r; END IF; RETURN r; END $$"
+    )
+    assert rows(session, "SELECT id, dana_predict('m', one_of(t)) FROM t ORDER BY id") == rows(session, EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("key", "identifies"), [("PRIMARY KEY (b, id)", "ctid"), ("UNIQUE (id)", "ctid"), ("PRIMARY KEY (id)", "id")]
+)
+def test_rows_are_identified_by_a_key_of_one_column_or_their_place(
+    session: Session, table: str, key: str, identifies: str
+) -> None:
+    session.execute(f"CREATE TABLE keyed AS TABLE t; ALTER TABLE keyed ADD {key}")
+    found = rows(session, "SELECT id, prediction FROM dana_predict_table('m', 'keyed') ORDER BY 1")
+    expected = f"SELECT {identifies}::text, dana_predict('m', a, b, c) FROM keyed ORDER BY 1"
+    assert found == rows(session, expected)
+
+
 def test_nulls_and_columns_added_later(session: Session, table: str) -> None:
     session.execute("UPDATE t SET a = NULL WHERE id = 1")
     session.execute("UPDATE t SET word = NULL WHERE id = 2")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from dana.simulator import large
 from dana.trainer.contract import SqlState, TrainingError
-from dana.trainer.memory import memory_at_most
+from dana.trainer.memory import least_bytes, memory_at_most
 
 PLENTY = 1 << 40
 
@@ -41,3 +43,23 @@ def test_many_classes_are_what_takes_memory() -> None:
     assert "such as ridge;" in raised.value.hint
     assert raised.value.hint.endswith("Raise dana.max_memory otherwise.")
     assert "columns" not in raised.value.hint
+
+
+@pytest.mark.parametrize("lower", ["dana.max_memory", "the worker's --memory-limit"])
+def test_the_lower_of_two_limits_counts(lower: str) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    bound = least_bytes() + (1 << 30)
+    request, worker = (bound, 2 * bound) if lower == "dana.max_memory" else (2 * bound, bound)
+    seen = []
+
+    def exhaust() -> None:
+        seen.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+        raise MemoryError
+
+    resource.setrlimit(resource.RLIMIT_DATA, (worker, limits[1]))
+    try:
+        with pytest.raises(TrainingError, match=f"of {lower}\n"), memory_at_most(request, fresh=True):
+            exhaust()
+        assert [*seen, resource.getrlimit(resource.RLIMIT_DATA)[0]] == [bound, worker]
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)

@@ -254,6 +254,21 @@ def test_rows_left_out_say_it_too() -> None:
         assert ["on the held-out rows the model is worse" in one.message for one in told] == [True] * warned
 
 
+def test_rows_left_out_compare_the_best_epoch_with_a_constant() -> None:
+    """The first epochs may be far worse."""
+    table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=8)
+    features = np.random.default_rng(3).normal(50, 9, (700, 2))
+    pages = build_pages(table.schema, [[*row, 5.0 + 4 * float(row[0] > 50)] for row in features])
+    asked = request(table, rule="poisson", source=rules.text("poisson"))
+    told: list[Notice] = []
+    outcome = trained(asked, pages, held(asked, pages, MachineTrainer()), told)
+    first, kept = outcome.reports[0].loss, outcome.kept.loss
+    assert first is not None
+    assert kept is not None
+    assert first > 5 * kept
+    assert told == []
+
+
 @pytest.mark.parametrize("rule", ["linear", "quantile"])
 def test_the_interpreter_says_the_same(rule: str) -> None:
     assert said(rule, NOISE[rule], "interp", epochs=2) == said(rule, NOISE[rule], epochs=2) != []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwgen.spec.config import MachineConfig
-from tests.scale import SCALE
+from tests.scale import SCALE, sampled
 
 _SMALL = {"tuple_depth": 64, "strider_depth": 256, "descriptor_depth": 16}
 
@@ -25,6 +25,7 @@ MACHINES = {
     ),
     "wide": MachineConfig(threads=2, clusters=8, striders=5, link_bytes=128, link_latency=5, page_size=16384, **_SMALL),
 }
+MACHINES = sampled(MACHINES, "four threads, narrow link", "rows as wide as the link", "two rows in a beat")
 if SCALE > 1:
     MACHINES |= {
         "large pages": MachineConfig(clusters=4, striders=8, link_bytes=16, page_size=32768, **_SMALL),

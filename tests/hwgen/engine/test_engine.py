@@ -15,7 +15,7 @@ from tests.assembly.engine import assemble
 from tests.hwgen.engine.bench import FINISHED, OVERFLOW, WRONG_INDEX, Delivery, EngineBench, Ran
 from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.oracles.machine import Epoch, Machine, MachineFault, garbage, section_length
-from tests.scale import scaled
+from tests.scale import sampled, scaled
 
 SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
@@ -96,7 +96,7 @@ def check_rows(bench: EngineBench, oracle: Machine, bundle: Bundle) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.fixture(params=list(MACHINES))
+@pytest.fixture(params=sampled(MACHINES, "one cluster", "four by two", "short rounds"))
 def config(request: pytest.FixtureRequest) -> MachineConfig:
     return MACHINES[request.param]
 
