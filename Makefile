@@ -35,14 +35,19 @@ test test-all: $(STAMPS)/icarus
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --max-worker-restart 0 --dist loadfile \
 	--no-loadscope-reorder
 
-# the newest PostgreSQL, without what is exhaustive
-pytest: $(STAMPS)/test
-	$(PYTEST) -m 'not exhaustive'
+# the newest PostgreSQL, a quarter of the random examples, without what is exhaustive
+pytest: $(STAMPS)/collected
+	DANA_TEST_SCALE=$${DANA_TEST_SCALE:-0.25} $(PYTEST) -m 'not exhaustive'
 
 # every version that is embedded, all examples, and examples of hypothesis that no run has seen
-pytest-all: $(STAMPS)/test
+pytest-all: $(STAMPS)/collected
 	seed=$${DANA_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "DANA_TEST_SEED=$$seed"; \
 	DANA_TEST_SEED=$$seed $(PYTEST) --hypothesis-seed $$seed --postgresql 16,18
+
+# Python compiles the tests once, and not in each session at the same time
+$(STAMPS)/collected: $(STAMPS)/test
+	-PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only --quiet --quiet >/dev/null
+	@touch $@
 
 # the tests compile it for 16 and 18, with warnings as errors, too
 headers: $(STAMPS)/venv

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -52,10 +53,19 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def prepared(major: int) -> Path:
-    """The folder that the processes of a run share, with PostgreSQL and the extension in it."""
-    shared = Path(os.environ[SHARED_VARIABLE])
-    with locked(shared / f"postgresql-{major}.lock"):
-        installation.prepare(shared, major)
+    """The folder that the processes of a run share, with PostgreSQL and the extension in it.
+
+    The extension is compiled in a folder of the checkout, which stays: the next run compiles what has changed. It is
+    copied since the server's account may have no right to enter the checkout.
+    """
+    shared, name = Path(os.environ[SHARED_VARIABLE]), f"postgresql-{major}"
+    with locked(shared / f"{name}.lock"):
+        if not (shared / name).exists():
+            kept = CHECKOUT / "build" / re.sub(r"\W", "_", f"tests{os.environ['COPT']}")
+            kept.mkdir(parents=True, exist_ok=True)
+            with locked(kept / f"{name}.lock"):
+                installation.prepare(kept, major)
+                shutil.copytree(kept / name, shared / name, symlinks=True)
     return shared
 
 

@@ -45,7 +45,7 @@ from tests.lockstep.compiled import CompiledSimulator, LateSimulator
 from tests.lockstep.machines import random_config, record_config
 from tests.lockstep.rules import loss_rule
 from tests.lockstep.test_language_lockstep import generated
-from tests.scale import multiplied, randomised
+from tests.scale import randomised, scaled
 from tests.storage.schemas import attribute
 
 
@@ -155,8 +155,8 @@ def parts(rng: random.Random) -> Case:
     ],
 )
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:
-    compiled = sum(assert_compiled(made(random.Random(f"compiled {seed}"))) for seed in range(multiplied(count)))
-    assert compiled >= multiplied(least)
+    compiled = sum(assert_compiled(made(random.Random(f"compiled {seed}"))) for seed in range(scaled(count)))
+    assert compiled >= scaled(least)
 
 
 @pytest.mark.parametrize("made", [columns, rows, network, losses, phases, counting])
@@ -169,14 +169,14 @@ def test_code_without_blocks(made: Callable[[random.Random], Case], monkeypatch:
         data = compile_graph(simplify(case.binding.graph), case.bundle).data
         blocks.append(bool(data.block) if case.binding.graph.has_merge else most > 0)
     assert blocks == [True, False]
-    assert sum(assert_compiled(made(random.Random(f"alone {seed}"))) for seed in range(multiplied(4))) >= multiplied(4)
+    assert sum(assert_compiled(made(random.Random(f"alone {seed}"))) for seed in range(scaled(4))) >= scaled(4)
 
 
 @pytest.mark.parametrize("made", [columns, rows, network, phases, counting])
 def test_code_from_any_epoch_on(made: Callable[[random.Random], Case]) -> None:
     """A training that has begun without goes on with code, as if it had always had it."""
     changed = 0
-    for seed in range(multiplied(8)):
+    for seed in range(scaled(8)):
         case = made(random.Random(f"late {seed}"))
         expected = run(case, Simulator(case.bundle.config))
         for epoch in range(1, case.epochs):
@@ -185,14 +185,14 @@ def test_code_from_any_epoch_on(made: Callable[[random.Random], Case]) -> None:
             assert not machine.differs
             changed += machine.proved
             assert machine.proved == machine.attached
-    assert changed >= multiplied(5)
+    assert changed >= scaled(5)
 
 
 @pytest.mark.parametrize("made", [columns, rows, records, network])
 def test_values_without_rows(made: Callable[[random.Random], Case]) -> None:
     """What is read and written where code has it is what rows have, and the next epoch goes on from there."""
     copied = 0
-    for seed in range(multiplied(8)):
+    for seed in range(scaled(8)):
         rng = np.random.default_rng(seed)
         case = made(random.Random(f"values {seed}"))
         lanes = case.bundle.config.lanes
@@ -214,7 +214,7 @@ def test_values_without_rows(made: Callable[[random.Random], Case]) -> None:
         for s in case.bundle.symbols:
             read = [one.read_rows(s.row, s.rows(lanes), table=s.table) for one in (by_values, by_rows)]
             assert read[0].tobytes() == read[1].tobytes(), (case.source, s.name)
-    assert copied >= multiplied(5)
+    assert copied >= scaled(5)
 
 
 @pytest.mark.parametrize("processor", ["x86-64", "haswell"])
@@ -225,7 +225,7 @@ def test_code_for_older_processors(processor: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: processor)
     monkeypatch.setattr(llvm, "get_host_cpu_features", llvm.FeatureMap)
     for made in (columns, rows, network):
-        for seed in range(multiplied(5)):
+        for seed in range(scaled(5)):
             assert_compiled(made(random.Random(f"{processor} {seed}")))
 
 

@@ -33,12 +33,12 @@ from tests.lockstep.cases import (
     side_by_side_case,
 )
 from tests.lockstep.machines import random_config, record_config
-from tests.scale import SCALE, multiplied
+from tests.scale import SCALE, scaled
 from tests.storage.parts import part_attribute
 from tests.storage.schemas import attribute
 
 
-@pytest.mark.parametrize("seed", range(multiplied(75)))
+@pytest.mark.parametrize("seed", range(scaled(75)))
 def test_models_are_bit_identical(seed: int) -> None:
     rng = random.Random(seed)
     case = random_case(rng, random_config(rng))
@@ -47,52 +47,52 @@ def test_models_are_bit_identical(seed: int) -> None:
 
 def test_rough_tables_give_the_same_model_or_the_same_fault() -> None:
     faults = 0
-    for seed in range(multiplied(40)):
+    for seed in range(scaled(40)):
         rng = random.Random(f"rough {seed}")
         case = random_case(rng, random_config(rng), rough=True)
         found = run(case, Simulator(case.bundle.config))
         assert_same(found, interpret(case), case.source)
         faults += found.fault is not None
-    assert multiplied(3) < faults < multiplied(20)
+    assert scaled(3) < faults < scaled(20)
 
 
 def test_rows_over_several_pages() -> None:
     faults = 0
-    for seed in range(multiplied(30)):
+    for seed in range(scaled(30)):
         rng = random.Random(f"parts {seed}")
         case = parts_case(rng, random_config(rng), rough=seed % 2 == 1)
         found = run(case, Simulator(case.bundle.config))
         assert_same(found, interpret(case), case.source)
         faults += found.fault is not None
-    assert multiplied(2) < faults < multiplied(15)
+    assert scaled(2) < faults < scaled(15)
 
 
 def test_rows_as_long_as_a_small_scratchpad_holds() -> None:
     """A generated case is one that fits, and no smaller than it must be."""
     config = MachineConfig(scratch_depth=512, tuple_depth=2048, strider_depth=8192, descriptor_depth=1024)
     longest = 0
-    for seed in range(multiplied(12)):
+    for seed in range(scaled(12)):
         case = parts_case(random.Random(f"small {seed}"), config)
         assert_same(run(case, Simulator(config)), interpret(case), case.source)
         longest = max(longest, case.schema.attributes[0].array_length or 0)
     assert longest > 300
 
 
-@pytest.mark.parametrize("seed", range(multiplied(12)))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 def test_functions_along_an_axis(seed: int) -> None:
     rng = random.Random(f"axes {seed}")
     case = axes_case(rng, random_config(rng))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
 
-@pytest.mark.parametrize("seed", range(multiplied(16)))
+@pytest.mark.parametrize("seed", range(scaled(16)))
 def test_elements_and_products(seed: int) -> None:
     rng = random.Random(f"elements {seed}")
     case = elements_case(rng, random_config(rng))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
 
-@pytest.mark.parametrize("seed", range(multiplied(16)))
+@pytest.mark.parametrize("seed", range(scaled(16)))
 def test_random_numbers_and_counts(seed: int) -> None:
     rng = random.Random(f"counting {seed}")
     case = counting_case(
@@ -124,7 +124,7 @@ def test_random_numbers_in_batches_of_several_rounds(threads: int) -> None:
     assert_same(run(case, Simulator(config)), interpret(case), case.source)
 
 
-@pytest.mark.parametrize("seed", range(multiplied(12)))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 def test_states_for_each_row(seed: int) -> None:
     rng = random.Random(f"row states {seed}")
     case = row_states_case(rng, replace(random_config(rng), index_depth=rng.choice([2, 16])))
@@ -134,7 +134,7 @@ def test_states_for_each_row(seed: int) -> None:
 def test_tuples_that_share_no_row_run_side_by_side() -> None:
     """Bit for bit as one after the other, also the losses' sum; the number that names no row is the first."""
     cut = faults = 0
-    for seed in range(multiplied(36)):
+    for seed in range(scaled(36)):
         rng = random.Random(f"side by side {seed}")
         config = replace(random_config(rng), index_depth=rng.choice([2, 8, 64]), watch_depth=rng.choice([0, 4, 16, 64]))
         case = side_by_side_case(rng, config, rough=seed % 3 == 2)
@@ -142,14 +142,14 @@ def test_tuples_that_share_no_row_run_side_by_side() -> None:
         assert_same(found, interpret(case), case.source)
         cut += case.bundle.cut
         faults += found.fault is not None
-    assert cut > multiplied(12)
+    assert cut > scaled(12)
     assert faults > SCALE
 
 
 def test_models_in_records() -> None:
     """The same rules where models lie in a memory beside the machine's."""
     there = faults = 0
-    for seed in range(multiplied(36)):
+    for seed in range(scaled(36)):
         rng = random.Random(f"records {seed}")
         config = record_config(rng)
         try:
@@ -160,23 +160,23 @@ def test_models_in_records() -> None:
         assert_same(found, interpret(case), case.source)
         there += bool(case.bundle.tables)
         faults += found.fault is not None
-    assert there > multiplied(24)
+    assert there > scaled(24)
     assert faults > SCALE
 
 
 def test_batches_in_phases() -> None:
     again = 0
-    for seed in range(multiplied(24)):
+    for seed in range(scaled(24)):
         rng = random.Random(f"phases {seed}")
         case = phases_case(rng, random_config(rng))
         assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
         again += case.bundle.batch > 1
-    assert again > multiplied(12)
+    assert again > scaled(12)
 
 
 def test_machines_give_the_same_bits_for_batches_in_phases() -> None:
     """Of one rule and table, whatever threads and clusters; the last batch is short."""
-    for seed in range(multiplied(4)):
+    for seed in range(scaled(4)):
         cases = [
             phases_case(random.Random(f"machines {seed}"), MachineConfig(threads=threads, clusters=clusters, **DEEP))
             for threads, clusters in ((1, 1), (8, 1), (2, 4), (1, 8))
@@ -218,10 +218,10 @@ def test_matrices_cut_anywhere(part: int) -> None:
 
 def test_work_that_threads_share() -> None:
     shared = 0
-    for seed in range(multiplied(16)):
+    for seed in range(scaled(16)):
         rng = random.Random(f"network {seed}")
         config = replace(random_config(rng), threads=rng.choice([2, 4, 8]), clusters=1, tuple_depth=256)
         case = network_case(rng, config)
         assert_same(run(case, Simulator(config)), interpret(case), case.source)
         shared += any(instruction.op.chooses for instruction in case.bundle.program)
-    assert shared > multiplied(12)
+    assert shared > scaled(12)

@@ -13,7 +13,7 @@ from dana.storage.schema import TableSchema
 from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import assert_same, case_of, finished, interpret, run
 from tests.lockstep.test_compiled_code import assert_compiled
-from tests.scale import multiplied
+from tests.scale import scaled
 from tests.storage.schemas import attribute
 
 WRITES = [
@@ -110,7 +110,7 @@ UPDATES = (
 )
 
 
-@pytest.mark.parametrize("seed", range(multiplied(12)))
+@pytest.mark.parametrize("seed", range(scaled(12)))
 @pytest.mark.parametrize("records", [True, False], ids=["beside", "on the chip"])
 def test_two_columns_that_name_one_row(seed: int, records: bool) -> None:
     """Each of its rows is what the last update in the text made, whichever column's record is stored last."""

@@ -45,6 +45,12 @@ FAULTS = {
     "the interrupt is always enabled": Fault(
         "front", r"assign irq = (_enabled & _pending);", "_pending", "the interrupt's line is 1, expected 0"
     ),
+    "an interrupt stays": Fault(
+        "front", r"= _pending;\s+if \((\S+ +)\) begin", "1'b0", "the interrupt was cleared and is still there"
+    ),
+    "a rejected read is answered with OKAY": Fault(
+        "lite_slave", r"assign bus_rresp = (bus__rresp);", "2'b00", r"a read of \w+ is answered with 0, expected 2"
+    ),
     "a bool is the lowest bit of its byte": Fault(
         "access.unpacker.converter",
         r"= (\{ 63'h0+, \S+ +\});",
