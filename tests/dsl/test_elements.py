@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dsl import Rule, compile_rule
+from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import BindError
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
@@ -191,3 +192,13 @@ def test_whole_division_of_whole_numbers_is_exact() -> None:
 def test_whole_division_of_numbers() -> None:
     found = evaluated("a % 1.5 + 100 * (a // 1.5)", (4,), a=[4, -4, 0.75, 1.5])
     np.testing.assert_array_equal(found, [201, -299.5, 0.75, 100])
+
+
+@pytest.mark.parametrize("rest", ["2", "-1", "y", "x"])
+def test_a_sum_of_an_element_and_others_is_no_element(rest: str) -> None:
+    text = (
+        "import dana\nM, x, y = dana.model([9, 2]), dana.input([3]), dana.output()\nrule = dana.algo(M, x, y)\n"
+        f"r = dana.sigma(dana.where(dana.arange(3) == 1, x, {rest}))\nrule.setModel(M[r], M[r] + 1)\n"
+    )
+    assert not choosing_inputs(compile_rule(text).hdfg)
+    assert choosing_inputs(compile_rule(text.replace("M[r]", "M[x[1]]")).hdfg) == {"x"}

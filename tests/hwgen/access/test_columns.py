@@ -72,4 +72,4 @@ def test_conversions(plain: Bench) -> None:
             )
             expected = check(case, plain)
             checked += len(expected.writes)
-    assert checked > 10000
+    assert checked > scaled(10000)
