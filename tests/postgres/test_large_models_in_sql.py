@@ -29,16 +29,19 @@ STORED = """
 """
 SIZE = "SELECT sum(pg_table_size(t::regclass)) FROM unnest(%s::text[]) AS t"
 TOAST = "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = %s::regclass"
-LATER = 250_000
-"""A row of V in the second part, where all of a and b are."""
-ONE_ROW = f"""
+
+
+def one_row(later: int) -> str:
+    """The prediction for row 7 of U and a row of V, from the parameters and by the database."""
+    return f"""WITH p AS MATERIALIZED (SELECT * FROM dana_parameters('large', 1))
     SELECT (SELECT values[1] FROM p WHERE parameter = 'mean') + (SELECT values[1] FROM p WHERE parameter = 'deviation')
-        * ((SELECT values[8] FROM p WHERE parameter = 'a') + (SELECT values[{LATER + 1}] FROM p WHERE parameter = 'b')
+        * ((SELECT values[8] FROM p WHERE parameter = 'a') + (SELECT values[{later + 1}] FROM p WHERE parameter = 'b')
             + (SELECT sum(u * v) FROM
                 unnest((SELECT values[71:80] FROM p WHERE parameter = 'U'),
-                    (SELECT values[{10 * LATER + 1}:{10 * LATER + 10}] FROM p WHERE parameter = 'V')) AS x (u, v))),
-        dana_predict('large', 7, {LATER})
-"""
+                    (SELECT values[{10 * later + 1}:{10 * later + 10}] FROM p WHERE parameter = 'V')) AS x (u, v))),
+        dana_predict('large@1', 7, {later})"""
+
+
 OF_VERSION = "SELECT parameter, md5(array_send(values)) FROM dana_parameters('large', %s)"
 LESS = 1 << 20
 """Bytes of chunks after which a kill comes, of the 26 MB."""
@@ -95,7 +98,7 @@ def test_killed_while_a_large_model_is_stored(
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch CASCADE")
         session.execute(f"SELECT {TRAIN}")
         committed, stored, least = one(session, STORED), chunks(session), size(session)
-        computed, predicted = one(session, f"WITH p AS MATERIALIZED (SELECT * FROM dana_parameters('large')) {ONE_ROW}")
+        computed, predicted = one(session, one_row(250_000))  # in the second part, where all of a and b are
         assert predicted == pytest.approx(computed, rel=1e-5)
     assert stored > 10_000
     error: psycopg.Error | None = None
@@ -147,6 +150,9 @@ def test_tables_in_files_of_more_than_a_session_may_hold(workshop: Workshop) -> 
         with workshop.connect() as session:
             session.execute(f"SELECT {training}")
             wanted = one(session, digests, 1)
+            for row in (50_000, 700_000):  # in the third part and in the fourth
+                computed, predicted = one(session, one_row(row))
+                assert predicted == pytest.approx(computed, rel=1e-5)
         workshop.stop()
         workshop.options = limited
         workshop.start()
