@@ -42,7 +42,7 @@ class Unit:
         strobe: bool = True,
         text: str | None = None,
     ) -> None:
-        self._latency, self._interval = latency, interval
+        self.latency, self._interval = latency, interval
         inputs, self._outputs, masks = [], [], []
         for path, member, value in component.signature.flatten(component):
             name = "__".join(map(str, path))
@@ -77,7 +77,7 @@ class Unit:
         n = columns[0].size
         outputs = {name: np.zeros(n, dtype=np.uint32) for name in self._outputs}
         self._run(
-            _pointers(columns), _pointers(list(outputs.values())), ctypes.c_uint64(n), self._latency, self._interval
+            _pointers(columns), _pointers(list(outputs.values())), ctypes.c_uint64(n), self.latency, self._interval
         )
         return outputs
 
