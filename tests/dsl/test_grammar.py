@@ -14,7 +14,7 @@ from dsl.syntax.ast import Module
 from dsl.syntax.parser import parse
 from dsl.syntax.printer import rule_text, tree_text
 from tests.dsl.rules import HEAD
-from tests.scale import randomised
+from tests.scale import randomised, scaled
 
 NAMES = st.sampled_from(["a", "w", "x", "dana", "rule", "sigma", "größe", "_1"])
 NUMBERS = st.sampled_from(["0", "7", "1.5", ".5", "2.", "1e-3", "1_000", "1e999", "9007199254740992"])
@@ -136,5 +136,5 @@ def test_generated_text_ends_in_a_graph_or_in_errors() -> None:
             assert parse_graph(graph_text(graph)) == graph
 
     tried()
-    assert sum(outcomes) >= 30, f"{sum(outcomes)} of {len(outcomes)} compile"
-    assert len(outcomes) - sum(outcomes) >= 20, "the others"
+    assert sum(outcomes) >= scaled(30), f"{sum(outcomes)} of {len(outcomes)} compile"
+    assert len(outcomes) - sum(outcomes) >= scaled(20), "the others"

@@ -33,7 +33,7 @@ from tests.lockstep.cases import (
     side_by_side_case,
 )
 from tests.lockstep.machines import random_config, record_config
-from tests.scale import SCALE, scaled
+from tests.scale import SCALE, multiplied, scaled
 from tests.storage.parts import part_attribute
 from tests.storage.schemas import attribute
 
@@ -71,7 +71,7 @@ def test_rows_as_long_as_a_small_scratchpad_holds() -> None:
     """A generated case is one that fits, and no smaller than it must be."""
     config = MachineConfig(scratch_depth=512, tuple_depth=2048, strider_depth=8192, descriptor_depth=1024)
     longest = 0
-    for seed in range(scaled(12)):
+    for seed in range(multiplied(12)):
         case = parts_case(random.Random(f"small {seed}"), config)
         assert_same(run(case, Simulator(config)), interpret(case), case.source)
         longest = max(longest, case.schema.attributes[0].array_length or 0)

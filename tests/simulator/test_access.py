@@ -23,7 +23,7 @@ from tests.hwgen.access.case import Case, Outcome
 from tests.hwgen.access.generate import parted, walking, wild
 from tests.hwgen.access.oracle import expect
 from tests.oracles.machine import section_length
-from tests.scale import scaled
+from tests.scale import multiplied, scaled
 from tests.simulator.bundles import bits, keeping
 
 SMALL = {"scratch_depth": 256, "tuple_depth": 64, "program_depth": 64}
@@ -158,7 +158,7 @@ def check(case: Case, rng: random.Random, *, kernels: str | None = None, plain: 
 def test_walking_programs(machine: str, plain: bool) -> None:
     rng = random.Random(f"walk {machine}")
     tuples = 0
-    for _ in range(scaled(12)):
+    for _ in range(multiplied(12)):
         case = walking(rng, MACHINES[machine], pages=rng.choice([0, 1, 2, 7]))
         tuples += check(case, rng, plain=plain).tuples
     assert tuples > 50
@@ -196,7 +196,7 @@ def test_tuples_over_several_pages(plain: bool) -> None:
     faults: list[Fault] = []
     tuples = 0
     for machine in MACHINES.values():
-        for damaged in [False, True] * scaled(3):
+        for damaged in [False, True] * multiplied(3):
             case = parted(rng, machine, rows=rng.randint(1, 9), damaged=damaged)
             found = check(case, rng, plain=plain)
             faults.append(found.fault)

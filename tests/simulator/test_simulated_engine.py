@@ -16,7 +16,7 @@ from hwgen.spec.strider import Fault
 from tests.assembly.engine import assemble
 from tests.hwgen.engine.programs import CHOOSING, PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
 from tests.oracles.machine import EXCHANGED, Machine, MachineFault, garbage
-from tests.scale import scaled
+from tests.scale import multiplied, scaled
 from tests.simulator.bundles import bits, fed, row_pages
 from tests.simulator.test_access import available
 
@@ -91,7 +91,7 @@ def test_every_operation_in_every_loop(kernels: str) -> None:
     rng = np.random.default_rng(7)
     ran = 0
     for op in (*PLAIN, *SPECIAL, *CHOOSING, *EXCHANGED):
-        for _ in range(scaled(5)):
+        for _ in range(multiplied(5)):
             config = list(MACHINES.values())[int(rng.integers(op.chooses, len(MACHINES)))]
             group, tuple_rows = int(rng.choice([1, 4, 8])), 5
             outer = int(rng.choice([1, 2, group]))

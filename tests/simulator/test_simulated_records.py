@@ -22,7 +22,7 @@ from hwgen.spec.strider import Instruction as Step
 from hwgen.spec.strider import Opcode as StepOp
 from tests.hwgen.access.case import Case
 from tests.oracles.machine import Machine
-from tests.scale import scaled
+from tests.scale import multiplied
 from tests.simulator.bundles import END, bits
 from tests.simulator.test_access import NOT_EXPECTED, expected_counters
 
@@ -165,7 +165,7 @@ def random_case(rng: random.Random, config: MachineConfig) -> Made:
 def test_records_and_cycles(machine: str, plain: bool) -> None:
     rng = random.Random(f"records {machine}")
     ended = 0
-    for _ in range(scaled(12)):
+    for _ in range(multiplied(12)):
         one = random_case(rng, MACHINES[machine])
         bundle = one.bundle
         simulator, oracle = Simulator(bundle.config, plain=plain), Machine(bundle)
