@@ -11,26 +11,26 @@ from tests.hwgen.access import generate, oracle
 from tests.hwgen.access.bench import Bench
 from tests.hwgen.access.compare import check, check_meaning
 from tests.hwgen.access.oracle import expect
-from tests.scale import scaled
+from tests.scale import multiplied
 
 
 def test_tuples_from_anywhere(bench: Bench) -> None:
     rnd = random.Random(1)
     tuples = faults = 0
-    for _ in range(scaled(25)):
+    for _ in range(multiplied(25)):
         case = generate.walking(rnd, bench.config, pages=rnd.randint(1, 9))
         expected = check(case, bench)
         faults += expected.fault is not None
         tuples += sum(r.count for r in expected.rounds)
     assert tuples > 500
-    assert faults <= scaled(5)
+    assert faults <= multiplied(5)
 
 
 def test_batches_end_where_a_row_comes_again(bench: Bench) -> None:
     """On a machine that compares rows; another one has no such columns."""
     rnd = random.Random(6)
     ended = long = 0
-    for _ in range(scaled(25)):
+    for _ in range(multiplied(25)):
         case = generate.walking(rnd, bench.config, pages=rnd.randint(1, 9), watched=rnd.choice([1, 2, 3]), noise=2)
         expected = check(case, bench)
         check_meaning(expect(case), bench.run(case, stall=0.5, seed=7))
@@ -45,7 +45,7 @@ def test_batches_end_where_a_row_comes_again(bench: Bench) -> None:
 
 def test_random_stalls_change_cycles_and_nothing_else(bench: Bench) -> None:
     rnd = random.Random(2)
-    for k in range(scaled(8)):
+    for k in range(multiplied(8)):
         case = generate.walking(rnd, bench.config, pages=rnd.randint(1, 6))
         check_meaning(expect(case), bench.run(case, stall=rnd.choice([0.1, 0.5, 0.9]), seed=k + 1))
 
@@ -53,7 +53,7 @@ def test_random_stalls_change_cycles_and_nothing_else(bench: Bench) -> None:
 def test_tuples_over_several_pages(bench: Bench) -> None:
     rnd = random.Random(4)
     tuples = 0
-    for _ in range(scaled(4)):
+    for _ in range(multiplied(4)):
         case = generate.parted(rnd, bench.config, rows=rnd.randint(0, 9))
         tuples += sum(r.count for r in check(case, bench).rounds)
         check_meaning(expect(case), bench.run(case, stall=0.5, seed=5))
@@ -64,7 +64,7 @@ def test_parts_that_make_no_tuple(bench: Bench) -> None:
     """Whichever is missing, double or elsewhere; and the epoch behind it knows nothing of it."""
     rnd = random.Random(5)
     faults = 0
-    for _ in range(scaled(6)):
+    for _ in range(multiplied(6)):
         case = generate.parted(rnd, bench.config, rows=3, damaged=True)
         found = check(case, bench)
         assert found.fault is None or found.fault.code is Fault.TUPLE_PARTS
@@ -76,7 +76,7 @@ def test_parts_that_make_no_tuple(bench: Bench) -> None:
 def test_any_program_ends(bench: Bench) -> None:
     rnd = random.Random(3)
     kinds = set()
-    for _ in range(scaled(80)):
+    for _ in range(multiplied(80)):
         case = generate.wild(rnd, bench.config, pages=rnd.randint(1, 3), loops=False)
         expected = check(case, bench)
         kinds.add(expected.fault.code if expected.fault else None)
@@ -87,7 +87,7 @@ def test_programs_with_loops(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
     """Those that end: `test_an_endless_loop_is_stopped` waits for the watchdog, once."""
     rnd = random.Random(4)
     ended = 0
-    while ended < scaled(10):
+    while ended < multiplied(10):
         case = generate.wild(rnd, bench.config, pages=1, loops=True)
         model = oracle.StriderModel(bench.config, case.program, case.constants)
         with monkeypatch.context() as patch:
