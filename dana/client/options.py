@@ -22,7 +22,7 @@ class TrialOptions(TypedDict, total=False):
     patience: Annotated[int, "epochs without improvement that end it (30); 0: never"]
     tolerance: Annotated[float, "part of the loss that is no improvement (0.001)"]
     hyper: Annotated[Mapping[str, float], "new values for the rule's metas"]
-    machine: Annotated[str, "what executes the rule: sim (default), rtl or interp"]
+    machine: Annotated[str, "what executes the rule (sim)"]
     design: Annotated[Mapping[str, object], "parameters of the design: threads, clusters …"]
     query: Annotated[str, "one SELECT to train on, instead of a table"]
     filter: Annotated[str, "SQL condition on the table's rows"]

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
+from dana.trainer.machines import MACHINES
 from tests.postgres.cluster import Cluster
 from tests.postgres.conftest import Session
 
@@ -237,6 +238,8 @@ def test_machines(session: Session, rule: Rule) -> None:
             session.execute("SELECT * FROM " + call.format("rtl"), (name,))
         assert raised.value.diag.message_detail == "Allowed are: sim,interp."
         assert session.execute("SELECT * FROM " + call.format("interp"), (name,)).rowcount == 1
+    session.execute("RESET dana.machines")
+    assert session.execute("SHOW dana.machines").fetchone() == (", ".join(MACHINES),)
     with pytest.raises(errors.InvalidParameterValue) as invalid:
         session.execute("SET dana.machines = 'sim, fpga'")
     assert "fpga" in str(invalid.value.diag.message_detail)
