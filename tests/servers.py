@@ -65,7 +65,8 @@ def prepared(major: int) -> Path:
             kept.mkdir(parents=True, exist_ok=True)
             with locked(kept / f"{name}.lock"):
                 installation.prepare(kept, major)
-                shutil.copytree(kept / name, shared / name, symlinks=True)
+                for folder in (f"build-{major}", name):
+                    shutil.copytree(kept / folder, shared / folder, symlinks=True)
     return shared
 
 
