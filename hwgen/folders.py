@@ -93,9 +93,13 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Make or replace a file, as `create_file` opens it."""
-    with open(path, "wb", opener=create_file) as file:
-        file.write(data)
+    """Make or replace a file, as `create_file` opens it; an OSError names it, a full disk's too."""
+    try:
+        with open(path, "wb", opener=create_file) as file:
+            file.write(data)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def others_may_write(found: os.stat_result) -> bool:

@@ -6,6 +6,7 @@ In: arguments. Out: an exit code; on failure a message on stderr. It must not im
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -65,16 +66,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown and not hasattr(options, "passed_on"):
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.passed_on = unknown
+    if sys.stdout is None:
+        return _fail("standard output is closed: send it to a file or to /dev/null", SETUP)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _show_warning
             code: int = options.run(options)
+        sys.stdout.flush()  # a full disk is an error of this command, not of the interpreter's exit
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # the reader of our output exited (dana compile … | head); Python would report it again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # its reader exited (dana compile … | head)
         return OK
     except Exception as error:
         return _report(error)
@@ -94,8 +97,16 @@ def _report(error: Exception) -> int:
         return _fail(str(error), USAGE)
     if isinstance(error, OSError) and error.filename is not None:
         return _fail(f"{error.filename}: {error.strerror}", SETUP)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        _discard_output()
+        return _fail(f"cannot write the output: {error.strerror}", SETUP)
     say("".join(traceback.format_exception(error)), lines=True, end="", file=sys.stderr)
     return _fail("this is a bug in dana; please report it with the lines above", INTERNAL)
+
+
+def _discard_output() -> None:
+    """Drop what standard output still buffers; Python would report the same error again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dana.cli.screen import positive
 from dana.session.terminal import say
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="pages cached between epochs (a quarter of the machine's memory)",
     )
     worker.add_argument(
-        "--idle-seconds", type=float, metavar="N", help="end a session that had no request for so long (600)"
+        "--idle-seconds", type=positive, metavar="N", help="end a session that had no request for so long (600)"
     )
     worker.add_argument(
         "--max-sessions", type=int, metavar="N", help="sessions at a time; for one more, an idle one ends (64)"

@@ -16,20 +16,28 @@ if TYPE_CHECKING:
     from dana.language.trainable import TrainableRule
 
 
+MAX_CHARACTERS = 1 << 20
+"""Maximum length of a file: devices have no end. The front end reports the exact limit of a rule's text."""
+
+
 def read_text(file: str | PathLike[str]) -> str:
     """Text of a file, alone.
 
     Raises
     ------
     UsageError
-        It is not there, or is not UTF-8.
+        It is not there, is too large for a rule, or is not UTF-8.
     """
     try:
-        return Path(file).read_text(encoding="utf-8")
+        with open(file, encoding="utf-8") as opened:
+            text = opened.read(MAX_CHARACTERS + 1)
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} must be UTF-8 text; byte {error.start} is not") from None
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(f"{file} must be the text of a rule, but has more than {MAX_CHARACTERS:,} characters")
+    return text
 
 
 def read_rule(file: str | PathLike[str]) -> str:

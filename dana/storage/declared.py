@@ -19,6 +19,9 @@ ALIASES = {one.name: one.typname for one in SCALARS.values()} | {"int": "int4"}
 TEXT_TYPES = {"text": 25, "varchar": 1043}
 """OIDs of text types, which are allowed for labels with classes and for unused columns."""
 
+MAX_ELEMENTS = 1 << 24
+"""Maximum length of an array. No machine holds so many; the compiler reports how many fit."""
+
 COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>[a-z0-9 ]*[a-z0-9])\s*(?:\[\s*(?P<length>\d+)\s*\])?\s*")
 
 
@@ -28,7 +31,9 @@ def within_a_table(columns: int, label: str | None = None) -> None:
         raise UsageError(
             f"a table of PostgreSQL has at most {MAX_COLUMNS} columns, not {columns}",
             hint=f"Put the features into one column: --schema 'x float4[{columns - 1}], {label or 'y'} float4' "
-            f"--label {label or 'y'}.",
+            f"--label {label or 'y'}."
+            if columns <= MAX_ELEMENTS
+            else "",
         )
 
 
@@ -57,6 +62,8 @@ def _column(text: str) -> Attribute:
         raise UsageError(f"a column such as 'x float4[54]' or 'y int4' is expected, not {text.strip()!r}")
     name = ALIASES.get(match["type"], match["type"])
     length = int(match["length"]) if match["length"] else None
+    if length is not None and length > MAX_ELEMENTS:
+        raise UsageError(f"an array has at most {MAX_ELEMENTS:,} elements, not {length:,}")
     if name in TEXT_TYPES and length is None:
         return Attribute(name=match["name"], type_oid=TEXT_TYPES[name], type_name=name, length=-1, align="i")
     types = SCALAR_TYPES if length is None else ARRAY_TYPES

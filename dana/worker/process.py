@@ -15,6 +15,7 @@ import resource
 import select
 import signal
 import socket
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +39,8 @@ from hwgen.folders import ForeignFolder, open_folder
 log = logging.getLogger("dana.worker")
 
 BACKLOG = 64
+MAX_NAME = 75
+"""Maximum length of a socket's file name, bytes: the kernel limits a path to 107, and it is bound through /proc."""
 STOP_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL for sessions when the worker stops."""
 
@@ -323,6 +326,17 @@ def _confine(parent: int, options: WorkerOptions) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (options.memory_limit, options.memory_limit))
 
 
+def _require_socket(path: Path, folder: int) -> None:
+    """Raise SetupError if something other than a socket, which a killed worker leaves, has the name of the new one."""
+    for name in (path.name, f"{path.name}.new"):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                place = path.with_name(name)
+                raise SetupError(
+                    f"cannot listen on {path}: {place} exists and is not a socket; remove it or name another"
+                )
+
+
 @contextmanager
 def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
     """Listen on a socket at ``path`` with mode 0600, and remove it afterwards.
@@ -330,8 +344,11 @@ def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
     A lock file next to it distinguishes a running worker from a socket that was left behind. The file contains the
     maximum number of sessions, to which backends limit their requests (pg_extension/src/limits/turns.c).
     """
+    if not 0 < len(os.fsencode(path.name)) <= MAX_NAME:
+        raise SetupError(f"cannot listen on {path}: the name of a socket must have 1 to {MAX_NAME} bytes")
     try:
         folder = open_folder(path.parent)
+        _require_socket(path, folder)
         lock = os.open(f"{path.name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     except ForeignFolder as error:
         raise SetupError(f"cannot listen on {path}: {error}") from None

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ from dana.cli import entry
 from dana.cli.entry import DATABASE, INTERNAL, INTERRUPTED, OK, SETUP, USAGE, main, parser
 from dana.errors import InternalError, SetupError, UsageError
 from dana.server.places import CHECKOUT
-from hwgen.folders import ForeignFolder
+from hwgen.folders import ForeignFolder, write_file
 
 
 def raising(error: BaseException) -> Callable[[], argparse.ArgumentParser]:
@@ -66,6 +67,18 @@ def test_a_file_that_cannot_be_written_is_no_bug_of_ours(
     monkeypatch.setattr(entry, "parser", raising(FileNotFoundError(2, "No such file or directory", "/none/model.json")))
     assert main([]) == SETUP
     assert capsys.readouterr().err == "dana: /none/model.json: No such file or directory\n"
+
+
+def test_a_full_disk_is_an_error_of_the_machine(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also if all of the output fits into the buffer that is written at the end."""
+    run = f"{sys.executable} -c 'import sys; from dana.cli import main; sys.exit(main([\"compile\", *sys.argv[1:]]))'"
+    command = f"{run} {CHECKOUT / 'dana' / 'rules' / 'linear.py'} --features 2"
+    for redirected, says in ((">/dev/full", "No space left on device"), (">&-", "standard output is closed")):
+        done = subprocess.run(["bash", "-c", f"{command} {redirected}"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (SETUP, 1), done.stderr
+        assert says in done.stderr
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write_file(Path("/dev/full"), b"model")
 
 
 def test_the_version_is_the_extension_s(capsys: pytest.CaptureFixture[str]) -> None:

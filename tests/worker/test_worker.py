@@ -295,6 +295,26 @@ def test_one_worker_for_a_socket(start: Start, tmp_path: Path) -> None:
     ring.close()
 
 
+def test_only_a_socket_is_replaced(start: Start, tmp_path: Path) -> None:
+    """A file in the place of the socket, or of the one that is made first, is kept, and so is a link."""
+    notes = tmp_path / "notes"
+    notes.write_text("precious")
+    (tmp_path / "link").symlink_to(notes)
+    (tmp_path / "w.new").write_text("precious")
+    for name, says in (
+        ("notes", "is not a socket"),
+        ("link", "is not a socket"),
+        ("w", "w.new exists"),
+        ("n" * 90, "75"),
+    ):
+        worker = start(tmp_path / name, wait=False)
+        assert worker.wait(PATIENCE) != 0
+        assert worker.stderr is not None
+        assert says in worker.stderr.read()
+    assert notes.read_text() == "precious"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "notes", "w.new"]
+
+
 def test_a_path_longer_than_a_sockets(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / ("deep" * 30)
     folder.mkdir()
