@@ -165,8 +165,10 @@ def _milliseconds(seconds: float | None) -> str:
 def _parts_line(contest: Contest) -> str:
     from benchmarks.peers.parts import BOTH
 
-    each = ", ".join(
-        f"{one.process} {one.name} {1e9 * one.seconds:,.0f}" for one in contest.parts if one.process != BOTH
+    each = "; ".join(
+        f"{one.process} {one.name} {f'{1e9 * one.seconds:,.0f}' if one.seconds else '–'}"
+        for one in contest.parts
+        if one.process != BOTH
     )
     once = ", ".join(f"{one.name} {1e3 * one.seconds:,.1f} ms" for one in contest.parts if one.process == BOTH)
     return f"Where a pass goes, ns of a page: {each}; once: {once}"

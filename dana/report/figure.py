@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -71,7 +72,8 @@ def drawn(
         text = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(text, format="svg", metadata={**nothing, "Title": printable(title)})
-    out.append(text.getvalue()[text.getvalue().index("<svg") :])
+    # matplotlib repeats texts, names among them, in comments
+    out.append(re.sub(r"<!--.*?-->\n?", "", text.getvalue()[text.getvalue().index("<svg") :], flags=re.DOTALL))
 
 
 def named(run: Run) -> str:

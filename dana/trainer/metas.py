@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 
@@ -63,6 +64,6 @@ def _is_finite(value: object) -> bool:
 
 
 def _shortened(value: object) -> str:
-    """Return a value as text, truncated for a message."""
-    text = repr(value)
+    """Return a value in JSON, as the caller gave it, truncated for a message."""
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

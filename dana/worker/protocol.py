@@ -290,7 +290,10 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
         It has a number that is not finite.
     """
     try:
-        value = json.loads(bytes(payload), parse_constant=_not_finite, parse_float=_finite)
+        value = json.loads(bytes(payload), parse_constant=_NotFinite.found, parse_float=_finite)
+    except _NotFinite:
+        json.loads(bytes(payload), object_pairs_hook=_require_finite)
+        raise UsageError("numbers of a request must be finite") from None
     except ValueError as error:
         raise ProtocolError(f"the payload is not JSON: {error}") from None
     except RecursionError:
@@ -301,9 +304,19 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
     return value
 
 
-def _not_finite(constant: str) -> float:
-    """Reject NaN and the infinities, as which an argument of a function may come."""
-    raise UsageError(f"numbers of a request must be finite, not {constant}")
+class _NotFinite(Exception):
+    """The payload has a NaN or an infinity: an argument of a function may be one."""
+
+    @classmethod
+    def found(cls, constant: str) -> float:
+        raise cls(constant)
+
+
+def _require_finite(pairs: list[tuple[str, Any]]) -> None:
+    """Raise UsageError with the name of the first argument that is not finite."""
+    for name, value in pairs:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f'argument "{name}" must be a finite number, not {value}')
 
 
 def _finite(digits: str) -> float:

@@ -861,7 +861,8 @@ BEGIN
 	IF failed IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate'::pg_catalog.text,
 			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::pg_catalog.text, number, failed ->> 'error'::pg_catalog.text),
-			HINT = COALESCE(failed ->> 'hint'::pg_catalog.text, 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
+			HINT = COALESCE(failed ->> 'hint'::pg_catalog.text, CASE failed ->> 'sqlstate'::pg_catalog.text WHEN '22023' THEN 'It comes from the argument "training".'
+				ELSE 'Each fold needs rows to train on and rows to test on: fewer folds have more.' END);
 	END IF;
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m
 	WHERE NOT (results[1]).metrics ? m;

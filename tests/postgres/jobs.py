@@ -63,7 +63,7 @@ def until_running(session: Session, job: int) -> int:
 
 def processes(session: Session) -> int:
     session.execute("SELECT pg_stat_clear_snapshot()")  # in a transaction they are as they were at the first look
-    row = session.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'dana job'").fetchone()
+    row = session.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'dana job%'").fetchone()
     assert row is not None
     return int(row[0])
 

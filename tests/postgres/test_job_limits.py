@@ -24,7 +24,7 @@ errors = psycopg.errors
 def table(session: Session) -> Iterator[str]:
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g")
     yield "t"
-    session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'dana job'")
+    session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'dana job%'")
     until_no_process(session)
     session.execute("TRUNCATE dana.job_log")
 
@@ -100,12 +100,17 @@ def test_limits_of_jobs(cluster: Cluster, session: Session, table: str, rule: Ca
                 assert "3 are running" in str(raised.value.diag.message_detail), "those of another database, too"
                 other.execute("SELECT dana_cancel(%s)", (job,))
                 assert wait(other, job) == "cancelled"
+            # as a role that it may become, a login has no jobs more
+            session.execute("GRANT bob TO ann")
+            ann.execute("SET ROLE bob")
+            with pytest.raises(errors.ConfigurationLimitExceeded, match='too many jobs for role "bob"'):
+                start(ann, name, "test.t")
             job = start(bob, name, "test.t")  # at once: what has ended does not count
             bob.execute("SELECT dana_cancel(%s)", (job,))
             assert wait(bob, job) == "cancelled"
     finally:
         cluster.configure(session)
-        session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'dana job'")
+        session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'dana job%'")
         until_no_process(session)
         session.execute("DROP OWNED BY ann, bob; DROP ROLE ann, bob")
         session.execute("DROP DATABASE elsewhere")

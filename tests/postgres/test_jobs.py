@@ -23,7 +23,7 @@ errors = psycopg.errors
 def table(session: Session) -> Iterator[str]:
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g")
     yield "t"
-    session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'dana job'")
+    session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'dana job%'")
     until_no_process(session)
     session.execute("TRUNCATE dana.job_log")
 

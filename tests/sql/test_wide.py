@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from dana import rules
 from tests.sql.conftest import Session, weights
 
 ELEMENT = "(sin(k * 0.37 + i) * i)::real"
@@ -127,3 +128,12 @@ def test_an_empty_array_is_no_damage(session: Session) -> None:
     )
     with pytest.raises(psycopg.errors.DataException, match=r"row 5 of .* array of 0 elements in column .x., not of 2"):
         weights(session, "'t', features => '{x}', label => 'y'")
+
+
+def test_a_query_of_more_columns_than_a_row_of_a_table_has(session: Session) -> None:
+    session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
+    columns = ", ".join(f"{i}::real AS c{i}" for i in range(1, 1601))
+    with pytest.raises(psycopg.errors.TooManyColumns, match="1601 columns, a row of a training has at most 1600"):
+        session.execute(
+            "SELECT dana_train('linear', label => 'b', epochs => 1, query => %s)", (f"SELECT {columns}, 1 AS b",)
+        )

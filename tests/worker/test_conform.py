@@ -89,8 +89,10 @@ def test_json_that_postgresql_does_not_have(payload: bytes) -> None:
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_an_argument_that_is_not_finite(constant: str) -> None:
     """PostgreSQL writes a float8 that is not finite in this form, so the caller's argument is in error."""
-    with pytest.raises(UsageError, match=f"must be finite, not {constant}"):
-        decode(f'{{"a": {constant}}}'.encode())
+    with pytest.raises(UsageError, match=f'^argument "tolerance" must be a finite number, not {float(constant)}$'):
+        decode(f'{{"epochs": 2, "options": {{"tolerance": {constant}}}}}'.encode())
+    with pytest.raises(UsageError, match="must be finite"):
+        decode(f'{{"values": [{constant}]}}'.encode())
 
 
 def test_json_that_it_has() -> None:

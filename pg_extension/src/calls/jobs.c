@@ -22,14 +22,15 @@
 #include "limits/turns.h"
 #include "request/training.h"
 
-#define JOB_TYPE "dana job" /* of a background worker */
+#define JOB_TYPE "dana job" /* of a background worker; the login role follows, for the limits */
 
 /* A job of this transaction with a worker that is not registered yet */
 typedef struct pending_job
 {
 	dana_job job;
 	char	*function;
-	int		 most; /* jobs of its role: dana.max_jobs_per_role when it was started */
+	Oid		 login; /* the session's role, which may have several to start jobs as */
+	int		 most;	/* jobs of its role: dana.max_jobs_per_role when it was started */
 } pending_job;
 
 static List *pending = NIL; /* in TopTransactionContext */
@@ -120,7 +121,7 @@ job_register(const pending_job *started)
 
 	StaticAssertStmt(sizeof started->job <= BGW_EXTRALEN, "a job must fit into bgw_extra");
 	snprintf(worker.bgw_name, BGW_MAXLEN, JOB_TYPE " " INT64_FORMAT ": %s", started->job.id, started->function);
-	strlcpy(worker.bgw_type, JOB_TYPE, BGW_MAXLEN);
+	snprintf(worker.bgw_type, BGW_MAXLEN, JOB_TYPE " of role %u", started->login);
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
@@ -173,26 +174,29 @@ jobs_forget_gone(void)
 	dana_become_caller(before);
 }
 
-static bool
-job_is_process(int pid)
+/* The login role of a process that is a job, else InvalidOid */
+static Oid
+job_login(int pid)
 {
 	const char *type = GetBackgroundWorkerTypeByPid(pid);
+	Oid			login;
 
-	return type != NULL && strcmp(type, JOB_TYPE) == 0;
+	return type != NULL && sscanf(type, JOB_TYPE " of role %u", &login) == 1 ? login : InvalidOid;
 }
 
-/* The number of jobs that run in the server, in all databases; of one role if it is given */
+/* The number of jobs that run in the server, in all databases; of the role or the login of a job if it is given */
 static int
-jobs_running(Oid role)
+jobs_running(const pending_job *started)
 {
 	int count = 0;
 
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;
+		Oid login = backend->st_backendType == B_BG_WORKER ? job_login(backend->st_procpid) : InvalidOid;
 
-		if (backend->st_backendType == B_BG_WORKER && job_is_process(backend->st_procpid) && (!OidIsValid(role) || backend->st_userid == role))
-			count++;
+		count += OidIsValid(login) &&
+				 (started == NULL || backend->st_userid == started->job.owner || login == started->login);
 	}
 	return count;
 }
@@ -216,16 +220,20 @@ jobs_check_limits(void)
 
 	/* the current rows, not those that this transaction first saw */
 	pgstat_clear_backend_activity_snapshot();
-	running = jobs_running(InvalidOid);
+	running = jobs_running(NULL);
 	for (int i = 0; i < list_length(pending); i++)
 	{
 		const pending_job *started = list_nth(pending, i);
 		int				   ours = 0;
 
 		for (int k = 0; k <= i; k++)
-			ours += ((pending_job *)list_nth(pending, k))->job.owner == started->job.owner;
+		{
+			const pending_job *other = list_nth(pending, k);
+
+			ours += other->job.owner == started->job.owner || other->login == started->login;
+		}
 		jobs_check_limit(running, i + 1, dana_max_jobs, "dana.max_jobs", NULL);
-		jobs_check_limit(jobs_running(started->job.owner), ours, started->most, "dana.max_jobs_per_role",
+		jobs_check_limit(jobs_running(started), ours, started->most, "dana.max_jobs_per_role",
 						 GetUserNameFromId(started->job.owner, true));
 	}
 }
@@ -315,6 +323,7 @@ DANA_COMMAND(dana_start)
 	started = palloc0(sizeof *started);
 	started->job = (dana_job){.database = MyDatabaseId, .owner = GetUserId()};
 	started->function = pstrdup(function);
+	started->login = GetSessionUserId();
 	started->most = dana_max_jobs_per_role;
 	started->job.id = job_store(started->job.owner, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1));
 	pending = lappend(pending, started);
@@ -376,7 +385,7 @@ job_is_over(const job_row *row)
 static bool
 job_is_lost(const job_row *row)
 {
-	return !row->ours && !job_is_over(row) && !(row->pid != 0 && job_is_process(row->pid));
+	return !row->ours && !job_is_over(row) && !(row->pid != 0 && OidIsValid(job_login(row->pid)));
 }
 
 typedef struct waiting

@@ -133,7 +133,11 @@ DANA_FUNCTION(dana_regression_add_each)
 	predicted = reals_of(fcinfo, 2, &predictions);
 	if (count < 0 || predicted < 0)
 		dana_error(NULL_VALUE_NOT_ALLOWED, "an array of labels or predictions must not hold a NULL");
-	if (count == 0 || count != predicted || (state->count > 0 && state->count != count))
+	if (count == 0)
+		dana_error(INVALID_PARAMETER_VALUE, "a row must have at least one label");
+	if (state->count > 0 && state->count != count)
+		dana_error(INVALID_PARAMETER_VALUE, "each row must have as many labels as the first, %d, not %d", state->count, count);
+	if (count != predicted)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("a row must have as many predictions as labels, not %d predictions and %d labels", predicted,
 							   count),

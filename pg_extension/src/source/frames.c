@@ -138,8 +138,12 @@ dana_frames_begin(const dana_source *source)
 	for (int i = 0; i < layout->columns; i++)
 		set_up_column(frames, i);
 	longest = layout->part > 0 ? PART_DATA + sizeof(float4) * layout->part : frames->tuple;
-	if (layout->attributes > MaxHeapAttributeNumber ||
-		SizeOfPageHeaderData + sizeof(ItemIdData) + MAXALIGN(longest) > layout->page_size)
+	if (layout->attributes > MaxHeapAttributeNumber)
+		ereport(ERROR, (errcode(ERRCODE_TOO_MANY_COLUMNS),
+						errmsg("%s has %d columns, a row of a training has at most %d", source->name,
+							   layout->attributes, MaxHeapAttributeNumber),
+						errhint("Put the features into one array: query => 'SELECT ARRAY[...]::real[] AS x, ...'.")));
+	if (SizeOfPageHeaderData + sizeof(ItemIdData) + MAXALIGN(longest) > layout->page_size)
 		dana_protocol_error("asked for frames that hold no row of %s", source->name);
 	if (layout->part > 0)
 		frames->values = palloc_extended(sizeof(float) * frames->total, MCXT_ALLOC_HUGE);
