@@ -31,6 +31,7 @@ from dana.compiler.schedule.list_scheduling import Schedule, schedule_sections, 
 from dana.compiler.select.nodes import select
 from dana.compiler.select.selection import Selection
 from dana.compiler.simplify.constants import fold_constants
+from dana.compiler.simplify.elements import expand_elements
 from dana.compiler.simplify.prune import prune
 from dana.compiler.simplify.reciprocal import divide_by_powers_of_two
 from dana.compiler.simplify.share import share_subexpressions
@@ -178,8 +179,10 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def simplify(graph: Graph) -> Graph:
-    """The simplified graph in readable form."""
-    return plan_of(graph).graph
+    """The simplified graph for `dana.jit`, with single elements of vectors as they are."""
+    simplified = run(RULE[:-1], {"graph": graph})["graph"]
+    assert isinstance(simplified, Graph)
+    return expand_elements(simplified, where=lambda node: bool(node.shape))[0]
 
 
 def place(plan: Plan, target: Target) -> Placed:

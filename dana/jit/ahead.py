@@ -31,16 +31,14 @@ class Ahead(Folds):
     """Asks for rows."""
 
     @cached_property
-    def _far(self) -> list[tuple[int, int, Index | None]]:
-        """Large models with rows chosen by an input: the model, the input, the element that is the number."""
-        found: dict[tuple[int, int, Index | None], None] = {}
+    def _far(self) -> list[tuple[int, int]]:
+        """Large models with rows chosen by an input: the model, and its element that is the number."""
+        found: dict[tuple[int, int], None] = {}
         for node in (self.plan.nodes[k] for k in sorted(self.plan.live)):
             if node.op is not Op.GATHER or 4 * prod(padded(self.plan.shape(node.inputs[0]))) < FAR:
                 continue
-            column = element_of(self.graph, node.inputs[1])
-            if column is not None:
-                scalar = not self.plan.shape(column[0])
-                found[node.inputs[0], column[0], None if scalar else Index(const=column[1])] = None
+            if element_of(self.graph, node.inputs[1]) is not None:
+                found[node.inputs[0], node.inputs[1]] = None
         return list(found)
 
     def _ask_first(self, count: ir.Value) -> None:
@@ -64,8 +62,8 @@ class Ahead(Folds):
         """Prefetch the rows that a tuple chooses, with a cache of its own: its addresses are not reused."""
         turn, self._tuple = self._tuple, tuple_
         cache, self._caches[-1] = self._caches[-1], {}
-        for model, column, element in self._far:
-            number = self._value(column, () if element is None else (element,), ZERO, vector=0)
+        for model, chosen in self._far:
+            number = self._value(chosen, (), ZERO, vector=0)
             row = Index(Var(self._builder.fptosi(number.value, I64), len(self._preheaders)))
             shape = self.plan.shape(model)
             first = self._own(model, (row, *(ZERO for _ in shape[1:])), ZERO)

@@ -60,7 +60,7 @@ def _late(
     roots = [k for update in graph.updates for k in (update.value, update.index) if k is not None]
     roots += [] if graph.convergence is None else [graph.convergence]
     earlier = graph.reachable(roots)
-    kept = {k for k in scalars if graph.nodes[k].op not in LEAVES | {Op.EXPAND, Op.GATHER}}
+    kept = {k for k in scalars if graph.nodes[k].op not in LEAVES | {Op.EXPAND, Op.ELEMENT, Op.GATHER}}
     readers: defaultdict[int, list[int]] = defaultdict(list)
     for k in graph.reachable(graph.training_roots):
         for operand in graph.nodes[k].inputs:

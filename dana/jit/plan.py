@@ -15,7 +15,7 @@ from hwgen.spec.operations import Opcode, Unit
 
 FUNCTIONS = {Op[opcode.name]: opcode for opcode in Opcode if opcode.unit is Unit.FUNCTION}
 """Functions that the core evaluates over arrays, with their numbers; other operations take few instructions."""
-VIEWS = frozenset({Op.EXPAND, Op.GATHER})
+VIEWS = frozenset({Op.EXPAND, Op.ELEMENT, Op.GATHER})
 CHEAP = 3
 """Most operations recomputed, instead of stored, for each pair of a row and an element."""
 

@@ -54,6 +54,9 @@ class Values(Loops):
             assert node.axis is not None
             last = node.axis == len(idx) - 1
             return self._value(node.inputs[0], idx[: node.axis] + idx[node.axis + 1 :], t, vector=0 if last else vector)
+        if node.op is Op.ELEMENT:
+            position = Index(const=int(self.plan.nodes[node.inputs[1]].value or 0))
+            return self._value(node.inputs[0], (position,), t, vector=0)
         if node.op is Op.GATHER:
             row = self._row(node.inputs[1], node.inputs[0], t)
             return self._load(self._own(node.inputs[0], (row, *idx), t), vector=vector)
@@ -134,9 +137,7 @@ class Values(Loops):
         node = self.plan.nodes[k]
         if node.op is Op.CONST:
             return Index(const=int(node.value or 0))
-        vector, position = element_of(self.graph, k) or (k, 0)
-        place = (Index(const=position),) if self.plan.shape(vector) else ()
-        number = self._value(vector, place, t, vector=0)
+        number = self._value(k, (), t, vector=0)
         rows = self.plan.shape(model)[0] if self.wrong >= 0 else 0
 
         def emit(builder: ir.IRBuilder) -> ir.Value:

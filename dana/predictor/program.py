@@ -19,7 +19,6 @@ from math import prod
 
 from dana.errors import InternalError, UsageError
 from dsl.binary32 import round32
-from dsl.hdfg.choice import category_inputs, element_of
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Graph, Node, Op
 from dsl.hdfg.ops import operand_count
 from hwgen.spec.operations import Opcode
@@ -216,6 +215,8 @@ class _Encoder:
         for node in needed:
             if node.op is Op.EXPAND:
                 self._address[node.id] = self._address[node.inputs[0]]
+            elif node.op is Op.ELEMENT and not node.axis:  # it is read where it lies
+                self._address[node.id] = self._address[node.inputs[0]] + self._position(node) * self._size(node.id)
             elif node.id not in self._address:
                 self._instructions.append(self._instruction(node))
         header = [
@@ -233,20 +234,19 @@ class _Encoder:
         return struct.pack(f"<{len(header)}I{len(values)}f{len(words)}I", *header, *values, *words)
 
     def _needed(self, prediction: int) -> set[int]:
-        """Return the nodes to compute; elements of category inputs are read in place instead."""
-        categories = {node.id for node in category_inputs(self._graph)}
+        """Return the nodes to compute."""
         found, waiting = set[int](), [prediction]
         while waiting:
             k = waiting.pop()
             if k in found or k in self._address:
                 continue
             found.add(k)
-            element = element_of(self._graph, k)
-            if element is not None and element[0] in categories:
-                self._address[k] = self._address[element[0]] + element[1]
-            else:
-                waiting += self._graph.nodes[k].inputs
+            node = self._graph.nodes[k]
+            waiting += node.inputs[:1] if node.op is Op.ELEMENT else node.inputs
         return found
+
+    def _position(self, element: Node) -> int:
+        return int(self._graph.nodes[element.inputs[1]].value or 0)
 
     def _size(self, node: int) -> int:
         return prod(self._graph.concrete_shape(node))
@@ -264,17 +264,19 @@ class _Encoder:
     def _instruction(self, node: Node) -> Instruction:
         out = self._address[node.id] = self._next
         self._next += self._size(node.id)
-        shape = self._graph.concrete_shape(node.id)
+        shape, code = self._graph.concrete_shape(node.id), node.op
         if node.op in ELEMENTWISE:
             extents = self._three(shape)
             operands = [self._broadcast(k, extents) for k in node.inputs]
-        elif node.op in REDUCTIONS:
+        elif node.op in REDUCTIONS or node.op is Op.ELEMENT:
             assert node.axis is not None
-            of = self._graph.concrete_shape(node.inputs[0])
+            of, start = self._graph.concrete_shape(node.inputs[0]), self._address[node.inputs[0]]
             self._three(of)
             outer, n, inner = prod(of[: node.axis]), of[node.axis], prod(of[node.axis + 1 :])
             extents = (outer, n, inner)
-            operands = [Operand(start=self._address[node.inputs[0]], strides=(n * inner, inner, 1))]
+            if node.op is Op.ELEMENT:  # a sum of one element
+                code, extents, start = Op.SIGMA, (outer, 1, inner), start + self._position(node) * inner
+            operands = [Operand(start=start, strides=(n * inner, inner, 1))]
         elif node.op is Op.GATHER:
             model, index = node.inputs
             rows, *row = self._graph.concrete_shape(model)
@@ -287,7 +289,7 @@ class _Encoder:
         else:
             raise InternalError(f"a prediction cannot depend on {node.op}, node {node.id} of rule {self._graph.name!r}")
         a, b, c = (*operands, NOTHING, NOTHING, NOTHING)[:3]
-        return Instruction(code=node.op, out=out, extents=extents, operands=(a, b, c))
+        return Instruction(code=code, out=out, extents=extents, operands=(a, b, c))
 
     def _three(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
         if len(shape) > AXES:

@@ -5,6 +5,8 @@ In: a graph. Out: for the node of a row's number, where the tuple says it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Node, Op
 
@@ -24,24 +26,24 @@ def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
     nodes = graph.nodes
     if nodes[k].op in FROM_ROW and not nodes[k].shape:
         return k, 0
-    if nodes[k].op is not Op.SIGMA or nodes[nodes[k].inputs[0]].op is not Op.WHERE:
+    if nodes[k].op is not Op.ELEMENT:
         return None
-    mask, vector, rest = (nodes[i] for i in nodes[nodes[k].inputs[0]].inputs)
-    if mask.op is not Op.EQ or vector.op not in FROM_ROW or len(vector.shape) != 1 or rest.value != 0:
-        return None
-    numbers, position = (nodes[i] for i in mask.inputs)
-    known = numbers.op is Op.ARANGE and position.op is Op.CONST and position.value is not None
+    vector, position = (nodes[i] for i in nodes[k].inputs)
+    known = vector.op in FROM_ROW and len(vector.shape) == 1 and position.value is not None
     return (vector.id, int(position.value or 0)) if known else None
 
 
-def computed_from(graph: Graph, k: int) -> tuple[int, int] | None:
-    """The input and the position in it of the one number that a value is computed from; None: of others, too."""
+def computed_from(graph: Graph, k: int, element: Callable[[int], tuple[int, int] | None]) -> tuple[int, int] | None:
+    """The input and the position in it of the one number that a value is computed from; None: of others, too.
+
+    `element` returns both for a value that is an element of an input.
+    """
     waiting, seen, found = [k], {k}, set[tuple[int, int]]()
     while waiting:
         one = waiting.pop()
-        element = element_of(graph, one)
-        if element is not None:
-            found.add(element)
+        number = element(one)
+        if number is not None:
+            found.add(number)
         elif graph.nodes[one].op in (Op.CONST, Op.ARANGE) or graph.nodes[one].inputs:
             waiting += [i for i in graph.nodes[one].inputs if i not in seen]
             seen.update(graph.nodes[one].inputs)

@@ -148,6 +148,8 @@ class Evaluator:
         batched = operand.ndim - len(self._graph.nodes[node.inputs[0]].shape)
         if node.op is Op.EXPAND:
             return np.expand_dims(operand, node.axis + batched)
+        if node.op is Op.ELEMENT:
+            return np.asarray(operand.take(int(values[node.inputs[1]]), axis=node.axis + batched))
         return self._arithmetic.fold(operand, node.axis + batched, REDUCTIONS[node.op])
 
     def _aligned(self, operand: int, node: Node, values: Mapping[int, Floats]) -> Floats:

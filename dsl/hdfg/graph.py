@@ -86,8 +86,8 @@ class Node:
     extent
         CONST only: the number is this extent, known once dims are bound (`value` is None until then).
     axis
-        SIGMA, PI, AMAX: the axis that is reduced; EXPAND: the axis of the result that is new. Counted from 0 (the
-        language counts from 1).
+        SIGMA, PI, AMAX: the axis that is reduced; ELEMENT: the axis that the position is on; EXPAND: the axis of the
+        result that is new. Counted from 0 (the language counts from 1).
     merge_op
         MERGE: one of `MERGE_OPS`.
     init

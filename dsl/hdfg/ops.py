@@ -50,6 +50,7 @@ class Op(StrEnum):
     AMAX = "amax"
     # shape: no arithmetic, the elements keep their order
     EXPAND = "expand"  # a new axis of extent 1 at `axis`
+    ELEMENT = "element"  # inputs (value, position): what lies at a whole-numbered const along `axis`
     # rows
     GATHER = "gather"  # inputs (model, index): one row of a model, the index a scalar input or a whole-numbered const
     # tuples to batch
@@ -99,7 +100,7 @@ def operand_count(op: Op) -> int:
         return 0
     if op is Op.WHERE:
         return 3
-    return 2 if op in BINARY or op is Op.GATHER else 1
+    return 2 if op in BINARY or op in (Op.GATHER, Op.ELEMENT) else 1
 
 
 class Region(StrEnum):

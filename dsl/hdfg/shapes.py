@@ -67,7 +67,7 @@ def result_shape(op: Op, operands: Sequence[Shape], axis: int | None = None) -> 
         for operand in operands:
             shape = broadcast(shape, operand)
         return shape
-    if op in REDUCTIONS:
+    if op in REDUCTIONS or op is Op.ELEMENT:
         if axis is None or not 0 <= axis < len(operands[0]):
             raise ValueError(f"{op} must have an axis from 0 to {len(operands[0]) - 1}, not {axis}")
         return without_axis(operands[0], axis)

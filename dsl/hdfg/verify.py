@@ -78,8 +78,8 @@ def _node_problems(graph: Graph) -> Iterator[str]:
 
 
 def _attributes(node: Node) -> Iterator[str]:
-    if (node.axis is not None) != (node.op in REDUCTIONS or node.op is Op.EXPAND):
-        yield "must have an axis if and only if it is a reduction or expand"
+    if (node.axis is not None) != (node.op in REDUCTIONS or node.op in (Op.EXPAND, Op.ELEMENT)):
+        yield "must have an axis if and only if it is a reduction, expand or element"
     if (node.merge_op is not None) != (node.op is Op.MERGE) or node.merge_op not in (None, *MERGE_OPS):
         yield f"must have a merge_op of {MERGE_OPS} if and only if it is a merge, not {node.merge_op!r}"
     if node.op is Op.CONST:
@@ -117,6 +117,12 @@ def _shape(graph: Graph, node: Node) -> Iterator[str]:
         return
     if expected != node.shape:
         yield f"must have shape {shape_text(expected)}, not {shape_text(node.shape)}"
+    if node.op is Op.ELEMENT:
+        extent, position = graph.nodes[node.inputs[0]].shape[node.axis or 0], graph.nodes[node.inputs[1]]
+        if position.op is not Op.CONST:
+            yield f"must have a const as its position, not {position.op}"
+        elif position.value is not None and isinstance(extent, int) and position.value not in range(extent):
+            yield f"must have a position from 0 to {extent - 1}, not {position.value}"
     if node.op is Op.GATHER:
         model, index = (graph.nodes[i] for i in node.inputs)
         if model.op is not Op.MODEL:

@@ -1,8 +1,8 @@
 """Elements, slices, lists as vectors, concatenation, transposition and matrix products.
 
-In: values and what selects from them. Out: the resulting object, or poison after a report. The machine has
-no operation that moves elements: each is chosen by a mask and summed with zeros, which changes no bit of it. Must not:
-walk the AST.
+In: values and what selects from them. Out: the resulting object, or poison after a report. The machine has no
+operation that moves elements: those of a slice are chosen by masks and summed with zeros, which changes no bit of them;
+the compiler does the same for a single element. Must not: walk the AST.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def _element(context: Context, value: Operation, axis: int, part: Part, span: Sp
         return None
     known = context.program.elements
     if (value, axis, at) not in known:
-        operands = (context.program.arange(extent, span), context.program.constant(at, span))
-        mask = _mask(context, operands, (extent,), value.shape[axis + 1 :], span)
-        known[value, axis, at] = _masked(context, mask, value, axis, span)
+        operands = (value, context.program.constant(at, span))
+        shape = without_axis(value.shape, axis)
+        known[value, axis, at] = context.program.add(Op.ELEMENT, operands, shape, span, axis=axis)
     return known[value, axis, at]
 
 

@@ -69,7 +69,7 @@ def _range(operation: Operation, bounds: dict[Operation, Range]) -> Range:
             return min(low for low, _ in sides), max(high for _, high in sides)
         case Op.SIGMA | Op.PI | Op.MERGE:
             return (0.0, math.inf) if of[0][0] >= 0 else ANY
-        case Op.AMAX | Op.EXPAND:
+        case Op.AMAX | Op.EXPAND | Op.ELEMENT:
             return of[0]
     return OF_OP.get(operation.op, ANY)
 

@@ -17,7 +17,8 @@ uses a value of the batch in the batch's tuples again must be joined: its tuples
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dana.compiler.place.watch import Watched, watched_columns
+from dana.compiler.place.watch import Watched, element_in, watched_columns
+from dana.compiler.simplify.elements import expand_elements
 from dana.compiler.target import Target
 from dsl.hdfg.graph import LEAVES, PER_TUPLE, REDUCTIONS, EachEpoch, Graph, Node, Op, Region
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -53,6 +54,8 @@ class Plan:
         Columns that choose rows, if tuples that share no row may run side by side.
     reads
         Operands of each node, resolved.
+    elements
+        Input and position of each node that computes one element of an input.
     """
 
     graph: Graph
@@ -66,6 +69,11 @@ class Plan:
     passing: frozenset[int]
     watched: tuple[Watched, ...]
     reads: Sequence[tuple[int, ...]]
+    elements: Mapping[int, tuple[int, int]]
+
+    def element(self, node: int) -> tuple[int, int] | None:
+        """Input and position of a value that is one element of an input; a scalar input has position 0."""
+        return element_in(self.graph, self.elements, node)
 
     def resolve(self, node: int) -> int:
         """The node that computes a value."""
@@ -154,15 +162,16 @@ class Plan:
 
 def join_rounds(plan: Plan, target: Target) -> Plan:
     """The plan with the work of `batch` in `tuple`, if every batch is one round of the target."""
-    return _planned(plan.graph, joined=True) if not target.levels and not plan.alone else plan
+    return _planned(plan.graph, plan.elements, joined=True) if not target.levels and not plan.alone else plan
 
 
 def plan_sections(graph: Graph) -> Plan:
     """Place every node that training needs, independently of the machine."""
-    return _planned(graph, joined=graph.returns_to_rows and graph.batch != 1)
+    graph, elements = expand_elements(graph)
+    return _planned(graph, elements, joined=graph.returns_to_rows and graph.batch != 1)
 
 
-def _planned(graph: Graph, *, joined: bool) -> Plan:
+def _planned(graph: Graph, elements: Mapping[int, tuple[int, int]], *, joined: bool) -> Plan:
     single = graph.batch == 1
     needed = graph.reachable(graph.training_roots)
     alias: dict[int, int] = {}
@@ -197,8 +206,9 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         per_tuple=frozenset(per_tuple),
         alias=alias,
         passing=_passing(graph, counted, section),
-        watched=watched_columns(graph),
+        watched=watched_columns(graph, elements),
         reads=reads,
+        elements=elements,
     )
     section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
     return plan

@@ -9,11 +9,10 @@ all that a tuple leaves behind must be rows that columns choose; the loss is add
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dsl.hdfg.choice import element_of
-from dsl.hdfg.graph import PER_TUPLE, Graph, Op
+from dsl.hdfg.graph import FROM_ROW, PER_TUPLE, Graph, Op
 from hwgen.spec.columns import MAX_TABLES
 
 
@@ -40,7 +39,13 @@ class Watched:
     writes: bool
 
 
-def watched_columns(graph: Graph) -> tuple[Watched, ...]:
+def element_in(graph: Graph, elements: Mapping[int, tuple[int, int]], node: int) -> tuple[int, int] | None:
+    """Input and position of a value that is one element of an input; a scalar input has position 0."""
+    found = graph.nodes[node]
+    return (node, 0) if found.op in FROM_ROW and not found.shape else elements.get(node)
+
+
+def watched_columns(graph: Graph, elements: Mapping[int, tuple[int, int]]) -> tuple[Watched, ...]:
     """Columns to watch so that tuples can run in parallel; none if they cannot.
 
     For a graph without updates, these are the columns that choose rows of models read by rows alone.
@@ -54,7 +59,7 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
             return ()
     chosen: dict[tuple[int, int, int], bool] = {}
     for update in graph.updates:
-        if update.index is None or (column := element_of(graph, update.index)) is None:
+        if update.index is None or (column := element_in(graph, elements, update.index)) is None:
             return ()
         chosen[*column, update.model] = True
     whole = set[int]()
@@ -62,7 +67,8 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
         for position, operand in enumerate(node.inputs):
             if graph.nodes[operand].op is not Op.MODEL:
                 continue
-            if node.op is not Op.GATHER or position or (column := element_of(graph, node.inputs[1])) is None:
+            column = element_in(graph, elements, node.inputs[1]) if node.op is Op.GATHER and not position else None
+            if column is None:
                 whole.add(operand)
             else:
                 chosen.setdefault((*column, operand), False)

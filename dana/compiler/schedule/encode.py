@@ -16,9 +16,8 @@ from dana.compiler.schedule.list_scheduling import Schedule
 from dana.compiler.select.ops import Access, Home, VectorOp
 from dana.compiler.select.selection import Selection
 from dana.compiler.target import Target
-from dsl.hdfg.choice import computed_from, element_of
+from dsl.hdfg.choice import computed_from
 from dsl.hdfg.evaluate import Evaluator
-from dsl.hdfg.graph import Graph
 from dsl.hdfg.start import start_values
 from hwgen.spec import numerics
 from hwgen.spec.bundle import Category, RowChoice, Start, Symbol, Table, Words, place
@@ -190,7 +189,7 @@ def choices(plan: Plan, selection: Selection) -> tuple[RowChoice, ...]:
     """By tag of the fault INDEX, what chooses the row; tags of SETX come behind those of watched columns."""
     graph, found = plan.graph, list[RowChoice]()
     for number, model in selection.indices:
-        element = element_of(graph, number)
+        element = plan.element(number)
         from_ = sorted(graph.reachable([number]).intersection(graph.inputs)) if element is None else [element[0]]
         found.append(
             RowChoice(
@@ -198,15 +197,15 @@ def choices(plan: Plan, selection: Selection) -> tuple[RowChoice, ...]:
                 element=None if element is None else element[1],
                 model=graph.nodes[model].name or "",
                 rows=graph.concrete_shape(model)[0],
-                category=_category(graph, number, graph.concrete_shape(model)[0]) if element is None else None,
+                category=_category(plan, number, graph.concrete_shape(model)[0]) if element is None else None,
             )
         )
     return tuple(found)
 
 
-def _category(graph: Graph, number: int, rows: int) -> Category | None:
+def _category(plan: Plan, number: int, rows: int) -> Category | None:
     """The category that the number of a row is computed from."""
-    of = computed_from(graph, number)
+    graph, of = plan.graph, computed_from(plan.graph, number, plan.element)
     if of is None or not isinstance(count := graph.nodes[of[0]].classes, int):
         return None
     name = str(graph.nodes[of[0]].name)

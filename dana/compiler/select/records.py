@@ -12,7 +12,6 @@ from dana.compiler.place.watch import Watched
 from dana.compiler.select.convert import convert
 from dana.compiler.select.store import Store
 from dana.compiler.select.values import Emitter, Value
-from dsl.hdfg.choice import element_of
 from dsl.hdfg.graph import Op
 from hwgen.spec.engine import Opcode, Section
 
@@ -82,7 +81,7 @@ class Records:
 
     def _column(self, model: int, number: int) -> Watched:
         """The watched column that chooses a row of a model."""
-        found = element_of(self.graph, number)
+        found = self.plan.element(number)
         assert found is not None, "a watched column is an element of an input"
         name = self.graph.nodes[found[0]].name or ""
         return next(one for one in self.store.columns(model) if (one.input, one.element) == (name, found[1]))

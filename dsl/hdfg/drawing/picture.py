@@ -140,7 +140,7 @@ class _Composer:
             text = f"{texts[0]} {SIGNS[node.op]} {texts[1]}".removeprefix("· ").removesuffix(" ·")
         elif node.op is Op.MERGE:
             text = f'merge "{MERGE_SIGNS[node.merge_op or ""]}"'
-        elif node.axis is not None:
+        elif node.axis is not None and node.op is not Op.ELEMENT:
             axes = len(node.shape) + (node.op is not Op.EXPAND)
             text = node.op.value if axes == 1 else f"{node.op.value} axis {node.axis + 1}"
         elif any(inline):

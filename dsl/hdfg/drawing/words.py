@@ -69,6 +69,8 @@ class Words:
             return f'merge({operands[0]}, "{MERGE_SIGNS[node.merge_op or ""]}")'
         if node.op is Op.GATHER:
             return f"{operands[0]}[{operands[1]}]"
+        if node.op is Op.ELEMENT:
+            return f"{operands[0]}[{':, ' * (node.axis or 0)}{operands[1]}]"
         if node.op is Op.ARANGE:
             return f"arange({node.shape[0]})"
         if node.axis is not None:

@@ -160,6 +160,9 @@ def _parts(
             return [(operand, algebra.product(_expanded(algebra, asked, operation), _share(algebra, operation)))]
         case Op.EXPAND:
             return [(operand, _squeezed(algebra, asked, operation))]
+        case Op.ELEMENT:
+            found = algebra.product(_expanded(algebra, asked, operation), _one_hot(algebra, operation))
+            return [(operand, found)]
         case Op.GATHER:
             return [(operand, _one_row(algebra, asked, operation))]
         case Op.MERGE:
@@ -294,7 +297,13 @@ def _one_row(algebra: Algebra, asked: Polynomial, operation: Operation) -> Polyn
             "the row is chosen by each tuple",
             f"take the gradient by the row: dana.gradient(loss, {model.name}[{index.name or '…'}])",
         )
-    chosen = algebra.add(Op.EQ, algebra.program.arange(model.shape[0], algebra.span), index)
-    for _ in model.shape[1:]:
+    return algebra.product(asked, _one_hot(algebra, operation))
+
+
+def _one_hot(algebra: Algebra, operation: Operation) -> Polynomial:
+    """1 at the fixed row or element that is selected, 0 elsewhere."""
+    (value, position), axis = operation.operands, operation.axis or 0
+    chosen = algebra.add(Op.EQ, algebra.program.arange(value.shape[axis], algebra.span), position)
+    for _ in value.shape[axis + 1 :]:
         chosen = algebra.add(Op.EXPAND, chosen, axis=len(chosen.shape))
-    return algebra.product(asked, algebra.atom(chosen))
+    return algebra.atom(chosen)

@@ -1,0 +1,54 @@
+"""Elements by operations that a machine has: the sum of an axis of which a mask leaves one element.
+
+    before  %2 = element %0 %1 axis=0
+    after   %3 = eq %2 %1   %5 = where %3 %0 %4   %6 = sigma %5 axis=0     (%2 = arange, %4 = const -0.0)
+
+Adding -0 changes no bit of an element.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dana.compiler.simplify.rewrite import Rewriter, rewrite
+from dsl.hdfg.choice import element_of
+from dsl.hdfg.graph import Graph, Node, Op, Region
+
+NOTHING = -0.0
+
+
+def expand_elements(
+    graph: Graph, *, where: Callable[[Node], bool] = lambda node: True
+) -> tuple[Graph, dict[int, tuple[int, int]]]:
+    """The graph without the elements for which `where` holds, and by node what element of which input it is."""
+    made: dict[tuple[object, ...], int] = {}
+    elements: dict[int, tuple[int, int]] = {}
+
+    def rule(rewriter: Rewriter, node: Node) -> int | None:
+        if node.op is not Op.ELEMENT or not where(node):
+            return None
+
+        def once(op: Op, inputs: tuple[int, ...], region: Region, **attributes: object) -> int:
+            """Each mask and each number stands once for all elements."""
+            key = (op, inputs, *attributes.values())
+            if key not in made:
+                plain = Node(id=0, op=op, region=region, span=node.span)
+                made[key] = rewriter.add(plain, inputs=inputs, **attributes)
+            return made[key]
+
+        value, position = rewriter.operands(node)
+        assert node.axis is not None
+        extent, behind = value.shape[node.axis], len(value.shape) - node.axis - 1
+        numbers = once(Op.ARANGE, (), Region.CONST, shape=(extent,))
+        mask = once(Op.EQ, (numbers, position.id), Region.CONST, shape=(extent,))
+        for axis in range(1, behind + 1):
+            mask = once(Op.EXPAND, (mask,), Region.CONST, shape=(extent, *(1,) * axis), axis=axis)
+        nothing = once(Op.CONST, (), Region.CONST, value=NOTHING)
+        chosen = rewriter.add(
+            replace(node, op=Op.WHERE, axis=None, name=None), inputs=(mask, value.id, nothing), shape=value.shape
+        )
+        found = rewriter.add(node, op=Op.SIGMA, inputs=(chosen,))
+        if (element := element_of(graph, node.id)) is not None:
+            elements[found] = value.id, element[1]
+        return found
+
+    return rewrite(graph, rule), elements
