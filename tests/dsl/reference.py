@@ -211,6 +211,9 @@ class Reference:
         axis = node.axis
         if node.op is Op.EXPAND:
             return {index: operands[0][(*index[:axis], *index[axis + 1 :])] for index in indices(shape)}
+        if node.op is Op.ELEMENT:
+            position = int(operands[1][()])
+            return {index: operands[0][(*index[:axis], position, *index[axis:])] for index in indices(shape)}
         return {
             index: fold(
                 [operands[0][(*index[:axis], i, *index[axis:])] for i in range(shapes[0][axis])],

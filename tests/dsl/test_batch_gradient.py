@@ -46,6 +46,8 @@ def evaluate(graph: Graph, values: Values, *, strict: bool = False) -> dict[int,
             return REDUCED[node.op](operands[0], axis=node.axis)
         if node.op is Op.GATHER:
             return operands[0][int(operands[1])]
+        if node.op is Op.ELEMENT:
+            return operands[0][(slice(None),) * (node.axis or 0) + (int(operands[1]),)]
         assert node.op is Op.EXPAND
         return anp.expand_dims(operands[0], node.axis)
 

@@ -66,6 +66,8 @@ def evaluate(graph: Graph, wanted: int, values: Values, *, strict: bool = False)
             found[node.id] = anp.expand_dims(operands[0], node.axis)
         elif node.op is Op.GATHER:
             found[node.id] = operands[0][int(operands[1])]
+        elif node.op is Op.ELEMENT:
+            found[node.id] = operands[0][(slice(None),) * (node.axis or 0) + (int(operands[1]),)]
         elif node.op is Op.CONST:
             found[node.id] = node.value
         elif node.op is Op.ARANGE:

@@ -239,6 +239,8 @@ class RealTraining:
         assert node.axis is not None
         if node.op is Op.EXPAND:
             return Bounded(*(np.expand_dims(part, node.axis) for part in operands[0]))
+        if node.op is Op.ELEMENT:
+            return take(operands[0], int(operands[1].value), node.axis)
         return fold(operands[0], node.axis, {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}[node.op])
 
     def _updated(
