@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dana.compiler.passes import plan_of
+from dana.predictor.program import decode_predictor, encode_predictor
 from dsl import Rule, compile_rule
 from dsl.hdfg.choice import choosing_inputs
-from dsl.hdfg.graph import BindError
+from dsl.hdfg.graph import BindError, Op
 from dsl.hdfg.interpreter import Interpreter
+from dsl.hdfg.text import graph_text, parse_graph
+from dsl.hdfg.verify import InvalidGraph
 from hwgen.spec import numerics
 from tests.dsl.evaluated import evaluated
 
@@ -202,3 +206,44 @@ def test_a_sum_of_an_element_and_others_is_no_element(rest: str) -> None:
     )
     assert not choosing_inputs(compile_rule(text).hdfg)
     assert choosing_inputs(compile_rule(text.replace("M[r]", "M[x[1]]")).hdfg) == {"x"}
+
+
+TAKEN = """
+import dana
+n = 4
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+taken = dana.algo(w, x, y)
+taken.setModel(w, w - 0.1 * y * x)
+taken.setPrediction(x[3])
+"""
+
+
+def test_an_element_is_read_where_it_lies() -> None:
+    """The prediction is the last feature: no operation of the graph masks it, no instruction computes it."""
+    graph = compile_rule(TAKEN).hdfg
+    assert graph.prediction is not None
+    assert graph.nodes[graph.prediction].op is Op.ELEMENT
+    assert not any(node.op in (Op.WHERE, Op.SIGMA) for node in graph.nodes)
+    program = decode_predictor(encode_predictor(graph))
+    assert (program.instructions, program.result, program.width) == ((), 3, 1)
+
+
+@pytest.mark.parametrize("number", ["4", "1.5", "-1"])
+def test_a_graph_selects_elements_that_exist(number: str) -> None:
+    text = graph_text(compile_rule(TAKEN).hdfg, spans=False)
+    assert "const 3.0" in text
+    with pytest.raises(InvalidGraph, match=rf"must have a position from 0 to 3, not {number}"):
+        parse_graph(text.replace("const 3.0", f"const {float(number)}"))
+
+
+def test_the_machine_sums_what_a_mask_leaves() -> None:
+    """Of all elements by one mask for each position; the plan knows which element of the input each sum is."""
+    more = TAKEN.replace("0.1 * y * x", "0.1 * (x[1] + x[1] * y + x[3])")
+    plan = plan_of(compile_rule(more).hdfg)
+    x = next(k for k in plan.graph.inputs if plan.graph.nodes[k].name == "x")
+    assert sorted(plan.elements.values()) == [(x, 1), (x, 3)]
+    assert all(plan.graph.nodes[k].op is Op.SIGMA for k in plan.elements)
+    assert [node.op for node in plan.graph.nodes].count(Op.ARANGE) == 1
+    assert not any(node.op is Op.ELEMENT for node in plan.graph.nodes)
