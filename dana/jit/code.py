@@ -59,6 +59,7 @@ class Code:
         """Code for the simulator, with its working memory."""
         if self._state is None:
             self._state = large.zeros(self.floats)
+            # a product with ones that LLVM cannot fold flushes subnormals (docs/arithmetic.md)
             self._state[self.ones : self.ones + LANES] = 1.0
             self.functions.state = self._state.ctypes.data
         return self.functions

@@ -90,9 +90,11 @@ class Supervisor:
         server = _spawn(self._plan.server, self._plan.server_log, FAST_SHUTDOWN)
         stopping = False
         while server.poll() is None and not stopping:
+            # the worker before the state file: a client that finds the state may connect at once
             self._tend_worker()
             self._write_state(server.pid)
             wait = min(max(0.01, self._worker_due - time.monotonic()), LONGEST_WAIT)
+            # the signals are blocked, so that none arrives between the check and the wait and is lost
             received = signal.sigtimedwait(SIGNALS, wait)
             stopping = received is not None and received.si_signo != signal.SIGCHLD
         # sessions first: a training that is under way ends as an error of its own statement
@@ -110,6 +112,7 @@ class Supervisor:
             self._delay = min(LONGEST_DELAY, 2 * self._delay + 0.05) if short else 0.0
             self._failures = self._failures + 1 if short else 0
             _note(self._plan.worker_log, f"worker ended with {self._worker.returncode} after {lived:.1f} s")
+            # its sessions are its group, and hold memory until they end
             _end_group(self._worker.pid)
             self._worker = None
             self._worker_due = now + self._delay
@@ -139,6 +142,7 @@ def stop_orphan(data: Path) -> None:
         pid = int(pid_file.read_text().split("\n", 1)[0])
     except (FileNotFoundError, ValueError):
         return
+    # the process number may have been reused since: the command line says what it is
     if not _is_server(pid, data):
         pid_file.unlink(missing_ok=True)
         return
@@ -159,6 +163,7 @@ def _is_server(pid: int, data: Path) -> bool:
 
 
 def _spawn(command: list[str], log: str, signal_at_my_death: signal.Signals) -> subprocess.Popen[bytes]:
+    # asked here: a child whose parent has ended gets another parent
     parent = os.getpid()
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -218,6 +223,7 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 3
+    # only the holder of the lock removes files: another supervisor may still be writing them
     for stale in (plan.state, plan.worker_socket):  # here, for we are the account
         Path(stale).unlink(missing_ok=True)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

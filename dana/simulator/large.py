@@ -96,6 +96,7 @@ def zeros(count: int) -> Floats:
 
 def _mapped(folder: Path, size: int) -> mmap.mmap:
     try:
+        # by descriptor, so that the checked folder is the one that is used
         opened = open_folder(folder)
         try:
             with tempfile.TemporaryFile(dir=f"/proc/self/fd/{opened}", buffering=0) as file:

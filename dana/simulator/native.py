@@ -42,6 +42,7 @@ def load(module: str, contract: str, digest: int) -> ctypes.CDLL:
     if found is None or found.origin is None:
         raise SetupError(f"the native part {module} is not built: install the package with a C compiler at hand")
     library = ctypes.CDLL(found.origin)
+    # structures are passed by address: a library with another layout would write outside them
     if hasattr(library, contract):
         getattr(library, contract).restype = ctypes.c_uint64
     if not hasattr(library, contract) or getattr(library, contract)() != digest:
@@ -121,9 +122,11 @@ def _strider_rows(bundle: Bundle) -> Iterator[tuple[int, ...]]:
 
 def bundle_data(bundle: Bundle) -> structures.BundleData:
     """A Bundle as the core takes it; good as long as the Bundle lives, and made once for it."""
+    # by id: a Bundle holds arrays, which have no hash
     found = _made.get(id(bundle))
     if found is None:
         found = _made[id(bundle)] = _bundle_data(bundle)
+        # an id is used again once its object is gone
         weakref.finalize(bundle, _made.pop, id(bundle))
     return found[0]
 

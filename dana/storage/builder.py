@@ -66,6 +66,7 @@ def build_tuple(
         stored, alignment = encode_value(attributes[k], row[k], short=short)
         data += b"\0" * (layout.align_up(len(data), alignment) - len(data)) + stored
     header = layout.align_up(layout.TUPLE_HEADER_SIZE + len(bitmap), layout.MAXALIGN)
+    # hint bits as after VACUUM FREEZE: readers need no transaction status
     infomask = layout.HEAP_XMIN_FROZEN | layout.HEAP_XMAX_INVALID
     infomask |= layout.HEAP_HASNULL if has_nulls else 0
     infomask |= layout.HEAP_HASVARWIDTH if variable else 0
@@ -83,6 +84,7 @@ class PageBuilder:
 
     def add(self, stored: bytes, state: int = layout.LP_NORMAL) -> int:
         """Add a tuple; returns its line pointer's page address. Raises PageFull if there is no room."""
+        # tuples begin at multiples of MAXALIGN, as PageAddItemExtended places them
         offset = (self._upper - len(stored)) & -layout.MAXALIGN
         if offset < self._lower + layout.ITEM_ID_SIZE:
             raise PageFull
@@ -105,6 +107,7 @@ class PageBuilder:
 
     def _pointer(self, offset: int, state: int, length: int) -> int:
         address = self._lower
+        # ItemIdData: lp_off, lp_flags, lp_len from the lowest bit, as gcc lays out bit fields on x86-64
         word = offset | state << layout.LP_FLAGS_SHIFT | length << layout.LP_LENGTH_SHIFT
         struct.pack_into("<I", self._page, address, word)
         self._lower += layout.ITEM_ID_SIZE

@@ -94,18 +94,22 @@ class _Tuple:
     def read(self, attributes: Sequence[Attribute], uses: Sequence[Use]) -> list[npt.NDArray[np.float32]] | None:
         if self.end - self.start <= layout.TUPLE_HEADER_SIZE:
             raise self._fault(Fault.TUPLE_HEADER)
+        # a tuple stored before ALTER TABLE ADD COLUMN has fewer attributes than the table
         natts = self._u16(self.start + layout.T_INFOMASK2) & (1 << layout.HEAP_NATTS_BITS) - 1
         has_nulls = bool(self._u16(self.start + layout.T_INFOMASK) & layout.HEAP_HASNULL)
         bitmap = (natts + 7) // 8 if has_nulls else 0
+        # t_hoff follows from the bitmap; any other value comes from a damaged page
         header = layout.align_up(layout.TUPLE_HEADER_SIZE + bitmap, layout.MAXALIGN)
         if self.page[self.start + layout.T_HOFF] != header or self.start + header > self.end:
             raise self._fault(Fault.TUPLE_HEADER)
         present = [k < natts and (not has_nulls or self._bit(k)) for k in range(len(attributes))]
+        # a row with a NULL in use is skipped before any of its values is read
         if not all(present[use.attribute] for use in uses):
             return None
         used = {use.attribute: use for use in uses}
         found: dict[int, npt.NDArray[np.float32]] = {}
         at = self.start + header
+        # in order: a value of variable length moves all that follow it
         for k in range(max(used) + 1):
             if present[k]:
                 at, value = self._attribute(attributes[k], at, used.get(k))
@@ -132,6 +136,7 @@ class _Tuple:
         self._within(payload + layout.ARRAY_DATA, end)
         if self._u32(payload + layout.ARRAY_NDIM) != 1:
             raise self._fault(Fault.ARRAY_SHAPE)
+        # dataoffset is 0 exactly if the array has no bitmap of NULLs
         if self._u32(payload + layout.ARRAY_DATAOFFSET) != 0:
             raise self._fault(Fault.ARRAY_NULLS)
         if self._u32(payload + layout.ARRAY_ELEMTYPE) != array.oid:

@@ -157,6 +157,7 @@ class Design:
     @classmethod
     def from_bytes(cls, data: bytes) -> Design:
         """Read the form for the cache; ValueError if it is damaged or of another version."""
+        # lengths are read from the file, so the checksum is verified before anything else is
         size, checksum = struct.unpack("<II", data[:8].ljust(8, b"\0"))
         text = data[8 : 8 + size]
         if not text or zlib.crc32(text) != checksum:
@@ -241,6 +242,7 @@ class DesignStore:
         design = self._designs.get(key) or self._read(key)
         if design is None:
             design = compile_design(request, batch, extents, loss_only=loss_only, notify=notify)
+        # also a design from memory: an earlier request may have been a question that writes nothing
         if write and key not in self._on_disk:
             self._write(key, design)
         self._designs[key] = design

@@ -97,6 +97,7 @@ _CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctyp
 
 def feed_pages(sink: Sink, pages: npt.NDArray[np.uint8]) -> int:
     """Feed pages that are the same in each epoch, shape (pages, page_size), to a sink; return its status."""
+    # ctypes releases the GIL during the call
     return int(_CONSUME(sink.again or sink.function)(sink.context, pages.ctypes.data, len(pages)))
 
 

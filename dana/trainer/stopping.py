@@ -157,6 +157,7 @@ def run(
     )
     pages = 0
     survey = training.survey
+    # the survey writes the start values that the first epoch reads
     if survey is not None:
         feed(survey)
         training.end_survey()
@@ -167,6 +168,7 @@ def run(
         started = time.perf_counter()
         pages += feed(training.sink)
         report = training.end_epoch()
+        # before the epoch is reported: a model with a NaN is never one to keep
         if report.loss is not None and not math.isfinite(report.loss):
             raise diverged_error(f"the loss of epoch {epoch} is {report.loss}", request, training.not_finite)
         if request.nulls == "error" and report.skipped:

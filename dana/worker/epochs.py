@@ -98,6 +98,7 @@ def run_epochs(
 
 def _receive(held_out: HeldOut, channel: Channel, ring: Ring, most: int, notify: Notify) -> int:
     """Request the held-out rows; return the bytes that are kept."""
+    # reset before the request: from then on the backend writes
     ring.keep(0)
     ring.lay_out(held_out.stream.page_size)
     ring.reset()
@@ -136,6 +137,7 @@ class _Pages:
             pages, status = ring.replay(sink.again or sink.function, sink.context)
         else:
             if self.fed:
+                # reset before the request: from then on the backend writes
                 ring.reset()
                 self.channel.send(Message.AGAIN, {})
             with _away_from(self.backend_cpu):
@@ -144,6 +146,7 @@ class _Pages:
         if status != 0:
             error = self.training.failure(status)
             if isinstance(error, OutOfLine):
+                # the backend sends the rest in any case, and waits for room in the ring
                 ring.drain()
             raise error
         return pages
@@ -186,6 +189,7 @@ def keep_what_fits(ring: Ring, room: int) -> None:
 @contextmanager
 def _away_from(cpu: int) -> Iterator[None]:
     """Keep this thread off the CPU of the backend: sharing it makes a stream 3 to 10 times slower."""
+    # the mask may be narrower than the machine: a container or taskset limits it
     allowed = os.sched_getaffinity(0)
     others = allowed - {cpu}
     if not others or others == allowed:

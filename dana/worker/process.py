@@ -269,6 +269,7 @@ def _start(
             listener.close()
             for other in others:
                 other.close()
+            # the child must not end its parent's other sessions
             sessions.forget()
             _session_process(connection, trainer, options, activity, parent, mask)
         sessions.add(child, activity)
@@ -316,6 +317,7 @@ def _confine(parent: int, options: WorkerOptions) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the listening process ends the session
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(GIVE_WAY, signal.SIG_IGN)
+    # a group of its own, so that compilers that it starts end with it
     os.setpgid(0, 0)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before prctl
@@ -366,11 +368,13 @@ def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
         unready = f"{path.name}.new"
         with suppress(FileNotFoundError):
             os.unlink(unready, dir_fd=folder)
+        # the socket gets its mode when it is bound: a chmod afterwards would leave a moment in between
         mask = os.umask(0o177)
         try:
             # use the descriptor of the folder, because the kernel limits the path of a socket to 107 bytes
             listener.socket.bind(f"/proc/self/fd/{folder}/{unready}")
             listener.socket.listen(BACKLOG)
+            # a rename is atomic: clients see the old socket or one that listens
             os.rename(unready, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
             raise SetupError(f"cannot listen on {path}: {error.strerror}") from None

@@ -99,12 +99,14 @@ class Ring:
     """
 
     def __init__(self, *, memfd: int, socket: int) -> None:
+        # without the seals the other side could shrink the file, and a read behind its end is a SIGBUS
         if fcntl.fcntl(memfd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
             raise ValueError("the ring's memory must be sealed against shrinking and growing")
         size = os.fstat(memfd).st_size
         if size < HEADER_BYTES:
             raise ValueError("the ring's memory is shorter than its header")
         self._memory = mmap.mmap(memfd, size)
+        # copied once: the other side can still write to the memory
         magic, self.page_size, self.slots = _HEADER.unpack_from(self._memory)
         fits = self.slots * self.page_size + HEADER_BYTES == size
         if magic != MAGIC or self.page_size not in PAGE_SIZES or self.slots < LEAST_SLOTS or not fits:
@@ -143,6 +145,7 @@ class Ring:
     def reset(self) -> None:
         """Empty the ring. Call it before requesting a stream, while the producer does not access the ring."""
         self._must_be_open()
+        # indices are reset by one side alone, and only while the other waits for the request
         _library().dana_ring_reset(self._consumer.ring)
 
     def keep(self, pages: int, *, uncounted: bool = False) -> None:

@@ -117,11 +117,13 @@ def run_session(connection: socket.socket, trainer: Trainer, limits: Limits, act
         The backend disconnected during the handshake.
     """
     channel = _WholeMessages(connection)
+    # the mode of the socket's file is not enough: root and a process with the descriptor may connect, too
     if channel.peer_uid() != os.geteuid():
         log.warning("rejected a connection of uid %d", channel.peer_uid())
         return
     connection.settimeout(GREETING_SECONDS)
     try:
+        # the descriptor arrives with the message, and would stay open if the message were rejected
         hello, memfd = channel.receive_hello()
         try:
             _check_hello(hello)
@@ -170,9 +172,11 @@ def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
         poller = select.poll()
         poller.register(descriptor, select.POLLRDHUP)
         poller.poll()
+        # to the main thread: only it runs Python's handlers, and it may be in a system call
         signal.pthread_kill(main, signal.SIGTERM)
         time.sleep(HANGUP_GRACE)
         log.warning("the request did not end after its backend did; ending the process")
+        # the main thread is in native code that returns to no handler
         os._exit(1)
 
     signal.signal(signal.SIGTERM, abandon)

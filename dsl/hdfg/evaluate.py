@@ -149,6 +149,7 @@ class Evaluator:
         if node.op is Op.EXPAND:
             return np.expand_dims(operand, node.axis + batched)
         if node.op is Op.ELEMENT:
+            # no flush: operands are canonical, and -0.0 added to an element changes no bit
             return np.asarray(operand.take(int(values[node.inputs[1]]), axis=node.axis + batched))
         return self._arithmetic.fold(operand, node.axis + batched, REDUCTIONS[node.op])
 

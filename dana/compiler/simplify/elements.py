@@ -42,6 +42,7 @@ def expand_elements(
         mask = once(Op.EQ, (numbers, position.id), Region.CONST, shape=(extent,))
         for axis in range(1, behind + 1):
             mask = once(Op.EXPAND, (mask,), Region.CONST, shape=(extent, *(1,) * axis), axis=axis)
+        # +0.0 would turn an element of -0.0 into +0.0
         nothing = once(Op.CONST, (), Region.CONST, value=NOTHING)
         chosen = rewriter.add(
             replace(node, op=Op.WHERE, axis=None, name=None), inputs=(mask, value.id, nothing), shape=value.shape
