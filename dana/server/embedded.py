@@ -102,6 +102,7 @@ class EmbeddedServer:
             installed = installation.prepare(server.root, major, progress=progress)
             python = interpreter.worker_interpreter(server.root, server.account, major, progress)
             progress("starting the server and the worker")
+            # before the launch: the supervisor starts the data directory it finds
             cluster.initialise(installed, server._folder / "data", server.account)
             server._launch(installed, python, build)
             server._wait_until_ready()
@@ -127,6 +128,7 @@ class EmbeddedServer:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        # closing the descriptor releases a lock that was got
         finally:
             os.close(lock)
         return False
@@ -296,6 +298,7 @@ class EmbeddedServer:
         stamp = self.root / f"script-{self.major}.key"
         key = installation.script_key(CHECKOUT / "pg_extension")
         changed = not stamp.exists() or stamp.read_text() != key
+        # the stamp is written last: after a crash before it, the script is compared again
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             ensure_extension(connection, script_changed=changed)
         stamp.write_text(key)
@@ -321,6 +324,7 @@ class EmbeddedServer:
     def _end(self, pid: int) -> None:
         """Send SIGTERM to the supervisor, with the account's rights: a file of the account's names the process."""
         try:
+            # not os.kill as root: the file may name any process
             self.account.run('kill -TERM "$1"', str(pid))
         except SetupError as error:
             if self.is_running:  # else it ended by itself in the meantime

@@ -130,6 +130,7 @@ def create_table(
     ]
     # in the transaction that made the table, FREEZE writes pages that are all-visible from the start
     with connection.transaction(), connection.cursor() as cursor, _utf8(connection):
+        # in one transaction, so that other sessions see the old table or the new one
         if replace:
             cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
         cursor.execute(sql.SQL("CREATE {} {} ({})").format(kind, table, sql.SQL(", ").join(definitions)))
@@ -190,6 +191,7 @@ def _utf8(connection: psycopg.Connection) -> Iterator[None]:
         yield
         return
     # not SHOW: with SQL_ASCII psycopg returns texts as bytes
+    # read before it is set; set_config(…, true) lasts until the transaction ends
     former = connection.pgconn.parameter_status(b"client_encoding") or b""
     setting = "SELECT pg_catalog.set_config('client_encoding', %s, true)"  # of the transaction
     connection.execute(setting, ("UTF8",))
@@ -214,6 +216,7 @@ def _encode(columns: Sequence[Column], rows: slice) -> Iterator[bytes]:
         return
     padded = np.zeros((count, width), dtype=np.uint8)
     used = np.ones((count, width), dtype=np.bool_)
+    # every tuple of a binary COPY begins with its number of fields, an int16
     _field(padded, 0, ">i2")[:] = len(columns)
     at = COUNT
     for column, room in zip(columns, widths, strict=True):

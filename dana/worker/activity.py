@@ -22,6 +22,7 @@ class Activity:
     """Created before the fork and used by both processes."""
 
     def __init__(self) -> None:
+        # an anonymous mapping is shared across fork, and an aligned double is written in one piece
         self._since = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
         self._end_requested, self._end_request = os.pipe()
         try:

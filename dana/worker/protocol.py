@@ -159,6 +159,7 @@ class Channel:
         head = b""
         while len(head) < _HEADER.size:
             space = socket.CMSG_SPACE(descriptors * array.array("i").itemsize) if descriptors else 0
+            # descriptors come with the first byte of a message; recv_into would drop them
             part, ancillary, _, _ = self._socket.recvmsg(_HEADER.size - len(head), space, socket.MSG_CMSG_CLOEXEC)
             for level, kind, data in ancillary:
                 if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
@@ -172,11 +173,13 @@ class Channel:
         except ValueError:
             raise FrameError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
         most = MAX_MESSAGE if message in WITH_RAW else MAX_REQUEST
+        # before memory is allocated: the length is the peer's
         if length > most:
             raise FrameError(f"{message.name} has {length} bytes, more than {most}")
         try:
             payload = _room(length)
         except (MemoryError, large.NoFile):
+            # read to its end, so that the next message begins where a message does
             for start in range(0, length, JOINED):
                 self._fill(bytearray(min(JOINED, length - start)))
             raise
@@ -198,6 +201,7 @@ class Channel:
             text = (_LENGTH.pack(len(text)) + text).ljust(aligned(_LENGTH.size + len(text)), b"\0")
         length = len(text) + sum(len(one) for one in raw or ())
         pieces = [_HEADER.pack(length, message) + text, *(raw or ())]
+        # a small message is one write, which wakes the backend once
         for piece in [b"".join(pieces)] if length < JOINED else pieces:
             self._socket.sendall(piece)
 

@@ -89,6 +89,7 @@ class Sessions:
 
     def forget(self) -> None:
         """In a session process: close the pipes of other sessions, so that these notice when they are closed."""
+        # an end that a sibling holds would keep the pipe open after its session has ended
         for member in self._members:
             member.activity.close()
 
@@ -143,6 +144,7 @@ class Sessions:
             "sessions hold %s, more than the %s of --total-memory: session %d, which holds %s, has to give way",
             *(megabytes(total), megabytes(self._total_bytes), largest.pid, megabytes(held[largest])),
         )
+        # asked first to end when idle, then signalled: the signal does nothing in an idle session
         self._greedy = (largest, now + GIVE_WAY_GRACE)
         self._request_end(largest)
         with suppress(ProcessLookupError):
