@@ -30,21 +30,53 @@ sums.setEpochs(2)
 """A rule whose model tells every row and their order apart: older batches weigh less."""
 
 
+@pytest.fixture(scope="session")
+def connections() -> Iterator[dict[str, Session]]:
+    """A session on each server that the tests share, one after the other; a worker's process serves it as long."""
+    made: dict[str, Session] = {}
+    yield made
+    for session in made.values():
+        session.close()
+
+
+def connected(connections: dict[str, Session], dsn: str) -> Session:
+    """The shared session on a server, or a new one where a test ended it."""
+    if dsn not in connections or connections[dsn].closed:
+        # DISCARD ALL would forget statements that psycopg has prepared
+        connections[dsn] = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+    return connections[dsn]
+
+
 @pytest.fixture
-def session(server: EmbeddedServer) -> Iterator[Session]:
-    """A superuser's session in autocommit mode, with an empty schema first in its search_path and the rule `sums`."""
-    with psycopg.connect(server.dsn, autocommit=True) as session:
-        session.execute("SET client_min_messages = warning")
-        session.execute("DROP SCHEMA IF EXISTS test CASCADE")
-        session.execute("CREATE SCHEMA test")
-        session.execute("SET search_path = test, public")
-        # once for the server: a worker's process for it takes longer than all else here
-        known = "SELECT FROM dana.rule WHERE (name, text, public, users) = ('sums', %s, true, '{}') "
-        if session.execute(known + "AND owner = current_user::regrole", (SUMS,)).rowcount == 0:
-            session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
-        yield session
-        session.execute("DROP SCHEMA test CASCADE")
-        session.execute("DELETE FROM dana.model; DELETE FROM dana.job_log")
+def new_backend(connections: dict[str, Session]) -> None:
+    """Have `session` be a new one: for `usefixtures`, which come first."""
+    for session in connections.values():
+        session.close()
+
+
+@pytest.fixture
+def session(server: EmbeddedServer, connections: dict[str, Session]) -> Iterator[Session]:
+    """A superuser's session in autocommit mode, with an empty schema first in its search_path and the rule `sums`.
+
+    It is like a new one: settings, temporary tables, prepared statements and handlers of earlier tests are gone.
+    """
+    session = connected(connections, server.dsn)
+    session.execute("SET client_min_messages = warning")
+    session.execute("DROP SCHEMA IF EXISTS test CASCADE")
+    session.execute("CREATE SCHEMA test")
+    session.execute("SET search_path = test, public")
+    # once for the server: a worker's process for it takes longer than all else here
+    known = "SELECT FROM dana.rule WHERE (name, text, public, users) = ('sums', %s, true, '{}') "
+    if session.execute(known + "AND owner = current_user::regrole", (SUMS,)).rowcount == 0:
+        session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
+    yield session
+    session._notice_handlers.clear()
+    session = connected(connections, server.dsn)
+    session.rollback()
+    session.execute("DISCARD ALL")
+    session.execute("SET client_min_messages = warning")
+    session.execute("DROP SCHEMA test CASCADE")
+    session.execute("DELETE FROM dana.model; DELETE FROM dana.job_log")
 
 
 def weights(session: Session, call: str) -> tuple[list[float], int, int]:

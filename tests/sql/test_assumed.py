@@ -18,6 +18,8 @@ ROWS = 1600
 BETWEEN = "'(3,1)'"
 """A row of a page that is in no sample of 16 evenly spaced ones: of these the first is page 0, the second page 12."""
 
+pytestmark = pytest.mark.usefixtures("new_backend")  # `begun_in_vain` counts what a backend did
+
 
 @pytest.fixture
 def table(session: Session) -> Iterator[Session]:

@@ -95,6 +95,7 @@ def log_lines(server: EmbeddedServer, session: Session, count: int) -> list[dict
     raise AssertionError(f"the log has {own}, not {count} lines of this session")
 
 
+@pytest.mark.usefixtures("new_backend")
 def test_one_line_a_run_in_the_workers_log(session: Session, server: EmbeddedServer, table: str) -> None:
     session.execute("SELECT dana_train('sums', 't', epochs => 2)")
     with pytest.raises(psycopg.errors.UndefinedColumn):
