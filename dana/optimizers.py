@@ -146,7 +146,7 @@ def conjugate_gradients(parts: list[dana.Part]) -> tuple[list[dana.Value], dana.
         dana.setState(last, step)
         dana.setState(direction, dana.where(fits, keep * direction - (gradient + length * product), 0))
     dana.setState(start, dana.where(fits, length * slope, back * start))
-    gain = dana.where(fits, dana.abs(length) * dana.max(dana.abs(slope), squares), turn) / 2
+    gain = dana.where(fits, dana.where(curvature == 0, squares, dana.abs(length * slope)), turn) / 2
     dana.setState(gained, gain)
     dana.setState(gained_before, gained)
     return values, dana.max(gain, dana.max(gained, gained_before))

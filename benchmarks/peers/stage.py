@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from benchmarks import stochastic
 from benchmarks.peers.cases import MAX_IN_ROW, Case
-from dana import rules
 from dana.client.connection import Connection
 from dana.errors import InternalError, UsageError
 from dana.session.frames import columns_of
@@ -28,8 +28,8 @@ DROP_MODELS = "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana
 
 @contextmanager
 def registered(db: Connection, rule: str) -> Iterator[str]:
-    """A shipped rule, under the comparison's name, which it gives; dropped in the end."""
-    db.create_rule(RULE, rules.text(rule))
+    """A rule by stochastic gradient descent, under the comparison's name, which it gives; dropped in the end."""
+    db.create_rule(RULE, stochastic.text(rule))
     try:
         yield RULE
     finally:

@@ -1,8 +1,8 @@
-"""Linear regression: least squares, for features of any scale."""
+"""Linear regression: least squares, solved by conjugate gradients, for features of any scale."""
 
 import dana
 from dana.functions import standardized
-from dana.optimizers import nesterov, steady_rate
+from dana.optimizers import conjugate_gradients
 
 n = dana.dim()
 w = dana.model([n])
@@ -10,17 +10,15 @@ x = dana.input([n])
 y = dana.output()
 weight = dana.weight()
 b = dana.model(init=dana.column_mean(y))
-lr = dana.meta(0.5)
 
 linear = dana.algo(w, b, x, y, weight)
 
-z = standardized(x)
-p = dana.sigma(w * z, 1) + b
-error = weight * (p - y)
-rate = steady_rate(lr, linear.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64)
+p = dana.sigma(w * standardized(x), 1) + b
+loss = weight * ((p - y) * (p - y))
 
-linear.setModel(w, nesterov(w, linear.merge(error * z, 64, "+") / 64, rate))
-linear.setModel(b, nesterov(b, linear.merge(error, 64, "+") / 64, rate))
-linear.setLoss(error * (p - y))
+linear.setLoss(loss)
+gain = linear.minimize(conjugate_gradients)
+noise = 1e-14 * weight * (p * p)  # of rounding to binary32
+linear.setConvergence(dana.rows * gain <= linear.merge(1e-4 * loss + dana.rows * noise, dana.all, "mean"))
 linear.setPrediction(p)
-linear.setEpochs(100)
+linear.setEpochs(200)

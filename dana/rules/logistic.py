@@ -1,8 +1,8 @@
-"""Logistic regression: two classes; predicts the probability of the second."""
+"""Logistic regression: two classes; predicts the probability of the second. Solved by conjugate gradients."""
 
 import dana
 from dana.functions import standardized
-from dana.optimizers import l2, nesterov, steady_rate
+from dana.optimizers import conjugate_gradients
 
 n = dana.dim()
 w = dana.model([n])
@@ -10,20 +10,16 @@ b = dana.model()
 x = dana.input([n])
 y = dana.output(classes=2)
 weight = dana.weight()
-lr = dana.meta(0.5)
 penalty = dana.meta(0.0001)
 
 logistic = dana.algo(w, b, x, y, weight)
 
-z = standardized(x)
-p = dana.sigmoid(dana.sigma(w * z, 1) + b)
-error = weight * (p - y)
-curvature = logistic.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 256  # slope <= 1 / 4
-rate = steady_rate(lr, curvature + penalty)
-gradient = l2(w, logistic.merge(error * z, 64, "+") / 64, penalty)
+dana.require(penalty >= 0)
+p = dana.sigmoid(dana.sigma(w * standardized(x), 1) + b)
+loss = -(weight * (y * dana.log(p) + (1 - y) * dana.log(1 - p)))
 
-logistic.setModel(w, nesterov(w, gradient, rate))
-logistic.setModel(b, nesterov(b, logistic.merge(error, 64, "+") / 64, rate))
-logistic.setLoss(-(weight * dana.log(dana.max(1 - dana.abs(p - y), 1e-30))))
+logistic.setLoss(loss)
+gain = logistic.minimize(conjugate_gradients, loss=loss + weight * penalty / 2 * dana.total(w * w))
+logistic.setConvergence(dana.rows * gain < 1e-4)
 logistic.setPrediction(p)
-logistic.setEpochs(100)
+logistic.setEpochs(200)

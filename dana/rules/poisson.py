@@ -2,7 +2,7 @@
 
 import dana
 from dana.functions import standardized
-from dana.optimizers import l2, nesterov, steady_rate
+from dana.optimizers import conjugate_gradients
 
 n = dana.dim()
 w = dana.model([n])
@@ -10,23 +10,19 @@ b = dana.model()
 x = dana.input([n])
 y = dana.output()
 weight = dana.weight()
-lr = dana.meta(0.5)
 penalty = dana.meta(0.0001)
 
 poisson = dana.algo(w, b, x, y, weight)
 
 dana.require(y >= 0)
-z = standardized(x)
-score = dana.sigma(w * z, 1) + b
-bounded = dana.min(score, 40)  # beyond any count, and exp of it is a number yet
-p = dana.exp(bounded)
-error = weight * (p - y)
-curvature = poisson.merge(dana.max(weight, 1e-30) * dana.max(p, y) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64
-rate = steady_rate(lr, curvature + penalty)
-gradient = l2(w, poisson.merge(error * z, 64, "+") / 64, penalty)
+dana.require(penalty >= 0)
+score = dana.sigma(w * standardized(x), 1) + b
+bounded = dana.min(score, 40)  # exp is a number yet, beyond any count, and goes on as a straight line
+p = dana.exp(bounded) * (1 + score - bounded)
+loss = weight * (p - y + y * (dana.log(dana.max(y, 1e-30)) - score))  # half the deviance
 
-poisson.setModel(w, nesterov(w, gradient, rate))
-poisson.setModel(b, nesterov(b, poisson.merge(error, 64, "+") / 64, rate))
-poisson.setLoss(weight * (p - y + y * (dana.log(dana.max(y, 1e-30)) - bounded)))  # half the deviance
+poisson.setLoss(loss)
+gain = poisson.minimize(conjugate_gradients, loss=loss + weight * penalty / 2 * dana.total(w * w))
+poisson.setConvergence(dana.rows * gain < 1e-4)
 poisson.setPrediction(dana.exp(score))
 poisson.setEpochs(200)

@@ -1,8 +1,8 @@
-"""Ridge regression: least squares with half of penalty × the weights' squares added."""
+"""Ridge regression: least squares with penalty × the weights' squares added, solved by conjugate gradients."""
 
 import dana
 from dana.functions import standardized
-from dana.optimizers import l2, nesterov, steady_rate
+from dana.optimizers import conjugate_gradients
 
 n = dana.dim()
 w = dana.model([n])
@@ -10,19 +10,17 @@ x = dana.input([n])
 y = dana.output()
 weight = dana.weight()
 b = dana.model(init=dana.column_mean(y))
-lr = dana.meta(0.5)
 penalty = dana.meta(0.01)
 
 ridge = dana.algo(w, b, x, y, weight)
 
-z = standardized(x)
-p = dana.sigma(w * z, 1) + b
-error = weight * (p - y)
-rate = steady_rate(lr, ridge.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64 + penalty)
-gradient = l2(w, ridge.merge(error * z, 64, "+") / 64, penalty)
+dana.require(penalty >= 0)
+p = dana.sigma(w * standardized(x), 1) + b
+loss = weight * ((p - y) * (p - y))
 
-ridge.setModel(w, nesterov(w, gradient, rate))
-ridge.setModel(b, nesterov(b, ridge.merge(error, 64, "+") / 64, rate))
-ridge.setLoss(error * (p - y))
+ridge.setLoss(loss)
+gain = ridge.minimize(conjugate_gradients, loss=loss + weight * penalty * dana.total(w * w))
+noise = 1e-14 * weight * (p * p)  # of rounding to binary32
+ridge.setConvergence(dana.rows * gain <= ridge.merge(1e-4 * loss + dana.rows * noise, dana.all, "mean"))
 ridge.setPrediction(p)
-ridge.setEpochs(100)
+ridge.setEpochs(200)

@@ -1,8 +1,8 @@
-"""Softmax regression: k classes; predicts the probability of each."""
+"""Softmax regression: k classes; predicts the probability of each. Solved by conjugate gradients."""
 
 import dana
 from dana.functions import one_hot, standardized
-from dana.optimizers import l2, nesterov, steady_rate
+from dana.optimizers import conjugate_gradients
 
 n = dana.dim()
 k = dana.dim(10)  # classes
@@ -11,19 +11,16 @@ b = dana.model([k])
 x = dana.input([n])
 y = dana.output(classes=k)
 weight = dana.weight()
-lr = dana.meta(0.5)
 penalty = dana.meta(0.0001)
 
 softmax = dana.algo(W, b, x, y, weight)
 
-z = standardized(x)
-p = dana.softmax(dana.sigma(W * z, 2) + b)
-error = weight * (p - one_hot(y, k))
-rate = steady_rate(lr, softmax.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 128 + penalty)
-gradient = l2(W, softmax.merge(dana.expand(error, 2) * z, 64, "+") / 64, penalty)
+dana.require(penalty >= 0)
+score = dana.sigma(W * standardized(x), 2) + b
+loss = -(weight * dana.sigma(dana.log_softmax(score) * one_hot(y, k)))
 
-softmax.setModel(W, nesterov(W, gradient, rate))
-softmax.setModel(b, nesterov(b, softmax.merge(error, 64, "+") / 64, rate))
-softmax.setLoss(-(weight * dana.log(dana.max(dana.sigma(p * one_hot(y, k), 1), 1e-30))))
-softmax.setPrediction(p)
-softmax.setEpochs(100)
+softmax.setLoss(loss)
+gain = softmax.minimize(conjugate_gradients, loss=loss + weight * penalty / 2 * dana.total(W * W))
+softmax.setConvergence(dana.rows * gain < 1e-4)
+softmax.setPrediction(dana.softmax(score))
+softmax.setEpochs(200)

@@ -409,6 +409,17 @@ class Training(Protocol):
     in_order: bool
     """Whether the rows were found to be sorted, which was reported."""
 
+    @property
+    def whole_table(self) -> bool:
+        """Whether the table is one batch: the loss of an epoch is that of the models before it."""
+
+    @property
+    def tests_convergence(self) -> bool:
+        """Whether the rule has a convergence test."""
+
+    def adopt(self, parameters: Sequence[Parameter]) -> None:
+        """Continue from other values of the models."""
+
     def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
         """Return copies of the models and states after the last epoch; the arrays of `over` may be reused for them."""
 

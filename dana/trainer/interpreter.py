@@ -162,6 +162,15 @@ class InterpretedTraining:
         return self._request.epochs or self._binding.graph.epochs
 
     @property
+    def whole_table(self) -> bool:
+        graph = self._binding.graph
+        return graph.has_merge and graph.batch is None
+
+    @property
+    def tests_convergence(self) -> bool:
+        return self._binding.graph.convergence is not None
+
+    @property
     def survey(self) -> Sink | None:
         return self._collector.sink
 
@@ -178,7 +187,8 @@ class InterpretedTraining:
         )
         rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
-        self.in_order = notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
+        if not self.whole_table:
+            self.in_order = notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
         label = next((one.input for one in self._fills if one.column in self._binding.labels), None)
         if label is not None:
             side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
@@ -232,6 +242,9 @@ class InterpretedTraining:
             cycles=None,
         )
 
+    def adopt(self, parameters: Sequence[Parameter]) -> None:
+        self._models = {**self._models, **{one.name: one.values for one in parameters}}
+
     def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
         return [Parameter(name=name, values=values) for name, values in self._models.items()]
 
@@ -251,6 +264,8 @@ class InterpretedTraining:
                 "row_dims": self._row_dims,
                 "predicts": prediction_kind(graph),
                 **weight_metadata(self._request),
+                "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
+                "batch": "all" if self.whole_table else graph.batch or 1,
                 "machine": "interp",
                 "coefficients": coefficients(predictor, parameters, self._fills, self._binding.features),
             },

@@ -1,7 +1,9 @@
 """The loop over epochs: when a training stops, and which model is kept.
 
 A training ends after its number of epochs, when the convergence test of the rule holds, or when its loss no longer
-improves. The loop is independent of the machine and of the source of the pages.
+improves. If the table is one batch and the rule has a convergence test, that test alone decides unless a patience is
+given: conjugate gradients stay on a plateau for many passes. The loop is independent of the machine and of the source
+of the pages.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from dana.trainer.contract import (
     TrainRequest,
     TrainResult,
 )
-from dana.trainer.messages.notices import diverged_error, risen_notice, skipped_notice, unfinished_notice
+from dana.trainer.messages.notices import (
+    diverged_error,
+    risen_notice,
+    skipped_notice,
+    unfinished_notice,
+    unsolved_notice,
+)
 from dana.trainer.messages.page_errors import nulls_error
 
 PATIENCE = 30
@@ -151,8 +159,9 @@ def run(
     held_out
         Held-out rows; their loss then decides which model is kept.
     """
+    solves = training.whole_table and training.tests_convergence
     stopping = Stopping(
-        patience=PATIENCE if request.patience is None else request.patience,
+        patience=(0 if solves else PATIENCE) if request.patience is None else request.patience,
         tolerance=TOLERANCE if request.tolerance is None else request.tolerance,
     )
     pages = 0
@@ -191,10 +200,18 @@ def run(
             break
     epoch, parameters = best or (epoch, training.parameters())
     result, kept = training.finish(parameters), reports[epoch - 1]
+    if training.whole_table and kept.loss is not None:
+        # an epoch computes the loss before its step: one more epoch measures that of the kept models
+        if epoch < len(reports):
+            training.adopt(parameters)
+        feed(training.sink)
+        kept = replace(kept, loss=training.end_epoch().loss)
     constant = training.constant_loss
     risen = _risen(reports, epoch)
     ended = report.converged or stopping.over
-    if risen:
+    if solves and not ended and request.epochs is None:
+        notify(unsolved_notice(request, len(reports)))
+    elif risen:
         notify(risen_notice(request, (epoch, risen), [reports[k - 1].loss for k in (epoch, risen)]))
     elif request.epochs is None and stopping.patience and not ended and (fell := _still_falls(reports, constant)):
         notify(unfinished_notice(request, len(reports), *fell))
@@ -208,12 +225,17 @@ def run(
         elif kept.test_loss is not None and kept.test_loss > WORSE * constant:
             notify(_worse_elsewhere(kept.test_loss, constant))
     return Outcome(
-        result=replace(result, metadata={**result.metadata, "epoch": epoch}),
+        result=replace(result, metadata={**result.metadata, "epoch": epoch, "ended": _ended(report, stopping)}),
         kept=kept,
         reports=reports,
         converged=ended and not risen,
         pages=pages,
     )
+
+
+def _ended(last: EpochReport, stopping: Stopping) -> str:
+    """Return the reason why a training ended: the rule's test, the loss, or the number of epochs."""
+    return "converged" if last.converged else "loss no longer improved" if stopping.over else "epochs"
 
 
 def _risen(reports: Sequence[EpochReport], kept: int) -> int:

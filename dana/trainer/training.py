@@ -48,7 +48,7 @@ from dana.trainer.starts import write_starts
 from dana.trainer.warm import warm_values
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import parse_graph
-from hwgen.spec.bundle import Symbol
+from hwgen.spec.bundle import WHOLE_EPOCH, Symbol
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 
@@ -142,6 +142,14 @@ class MachineTraining:
         return self._request.epochs or self._design.epochs
 
     @property
+    def whole_table(self) -> bool:
+        return self._bundle.batch == WHOLE_EPOCH
+
+    @property
+    def tests_convergence(self) -> bool:
+        return self._bundle.symbol("convergence") is not None
+
+    @property
     def survey(self) -> Sink | None:
         if self._surveyor is None:
             return None
@@ -168,7 +176,8 @@ class MachineTraining:
         fills = self._bundle.fills
         rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
-        self.in_order = notify_order(self._request, survey, fills, self._design.labels, self._notify)
+        if not self.whole_table:
+            self.in_order = notify_order(self._request, survey, fills, self._design.labels, self._notify)
         if self._surveyed.tally is not None:
             values, counts = self._surveyed.values
             check_labels(rule, self._request, self._metas, self._design.labels, values)
@@ -255,6 +264,8 @@ class MachineTraining:
                 "row_dims": self._design.row_dims,
                 "predicts": self._design.predicts,
                 **weight_metadata(self._request),
+                "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
+                "batch": "all" if self.whole_table else self._bundle.rule_batch,
                 "machine": self._request.machine,
                 "units": config.units,
                 "coefficients": coefficients(predictor, parameters, self._bundle.fills, self._design.features),
@@ -280,7 +291,7 @@ class MachineTraining:
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
-        """Use the models of another training of the rule."""
+        """See `Training.adopt`."""
         self._write_models({one.name: one.values for one in parameters})
 
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:

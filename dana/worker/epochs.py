@@ -69,7 +69,7 @@ def run_epochs(
     if held_out is not None:
         cache_bytes -= _receive(held_out, channel, ring, cache_bytes // 2, notify)
     stream = training.stream
-    streams = training.epochs + (training.survey is not None)
+    streams = training.epochs + (training.survey is not None) + training.whole_table
     _make_room(request.relation, stream, streams, ring=ring, cache_bytes=cache_bytes)
     ring.reset()
     wanted = None if stream is None else asdict(stream)

@@ -76,6 +76,8 @@ class Context:
         Calls of `dana.random` so far.
     requirements
         Conditions of `dana.require` that metas may still break.
+    optimizers
+        Functions of `dana.optimizers` called so far.
     calls
         Calls of rule functions under way, outermost first.
     """
@@ -96,6 +98,7 @@ class Context:
     given: dict[str, Operation] = field(default_factory=dict)
     random_calls: int = 0
     requirements: list[Requirement] = field(default_factory=list)
+    optimizers: dict[str, None] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     steps: int = 0
 

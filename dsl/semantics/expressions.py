@@ -462,6 +462,8 @@ class Expressions:
         module = function.scope.module
         # what goes wrong inside a module of ours is shown where the rule calls it
         body = moved(node.body, span) if module in MODULES else node.body
+        if module == "dana.optimizers":
+            self.context.optimizers[node.name] = None
         self.context.calls.append(Call(span=span, module=module, name=node.name))
         try:
             return self._run_body(body, scope)

@@ -69,6 +69,7 @@ def finish(context: Context) -> Checked | None:
         gradients=tuple(context.program.gradients),
         merges=frozenset(context.program.merges),
         requirements=tuple(context.requirements),
+        optimizers=tuple(context.optimizers),
     )
     return checked if _check_members(context, algorithm, checked) else None
 

@@ -376,6 +376,8 @@ class Checked:
         Ids of merges that the text asks for.
     requirements
         Conditions that metas may break.
+    optimizers
+        Functions of `dana.optimizers` that the rule calls.
     """
 
     name: str
@@ -400,3 +402,4 @@ class Checked:
     gradients: tuple[Taken, ...] = ()
     merges: frozenset[int] = frozenset()
     requirements: tuple[Requirement, ...] = ()
+    optimizers: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ def test_every_place_takes_every_name(db: Connection, name: str) -> None:
         assert len(db.predict("odd", source, columns="100%")) == 90
         assert db.evaluate("odd", source)["rows"] < 90
     assert [one.fold for one in db.cross_validate("logistic", name, folds=2, **options)][:2] == ["1", "2"]
-    assert db.search("logistic", name, grid={"lr": [0.1]}, test_size=0.5, **options)[0].rank == 1
+    assert db.search("logistic", name, grid={"penalty": [0.1]}, test_size=0.5, **options)[0].rank == 1
     assert len(db.train_groups("linear", name, group_by="Ja/Nein", label="100%", features=ODD, epochs=2)) == 2
     assert name.replace('"', "").split(".")[-1].strip().lower() in db.explain("logistic", name, **options).lower()
 
@@ -58,7 +58,7 @@ def test_a_table_that_does_not_exist(db: Connection) -> None:
         lambda name: db.train("logistic", name),
         lambda name: db.train_groups("logistic", name, group_by=["x"]),
         lambda name: db.cross_validate("logistic", name),
-        lambda name: db.search("logistic", name, grid={"lr": [0.1]}),
+        lambda name: db.search("logistic", name, grid={"penalty": [0.1]}),
         lambda name: db.explain("logistic", name),
         lambda name: db.start("train", "logistic", name),
         lambda name: db.evaluate("any", name),

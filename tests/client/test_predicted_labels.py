@@ -40,7 +40,7 @@ def db(pg_uri: str) -> Iterator[Connection]:
         client.load(frame(), "labelled", replace=True)
         for kind in KINDS:
             rule = "softmax" if kind in ("text", "three") else "logistic"
-            client.train(rule, "labelled", features=["x"], label=kind, model=kind, hyper={"lr": 0.5})
+            client.train(rule, "labelled", features=["x"], label=kind, model=kind)
         client.train("linear_svm", "labelled", features=["x"], label="s", model="svm")
         client.train("linear", "labelled", features=["x"], label="i", model="numbers")
         yield client

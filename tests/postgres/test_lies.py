@@ -21,7 +21,7 @@ from tests.postgres.workshop import Session, Workshop, open_workshop
 STATEMENTS = {
     "dana_create_udf": ("SELECT dana_create_udf('lied', text) FROM dana.rule WHERE name = 'linear'", 1, 1),
     "dana_train": (
-        "SELECT dana_train('logistic', 'faults.narrow', 'lied', '{a,b}', epochs => 2, hyper => '{\"lr\": 0.1}')",
+        "SELECT dana_train('logistic', 'faults.narrow', 'lied', '{a,b}', epochs => 2, hyper => '{\"penalty\": 0.1}')",
         2,
         5,
     ),

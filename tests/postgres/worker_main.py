@@ -244,6 +244,10 @@ class PageTraining:
     constant_loss = None
     not_finite = ""
     in_order = False
+    whole_table = tests_convergence = False
+
+    def adopt(self, parameters: Sequence[Parameter]) -> None:
+        raise AssertionError("only a training of the whole table as one batch continues from other values")
 
     def parameters(self, over: Sequence[Parameter] = ()) -> list[Parameter]:
         weights = np.array(self._rule.weights, dtype=np.float32)

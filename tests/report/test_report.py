@@ -50,14 +50,14 @@ def drawings(page: str) -> list[ET.Element]:
 
 
 def test_what_the_page_says_is_what_was_trained(db: Connection) -> None:
-    run = trained(db, hyper={"lr": 0.25})
+    run = trained(db, hyper={"penalty": 0.25})
     machine = the_machine(run)
     assert len(machine.bundle.program) == run.design["instructions"]
 
     page = render(run, machine)
     text = re.sub(r"<[^>]*>", " ", page)
     assert re.search(rf"cycles\s+{run.cycles:,}\b", text)
-    assert re.search(r"metas\s+lr = 0.25\b", text)
+    assert re.search(r"metas\s+penalty = 0.25\b", text)
     counters = [epoch.counters for epoch in run.curve]
     assert f"Counted in this run: {run.cycles:,} cycles for {run.pages:,} pages, " in text
     each = run.cycles / run.epochs / run.tuples
@@ -188,7 +188,7 @@ def test_a_reader_runs_nothing_that_the_trainer_named(db: Connection) -> None:
 def test_a_run_of_the_interpreter_has_no_machine(db: Connection) -> None:
     run = trained(db, machine="interp")
     assert machine_of(run) == ""
-    assert run.metas["lr"] > 0
+    assert run.metas["penalty"] > 0
     page = render(run, "")
     assert len(drawings(page)) == 1
     assert "roofline" not in page.lower()

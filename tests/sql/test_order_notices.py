@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from dana import rules
+from benchmarks import stochastic
 from tests.sql.conftest import Session
 
 LINEAR = "features => '{a,b}', label => 'z', epochs => 2, patience => 0, machine => 'interp'"
@@ -15,7 +15,7 @@ LINEAR = "features => '{a,b}', label => 'z', epochs => 2, patience => 0, machine
 def rows(session: Session) -> Session:
     """A table that lies in the order of its label, and one of partitions with the same rows."""
     for rule in ("linear", "lrmf", "logistic"):
-        session.execute("SELECT dana_create_udf(%s, %s)", (rule, rules.text(rule)))
+        session.execute("SELECT dana_create_udf(%s, %s)", (rule, stochastic.text(rule)))
     session.execute(
         "CREATE TABLE t AS SELECT sin(i)::real AS a, cos(i)::real AS b, i::real AS z FROM generate_series(1, 400) i"
     )

@@ -276,7 +276,7 @@ def test_the_option_that_was_meant(session: Session, told: Told) -> None:
     meant = {
         "dana_train_groups('linear', 't', '{y}', '{\"epoch\": 1}')": "epochs",
         "dana_cross_validate('linear', 't', 3, '{\"lable\": \"z\"}')": "label",
-        "dana_search('linear', 't', '{\"lr\": [1]}', training => '{\"featurs\": [\"a\"]}')": "features",
+        "dana_search('linear', 't', '[{}]', training => '{\"featurs\": [\"a\"]}')": "features",
         "dana_start('dana_train', '{\"rul\": \"linear\"}')": "rule",
     }
     for call, option in meant.items():
@@ -313,7 +313,7 @@ def test_a_metric_is_checked_before_anything_is_trained(session: Session, told: 
     "call",
     [
         "dana_cross_validate('linear', 'u', 3, '{\"label\": \"z\"}')",
-        "dana_search('linear', 'u', '{\"lr\": [0.1, 0.5]}', folds => 2, training => '{\"label\": \"z\"}')",
+        "dana_search('linear', 'u', '[{}, {}]', folds => 2, training => '{\"label\": \"z\"}')",
         "dana_train_groups('linear', 'u', '{k}', '{\"label\": \"z\"}')",
     ],
 )
@@ -404,14 +404,14 @@ def test_a_hyperparameter_that_the_rule_does_not_have(session: Session, told: To
         'rule "logistic" has no hyperparameter "penalti"',
         'Perhaps you meant "penalty".',
     )
-    assert described(refused(session, f"SELECT * FROM {call.replace('penalti', 'lr')}"))[0] == "a row is read"
+    assert described(refused(session, f"SELECT * FROM {call.replace('penalti', 'penalty')}"))[0] == "a row is read"
 
 
 def test_numbers_that_a_rule_refuses(session: Session, told: Told) -> None:
     error = refused(session, "SELECT * FROM dana_train('logistic', 't', label => 'y', hyper => '{\"penalty\": -1}')")
     assert isinstance(error, errors.InvalidParameterValue)
-    assert described(error)[0] == "l2 needs penalty >= 0, but hyper makes it penalty = -1"
-    assert "gradient = l2(w, " in (error.diag.message_detail or "")
+    assert described(error)[0] == "the rule needs penalty >= 0, but hyper makes it penalty = -1"
+    assert "dana.require(penalty >= 0)" in (error.diag.message_detail or "")
 
 
 def test_values_that_are_no_numbers(session: Session, told: Told) -> None:

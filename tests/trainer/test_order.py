@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import stochastic
 from dana import rules
 from dana.storage.builder import build_pages
 from dana.trainer.arrays import train
@@ -37,7 +38,7 @@ def told(rule: str, columns: Mapping[str, Any], label: str | None = "y", **optio
     """What is said of the order of some columns."""
     said: list[Notice] = []
     arrays = {name: np.asarray(values, np.float32) for name, values in columns.items()}
-    train(rules.text(rule), arrays, label=label, epochs=1, notify=said.append, **options)
+    train(stochastic.text(rule), arrays, label=label, epochs=1, notify=said.append, **options)
     return [one for one in said if "lie together" in one.message]
 
 

@@ -337,7 +337,7 @@ def test_a_misspelt_hyperparameter_comes_before_the_compiler(monkeypatch: pytest
 def test_what_a_server_would_tell_is_a_warning() -> None:
     rng = np.random.default_rng(3)
     with pytest.warns(UserWarning, match=r"no better than a constant prediction: .*\nHint: The features may") as told:
-        dana.rules.linear.fit(rng.normal(50, 9, (700, 2)), rng.normal(1e6, 1000, 700))
+        dana.rules.lasso.fit(rng.normal(50, 9, (700, 2)), rng.normal(1e6, 1000, 700))
     assert told[0].filename == __file__
 
 

@@ -147,6 +147,17 @@ def unfinished_notice(request: TrainRequest, epochs: int, last: int, before: flo
     )
 
 
+def unsolved_notice(request: TrainRequest, epochs: int) -> Notice:
+    """Report that the convergence test of a rule that takes the whole table as one batch did not hold."""
+    given = "epochs=" if request.relation.name == ARRAYS else "epochs => "
+    return Notice(
+        level=Level.NOTICE,
+        message=f"rule {request.rule!r} has not converged in {epochs} epochs",
+        hint="Columns may depend on each other, or separate the classes, so that more than one model fits. Remove such "
+        f"columns, use a stronger penalty, or train for more epochs, as in {given}{5 * epochs}.",
+    )
+
+
 def _steadier(request: TrainRequest) -> str:
     """Return the hint for a training that diverges: lower the rate, and scale what can be scaled."""
     graph = compile_rule(request.text, filename=request.rule).hdfg
