@@ -260,7 +260,7 @@ def test_rows_left_out_compare_the_best_epoch_with_a_constant() -> None:
     table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=8)
     features = np.random.default_rng(3).normal(50, 9, (700, 2))
     pages = build_pages(table.schema, [[*row, 5.0 + 4 * float(row[0] > 50)] for row in features])
-    asked = request(table, rule="poisson", source=rules.text("poisson"))
+    asked = request(table, rule="poisson", text=stochastic.text("poisson"))
     told: list[Notice] = []
     outcome = trained(asked, pages, held(asked, pages, MachineTrainer()), told)
     first, kept = outcome.reports[0].loss, outcome.kept.loss
