@@ -98,7 +98,8 @@ def write_file(path: Path, data: bytes) -> None:
         with open(path, "wb", opener=create_file) as file:
             file.write(data)
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if error.errno is not None:  # the text of a `ForeignFolder` names it
+            error.filename = error.filename or str(path)
         raise
 
 
