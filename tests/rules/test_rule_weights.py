@@ -161,11 +161,11 @@ def test_class_weights_are_weights_by_label(name: str, balanced: bool) -> None:
     assert_near(same, plain)
 
 
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_balance_counts_the_classes_that_have_rows(backend: str) -> None:
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_balance_counts_the_classes_that_have_rows(machine: str) -> None:
     columns = table("softmax", count=90)
     options = {**OPTIONS, "label": "y", "hyper": {"k": 5}, "epochs": 1}
-    found = train(rules.text("softmax"), columns, class_weight="balanced", backend=backend, **options)
+    found = train(rules.text("softmax"), columns, class_weight="balanced", machine=machine, **options)
     wanted = [*(90 / (3 * np.bincount(columns["y"].astype(int)))), 1, 1]
     np.testing.assert_allclose(found.models["weight.classes"], wanted, rtol=1e-6)
 
