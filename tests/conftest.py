@@ -13,7 +13,7 @@ from xdist.workermanage import WorkerController
 
 from dana.server.installation import DEFAULT_MAJOR
 from dana.simulator import Simulator
-from dana.trainer import compiled
+from dana.trainer import machine_code
 from hwgen.spec.counters import EpochCounters
 from tests.golden import Golden
 from tests.servers import connection, own_root, pg_uri, server, server_root, servers, share_installations
@@ -184,8 +184,8 @@ class _NoCode(logging.Handler):
 def right_code() -> Iterator[None]:
     """Wherever a test trains with code in this process, it is the program's."""
     handler = _NoCode(logging.ERROR)
-    compiled.log.addHandler(handler)
+    machine_code.log.addHandler(handler)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Simulator, "end_epoch", _end_right)
         yield
-    compiled.log.removeHandler(handler)
+    machine_code.log.removeHandler(handler)

@@ -163,9 +163,9 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.codesign.cycles import measure_cycles
     from dana.codesign.sample import sample_pages
     from dana.compiler.passes import plan_of
+    from dana.trainer.bottleneck import why
     from dana.trainer.designs import DesignStore, bound_graph
     from dana.trainer.explain import counted
-    from dana.trainer.why import why
 
     request, designs = _request(rule, options), DesignStore()
     design = designs.get(request, notify=_said)

@@ -98,9 +98,9 @@ class Supervisor:
             received = signal.sigtimedwait(SIGNALS, wait)
             stopping = received is not None and received.si_signo != signal.SIGCHLD
         # sessions first: a training that is under way ends as an error of its own statement
-        _end(server, FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN, patience=30.0)
+        _end(server, FAST_SHUTDOWN, IMMEDIATE_SHUTDOWN, timeout=30.0)
         if self._worker is not None:
-            _end(self._worker, signal.SIGTERM, signal.SIGKILL, patience=5.0)
+            _end(self._worker, signal.SIGTERM, signal.SIGKILL, timeout=5.0)
             _end_group(self._worker.pid)
         Path(self._plan.state).unlink(missing_ok=True)
 
@@ -186,11 +186,11 @@ def _spawn(command: list[str], log: str, signal_at_my_death: signal.Signals) -> 
         )
 
 
-def _end(child: subprocess.Popen[bytes], gentle: int, firm: int, patience: float) -> None:
+def _end(child: subprocess.Popen[bytes], gentle: int, firm: int, timeout: float) -> None:
     if child.poll() is None:
         child.send_signal(gentle)
         try:
-            child.wait(patience)
+            child.wait(timeout)
         except subprocess.TimeoutExpired:
             child.send_signal(firm)
             child.wait()

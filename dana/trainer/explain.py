@@ -15,13 +15,13 @@ from dana.codesign.cycles import Cycles, count_cycles, measure_cycles
 from dana.codesign.sample import Sample, sample_pages, sample_table
 from dana.codesign.search import Exploration, explore
 from dana.storage.schema import TableSchema
+from dana.trainer.bottleneck import why
 from dana.trainer.contract import ExplainRequest, Json, PageCounts, TrainRequest
 from dana.trainer.data.weights import bind_request
 from dana.trainer.designs import Design, DesignStore, chosen_extents, named_device, rule_graph
 from dana.trainer.metas import meta_values
 from dana.trainer.provenance import digest_of
 from dana.trainer.streams import plan_stream
-from dana.trainer.why import why
 from hwgen.devices import Device
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, RATE_CYCLES, MachineConfig

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from dana.simulator import large
 from dana.simulator.machine import Observer, Simulator
-from dana.trainer.compiled import Compiled
 from dana.trainer.contract import Sink, TrainRequest
 from dana.trainer.designs import Design
+from dana.trainer.machine_code import Compiled
 from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.counters import EpochCounters
 

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from dana.errors import UsageError
 from dana.extras import install_command
 from dana.simulator.machine import Observer, Simulator
-from dana.trainer.compiled import Compiled
 from dana.trainer.contract import Notify, SqlState, Stream, Training, TrainingError, TrainRequest
 from dana.trainer.designs import Design, DesignStore
 from dana.trainer.interpreter import InterpretedTraining
 from dana.trainer.machine import Machine, PageCollector
+from dana.trainer.machine_code import Compiled
 from dana.trainer.training import MachineTraining
 from hwgen.driver import BoardError
 from hwgen.spec.bundle import Bundle

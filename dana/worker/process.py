@@ -138,7 +138,7 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
         log.info("listening on %s", options.socket_path)
         try:
             while True:
-                ready = _ready([listener.socket, wakeup, *rejected.waiting], sessions.patience)
+                ready = _ready([listener.socket, wakeup, *rejected.waiting], sessions.timeout)
                 if wakeup in ready:
                     _read_signals(wakeup)
                     sessions.reap()
@@ -190,13 +190,13 @@ def _check(options: WorkerOptions) -> None:
         log.warning("--model-directory %s lies in memory (tmpfs) and saves none; use a folder on disk", folder)
 
 
-def _ready(sockets: list[socket.socket], patience: float | None) -> set[socket.socket]:
+def _ready(sockets: list[socket.socket], timeout: float | None) -> set[socket.socket]:
     # select() does not support descriptors from 1024 on
     poller = select.poll()
     by_number = {one.fileno(): one for one in sockets}
     for number in by_number:
         poller.register(number, select.POLLIN)
-    return {by_number[number] for number, _ in poller.poll(None if patience is None else 1000 * patience)}
+    return {by_number[number] for number, _ in poller.poll(None if timeout is None else 1000 * timeout)}
 
 
 class _Rejected:

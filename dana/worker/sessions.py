@@ -65,7 +65,7 @@ class Sessions:
         return len(self._members)
 
     @property
-    def patience(self) -> float | None:
+    def timeout(self) -> float | None:
         """Seconds until the next `watch`; None: not before a session starts or ends."""
         return WATCH_SECONDS if self._members else SWEEP_SECONDS if self._unswept else None
 

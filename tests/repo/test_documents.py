@@ -103,3 +103,12 @@ def test_the_readme_s_rule_is_the_example() -> None:
     listing = next(block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "dana.algo" in block)
     example = compile_rule((CHECKOUT / "examples" / "churn.py").read_text(encoding="utf-8"))
     assert graph_text(compile_rule(listing).hdfg, spans=False) == graph_text(example.hdfg, spans=False)
+
+
+@pytest.mark.parametrize("folder", ["dana/trainer", "hwgen/export"])
+def test_a_map_names_every_file(folder: str) -> None:
+    """In the order of its table; README files of these folders list nothing else."""
+    text = (CHECKOUT / folder / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `([^`/]+)` \|", text, flags=re.MULTILINE))
+    there = {path.name for path in (CHECKOUT / folder).iterdir() if path.is_file()}
+    assert listed == there - {"README.md", "__init__.py"}

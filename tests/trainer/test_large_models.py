@@ -13,7 +13,7 @@ import dana
 from dana.errors import InternalError
 from dana.jit import code as jit
 from dana.simulator import Simulator, large, structures
-from dana.trainer import compiled
+from dana.trainer import machine_code
 from hwgen.spec.config import MachineConfig
 
 # so many numbers are said, too
@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture(params=["never", "always"])
 def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without machine code and with it; that asks for rows ahead."""
-    monkeypatch.setenv(compiled.VARIABLE, request.param)
+    monkeypatch.setenv(machine_code.VARIABLE, request.param)
     texts: list[str] = []
     proved: list[bool] = []
     make, close = jit._machine_code, Simulator.close
@@ -103,7 +103,7 @@ def test_in_files_it_has_the_same_bits(path: Path, tmp_path: Path, monkeypatch: 
 
 def test_code_that_changes_other_rows_ends_the_training(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that tuples choose are put back as they were; of others nobody knows what they were."""
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     path.write_text(RULE.replace("[300, 10]", f"[{ROWS}, 10]"))
     attach = Simulator.attach
 

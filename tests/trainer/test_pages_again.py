@@ -13,7 +13,7 @@ from dana import rules
 from dana.errors import InternalError
 from dana.simulator import Simulator
 from dana.storage.columns import column_pages, column_schema
-from dana.trainer import compiled
+from dana.trainer import machine_code
 from dana.trainer.arrays import train
 from dana.trainer.contract import Relation, Sink, TrainingError, TrainRequest
 from dana.trainer.machine import feed_pages
@@ -131,13 +131,13 @@ def test_an_epoch_that_did_not_train_to_its_end_is_none(
 @pytest.mark.parametrize("name", rules.NAMES)
 def test_reused_is_as_counted(name: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every counter of every epoch, and every bit of the models; code is compared with the engine in any epoch."""
-    monkeypatch.setenv(compiled.VARIABLE, "never" if code == "never" else "always")
-    attach, before = Simulator.attach, compiled.Compiled.before_epoch
+    monkeypatch.setenv(machine_code.VARIABLE, "never" if code == "never" else "always")
+    attach, before = Simulator.attach, machine_code.Compiled.before_epoch
     proved: list[bool] = []
     close = Simulator.close
     monkeypatch.setattr(Simulator, "close", lambda self: (proved.append(self.proved), close(self))[1])
     if code == "late":
-        monkeypatch.setattr(compiled.Compiled, "before_epoch", _late(before))
+        monkeypatch.setattr(machine_code.Compiled, "before_epoch", _late(before))
     end, found = Simulator.end_epoch, list[EpochCounters]()
     monkeypatch.setattr(Simulator, "end_epoch", lambda self: (found.append(end(self)), found[-1])[1])
     columns = {key: np.asarray(one, np.float32) for key, one in table(name).items()}
@@ -155,11 +155,11 @@ def test_reused_is_as_counted(name: str, code: str, monkeypatch: pytest.MonkeyPa
     assert attach is Simulator.attach
 
 
-def _late(before: Callable[[compiled.Compiled], None]) -> Callable[[compiled.Compiled], None]:
+def _late(before: Callable[[machine_code.Compiled], None]) -> Callable[[machine_code.Compiled], None]:
     """Code comes before the third epoch."""
     epochs: dict[int, int] = {}
 
-    def before_epoch(self: compiled.Compiled) -> None:
+    def before_epoch(self: machine_code.Compiled) -> None:
         epochs[id(self)] = epochs.get(id(self), 0) + 1
         if epochs[id(self)] > 2:
             before(self)

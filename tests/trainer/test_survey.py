@@ -11,10 +11,10 @@ from dana import rules
 from dana.errors import SetupError
 from dana.storage.builder import build_pages
 from dana.trainer import training as training_module
-from dana.trainer.compiled import VARIABLE
 from dana.trainer.contract import Notice, TrainingError, TrainResult
 from dana.trainer.data import surveyed
 from dana.trainer.data.survey import NotFinite, survey_columns, survey_of
+from dana.trainer.machine_code import VARIABLE
 from dana.trainer.trainer import MachineTrainer
 from dana.trainer.training import MachineTraining
 from tests.trainer.test_training import LOGISTIC, feed, relation, request, train

@@ -166,15 +166,15 @@ train_begin_stream(const dana_reply *reply, conversation *of)
 
 	of->most = dana_json_integer(message, "epochs");
 	model->design = dana_json_member(message, "design");
-	dana_progress(DANA_PROGRESS_EPOCHS, of->most);
-	dana_progress(DANA_PROGRESS_FIRST_BEGAN, GetCurrentTimestamp());
-	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
+	dana_progress_set(DANA_PROGRESS_EPOCHS, of->most);
+	dana_progress_set(DANA_PROGRESS_FIRST_BEGAN, GetCurrentTimestamp());
+	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"),
 					  model->design);
 	if (source->stream.plan != NULL && !train_labels_hold(of))
 		return false;
 	dana_source_stream(source);
-	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
+	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 	return train_labels_hold(of);
 }
 
@@ -194,7 +194,7 @@ train_stream_held_out(const dana_training *training, const dana_source *others, 
 	source->chosen.encoding = others->chosen.encoding;
 	source->held_out = true;
 	dana_source_adopt(source, dana_json_member(message, "stream"), dana_json_member(message, "design"));
-	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
+	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 	dana_source_stream(source);
 	dana_source_close(source);
 }
@@ -259,9 +259,9 @@ train_converse(void *state)
 		}
 		else if (reply.type == DANA_MSG_AGAIN)
 		{
-			dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
+			dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 			dana_source_stream(source);
-			dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
+			dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 		}
 		else if (epochs.data[epochs.len - 1] == '[')
 		{
@@ -312,7 +312,7 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 	if (model->result == NULL)
 		return false;
 
-	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
+	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
 	INSTR_TIME_SET_CURRENT(ended);
 	INSTR_TIME_SUBTRACT(ended, model->started);
 	model->wall_seconds = INSTR_TIME_GET_DOUBLE(ended);
@@ -329,7 +329,7 @@ train_once(const dana_training *training, const dana_rule *rule, dana_new_model 
 	volatile bool trained = false;
 
 	dana_progress_begin(training->rows.relation);
-	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
+	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
 	dana_classes_find(training, source, rule->description, assume);
 	if (source->chosen.assumed != NULL)
 		dana_notices_hold();

@@ -220,11 +220,11 @@ dana_bounds_enter(const dana_awaited *awaited)
 	if (awaited != NULL)
 	{
 		dana_peek(bounds_predict, &predicted);
-		dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_WAITING);
+		dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_WAITING);
 	}
 	dana_turn_wait(awaited != NULL, max_runs, predicted.seconds);
 	if (awaited != NULL)
-		dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_COMPILING);
+		dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_COMPILING);
 	if (training && deadline != 0)
 	{
 		deadline += GetCurrentTimestamp() - began;

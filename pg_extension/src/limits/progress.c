@@ -1,7 +1,7 @@
 /*
  * Progress of trainings. A session writes its progress into PostgreSQL's progress counters. Its epochs, which become
- * rows of dana.epoch at commit, go to a shared segment that it makes with its first training and keeps. dana_progress()
- * and dana_live_epochs() read both.
+ * rows of dana.epoch at commit, go to a shared segment that it makes with its first training and keeps. SQL's
+ * dana.dana_progress() and dana.dana_live_epochs() read both.
  *
  * One session writes, any number read, without a lock. An epoch is counted after it was written; a reader drops epochs
  * that may have been overwritten while it copied them, and all of them if the training ended meanwhile. A training
@@ -187,12 +187,12 @@ dana_progress_begin(Oid source)
 	memset(&own, 0, sizeof own);
 	own.source = source;
 	pgstat_progress_start_command(PROGRESS_COMMAND, source);
-	dana_progress(DANA_PROGRESS_STARTED, started);
-	dana_progress(DANA_PROGRESS_CURVE, curve);
+	dana_progress_set(DANA_PROGRESS_STARTED, started);
+	dana_progress_set(DANA_PROGRESS_CURVE, curve);
 }
 
 void
-dana_progress(dana_progress_counter counter, int64 value)
+dana_progress_set(dana_progress_counter counter, int64 value)
 {
 	own.counters[counter] = value;
 	if (MyBEEntry == NULL || MyBEEntry->st_progress_command == PROGRESS_COMMAND)
@@ -221,13 +221,13 @@ dana_progress_epoch(Jsonb *report)
 						 .has_test_loss = !dana_json_is_null(report, "test_loss")};
 
 	curve_add(&epoch);
-	dana_progress(DANA_PROGRESS_LAST_ENDED, GetCurrentTimestamp());
+	dana_progress_set(DANA_PROGRESS_LAST_ENDED, GetCurrentTimestamp());
 	if (epoch.epoch == 1)
-		dana_progress(DANA_PROGRESS_FIRST_ENDED, GetCurrentTimestamp());
-	dana_progress(DANA_PROGRESS_EPOCH, epoch.epoch);
-	dana_progress(DANA_PROGRESS_CYCLES, own.counters[DANA_PROGRESS_CYCLES] + epoch.cycles);
-	dana_progress(DANA_PROGRESS_LOSS, DatumGetInt64(Float8GetDatum(epoch.loss)));
-	dana_progress(DANA_PROGRESS_HAS_LOSS, epoch.has_loss);
+		dana_progress_set(DANA_PROGRESS_FIRST_ENDED, GetCurrentTimestamp());
+	dana_progress_set(DANA_PROGRESS_EPOCH, epoch.epoch);
+	dana_progress_set(DANA_PROGRESS_CYCLES, own.counters[DANA_PROGRESS_CYCLES] + epoch.cycles);
+	dana_progress_set(DANA_PROGRESS_LOSS, DatumGetInt64(Float8GetDatum(epoch.loss)));
+	dana_progress_set(DANA_PROGRESS_HAS_LOSS, epoch.has_loss);
 }
 
 static double
@@ -350,7 +350,7 @@ put_all(FunctionCallInfo fcinfo, void (*put)(ReturnSetInfo *result, const PgBack
 	return (Datum)0;
 }
 
-/* dana_progress() */
+/* dana.dana_progress() */
 DANA_FUNCTION(dana_progress_info)
 {
 	return put_all(fcinfo, put_training);

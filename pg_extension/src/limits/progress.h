@@ -37,7 +37,7 @@ typedef enum dana_progress_phase
 /* Begins the progress report of a training on a table, or on a query (InvalidOid) */
 extern void dana_progress_begin(Oid source);
 
-extern void dana_progress(dana_progress_counter counter, int64 value);
+extern void dana_progress_set(dana_progress_counter counter, int64 value);
 
 /* An epoch ended: the worker's EPOCH */
 extern void dana_progress_epoch(Jsonb *report);

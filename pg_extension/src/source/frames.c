@@ -171,7 +171,7 @@ send_frame(dana_frames *frames)
 	PageSetPageSizeAndVersion((Page)frames->page, frames->source->stream.layout.page_size, PG_PAGE_LAYOUT_VERSION);
 	dana_ring_fill(slot, frames->page, frames->page);
 	dana_ring_commit();
-	dana_progress(DANA_PROGRESS_PAGE, ++frames->pages);
+	dana_progress_set(DANA_PROGRESS_PAGE, ++frames->pages);
 	start_frame(frames);
 }
 

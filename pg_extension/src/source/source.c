@@ -328,7 +328,7 @@ stream_pages(dana_source *source)
 
 	PredicateLockRelation(relation, snapshot);
 	dana_ring_begin(BLCKSZ);
-	dana_progress(DANA_PROGRESS_PAGES, source->pages);
+	dana_progress_set(DANA_PROGRESS_PAGES, source->pages);
 	for (BlockNumber block = 0; block < source->pages && as_assumed; block++)
 	{
 		uint8 *slot;
@@ -374,9 +374,9 @@ stream_pages(dana_source *source)
 		}
 		dana_ring_commit();
 		if (block % PROGRESS_EVERY == 0)
-			dana_progress(DANA_PROGRESS_PAGE, block);
+			dana_progress_set(DANA_PROGRESS_PAGE, block);
 	}
-	dana_progress(DANA_PROGRESS_PAGE, source->pages);
+	dana_progress_set(DANA_PROGRESS_PAGE, source->pages);
 	if (strategy != NULL)
 		FreeAccessStrategy(strategy);
 	pfree(shape);
@@ -405,8 +405,8 @@ stream_rows(dana_source *source)
 {
 	dana_frames *frames;
 
-	dana_progress(DANA_PROGRESS_PAGES, 0); /* unknown */
-	dana_progress(DANA_PROGRESS_PAGE, 0);
+	dana_progress_set(DANA_PROGRESS_PAGES, 0); /* unknown */
+	dana_progress_set(DANA_PROGRESS_PAGE, 0);
 	if (source->stream.count > 0 && source->stream.stored == NULL && dana_rows_volatile(source->stream.plan))
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("the rows of %s do not fit into the worker's memory, and the next epoch would see "

@@ -20,7 +20,7 @@ from dana.compiler.passes import simplify
 from dana.jit import code, compile_graph
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
-from dana.trainer import compiled
+from dana.trainer import machine_code
 from dana.trainer.arrays import train
 from dana.trainer.contract import Level, Notice, TrainingError
 from dana.trainer.trainer import MachineTrainer
@@ -34,9 +34,9 @@ from tests.trainer.test_training import REALS, feed, relation, request, rows
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    compiled.unavailable.cache_clear()
+    machine_code.unavailable.cache_clear()
     yield
-    compiled.unavailable.cache_clear()
+    machine_code.unavailable.cache_clear()
 
 
 def trained(
@@ -68,15 +68,15 @@ def has_code(training: MachineTraining) -> bool:
 
 
 def test_only_long_trainings_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(machine_code.VARIABLE, raising=False)
     few, short = trained()
     assert not has_code(short)
     many, long = trained(pages=1_000_000)  # as the table says it has
     assert has_code(long)
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     forced, always = trained()
     assert has_code(always)
-    monkeypatch.setenv(compiled.VARIABLE, "never")
+    monkeypatch.setenv(machine_code.VARIABLE, "never")
     plain, never = trained(pages=1_000_000)
     assert not has_code(never)
     assert few == many == forced == plain
@@ -84,23 +84,23 @@ def test_only_long_trainings_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one design: the third finds that the ones before took long enough, and the fourth the code of the third."""
-    monkeypatch.setenv(compiled.VARIABLE, "never")
+    monkeypatch.setenv(machine_code.VARIABLE, "never")
     expected, _ = trained(1)
-    monkeypatch.delenv(compiled.VARIABLE)
+    monkeypatch.delenv(machine_code.VARIABLE)
     trainer = MachineTrainer()
-    made: list[compiled.Compiled] = []
+    made: list[machine_code.Compiled] = []
     spent: list[float] = []
-    compile_ = compiled.Compiled._compile
+    compile_ = machine_code.Compiled._compile
 
-    def counted(self: compiled.Compiled) -> None:
+    def counted(self: machine_code.Compiled) -> None:
         made.append(self)
         compile_(self)
 
-    monkeypatch.setattr(compiled.Compiled, "_compile", counted)
-    monkeypatch.setattr(compiled, "WORTH_SECONDS", np.inf)
+    monkeypatch.setattr(machine_code.Compiled, "_compile", counted)
+    monkeypatch.setattr(machine_code, "WORTH_SECONDS", np.inf)
     for number in range(4):
         if number == 2:
-            monkeypatch.setattr(compiled, "WORTH_SECONDS", spent[-1])
+            monkeypatch.setattr(machine_code, "WORTH_SECONDS", spent[-1])
         models, training = trained(1, trainer=trainer)
         assert models == expected
         assert len(made) == (number >= 2)
@@ -110,15 +110,15 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert has_code(training)
     code = training._compiled._history.code
     assert code is not None
-    assert code.size <= compiled.KEPT
+    assert code.size <= machine_code.KEPT
     assert code._state is not None
-    monkeypatch.setattr(compiled, "KEPT", 0)  # of a large model the code stays, and not what it works on
+    monkeypatch.setattr(machine_code, "KEPT", 0)  # of a large model the code stays, and not what it works on
     for _ in range(2):
         models, training = trained(1, trainer=trainer)
         assert (models, has_code(training), len(made)) == (expected, True, 1)
         assert code is training._compiled._history.code
         assert code._state is None
-    monkeypatch.setenv(compiled.VARIABLE, "never")
+    monkeypatch.setenv(machine_code.VARIABLE, "never")
     assert not has_code(trained(trainer=trainer)[1])
 
 
@@ -155,24 +155,24 @@ def test_code_is_as_new_after_a_training_that_failed(monkeypatch: pytest.MonkeyP
         finally:
             training.close()
 
-    monkeypatch.setenv(compiled.VARIABLE, "never")
+    monkeypatch.setenv(machine_code.VARIABLE, "never")
     expected = fitted(MachineTrainer(), good)
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     trainer = MachineTrainer()
     assert fitted(trainer, good) == expected
     with pytest.raises(TrainingError, match="chooses rows of U"):
         fitted(trainer, bad)
-    made: list[compiled.Compiled] = []
-    monkeypatch.setattr(compiled.Compiled, "_compile", made.append)
+    made: list[machine_code.Compiled] = []
+    monkeypatch.setattr(machine_code.Compiled, "_compile", made.append)
     assert fitted(trainer, good) == expected
     assert (made, [one for one in notices if "differs" in one.message]) == ([], [])
 
 
 def test_a_stream_of_rows_of_which_nobody_knows_how_many_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first epoch tells."""
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
-    monkeypatch.setattr(compiled, "WORTH_SECONDS", 0.0)
-    monkeypatch.setattr(compiled, "WAIT_SECONDS", 0.0)
+    monkeypatch.delenv(machine_code.VARIABLE, raising=False)
+    monkeypatch.setattr(machine_code, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(machine_code, "WAIT_SECONDS", 0.0)
     known = replace(relation(REALS), pages=None)
     heap = build_pages(known.schema, rows(100), page_size=8192)
     training = MachineTrainer().open(request(known, epochs=2), notify=lambda notice: None)
@@ -189,12 +189,12 @@ def test_a_stream_of_rows_of_which_nobody_knows_how_many_come(monkeypatch: pytes
 @pytest.mark.parametrize("first", range(3))
 def test_a_training_begins_without_waiting(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever the code comes, the models and losses are the same."""
-    monkeypatch.setenv(compiled.VARIABLE, "never")
+    monkeypatch.setenv(machine_code.VARIABLE, "never")
     expected, _ = trained(4)
-    monkeypatch.delenv(compiled.VARIABLE)
-    monkeypatch.setattr(compiled, "WAIT_SECONDS", np.inf)
-    come, make = Event(), compiled.Compiled._compile
-    monkeypatch.setattr(compiled.Compiled, "_compile", lambda self: (come.wait(), make(self))[1])
+    monkeypatch.delenv(machine_code.VARIABLE)
+    monkeypatch.setattr(machine_code, "WAIT_SECONDS", np.inf)
+    come, make = Event(), machine_code.Compiled._compile
+    monkeypatch.setattr(machine_code.Compiled, "_compile", lambda self: (come.wait(), make(self))[1])
     found = []
 
     def before(epoch: int, training: MachineTraining) -> None:
@@ -212,23 +212,23 @@ def test_a_training_begins_without_waiting(first: int, monkeypatch: pytest.Monke
 
 def test_no_room_for_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would end the process: a session with little memory left trains as before."""
-    monkeypatch.setenv(compiled.VARIABLE, "always")
-    monkeypatch.setattr(compiled, "room_bytes", lambda: compiled.ROOM - 1)
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
+    monkeypatch.setattr(machine_code, "room_bytes", lambda: machine_code.ROOM - 1)
     _, training = trained()
     assert not has_code(training)
 
 
 def test_a_rule_whose_code_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     monkeypatch.setattr(code, "MAX_TEXT", 1000)
     _, training = trained()
     assert not has_code(training)
 
 
 def test_without_llvm(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     expected, _ = trained()
-    compiled.unavailable.cache_clear()
+    machine_code.unavailable.cache_clear()
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     with caplog.at_level(logging.WARNING):
@@ -261,7 +261,7 @@ def test_a_process_that_may_not_execute_what_it_wrote() -> None:
 
 def test_memory_that_the_system_does_not_make_executable(monkeypatch: pytest.MonkeyPatch) -> None:
     """As under SELinux, where LLVM says nothing and a call would end the process."""
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     monkeypatch.setattr("dana.jit.code._executable", lambda address: False)
     _, training = trained()
     assert not has_code(training)
@@ -270,8 +270,8 @@ def test_memory_that_the_system_does_not_make_executable(monkeypatch: pytest.Mon
 def test_code_that_takes_more_memory_than_is_left(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(compiled.VARIABLE, "always")
-    monkeypatch.setattr(compiled, "room_bytes", lambda: compiled.ROOM)
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
+    monkeypatch.setattr(machine_code, "room_bytes", lambda: machine_code.ROOM)
     with caplog.at_level(logging.INFO):
         _, training = trained()
     assert not has_code(training)
@@ -280,13 +280,13 @@ def test_code_that_takes_more_memory_than_is_left(
 
 def test_no_memory_to_run_code(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """It trains as it would without."""
-    monkeypatch.setenv(compiled.VARIABLE, "never")
+    monkeypatch.setenv(machine_code.VARIABLE, "never")
     expected, _ = trained()
 
     def attach(self: Simulator, code: object) -> None:
         raise MemoryError
 
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     monkeypatch.setattr(Simulator, "attach", attach)
     with caplog.at_level(logging.INFO):
         models, training = trained()
@@ -296,17 +296,17 @@ def test_no_memory_to_run_code(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
 
 def test_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    reason = compiled.unavailable()
+    reason = machine_code.unavailable()
     assert reason is not None
     assert "x86_64" in reason
 
 
 def test_no_name_of_a_rule_reaches_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is made of operations and numbers: a name could be more than a name there."""
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     texts: list[str] = []
-    machine_code = code._machine_code
-    monkeypatch.setattr(code, "_machine_code", lambda text: (texts.append(text), machine_code(text))[1])
+    emit = code._machine_code
+    monkeypatch.setattr(code, "_machine_code", lambda text: (texts.append(text), emit(text))[1])
     _, training = trained()
     assert has_code(training)
     (text,) = texts
@@ -335,7 +335,7 @@ def test_wrong_code_is_found_and_not_used() -> None:
 
 @pytest.mark.usefixtures("wrong_code")
 def test_who_trains_hears_of_wrong_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(compiled.VARIABLE, "always")
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
     monkeypatch.setattr(Simulator, "differs", property(lambda self: True))
     known = relation(REALS)
     heap = build_pages(known.schema, rows(100), page_size=8192)
@@ -377,7 +377,7 @@ def test_code_of_the_library(
         asked = {**columns} if "weight" in more else {key: one for key, one in columns.items() if key != "v"}
         found = []
         for mode in ("never", "always"):
-            monkeypatch.setenv(compiled.VARIABLE, mode)
+            monkeypatch.setenv(machine_code.VARIABLE, mode)
             attached.clear()
             proved.clear()
             found.append(train(rules.text(name), asked, **options, **more))
