@@ -87,7 +87,7 @@ def test_dropped_columns_are_not_features() -> None:
             (attribute("x0", "text"), *REALS[1:]),
             None,
             None,
-            "type text, which cannot be trained on\nHint: As a label: choose a rule that tells classes",
+            "type text, which cannot be trained on\nHint: As a label: choose a rule for classes",
         ),
         (
             (attribute("x", "real[]"), attribute("y", "real")),
