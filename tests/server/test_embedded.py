@@ -24,7 +24,7 @@ from dana.server.embedded import EmbeddedServer
 from dana.server.installation import DEFAULT_MAJOR, MAJORS
 from tests.servers import install
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
