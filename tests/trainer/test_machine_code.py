@@ -244,7 +244,7 @@ CONFINED = """
 import ctypes, os, sys
 confined = ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0  # PR_SET_MDWE: Linux 6.3; an older one confines nobody
 os.environ["DANA_COMPILED"] = "always"
-from tests.trainer.test_compiled import has_code, trained
+from tests.trainer.test_machine_code import has_code, trained
 models, training = trained()
 assert has_code(training) != confined
 sys.exit(0 if confined else OLDER)
