@@ -67,6 +67,7 @@ EXHAUSTIVE = (
     "hwgen/formal",
     "hwgen/harness/test_rtl_index.py",
     "hwgen/harness/test_rtl_large.py",
+    "hwgen/harness/test_rtl_records.py",
     "repo/test_commands.py::test_the_commands_run[docs/",
     "rules/test_rules_in_rtl.py",
     "server/test_regress.py::test_suite_on_every_other_major",

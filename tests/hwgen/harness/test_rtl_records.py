@@ -23,7 +23,7 @@ from hwgen.spec.strider import Control, Fault
 from hwgen.spec.strider import Instruction as Step
 from hwgen.spec.strider import Opcode as StepOp
 from tests.oracles.machine import Machine
-from tests.scale import scaled
+from tests.scale import multiplied, scaled
 from tests.simulator.bundles import bits
 from tests.simulator.test_access import NOT_EXPECTED, expected_counters
 from tests.simulator.test_simulated_records import MACHINES, Made, Watch, made, random_case
@@ -73,7 +73,7 @@ def test_records_and_cycles_are_the_oracles() -> None:
     """Of one cluster it is shown that they are the simulator's, in tests/lockstep, and those the oracles'."""
     rng = random.Random("rtl two")
     machine = RtlMachine(CONFIG)
-    cut = sum(trains(random_case(rng, CONFIG), machine) for _ in range(scaled(10)))
+    cut = sum(trains(random_case(rng, CONFIG), machine) for _ in range(multiplied(10)))
     assert cut > 1
 
 
