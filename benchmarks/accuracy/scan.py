@@ -103,10 +103,14 @@ def r2(label: Doubles, predicted: Doubles) -> float:
 
 
 def log_loss_explained(label: Doubles, predicted: Doubles) -> float:
-    """Share of a constant's log loss that is explained, for labels 0 and 1."""
+    """Share of a constant's log loss that is explained, for labels 0 and 1.
+
+    Probabilities are kept 2⁻²³ away from 0 and 1, as scikit-learn does it with those in binary32.
+    """
+    least = float(np.finfo(np.float32).eps)
 
     def loss(p: Doubles) -> float:
-        return float(-np.log(np.maximum(np.where(label > 0, p, 1 - p), 1e-30)).mean())
+        return float(-np.log(np.clip(np.where(label > 0, p, 1 - p), least, 1 - least)).mean())
 
     return 1 - loss(predicted) / loss(np.full(len(label), label.mean()))
 
