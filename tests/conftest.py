@@ -52,15 +52,18 @@ SEPARATE = ("lockstep/test_rtl.py", "server/test_embedded.py")
 
 EXHAUSTIVE = (
     "benchmarks",  # the measurements, not what is measured
+    "codesign/test_device.py",
     "dsl/test_editors.py",
     "hwgen/board/test_board",
     "hwgen/export/test_exported_records.py",
     "hwgen/export/test_netlist.py",
     "hwgen/export/test_package.py::test_a_training_that_does_not_end",
+    "hwgen/export/test_package.py::test_a_driver_trains",
     "hwgen/export/test_package.py::test_it_is_the_same",
     "hwgen/export/test_package.py::test_pages_are_as_large",
     "hwgen/export/test_package.py::test_the_testbench_passes_in_icarus",
     "hwgen/export/test_package.py::test_two_packages",
+    "hwgen/export/test_package.py::test_values_are_where",
     "hwgen/export/test_package.py::test_what_lies_beyond",
     "hwgen/export/test_package.py::test_yosys_makes",
     "hwgen/export/test_package_faults.py",
@@ -68,6 +71,7 @@ EXHAUSTIVE = (
     "hwgen/harness/test_rtl_index.py",
     "hwgen/harness/test_rtl_large.py",
     "hwgen/harness/test_rtl_records.py",
+    "postgres/test_large_models_in_sql.py",
     "repo/test_commands.py::test_the_commands_run[docs/",
     "rules/test_rules_in_rtl.py",
     "server/test_regress.py::test_suite_on_every_other_major",
@@ -77,6 +81,7 @@ EXHAUSTIVE = (
     "sql/test_stopping_in_sql.py::test_rows_left_out_choose_the_model_of_hardware",
     "trainer/test_builds.py::test_a_build_that_is_cut_short_leaves_nothing[hang up",
     "trainer/test_builds.py::test_a_build_that_is_cut_short_leaves_nothing[stop",
+    "trainer/test_large_models.py",
 )
 """Beginnings of the names of tests, below this folder, that ``make test`` leaves to ``make test-all``."""
 
