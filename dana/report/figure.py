@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -73,7 +72,7 @@ def drawn(
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(text, format="svg", metadata={**nothing, "Title": printable(title)})
     # matplotlib repeats texts, names among them, in comments
-    out.append(re.sub(r"<!--.*?-->\n?", "", text.getvalue()[text.getvalue().index("<svg") :], flags=re.DOTALL))
+    out.append(printable(text.getvalue()[text.getvalue().index("<svg") :], lines=True))
 
 
 def named(run: Run) -> str:
