@@ -230,6 +230,27 @@ PageCounts = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """A row of dana.run, with the members of its design that an explanation compares; `config` is None without one."""
+
+    id: int
+    started: str
+    machine: str
+    epochs: int
+    tuples: int
+    skipped: int
+    pages: int
+    cycles: int | None
+    wall_seconds: float
+    modelled_seconds: float | None
+    rule: str
+    features: tuple[str, ...]
+    labels: tuple[str, ...]
+    hyper: Mapping[str, float]
+    config: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
     """The arguments of ``dana_explain``.
 
@@ -246,7 +267,7 @@ class ExplainRequest:
     layout
         Counts of the pages of a heap in order, or of a sample; None: the source has no pages.
     last
-        Columns of dana.run for the last run of the rule on the source; None: there is none.
+        Last run of the rule on the source; None: there is none.
     """
 
     training: TrainRequest
@@ -254,7 +275,7 @@ class ExplainRequest:
     search: bool
     rows: int | None
     layout: PageCounts | None
-    last: Json | None
+    last: LastRun | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

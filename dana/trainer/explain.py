@@ -16,7 +16,7 @@ from dana.codesign.sample import Sample, sample_pages, sample_table
 from dana.codesign.search import Exploration, explore
 from dana.storage.schema import TableSchema
 from dana.trainer.bottleneck import why
-from dana.trainer.contract import ExplainRequest, Json, PageCounts, TrainRequest
+from dana.trainer.contract import ExplainRequest, Json, LastRun, PageCounts, TrainRequest
 from dana.trainer.data.weights import bind_request
 from dana.trainer.designs import Design, DesignStore, chosen_extents, named_device, rule_graph
 from dana.trainer.metas import meta_values
@@ -34,6 +34,12 @@ RESOURCES = {
     "block_rams": "block RAMs",
     "ultra_rams": "UltraRAMs",
 }
+
+SHOWN = (
+    *("id", "started", "machine", "epochs", "tuples", "skipped", "pages", "cycles"),
+    *("wall_seconds", "modelled_seconds"),
+)
+"""Members of the last run that an explanation repeats."""
 
 MAX_PAGES = 1000
 """Number of pages up to which frames are counted individually."""
@@ -104,7 +110,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "search": None if found is None else _searched(found),
         "last_run": None
         if request.last is None
-        else _last_run(request.last, _differences(request.last["design"], training, design), table, pages, rows, epoch),
+        else _last_run(request.last, _differences(request.last, training, design), table, pages, rows, epoch),
     }
 
 
@@ -217,42 +223,42 @@ def _searched(found: Exploration) -> Json:
     }
 
 
-def _differences(run: Json, training: TrainRequest, design: Design) -> list[str]:
+def _differences(run: LastRun, training: TrainRequest, design: Design) -> list[str]:
     """Return how the run differs from the explained training; its cycles are then not comparable."""
     chosen = meta_values(design.metas, training.hyper, design.extents) | design.extents
-    values = {**run["metas"], **run["dims"]}
-    changed = {name: value for name, value in values.items() if chosen.get(name) != value}
-    made = ["another text of the rule"] if run["rule"] != digest_of(training.text) else []
-    if run["features"] != [*design.features]:
-        made.append(f"features {', '.join(run['features'])}")
-    if run["labels"] != [*design.labels]:
-        made.append(f"label {', '.join(run['labels'])}")
+    changed = {name: value for name, value in run.hyper.items() if chosen.get(name) != value}
+    made = ["another text of the rule"] if run.rule != digest_of(training.text) else []
+    if run.features != design.features:
+        made.append(f"features {', '.join(run.features)}")
+    if run.labels != design.labels:
+        made.append(f"label {', '.join(run.labels)}")
     if changed:
         made.append(f"hyper {json.dumps(changed)}")
     return made
 
 
 def _last_run(
-    run: Json, others: list[str], table: _Table, pages: int | None, rows: int | None, epoch: float | None
+    run: LastRun, others: list[str], table: _Table, pages: int | None, rows: int | None, epoch: float | None
 ) -> Json:
     """Return the run, and the estimate for its pages and rows if it was the same training on the same machine."""
-    machine, config = run["design"].get("config"), table.bundle.config
+    machine, config = run.config, table.bundle.config
     # cycles do not depend on the clock
     same = machine is not None and {**machine, "clock_hz": config.clock_hz} == config.to_json()
-    estimate = None
-    if same and not others and run["cycles"]:
-        read, taken = run["pages"] // run["epochs"], run["tuples"] + run["skipped"]
+    estimate = error = None
+    if same and not others and run.cycles and run.epochs > 0:
+        read, taken = run.pages // run.epochs, run.tuples + run.skipped
         if epoch is None or rows is None or read != pages:
             epoch = table.alike(read, taken)
         else:
             epoch += (taken - rows) * table.cycles.per_tuple
-        estimate = round(run["epochs"] * epoch)
+        estimate = round(run.epochs * epoch)
+        error = estimate / run.cycles - 1
     return {
-        **{name: value for name, value in run.items() if name != "design"},
+        **{name: getattr(run, name) for name in SHOWN},
         "same_machine": same,
         "differences": others,
         "estimated_cycles": estimate,
-        "error": None if estimate is None else estimate / run["cycles"] - 1,
+        "error": error,
     }
 
 

@@ -96,7 +96,7 @@ def test_models_that_no_machine_of_the_device_holds_lie_beside_it(capsys: pytest
         ("m=1.5", r"'m' is an extent of the rule and must be a whole number from 1 to [\d,]+, not 1.5"),
         ("rat=5", r"the rule has no hyperparameter 'rat'; it has: k, lr, m, n, penalty"),
         ("penalty=-1", r"penalty >= 0.*, but hyper makes it"),
-        ("lr=nan", r"hyperparameter 'lr' must be a finite number, not nan"),
+        ("lr=nan", r"hyperparameter 'lr' must be a finite number, not NaN"),
     ],
 )
 @pytest.mark.parametrize("command", [["design"], ["hdl", "-o", "nowhere"], ["compile", "--emit", "cost"]])

@@ -229,7 +229,7 @@ def test_the_command_trains_and_prints(pg_uri: str, tmp_path: Path, capsys: pyte
             assert main([*arguments, "--hyper", "penalty=-1"]) == USAGE
             assert "but hyper makes it penalty = -1" in capsys.readouterr().err
             wrong = tmp_path / "wrong.py"
-            wrong.write_text((rules.FOLDER / "logistic.py").read_text().replace("setEpochs(100)", "setEpochs(0)"))
+            wrong.write_text((rules.FOLDER / "logistic.py").read_text().replace("setEpochs(200)", "setEpochs(0)"))
             assert main(["train", str(wrong), *arguments[2:]]) == USAGE
             assert f"--> {wrong}:" in capsys.readouterr().err
         finally:

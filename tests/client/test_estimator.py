@@ -52,7 +52,7 @@ def models(session: psycopg.Connection[Any]) -> set[str]:
 
 @parametrize_with_checks(
     [DanaRegressor(), DanaClassifier()],
-    expected_failed_checks=lambda one: FAILING if isinstance(one, DanaClassifier) else {},
+    expected_failed_checks=lambda one: FAILING,
 )
 def test_scikit_learn_s_checks(estimator: Any, check: Callable[[Any], None], pg_uri: str) -> None:
     estimator.set_params(dsn=pg_uri)

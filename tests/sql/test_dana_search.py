@@ -135,7 +135,7 @@ def test_search_ranks_the_grid(session: Session, table: str) -> None:
         None,
         None,
         None,
-        "hyperparameter 'lr' must be a finite number, not 'much'",
+        "hyperparameter 'lr' must be a finite number, not \"much\"",
     )
     assert nothing_kept(session)
     for _, hyper, score, deviation, metrics, error in found[:3]:

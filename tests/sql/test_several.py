@@ -201,8 +201,12 @@ def test_metrics_of_other_rows(session: Session) -> None:
     ("values", "error", "message"),
     [
         ("('{1,2}'::real[], '{1}'::real[])", errors.InvalidParameterValue, "not 1 predictions and 2 labels"),
-        ("('{}'::real[], '{}'::real[])", errors.InvalidParameterValue, "not 0 predictions and 0 labels"),
-        ("('{1}'::real[], '{1}'::real[]), ('{1,2}', '{1,2}')", errors.InvalidParameterValue, "not 2 predictions and 2"),
+        ("('{}'::real[], '{}'::real[])", errors.InvalidParameterValue, "at least one label"),
+        (
+            "('{1}'::real[], '{1}'::real[]), ('{1,2}', '{1,2}')",
+            errors.InvalidParameterValue,
+            "as the first, 1, not 2",
+        ),
         ("('{1,NULL}'::real[], '{1,2}'::real[])", errors.NullValueNotAllowed, "must not hold a NULL"),
     ],
 )

@@ -274,7 +274,7 @@ def test_a_warm_start_with_another_optimiser(machine: str) -> None:
         ({"machine": "gpu"}, "machine must be one of sim, rtl, interp, not 'gpu'"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1"),
         ({"hyper": {"rate": 1}}, "no hyperparameter 'rate'; it has: lr, size"),
-        ({"hyper": {"lr": "big"}}, "must be a finite number, not 'big'"),
+        ({"hyper": {"lr": "big"}}, 'must be a finite number, not "big"'),
         ({"hyper": {"size": 2.5}}, "whole number from 1 to 16,777,216, not 2.5"),
         ({"features": ("x0", "nope")}, "column 'nope' of public.t does not exist"),
         ({"design": {"threads": 3}}, "threads must be a power of two"),

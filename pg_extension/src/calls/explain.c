@@ -28,7 +28,9 @@ append_last_run(StringInfo to, const char *rule, const char *source)
 	static dana_statement find = DANA_STATEMENT(
 		"SELECT jsonb_build_object('id', id, 'started', to_char(started, 'YYYY-MM-DD HH24:MI:SS'), 'machine', machine, "
 		" 'epochs', epochs, 'tuples', tuples, 'skipped', skipped, 'pages', pages, 'cycles', cycles, "
-		" 'wall_seconds', wall_seconds, 'modelled_seconds', modelled_seconds, 'design', design) "
+		" 'wall_seconds', wall_seconds, 'modelled_seconds', modelled_seconds, 'rule', design -> 'rule', "
+		" 'features', design -> 'features', 'labels', design -> 'labels', "
+		" 'hyper', (design -> 'metas') || (design -> 'dims'), 'config', design -> 'config') "
 		"FROM dana.run WHERE rule = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') ORDER BY id DESC LIMIT 1",
 		TEXTOID, TEXTOID, OIDOID);
 	dana_identity before = dana_become_owner();

@@ -91,8 +91,6 @@ find_model(const dana_evaluation *asked, bool wrote)
 	dana_become_caller(before);
 	model.features = dana_json_texts(model.metadata, "features");
 	model.labels = dana_json_texts(model.metadata, "labels");
-	if (model.labels.count < 1 || (model.labels.count > 1 && !predicts(&model, "numbers")))
-		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
 	return model;
 }
 
@@ -401,6 +399,8 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	const int			  level = NewGUCNestLevel();
 	Jsonb				 *metrics;
 
+	if (model.labels.count < 1 || (model.labels.count > 1 && !predicts(&model, "numbers")))
+		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
 	if (rows.as_trained)
 		dana_training_settings(model.metadata);
 	dana_connect();

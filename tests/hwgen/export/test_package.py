@@ -48,7 +48,7 @@ from hwgen.spec.registers import Region
 from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
 
-DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 128, "tuple_depth": 64, "queue_depth": 4}
+DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 256, "tuple_depth": 64, "queue_depth": 4}
 TABLE = "x float4[10], unwanted float4[400], y float4"
 """Few rows on a page: of a hundred on each, Icarus takes a minute."""
 ARGUMENTS = ["hdl", str(rules.FOLDER / "logistic.py"), "--schema", TABLE, "--device", "lfe5um5g-85"]
@@ -476,7 +476,7 @@ def test_rows_that_no_page_holds_come_in_parts() -> None:
     design = {"threads": 1, "clusters": 1, "scratch_depth": 16384, "tuple_depth": 4096}
     columns = (attribute("x", "real[]", array_length=9000), attribute("y", "real"))
     schema = TableSchema(relation="wide", attributes=columns)
-    rule = load(rules.FOLDER / "linear.py")
+    rule = load(CHECKOUT / "examples" / "stochastic" / "linear_sgd.py")
     relation = declared_request(rule, schema, label="y").relation
     binding, device = bind(rule.hdfg, relation.schema, label="y"), load_device("xcvu9p")
     made = export(rule, binding, relation.schema, device, design=design, page_size=relation.page_size)
