@@ -79,7 +79,9 @@ RULE = (
     Pass("constants", fold_constants, "literals computed; first, for a divisor may become a power of two", "graph"),
     Pass("reciprocals", divide_by_powers_of_two, "factors for divisors; before `shared`, which finds more", "graph"),
     Pass("shared", share_subexpressions, "equal values once; behind what makes values equal", "graph"),
-    Pass("pruned", prune, "what training needs; last, because the passes before leave nodes that nothing uses", "graph"),
+    Pass(
+        "pruned", prune, "what training needs; last, because the passes before leave nodes that nothing uses", "graph"
+    ),
     Pass("plan", plan_sections, "the section of each node, elements as sums by masks; the last that needs no machine"),
 )
 """Passes that need no machine. Given: graph."""

@@ -50,7 +50,10 @@ def db(pg_uri: str) -> Iterator[Connection]:
             db.drop_model(model)
 
 
-def test_a_leaderboard(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_leaderboard(
+    db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # other tests' models may have long names
     assert main(["models", "--dsn", pg_uri, "--metric", "auc"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["model", "rule", "data", "auc", "part", "time", "trained"]
