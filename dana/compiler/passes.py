@@ -80,7 +80,7 @@ RULE = (
     Pass("reciprocals", divide_by_powers_of_two, "factors for divisors; before `shared`, which finds more", "graph"),
     Pass("shared", share_subexpressions, "equal values once; behind what makes values equal", "graph"),
     Pass(
-        "pruned", prune, "what training needs; last, because the passes before leave nodes that nothing uses", "graph"
+        "pruned", prune, "what training needs; last, because passes before it leave unused nodes", "graph"
     ),
     Pass("plan", plan_sections, "the section of each node, elements as sums by masks; the last that needs no machine"),
 )
