@@ -230,12 +230,12 @@ def measured(rule: str, table: str, columns: Columns, label: str) -> Gap:
     x = np.column_stack([column for name, column in columns.items() if name != label])
     y = (y == y.max()).astype(np.float64) if rule == "logistic" else y
     arrays = {f"x{k + 1}": column for k, column in enumerate(x.T)} | {"y": y}
-    told: list[Notice] = []
+    notices: list[Notice] = []
     started = time.perf_counter()
     trained: Trained | None = None
     try:
-        trained = train(rules.text(rule), arrays, notify=told.append)
-        reported = tuple(one.message for one in told)
+        trained = train(rules.text(rule), arrays, notify=notices.append)
+        reported = tuple(one.message for one in notices)
     except DanaError as error:
         reported = (str(error),)
     seconds = time.perf_counter() - started

@@ -2,7 +2,7 @@
 
 A test must pass before a fault is inserted: otherwise its failure would mean nothing. Faults of the hardware take
 minutes each, because a machine is generated and compiled; the others take seconds. `DANA_FAULTS=hwgen/rtl/arith,dana`
-selects files whose paths start so, `DANA_PART=2/5` the second fifth.
+selects the faults in these folders, and `DANA_PART=2/5` the second fifth of them.
 """
 
 from __future__ import annotations

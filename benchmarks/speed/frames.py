@@ -1,5 +1,5 @@
 """Arrays of 2,000 floats that lie out of line, read into frames by a training, compared with PostgreSQL's detoasting;
-and of 20,000, whose rows come in parts.
+and arrays of 20,000 floats, which are sent in parts.
 
 In bytes of floats per second of the backend's processor time, which is what bounds a stream on a free machine, with a
 ring that holds all of them, so that neither side waits. The reference asks for the last element of each array:

@@ -163,7 +163,7 @@ def _is_server(pid: int, data: Path) -> bool:
 
 
 def _spawn(command: list[str], log: str, signal_at_my_death: signal.Signals) -> subprocess.Popen[bytes]:
-    # asked here: a child whose parent has ended gets another parent
+    # before the fork: if this process ends first, getppid() in the child returns that of its new parent
     parent = os.getpid()
     libc = ctypes.CDLL(None, use_errno=True)
 

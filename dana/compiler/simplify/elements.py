@@ -1,4 +1,4 @@
-"""Elements by operations that a machine has: the sum of an axis of which a mask leaves one element.
+"""Replaces elements by operations of the machine: a mask sets all other elements of the axis to zero, then a sum.
 
     before  %2 = element %0 %1 axis=0
     after   %3 = eq %2 %1   %5 = where %3 %0 %4   %6 = sigma %5 axis=0     (%2 = arange, %4 = const -0.0)
@@ -19,7 +19,13 @@ NOTHING = -0.0
 def expand_elements(
     graph: Graph, *, where: Callable[[Node], bool] = lambda node: True
 ) -> tuple[Graph, dict[int, tuple[int, int]]]:
-    """The graph without the elements for which `where` holds, and by node what element of which input it is."""
+    """Replace the elements for which `where` holds.
+
+    Returns
+    -------
+    tuple
+        The graph, and for each node that replaces an element of an input: the input's node and the position.
+    """
     made: dict[tuple[object, ...], int] = {}
     elements: dict[int, tuple[int, int]] = {}
 
@@ -28,7 +34,7 @@ def expand_elements(
             return None
 
         def once(op: Op, inputs: tuple[int, ...], region: Region, **attributes: object) -> int:
-            """Each mask and each number stands once for all elements."""
+            """Add a node, or return the equal one that another element has added."""
             key = (op, inputs, *attributes.values())
             if key not in made:
                 plain = Node(id=0, op=op, region=region, span=node.span)

@@ -100,7 +100,7 @@ class Engine(wiring.Component):
         m.d.comb += Cat(self.finished, self.overflow).eq(ends)
 
     def _first_wrong(self, m: Module, sequencer: wiring.Component, threads: list[wiring.Component]) -> None:
-        """Of the tuples of a section whose numbers name no row, the first in heap order; it is reported at the end."""
+        """Find the first tuple of a section, in heap order, with a number outside the model; its end reports it."""
         wrong = Cat(thread.wrong for thread in threads)
         number = Signal(thread_bits(self._config) + entry_bits(self._config))
         thread = Signal(thread_bits(self._config))
