@@ -69,14 +69,19 @@ def test_a_file_that_cannot_be_written_is_no_bug_of_ours(
     assert capsys.readouterr().err == "dana: /none/model.json: No such file or directory\n"
 
 
-def test_a_full_disk_is_an_error_of_the_machine(capfd: pytest.CaptureFixture[str]) -> None:
-    """Also if all of the output fits into the buffer that is written at the end."""
-    run = f"{sys.executable} -c 'import sys; from dana.cli import main; sys.exit(main([\"compile\", *sys.argv[1:]]))'"
-    command = f"{run} {CHECKOUT / 'dana' / 'rules' / 'linear.py'} --features 2"
-    for redirected, says in ((">/dev/full", "No space left on device"), (">&-", "standard output is closed")):
-        done = subprocess.run(["bash", "-c", f"{command} {redirected}"], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr.count("\n")) == (SETUP, 1), done.stderr
-        assert says in done.stderr
+@pytest.mark.parametrize(("redirected", "says"), [(">/dev/full", "No space left"), (">&-", "output is closed")])
+@pytest.mark.parametrize("arguments", ["rules", f"compile {CHECKOUT}/dana/rules/linear.py --features 2"])
+def test_a_full_disk_is_an_error_of_the_machine(arguments: str, redirected: str, says: str) -> None:
+    """The shorter output fits into the buffer, which is written at the end."""
+    run = f"{sys.executable} -c 'import sys; from dana.cli import main; sys.exit(main(sys.argv[1:]))'"
+    done = subprocess.run(
+        ["bash", "-c", f"{run} {arguments} {redirected}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (SETUP, 1), done.stderr
+    assert says in done.stderr
+
+
+def test_an_error_of_a_full_disk_names_the_file() -> None:
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         write_file(Path("/dev/full"), b"model")
 
