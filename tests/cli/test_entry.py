@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tomllib
@@ -74,9 +75,9 @@ def test_a_file_that_cannot_be_written_is_no_bug_of_ours(
 def test_a_full_disk_is_an_error_of_the_machine(arguments: str, redirected: str, says: str) -> None:
     """The shorter output fits into the buffer, which is written at the end."""
     run = f"{sys.executable} -c 'import sys; from dana.cli import main; sys.exit(main(sys.argv[1:]))'"
-    done = subprocess.run(
-        ["bash", "-c", f"{run} {arguments} {redirected}"], capture_output=True, text=True, check=False
-    )
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = ["bash", "-c", f"{run} {arguments} {redirected}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=buffered)
     assert (done.returncode, done.stderr.count("\n")) == (SETUP, 1), done.stderr
     assert says in done.stderr
 
