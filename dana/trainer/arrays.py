@@ -82,6 +82,7 @@ class Trained:
         each = [np.asarray(columns[name], dtype=np.float32) for name in self.features]
         features = np.concatenate([column.reshape(len(column), -1) for column in each], axis=1)
         taken = 0
+        # columns fill the inputs in the order of their declaration, not by name
         for node in (self.graph.nodes[k] for k in self.graph.inputs if self.graph.nodes[k].op is Op.INPUT):
             shape = self.graph.concrete_shape(node.id)
             values[str(node.name)] = features[:, taken : taken + prod(shape)].reshape(-1, *shape)
@@ -102,6 +103,7 @@ class Trained:
             )
         if predicted.ndim > 1:
             return np.asarray(self.labels[np.argmax(predicted, axis=1)])
+        # as in pg_extension/src/predict/predict.c; a score is a logit, so its threshold is 0
         least = 0.5 if prediction_kind(self.graph) == "probability" else 0
         return np.asarray(self.labels[(predicted >= least).astype(np.intp)])
 
@@ -206,6 +208,7 @@ def _largest(values: NDArray[Any]) -> float | None:
 
 
 def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
+    # PostgreSQL writes a whole float8 without a fraction, and class_weight names classes by these texts
     return tuple(str(one) if isinstance(one, str) else str(one).removesuffix(".0") for one in labels)
 
 
@@ -228,8 +231,10 @@ def _numbered(
     found = np.unique(values[np.isfinite(values)])
     classes = graph.symbolic_classes
     wanted = classes if isinstance(classes, int) else hyper.get(str(classes), len(found))
+    # labels that number classes already keep their numbers, also of classes without a row
     if len(found) and np.array_equal(found, np.floor(found)) and found[0] >= 0 and found[-1] < wanted:
         return columns, np.arange(int(found[-1]) + 1)
+    # a NaN stays a NaN, which the survey reports; searchsorted would make it a class
     numbers = np.where(np.isfinite(values), np.searchsorted(found, values), values)
     return {**columns, name: numbers.astype(np.float32)}, found
 

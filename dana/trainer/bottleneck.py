@@ -72,6 +72,7 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, d
     waited = f"each {each} waits for the models of the one before"
     if line is not None:
         waited += f", {cost.chain_lines[line] / share:.0f} cycles of a {each} in {_shown(request, line)}"
+    # a batch of the whole table cannot grow
     if bundle.batch != WHOLE_EPOCH and (chained or bundle.batch < BATCH):
         larger = max(BATCH, LARGER * bundle.batch)
         taken = _with_batch(request, design, sample, cycles, designs, larger)
@@ -198,6 +199,7 @@ def _with_batch(
 def _taken(request: TrainRequest, designs: DesignStore, sample: Sample, batch: int | None = None) -> float | None:
     """Return the cycles of a tuple for a request; None if it cannot be compiled."""
     try:
+        # an explanation must not fill the cache on disk with designs that no training asked for
         bundle = designs.get(request, batch=batch, write=False).bundle
     except (UsageError, ConfigError):
         return None
@@ -211,6 +213,7 @@ def _merged(graph: Graph, batch: int) -> Graph | None:
     for update in graph.updates:
         value = graph.nodes[update.value]
         if value.region is Region.TUPLE and not graph.by_tuple(update):
+            # ids are positions, and operands come before their users: new nodes go to the end
             at = len(nodes)
             like = replace(value, name=None, region=Region.BATCH)
             nodes += [

@@ -60,6 +60,8 @@ class TrainingError(UsageError):
         self.detail = detail
 
 
+# the session trains once more with frames when it catches this (dana/worker/session.py): raise it only for what the
+# backend can read and a Strider cannot
 class OutOfLine(TrainingError):
     """A page cannot be trained on as it is, for instance because a value is compressed; frames can."""
 
@@ -177,6 +179,8 @@ class TrainRequest:
         Role and database, for the log.
     """
 
+    # fields with the names of dana_train()'s arguments must keep them: dana/worker/protocol.py passes the extension's
+    # "options" on by name
     rule: str
     text: str
     relation: Relation
@@ -206,6 +210,7 @@ class TrainRequest:
     caller: str = ""
 
 
+# sent by these names (dana/worker/session.py) and read by pg_extension/src/features/categories.c
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Categories:
     """Columns of row numbers and categories.
@@ -320,6 +325,7 @@ class Sink:
     again: int = 0
 
 
+# sent by these names in every EPOCH message; pg_extension/src/limits/progress.c reads them
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochReport:
     """One pass over the table.

@@ -51,6 +51,8 @@ from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 if TYPE_CHECKING:  # LLVM is loaded where it is used
     from dana.jit import Code
 
+# not the sources of the compiler: in a checkout, a change of what it emits leaves old designs in ~/.cache/dana/designs
+# valid; delete them
 VERSIONS = (version("dana-db"), bundles.VERSION)
 """Versions that are part of the key of a design."""
 
@@ -63,6 +65,7 @@ MANY_OPERATIONS = 1000
 MANY_NUMBERS = 1 << 22
 """Number of model elements from which compiling takes seconds: every row is placed individually."""
 
+# SizeofHeapTupleHeader (23) aligned to 8 bytes (htup_details.h), and an ItemIdData of 4 (itemid.h)
 SMALLEST_TUPLE = 28
 """Minimum size of a tuple on a page, header and line pointer, bytes."""
 
@@ -159,6 +162,7 @@ class Design:
         """Read the form for the cache; ValueError if it is damaged or of another version."""
         # lengths are read from the file, so the checksum is verified before anything else is
         size, checksum = struct.unpack("<II", data[:8].ljust(8, b"\0"))
+        # a file that ends early has length 0 here or fewer bytes than it says; both fail the checksum
         text = data[8 : 8 + size]
         if not text or zlib.crc32(text) != checksum:
             raise ValueError("the checksum of a design does not match")
@@ -173,6 +177,7 @@ class Design:
                 "statistics": tuple(statistics),
                 "predictor": None if predictor is None else base64.b64decode(predictor),
             },
+            # a view: the image of a large model would otherwise be copied
             bundle=Bundle.from_bytes(memoryview(data)[8 + size :]),
         )
 
@@ -215,6 +220,7 @@ class DesignStore:
             Receives a notice if compiling takes seconds.
         """
         extents = chosen_extents(self._extents(request, loss_only), request.hyper) if request.hyper else {}
+        # first with the rule's own batch size: only the design names the meta that sets it, as the text is not parsed
         design = self._get(request, None, extents, write, loss_only, notify)
         name = design.batch_meta
         if batch is None and name is not None and name in request.hyper:
@@ -248,6 +254,7 @@ class DesignStore:
         self._designs[key] = design
         self._designs.move_to_end(key)
         while len(self._designs) > MAX_DESIGNS:
+            # keeps the set as small as the cache; a forgotten key costs one more write
             self._on_disk.discard(self._designs.popitem(last=False)[0])
         return design
 
@@ -265,7 +272,9 @@ class DesignStore:
         return design
 
     def _write(self, key: str, design: Design) -> None:
+        # a larger file would push all other designs out of the folder and then be removed itself
         if self._folder is not None and design.bundle.image.nbytes < self._folder.limit:
+            # also if writing fails: on a full disk not every training tries again
             self._on_disk.add(key)
             with suppress(OSError):  # without the file the next session compiles again
                 self._folder.write(f"{key}.design", design.to_bytes())
@@ -443,6 +452,7 @@ def _whole(what: str, value: object) -> int:
     UsageError
         It is not a whole number from 1 to `MAX_EXTENT`.
     """
+    # True is an int in Python, but no extent; a NaN fails the comparison
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= MAX_EXTENT or value % 1:
         raise UsageError(f"{what} and must be a whole number from 1 to {MAX_EXTENT:,}, not {value!r}")
     return int(value)
@@ -473,6 +483,7 @@ def chosen_binding(request: TrainRequest) -> tuple[Binding, dict[str, float]]:
     binding = bind_request(graph, request, chosen_extents(dict(graph.extents), request.hyper))
     metas = meta_values(default_metas(graph), request.hyper, binding.extents)
     name = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
+    # only the graph gets the batch size: `bind_request` knows dims, and a batch is none
     if name is not None and name in request.hyper:
         batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
         binding = replace(binding, graph=replace(binding.graph, batch=batch))
@@ -485,6 +496,7 @@ def tuple_bound(request: TrainRequest) -> int:
         return MAX_TUPLES
     per_page = request.relation.page_size // SMALLEST_TUPLE
     pages = max(1, request.relation.pages)
+    # without the powers of two, a table that grows by a page would need another design
     return per_page << (pages - 1).bit_length()
 
 
@@ -499,6 +511,7 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], l
         request.label,
         request.weight,
         request.class_weight is not None,
+        # metas are absent: their values are written over the image when a training starts
         sorted(on_pages(request.design, request.relation.page_size).items()),
         request.device,
         tuple_bound(request),

@@ -62,6 +62,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         asked = replace(asked, device=device.name)
     training, stream = plan_stream(asked)
     design = designs.get(training, write=False)  # explaining must not change the cache on disk
+    # the counts are those of heap pages; frames are filled evenly
     layout = None if stream is not None else request.layout
     filled = [tuples for tuples, _ in layout or () if tuples]
     per_page = round(sum(filled) / len(filled)) if filled else None
@@ -143,6 +144,7 @@ class _Table:
         counted = count_cycles(
             self.bundle, sample_table(self.schema, page_size=self.bundle.config.page_size, counts=self.layout)
         )
+        # what an epoch takes once is in `counted` already; only the rest grows with the pages
         return counted + (counted - self.cycles.fixed) * (pages / len(self.layout) - 1)
 
     def alike(self, pages: int, rows: int) -> float:
@@ -209,6 +211,7 @@ def _area(config: MachineConfig, device: Device) -> Json:
     parts = {
         name: {"used": getattr(area, name), "usable": int(getattr(device, name) * device.usable)}
         for name in RESOURCES
+        # a resource that neither has is left out; one that only the machine takes does not fit
         if getattr(device, name) or getattr(area, name)
     }
     return {"device": device.name, "fits": all(part["used"] <= part["usable"] for part in parts.values()), **parts}
@@ -246,10 +249,12 @@ def _last_run(
     same = machine is not None and {**machine, "clock_hz": config.clock_hz} == config.to_json()
     estimate = error = None
     if same and not others and run.cycles and run.epochs > 0:
+        # dana.run counts pages over all epochs, rows of the kept epoch
         read, taken = run.pages // run.epochs, run.tuples + run.skipped
         if epoch is None or rows is None or read != pages:
             epoch = table.alike(read, taken)
         else:
+            # the number of rows changed a little since; pages are the same
             epoch += (taken - rows) * table.cycles.per_tuple
         estimate = round(run.epochs * epoch)
         error = estimate / run.cycles - 1

@@ -32,6 +32,7 @@ def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
     """
     graph, request = rule_graph(request), with_classes(request)
     said = set(request.hyper)
+    # dims of inputs follow from the number of columns, so no category number decides them
     said |= {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
     dims = {str(node.name): str(graph.symbolic_count(node)) for node in category_inputs(graph)}
     dims = {name: dim for name, dim in dims.items() if dim in dict(graph.extents) and dim not in said}
@@ -74,6 +75,7 @@ def with_extents(request: TrainRequest) -> TrainRequest:
     request = with_classes(request)
     found = dict(_of_model(request))
     growing = growing_models(rule_graph(request)) if found else {}
+    # empty in the request of `Trainer.categories`, which asks for the columns to examine
     for dim, columns in category_columns(request).items() if request.largest else ():
         largest = [(number, name) for name in columns if (number := request.largest.get(name)) is not None]
         for number, column in largest:
@@ -96,6 +98,7 @@ def with_extents(request: TrainRequest) -> TrainRequest:
                     hint="Number the categories consecutively from 0, as shown in docs/recipes.md.",
                 )
         if largest and (dim not in found or dim in growing):
+            # a model to start from keeps its rows even if the new table has fewer categories
             found[dim] = max(int(max(largest)[0]) + 1, found.get(dim, 1))
     return replace(request, hyper={**found, **request.hyper}) if found else request
 
@@ -108,6 +111,7 @@ def _of_model(request: TrainRequest) -> Mapping[str, int]:
     names = {graph.nodes[k].name for k in graph.models}
     shapes = {name: values.shape for name, values in request.warm_start_from.items() if name in names}
     dims: dict[str, int] = {}
+    # the model of another rule: `warm_values` reports it, with its shapes
     with suppress(BindError):
         dims = graph.infer_dims(shapes)
         if not {str(graph.symbolic_count(node)) for node in category_inputs(graph)} <= dims.keys():

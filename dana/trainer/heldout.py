@@ -56,10 +56,12 @@ class HeldOutRows:
     @property
     def kept(self) -> int:
         if self._pages is None:
+            # no copy: the array keeps the collector's memory alive
             self._pages = np.frombuffer(self._collector.take(), np.uint8).reshape(-1, self.stream.page_size)
         return self._pages.nbytes
 
     def loss(self, parameters: Sequence[Parameter]) -> float | None:
+        # `kept` makes the array when it is first read, so it comes first
         if not self.kept or self._pages is None:
             return None
         self._training.adopt(parameters)

@@ -78,6 +78,7 @@ def read_columns(
         stored = bytes(pages[number * page_size : (number + 1) * page_size])
         try:
             page = read_page(stored, schema, uses) if reader is None else reader.read(stored)
+            # a row in parts may continue on the next page; after the last one it is incomplete
             if reader is not None and number == last:
                 reader.finish()
         except PageFault as error:
@@ -144,6 +145,7 @@ class InterpretedTraining:
         self._models = {**self._models, **warm}
         self._classes = 0
         if self._class_weights is not None:
+            # unpacking checks that the model has one axis
             (self._classes,) = shapes[self._class_weights]
             self._models[self._class_weights] = given_class_weights(request, self._classes)
         self._shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
@@ -194,6 +196,7 @@ class InterpretedTraining:
             side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
             good = np.isfinite(side_by_side).all(axis=1)
             if self._request.weight is not None:
+                # as in native/survey.c, the label of a row of weight 0 does not count
                 good &= columns[inputs[self._request.weight]] > 0
             values, counts = np.unique(columns[label][good], return_counts=True)
             check_labels(rule, self._request, self._metas, self._binding.labels, values)
@@ -246,6 +249,7 @@ class InterpretedTraining:
         self._models = {**self._models, **{one.name: one.values for one in parameters}}
 
     def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
+        # no copies are needed, and `over` is not used: each epoch makes new arrays (`Interpreter.train`)
         return [Parameter(name=name, values=values) for name, values in self._models.items()]
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:

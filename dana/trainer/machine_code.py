@@ -73,6 +73,7 @@ class Compiled:
         self._code: Code | None = None
         if self._mode != "never":  # code has its own working memory, so only one training can use it at a time
             self._code, self._history.code = self._history.code, None
+        # frames have no number of pages: their time is 0 until the first epoch is measured
         self._epoch_seconds = (request.relation.pages or 0) * page_seconds(design.bundle)
         self._begun: float | None = None
         self._reported = False
@@ -87,6 +88,7 @@ class Compiled:
             self._epochs -= 1
         self._begun = time.perf_counter()
         self._start()
+        # MachineTraining begins an epoch after the last one, too; code would be attached for nothing
         if self.attached or self._epochs <= 0:
             return
         waits = self._mode == "always" or self._epoch_seconds > self._scale * WAIT_SECONDS
@@ -105,6 +107,7 @@ class Compiled:
         """Wait for the compilation: the next request may have a lower limit, and LLVM aborts if an allocation fails."""
         if self._compilation is not None:
             self._compilation.join()
+        # code that differed from the program is dropped, so that the next training compiles and compares anew
         if self._code is not None and not self._simulator.differs:
             if self._code.size > KEPT:
                 self._code.release()
@@ -156,6 +159,7 @@ class Compiled:
             code = compile_graph(graph, self._design.bundle, most_memory=min(room_bytes() - ROOM, machine_bytes() // 2))
         except Unsupported as why:
             log.info("rule %r trains without machine code: %s", self._request.rule, why)
+            # no later training of the design tries again
             self._history.seconds = -math.inf
             return None
         log.info("compiled rule %r in %.0f ms", self._request.rule, 1000 * (time.perf_counter() - started))
@@ -165,6 +169,7 @@ class Compiled:
 def page_seconds(bundle: Bundle) -> float:
     """Estimate the simulation time of a page without code, seconds."""
     config = bundle.config
+    # sections that run once per epoch do not count
     often = (Section.TUPLE, Section.MERGE, Section.PUSH, Section.BATCH)
     seconds = sum(
         PER_INSTRUCTION + one.inner * one.outer * config.threads * config.lanes * PER_OPERATION
@@ -174,6 +179,7 @@ def page_seconds(bundle: Bundle) -> float:
         if one.op is not Opcode.END
     )
     taken = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else min(bundle.round_tuples, bundle.batch)
+    # 32: tuple header and line pointer (28) and some alignment
     width = sum(column.count for column in bundle.columns) * 4 + 32
     tuples = max(1, config.page_size // width)
     return config.page_size * PER_BYTE + tuples * seconds / taken
@@ -201,4 +207,5 @@ def _writes_or_executes() -> bool:
         prctl = ctypes.CDLL(None).prctl
     except AttributeError:  # not Linux
         return False
+    # kernels before 6.3 do not know it and return -1
     return bool(prctl(PR_GET_MDWE, 0, 0, 0, 0) > 0)

@@ -37,11 +37,14 @@ class StartAnew(Exception):
 
 def machine_bytes() -> int:
     """Return the memory of the host, or of the container or service that confines this process, bytes."""
+    # in a container this is still the memory of the host; its cgroup has the limit
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
+        # the line of cgroup v2; with v1 alone there is none, and the host's memory is returned
         own = next(line[3:] for line in lines if line.startswith("0::"))
         folder = _CGROUPS / own.lstrip("/")
+        # each ancestor may set a limit, and the lowest one applies
         for path in (folder, *folder.parents):
             if path.is_relative_to(_CGROUPS):
                 with suppress(OSError, ValueError):  # the root has no such file; the content may be "max"
@@ -73,6 +76,7 @@ def _kilobytes(path: Path, members: tuple[str, ...]) -> list[int]:
 
 def _with_descendants(pid: int) -> Iterator[int]:
     yield pid
+    # children belong to the thread that forked them (proc(5))
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             for child in task.read_text().split():
@@ -86,6 +90,7 @@ def least_bytes() -> int:
 
 def room_bytes() -> float:
     """Return the bytes that this process may still allocate under its current limit."""
+    # RLIMIT_DATA covers private writable mappings, which the kernel counts as VmData (getrlimit(2))
     soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
     return inf if soft == resource.RLIM_INFINITY else soft - _private_bytes()
 
@@ -124,6 +129,7 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
     if not bounds:
         yield
         return
+    # the lower limit is the one that the user has to raise
     bound, name, mend = min(bounds)
     least = least_bytes()
     if bound < least:
@@ -134,10 +140,12 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
             sqlstate=SqlState.OUT_OF_MEMORY,
             hint=f"{mend}.",
         )
+    # the soft limit alone: a process without privileges cannot raise the hard one again
     resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
     asked = large.asked()
     try:
         yield
+    # not BaseException: a cancelled request passes unchanged
     except Exception as error:
         if not lacks_memory(error):
             raise
@@ -147,6 +155,7 @@ def memory_at_most(limit: int, *, fresh: bool, classes: int = 0) -> Iterator[Non
                 f"The label has {classes:,} classes, and each has its own part of the models. If the labels are "
                 f"numbers, use a regression rule such as ridge; otherwise combine rare classes. {mend} otherwise."
             )
+        # only if the request asked for an array that a file could have held
         elif large.asked() > asked:
             hint = f"{mend}, or keep large models in files: start the worker with --model-directory."
         raise TrainingError(

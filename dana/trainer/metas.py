@@ -33,6 +33,7 @@ def meta_values(
             known = sorted({*defaults, *(extents or {})})
             raise TrainingError(
                 f"the rule has no hyperparameter {name!r}; it has: {', '.join(known) or 'none'}",
+                # diagnostics continue a sentence; a hint of PostgreSQL is one
                 hint=did_you_mean(name, known).replace("did", "Did", 1),
             )
         if not _is_finite(value):

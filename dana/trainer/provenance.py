@@ -19,6 +19,7 @@ from dana.trainer.designs import Design
 
 def digest_of(rule: str) -> str:
     """Return the SHA-256 digest of the text of a rule."""
+    # surrogatepass: half a character in a text of Python must not end the training here
     return hashlib.sha256(rule.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -33,6 +33,7 @@ def _write_parts(machine: Machine, symbol: Symbol, init: Init) -> bool:
     for first in range(0, records, step):
         shape = (min(step, records - first), *inner)
         values = start_block(init, symbol.name, first * prod(inner), prod(shape)).reshape(shape)
+        # a machine rejects the first block or none, so nothing has been written yet
         if not machine.write_values(symbol.row, values, table=symbol.table, first=first):
             return False
     return True

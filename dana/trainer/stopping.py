@@ -87,8 +87,10 @@ class Stopping:
     def better(self, loss: float, margin: float) -> bool:
         """Record the loss of an epoch; return whether the model of this epoch is to be kept."""
         known = math.isfinite(self.best)
+        # abs: a loss may be negative, as a logarithm of a likelihood
         keep = not known or loss <= self.best + margin * abs(self.best)
         self.best = min(self.best, loss)
+        # unlike `best`, the mark moves only beyond the tolerance: many tiny improvements must not restart the wait
         if not math.isfinite(self._mark) or loss < self._mark - self.tolerance * abs(self._mark):
             self._mark, self._waited = loss, 0
         else:
@@ -96,6 +98,7 @@ class Stopping:
         half = (self.patience + 1) // 2
         self._recent = [*self._recent, loss][-half - 1 :]
         moved = max(self._recent) - min(self._recent)
+        # with patience 0, half is 0 and a single loss counts as settled, so the patience is tested first below
         settled = len(self._recent) > half and moved <= self.tolerance * abs(loss)
         self.over = self.patience > 0 and (settled or self._waited >= self.patience)
         return keep
@@ -135,6 +138,7 @@ class Outcome:
 def check_stopping(request: TrainRequest) -> None:
     """Raise TrainingError if the patience or tolerance of a request is invalid."""
     for name, value in (("patience", request.patience), ("tolerance", request.tolerance)):
+        # written so that a NaN, for which each comparison is false, is an error
         if value is not None and not 0 <= value < math.inf:
             raise TrainingError(f'argument "{name}" must be at least 0, not {value:g}')
 
@@ -165,6 +169,7 @@ def run(
         tolerance=TOLERANCE if request.tolerance is None else request.tolerance,
     )
     pages = 0
+    # read once: the property begins the pass
     survey = training.survey
     # the survey writes the start values that the first epoch reads
     if survey is not None:
@@ -193,15 +198,18 @@ def run(
         reports.append(report)
         report_epoch(epoch, report, time.perf_counter() - started)
         loss, margin = (report.loss, MARGIN) if report.test_loss is None else (report.test_loss, 0.0)
+        # patience 0 also means that no epoch is better than another: the last model is kept
         if loss is not None and stopping.patience and stopping.better(loss, margin):
             # reuse the arrays of the previous best: a large model must not exist three times
             best = epoch, training.parameters(() if best is None else best[1]) if held_out is None else left
         if report.converged or stopping.over:
             break
     epoch, parameters = best or (epoch, training.parameters())
+    # before the extra pass below, which takes a step and counts cycles
     result, kept = training.finish(parameters), reports[epoch - 1]
     if training.whole_table and kept.loss is not None:
         # an epoch computes the loss before its step: one more epoch measures that of the kept models
+        # the machine holds the models of the last epoch
         if epoch < len(reports):
             training.adopt(parameters)
         feed(training.sink)
@@ -228,6 +236,7 @@ def run(
         result=replace(result, metadata={**result.metadata, "epoch": epoch, "ended": _ended(report, stopping)}),
         kept=kept,
         reports=reports,
+        # a loss that rises exhausts the patience, too, and has not converged
         converged=ended and not risen,
         pages=pages,
     )
@@ -244,6 +253,7 @@ def _risen(reports: Sequence[EpochReport], kept: int) -> int:
     if len(losses) < len(reports) or kept == len(reports):
         return 0
     loss, highest = losses[kept - 1], max(losses[kept:])
+    # for losses near 0 the multiple alone would report every oscillation
     far = max((RISEN - 1) * abs(loss), SWING * (max(losses[:kept]) - loss))
     return losses.index(highest, kept) + 1 if highest > loss + far else 0
 
@@ -253,8 +263,10 @@ def _still_falls(reports: Sequence[EpochReport], constant: float | None) -> tupl
     losses = [one.loss if one.test_loss is None else one.test_loss for one in reports]
     known = [one for one in losses if one is not None]
     last = len(known) // 10
+    # SETTLING losses at least also keep `last` above 0: known[:-0] is empty
     if len(known) < max(SETTLING, len(reports)):
         return None
+    # minima: a single loss is noisy
     before, now = min(known[:-last]), min(known)
     scale = max(abs(known[0]), abs(now)) if constant is None else constant
     fell = before - now > UNFINISHED * max(scale, 2 * abs(now))

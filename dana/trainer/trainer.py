@@ -126,6 +126,7 @@ class MachineTrainer:
         """See `Trainer.open`."""
         if request.machine not in MACHINES:
             raise TrainingError(f"machine must be one of {', '.join(MACHINES)}, not {request.machine!r}")
+        # Integral: `dana.train` on arrays passes what its caller gave, which may be an integer of NumPy
         if request.epochs is not None and not (isinstance(request.epochs, Integral) and request.epochs >= 1):
             raise TrainingError(f"epochs must be a whole number of at least 1, not {request.epochs!r}")
         check_stopping(request)
@@ -133,6 +134,7 @@ class MachineTrainer:
             check_hyper(request, notify)
             request = with_extents(request)
             notify_categories(request, notify)
+            # after with_extents: whether columns need frames is known from a binding, which needs all extents
             request, stream = plan_stream(request)
             return MACHINES[request.machine].open(request, self._designs, notify, stream)
         except (RuleError, UsageError, ConfigError) as error:
@@ -143,7 +145,9 @@ class MachineTrainer:
         try:
             if compile_rule(request.text, filename=request.rule).hdfg.loss is None:
                 return None
+            # frames even for a table with pages: held-out rows lie among those that train, so no page has them alone
             relation = replace(request.relation, rows=True)
+            # the caller's overrides are for the machine that trains; the loss has the same bits on each
             rows = replace(with_extents(request), relation=relation, design={}, machine="sim")
             # the models come from the training, and frames contain only valid numbers
             asked, stream = plan_stream(
@@ -181,6 +185,7 @@ class MachineTrainer:
 
 def _raise_sql_error(error: Exception) -> NoReturn:
     """Convert an error of the language, the compiler or the configuration to an SQL error."""
+    # from the special to the general: TrainingError, DoesNotFit, RowTooLong and UnknownColumn are UsageErrors
     if isinstance(error, TrainingError):
         raise error
     if isinstance(error, RuleError):

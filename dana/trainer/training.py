@@ -83,12 +83,14 @@ class MachineTraining:
         self._bundle = design.bundle
         fills = self._bundle.fills
         self._metas = meta_values(design.metas, request.hyper, design.extents)
+        # loading writes the whole initial scratchpad, so values of metas and models are written after it
         machine.load(self._bundle)
         for symbol in self._bundle.of_kind("meta"):
             rows = symbol.place(np.float32(self._metas[symbol.name]), self._bundle.config.lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
         models = {symbol.name: symbol for symbol in self._bundle.of_kind("model")}
         shapes = {name: symbol.shape for name, symbol in models.items()}
+        # before the warm start: a model that grows reads its new rows from the machine (`cold` of warm_values)
         write_starts(machine, self._bundle)
         warm = warm_values(
             request,
@@ -99,14 +101,17 @@ class MachineTraining:
             lambda name: self._read(models[name]),
         )
         self._write_models(warm)
+        # labels and weights are named by arguments of their own, so their order is no accident
         aside = {*design.labels, request.weight}
         notify_crossed(request, (one for one in fills if one.column not in aside), notify)
         notify_simulated(design.bundle.config, notify)
         classes = 0
         if design.class_weights is not None:
+            # unpacking checks that the model has one axis
             (classes,) = shapes[design.class_weights]
             self._write_models({design.class_weights: given_class_weights(request, classes)})
         self._compiled = machine.compiled(request, design, loss_only=loss_only)
+        # a model that starts from a statistic is read by the first tuple, so its statistic needs a pass before
         in_first_epoch = machine.observes and not starts_models(request, design.statistics)
         label = next((one.column for one in fills if one.column in design.labels), None)
         self._surveyed = nothing_surveyed(
@@ -115,6 +120,7 @@ class MachineTraining:
             label=label,
             classes=classes,
             kinds=kinds_to_count(design.classes),
+            # a pass of its own sums all columns, because models start from them; else those suffice that a check needs
             summed=columns_to_sum(request, fills, design.labels) if in_first_epoch else None,
         )
         self._surveys_first_epoch = in_first_epoch and not loss_only
@@ -153,6 +159,7 @@ class MachineTraining:
     def survey(self) -> Sink | None:
         if self._surveyor is None:
             return None
+        # without training no model changes, and the machine counts no cycles
         self._surveyor.begin_epoch(observer=SurveyObserver(self._surveyed), trains=False)
         function, context = self._surveyor.sink
         return Sink(function=function, context=context)
@@ -161,6 +168,7 @@ class MachineTraining:
         assert self._surveyor is not None
         counters = self._surveyor.end_epoch()
         machine: object = self._machine
+        # the simulator is its own surveyor, and still has to train
         if self._surveyor is not machine:
             self._surveyor.close()
         self._surveyor = None
@@ -176,6 +184,7 @@ class MachineTraining:
         fills = self._bundle.fills
         rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
+        # one batch is a sum over all rows, so their order does not matter
         if not self.whole_table:
             self.in_order = notify_order(self._request, survey, fills, self._design.labels, self._notify)
         if self._surveyed.tally is not None:
@@ -202,6 +211,7 @@ class MachineTraining:
             return InternalError(
                 "the machine code of the rule changed rows that no tuple chose; please report this with the rule"
             )
+        # the pass that failed may be the survey; ending it returns the place of the fault
         counters = (self._surveyor or self._machine).end_epoch()
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine rejected a page with status {status}")
@@ -212,11 +222,13 @@ class MachineTraining:
         self._begun = False
         if counters.fault is not Fault.NONE:
             raise self._fault(counters)
+        # before the loss is divided by their number
         if not counters.tuples:
             raise no_rows_error(self._request, counters.skipped)
         if self._surveys_first_epoch:
             self._surveys_first_epoch = False
             self._apply_survey()
+        # after the first epoch only: every later one has the same pages and would repeat the notice
         if not self._cycles:
             notify_chosen_again(self._request, self._bundle, counters, self._notify)
         self._cycles += counters.cycles
@@ -225,6 +237,7 @@ class MachineTraining:
         loss = self._scalar("loss")
         convergence = self._scalar("convergence")
         report = EpochReport(
+            # the machine sums the loss; skipped rows are in neither number
             loss=None if loss is None else loss / counters.tuples,
             converged=convergence is not None and convergence != 0,
             tuples=counters.tuples,
@@ -250,7 +263,9 @@ class MachineTraining:
         config = self._bundle.config
         predictor = self._design.predictor
         if predictor is not None:
+            # the cached predictor has the rule's defaults; the order is that of declaration, as in `encode_predictor`
             predictor = with_metas(predictor, list(self._metas.values()))
+        # before `coefficients`, and before anything is sent: a model with a NaN is not stored
         check_finite(parameters, self._request, self.not_finite)
         return TrainResult(
             parameters=parameters,
@@ -279,6 +294,7 @@ class MachineTraining:
 
     def _fault(self, counters: EpochCounters) -> Exception:
         relation = self._request.relation
+        # only this fault's pointer is the number of a choice; for the others it is an offset on the page
         if counters.fault is Fault.INDEX:
             if self._surveys_first_epoch:
                 try:  # a NaN that chooses a row faults before the survey can report it
@@ -300,6 +316,8 @@ class MachineTraining:
                 write_symbol(self._machine, symbol, values[symbol.name], self._bundle.config.lanes)
 
     def _begin(self) -> None:
+        # `sink` is asked for several times in an epoch (`HeldOutRows.loss`, for every call): a second begin would drop
+        # the pages that were taken
         if not self._begun:
             if self._compiled is not None:
                 self._compiled.before_epoch()

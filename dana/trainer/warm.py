@@ -53,9 +53,11 @@ def warm_values(
     start = {
         name: values
         for name, values in given.items()
+        # states that the new rule lacks are dropped; a parameter that it lacks is an error below
         if name != own and (name in shapes or not (is_of_classes(name) or _remembered(name, given)))
     }
     for name in (name for names in growing_models(rule_graph(request)).values() for name in names):
+        # only to more rows: fewer would drop trained categories, which is the error below
         if name in start and shapes[name][1:] == start[name].shape[1:] and shapes[name][0] > len(start[name]):
             grown = cold(name)
             grown[: len(start[name])] = start[name]
@@ -81,6 +83,7 @@ def _same_order(request: TrainRequest, features: Sequence[str]) -> None:
     named differently.
     """
     known = request.warm_start_features
+    # lengths may differ: the shapes are compared afterwards
     elsewhere = [name for name, before in zip(features, known, strict=False) if name != before and name in known]
     if elsewhere:
         raise TrainingError(

@@ -39,6 +39,7 @@ def with_classes(request: TrainRequest) -> TrainRequest:
         return request
     found, name = len(request.classes), str(classes)
     if isinstance(classes, int):
+        # a chained comparison: a rule for two classes needs rows of both
         if found > classes or classes == 2 != found:
             raise TrainingError(
                 f"{_counted(found)}, but rule {request.rule!r} has {name}", hint=_listed(request.classes)
@@ -47,6 +48,7 @@ def with_classes(request: TrainRequest) -> TrainRequest:
     if name not in request.hyper:
         return replace(request, hyper={**request.hyper, name: found})
     given = request.hyper[name]
+    # anything but a number is reported by `chosen_extents`
     if isinstance(given, int | float) and given < found:
         raise TrainingError(
             f"{_counted(found)}, more than hyper gives to {name!r}: {given:g}",
@@ -87,6 +89,7 @@ def _is_softmax(graph: Graph, root: int) -> bool:
     if nodes[root].op is Op.DIV:
         power, total = nodes[root].inputs
     elif nodes[root].op is Op.MUL:
+        # `dana.softmax` multiplies by a reciprocal, and MUL may have its operands in either order
         sides = sorted(nodes[root].inputs, key=lambda k: nodes[k].op is Op.DIV)
         if nodes[sides[1]].op is not Op.DIV or nodes[nodes[sides[1]].inputs[0]].value != 1:
             return False

@@ -128,6 +128,7 @@ def _arrays(
 ) -> dict[str, Floats]:
     nodes = _nodes(graph, op)
     kind, names = op.value, ", ".join(nodes)
+    # a rule without outputs takes an empty mapping, and nothing else
     if not nodes and not (isinstance(given, Mapping) and not given):
         raise UsageError(f"{argument} is given, but rule {graph.name!r} has no {kind}")
     if given is None:
@@ -168,6 +169,7 @@ def _array(node: Node, given: ArrayLike, *, rows: bool = True) -> Floats:
         values = np.asarray(given)
     except ValueError:
         raise UsageError(f"{node.name} must be an array of shape {wanted}; its rows have different lengths") from None
+    # columns of pandas hold texts as objects
     if values.dtype.kind == "O" and values.size and all(isinstance(one, str) for one in values.flat):
         values = values.astype(str)
     labels = values.dtype.kind == "U" and node.classes is not None
@@ -181,6 +183,7 @@ def _array(node: Node, given: ArrayLike, *, rows: bool = True) -> Floats:
         raise UsageError(f"{node.name} must have shape {wanted}, because it is {_kind(node)} in the rule, not {found}")
     if labels:
         return values
+    # an overflow becomes an infinity, which is reported below with its place
     with np.errstate(over="ignore"):
         numbers = np.asarray(values, dtype=np.float32)
     wrong = np.argwhere(~np.isfinite(numbers))

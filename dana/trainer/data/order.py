@@ -42,6 +42,7 @@ def notify_order(
         if together:
             found.append(one.column)
     texts = categories_of(request)
+    # a stable sort: the label first, then columns in their order
     found.sort(key=lambda one: one not in labels)
     names = list(dict.fromkeys(texts.get(one, one) for one in found))
     if names:
@@ -60,6 +61,7 @@ def _lie_together(survey: Survey, parts: Doubles) -> bool:
     batches = -(-survey.tuples // SURVEY_BLOCK)
     if batches < 2:
         return False
+    # expected share of the variance between `batches` groups of rows in random order (analysis of variance)
     random = (batches - 1) / (survey.tuples - 1)
     return bool((parts > random + TOGETHER * (1 - random)).any())
 
@@ -67,6 +69,7 @@ def _lie_together(survey: Survey, parts: Doubles) -> bool:
 def _flags(mean: Doubles, deviation: Doubles) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Return the elements that are 0 or 1 in all rows: only these have the variance mean * (1 - mean)."""
     square = mean * (1 - mean)
+    # the tolerance is that of a sum in binary64; a fraction among the values exceeds it by far
     return (square > 0) & (np.abs(deviation * deviation - square) < 1e-9 * square)
 
 

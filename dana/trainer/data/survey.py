@@ -117,6 +117,7 @@ class Survey:
             return deviation.astype(np.float32)
         largest = np.float64(np.finfo(np.float32).max)
         scale = np.divide(1.0, deviation, out=np.ones_like(deviation), where=deviation > 0)
+        # 1 over a subnormal deviation exceeds binary32; an infinite scale would turn 0 into a NaN
         return np.asarray(np.minimum(scale, largest), dtype=np.float32)
 
 
@@ -127,6 +128,7 @@ def survey_of(found: Surveyed, inputs: Iterable[InputPlace]) -> Survey:
         return {one.name: _taken(rows[one.row :], one.shape) for one in inputs}
 
     def sums(rows: Doubles) -> dict[str, Doubles]:
+        # NaN, so that a statistic that was not requested cannot pass for a number
         return by_input(np.where(summed, rows, np.nan))
 
     summed = found.summed[:, None] != 0
@@ -246,11 +248,14 @@ def survey_columns(
         # numpy.sum adds pairwise; the simulator adds in order, as cumsum does
         block, block_squares = (np.cumsum(each, axis=0)[-1] for each in (weighed, weighed * away))
         before, total = total, np.cumsum([total, *weights[first:last]])[-1]
+        # not 0: the rows of weight 0 are left out above
         mean = mean + block / total
         squares = squares + np.maximum(block_squares - block * block / total, 0)
         if last > SURVEY_BLOCK and total > before:
+            # the last block counts as if it were full, as in `end_block` of native/survey.c
             full = SURVEY_BLOCK / (last % SURVEY_BLOCK or SURVEY_BLOCK)
             between = between + block * block * (before / (total * (total - before) * full))
+        # at powers of two: `earlier` is the mean of half as many rows as `early`
         if not last & last - 1:
             early, earlier = mean, early
     deviation = np.sqrt(squares / (total or 1.0))
@@ -382,6 +387,7 @@ def check_survey(
             )
         )
     _check_numbers(request, survey, [one for one in fills if one.column not in labels], notify)
+    # lists: `any` on a slice of an array is slow, and a table may have 1,600 columns
     varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
     constant = [
         one.column
@@ -449,6 +455,7 @@ def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Fill],
         )
         whole = types[one.column] in INTEGERS
         exact = whole and abs(mean) + deviation < EXACT
+        # binary32 rounds a number near `mean` by up to abs(mean) / 2^24
         if not exact and 0 < deviation * COARSE < abs(mean) / EXACT:
             coarse.append((one.column, mean))
         # a + b × row has the deviation b × n / √12, and the mean of the first rows differs accordingly

@@ -52,6 +52,7 @@ class SurveyData(ctypes.Structure):
     or NULL. count: number of classes to weigh. weight, label: their rows in a tuple, or -1."""
 
     _fields_ = (
+        # the order is that of the addresses in `SurveyObserver`; C and ctypes cannot check it
         *pointers("double", "tuples mean squares between bad early earlier sums sums_of_squares before"),
         *pointers("double", "weights weights_before negative classes seen together in_block"),
         *pointers("uint32_t", "first differ"),
@@ -183,6 +184,7 @@ class Surveyed:
     def varies(self) -> NDArray[np.bool_]:
         """Whether an element differs between tuples as a number: subnormals count as 0, and -0 equals 0."""
         exponents = np.uint32(0x7F800000)
+        # the machine flushes subnormals to zero, so their bits do not make a difference
         zero = self.first & exponents == 0
         return np.where(zero, self.differ & exponents, self.differ) != 0  # type: ignore[no-any-return]
 

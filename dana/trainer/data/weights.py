@@ -49,6 +49,7 @@ def given_class_weights(request: TrainRequest, count: int) -> NDArray[np.float32
     weights = np.ones(count, np.float32)
     given = request.class_weight
     if given is None or given == BALANCED:
+        # balanced weights are known only after the survey and replace these
         return weights
     if not isinstance(given, Mapping):
         raise TrainingError(
@@ -90,6 +91,7 @@ def weight_metadata(request: TrainRequest) -> Json:
 
 def _class_of(name: str, names: tuple[str, ...]) -> int | None:
     """Return the number of a class by its text, or by its value as a number (1, 1.0)."""
+    # texts first: '1' and '1.0' may be two classes
     if name in names:
         return names.index(name)
     numbers = [_number(one) for one in names]

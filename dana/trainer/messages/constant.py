@@ -1,6 +1,6 @@
 """The loss of the best constant prediction; a model that is not better has learnt nothing.
 
-The constant replaces the last node through which everything except the label reaches the loss: a score, or a vector
+The constant replaces the first node through which everything except the label reaches the loss: a score, or a vector
 with a score for each class. No loss is known by name; if there is no such node, the loss of a constant is unknown.
 """
 
@@ -41,6 +41,7 @@ def loss_graph(graph: Graph) -> Graph | None:
     (label,) = outputs
     shapes = {(), (graph.classes,)}
     needed = sorted(graph.reachable([graph.loss]))
+    # ids ascend, so the first cut wins: a score before its sigmoid, which SCORES start from
     for cut in (k for k in needed if graph.nodes[k].shape in shapes and label not in graph.reachable([k])):
         nodes = list(graph.nodes)
         nodes[cut] = replace(nodes[cut], op=Op.INPUT, inputs=(), name=PREDICTED, axis=None)
@@ -55,7 +56,9 @@ def loss_graph(graph: Graph) -> Graph | None:
     made = Graph(
         name=graph.name,
         nodes=tuple(
-            replace(nodes[k], id=place[k], inputs=tuple(place[i] for i in nodes[k].inputs), span=None) for k in part
+            # without spans: they point into the text of the rule, and the cached loss is read without it
+            replace(nodes[k], id=place[k], inputs=tuple(place[i] for i in nodes[k].inputs), span=None)
+            for k in part
         ),
         inputs=(place[cut], place[label]),
         metas=tuple(place[k] for k in graph.metas if k in place),
@@ -92,19 +95,23 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
         }
         found = evaluator.run(len(columns[LABEL]), columns, {}, numbers)
         each = evaluator.per_tuple(graph.loss or 0, found, len(columns[LABEL])).reshape(len(constants), -1)
+        # an infinity is never the minimum; a NaN would be one of argmin
         exact = np.nan_to_num(each.astype(np.float64), nan=np.inf, posinf=np.inf)
         # not a matrix product: BLAS allocates 30 MB, which can exceed the memory limit of the session
         mean = (exact * weights).sum(axis=1)
         least = int(mean.argmin())
+        # Kish's effective sample size, with the losses as weights
         square = float((exact[least] ** 2 * weights).sum())
         return float(mean[least]), mean[least] ** 2 / square * counts.sum() if square else 0, least
 
     shape = graph.concrete_shape(graph.inputs[0])
     if shape:
+        # labels are indices below, where a negative one would count from the end
         if values.min() < 0 or values.max() >= shape[0]:
             return None
         shares = np.zeros(shape)
         shares[values.astype(int)] = weights
+        # logarithms of the shares suit scores, the shares probabilities; zeros are the start of most models
         loss, rows, _ = judged(np.stack([np.log(np.maximum(shares, 1e-12)), shares, np.zeros(shape)]), values, weights)
         return loss if rows >= FEWEST else None
     order = np.argsort(values)
@@ -118,6 +125,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
         points = np.linspace(points[max(least - 1, 0)], points[min(least + 1, len(points) - 1)], size)
     loss, rows, least = judged(points, *few)
     if len(few[0]) < len(values):
+        # the last step compares with all labels: the groups shifted the minimum a little
         loss, rows, _ = judged(points[max(least - 1, 0) : least + 2], values, weights)
     return loss if rows >= FEWEST else None
 

@@ -163,6 +163,7 @@ def _steadier(request: TrainRequest) -> str:
     graph = compile_rule(request.text, filename=request.rule).hdfg
     names = {str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.INPUT}
     rate = _rate_of(request, graph)
+    # row numbers cannot be scaled, so the advice is for inputs that hold numbers
     if not names <= choosing_inputs(graph):
         return (
             f"{rate}, standardise the rule's inputs with dana.functions.standardized, or look for very large values in "
@@ -182,6 +183,7 @@ def _rate_of(request: TrainRequest, graph: Graph) -> str:
     """Return how to change the learning rate: the argument with a tenth of its value, or the text of the rule."""
     for node in (graph.nodes[k] for k in graph.metas):
         name = str(node.name)
+        # by name: nothing else marks the learning rate of a rule
         if re.search("(^|_)(lr|rate|eta)($|_)", name):
             lower = float(request.hyper.get(name, node.value or 0.0)) / 10
             written = f'{{"{name}": {lower:g}}}'

@@ -46,7 +46,9 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
     text, hint = FAULT_TEXTS.get(fault, (f"the machine stopped with fault {fault.name}", ""))
     where = relation.name if page == UNKNOWN_PAGE else f"page {page} of {relation.name}"
     if pointer:
+        # numbered from 1, as in a ctid (OffsetNumber, off.h)
         where += f", line pointer {(pointer - PAGE_HEADER_SIZE) // ITEM_ID_SIZE + 1}"
+    # in frames the backend has read the row already, so asking for frames again would not help
     arrays = relation.pages is not None and any(one.array_length is not None for one in relation.attributes)
     # reading the row through PostgreSQL distinguishes an empty array from a damaged page
     if fault in (Fault.TOASTED, Fault.COMPRESSED) or (fault is Fault.TUPLE_SHORT and arrays):
