@@ -24,10 +24,13 @@ def round32(number: float) -> float:
         return math.nan
     if number == 0.0 or math.isinf(number):
         return number
+    # before frexp: ldexp raises OverflowError where a number near binary64's limit rounds up to 2**1024
     if abs(number) >= OVERFLOW:
         return math.copysign(math.inf, number)
     mantissa, exponent = math.frexp(number)
+    # 24 bits with the implicit one; round() goes to even at a half, as IEEE 754's roundTiesToEven
     rounded = math.ldexp(round(math.ldexp(mantissa, 24)), exponent - 24)
+    # what lies above the largest binary32 number, 2**128 - 2**104, by half a unit or more rounds up to 2**128
     if abs(rounded) >= OVERFLOW:
         return math.copysign(math.inf, number)
     return rounded if abs(rounded) >= SMALLEST_NORMAL else math.copysign(0.0, number)

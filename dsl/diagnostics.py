@@ -101,6 +101,7 @@ class Diagnostics:
 
     def _of(self, severity: Severity) -> tuple[Diagnostic, ...]:
         found = [diagnostic for diagnostic in self._found.values() if diagnostic.severity is severity]
+        # findings about the whole text come last; the empty Span only keeps None out of the comparison
         return tuple(sorted(found, key=lambda d: (d.span is None, d.span or Span(0, 0, 0, 0), d.code)))
 
 
@@ -127,8 +128,10 @@ class RuleError(ValueError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "did you mean 'x'?" for the known word closest to `word`, or an empty string."""
+    # difflib's time grows with the square of the length, and rule text may hold one name of 64 KB
     if len(word) > 40:
         return ""
+    # of names that differ in case alone the alphabet's first is suggested: in a dict the last one written stays
     lowered = {name.lower(): name for name in sorted(known, reverse=True)}
     close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.7)
     return f"did you mean {lowered[close[0]]!r}?" if close else ""

@@ -31,6 +31,7 @@ def function_source(function: Callable[[], object]) -> Source:
     indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]  # kept, so that columns are those of the file
     text = "".join(f"{indent}{line}\n" for line in preamble) + "".join(lines)
     filename = inspect.getsourcefile(function) or "<function>"
+    # lines are counted back from the function's, so that errors name lines of the file; the preamble's may be negative
     return Source(text=text, filename=filename, first_line=first - len(preamble))
 
 
@@ -53,8 +54,10 @@ def _preamble(function: Callable[[], object]) -> list[str]:
         elif getattr(value, "__module__", None) in NAMED and _language_name(value) in NAMES:
             word = _language_name(value)
             lines.append(f"from dana import {word}" if word == name else f"from dana import {word} as {name}")
+        # bool is a subclass of int, and rule text has no True
         elif name in wanted and isinstance(value, int | float) and not isinstance(value, bool):
             lines.append(f"{name} = {value!r}")
+    # imports first; the sort is stable, so that names stay in order and the text does not depend on the module's
     return sorted(lines, key=lambda line: " = " in line)
 
 

@@ -42,6 +42,7 @@ def render_one(diagnostic: Diagnostic, source: Source) -> str:
     file, number = places[0] if diagnostic.span else (source.filename, 0)
     out.append(f"{blank}--> {file}" + (f":{number}:{diagnostic.span.column}" if diagnostic.span else ""))
     for previous, mark, (home, number) in zip([None, *marks], marks, places, strict=False):
+        # an error at the end of the text can stand behind its last line
         line = source.lines[mark.span.line - 1] if mark.span.line <= len(source.lines) else ""
         shown, first, last = _window(line, mark.span)
         if home != file:
@@ -52,6 +53,7 @@ def render_one(diagnostic: Diagnostic, source: Source) -> str:
         # a line that the window shows differently must be shown again
         if previous is None or previous.span.line != mark.span.line or len(line) > WINDOW:
             out.append(f"{number:>{gutter}} | {_printable(shown)}".rstrip())
+        # at least one caret: a span can be empty, as at the end of a line
         carets = mark.sign * max(1, _width(shown[first:last]))
         out.append(f"{blank} | {' ' * _width(shown[:first])}{carets} {mark.text}".rstrip())
     remarks = [("expected", diagnostic.expected), ("found", diagnostic.found)]
@@ -73,6 +75,7 @@ def _window(line: str, span: Span) -> tuple[str, int, int]:
     """Return what is shown of a line, and the underlined part of that as indices."""
     first = min(span.column - 1, len(line))
     last = span.end_column - 1 if span.end_line == span.line else len(line)
+    # at least one character wide, behind the line's end if need be
     last = max(first + 1, min(last, len(line)))
     if len(line) <= WINDOW:
         return line, first, last
@@ -88,6 +91,7 @@ def _printable(text: str) -> str:
 
 
 def _width(text: str) -> int:
+    # cells as `_printable` writes them, since columns of a span count characters
     return sum(4 if c == "\t" else 2 if unicodedata.east_asian_width(c) in "WF" else _narrow(c) for c in text)
 
 

@@ -28,6 +28,7 @@ def sections(text: str) -> dict[str, str]:
     ends = [*(mark.start() for mark in marks), len(text)]
     parts = {"": text[: ends[0]]}
     for mark, end in zip(marks, ends[1:], strict=True):
+        # empty lines stand for what comes before, so that spans count in the whole text; of equal names the first stays
         parts.setdefault(mark[1], "\n" * text.count("\n", 0, mark.end()) + text[mark.end() : end])
     return parts
 

@@ -37,6 +37,7 @@ class Ahead(Folds):
         for node in (self.plan.nodes[k] for k in sorted(self.plan.live)):
             if node.op is not Op.GATHER or 4 * prod(padded(self.plan.shape(node.inputs[0]))) < FAR:
                 continue
+            # of a number that is computed, computing it early would cost more than waiting for the row
             if element_of(self.graph, node.inputs[1]) is not None:
                 found[node.inputs[0], node.inputs[1]] = None
         return list(found)
@@ -64,6 +65,7 @@ class Ahead(Folds):
         cache, self._caches[-1] = self._caches[-1], {}
         for model, chosen in self._far:
             number = self._value(chosen, (), ZERO, vector=0)
+            # not checked yet, and need not be a row: prefetching a wrong address faults nowhere
             row = Index(Var(self._builder.fptosi(number.value, I64), len(self._preheaders)))
             shape = self.plan.shape(model)
             first = self._own(model, (row, *(ZERO for _ in shape[1:])), ZERO)

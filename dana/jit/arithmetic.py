@@ -17,6 +17,7 @@ POINTER = ir.PointerType()
 Vectors = tuple[ir.Value, ...]
 COMPARED = {Op.LT: "<", Op.GT: ">", Op.LE: "<=", Op.GE: ">=", Op.EQ: "=="}
 ARITHMETIC = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
+# IEEE 754-2019's maximum and minimum: NaN if either is, -0 below +0; maxnum would drop a NaN
 INTRINSICS = {Op.MAX: "maximum", Op.MIN: "minimum", Op.SQRT: "sqrt", Op.ABS: "fabs", Op.COPYSIGN: "copysign"}
 
 
@@ -25,6 +26,7 @@ def folded(builder: ir.IRBuilder, op: str, count: int, leaf: Callable[[int], Vec
 
     def at(i: int, extent: int) -> Vectors:
         """Element i of what is left when only `extent` elements are."""
+        # powers of two below `count`: element i was joined with i + extent, if there was one
         if extent == count:
             return leaf(i)
         before = min(2 * extent, count)
@@ -55,9 +57,11 @@ def operation(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.V
     """One elementwise operation, of numbers or vectors; Unsupported where it is none of those."""
     typ = values[0].type
     if op in COMPARED:
+        # ordered: with a NaN no comparison holds
         holds = builder.fcmp_ordered(COMPARED[op], *values)
         return builder.select(holds, _all(typ, 1.0), _all(typ, 0.0))
     if op is Op.WHERE:
+        # unordered: a NaN is not 0, so that it holds
         return builder.select(builder.fcmp_unordered("!=", values[0], _all(typ, 0.0)), values[1], values[2])
     if op is Op.NEG:
         return builder.fneg(values[0])

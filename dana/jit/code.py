@@ -121,6 +121,7 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     address = engine.get_function_address
     if not _executable(address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")
+    # one more, for the losses
     slots = np.zeros(len(memory.merged) + 1, dtype=np.int64)
     # for each merge the pass that ends with it; the loss comes last
     joined = [*((plan.phase[k] - AFTER) // 2 for k in plan.merges), len(plan.passes) - 1]
@@ -212,6 +213,7 @@ def _target() -> llvm.Target:
     return llvm.Target.from_default_triple()
 
 
+# of a rule that is trained again; the key is the whole text, hence never stale
 @lru_cache(maxsize=8)
 def _machine_code(text: str) -> llvm.ExecutionEngine:
     """Functions, which hold no values: of a rule that is trained again they are still there."""
@@ -221,6 +223,7 @@ def _machine_code(text: str) -> llvm.ExecutionEngine:
     module.verify()
     features = llvm.get_host_cpu_features().flatten()
     # the engine owns it, so each has its own
+    # no passes over the IR: they take as long as making code and, measured on packed inputs, gain nothing
     machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=1, jit=True)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()

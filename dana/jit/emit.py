@@ -67,6 +67,7 @@ class Emitter(Ahead):
         """A pass over the batch's tuples: for one, and for a block of them unless that takes LLVM too long."""
         plan, loss = self.plan, self.graph.loss
         written = self._written
+        # the function for one first: its length decides whether LLVM is given sixteen times as much
         for name, count in ((one, 1), (block, BLOCK)):
             if count > 1 and self._written - written > MAX_OF_ONE:
                 return
@@ -75,9 +76,11 @@ class Emitter(Ahead):
                 return
             self._run = count
             with self._function(name, slots=phase > TUPLE):
+                # later passes find the rows near: the first one read them
                 if phase == TUPLE and count > 1:
                     self._ask_first(I64(BLOCK))
                 self._nests(phase)
+                # before the updates: what is merged was computed from rows as the tuple found them
                 for k in plan.merges:
                     if plan.phase[k] == phase + 1:
                         self._merge(k, plan.nodes[k].inputs[0])
@@ -102,6 +105,7 @@ class Emitter(Ahead):
                 self._outermost = t.level
                 self._tuple = t
                 self._nests(TUPLE)
+                # before the updates, which write rows that the operands read
                 for k, operand in merged:
                     self._keep_joined(k, operand, t)
                 self._updates(plan.at_once)
@@ -132,6 +136,7 @@ class Emitter(Ahead):
         """Batches of one: each function takes the tuples that come, at least one."""
         for name, is_last in self._ends("rows", "last_row"):
             with self._function(name):
+                # sums of losses and of errors, as far as the epoch has come; other functions have slots there
                 places = [self._builder.gep(self._third, [I64(i)], source_etype=FLOAT) for i in range(2)]
                 sums = [self._builder.load(place, typ=FLOAT) for place in places]
                 if self.plan.by_block:
@@ -139,6 +144,7 @@ class Emitter(Ahead):
                 else:
                     self._ask_first(self._count)
                     with self._summed(sums, self._count) as (t, before, after):
+                        # `_at` hoists nothing out of this loop
                         self._outermost = t.level  # what is read of models changes from turn to turn
                         self._tuple = t
                         self._ask_later(t, self._count)
@@ -184,6 +190,7 @@ class Emitter(Ahead):
         steps = ir.Constant(typ, [FLOAT(float(t)) for t in range(BLOCK)])
         wrap = ir.Constant(typ, [most] * BLOCK)
         numbers = builder.fadd(self._splat(Found(first, len(self._preheaders)), BLOCK).value, steps)
+        # once is enough: first + 15 is below twice ROW_NUMBERS, and sums of whole numbers below 2**24 are exact
         wrapped = builder.select(builder.fcmp_ordered(">=", numbers, wrap), builder.fsub(numbers, wrap), numbers)
         builder.store(wrapped, self._address(self._state, self._counted_by[k], []).value, align=4)
         after = builder.fadd(first, builder.sitofp(count, FLOAT))
@@ -191,8 +198,10 @@ class Emitter(Ahead):
 
     def _in_turn(self, phase: int, sums: Sequence[ir.Value], is_last: bool) -> Sequence[ir.Value]:
         """A tuple, and a batch's end; the epoch's losses with its own, where that is known by then."""
+        # in each turn: the models are those that the tuple before has left
         self._nests(BATCH)
         self._nests(phase, wanted=None if is_last else self._wanted())
+        # before `_end`, which writes models that the loss reads; a late loss has what it needs of each tuple
         after = sums if self.plan.parts.late else self._with_loss(sums)
         self._end(is_last)
         return after
@@ -203,6 +212,7 @@ class Emitter(Ahead):
     ) -> Iterator[tuple[Index, list[ir.Value], list[ir.Value]]]:
         """A loop that hands two sums, of losses and of errors, from turn to turn; the turn's own go into the last."""
         entry, after = self._builder.block, list[ir.Value]()
+        # `stop` is no int, so that `_loop` makes a block, in which phis can stand
         with self._loop(stop, step) as turn:
             before = [self._builder.phi(FLOAT) for _ in sums]
             yield turn, before, after
@@ -217,6 +227,7 @@ class Emitter(Ahead):
         builder, (total, errors) = self._builder, sums
         loss = self._value(self.graph.loss, (), self._turn, vector=0).value
         after = builder.fadd(total, loss)
+        # the interpreter's operations in its order (`Interpreter._added`), so that the bits are the same
         return after, builder.fadd(errors, builder.fsub(loss, builder.fsub(after, total)))
 
     def _ends(self, name: str, last: str) -> list[tuple[str, bool]]:
@@ -237,12 +248,14 @@ class Emitter(Ahead):
         return self.graph.reachable([*(update.value for update in self.graph.updates), *loss])
 
     def _end(self, is_last: bool) -> None:
+        # before the updates: the test reads models from before the batch
         if is_last and self.graph.convergence is not None:
             value = self._value(self.graph.convergence, (), self._turn, vector=0).value
             self._store(value, self._address(self._state, self.convergence, []))
         self._updates(self.plan.copied)
         if self.plan.by_row:
             self._write_rows()
+        # last: the batch's own updates of a counting model are overwritten or counted on
         for k in self._counting if is_last else ():
             self._end_epoch(k)
 
@@ -280,6 +293,7 @@ class Emitter(Ahead):
 
     def _bound(self) -> None:
         """Give up before all is written where it gets longer than LLVM is given."""
+        # the last block is not closed yet, and is counted when it is
         closed = self._builder.function.blocks[self._counted : -1]
         self._written += BYTES * sum(len(block.instructions) for block in closed)
         self._counted += len(closed)
@@ -313,6 +327,7 @@ class Emitter(Ahead):
     def _compute(self, nest: Nest, idx: Indices, t: Index, *, vector: int) -> None:
         """A nest's values in a turn of its loops."""
         done = []
+        # all values before the first store: an update in place writes what they read
         for k in nest.nodes:
             found = self._computed(k, idx, t, vector=vector)
             self._caches[found.level][self._key(k, idx, t, vector=vector)] = found
@@ -340,6 +355,7 @@ class Emitter(Ahead):
         to = self._own(k, (ZERO,) * len(shape), self._turn if count == 1 else ZERO)
         from_ = self._address(self._state, self._operands, [])
         code = I32(FUNCTIONS[plan.nodes[k].op])
+        # twice: the function has a second operand in its signature, which those of the language lack
         builder.call(self._special_function, [code, I64(size * count), to.value, from_.value, from_.value])
 
     # --- merges and updates -----------------------------------------------------------------------------------------
@@ -359,6 +375,7 @@ class Emitter(Ahead):
                 else:
                     place = self._address(self._state, kept, [])
                     value = self._builder.load(place.value, typ=typ, align=4)
+                # neighbours are joined: even lanes with odd ones, as in the language's tree
                 while count > 1:
                     left = self._shuffled(value, range(0, count, 2))
                     value = combine(self._builder, op, left, self._shuffled(value, range(1, count, 2)))
@@ -368,6 +385,7 @@ class Emitter(Ahead):
             return
         vector = lanes_of(shape)
         together = min(count, IN_STEP)
+        # trees of `together` tuples are at this level of the stack
         low = together.bit_length() - 1
         elsewhere = [i for i in self.graph.inputs if self.plan.shape(i) == shape and i not in self.plan.reads(operand)]
         for group in range(count // together):
@@ -385,6 +403,7 @@ class Emitter(Ahead):
                     return self._element(merged.first + level * merged.size, shape, idx)
 
                 value, at = tree(self._builder, op, group * together, together, leaf), low
+                # a binary counter: each bit of `group` that is set is a tree that waits for one of its size
                 while group >> (at - low) & 1:
                     value, at = combine(self._builder, op, self._load(waiting(at), vector=vector).value, value), at + 1
                 if at == level:
@@ -405,6 +424,7 @@ class Emitter(Ahead):
         address = builder.gep(place.value, [builder.mul(number, I64(merged.size))], source_etype=FLOAT)
         builder.cbranch(builder.icmp_signed("<", number, self._count), body, end)
         builder.position_at_end(body)
+        # what waits is of earlier tuples, hence on the left
         joined = combine(builder, merged.op, builder.load(address, typ=value.type, align=4), sum_)
         number.add_incoming(builder.add(number, I64(1)), body)
         sum_.add_incoming(joined, body)
@@ -434,6 +454,7 @@ class Emitter(Ahead):
     def _write_rows(self) -> None:
         """In the order of the tuples; a tuple's in the order of the text."""
         waiting = self._builder.load(self._address(self._state, self._waiting, []).value, typ=I64, align=4)
+        # a batch has a tuple, so that the loop's one turn at least is right
         with self._loop(waiting) as t:
             for update in self.plan.by_row:
                 numbers, values = self._chosen[id(update)]
@@ -455,6 +476,7 @@ class Emitter(Ahead):
 
     def _updates(self, updates: list[Update]) -> None:
         """New models that could not be stored where they were computed: all are known before the first is."""
+        # in two steps, because a new value may read a model that another update writes
         for update in updates:
             if update.value in self.plan.kept:
                 continue
@@ -474,6 +496,7 @@ class Emitter(Ahead):
         vector = lanes_of(target)
         wide = lanes_of(source)
         with self._axes(target, vector=vector) as idx:
+            # an axis of one element is repeated
             places = tuple(ZERO if n == 1 else i for n, i in zip(source, idx[len(idx) - len(source) :], strict=True))
             if update.value in plan.kept:
                 found = self._value(update.value, places, self._turn, vector=vector and wide)

@@ -50,6 +50,7 @@ class Folds(Values):
         assert axis is not None
         extents = plan.shape(operand)
         op, last = REDUCTIONS[node.op], axis == len(extents) - 1
+        # an axis of one element has nothing to fold in lanes
         if last and extents[-1] > 1:
             self._fold_last(k, operand, extents[-1], op)
             return
@@ -67,6 +68,7 @@ class Folds(Values):
         plan, shape = self.plan, self.plan.shape(k)
         tuples = self._run if of_tuples(plan.phase[k]) else 1
         if not shape and tuples == BLOCK:
+            # scalars of a block: rows of several tuples are reduced in each other's lanes
             self._block_folds([k])
             return
         if extent <= SHORT and shape:  # side by side along what lies side by side in memory
@@ -90,6 +92,7 @@ class Folds(Values):
             self._loop(shape[-1] if shape else 1, rows) as last,
             self._loop(passed, together) as few,
         ):
+            # loads are not hoisted from here: registers hold no more vectors
             self._many = True
             t = self._sum(near, few) if tuples > 1 else self._turn
             each = [((*idx, last.plus(j)) if shape else (), t.plus(i)) for i in range(together) for j in range(rows)]
@@ -118,6 +121,7 @@ class Folds(Values):
         """
         plan = self.plan
         operands = [plan.nodes[k].inputs[0] for k in folds]
+        # folds of one nest have one extent and one operation (`Plan._fused_folds`)
         ((extent,),) = {plan.shape(operand) for operand in operands}
         (op,) = {REDUCTIONS[plan.nodes[k].op] for k in folds}
         lanes, width = lanes_of((extent,)), 0
@@ -157,6 +161,7 @@ class Folds(Values):
 
         def leaf(row: Index) -> Vectors:
             place = Index(row.var, row.const * lanes)
+            # before the operands: their values are then in the cache, and not loaded
             if vectors is not None:
                 for _, t in wanted:
                     vectors(place, t)
@@ -165,6 +170,7 @@ class Folds(Values):
 
         def masked(values: Vectors) -> Vectors:
             typ = ir.VectorType(FLOAT, lanes)
+            # x op identity is x, bit for bit (docs/arithmetic.md), so that lanes behind the end change no result
             keep = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [ir.IntType(1)(i < rest) for i in range(lanes)])
             none = ir.Constant(typ, [FLOAT(IDENTITIES[op])] * lanes)
             return tuple(self._builder.select(keep, value, none) for value in values)
@@ -174,11 +180,13 @@ class Folds(Values):
     def _in_lanes(self, op: str, folds: Sequence[ir.Value], extent: int) -> ir.Value:
         """The rest of folds, which are a vector each: lane i of the result is fold i."""
         groups = 1 << (len(folds) - 1).bit_length()
+        # copies of the last one fill up to a power of two; nothing reads their lanes
         parts, width = self._pairs(op, [*folds, *[folds[-1]] * (groups - len(folds))], lanes_of((extent,)), extent)
         assert len(parts) == 1
         while width > 1:
             low, high = self._halves_of(parts[0], width)
             left = self._shuffled(parts[0], low + low)
+            # else the upper half lies behind the end: there is nothing to join
             if extent > width // 2:
                 left = combine(self._builder, op, left, self._shuffled(parts[0], high + high))
             parts, width = [left], width // 2
@@ -235,12 +243,14 @@ class Folds(Values):
                 return leaf(Index(const=i)) if masked is None or i < last else masked(leaf(Index(const=i)))
 
             return folded(self._builder, op, count, few)
+        # a power of two, so that the loop's folds are the first steps of the language's order
         apart = 1 << (-(-count // APART) - 1).bit_length()
         most = -(-count // apart)
         full = count - apart * (most - 1)
         width = vector or 1
         number, first = 0, 0
         whole = full if masked is None else full - 1
+        # rows with a part more, the last of them masked, and rows without
         parts = ((0, whole, most, False), (whole, full, most, True), (full, apart, most - 1, False))
         for start, stop, times, is_last in parts:
             if start == stop:
@@ -261,6 +271,7 @@ class Folds(Values):
 
         def kept(row: Index) -> Vectors:
             places = [self._address(self._state, first + i * width, [(row, number * width)]) for i in range(number)]
+            # in the loop: it is what the loop before stored, and changes for each use of this memory
             return tuple(self._load(place, vector=vector, here=True).value for place in places)
 
         return self._fold(apart, kept, op, vector=vector, masked=None)

@@ -104,6 +104,7 @@ class Loops:
         """Names in the module, by that in `CompiledData`."""
         self.memory = Memory()
         self.tables = tables
+        # a vector of ones that LLVM cannot see as such: x * 1 flushes subnormals, and would be folded away
         self.ones = self.memory.room(LANES)
         self.choices = choices
         looks = any(one.element is None for one in choices)
@@ -129,8 +130,10 @@ class Loops:
 
     def _place_values(self, batch: int) -> None:
         plan, memory = self.plan, self.memory
+        # a level for each bit of the number of tuples, which has 32
         levels = 33 if batch == WHOLE_EPOCH else batch.bit_length()
         for k in (*self.graph.models, *self.graph.metas):
+            # of a table only its address
             memory.at[k] = memory.room(LANES if k in self.tables else prod(padded(plan.shape(k))))
         self.merges: dict[int, int] = {}
         for k in sorted(plan.kept):
@@ -196,6 +199,7 @@ class Loops:
         self._state, self._tuples, self._third, self._count = function.args
         self._tuple = self._turn = ZERO
         self._builder = ir.IRBuilder(function.append_basic_block())
+        # blocks before each open loop, the outermost first, and what is computed there
         self._preheaders: list[ir.Block] = []
         self._caches: list[dict[object, Found]] = [{}]
         self._slots: list[Var] = []
@@ -216,6 +220,7 @@ class Loops:
 
     # --- loops ------------------------------------------------------------------------------------------------------
 
+    # tested at the end of a turn: callers ask for one turn at least
     @contextmanager
     def _loop(self, stop: int | ir.Value, step: int = 1, start: int = 0) -> Iterator[Index]:
         """At least one turn."""
@@ -235,6 +240,7 @@ class Loops:
         self._caches.append({})
         yield Index(Var(phi, len(self._preheaders)))
         following = builder.add(phi, I64(step))
+        # not `body`: inner loops have moved the builder on
         phi.add_incoming(following, builder.block)
         end = builder.append_basic_block()
         builder.cbranch(builder.icmp_signed("<", following, stop), body, end)
@@ -258,6 +264,7 @@ class Loops:
         level = max(level, self._outermost)
         if level == len(self._preheaders):
             return Found(emit(self._builder), level)
+        # before the block's branch, which is written already
         with self._builder.goto_block(self._preheaders[level]):
             return Found(emit(self._builder), level)
 
@@ -272,10 +279,12 @@ class Loops:
     def _address(self, base: ir.Value | Found, first: int, terms: Sequence[tuple[Index, int]]) -> Found:
         """base + first + the sum of index times stride; what the innermost loops do not change stays before them."""
         const = first + sum(index.const * stride for index, stride in terms)
+        # the outermost loop first: sums of what it changes then stay out of the inner ones
         moving = sorted(((i.var, s) for i, s in terms if i.var is not None), key=lambda term: term[0].level)
         found = base if isinstance(base, Found) else Found(base, 0)
         key: tuple[object, ...] = (id(found.value),)
         for var, stride in moving:
+            # ids stay valid: the module keeps each value alive
             key = (*key, id(var.value), stride)
             before = found
 
@@ -293,7 +302,9 @@ class Loops:
     def _load(self, address: Found, *, vector: int, here: bool = False) -> Found:
         """Before the loops that do not change the address; `here`: in them, as they store there themselves."""
         typ = ir.VectorType(FLOAT, vector) if vector else FLOAT
+        # from registers that spill nothing is gained by loading early
         level = len(self._preheaders) if here or (vector and self._many) else address.level
+        # inputs lie on pages, where an array of float4 is aligned to 4 bytes (typalign i), not to a vector
         return self._at(level, lambda builder: builder.load(address.value, typ=typ, align=4))
 
     def _terms(self, k: int, idx: Indices, t: Index) -> list[tuple[Index, int]]:

@@ -41,6 +41,7 @@ def find_parts(graph: Graph, of_tuples: Collection[int], epoch: frozenset[int], 
     scalars = {k for k in of_tuples if not graph.concrete_shape(k)}
     counters = frozenset(update.model for update in graph.updates if _counts(graph, update.model, update.value))
     read = {i for k, node in enumerate(graph.nodes) if k not in of_tuples for i in node.inputs}
+    # a counter that is read once a batch would need its value at that time
     counters -= read  # of a tuple each reader knows which it is
     early: set[int] = set()
     for k in sorted(scalars):
@@ -66,6 +67,7 @@ def _late(
         for operand in graph.nodes[k].inputs:
             readers[operand].append(k)
     late: set[int] = set()
+    # readers first, as their ids are larger
     for k in sorted(scalars - earlier - early, reverse=True):
         # what is computed in a tuple's turn cannot read it
         alone = late.issuperset(readers[k])
@@ -98,6 +100,7 @@ def _counts(graph: Graph, model: int, value: int) -> bool:
     if nodes[model].each_epoch is None or not is_(value, Op.SUB):
         return False
     total, over = nodes[value].inputs
+    # the pattern that `dsl.semantics.counting.count_rows` records; of another the models are computed in turn
     if not is_(total, Op.ADD) or not is_(over, Op.MUL) or nodes[total].inputs[0] != model:
         return False
     crossed, most = nodes[over].inputs

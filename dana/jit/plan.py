@@ -86,6 +86,7 @@ class Plan:
         self._sources: dict[int, list[tuple[int, bool]]] = {}
         for k in sorted(self.kept.difference(self.merges)):
             self._enter(k)
+        # the order matters from here on: what is copied decides what is stored, and that what lasts
         later = [u for u in graph.updates if u not in self.by_row and u not in self.at_once]
         later = [u for u in later if u.model not in self.parts.counters]
         self.copied = [u for u in later if not self._stored_in_place(u)]
@@ -135,6 +136,7 @@ class Plan:
         updated = {update.model for update in self.graph.updates}
         at_once = {update.model for update in self.at_once}
         phase: dict[int, int] = {}
+        # by id: operands have their phase before their readers
         for k in sorted(self.live | set(self.graph.models)):
             node = self.nodes[k]
             if node.op in PER_TUPLE:
@@ -295,6 +297,7 @@ class Plan:
             if i in self.nest_of and self.phase[i] == phase:
                 earliest = max(earliest, self.nest_of[i])
         if elementwise:
+            # the first nest behind its sources: in one loop values stay in registers
             for number in range(earliest, len(self.nests)):
                 nest = self.nests[number]
                 if nest.elementwise and (nest.phase, nest.shape) == (phase, shape):
@@ -328,10 +331,12 @@ class Plan:
         nest = self.nests[number]
         if not nest.elementwise or nest.phase != self.last:
             return False
+        # an update that is made later would read the new model
         if any(model in self.reads(other.value) for other in self.graph.updates):
             return False
         for k in self.kept:
             for i, pointwise in self.sources(k):
+                # earlier nests have read it by then; in the same one each element is read before it is written
                 if i == model and not (self.nest_of[k] < number or (self.nest_of[k] == number and pointwise)):
                     return False
         nest.updates.append(update)

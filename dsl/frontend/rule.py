@@ -80,6 +80,7 @@ class Rule:
 
     @cached_property
     def _parsed(self) -> tuple[dict[str, ast.Module], tuple[Diagnostic, ...]]:
+        # before the lexer, which the bound protects from text that takes minutes
         if large := too_large(self.source):
             return {"": ast.Module(body=())}, (large,)
         parts = sections(self.text)
@@ -147,6 +148,7 @@ class Rule:
         key = tuple(sorted(extents.items()))
         if key not in self._traced:
             modules, _ = self._parsed
+            # a list of its own: extents can make a loop's rounds wrong in a text that is right for other tables
             diagnostics = Diagnostics()
             checked = check(modules[""], diagnostics, modules, extents)
             if checked is None:

@@ -43,6 +43,7 @@ class GraphBuilder:
                 shape=shape,
                 region=region,
                 name=name,
+                # rounded here, once: every executor starts from the same bits
                 value=None if value is None else round32(value),
                 extent=extent,
                 init=init,
@@ -109,6 +110,8 @@ class GraphBuilder:
             dims=tuple(dim for dim in dims if dim in used),
             extents=tuple((dim, extent) for dim, extent in extents if dim in used),
             unrolled=unrolled,
+            # a dim that nothing has left gets no extent from `Graph.bind`, so that its conditions could not be
+            # evaluated
             needs=tuple(need for need in needs if used >= set(need.names)),
             inputs=inputs,
             models=models,

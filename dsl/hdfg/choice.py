@@ -28,6 +28,7 @@ def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
         return k, 0
     if nodes[k].op is not Op.ELEMENT:
         return None
+    # a position that depends on a dim has no value before `Graph.bind`
     vector, position = (nodes[i] for i in nodes[k].inputs)
     known = vector.op in FROM_ROW and len(vector.shape) == 1 and position.value is not None
     return (vector.id, int(position.value or 0)) if known else None
@@ -38,6 +39,7 @@ def computed_from(graph: Graph, k: int, element: Callable[[int], tuple[int, int]
 
     `element` returns both for a value that is an element of an input.
     """
+    # a loop, not recursion: unrolled rules have chains longer than Python's limit of 1,000 frames
     waiting, seen, found = [k], {k}, set[tuple[int, int]]()
     while waiting:
         one = waiting.pop()
@@ -80,6 +82,7 @@ def growing_models(graph: Graph) -> dict[str, tuple[str, ...]]:
         shapes = {str(node.name): graph.symbolic_shape(node) for node in models}
         counted = {name: [dim in names_of(axis) for axis in shape] for name, shape in shapes.items()}
         having = [name for name, axes in counted.items() if any(axes)]
+        # a model that has the dim on a later axis, or in a product such as n * 2, does not grow by a row at its end
         if all(str(shapes[name][0]) == dim and not any(counted[name][1:]) for name in having):
             found[dim] = tuple(having)
     return found

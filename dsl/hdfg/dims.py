@@ -67,6 +67,7 @@ class DimExpr:
                 slope += product
             else:
                 offset += product
+        # terms cancel under some extents of the others, such as n * k - 2 * n with k = 2: then each n fits
         if slope == 0:
             return None
         quotient, remainder = divmod(extent - offset, slope)
@@ -106,6 +107,7 @@ def subtract(left: Dim, right: Dim) -> Dim:
 
 def multiply(left: Dim, right: Dim) -> Dim:
     """Return left * right."""
+    # sorted names make n * k and k * n one monomial, hence one extent
     return _collect((tuple(sorted(lm + rm)), lc * rc) for lm, lc in _terms(left) for rm, rc in _terms(right))
 
 
@@ -133,6 +135,7 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     for monomial, coefficient in terms:
         totals[monomial] = totals.get(monomial, 0) + coefficient
     kept = {monomial: coefficient for monomial, coefficient in totals.items() if coefficient}
+    # any() looks at the keys: the constant term's, (), is the only false one
     if not any(kept):
         return kept.get((), 0)
     return DimExpr(tuple(sorted(kept.items(), key=lambda term: (-len(term[0]), term[0]))))

@@ -11,6 +11,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 def draw(name: str, seed: int, number: int) -> int:
     """Return one of the 64-bit numbers that a name and a seed stand for."""
+    # the inner mix keeps seeds that differ by a multiple of GOLDEN from drawing the same numbers, shifted
     return mix((mix((seed ^ hash_name(name)) & MASK) + (number + 1) * GOLDEN) & MASK)
 
 

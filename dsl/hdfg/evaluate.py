@@ -37,6 +37,7 @@ class Evaluator:
     def __init__(self, graph: Graph, arithmetic: Arithmetic, roots: Iterable[int]) -> None:
         self._graph = graph
         self._arithmetic = arithmetic
+        # ids are a topological order (`dsl.hdfg.verify`), so that sorted nodes find their operands computed
         self._nodes = [graph.nodes[i] for i in sorted(graph.reachable(roots))]
         self._functions = {op: function(arithmetic, op) for op in ELEMENTWISE}
 
@@ -82,6 +83,7 @@ class Evaluator:
         `behind` gets each tuple's values, and may change rows of `models` before the next one.
         """
         tuples = [node for node in self._nodes if node.region is Region.TUPLE]
+        # a model's value is the array in `models` itself, so that a tuple reads the rows that `behind` has written
         values = {
             node.id: self._value(node, {}, count, columns, models, metas)
             for node in self._nodes
@@ -112,6 +114,7 @@ class Evaluator:
         value = values[node]
         shape = self._graph.nodes[node].shape
         if value.ndim == len(shape):
+            # a read-only view with a stride of 0: nothing is copied, and nothing may be written
             return np.broadcast_to(value, (count, *value.shape))
         return value
 
@@ -145,6 +148,7 @@ class Evaluator:
             index = values[node.inputs[1]]
             return np.array(operand[row_numbers(index, operand.shape[0], self._graph, node.inputs[0])])
         assert node.axis is not None
+        # 1 if the operand has the tuples' axis in front, 0 if it is the same for all tuples
         batched = operand.ndim - len(self._graph.nodes[node.inputs[0]].shape)
         if node.op is Op.EXPAND:
             return np.expand_dims(operand, node.axis + batched)
@@ -157,6 +161,7 @@ class Evaluator:
         """Return an operand with axes of 1 between the tuples' axis and its own, so that NumPy aligns them."""
         value = values[operand]
         rank = len(self._graph.nodes[operand].shape)
+        # NumPy aligns last axes, which would put the tuples' axis on an axis of the value
         if node.region is not Region.TUPLE or value.ndim == rank or rank == len(node.shape):
             return value
         return value.reshape(value.shape[0], *(1,) * (len(node.shape) - rank), *value.shape[1:])
@@ -170,6 +175,7 @@ def row_numbers(index: Floats, rows: int, graph: Graph, model: int) -> npt.NDArr
     DataError
         If one is not a whole number from 0 to `rows` - 1.
     """
+    # NaN and infinity convert to some integer, which never equals them, so that the last comparison finds them
     with np.errstate(invalid="ignore"):
         numbers = index.astype(np.int64)
     wrong = (numbers < 0) | (numbers >= rows) | (numbers != index)

@@ -245,6 +245,7 @@ class Graph:
     @property
     def has_merge(self) -> bool:
         """Whether a batch's tuples have anything to join; without, batches hold one tuple."""
+        # rows that are added up wait for the end of a batch, so that its size matters without a merge, too
         later = any(update.adds and not update.at_once for update in self.updates)
         return later or any(node.op is Op.MERGE for node in self.nodes)
 
@@ -271,6 +272,7 @@ class Graph:
     def returns_to_rows(self) -> bool:
         """Whether a value of a batch is used in the batch's own tuples, which are then gone through again."""
         after = self.after_merges
+        # a merge of a batch's value reads it once for each tuple
         within = (node for node in self.nodes if node.region is Region.TUPLE or node.op is Op.MERGE)
         return self.loss in after or any(not after.isdisjoint(node.inputs) for node in within)
 
@@ -289,6 +291,7 @@ class Graph:
         """The rule's loss alone, as rows are judged that are left out: no model changes but those that count."""
         loss = self.loss if self.test_loss is None else self.test_loss
         read = self.reachable([] if loss is None else [loss])
+        # a RESET model counts rows by an update of each batch, which a loss may read
         counting = tuple(u for u in self.updates if u.model in read and self.nodes[u.model].each_epoch is not None)
         return replace(self, loss=loss, test_loss=None, updates=counting, convergence=None, prediction=None)
 
@@ -355,6 +358,7 @@ class Graph:
             If loops count a dim, and the rule's text is wrong with its extent.
         """
         traced = self.traced(dims)
+        # ends: the new graph is unrolled for these extents, so that `traced` returns it as it is
         if traced is not self:
             return traced.bind(dims)
         dims = {**dict(self.extents), **dims}
@@ -456,6 +460,7 @@ def _bind_node(node: Node, dims: Mapping[str, int]) -> Node:
         )
     if node.extent is None:
         return replace(node, shape=shape)
+    # an extent above 2**24 is rounded as the same number in the rule's text would be
     return replace(node, shape=shape, value=round32(float(node.extent.evaluate(dims))), extent=None)
 
 

@@ -135,12 +135,14 @@ class Interpreter:
         state = self._own_tables(self.start(count) | self._models(models or {}))
         losses: list[float] = []
         limit = graph.epochs if epochs is None else epochs
+        # only an epoch's last batch decides on convergence, so that the others need not compute the test
         within = replace(graph, convergence=None).training_roots
         inner = Evaluator(graph, self._arithmetic, within)
         last = Evaluator(graph, self._arithmetic, graph.training_roots)
         converged = False
         done = 0
         while done < limit and not converged:
+            # binary32, with the errors of rounding summed apart: simulator and hardware give the same bits
             total = errors = np.float32(0.0)
             for start in range(0, count, size):
                 stop = min(start + size, count)
@@ -156,6 +158,7 @@ class Interpreter:
             done += 1
             state |= self._after_epoch(state)
             if graph.loss is not None:
+                # the division is the host's, in binary64; no machine divides a loss
                 losses.append(float(np.float64(self._arithmetic.add(total, errors))) / count)
         return TrainResult(models=state, losses=tuple(losses), epochs=done, converged=converged)
 
@@ -265,6 +268,7 @@ class Interpreter:
         rows = state[str(self.graph.nodes[update.model].name)]
         index, value = (evaluator.per_tuple(k, values, t + 1)[t] for k in (update.index, update.value))
         number = row_numbers(index, rows.shape[0], self.graph, update.model)
+        # in place: two tuples of a batch that choose one row follow one another
         rows[number] = self._arithmetic.add(rows[number], value) if update.adds else value
 
     def _summed(self, node: int, values: Mapping[int, Floats], evaluator: Evaluator, count: int) -> Floats:
@@ -277,6 +281,7 @@ class Interpreter:
         """Return the models after a batch: every new value was computed from the models before it."""
         after = dict(state)
         rows: dict[int, list[tuple[npt.NDArray[np.int64], Floats]]] = {}
+        # tables first, in both dictionaries at once: `_own_tables` has copied them, and no other update writes a table
         added = [update for update in self.graph.updates if update.adds and not update.at_once]
         for t in range(count if added else 0):
             for update in added:
@@ -289,17 +294,20 @@ class Interpreter:
             if self.graph.nodes[update.model].table:
                 continue
             if update.index is None:
+                # per tuple only without a merge, where a batch is one tuple
                 whole = value[0] if value.ndim > len(self.graph.nodes[update.value].shape) else value
                 after[name] = np.array(np.broadcast_to(whole, shape))
                 continue
             numbers = row_numbers(values[update.index], shape[0], self.graph, update.model)
             if self.graph.nodes[update.index].op is Op.CONST:
                 whole = value[0] if value.ndim > len(self.graph.nodes[update.value].shape) else value
+                # once for a batch: a second copy would lose the row that an earlier update has written
                 if after[name] is state[name]:
                     after[name] = state[name].copy()
                 after[name][numbers] = whole
                 continue
             each = evaluator.per_tuple(update.value, values, count)
+            # the value's axes belong at the end of a row's, behind the tuples' axis
             each = each.reshape(count, *(1,) * (len(shape) - each.ndim), *each.shape[1:])
             rows.setdefault(update.model, []).append((numbers, np.broadcast_to(each, (count, *shape[1:]))))
         for i, parts in rows.items():
@@ -349,6 +357,7 @@ class Interpreter:
                 continue
             if name not in columns:
                 raise DataError(f"rule {self.graph.name!r} needs a column for {name}")
+            # operands of every operation are canonical; later only results are flushed
             column = self._arithmetic.flush(np.asarray(columns[name], dtype=np.float32))
             shape = self.graph.concrete_shape(i)
             if column.shape[1:] != shape or column.ndim != len(shape) + 1:
@@ -369,6 +378,7 @@ class Interpreter:
         for name, values in models.items():
             if name not in shapes:
                 raise DataError(f"rule {self.graph.name!r} has no model {name!r}")
+            # a copy even of a binary32 array, since tables are updated in place
             array = self._arithmetic.flush(np.array(values, dtype=np.float32))
             if array.shape != shapes[name]:
                 raise DataError(f"model {name} must have shape {list(shapes[name])}, not {list(array.shape)}")

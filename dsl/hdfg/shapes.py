@@ -64,6 +64,7 @@ def result_shape(op: Op, operands: Sequence[Shape], axis: int | None = None) -> 
     """
     if op in ELEMENTWISE:
         shape: Shape = ()
+        # a scalar broadcasts to everything, so that it is neutral here
         for operand in operands:
             shape = broadcast(shape, operand)
         return shape

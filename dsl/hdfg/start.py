@@ -50,6 +50,7 @@ def start_block(init: Init, name: str, first: int, count: int) -> npt.NDArray[np
     if init.kind is InitKind.CONSTANT or init.kind in OF_TABLE:
         values[:] = init.first
         return values
+    # as `dsl.hdfg.draw.draw` does without NumPy
     start = mix((init.seed ^ hash_name(name)) & MASK)
     last = np.nextafter(np.float32(init.second), np.float32(init.first))
     for at in range(0, count, BLOCK):
@@ -65,8 +66,10 @@ def start_block(init: Init, name: str, first: int, count: int) -> npt.NDArray[np
 def _exact(init: Init, start: int, first: int, count: int) -> npt.NDArray[np.float64]:
     """Random start values from element `first` on, in binary64."""
     if init.kind is InitKind.UNIFORM:
+        # the upper 24 bits: a binary32 significand has no more
         draws = _draws(start, first, count) >> np.uint64(40)
         return np.asarray(init.first + (init.second - init.first) * (draws.astype(np.float64) / 2.0**24))
+    # the upper 16 bits; a sum of 12 of them is exact
     draws = _draws(start, first * UNIFORMS_PER_NORMAL, count * UNIFORMS_PER_NORMAL) >> np.uint64(48)
     draws = draws.reshape(count, UNIFORMS_PER_NORMAL)
     total = sum((draws[:, k] for k in range(1, UNIFORMS_PER_NORMAL)), draws[:, 0])  # across is slower
@@ -76,6 +79,7 @@ def _exact(init: Init, start: int, first: int, count: int) -> npt.NDArray[np.flo
 def _draws(start: int, first: int, count: int) -> npt.NDArray[np.uint64]:
     """Return `count` 64-bit numbers of splitmix64 seeded with `start`, skipping the first `first`."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is meant
+        # a new array: the cached increments must not be changed by what follows
         value = _steps(count) + np.uint64((start + first * GOLDEN) & MASK)
         value ^= value >> np.uint64(30)
         value *= np.uint64(0xBF58476D1CE4E5B9)
@@ -85,6 +89,7 @@ def _draws(start: int, first: int, count: int) -> npt.NDArray[np.uint64]:
     return value
 
 
+# a full block and a rest, of one draw an element and of 12
 @lru_cache(maxsize=4)
 def _steps(count: int) -> npt.NDArray[np.uint64]:
     """The increments of splitmix64, from the first number on."""

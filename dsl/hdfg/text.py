@@ -104,6 +104,7 @@ def _node_line(node: Node) -> str:
         words.append(node.name)
     words += [f"%{i}" for i in node.inputs]
     if node.value is not None:
+        # repr is the shortest text that reads back to the same bits
         words.append(repr(node.value))
     if node.extent is not None:
         words.append(f"extent={node.extent}")
@@ -231,6 +232,7 @@ def _read_node(line: str) -> Node:
     plain = [word for word in words if "=" not in word and not word.startswith("%")]
     name = match["name"]
     if op in LEAVES - NAMELESS:
+        # before the value: a meta has both, the name first
         name = plain.pop(0)
     shape = match["shape"]
     return Node(
@@ -240,6 +242,7 @@ def _read_node(line: str) -> Node:
         shape=tuple(parse_dim(part) for part in shape.split(",")) if shape else (),
         region=Region(match["region"]),
         name=name,
+        # hand-written text may have a decimal number that binary32 lacks, which `verify` would reject
         value=round32(float(plain[0])) if plain else None,
         extent=_read_extent(marked.get("extent")),
         classes=parse_dim(marked["classes"]) if "classes" in marked else None,
@@ -271,6 +274,7 @@ def _read_init(text: str | None) -> Init:
 def parse_dim(text: str) -> Dim:
     """Read an extent as `str` writes it: `8`, `n`, `2*n*k+3`."""
     total: Dim = 0
+    # the sign of a term is the sign before it; names and numbers hold none
     for sign, term in re.findall(r"([+-]?)([^+-]+)", text):
         product: Dim = 1
         for factor in term.split("*"):

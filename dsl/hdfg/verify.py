@@ -51,6 +51,7 @@ def verify(graph: Graph) -> None:
     InvalidGraph
         With one line for each rule that is broken.
     """
+    # the rules of the whole graph follow operands, which the rules of nodes find to exist
     problems = list(_node_problems(graph))
     if not problems:
         problems += _graph_problems(graph)
@@ -89,6 +90,7 @@ def _attributes(node: Node) -> Iterator[str]:
             yield "must be a scalar"
     elif (node.value is not None) != (node.op is Op.META) or node.extent is not None:
         yield "must have a value if and only if it is a meta, and no extent"
+    # NaN differs from itself, and is a value that a rule may compute
     if node.value is not None and not (math.isnan(node.value) or round32(node.value) == node.value):
         yield f"must have a binary32 value, not {node.value!r}"
     if node.op is Op.TRAINING:
@@ -158,6 +160,7 @@ def _region(graph: Graph, node: Node, after: frozenset[int]) -> Iterator[str]:
         )
         if not allowed:
             yield f"in region {node.region} must not read node {operand.id} in region {operand.region}"
+    # else it would be computed again for every tuple or batch
     if node.region is not Region.CONST and all(operand.region is Region.CONST for operand in operands):
         yield f"depends on nothing but consts, so it must be in region const, not {node.region}"
 
@@ -187,6 +190,7 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
         yield f"epochs and batch must be at least 1, not {graph.epochs} and {graph.batch}"
     if not graph.has_merge and (graph.batch != 1 or graph.batch_meta is not None):
         yield f"a graph without merge must have batches of 1, not {graph.batch}"
+    # it is read as a stream that keeps no tuple, and its end is the table's
     if graph.batch is None and graph.returns_to_rows:
         yield "a graph with the whole table as its batch must not use values of the batch in its tuples"
     if graph.batch_meta is not None and graph.batch_meta not in graph.metas:
@@ -209,6 +213,7 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     if graph.classes is not None and len([i for i in graph.inputs if graph.nodes[i].op is Op.OUTPUT]) > 1:
         yield "a graph with classes must have one output"
     if graph.prediction is not None:
+        # a row to predict has no label, no weight and no batch
         unknown = (Op.OUTPUT, Op.WEIGHT, Op.ROW, Op.MERGE)
         found = [i for i in graph.reachable([graph.prediction]) if graph.nodes[i].op in unknown]
         if found:
@@ -236,6 +241,7 @@ def _root_problems(graph: Graph, node: Node, region: Region, shapes: tuple[Shape
         yield f"must be a scalar{vector}, not of shape {shape_text(node.shape)}"
     fits = node.region in (Region.CONST, region) or node.op is Op.MODEL
     fits = fits or (node.id in (graph.loss, graph.test_loss) and node.id in graph.after_merges)
+    # a batch of one tuple has nothing to merge, so that its values per tuple are those of the batch
     if not fits and not (region is Region.BATCH and node.region is Region.TUPLE and not graph.has_merge):
         yield f"must be in region {region}, not {node.region}"
 
@@ -257,6 +263,7 @@ def _update_problems(graph: Graph, update: Update) -> Iterator[str]:
     per_tuple = graph.by_tuple(update)
     if update.index is not None:
         yield from _index_problems(graph.nodes[update.index])
+    # models and constants are available in each region
     if value.op is Op.MODEL or value.region is Region.CONST:
         return
     allowed = {Region.TUPLE} if per_tuple else {Region.BATCH}

@@ -43,10 +43,13 @@ class _Lowering:
 
     def run(self) -> Graph:
         checked = self._checked
+        # leaves that nothing reads stay: columns are assigned to them by the order of `dana.algo`
         leaves = (*checked.models, *checked.inputs, *checked.metas)
+        # an operation is numbered after its operands, so that this is a topological order
         live = sorted(reachable([*roots(checked), *leaves]), key=lambda operation: operation.id)
         self._choose_regions(live)
         for operation in live:
+            # sorted: a set's order differs from process to process, and ids must not
             for region in sorted(self._sides[operation]):
                 self._emit(operation, region)
         batch = checked.batch
@@ -94,11 +97,14 @@ class _Lowering:
             if root is not None:
                 self._need(root, region)
         for operation in reversed(live):
+            # what an operation depends on settles its region where it can; users settle the rest, models' values and
+            # constants
             own = _own_region(operation)
             if own is not None:
                 self._sides[operation] = {own}
             for operand in operation.operands:
                 for region in self._sides[operation]:
+                    # a merge stands in region BATCH, but what it joins is computed for each tuple
                     self._need(operand, Region.TUPLE if operation.op is Op.MERGE else region)
 
     def _need(self, operation: Operation, region: Region) -> None:

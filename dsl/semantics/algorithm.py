@@ -37,6 +37,7 @@ NUMBER_OF_EACH_CLASS = (
 def declare(context: Context, name: str, declaration: Declaration, span: Span) -> Algorithm:
     """Make the algorithm from the arguments of `dana.algo`; lists among them are spliced in."""
     members: list[Operation] = []
+    # an algorithm with a wrong member stays, so that calls of its methods are checked; `complete` keeps `finish` silent
     complete = True
     for thing, span_of_argument in declaration.members:
         for item, place in thing.placed(span_of_argument) if isinstance(thing, Items) else [(thing, span_of_argument)]:
@@ -79,6 +80,7 @@ def declare(context: Context, name: str, declaration: Declaration, span: Span) -
         )
         complete = False
     algorithm = Algorithm(name=name, span=span, members=tuple(members), complete=complete)
+    # after another error a missing model may be the one that is wrong
     if complete:
         for op, word in ((Op.MODEL, "model"), (Op.INPUT, "input")):
             if not any(member.op is op for member in members):
@@ -120,6 +122,7 @@ def call(context: Context, algorithm: Algorithm, name: str, bound: Bound, span: 
     """Call a method; `span` is the whole call."""
     if name == "merge":
         return _merge(context, algorithm, bound, span)
+    # what the call would have set is unknown: nothing may be reported as missing later
     if any(isinstance(argument.value, Poison) for argument in bound.values()):
         algorithm.complete = False
         return Nothing()
@@ -138,6 +141,7 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
     value = to_value(context, bound["value"].value, bound["value"].span)
     batch = batch_of(context, bound["batch"])
     sign = merge_sign(context, bound["op"])
+    # even if the value is wrong, so that later merges are compared with this size
     if batch is not None:
         keep_batch(context, algorithm, batch)
     if value is None or batch is None or sign is None:
@@ -145,6 +149,7 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
         return POISON
     if value.id in context.program.parts and sign in ("add", "mean"):
         tuples = share(context, algorithm, span)
+        # the parts are those of a mean; their sum is N times as much, and `tuples` is 1 / N
         return value if sign == "mean" else context.program.add(Op.DIV, (value, tuples), value.shape, span)
     if value.of_batch:
         return context.report(
@@ -156,6 +161,7 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
             help="merge it together with something of a tuple, as in the mean of (x - mean) * (x - mean)",
         )
     result = mean(context, algorithm, value, span) if sign == "mean" else None
+    # the merge inside a mean, which must be used as any other
     merge = result.operands[0] if result else context.program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
     context.program.merges.add(merge.id)
     return result or merge

@@ -80,6 +80,7 @@ def bind(
                 bound[f"*{positional - len(signature.parameters)}"] = argument
             else:
                 count = len([a for a in arguments if a.name is None])
+                # one report: each further argument would be surplus, too
                 fine = _report_surplus(context, signature, argument, count)
                 break
             positional += 1
@@ -112,6 +113,7 @@ def bind(
         else:
             bound[parameter] = argument
     missing = [name for name in signature.required if name not in bound]
+    # after a misnamed argument the parameter that it was meant for would be reported as missing
     if fine and missing:
         context.report(
             "E305",

@@ -38,6 +38,7 @@ def compute(operator: str, left: Number, right: Number) -> Number | None:
         return _bounded(whole)
     if isinstance(left, DimExpr) or isinstance(right, DimExpr):
         return None
+    # whole numbers up to 2**53 are exact in binary64, so that each is rounded once
     return _binary32(operator, round32(float(left)), round32(float(right)))
 
 
@@ -74,6 +75,7 @@ def _binary32(operator: str, left: float, right: float) -> float:
         case "/":
             return _divide(left, right)
         case "<":
+            # of rounded numbers: 2**24 + 1 equals 2**24, as on the machine
             return float(left < right)
         case ">":
             return float(left > right)
@@ -87,6 +89,7 @@ def _binary32(operator: str, left: float, right: float) -> float:
 
 
 def _divide(left: float, right: float) -> float:
+    # Python raises ZeroDivisionError where IEEE 754 gives an infinity or NaN
     if right != 0.0:
         return round32(left / right)
     if left == 0.0 or math.isnan(left):

@@ -82,6 +82,7 @@ def _norm(record: _Recorder, value: Operation) -> Operation:
 
 
 def _amin(record: _Recorder, value: Operation) -> Operation:
+    # exact: negation changes the sign alone, so that no second reduction is needed
     return record.add(Op.NEG, record.reduced(Op.AMAX, record.add(Op.NEG, value)))
 
 
@@ -89,9 +90,11 @@ def _argmax(record: _Recorder, value: Operation) -> Operation:
     """Record the first place of the largest; a NaN where an element is one."""
     top = record.top(value)
     at_top = record.add(Op.EQ, value, record.again(top))
+    # negative, so that the largest is the first place; -extent lies below each of them
     before = record.add(Op.NEG, record.places(value))
     first = record.add(Op.WHERE, at_top, before, record.number(negate(value.shape[record.axis])))
     place = record.add(Op.NEG, record.top(first))
+    # NaN alone differs from itself; it equals no element, so that `place` would lie behind the axis
     return record.add(Op.WHERE, record.add(Op.EQ, top, top), place, top)
 
 
@@ -100,6 +103,7 @@ def _argmin(record: _Recorder, value: Operation) -> Operation:
 
 
 def _softmax(record: _Recorder, value: Operation) -> Operation:
+    # the largest is taken off first, so that no power overflows and the total is at least 1
     power = record.add(Op.EXP, record.add(Op.SUB, value, record.again(record.top(value))))
     total = record.reduced(Op.SIGMA, power)  # 1 or more
     share = record.add(Op.DIV, record.number(1), total)  # machines have few units that divide
@@ -107,6 +111,7 @@ def _softmax(record: _Recorder, value: Operation) -> Operation:
 
 
 def _log_softmax(record: _Recorder, value: Operation) -> Operation:
+    # the logarithm is of a sum of at least 1, hence finite even where every other power underflows
     away = record.add(Op.SUB, value, record.again(record.top(value)))
     total = record.reduced(Op.SIGMA, record.add(Op.EXP, away))
     return record.add(Op.SUB, away, record.again(record.add(Op.LOG, total)))
@@ -134,6 +139,7 @@ def total(context: Context, value: Argument, span: Span) -> Object:
 
 def summed(program: Program, operand: Operation, span: Span) -> Operation:
     """Record the sum of all elements of a value of any shape."""
+    # the order of axes is part of the result, since each sum is rounded
     while operand.shape:
         axis = len(operand.shape) - 1
         operand = program.add(Op.SIGMA, (operand,), operand.shape[:-1], span, axis=axis)

@@ -112,6 +112,7 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
     classes = None
     if numbered is not None:
         classes = _numbered(context, numbered, "classes" if "classes" in bound else "categories", shape)
+    # after all arguments, so that the errors of each are reported at once
     if shape is None or init is None or (classes is None and numbered is not None):
         return POISON
     return Declaration(
@@ -145,6 +146,7 @@ def _for_each_row(context: Context, row: Operation, shape: Shape, span: Span) ->
 def _numbered(context: Context, argument: Argument, what: str, shape: Shape | None) -> Dim | None:
     """How many classes a label has, or categories an input."""
     count, least = to_dim(context, argument.value, argument.span), 2 if what == "classes" else 1
+    # the text of a dim alone is its name; a table gives the extent of a dim, not of 2*n
     if (isinstance(count, int) and count < least) or (isinstance(count, DimExpr) and count != symbol(str(count))):
         context.report(
             "E401",
@@ -233,6 +235,7 @@ def _start(context: Context, name: str, bound: Bound) -> Object:
     first, second = numbers
     if first is None or second is None or seed is None:
         return POISON
+    # rounded first: bounds that differ in binary64 may be one number in binary32
     first, second = round32(first), round32(second)
     if name == "uniform" and not first < second:
         return context.report(
@@ -242,6 +245,7 @@ def _start(context: Context, name: str, bound: Bound) -> Object:
             expected=f"more than {first:g}",
             found=describe(bound["high"].value),
         )
+    # a NaN is not at least 0 either
     if name == "normal" and not second >= 0:
         return context.report(
             "E311",

@@ -30,6 +30,7 @@ def check(
     """
     counted: dict[str, int] = {}
     while True:  # once more for each loop that counts further dims, and those are few
+        # a list for each attempt: what one found before its loop was unrolled is found again
         found = Diagnostics()
         found.extend((*diagnostics.errors, *diagnostics.warnings))
         context = Context(diagnostics=found, chosen=chosen or {}, counted=counted)
@@ -38,6 +39,7 @@ def check(
         except GiveUp:
             checked = None
         except Unroll as loop:
+            # ends: each attempt knows more dims than the one before
             counted = {**counted, **loop.extents}
             continue
         if checked is not None:

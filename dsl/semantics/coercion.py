@@ -46,6 +46,7 @@ DECLARE_HELP = {
 def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
     """Take an object as a value of the dataflow; numbers become constants, lists vectors."""
     match thing:
+        # before other operations, which a table is one of
         case Operation(table=True):
             report_whole(context, thing, span)
             return None
@@ -132,6 +133,7 @@ def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span)
     if count == 1:
         return program.expand(values[0], 0, span)
     result = values[0]
+    # WHERE keeps every bit; a sum of values times masks would make NaN of an infinity, and 0 of -0
     for k, value in enumerate(values[1:], start=1):
         mask = program.add(Op.EQ, (program.arange(count, span), program.constant(k, span)), (count,), span)
         for _ in shape:
@@ -221,6 +223,7 @@ def to_shape(context: Context, thing: Object, span: Span) -> Shape | None:
     if not isinstance(thing, Items):
         dim = to_dim(context, thing, span)
         return None if dim is None else (dim,)
+    # all extents before the first return, so that each wrong one is reported
     dims = [to_dim(context, item, place) for item, place in thing.placed(span)]
     if len(dims) > MAX_RANK:
         context.report(

@@ -37,6 +37,7 @@ def _round(record: Record, value: Operation) -> Operation:
 def _floor(record: Record, value: Operation) -> Operation:
     """The largest whole number that is not above a."""
     near = _round(record, value)
+    # 1 where rounding went up; a zero taken off -0 leaves -0
     return record(Op.SUB, near, record(Op.GT, near, value))
 
 

@@ -110,13 +110,16 @@ class Context:
     def state_name(self, owner: str, name: str) -> str:
         """Return a name that no rule can write: `w.velocity`, then `w.velocity.2` …"""
         full = f"{owner}.{name}"
+        # the final dot keeps `w.velocity2` from counting as `w.velocity`
         count = sum(1 for state in self.states if f"{state.name}.".startswith(f"{full}."))
         return f"{full}.{count + 1}" if count else full
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Discard everything that is recorded in the block: only its diagnostics and result are wanted."""
+        # copies of containers suffice, since nothing changes an operation once it is recorded
         program = {name: copy(value) for name, value in vars(self.program).items()}
+        # every field that elaborating an expression changes must be named here, or `aside` leaks it
         mine = {name: copy(getattr(self, name)) for name in ("states", "state_updates", "given", "random_calls")}
         try:
             yield
@@ -138,6 +141,7 @@ class Context:
         help: str = "",
     ) -> Poison:
         """Record an error and return what stands for the value that is missing because of it."""
+        # the innermost two calls: a chain may be 16 deep
         called = [Note(message="in this call", span=call.span) for call in self.calls[-2:] if call.span != span]
         if self.module_call is not None:
             called.append(Note(message=f"found inside {self.module_call.name} of {self.module_call.module}"))
@@ -156,6 +160,7 @@ class Context:
                 help=help,
             )
         )
+        # here and not between statements, since one statement may hold thousands of errors
         if self.diagnostics.full:
             raise GiveUp
         return POISON

@@ -34,6 +34,7 @@ def given(context: Context, name: str, span: Span) -> Operation:
         return context.program.given(Op.TRAINING, span)
     fresh = name not in context.given
     state = _state(context, name, span)
+    # once for the rule: a second use reads the same state, which must grow by 1 a batch
     if fresh and name == "batch":
         program = context.program
         value = program.add(Op.ADD, (state, program.constant(1, span)), (), span)
@@ -44,6 +45,7 @@ def given(context: Context, name: str, span: Span) -> Operation:
 def row_number(context: Context, span: Span) -> Operation:
     """Return the number of the tuple in its epoch, modulo `ROW_NUMBERS`; what a batch adds to it is settled last."""
     number = context.program.given(Op.ROW, span)
+    # both are below 2**23, so that their sum is exact in binary32
     total = context.program.add(Op.ADD, (_state(context, ROW, span), number), (), span)
     return _wrapped(context, total, span)
 

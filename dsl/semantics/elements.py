@@ -62,6 +62,7 @@ def select(context: Context, value: Operation, parts: Sequence[Part], span: Span
         found = record(context, value, axis, part, span)
         if found is None:
             return POISON
+        # a position takes its axis away, so that the next part meets the same number
         axis += part.position is None
         value = found
     return value
@@ -88,6 +89,7 @@ def elements(context: Context, vector: Operation, span: Span) -> list[Operation]
 def _element(context: Context, value: Operation, axis: int, part: Part, span: Span) -> Operation | None:
     extent = value.shape[axis]
     at = _place(context, extent, part.position, part.span)
+    # 0 <= at < extent, as extents of at least 1: where dims are left, only `Graph.bind` knows
     if at is None or not _within(context, (dims.add(at, 1), dims.subtract(extent, at)), value, extent, part.span):
         return None
     known = context.program.elements
@@ -110,6 +112,7 @@ def _slice(context: Context, value: Operation, axis: int, part: Part, span: Span
         return None
     if count == extent:
         return value
+    # the mask has an axis more than the value
     if len(value.shape) == MAX_RANK:
         context.report(
             "E402",
@@ -128,6 +131,7 @@ def _place(context: Context, extent: Dim, thing: Object | None, span: Span) -> D
     """Return a position that is known at compile time, counted from 0; one below 0 is counted from the end."""
     match thing:
         case Constant(number=int(number)):
+            # the sign of an expression of dims is unknown, so that n - 5 counts from the front
             return dims.add(extent, number) if number < 0 else number
         case Constant(number=DimExpr() as dim):
             return dim
@@ -156,6 +160,7 @@ def _within(context: Context, needed: Sequence[Dim], value: Operation, extent: D
             help="a position below 0 counts from the end: x[-1] is the last",
         )
         return False
+    # without a negative coefficient it holds for all dims, which are at least 1
     context.program.needs += [one for one in needed if isinstance(one, DimExpr) and min(c for _, c in one.terms) < 0]
     return True
 
@@ -213,6 +218,7 @@ def concat(context: Context, arguments: Sequence[Argument], span: Span) -> Objec
     for value, _ in parts:
         vector = value if value.shape else context.program.expand(value, 0, span)
         moved = vector if len(parts) == 1 else _moved(context, vector, 0, total, at, span)
+        # -0 added to an element keeps its bits, so that the parts need no masks of their own
         result = moved if result is None else context.program.add(Op.ADD, (result, moved), (total,), span)
         at = dims.add(at, vector.shape[0])
     assert result is not None
@@ -238,10 +244,12 @@ def transpose(context: Context, argument: Argument, span: Span) -> Object:
         )
     columns = value.shape[1]
     program = context.program
+    # [columns, 1, columns] against [rows, columns]: the last axis is summed, the first is the new one
     to = context.program.expand(context.program.expand(program.arange(columns, span), 1, span), 1, span)
     sides = (to, program.arange(columns, span))
     mask = program.add(Op.EQ, sides, (columns, 1, columns), span)
     result = _masked(context, mask, value, 2, span)
+    # `product` reads the matrix where it is; the sum above is dropped if nothing else uses it
     program.transposes[result] = value
     return result
 

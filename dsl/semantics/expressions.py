@@ -77,6 +77,7 @@ class Expressions:
 
     def evaluate(self, expression: ast.Expression, scope: Scope) -> Object:
         """Return what an expression stands for."""
+        # first, so that an expression is paid for before what it holds
         self.context.step(expression.span)
         match expression:
             case ast.Name():
@@ -181,6 +182,7 @@ class Expressions:
         elif name in METHODS:
             help_text = f"it belongs to the algo: write <algo>.{name}(…)"
         start = attribute.span
+        # the name alone: the span begins with the owner, which can be many lines long
         place = Span(start.end_line, max(1, start.end_column - len(name)), start.end_line, start.end_column)
         return self.context.report("E203", title, place, label="no such name", help=help_text)
 
@@ -198,6 +200,7 @@ class Expressions:
     def _subscript(self, subscript: ast.Subscript, scope: Scope) -> Object:
         owner = self.evaluate(subscript.value, scope)
         index = subscript.index
+        # `x[1, 2]` has two indices, `x[[1, 2]]` one, which is a list
         several = isinstance(index, ast.Sequence) and index.bracket == "(" and bool(index.items)
         written = index.items if isinstance(index, ast.Sequence) and several else (index,)
         parts = [self._part(part, scope) for part in written]
@@ -216,6 +219,7 @@ class Expressions:
             row = self._fixed_row(value, parts[0])
             if row is None:
                 return POISON
+            # GATHER needs the number now; a row that depends on a dim is selected like an element
             if row.extent is None:
                 rest = without_axis(value.shape, 0)
                 value = self.context.program.add(Op.GATHER, (value, row), rest, subscript.span)
@@ -276,6 +280,7 @@ class Expressions:
         """Return the number of a row that is known when the rule is compiled."""
         index, rows = part.position, model.shape[0]
         if isinstance(index, Constant) and isinstance(index.number, int):
+            # how many rows a dim stands for is unknown; `Graph.bind` checks fixed rows
             first, last = (-rows, rows - 1) if isinstance(rows, int) else (-MAX_EXTENT, MAX_EXTENT)
             hint = "rows are counted from 0"
             number = to_whole(self.context, index, part.span, what="the row", at_least=first, at_most=last, hint=hint)
@@ -305,6 +310,7 @@ class Expressions:
 
     def _call(self, call: ast.Call, scope: Scope) -> Object:
         function = self.evaluate(call.function, scope)
+        # before the arguments: what a condition records is no part of the rule
         if function == Builtin("require"):
             with self.context.aside():
                 return self._required(call, scope)
@@ -388,6 +394,7 @@ class Expressions:
         bound = bind(self.context, RANGE, arguments, span)
         if bound is None:
             return POISON
+        # leaves by `Unroll`, before a dim is reported as no whole number
         for argument in bound.values():
             if isinstance(argument.value, Constant) and isinstance(argument.value.number, DimExpr):
                 self.context.unroll(argument.value.number)
@@ -415,6 +422,7 @@ class Expressions:
                 found="the number 0",
             )
         steps = range(*whole)
+        # before a tuple of so many constants is made
         if len(steps) > MAX_STEPS:
             return self.context.report(
                 "E605",
@@ -456,6 +464,7 @@ class Expressions:
                 expected=f"at most {MAX_CALL_DEPTH} calls inside one another",
                 help="write the body of the innermost function in place of its call",
             )
+        # below the scope that the function was defined in, not the caller's, as in Python
         scope = Scope(function.scope)
         scope.names.update(function.defaults)
         scope.names.update({name: argument.value for name, argument in bound.items()})

@@ -35,6 +35,7 @@ def finish(context: Context) -> Checked | None:
                 help="the name left of = is the rule's name",
             )
         return None
+    # in this order: states belong to the rule, counting adds updates, and settling replaces values for all checks below
     algorithm.members += tuple(context.states)
     count_rows(context)
     test_loss = _settle(context, algorithm)
@@ -94,6 +95,7 @@ def _settle(context: Context, algorithm: Algorithm) -> Operation | None:
             for one in updates
         ]
     loss = algorithm.settings.get("setLoss")
+    # values are replaced under their keys; another key may be added behind the loop only
     for name, (value, span) in algorithm.settings.items():
         algorithm.settings[name] = in_phase(program, value, training=name != "setPrediction"), span
     if loss is None or not loss[0].on_training:
@@ -217,10 +219,12 @@ def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
     """
     if first.model is not second.model:
         return False
+    # any row is part of the whole model
     if first.index is None or second.index is None:
         return True
     if first.index.op is Op.CONST and second.index.op is Op.CONST:
         return first.index.value == second.index.value
+    # one number chooses one row (`Program.elements`); a fixed row may be the one that a tuple chooses
     return first.index is second.index or Op.CONST in (first.index.op, second.index.op)
 
 
@@ -268,6 +272,7 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
     if "setPrediction" in algorithm.settings:
         value, span = algorithm.settings["setPrediction"]
         if value.merged:
+            # the earliest in the text: a set has no order, and messages must not depend on it
             merge = min((one for one in reachable([value]) if one.op is Op.MERGE), key=lambda one: one.id)
             context.report(
                 "E510",
@@ -387,6 +392,7 @@ def _report_unmerged(context: Context, span: Span, what: str, algorithm: Algorit
 def _check_members(context: Context, algorithm: Algorithm, checked: Checked) -> bool:
     fine = True
     read = reachable(roots(checked))
+    # a column that only a start reads is filled from the table, too
     starts = {model.init.of for model in checked.models}
     for operation in sorted((o for o in checked.operations if o in read or o.name in starts), key=lambda o: o.id):
         if (operation.op in FROM_ROW or operation.op is Op.MODEL) and operation not in algorithm.members:

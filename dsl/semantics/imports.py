@@ -46,6 +46,7 @@ class Imports:
     def __init__(self, context: Context, run: Run, own: Mapping[str, ast.Module]) -> None:
         self.context = context
         self._run = run
+        # a module of the rule's own cannot stand in for the language
         self._own = {name: module.body for name, module in own.items() if name not in ("", "dana")}
         self._known = (*MODULES, *self._own)
         self._running: list[str] = []
@@ -71,6 +72,7 @@ class Imports:
             self._from_import(statement, scope)
 
     def _import(self, alias: ast.Alias, scope: Scope) -> None:
+        # `import a.b` binds a, as in Python
         first = alias.bound.split(".")[0]
         if alias.name == "dana" or (alias.name in MODULES and alias.bound == alias.name):
             scope.names[first] = Namespace()
@@ -78,6 +80,7 @@ class Imports:
             scope.names[first] = self.module(alias.name)
         else:
             scope.names[first] = POISON
+            # a cycle is reported already
             if alias.name not in self._running:
                 self._report_module(alias.name, alias.span)
 
@@ -89,12 +92,14 @@ class Imports:
         else:
             if statement.module not in self._running:
                 self._report_module(statement.module, statement.span)
+            # poison, so that uses of the names are not reported as well
             scope.names.update({alias.bound: POISON for alias in statement.aliases or ()})
             return
         if statement.aliases is None:
             scope.names.update(offered)
             return
         for alias in statement.aliases:
+            # before names: dana has no function with the name of one of its modules
             module = f"{statement.module}.{alias.name}"
             if module in MODULES:
                 scope.names[alias.bound] = self.module(module)

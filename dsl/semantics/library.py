@@ -29,6 +29,7 @@ DECLARATIONS = {
 UNARY_OPS = {op.value: op for op in ops.FUNCTIONS}
 BINARY_OPS = {op.value: op for op in ops.FUNCTIONS_OF_TWO}
 SAID = {op.value: text for op, text in ops.FUNCTIONS.items()}
+# docstrings without capital and full stop, so that documents and editors share one text
 SAID |= {name: str(made.__doc__)[0].lower() + str(made.__doc__)[1:-1] for name, made in COMPOSED.items()}
 SAID |= {op.value: text for op, text in ops.FUNCTIONS_OF_TWO.items()}
 """Descriptions of functions of one operand a, or of a and b."""

@@ -47,8 +47,10 @@ def gradient(context: Context, value: Argument, by: Argument, span: Span) -> Obj
         return POISON
     results = [filled(algebra, algebra.compute(one), target.shape) for one, target in zip(derived, found, strict=True)]
     context.program.gradients.append(Taken(value=operation, wanted=tuple(found), results=tuple(results), span=span))
+    # each is 1 / N of what N tuples ask together, so that a merge by "+" multiplies it by N (`algorithm`)
     if not operation.of_batch:
         context.program.parts.update(one.id for one in results if one.of_batch)
+    # elsewhere the gradient does not exist; `finish` reports predictions and losses that need it
     if asked.on_training:
         results = [context.program.while_training(one, span) for one in results]
     return Items(tuple(results)) if isinstance(by.value, Items) else results[0]
@@ -95,12 +97,14 @@ def minimize(
     algebra = batching.algebra
     wanted = _models(context, algorithm, bound.get("models"), loss, place)
     derived = None if wanted is None else _derive(context, batching, loss, wanted, span, of_each=True)
+    # after the derivatives, so that the errors of both are reported
     batch = _batch(context, algorithm, bound.get("batch"), wanted or [], span)
     if wanted is None or derived is None or batch is None:
         algorithm.complete = False
         return POISON
     alone = batch.size == 1 and batch.meta is None
     tables = [target for target in wanted if _of_table(target)]
+    # where only rows of models are minimized nothing is merged, and the rule has no batch
     if not alone and (_several_rows(wanted) or tables or not all(target.row_per_tuple for target in wanted)):
         batches.keep_batch(context, algorithm, batch)
     # what such a step adds is in proportion to the gradient, so that a batch's steps can be added up row by row
@@ -145,6 +149,7 @@ def minimize(
             algorithm.complete = False
             return POISON
         if _of_table(target) and plain:
+            # sgd returns model - step, and the rows take the step alone
             assert isinstance(updated, Operation), "sgd gives a value"
             step = updated.operands[1]
             added = context.program.add(Op.NEG, (step,), step.shape, span)
@@ -200,6 +205,7 @@ def _of_all(
     if wanted is None:
         return POISON
     if batch.size is not None:
+        # its state is one direction for the loss of all rows, which batches would change under it
         return context.report(
             "E525",
             f"{name} takes the whole table as one batch",
@@ -234,6 +240,7 @@ def _of_all(
     ]
     context.states += directions
     slopes = [
+        # gradient * direction, summed: its derivative is the Hessian times the direction (Pearlmutter 1994)
         summed(program, algebra.add(Op.MUL, filled(algebra, algebra.compute(slope), direction.shape), direction), span)
         for slope, direction in zip(derived, directions, strict=True)
     ]
@@ -340,6 +347,7 @@ def _models(
     read = sorted(followed(context.program, loss), key=lambda one: one.id)
     listed: list[tuple[Object, Span]]
     if models is None:
+        # a model that setModel writes is not minimized, else it would be set twice
         done = {update.model for update in algorithm.updates}
         listed = [(model, model.span) for model in algorithm.models if model in read and model not in done]
         if not listed:
@@ -368,8 +376,10 @@ def _models(
             )
             return None
         rows = [one for one in read if one.op is Op.GATHER and one.operands[0] is model]
+        # a model that is also read whole needs the gradient of all rows
         whole = [one for one in read if model in one.operands and one.op is not Op.GATHER]
         if rows and not whole:
+            # reversed: of rows that one number chooses, the first in the text stays
             different = {one.operands[1]: one for one in reversed(rows)}
             targets += sorted(different.values(), key=lambda one: one.id)
         else:

@@ -24,6 +24,7 @@ MODULES: Final = ("dana.functions", "dana.optimizers")
 Tree = TypeVar("Tree")
 
 
+# trees are immutable and shared by all rules of the process; `moved` makes copies
 @cache
 def statements(name: str) -> tuple[ast.Statement, ...]:
     """Statements of a module, parsed once in a process; their spans are those of the module's file.
@@ -64,6 +65,7 @@ def moved(tree: Tree, place: Span) -> Tree:
     """Return statements as if all of them stood at `place`, where the rule's own text is: the call."""
     if isinstance(tree, Span):
         return cast(Tree, place)
+    # recursive: depth is bounded by MAX_NESTING
     if isinstance(tree, tuple):
         return cast(Tree, tuple(moved(part, place) for part in cast(Sequence[Any], tree)))
     if isinstance(tree, ast.Node):

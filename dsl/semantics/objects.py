@@ -267,6 +267,7 @@ GIVEN_WORDS = {
 def describe(thing: Object) -> str:
     """Say what an object is, for "found:" lines."""
     match thing:
+        # before other operations, which a table is one of
         case Operation(table=True, name=str(name), shape=shape):
             return f"the table {name}, {_shape(shape)}"
         case Operation(op=op, name=str(name), shape=shape) if op in LEAF_WORDS:

@@ -20,8 +20,10 @@ SIGNS = {op: sign for sign, op in OPERATORS.items()}
 
 def in_phase(program: Program, operation: Operation, training: bool) -> Operation:
     """Return what computes a value while a rule trains, or elsewhere; itself where it is the same in both."""
+    # indexed by a bool: elsewhere 0, training 1
     known = program.phases[training]
     waiting = [operation]
+    # a stack, not recursion, as chains of an unrolled rule are longer than Python's limit
     while waiting:
         one = waiting[-1]
         missing = (
@@ -31,6 +33,7 @@ def in_phase(program: Program, operation: Operation, training: bool) -> Operatio
         if missing:
             continue
         waiting.pop()
+        # an operation that two users wait for is in the stack twice
         if not _known(one, known):
             made = known[one.id] = _made(program, one, known, training)
             if one.id in program.names:
@@ -48,6 +51,7 @@ def _get(operation: Operation, known: dict[int, Operation]) -> Operation:
 
 def _needed(program: Program, operation: Operation, known: dict[int, Operation]) -> Iterator[Operation]:
     """Operands of an operation and its derivative; for a decided choice, only the chosen side."""
+    # the condition first: a side that is not chosen must not be recorded, since it may not exist in this phase
     if operation.op is Op.WHERE and not _known(operation.operands[0], known):
         yield operation.operands[0]
         return
@@ -68,6 +72,7 @@ def _chosen(operation: Operation, known: dict[int, Operation]) -> Operation | No
     condition = _get(operation.operands[0], known)
     if condition.op is not Op.CONST or condition.value is None:
         return None
+    # a NaN holds, as in WHERE: it is true in Python, too
     return operation.operands[1 if condition.value else 2]
 
 
@@ -76,6 +81,7 @@ def _made(program: Program, operation: Operation, known: dict[int, Operation], t
         return program.constant(float(training), operation.span)
     chosen = _chosen(operation, known)
     if chosen is not None:
+        # the side may be smaller than the choice, which was broadcast
         value = filled(Algebra(program, operation.span), _get(chosen, known), operation.shape)
         return program.stopped(value, operation.span) if operation.id in program.derivatives else value
     operands = [_get(operand, known) for operand in operation.operands]

@@ -17,6 +17,7 @@ from dsl.limits import MAX_VALUES
 from dsl.source import Span
 
 
+# eq=False: compared and hashed by identity, for two operations of equal contents are two values
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operation:
     """One value of the dataflow program.
@@ -228,6 +229,7 @@ class Program:
     def constant(self, number: int | float | DimExpr, span: Span) -> Operation:
         """Record a number, rounded to binary32, or the extent of an axis."""
         value = None if isinstance(number, DimExpr) else round32(float(number))
+        # bits, since 0.0 and -0.0 would be one key
         key = number if isinstance(number, DimExpr) else bits_of(round32(float(number)))
         known = self._constants.get(key)
         if known is None:
@@ -252,6 +254,7 @@ class Program:
 
     def while_training(self, operation: Operation, span: Span) -> Operation:
         """Record a value that is known while the rule trains only: elsewhere a TRAINING is left in its place."""
+        # without on_training, so that no phase replaces it and `finish` finds it
         elsewhere = self._record(Operation(id=self._next_id(span), op=Op.TRAINING, shape=operation.shape, span=span))
         return self.add(Op.WHERE, (self.given(Op.TRAINING, span), operation, elsewhere), operation.shape, span)
 
@@ -261,6 +264,7 @@ class Program:
 
     def name(self, operation: Operation, name: str) -> None:
         """Remember what the rule calls an operation; the first name stays. Constants stay nameless."""
+        # one constant serves all uses of a number, which may have several names
         if operation.op is not Op.CONST:
             self.names.setdefault(operation.id, name)
 

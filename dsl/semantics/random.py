@@ -44,6 +44,7 @@ def random(context: Context, shape: Shape, seed: int, span: Span) -> Operation:
     tuple_ = recorder.of_tuple()
     element = recorder.of_element(shape, seed, call)
     value = recorder.uniform(tuple_, element, shape)
+    # flat: a random number has no derivative by what chooses it
     context.program.derivatives[value.id] = ()
     return value
 
@@ -88,6 +89,7 @@ class _Recorder:
         """u: x / p + y / q is between -1 and 1, below 0 by a half; rounding may make 1 of what is nearly so."""
         x = self._product(one[0], other[0], one[1], other[1], P)
         y = self._product(one[2], other[2], one[3], other[3], Q)
+        # products with reciprocals: machines have few units that divide
         total = self._add(Op.ADD, self._add(Op.MUL, x, round32(1 / P)), self._add(Op.MUL, y, round32(1 / Q)))
         positive = self._add(Op.ADD, total, self._add(Op.LT, total, 0.0))
         value = self._add(Op.MIN, positive, BELOW_ONE)
@@ -104,6 +106,7 @@ class _Recorder:
             if place is None:
                 place = along
                 continue
+            # exact for values of up to 2**24 elements, which `_modulo` asks for
             place = self._add(Op.ADD, self._add(Op.MUL, place, self._program.constant(extent, self._span)), along)
         return self._program.constant(0, self._span) if place is None else place
 
@@ -115,7 +118,9 @@ class _Recorder:
     def _modulo(self, value: Operation, p: int) -> Operation:
         """Remainder of a whole number below 2^24, between -p / 2 and p / 2."""
         near = self._add(Op.MUL, value, round32(1 / p))
+        # 1.5 * 2**23, so that the sum keeps its exponent for negative quotients, too
         quotient = self._add(Op.SUB, self._add(Op.ADD, near, ROUNDING), ROUNDING)
+        # exact: the quotient is whole, and the product lies within p of the value
         return self._add(Op.SUB, value, self._add(Op.MUL, quotient, float(p)))
 
     def _add(self, op: Op, a: Operation, b: Operation | float) -> Operation:

@@ -52,6 +52,7 @@ def _range(operation: Operation, bounds: dict[Operation, Range]) -> Range:
             return _whole(low), _whole(high)
         case Op.SUB:
             return _rounded(of[0][0] - of[1][1], of[0][1] - of[1][0])
+        # a square, by identity of its factors: bounds alone would allow -1 * 1
         case Op.MUL if operation.operands[0] is operation.operands[1]:
             return 0.0, math.inf
         case Op.MUL:
@@ -67,6 +68,7 @@ def _range(operation: Operation, bounds: dict[Operation, Range]) -> Range:
                 side for side, what in zip(of[1:], operation.operands[1:], strict=True) if _is_number(operation, what)
             ]
             return min(low for low, _ in sides), max(high for _, high in sides)
+        # a sum of numbers of both signs can cancel to anything
         case Op.SIGMA | Op.PI | Op.MERGE:
             return (0.0, math.inf) if of[0][0] >= 0 else ANY
         case Op.AMAX | Op.EXPAND | Op.ELEMENT:
@@ -102,6 +104,7 @@ def _is_number(choice: Operation, side: Operation) -> bool:
 
 
 def _product(a: float, b: float) -> float:
+    # infinity is a bound here, not a value: 0 times a large number is 0
     return 0.0 if a == 0 or b == 0 else a * b
 
 

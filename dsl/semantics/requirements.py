@@ -31,6 +31,7 @@ def require(context: Context, condition: Argument, written: ast.Expression, scop
     value = None if isinstance(condition.value, Poison) else to_value(context, condition.value, condition.span)
     if value is None:
         return
+    # any number: it only says whether a condition can be known before a training
     labels = {str(one.name): 0.0 for one in reachable([value]) if one.op is Op.OUTPUT and not one.shape}
     known = _numbers([value], labels)[value]
     if known is None and not context.calls:
@@ -48,6 +49,7 @@ def require(context: Context, condition: Argument, written: ast.Expression, scop
         condition=value,
         text=expression_text(written),
         owner=context.calls[-1].name if context.calls else "the rule",
+        # a dict drops names that the condition has twice
         terms=tuple(dict(_terms(context, written, scope)).items()),
         span=span,
     )
@@ -102,6 +104,7 @@ def _numbers(roots: Iterable[Operation], named: Mapping[str, float]) -> dict[Ope
         operation = waiting[-1]
         settled = operation.op in SIGNS or operation.op is Op.NEG
         missing = [one for one in operation.operands if settled and one not in known]
+        # a loop, not recursion: functions that are unrolled make long chains
         if missing:
             waiting += missing
             continue

@@ -79,6 +79,7 @@ class Statements:
                 result = self.expressions.evaluate(last.value, scope)
         else:
             self._run(body, scope)
+            # a broken line may have been the return
             if any(isinstance(statement, ast.Broken | ast.Return) for statement in body):
                 result = POISON  # what it would return is unknown
         return result
@@ -91,6 +92,7 @@ class Statements:
         for function in self._functions:
             if function.node not in self.expressions.called:
                 scope = Scope(function.scope)
+                # poison stays silent, so that only errors that no argument can mend are found
                 scope.names.update({parameter.name: POISON for parameter in function.node.parameters})
                 self._run_function(function.node.body, scope)
         # what is never called says nothing about the rule
@@ -118,6 +120,7 @@ class Statements:
                 self._loop(statement, scope)
             case ast.Import() | ast.FromImport():
                 self._imports.bind(statement, scope)
+            # uses of the names are not reported as well
             case ast.Broken(names=names):
                 scope.names.update(dict.fromkeys(names, POISON))
             case ast.Return(span=span) if scope.top_level:
@@ -181,6 +184,7 @@ class Statements:
             self._bind_target(name, item, span, scope)
 
     def _bind(self, name: ast.Name, value: Object, scope: Scope) -> None:
+        # of this scope alone: assigning in a function makes a local name, as in Python
         previous = scope.names.get(name.id)
         if isinstance(previous, Expected) and isinstance(value, Operation) and value.shape != previous.shape:
             self.context.report(
@@ -201,8 +205,10 @@ class Statements:
                 notes=(Note(message="declared here", span=previous.span),),
                 help="give the new value a name of its own; a model changes by setModel only",
             )
+        # inside a module's function names are not the rule's
         if isinstance(value, Operation) and self.context.module_call is None:
             self.context.program.name(value, name.id)
+        # messages about batch sizes call a number by its name
         if isinstance(value, Constant):
             value = replace(value, name=name.id)
         scope.names[name.id] = value
@@ -236,6 +242,7 @@ class Statements:
                 if context.declared[name.id] == span
                 else "",
             )
+        # before the kind is known to be right, so that a second declaration is reported as one
         context.declared[name.id] = span
         if kind == "dim":
             context.dims.append(name.id)
@@ -258,6 +265,7 @@ class Statements:
         )
         context.symbolic[name.id] = declaration.symbolic, declaration.symbolic_classes
         if isinstance(declaration.symbolic_classes, DimExpr):  # the default until a table is read
+            # a dim with a default of its own keeps it
             context.extents.setdefault(str(declaration.symbolic_classes), UNTOLD[kind])
         if kind == "meta":
             context.metas.append(leaf)
@@ -271,6 +279,7 @@ class Statements:
         owner = program.names.get(like.operands[0].id if like.op is Op.GATHER else like.id)
         table = like.row_per_tuple and like.operands[0].table
         if table and self.context.states_of_rows:
+            # in the order of declaration, which is the same in each call of the optimizer
             state = self.context.states_of_rows.pop(0)
         else:
             state = program.leaf(
@@ -314,6 +323,7 @@ class Statements:
         if isinstance(value, Nothing | Poison | Text):
             return
         if isinstance(value, Declaration):
+            # without targets: reported as a declaration without a name
             self._assign((), value, expression.span, scope)
             return
         self.context.warn(
@@ -353,6 +363,7 @@ class Statements:
             self._run_rule(node, defaults, scope)
             return
         function = RuleFunction(node, scope, defaults)
+        # tests elaborate our own modules; a rule pays only for functions that it calls
         if scope.module not in MODULES:
             self._functions.append(function)
         scope.names[node.name] = function
@@ -361,6 +372,7 @@ class Statements:
         """Whether the function stands under `@dana.rule`; other decorators are reported."""
         is_rule = False
         for decorator in node.decorators:
+            # evaluating it would report an unknown name as well
             unknown = isinstance(decorator, ast.Name) and decorator.id != "rule" and scope.find(decorator.id) is None
             value = Nothing() if unknown else self.expressions.evaluate(decorator, scope)
             if value == Builtin("rule"):
@@ -392,6 +404,7 @@ class Statements:
         inner = Scope(scope, top_level=True)
         inner.names.update(defaults)
         self._run_function(node.body, inner)
+        # a rule is no function that the rest of the text can call
         scope.names[node.name] = POISON
 
     def _loop(self, loop: ast.For, scope: Scope) -> None:
@@ -400,6 +413,7 @@ class Statements:
         if len(loop.names) > 1:
             span = loop.names[0].span.to(loop.names[-1].span)
             target = ast.Sequence(span=span, bracket="(", items=loop.names)
+        # once with poison where the rounds are unknown, so that errors of the body are found
         rounds: tuple[Object, ...] = (POISON,)
         if isinstance(iterable, Items):
             rounds = iterable.items
@@ -416,6 +430,7 @@ class Statements:
             )
         for item in rounds:
             self._bind_target(target, item, loop.iterable.span, scope)
+            # in the scope around it: a loop has no names of its own, as in Python
             self._run(loop.body, scope)
 
 

@@ -127,6 +127,7 @@ def add_row(
 ) -> None:
     """Say what is added to the row of a table that a GATHER reads: behind each tuple, or behind a batch."""
     if batch is not None:
+        # even if the value is wrong, so that later batches are compared with this size
         keep_batch(context, algorithm, batch)
     update = _update(context, target, argument, span)
     if update is None:
@@ -141,6 +142,7 @@ def add_row(
 def _row_each(context: Context, argument: Argument, count: int) -> list[Argument] | None:
     """Return one new value per row of a list of rows, from a list of values or from the first axis of one value."""
     value = argument.value
+    # a list goes item by item, even where each item has `count` elements
     if isinstance(value, Items) and len(value.items) == count:
         return [Argument(item, place) for item, place in value.placed(argument.span)]
     if isinstance(value, Operation) and value.shape[:1] == (count,):
@@ -196,6 +198,7 @@ def _update(context: Context, target: Operation, argument: Argument, span: Span)
     if value is None:
         return None
     try:
+        # the value may be repeated to the target's shape, not the target to the value's
         fits = broadcast(value.shape, target.shape) == target.shape
     except ShapeMismatch:
         fits = False
@@ -215,6 +218,7 @@ def _update(context: Context, target: Operation, argument: Argument, span: Span)
             notes=(Note(message=f"{model.name} is declared here", span=model.span),),
             help=_shape_help(kind, value, target),
         )
+    # in spite of a wrong shape: else the model would be reported as never updated, too
     return CheckedUpdate(model=model, value=value, index=index, at_once=model.table, span=span)
 
 

@@ -36,6 +36,7 @@ OPERATORS = {
 def binary(context: Context, operator: str, left: Argument, right: Argument, span: Span) -> Object:
     """Apply an operator; numbers known at compile time are computed now. `span` is the operator's."""
     whole = left.span.to(right.span)
+    # before numbers: + joins lists, and adds nothing element by element
     if operator == "+" and isinstance(left.value, Items) and isinstance(right.value, Items):
         return left.value.joined(right.value, left.span, right.span)
     if isinstance(left.value, Constant) and isinstance(right.value, Constant):
@@ -55,6 +56,7 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
         return _whole_division(context, operator, left, right, span, whole)
     value = elementwise(context, OPERATORS[operator], (left, right), span, whole)
     if operator == "/" and isinstance(value, Operation) and isinstance(right.value, Constant) and right.value.name:
+        # W706 compares names, since two numbers may be equal by chance
         context.program.divisors[value.id] = right.value.name
     return value
 
@@ -112,6 +114,7 @@ def _report_shapes(
     span: Span,
 ) -> Poison:
     shapes = [value.shape for value in values]
+    # the operand with most axes has the extents that the others were repeated to
     left = max(range(at), key=lambda i: len(shapes[i]))
     notes = tuple(
         Note(message=f"shape {shape_text(shapes[i])}", span=operands[i].span)
@@ -161,6 +164,7 @@ def logarithm(context: Context, value: Argument, span: Span) -> Object:
     if operand is None:
         return POISON
     one = context.program.constant(1, span)
+    # by identity: `Program.constant` gives one operation for each number
     rest = operand.op is Op.SUB and operand.operands[0] is one
     p = operand.operands[1] if rest else operand
     if p.op is not Op.SIGMOID or context.program.derivatives.keys() & {p.id, operand.id}:  # stopped gradients stay so

@@ -43,6 +43,7 @@ def _scaled_twice(context: Context, checked: Checked) -> None:
     if checked.batch is None:
         return
     found: dict[Operation, _Mean] = {}
+    # what depends on it was recorded once more by `finish`, for each phase
     for operation in (one for one in checked.operations if not one.on_training):
         mean = found[operation] = _mean(operation, found, checked)
         before = found[operation.operands[0]].last if operation.op is Op.DIV else None
@@ -129,6 +130,7 @@ CHANGING = PER_TUPLE | {Op.MODEL}
 def _outcome(op: Op, left: Range, right: Range) -> bool | None:
     """Whether a comparison of values from two ranges holds; None if that depends on the values."""
     if op in (Op.GT, Op.GE):
+        # a > b is b < a; NaN is in no range
         return _outcome(Op.LT if op is Op.GT else Op.LE, right, left)
     if op is Op.EQ:
         return False if left[1] < right[0] or right[1] < left[0] else None
@@ -180,6 +182,7 @@ def _unused(context: Context, checked: Checked) -> None:
                 help="remove it from dana.algo if the rule does not need it",
             )
     for model in checked.models:
+        # what the table or the end of an epoch writes needs no call
         if model not in updated and model.init.kind not in OF_TABLE and model.each_epoch is None:
             kind, call = ("state", "dana.setState") if model in context.states else ("model", "setModel")
             context.warn(

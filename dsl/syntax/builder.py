@@ -49,6 +49,7 @@ def _nodes(children: Children) -> Children:
     return [child for child in children if not isinstance(child, Token)]
 
 
+# kept in nodes: an LALR parser does not recurse, but what walks its trees does
 def _depth(span: Span, *inner: ast.Expression) -> int:
     depth = 1 + max((expression.depth for expression in inner), default=0)
     if depth > MAX_NESTING:
@@ -120,6 +121,7 @@ class AstBuilder(Transformer[Token, Any]):
     def augmented(self, children: Children) -> ast.Augmented:
         target, operator, value = children
         self._single(target)
+        # `//=` and its like are other tokens (`rule.lark`), so that one character is all of the operator
         return ast.Augmented(span=_span(children), target=target, operator=operator.value[0], value=value)
 
     @staticmethod
@@ -166,6 +168,7 @@ class AstBuilder(Transformer[Token, Any]):
         return ast.Evaluate(span=_span(children), value=children[0])
 
     def function(self, children: Children) -> ast.Function:
+        # `decorator` wraps its expression, so that it cannot be taken for the one behind `->`
         decorators = [child.value for child in children if isinstance(child, ast.Evaluate)]
         header = [child for child in children if not isinstance(child, ast.Evaluate)]
         name, body = header[1], header[-1]
@@ -317,6 +320,7 @@ def parse_number(text: str, span: Span) -> int | float:
     """
     if INTEGER.fullmatch(text):
         digits = text.replace("_", "")
+        # the length first: Python raises ValueError for text of more than 4,300 digits
         if len(digits) <= 20 and int(digits) <= MAX_INTEGER:
             return int(digits)
         raise SyntaxIssue(
@@ -368,4 +372,5 @@ def _string(token: Token) -> str:
             )
         )
     quote = 3 if text[start : start + 3] in ('"""', "'''") else 1
+    # escapes stay as written: strings are docstrings and the names of merges
     return str(text[start + quote : len(text) - quote])

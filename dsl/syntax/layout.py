@@ -73,6 +73,7 @@ def _logical_lines(tokens: Sequence[Token], source: Source, diagnostics: list[Di
         span = span_of(kept[-1])
         line = Line(
             tokens=kept,
+            # by the text, not by the column alone: tabs and spaces must match the lines around
             indent=source.lines[span_of(first).line - 1][: span_of(first).column - 1],
             end=Span(span.end_line, span.end_column, span.end_line, span.end_column + 1),
         )
@@ -120,6 +121,7 @@ def _end_of_line(tokens: Sequence[Token], start: int) -> tuple[int, Token | None
         elif kind == "NEWLINE":
             if not opened:
                 return i, None
+            # the first place where the statement may have ended, if its bracket is never closed
             if candidate is None and i + 1 < len(tokens) and span_of(tokens[i + 1]).column <= column:
                 candidate = i
     if not opened:
@@ -134,6 +136,7 @@ def _culprit(tokens: Sequence[Token], outermost: Token) -> Token:
         if token.type in OPENING:
             opened.append(token)
         elif token.type in CLOSING and opened:
+            # closing another bracket than the innermost, but one that is open: the innermost was forgotten
             if OPENING[opened[-1].type] != token.value and any(OPENING[o.type] == token.value for o in opened):
                 return opened[-1]
             opened.pop()
@@ -174,6 +177,7 @@ def _nest(lines: Sequence[Line], diagnostics: list[Diagnostic]) -> list[Line]:
         deeper = line.indent.startswith(indent) and len(line.indent) > len(indent)
         # a header that lost its colon keeps its block, so that only the colon is reported
         if previous is not None and deeper and (opens or previous.tokens[0].type in HEADERS):
+            # recursion over blocks, here and in `dsl.semantics`, is as deep as they are
             if len(blocks) > MAX_NESTING:
                 diagnostics.append(too_deep(span_of(line.tokens[0]), "blocks", "write functions instead"))
                 top[-1].broken = True
@@ -184,6 +188,7 @@ def _nest(lines: Sequence[Line], diagnostics: list[Diagnostic]) -> list[Line]:
         if previous is not None and opens and not previous.broken and not previous.block:
             _report_missing_block(previous, line, diagnostics)
         left = siblings
+        # blocks that the line leaves; it must then match the indentation of the one that is left
         while len(blocks) > 1 and line.indent != blocks[-1][0] and not line.indent.startswith(blocks[-1][0]):
             left = blocks.pop()[1]
         indent, siblings, opener = blocks[-1]

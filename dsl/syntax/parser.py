@@ -31,8 +31,11 @@ def grammar() -> Lark:
         "rule.lark",
         rel_to=__file__,
         parser="lalr",
+        # not the contextual lexer: the whole text is read before anything is parsed, so that errors cost a line each
         lexer="basic",
+        # nothing is parsed from `unsupported`; as a start it keeps its terminals in the lexer
         start=["statement", "unsupported"],
+        # spans begin and end at tokens, those of punctuation included
         keep_all_tokens=True,
         maybe_placeholders=False,
         transformer=AstBuilder(),
@@ -56,6 +59,7 @@ def parse(source: Source) -> tuple[ast.Module, tuple[Diagnostic, ...]]:
 
 def too_large(source: Source) -> Diagnostic | None:
     """Return what is wrong with the text's length, if anything."""
+    # a str may hold half of a surrogate pair, which UTF-8 has no bytes for
     size = len(source.text.encode("utf-8", "surrogatepass"))
     if size <= MAX_SOURCE_BYTES:
         return None
@@ -91,6 +95,7 @@ def _decorated(lines: Sequence[Line]) -> Iterator[tuple[list[Line], Line]]:
     """Yield each line with the decorator lines above it."""
     decorators: list[Line] = []
     for line in lines:
+        # a decorator in the last line decorates nothing, and is parsed alone, to be reported
         if line.tokens[0].type == "AT" and not line.broken and line is not lines[-1]:
             decorators.append(line)
         else:
@@ -104,6 +109,7 @@ def _bound_names(line: Line) -> list[str]:
     if line.tokens[0].type in {"DEF", "FOR", "IMPORT", "FROM"}:
         names += [token.value for token in line.tokens[1:] if token.type == "NAME"]
     for token, following in pairwise(line.tokens):
+        # names that look assigned: too many cost nothing, one too few reports every use of it
         if token.type == "NAME" and following.type in {"EQUAL", "COMMA", "COLON", "AUGMENT", "WALRUS", "OTHER_AUGMENT"}:
             names.append(token.value)
     for inner in line.block:
@@ -125,6 +131,7 @@ def _parse_line(decorators: Sequence[Line], line: Line) -> tuple[ast.Statement, 
                 parser.feed_token(_mark(kind, line))
         result: tuple[ast.Statement, ...] = parser.feed_token(_mark("$END", line))
     except UnexpectedToken as error:
+        # `owner` is the line that was being read: a decorator's error is reported there
         return unexpected(error.token, parser.accepts(), owner.tokens)
     except SyntaxIssue as issue:
         return issue.diagnostic

@@ -118,6 +118,7 @@ def expression_text(expression: ast.Expression) -> str:
         case ast.Subscript(value=value, index=index):
             return f"{_atom(value)}[{_index(index)}]"
         case ast.Prefix(operator=operator, operand=operand):
+            # -a + b is (-a) + b, so that a sum behind a sign needs brackets
             tight = isinstance(operand, (*ATOMS, ast.Prefix))
             return operator + (expression_text(operand) if tight else _grouped(operand))
         case ast.Chain(first=first, links=links):
@@ -157,6 +158,7 @@ def _side(operand: ast.Expression) -> str:
 
 
 def _atom(expression: ast.Expression) -> str:
+    # the lexer reads the point of 1.T as that of a number
     if isinstance(expression, ast.Number) or not isinstance(expression, (*ATOMS, ast.Sequence)):
         return _grouped(expression)
     return expression_text(expression)

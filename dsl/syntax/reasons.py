@@ -188,6 +188,7 @@ def _open_bracket(tokens: Sequence[Token]) -> Token | None:
 
 
 def _advice(token: Token, line: Sequence[Token]) -> str:
+    # by identity: tokens are strings, and a line may hold equal ones
     position = next((i for i, other in enumerate(line) if other is token), len(line))
     before = line[position - 1] if position else None
     if token.type == "EQUAL":

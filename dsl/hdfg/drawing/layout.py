@@ -96,6 +96,7 @@ def _ordered(things: list[Thing], links: list[Link]) -> list[list[int]]:
         position = {i: number for row in rows for number, i in enumerate(row)}
         upwards = sweep % 2 == 0
 
+        # defaults bind this sweep's values; a closure would read the next sweep's
         def pull(i: int, position: dict[int, int] = position, upwards: bool = upwards) -> float:
             # a link to the left port of a thing pulls a little further left than one to its right port
             linked = (
@@ -107,6 +108,7 @@ def _ordered(things: list[Thing], links: list[Link]) -> list[list[int]]:
 
         for row in reversed(rows) if upwards else rows:
             row.sort(key=pull)
+            # at once: the next row is pulled by the new places, which needs fewer sweeps
             position.update({i: number for number, i in enumerate(row)})
         crossings = _crossings(things, rows, links)
         if crossings < fewest:
@@ -118,6 +120,7 @@ def _crossings(things: list[Thing], rows: list[list[int]], links: list[Link]) ->
     position = {i: number for row in rows for number, i in enumerate(row)}
     between: dict[int, list[tuple[int, float]]] = {}
     for link in links:
+        # a port, at most half a box off the middle, must count for less than one place in the row
         place = (position[link.upper], position[link.lower] + link.at_lower / 1000)
         between.setdefault(things[link.upper].row, []).append(place)
     total = 0
@@ -134,6 +137,7 @@ def _straighten(things: list[Thing], row: list[int], gap: float, pulls: str) -> 
         thing = things[i]
         above = [things[link.upper].x - link.at_lower for link in thing.up]
         below = [things[link.lower].x + link.at_lower for link in thing.down]
+        # a thing without links on one side follows those of the other, else it would not move at all
         linked = {"up": above, "down": below, "both": above + below}[pulls] or above + below
         wanted.append(sum(linked) / len(linked) if linked else thing.x)
         weights.append(thing.weight * max(1, len(linked)))
@@ -153,6 +157,7 @@ def spread(wanted: list[float], weights: list[float], apart: list[float]) -> lis
     pools: list[tuple[float, float, int]] = []  # mean, weight, members
     for place, weight, shift in zip(wanted, weights, shifts, strict=False):
         mean, total, members = place - shift, weight, 1
+        # linear in total: each thing is pooled once and popped once
         while pools and pools[-1][0] > mean:
             other, heavy, more = pools.pop()
             mean = (mean * total + other * heavy) / (total + heavy)

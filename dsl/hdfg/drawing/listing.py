@@ -66,6 +66,7 @@ def _sections(graph: Graph, words: Words) -> list[tuple[str, list[Row]]]:
     for update in graph.updates:
         model = graph.nodes[update.model]
         row = "" if update.index is None else f"[{words.name(update.index)}]"
+        # a row of a table is written after each tuple, even where value and index are the same for all
         regions = {graph.nodes[i].region for i in (update.value, update.index) if i is not None}
         region = Region.TUPLE if Region.TUPLE in regions or model.table else Region.BATCH
         sign = "+=" if update.adds else "<-"

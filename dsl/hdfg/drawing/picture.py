@@ -93,6 +93,7 @@ class _Composer:
         self._words = Words(graph)
         self._same = _equal_values(graph)
         # what any of the equal values is called
+        # reversed: of equal values with several names, the first name stays
         self._names = {self._same[node.id]: node.name for node in reversed(graph.nodes) if node.name is not None}
         self._items: dict[int, _Item] = {}  # operations by node id, results by numbers behind them
 
@@ -100,21 +101,25 @@ class _Composer:
         for node in self._drawn():
             self._items[node.id] = self._operation(node)
         for item in self._results():
+            # results have no node id; numbers behind all ids keep an operand from being taken for one
             self._items[len(self._graph.nodes) + len(self._items)] = item
         self._assign_rows()
         boxes, arrows = [item.box for item in self._items.values()], []
         index = {key: number for number, key in enumerate(self._items)}
         leaves: dict[tuple[str, Part], int] = {}  # the last box of each leaf
+        # from the top, so that the last box made of a leaf is the one nearest to the next reader
         for key, item in sorted(self._items.items(), key=lambda entry: entry[1].box.row):
             for port, operand in enumerate(item.operands):
                 source = index.get(operand)
                 if source is None:
                     leaf = self._leaf(operand, item.box)
                     source = leaves.get((leaf.text, leaf.part), -1)
+                    # a leaf more than two rows up gets another box: its arrow would cross everything between
                     if source < 0 or item.box.row - boxes[source].row > 2:
                         source = leaves[leaf.text, leaf.part] = len(boxes)
                         boxes.append(leaf)
                 arrows.append(Arrow(source=source, target=index[key], port=port, ports=len(item.operands)))
+        # rows of leaves leave gaps where another part already filled the row
         rows = {row: number for number, row in enumerate(sorted({box.row for box in boxes}))}
         for box in boxes:
             box.row = rows[box.row]
@@ -147,6 +152,7 @@ class _Composer:
             text = self._words.operation(node, texts)
         else:
             text = "negate" if node.op is Op.NEG else node.op.value
+        # constants are no boxes (`_is_box`), so that two regions suffice
         part = {Region.TUPLE: Part.TUPLE, Region.BATCH: Part.BATCH}[node.region]
         return _Item(
             Box(
@@ -208,6 +214,8 @@ class _Composer:
             last = max((item.box.row for item in items), default=first - 1)
             self._sink(part, items, last)
             if items:
+                # leaves stand one row above their first reader: a part needs a free row for them, but a merge's stand
+                # with the tuples
                 first = last + (1 if part is Part.TUPLE else 2)
                 first += 1 if part is Part.TUPLE and not self._graph.has_merge else 0
 
@@ -217,10 +225,12 @@ class _Composer:
         for item in items:
             for i in item.operands:
                 readers.setdefault(i, []).append(item.box)
+        # readers before operands, so that each item sees the final rows of what reads it
         for key, item in reversed(list(self._items.items())):
             if item.box.part is part and item.box.kind is Kind.OPERATION:
                 inner = sum(i in self._items for i in item.operands)
                 below = [box.row for box in readers.get(key, [])]
+                # a row down lengthens the arrow of each operand and shortens the one to each reader
                 if inner == 0 or inner < len(below):
                     item.box.row = min(below, default=last + 1) - 1
 

@@ -73,6 +73,7 @@ class _Drawing:
                 0.0 if self._boxes[arrow.target].symmetric else self._port(arrow.target, arrow.port, arrow.ports)
             )
             self._last.append(links[-1])
+        # in this order: ports of symmetric operations follow the rows' order, and things are pulled towards ports
         rows = order(self._things, links)
         self._assign_ports(rows)
         place(self._things, rows, GAP)
@@ -124,12 +125,14 @@ class _Drawing:
         legend = sum(_width(text) + 46 for _, text in LEGEND)
         width = max(inner + 2 * left, _width(self._title) + 2 * MARGIN, legend + 2 * MARGIN)
         shift = (width - inner) / 2
+        # SVG paints in the order of the document: grounds, arrows over them, then boxes and texts over arrows
         out = [_text(MARGIN, MARGIN + 12, self._title, weight="bold")]
         for part, (top, bottom) in self._parts.items():
             out.append(
                 f'<rect x="{MARGIN:g}" y="{top - HEADING:.1f}" width="{width - 2 * MARGIN:.1f}" '
                 f'height="{bottom - top + HEADING + 10:.1f}" rx="8" fill="{GROUNDS[part]}"/>'
             )
+        # moves the things themselves, so that a second call would move them again
         for thing in self._things:
             thing.x += shift
         for (arrow, path), link in zip(self._paths, self._last, strict=True):
@@ -214,6 +217,7 @@ def _box_height(box: Box) -> float:
 
 
 def _width(text: str) -> float:
+    # East Asian wide characters take two cells of a monospaced font
     return CHARACTER * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
@@ -233,6 +237,7 @@ def _text(
     more += f' font-size="{size}"' if size else ""
     behind = f' stroke="{halo}" stroke-width="3" stroke-linejoin="round"'
     drawn = f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}"{more}>{escape(text)}</text>'
+    # the first ">" ends the opening tag: those of the text are escaped
     return drawn.replace(">", behind + ">", 1) + drawn if halo else drawn
 
 

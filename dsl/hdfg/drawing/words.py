@@ -36,6 +36,7 @@ class Words:
         count: dict[str | None, int] = {}
         for node in graph.nodes:
             count[node.name] = count.get(node.name, 0) + 1
+        # a name assigned twice stands for two nodes, so that both are shown by number
         self._unique = {name for name, number in count.items() if name is not None and number == 1}
         self._inline: dict[int, str] = {}
         for node in graph.nodes:  # in topological order, so that no expression is written twice
@@ -88,11 +89,13 @@ class Words:
 
     def _bracketed(self, node: int) -> str:
         text = self.name(node)
+        # a leading minus alone needs no brackets
         return f"({text})" if node in self._inline and any(sign in text[1:] for sign in BINDING) else text
 
 
 def number_text(number: float) -> str:
     """The shortest decimal text of a binary32 number."""
+    # 9 significant digits tell any two binary32 numbers apart (IEEE 754, 5.12.2); only NaN leaves the loop
     for digits in range(1, 10):
         text = f"{number:.{digits}g}"
         if round32(float(text)) == number:

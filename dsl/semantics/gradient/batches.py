@@ -76,6 +76,7 @@ class Batching:
         """A polynomial without a factor `share` in each term; times the tuples of the batch where it has none."""
         share, result = self.share, Polynomial()
         for product, number in polynomial.terms:
+            # cancelled rather than computed: in binary32 N * (1/N) is not always 1
             if share.id in product:
                 at = product.index(share.id)
                 result += Polynomial((((*product[:at], *product[at + 1 :]), number),))
@@ -93,6 +94,7 @@ class Batching:
             case "mul":
                 return algebra.product(asked, self._others(value))
         chosen = algebra.add(Op.EQ, value, operation)
+        # ties share the derivative equally, so that its sum over the batch is that of one tuple
         share = algebra.add(Op.DIV, chosen, self._merged(chosen, "add"))
         return algebra.product(asked, algebra.atom(share))
 

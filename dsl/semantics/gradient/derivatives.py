@@ -48,6 +48,7 @@ def _multiply(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
 
 def _divide(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
     divisor = operation.operands[1]
+    # stays a number, so that it is multiplied with others and rounded once
     if divisor.op is Op.CONST and divisor.value:
         return ONE.scaled(1 / divisor.value), FLAT
     one = algebra.atom(algebra.add(Op.DIV, algebra.number(1.0), divisor))
@@ -56,6 +57,7 @@ def _divide(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
 
 def _sigmoid(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
     value = algebra.atom(operation)
+    # a sum, not value * (1 - value): its terms can cancel with those of other factors
     return (value + algebra.product(value, value).scaled(-1),)
 
 
@@ -106,6 +108,7 @@ def _largest(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
 def _where(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
     condition = operation.operands[0]
     holds = algebra.first(condition)
+    # WHERE takes any number but zero for true; a factor must be 1 or 0
     if holds.op not in COMPARISONS:
         holds = algebra.add(Op.WHERE, condition, algebra.number(1.0), algebra.number(0.0))
     return FLAT, algebra.atom(holds), ONE + algebra.atom(holds).scaled(-1)

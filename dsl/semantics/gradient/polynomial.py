@@ -36,6 +36,7 @@ class Polynomial:
         """The sum of terms: equal products joined, those with 0 dropped."""
         total: dict[Product, float] = {}
         for product, number in terms:
+            # in binary64; it is rounded when a constant is recorded
             total[product] = total.get(product, 0.0) + number
         return cls(tuple((product, number) for product, number in total.items() if number != 0))
 
@@ -76,6 +77,7 @@ class Algebra:
 
     def first(self, operation: Operation) -> Operation:
         """The first operation of the program that computes the same value."""
+        # others add operations between two calls
         operations = self.program.operations
         while len(self._first) < len(operations):
             new = operations[len(self._first)]
@@ -87,10 +89,12 @@ class Algebra:
         self, op: Op, operands: Iterable[Operation], axis: int | None, leaf: Operation | None
     ) -> tuple[object, ...]:
         own = None if leaf is None else self.program.derivatives.get(leaf.id)
+        # gradients pass through it in a way of its own, so that an equal operation cannot stand for it
         if leaf is not None and (op is Op.MERGE or own):
             return (leaf.id,)
         if leaf is not None and op in LEAVES:
             if op is Op.CONST and leaf.extent is None:
+                # bits, since 0.0 == -0.0
                 return op, bits_of(leaf.value or 0.0)
             return (op, leaf.extent) if op is Op.CONST else (op, leaf.shape) if op is Op.ARANGE else (leaf.id,)
         ids = [self._first[operand.id] for operand in operands]
@@ -126,6 +130,7 @@ class Algebra:
                 return self.polynomial(left).scaled(-1)
             case Op.MUL if _is_number(left) or _is_number(right):
                 number, value = (left, right) if _is_number(left) else (right, left)
+                # no term may have the number 0, by which `split` would divide
                 return self.polynomial(value).scaled(number.value or 0.0) if number.value else self.atom(operation)
             case (Op.ADD | Op.SUB) as op if _is_number(left) or _is_number(right):
                 return self.polynomial(left) + self.polynomial(right).scaled(1 if op is Op.ADD else -1)
@@ -134,10 +139,12 @@ class Algebra:
     def product(self, left: Polynomial, right: Polynomial) -> Polynomial:
         """Two polynomials multiplied; a sum that would make the other longer stays one factor."""
         result = Polynomial.of(
+            # sorted, so that equal products are equal keys
             (tuple(sorted((*one, *other))), number * times)
             for one, number in left.terms
             for other, times in right.terms
         )
+        # multiplied out only where terms cancel or join, else sums of sums grow exponentially
         if len(result.terms) <= max(len(left.terms), len(right.terms)) <= MAX_TERMS:
             return result
         short, long = sorted((left, right), key=lambda one: len(one.terms))
@@ -168,7 +175,9 @@ class Algebra:
         for product, _ in polynomial.terms[1:]:
             shared &= Counter(product)
         numbers = [number for _, number in polynomial.terms]
+        # of one magnitude: then own / number is 1 or -1, which rounds nothing
         number = numbers[0] if all(abs(one) == abs(numbers[0]) for one in numbers) else 1.0
+        # at least one term is added, so that no sum begins with a negation
         if any(one > 0 for one in numbers):
             number = abs(number)
         rest = tuple((_without(product, shared), own / number) for product, own in polynomial.terms)
@@ -177,6 +186,7 @@ class Algebra:
     def _sum(self, polynomial: Polynomial) -> Operation:
         """Terms that share no factor: the factor that most of them have is taken out; the rest is added in pairs."""
         counts = Counter(factor for product, _ in polynomial.terms for factor in set(product))
+        # of equal counts the smallest id: the result must not depend on the order of a set
         factor, most = max(counts.items(), key=lambda item: (item[1], -item[0]), default=(0, 0))
         if most > 1 and len(polynomial.terms) > 2:
             inside = Polynomial(tuple(term for term in polynomial.terms if factor in term[0]))
@@ -199,6 +209,7 @@ class Algebra:
 
     def _multiply(self, product: Product, number: float) -> Operation:
         """The factors' product, those of few axes first, which have the fewest elements."""
+        # scalars first: their product is computed once, not for each element
         factors = sorted((self.program.operations[factor] for factor in product), key=lambda one: (_size(one), one.id))
         if not factors:
             return self.number(number)

@@ -57,14 +57,19 @@ def gradients(
     asked: dict[int, Polynomial] = defaultdict(Polynomial)
     once = False
     if value.id in leading:
+        # the scalar counts once for the batch, so that each tuple is asked for its share of 1
         once = value.of_batch and not of_each and any(algebra.program.operations[k].op is Op.MERGE for k in leading)
         asked[value.id] = algebra.atom(batching.share) if once else ONE
+    # users before operands: what is asked of an operation is complete when its turn comes; operations added here lie
+    # behind
     for operation in reversed([algebra.program.operations[one] for one in sorted(leading)]):
         if operation.id not in asked:
             continue  # only flat operations lead on from here
+        # an equal of a target: what is asked of it is asked of the target
         if algebra.first(operation).id in targets and algebra.first(operation) is not operation:
             asked[algebra.first(operation).id] += asked.pop(operation.id)
             continue
+        # else terms multiply along a chain of sums, and compile time grows exponentially
         if len(asked[operation.id].terms) > MAX_TERMS:
             asked[operation.id] = algebra.atom(algebra.compute(asked[operation.id]))
         own = batching.mean(asked[operation.id]) if operation.of_batch else asked[operation.id]
@@ -115,6 +120,7 @@ def _leading(algebra: Algebra, value: Operation, targets: set[int]) -> set[int]:
             above.add(operation.id)
             waiting.extend(operation.operands)
     leading: set[int] = set()
+    # by id, so that operands are decided before their users
     for one in sorted(above):
         operation = algebra.program.operations[one]
         operands = (*operation.operands, *(operand for operand, _ in algebra.program.derivatives.get(one, ())))
@@ -181,6 +187,7 @@ def _expanded(algebra: Algebra, asked: Polynomial, operation: Operation) -> Poly
     if all(rank - 1 - len(algebra.program.operations[one].shape) >= axis for one in asked.factors):
         return asked  # what has no axis in front of it is repeated by itself
     value = algebra.compute(asked)
+    # of the value's own axes, since leading ones may be missing from it
     place = axis - (rank - 1 - len(value.shape))
     return algebra.atom(algebra.add(Op.EXPAND, value, axis=place) if place > 0 else value)
 
@@ -202,15 +209,18 @@ def _drop(algebra: Algebra, factor: int, place: int) -> Operation:
     """An operation's value without an axis of one element, counted from the end (-1 is the last)."""
     operation = algebra.program.operations[factor]
     axis = len(operation.shape) + place
+    # the factor lacks the axis: it is broadcast along it
     if axis < 0:
         return operation
     if operation.op is Op.EXPAND and operation.axis == axis:
         return algebra.first(operation.operands[0])
+    # a sum of one element is that element, bit for bit
     return algebra.add(Op.SIGMA, operation, axis=axis)
 
 
 def _summed(algebra: Algebra, asked: Polynomial, whole: Shape, wanted: Shape) -> Polynomial:
     """The gradient of a value that was broadcast: the sum over the broadcast axes."""
+    # counted from the end, where broadcasting aligns axes
     for place in range(-len(whole), 0):
         own = wanted[place] if -place <= len(wanted) else None
         if own is None or (own == 1 and whole[place] != 1):
@@ -236,6 +246,7 @@ def _sum_along(algebra: Algebra, asked: Polynomial, place: int, extent: Dim, *, 
         common, inside = (), asked
     if not keep:
         common = tuple(_drop(algebra, one, place).id for one in common)
+    # the same along the axis: the sum is a multiple, which saves a reduction
     if all(not product for product, _ in inside.terms):
         total = algebra.product(inside, _count(algebra, extent))
     elif _counts_a_class(algebra, inside):
