@@ -49,7 +49,9 @@ def area_of(config: MachineConfig, family: str) -> Area:
         The family's parts were not measured; `hwgen.devices.FAMILIES` names those that were.
     """
     parts = FAMILY_PARTS[family](config)
+    # rows have no names: the order is that of the fields of `Area`
     totals = [sum(row[k] for row in parts.values()) for k in range(4)]
+    # rounded once, after the sum: parts are fitted values with fractions
     luts, flipflops, dsps, block_rams = (math.ceil(total) for total in totals)
     return Area(
         luts=luts, flipflops=flipflops, dsps=dsps, block_rams=block_rams, ultra_rams=_ultra_rams(config), parts=parts
@@ -129,6 +131,7 @@ def _functions(config: MachineConfig, family: str) -> Row:
     parts = {part for op in FUNCTIONS if config.has(op) for part in FUNCTION_PARTS[op]}
     areas = [FUNCTION_AREAS[family][part] for part in parts]
     if Opcode.DIV in parts:
+        # stages beyond those of the slowest unit, which is in the table
         more = DIVIDE_INTERVALS[0] // config.divide_interval - 1
         luts, flipflops = DIVIDE_STAGE[family]
         areas.append((more * luts, more * flipflops, 0, 0))
@@ -156,6 +159,7 @@ def _line(config: MachineConfig) -> int:
 
 def _addresses(config: MachineConfig) -> float:
     """Flip-flops of the sequencer for the index file, and for addresses of scratchpads of more than 1,024 rows."""
+    # 1,024 rows need 10 bits of address
     return 80 * max(0, (config.scratch_depth - 1).bit_length() - 10) + (INDEX_LINE if config.index_depth else 0)
 
 
@@ -184,6 +188,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     store_in_luts = store_rows <= SHORT and not config.ultra & Ultra.PAGES
     depths = (config.scratch_depth, config.tuple_depth)
     kinds = (Ultra.SCRATCH, Ultra.TUPLES)
+    # twice: two operands are read in a cycle, and a block RAM has one read port (hwgen/rtl/engine/lane.py)
     lane_memory = 2 * sum(
         _block_rams(depth, 32)
         for depth, kind in zip(depths, kinds, strict=True)

@@ -47,6 +47,7 @@ def record_depth(plan: Plan) -> int:
 
 def moving_cycles(records: Sequence[Record], tuples: int) -> int:
     """Cycles in which the records of a batch are fetched and stored, behind its section `tuple`: a row in each."""
+    # every record is fetched; only those of models that change are stored
     rows = tuples * sum(one.rows * (1 + one.column.writes) for one in records)
     return 2 * MachineConfig().record_latency + rows if records else 0
 
@@ -58,6 +59,7 @@ def may_have_records(plan: Plan, given: Mapping[str, int]) -> bool:
 
 def against_records(plan: Plan, given: Mapping[str, int]) -> list[str]:
     """Overrides that keep a machine from having the models of this rule's chosen rows in external memory."""
+    # for two tuples: with fewer, no batch would run side by side
     least = {"record_depth": 2 * len(plan.watched), "watch_depth": 2 * rows_written(plan.watched)}
     against = [name for name, value in least.items() if given.get(name, value) < value]
     return against + ([] if to_records(given.get("clusters", 1)) else ["clusters"])
@@ -112,6 +114,7 @@ def needs_records(plan: Plan, given: Mapping[str, int], ways: Sequence[tuple[int
 
 def to_records(clusters: int) -> bool:
     """Whether a record memory takes a thread's row of lanes."""
+    # 4 bytes a lane, and the memory's widest beat
     return clusters * LANES_PER_CLUSTER * 4 <= WIDEST_LINK
 
 

@@ -112,6 +112,7 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         Of the bound graph that the Bundle was compiled from.
     """
     config = bundle.config
+    # a batch without end is rated by its rounds, which are all alike
     batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
     sections = {name: _section(bundle, name) for name in bundle.sections}
     rounds = -(-batch // bundle.round_tuples)
@@ -138,6 +139,7 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         if k in plan.per_tuple:
             share = 1
         elif plan.section[k] in (Section.INIT, Section.EPOCH):
+            # once in an epoch, which has any number of tuples
             share = 0
         elif plan.graph.nodes[k].op is Op.MERGE:
             share = (batch - 1) / batch  # n values are merged by n - 1 operations
@@ -153,6 +155,7 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         per_tuple=taken / batch,
         operations=operations,
         special=special,
+        # not 0, which `ratio` divides by: a rule may have no operation at all
         bound=max(units, 1 / config.units),
         chain=sum(latency for _, latency in chain) / batch,
         kinds=kinds,
@@ -165,6 +168,7 @@ def record_cycles(bundle: Bundle) -> tuple[int, int]:
     """Cycles in which the records of a batch are fetched, and stored."""
     if not bundle.tables:
         return 0, 0
+    # tables are numbered from 1; 0 means that a column chooses no record
     fetched = sum(bundle.tables[column.table - 1].rows for column in bundle.columns if column.table)
     stored = sum(bundle.tables[column.table - 1].rows for column in bundle.columns if column.writes)
     latency = bundle.config.record_latency
@@ -186,6 +190,7 @@ def _chain(plan: Plan, batch: int) -> list[tuple[Span | None, int]]:
     graph = plan.graph
     longest: list[tuple[Span | None, int]] = []
     for model in {update.model for update in graph.updates}:
+        # nodes are in topological order, so one pass finds the longest way
         after, path = {model: 0}, dict[int, int]()
         for node in graph.nodes:
             before = [operand for operand in plan.operands(node.id) if operand in after]
@@ -212,6 +217,7 @@ def _latency(plan: Plan, node: Node, batch: int) -> int:
         return 0
     if node.op in REDUCTIONS:
         assert node.axis is not None, "a reduction has an axis"
+        # halving: log2 of the extent, rounded up, additions one after the other
         shape = plan.graph.concrete_shape(plan.operands(node.id)[0])
         return cycles.RESULT_LATENCY * (shape[node.axis] - 1).bit_length()
     if node.op is Op.MERGE:
@@ -248,6 +254,7 @@ def _work(plan: Plan, node: Node, divide_interval: int) -> tuple[int, int]:
     graph = plan.graph
     elements = prod(graph.concrete_shape(node.id))
     if node.op in REDUCTIONS:
+        # a sum of n elements takes n - 1 additions
         return prod(graph.concrete_shape(plan.operands(node.id)[0])) - elements, 0
     if node.op is Op.MERGE or node.op is Op.WHERE:
         return elements, 0

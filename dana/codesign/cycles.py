@@ -97,6 +97,7 @@ class Cycles:
         if self.records:
             parts["records"] = self.records + self.engine
         name, busy = max(parts.items(), key=lambda part: part[1])
+        # no part is busy all the time, so each waits for pages that are still being parsed
         return name if busy >= NEAR * self.page else "striders"
 
     def epoch(self, pages: float) -> float:
@@ -116,6 +117,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     sample
         Of `sample_pages`, for the Bundle's table and page size.
     """
+    # before the writes are removed, as records that are written are stored
     fetched, stored = record_cycles(bundle)
     bundle = _without_writes(bundle)
     config = bundle.config
@@ -124,6 +126,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     wanted = min(BATCHES * max(batch, bundle.round_tuples), most)
     # whole batches, so that both runs end alike
     step = batch // int(np.gcd(batch, sample.rows))
+    # at least eight pages for each Strider: before that the machine is still filling
     times = max(-(-wanted // sample.rows), -(-8 * config.striders // sample.pages))
     times = -(-times // step) * step if step * sample.rows <= most else times
     long = 2 * times
@@ -140,6 +143,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         simulator.close()
     tuples = sample.rows / sample.pages
     batches = tuples / batch
+    # both runs begin and end alike, so their difference is pages in the long run
     slope, engine = (second.cycles - first.cycles) / pages, (second.engine_busy - first.engine_busy) / pages
     # records are stored and fetched during section `batch`; their columns arrive before the tuple and are looked up
     between = max(0, fetched + stored + 1 - _length(bundle, Section.BATCH)) if bundle.tables else 0
@@ -173,8 +177,10 @@ def _without_writes(bundle: Bundle) -> Bundle:
 
 
 def _run(simulator: Simulator, sample: Sample, times: int) -> EpochCounters:
+    # a chunk of 64 pages is fed again and again: the run may have 200,000 tuples
     each = max(1, 64 // sample.pages)
     run = memoryview(sample.data * min(times, each))
+    # cycles do not depend on values, so nothing is computed
     simulator.begin_epoch(times * sample.pages, trains=False, counts=True)
     for start in range(0, times, each):
         simulator.consume(run[: len(sample.data) * min(each, times - start)])
@@ -190,6 +196,7 @@ def _rows_of_batch(bundle: Bundle) -> float:
         # in the long run every round but one is joined with another
         return sum(_rows(bundle, section) for section in (Section.TUPLE, Section.MERGE, Section.PUSH))
     rounds = -(-bundle.batch // bundle.round_tuples)
+    # as a binary counter: a round carries into each level that is taken, and at the end all levels are joined
     merges = (rounds - 1).bit_count() + sum(_trailing_ones(q) for q in range(rounds - 1))
     return (
         rounds * _rows(bundle, Section.TUPLE)

@@ -145,6 +145,7 @@ def _default(
     graph = binding.graph
     check_overrides(bounded)
     plan = plan_for(graph, schema)
+    # before anything is placed, which takes seconds for models that no machine holds
     check_size(graph, plan)
     check_records(plan, given)
     if needs_records(plan, given, _ways(plan, given)):
@@ -161,6 +162,7 @@ def _default(
             hint=f"Use batches of up to {fitting:,} rows, or models of fewer elements.",
         ) from error
     target = draft.target
+    # a beat must not be wider than what the machine stores in a cycle (`link_bytes` of MachineConfig)
     if widest_link is not None:
         given.setdefault("link_bytes", min(widest_link, 8 * target.lanes))
     defaults = MachineConfig()
@@ -169,6 +171,7 @@ def _default(
         "clusters": target.lanes // LANES_PER_CLUSTER,
         "divide_interval": target.divide_interval,
         "scratch_depth": max(defaults.scratch_depth, whole_blocks(draft.memory.rows)),
+        # twice a round: one half is filled while the engine works on the other
         "tuple_depth": max(defaults.tuple_depth, whole_blocks(2 * target.group * draft.inputs.rows)),
         "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
     }
@@ -180,6 +183,7 @@ def _default(
         chosen["watch_depth"] = power_of_two(rows_written(plan.watched) * target.together)
     chosen |= _access(draft, schema, binding.uses, given)
     chosen |= {name: min(chosen[name], most) for name, most in (at_most or {}).items()}
+    # the user's fields last: they override whatever was chosen
     return _config({**chosen, **given}), draft, plan
 
 
@@ -219,6 +223,7 @@ def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
         threads = given.get("threads", max(1, CLUSTERS // max(1, given.get("clusters", 1))))
         clusters = given.get("clusters", max(1, CLUSTERS // max(1, threads)))
         ways = [(threads, clusters)]
+    # an invalid number is reported before it divides anything
     _config({"threads": ways[0][0], "clusters": ways[0][1]})
     if given.get("record_depth") and plan.watched:  # a row of lanes goes to the memory in a beat
         return [(threads, clusters) for threads, clusters in ways if to_records(clusters)] or ways[:1]
@@ -234,7 +239,9 @@ def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             return _divide(plan, max_tuples, given)
         except DoesNotFit:
             if given.get("record_depth"):
+                # the user asked for records, so leaving them out is no way around
                 raise
+            # batches of one tuple instead, which take less memory
             plan = replace(plan, watched=())
     return _divide(plan, max_tuples, given)
 
@@ -261,6 +268,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     words = partial(model_words, plan, records=bool(plan.watched and given.get("record_depth")))
     if plan.indexed and min(words(clusters) for _, clusters in ways) > MAX_WORDS:
         alone = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
+        # of equal sizes the one with more clusters, which are faster
         ways = [min(alone, key=lambda way: (words(way[1]), -way[1]))]
         most = MAX_CONFIG.scratch_depth * ways[0][1] * LANES_PER_CLUSTER
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
@@ -270,6 +278,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     # operations in the rule's order keep fewer values at a time
     for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
         sketches = _sketches(plan, tried, max_tuples, given)
+        # the most promising first: what it takes lets `_roomy` give up on others early
         for sketch in sorted(sketches, key=lambda one: one.cycles):
             fitting = min((cycles for over, cycles, _, _ in found if not over), default=inf)
             lanes = sketch.target.lanes
@@ -304,6 +313,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             f"rule {plan.graph.name!r} is too large for {widest} clusters: {limit}",
             hint="Use models of fewer elements.",
         )
+    # what fits comes first, then the fewest cycles, then the fewest lanes
     oversized, _, _, draft = min(found, key=lambda option: option[:3])
     if oversized:
         raise DoesNotFit(
@@ -312,12 +322,14 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             hint="Use smaller batches or models of fewer elements.",
         )
     least = _cycles_per_tuple(draft, tuples)
+    # from the slowest, which is the smallest
     for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
         if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
             continue
         # keep the faster unit's decision about shards
         placed = place(plan, replace(draft.target, divide_interval=slower))
         other = Draft.compile(placed, sharded=bool(draft.shards.of), reorder=reorder)
+        # scheduled, because the estimate above knows nothing of the waits for a slower unit
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other
     return draft
@@ -367,6 +379,7 @@ def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[
     tuples = _tuples(plan, max_tuples, given)
     rows = rows_of_tuple(plan, target.lanes, given)
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
+    # each tuple waits for the one before, so a round has one
     group = 1 if plan.serial else group
     if needs_index(plan, records=target.records):
         group = min(group, given.get("index_depth", group))
@@ -417,6 +430,7 @@ def _cycles_per_tuple(draft: Draft, tuples: int) -> float:
     rounds = -(-tuples // draft.target.round_tuples)
     joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
     batch = rounds * (timing.ROUND_START + length(Section.TUPLE)) + joined
+    # records move while section `batch` runs, so the longer of the two counts
     return (batch + max(length(Section.BATCH), moving_cycles(draft.inputs.records, tuples))) / tuples
 
 
@@ -443,6 +457,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     """Striders enough for the faster of link and engine, and memories for their program."""
     defaults = MachineConfig()
     page_size = given.get("page_size", defaults.page_size)
+    # the largest memories: the depths follow from the program that is compiled here
     large = _config(
         {
             "page_size": page_size,
@@ -457,6 +472,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     width = 0
     for attribute in schema.attributes:
         width = pages.align_up(width, attribute.alignment) + _stored_bytes(attribute)
+    # 23 and 1: t_hoff is MAXALIGNed (htup_details.h), so a null bitmap of eight columns is in the 24 bytes
     tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
     tuples = 1 / len(parts.cut(schema)) if schema.part else max(1, page_size // tuple_bytes)
     # about 26 instructions for a line pointer and a header, 3 for each run of columns, 50 to check an array

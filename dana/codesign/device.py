@@ -58,6 +58,7 @@ def bundle_for(
     made = partial(default_bundle, binding, schema, max_tuples=max_tuples, widest_link=widest_link(device))
     asked = at_rate(device, design)
     bundle = with_ultra(made(design=asked), device, design)
+    # the machine that would be taken without a device, if it fits: the same design on every device
     if holds(device, bundle.config):
         return bundle
     plan = plan_for(binding.graph, schema)
@@ -83,6 +84,7 @@ def bundle_for(
                 other = with_ultra(made(design=smaller, at_most=at_most), device, design)
                 if holds(device, other.config):
                     return other
+                # the deeper memory first: halving it frees the most
                 name = max(DEPTHS, key=lambda one: getattr(other.config, one))
                 depth = getattr(other.config, name)
                 at_most[name] = smaller_memory(depth, device)

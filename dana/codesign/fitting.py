@@ -91,6 +91,7 @@ def with_ultra(bundle: Bundle, device: Device, given: Mapping[str, int]) -> Bund
     def lacks(kinds: int) -> float:
         return max(1.0, *uses(area_of(replace(bundle.config, ultra=kinds), device.family), device).values())
 
+    # the bit count: of machines that fit alike, the one with fewer kinds of memory moved
     best = min(range(sum(Ultra) + 1), key=lambda kinds: (lacks(kinds), kinds.bit_count()))
     return replace(bundle, config=replace(bundle.config, ultra=best))
 
@@ -110,6 +111,7 @@ def holds_models(plan: Plan, device: Device, clusters: int) -> bool:
         clusters=clusters,
         striders=1,
         tuple_depth=16,
+        # depths are multiples of 16 (`MachineConfig`)
         scratch_depth=16 * min(-(-rows // 16), MAX_DEPTHS["scratch_depth"] // 16),
     )
     kinds = range(sum(Ultra) + 1) if device.ultra_rams else (0,)

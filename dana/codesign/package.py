@@ -110,6 +110,7 @@ def export(
             f"a prefix must be letters, digits and underscores, and begin with no digit, not {prefix!r}",
             hint="Every module's name begins with it: --prefix trainer_",
         )
+    # 28: SMALLEST_TUPLE of dana/trainer/designs.py, which this layer must not import
     max_tuples = table_pages * page_size // 28
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
     bundle = with_metas(found.bundle, metas or {})
@@ -135,6 +136,7 @@ def export(
 
 def with_metas(bundle: Bundle, values: Mapping[str, float]) -> Bundle:
     """The Bundle with such values of metas, as a training writes them."""
+    # a copy: the Bundle is cached, and its image shared
     image, lanes = bundle.image.copy(), bundle.config.lanes
     for symbol in bundle.of_kind("meta"):
         if symbol.name in values:
@@ -181,6 +183,7 @@ def _check(bundle: Bundle, binding: Binding, schema: TableSchema) -> Check:
     """
     from hwgen.export.package import Check, Records
 
+    # a fixed seed: two exports of a rule must be identical
     draw = np.random.default_rng(SEED)
     choices = _choices(bundle, schema)
     numbers = [_numbers(draw, table.records, t, choices, schema) for t, table in enumerate(bundle.tables, 1)]
@@ -224,6 +227,7 @@ def _numbers(
     """Records of a table that rows choose from, ascending: the first, the last, and others all over it."""
     columns = [schema.attributes[one.attribute].type_name for one in choices if one.table == table]
     last = min([records - 1, *(MAX_NUMBER[name] for name in columns if name in MAX_NUMBER)])
+    # at most the number that fits into the column's type
     return np.unique([0, last, *draw.integers(last + 1, size=CHOSEN - 2)])
 
 
@@ -265,6 +269,7 @@ def _choosing(row: Sequence[Any], choices: Sequence[_Choice], numbers: Sequence[
         if choice.element is None:
             own[choice.attribute] = number
         else:
+            # a copy, because both lists of rows share the array
             own[choice.attribute] = np.array(own[choice.attribute])
             own[choice.attribute][choice.element] = number
     return own
@@ -296,6 +301,7 @@ def _train(
             counters = simulator.run_epoch(pages)
             if counters.fault is not Fault.NONE:
                 raise InternalError(f"the simulator stopped on a testbench's page: {counters}")
+            # a scalar is in every lane of its row
             losses.append(0 if loss is None else int(simulator.read_rows(loss.row, 1)[0, 0]))
             if convergence is not None:
                 converged = bool(simulator.read_rows(convergence.row, 1).view(np.float32)[0, 0] != 0)

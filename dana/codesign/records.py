@@ -27,8 +27,10 @@ def record_image(bundle: Bundle) -> Iterator[bytes]:
         count = max(1, AT_ONCE >> shift)
         for first in range(0, table.records, count):
             some = start_rows(bundle, number, first, min(count, table.records - first))
+            # a record is padded to a power of two bytes, so that its address is a shift of its number
             gap = (1 << shift) // (4 * lanes) - table.rows
             yield np.pad(some, ((0, 0), (0, gap), (0, 0))).astype("<u4").tobytes()
+        # the next table begins at a multiple of RECORD_BOUNDARY (`Table.size`)
         yield bytes(table.size(lanes) - (table.records << shift))
 
 

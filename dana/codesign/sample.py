@@ -86,6 +86,7 @@ def sample_table(schema: TableSchema, *, page_size: int, counts: Sequence[tuple[
         (one for one in UNKNOWN_VARLENA if _filled(_row(schema, one), page_size, most)[1] == most), UNKNOWN_VARLENA[-1]
     )
     stored = _row(schema, unknown)
+    # pages of equal counts are equal, and tables have thousands of them
     made = {one: _counted(stored, page_size, *one) for one in set(counts)}
     return b"".join(made[one] for one in counts)
 
@@ -94,6 +95,7 @@ def _counted(stored: bytes, page_size: int, tuples: int, pointers: int) -> bytes
     builder, pointers = PageBuilder(page_size), max(tuples, pointers)
     with suppress(PageFull):
         for k in range(pointers):
+            # spreads the tuples evenly over the line pointers: dead rows may be anywhere on a page
             if (k + 1) * tuples // pointers > k * tuples // pointers:
                 builder.add(stored)
             else:

@@ -218,6 +218,7 @@ def explore(
     if not fitting:
         raise _nothing_fits(job, plan, found, given)
     fastest = min(candidate.cycles.page for candidate in fitting)
+    # of machines that are as fast, the smallest: what is left of the device is for the rest of the board
     best = min(
         (candidate for candidate in fitting if candidate.cycles.page <= AS_FAST * fastest),
         key=lambda candidate: (candidate.use, candidate.cycles.page),
@@ -278,6 +279,7 @@ def _fastest(job: _Job, overrides: Mapping[str, int], at_most: Mapping[str, int]
     chosen = {name: overrides.get(name, value) for name, value in own.items()}
     most = replace(most, config=replace(most.config, **chosen))
     goal = AS_FAST * job.measure(most).page
+    # from the narrowest; with the last one `narrow` is the machine that set the goal
     for link in job.links:
         narrow = replace(most, config=replace(most.config, link_bytes=min(link, most.config.link_bytes)))
         if narrow.config.link_bytes == most.config.link_bytes or job.measure(narrow).page <= goal:
@@ -313,6 +315,7 @@ def _shrunk_to_fit(
             for name in ("scratch_depth", "tuple_depth")
         }
         config = replace(candidate.bundle.config, **fields, **depths)
+        # the division in its smallest form: if its logic alone is too much, nothing below helps
         least = replace(candidate, area=area_of(config, job.device.family)).uses
         if max(use for name, use in least.items() if name not in MEMORIES) > 1:
             return candidate
@@ -321,6 +324,7 @@ def _shrunk_to_fit(
             break
         if interval > candidate.bundle.config.divide_interval:
             overrides = {**overrides, "divide_interval": interval}
+            # compiled again, because the schedule depends on the interval
             candidate = _fastest(job, overrides)
     candidate = _with_less_memory(job, candidate, overrides, given)
     # after the memories: in smaller ones, rounds are shorter, and threads share more of a batch's work
@@ -337,6 +341,7 @@ def _shrunk_to_fit(
     while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)
+        # the same program: Striders and queues are not in the schedule
         less = replace(bundle, config=replace(bundle.config, striders=fewer))
         candidate = _candidate(job, with_ultra(less, job.device, given))
     return candidate
@@ -452,6 +457,7 @@ def _without(job: _Job, given: Mapping[str, int], dropped: Sequence[str]) -> str
 
 def _device_that_fits(found: list[Candidate]) -> str:
     """The smallest of the known devices that holds one of the machines."""
+    # by LUTs, which run out first in most machines
     for other in sorted(map(load_device, device_names()), key=lambda device: device.luts):
         held = [
             candidate.bundle.config.units

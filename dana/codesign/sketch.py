@@ -44,6 +44,7 @@ def sketched(plan: Plan, target: Target, max_tuples: int) -> Sketch:
     forms = placed.forms
     cycles = batch_rows(placed, -(-tuples // target.round_tuples)) - placed.shards.saved
     # the largest value that each tuple has, which lies somewhere for all of them
+    # a view shares the rows of its root
     own = [k for k in forms.plan.section if k in forms.plan.per_tuple and forms.plan.root(k) == k]
     shapes = (row_shape(plan.graph.concrete_shape(k), forms.of[k], target.lanes) for k in own)
     rows = target.group * max(map(prod, shapes), default=0) if target.group > 1 else 0

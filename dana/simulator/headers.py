@@ -120,6 +120,7 @@ def _parts() -> Iterator[str]:
         "/* Operations of a property: bit SIM_X of a word */",
     ]
     for name, (what, has) in PROPERTIES.items():
+        # an opcode is a bit number of a 64-bit word
         parts.append(f"#define SIM_{name} UINT64_C({sum(1 << op for op in Opcode if has(op)):#x}) /* {what} */")
     parts += ["", "static inline bool", "sim_is(uint64_t property, int32_t op)", "{"]
     parts += ["\treturn op >= 0 && op < SIM_ENGINE_CODES && (property >> op & 1) != 0;", "}", ""]
@@ -134,8 +135,10 @@ def _parts() -> Iterator[str]:
 
 def struct(name: str, kind: type[ctypes.Structure]) -> str:
     """Return the C declaration of a structure, with its docstring as a comment."""
+    # part of the digest: another wording of a docstring needs a rebuild of the core, too
     comment = fill(f"/* {' '.join((kind.__doc__ or '').split())} */", 120, subsequent_indent=" * ")
     members = []
+    # only neighbours are joined: the order of members is the layout
     for declared, group in groupby(kind._fields_, key=lambda field: _declared(field[1])):
         typ, star, extent = declared
         names = ", ".join(f"{star}{member[0]}{extent}" for member in group)

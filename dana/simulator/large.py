@@ -56,6 +56,7 @@ def keep_in(folder: Path | None, room: Callable[[], float] = none_at_all) -> Non
     """
     global _folder, _room
     if folder is not None:
+        # one page at once, so that a wrong folder ends the start of the worker and not a training
         _mapped(folder, mmap.PAGESIZE)
     _folder, _room = folder, room
 
@@ -66,6 +67,7 @@ def lies_in_memory(folder: Path) -> bool:
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields = line.split()
         if fields[2] == f"{os.major(device)}:{os.minor(device)}":
+            # the type of the file system follows a hyphen, after a variable number of fields (proc(5))
             return fields[fields.index("-") + 1] in ("tmpfs", "ramfs")
     return False
 
@@ -86,9 +88,11 @@ def zeros(count: int) -> Floats:
         There is not enough memory.
     """
     global _asked
+    # 8 bytes: a float may take half of the room
     if _folder is not None and 4 * count >= LARGE and 8 * count > _room():
         return np.frombuffer(_mapped(_folder, 4 * count), np.float32)
     _asked += _folder is None and 4 * count >= LARGE
+    # NumPy aligns to 16 bytes only; LANES floats more leave room to begin at a cache line
     array = np.zeros(count + LANES, np.float32)
     first = -array.ctypes.data % (4 * LANES) // 4
     return array[first : first + count]

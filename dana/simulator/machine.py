@@ -83,6 +83,7 @@ class Simulator:
         if not address:
             raise UsageError(f"kernels must be one of {', '.join(KERNELS)} that this processor has, not {kernels!r}")
         self._address: int = address
+        # frees the core also if `close` is never called; the second call does nothing
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
         self._held: list[Floats] = []
         """What tables hold, by symbol."""
@@ -109,12 +110,14 @@ class Simulator:
             )
         if bundle.image.ndim != 2 or bundle.image.shape[1] != self.config.lanes:
             raise BundleError(f"the image must have shape (rows, {self.config.lanes}), not {bundle.image.shape}")
+        # before the core, which relies on these rules and does not check them again
         legal.check(bundle)
         problem = structures.Problem()
         held = [large.zeros(prod(padded(symbol.shape))) for symbol in bundle.symbols if symbol.table]
         addresses = (ctypes.c_void_p * len(held))(*(one.ctypes.data for one in held))
         data = native.bundle_data(bundle)
         self._core.sim_load(self._usable(), ctypes.byref(data), addresses, ctypes.byref(problem))
+        # after sim_load: until then the core may point to the arrays of the previous Bundle
         self._held = held
         if problem.kind:
             raise refusal(problem, bundle)
@@ -197,6 +200,7 @@ class Simulator:
         return self._values(row, np.ascontiguousarray(values, np.float32), table, first, write=True)
 
     def _values(self, row: int, values: Floats, table: int, first: int, *, write: bool) -> bool:
+        # the core counts vectors of the last axis
         vectors = first * prod(values.shape[1:-1])
         arguments = table, row, vectors, values.size, values.ctypes.data, write
         return bool(self._core.sim_values(self._usable(), *arguments))

@@ -57,6 +57,7 @@ def library() -> ctypes.CDLL:
     pointer = ctypes.c_void_p
     rows = (pointer, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, pointer)
     bundle, problem = ctypes.POINTER(structures.BundleData), ctypes.POINTER(structures.Problem)
+    # without these types ctypes would pass addresses as C ints and cut them to 32 bits
     for name, result, arguments in (
         ("sim_new", pointer, (ctypes.POINTER(structures.Machine), ctypes.c_char_p, ctypes.c_int32)),
         ("sim_free", None, (pointer,)),
@@ -83,6 +84,7 @@ def library() -> ctypes.CDLL:
 @lru_cache(maxsize=64)  # trainings of one design, one after the other, ask each
 def machine_data(config: MachineConfig) -> structures.Machine:
     """A configuration and the constants of the cycle contract."""
+    # the result is shared by all simulators of the configuration; nothing may change it
     data = structures.Machine(
         **config.to_json(),
         **structures.CONTRACT,
@@ -111,10 +113,13 @@ def _strider_rows(bundle: Bundle) -> Iterator[tuple[int, ...]]:
     """The Striders' program; behind it the memory is zero, which is no instruction."""
     end, depth, descriptors = len(bundle.strider), bundle.config.strider_depth, bundle.config.descriptor_depth
     for k, i in enumerate(bundle.strider):
+        # an instruction that does not exist faults only when a Strider executes it
         op = i.op if exists(i, descriptors=descriptors) else structures.NO_OPCODE
         shift = 8 * i.b if i.op is Opcode.EXTRB else i.b
+        # the program counter wraps at the depth; all that lies behind the program is the last entry
         places = (min(address % depth, end) for address in (k + 1, target(i, k) or 0))
         bits = {Opcode.READB: 8 * i.b, Opcode.EXTRB: 8 * i.c, Opcode.EXTRBI: i.c, Opcode.CLN: i.b}.get(i.op, 0)
+        # the table is of int32, in which 32 set bits are -1
         mask = (1 << bits) - 1 if bits < 32 else -1
         yield op, i.a, shift, i.c, cycles.STRIDER_CYCLES[i.op], *places, i.b * 64 + i.c, mask
     yield structures.NO_OPCODE, *[0] * 8
@@ -138,6 +143,7 @@ _made: dict[int, tuple[structures.BundleData, list[np.ndarray]]] = {}
 def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray]]:
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
+    # no copy of the image if it is a matrix of such words already
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
     lanes = bundle.config.lanes
     descriptors = [(*_column_fields(c), c.count * c.type.bytes, c.beats(lanes)) for c in bundle.columns]

@@ -19,6 +19,7 @@ ENGINE_CODES = 1 << engine.FIELDS[0].width
 """Opcodes that the field of an engine instruction can name."""
 NO_OPCODE = len(strider.Opcode)
 """In the place of a Strider's."""
+# all integers of the module: a new constant belongs to the contract without a line here
 CONTRACT = {name.lower(): number for name, number in vars(cycles).items() if isinstance(number, int)}
 """Numbers of the cycle contract."""
 
@@ -34,6 +35,7 @@ _i32, _i64 = partial(members, ctypes.c_int32), partial(members, ctypes.c_int64)
 
 def pointers(kind: str, names: str) -> Fields:
     """Addresses of a C type."""
+    # the name of the class is the C type that `headers` prints; all are addresses
     return members(type(kind, (ctypes.c_void_p,), {}), names)
 
 

@@ -68,6 +68,7 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, d
             "the same row of a model, as in a sorted table, end a batch early, so fewer run side by side"
         )
         return _said("rows", line, said, None, None)
+    # the rows of a serial rule follow one another, so the lines' cycles are those of the whole batch
     each, share = ("row", bundle.batch) if plan.serial else ("row" if bundle.batch == 1 else "batch", 1)
     waited = f"each {each} waits for the models of the one before"
     if line is not None:

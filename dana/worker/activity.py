@@ -35,11 +35,13 @@ class Activity:
     @property
     def idle_since(self) -> float | None:
         """Time (time.monotonic) of the answer to the last request; None: the session is busy or has had no request."""
+        # 0.0 is the initial value and means busy; time.monotonic does not return it
         return self._since[0] or None
 
     def idle(self) -> None:
         """In the session: the request is done, and only its answer remains to be sent."""
         if self.idle_since is None:  # it is idle already if sending the answer failed and an error follows
+            # the time before the token: a session with a token must look idle
             self._since[0] = time.monotonic()
             os.write(self._token_in, b"\0")
 
@@ -83,6 +85,7 @@ class Activity:
 
     def _take(self) -> bool:
         try:
+            # empty once no process holds the write end: the session has ended
             return os.read(self._token_out, 1) != b""
         except BlockingIOError:
             return False

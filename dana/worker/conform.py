@@ -47,6 +47,7 @@ def conform(kind: Any, value: Any, where: str) -> Any:
         return {key: conform(arguments[1], one, f"{where}.{key}") for key, one in value.items()}
     if origin is np.ndarray and isinstance(value, np.ndarray):
         return value
+    # type(value), not isinstance: True is an int in Python, but not in JSON. Larger integers would lose digits
     if kind is float and type(value) is int and abs(value) < MAX_INTEGER:
         return float(value)
     if origin is None and type(value) is kind and (kind is not int or -MAX_INTEGER <= value < MAX_INTEGER):

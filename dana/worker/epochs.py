@@ -65,12 +65,16 @@ def run_epochs(
         The result, and the counts for the RESULT message.
     """
     started = time.perf_counter()
+    # before the backend is asked for pages, which it would send for nothing
     _check_epochs(training.epochs, request.max_epochs)
     if held_out is not None:
+        # at most half: the pages of the training are read in each epoch, too
         cache_bytes -= _receive(held_out, channel, ring, cache_bytes // 2, notify)
     stream = training.stream
     streams = training.epochs + (training.survey is not None) + training.whole_table
+    # after the held-out rows, which use the ring with frames of another size
     _make_room(request.relation, stream, streams, ring=ring, cache_bytes=cache_bytes)
+    # before DESIGN, on which the backend begins to write
     ring.reset()
     wanted = None if stream is None else asdict(stream)
     channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wanted})
@@ -133,6 +137,7 @@ class _Pages:
     def feed(self, sink: Sink) -> int:
         """Feed all pages to a sink, from memory or from the backend; return their number."""
         ring = self.ring
+        # `kept` is 0 if the pages did not all fit, so every epoch is then streamed
         if self.fed and ring.kept:
             pages, status = ring.replay(sink.again or sink.function, sink.context)
         else:

@@ -145,6 +145,7 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
                 rejected.look(ready)
                 if listener.socket in ready and (connection := _accepted(listener)):
                     waiting.append((connection, time.monotonic() + ROOM_SECONDS))
+                # in this order: `room` may end an idle session, which only a waiting connection justifies
                 while waiting and sessions.room():
                     connection, _ = waiting.pop(0)
                     _start(
@@ -225,6 +226,7 @@ class _Rejected:
             ended = time.monotonic() > deadline or len(self.waiting) > MAX_REJECTED
             if connection in ready:
                 try:
+                    # what it sends is discarded; no byte means that it has closed
                     ended = ended or not connection.recv(4096)
                 except BlockingIOError:
                     pass
@@ -241,6 +243,7 @@ def _accepted(listener: _Listener) -> socket.socket | None:
         return listener.socket.accept()[0]
     except OSError as error:  # the client disconnected, or there are no descriptors left
         log.warning("accept failed: %s", error)
+        # without descriptors the connection stays ready, and the loop would spin
         time.sleep(0.01)
         return None
 
@@ -351,6 +354,7 @@ def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
     try:
         folder = open_folder(path.parent)
         _require_socket(path, folder)
+        # O_NOFOLLOW: the file is truncated below, which a link could turn on another file
         lock = os.open(f"{path.name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     except ForeignFolder as error:
         raise SetupError(f"cannot listen on {path}: {error}") from None
@@ -395,6 +399,7 @@ def _signals_as_events() -> Iterator[socket.socket]:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
+    # handlers that do nothing are needed: without one of Python's, a signal does not reach the wakeup descriptor
     before = {number: signal.signal(number, lambda _number, _frame: None) for number in _SIGNALS}
     descriptor = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     try:

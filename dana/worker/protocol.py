@@ -49,9 +49,11 @@ MAX_DEPTH = 64
 """Maximum nesting of JSON in a message; the extension accepts less in an argument."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# "=": the byte order of the host without padding, as the C structure has none
 _HEADER = struct.Struct("=IB")
 assert _HEADER.size == FRAME_HEADER
 _LENGTH = struct.Struct("=I")
+# struct ucred of unix(7): process, user, group
 _PEER = struct.Struct("=iII")
 
 
@@ -158,6 +160,7 @@ class Channel:
         received: list[int] = []
         head = b""
         while len(head) < _HEADER.size:
+            # without space for them, the kernel closes descriptors that a peer sends with a later message
             space = socket.CMSG_SPACE(descriptors * array.array("i").itemsize) if descriptors else 0
             # descriptors come with the first byte of a message; recv_into would drop them
             part, ancillary, _, _ = self._socket.recvmsg(_HEADER.size - len(head), space, socket.MSG_CMSG_CLOEXEC)
@@ -247,6 +250,7 @@ class Channel:
         if isinstance(value, str):
             if value.isascii() and "\0" not in value:
                 return value
+            # jsonb rejects NUL (22P05), which a label or a file name of Python can hold
             text = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
             text = text.encode("utf-8", "replace").decode()
             return text.encode(self._replace, "replace").decode(self._replace) if self._replace else text
@@ -280,6 +284,7 @@ def _room(length: int) -> bytearray | memoryview:
     """Allocate a buffer for a payload, in a file if it is as large as a large model."""
     if length < large.LARGE:
         return bytearray(length)
+    # floats of 4 bytes, so that the weights in the payload are aligned
     return large.zeros(-(-length // 4)).data.cast("B")[:length]
 
 
@@ -294,6 +299,7 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
         It has a number that is not finite.
     """
     try:
+        # the copy is needed: json.loads takes no memoryview
         value = json.loads(bytes(payload), parse_constant=_NotFinite.found, parse_float=_finite)
     except _NotFinite:
         json.loads(bytes(payload), object_pairs_hook=_require_finite)
@@ -332,6 +338,7 @@ def _finite(digits: str) -> float:
 
 def _check_texts(value: Json) -> None:
     """Raise ProtocolError for a character that PostgreSQL cannot store, or for excessive nesting."""
+    # level by level: recursion would itself end at a depth that depends on the caller
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -369,6 +376,7 @@ def train_request(payload: bytes | bytearray | memoryview, *, page_size: int) ->
     """
     try:
         (length,) = _LENGTH.unpack_from(payload)
+        # a view of the payload: a large model must not be copied
         weights = np.frombuffer(payload, np.float32, offset=aligned(_LENGTH.size + length))
     except (struct.error, ValueError) as error:
         raise _no_weights(str(error)) from None
@@ -450,6 +458,7 @@ def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None 
 
 def _check_relation(relation: Relation) -> None:
     for one in relation.attributes:
+        # pg_attribute.h: attlen is an int16, -1 for varlena and -2 for cstring
         if one.align not in ALIGNMENTS or not -2 <= one.length < 1 << 15 or (one.array_length or 0) < 0:
             raise ProtocolError(f"column {one.name!r} has a layout that PostgreSQL does not have: {one}")
     if (relation.pages or 0) < 0:
@@ -476,9 +485,11 @@ def _models(parameters: Sequence[_Parameter], weights: NDArray[np.float32] | Non
     """Return the parameters of a stored model by name; without weights, zeros of their shapes."""
     models = {}
     for one in parameters:
+        # the shape is checked before it is used: NumPy would allocate what a peer claims
         if not 0 <= one.size == math.prod(one.shape) <= MAX_MESSAGE or min(one.shape, default=0) < 0 or one.offset < 0:
             raise _no_weights(f"{one.name} of shape {one.shape} has {one.size} numbers from {one.offset}")
         if weights is None:
+            # only the shape is needed, and a broadcast zero takes no memory
             models[one.name] = np.broadcast_to(np.float32(0), one.shape)
             continue
         values = weights[one.offset :][: one.size]

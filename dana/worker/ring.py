@@ -20,6 +20,7 @@ from functools import cache
 from dana.errors import SetupError
 from dana.worker.protocol import ProtocolError
 
+# "DNARING1" in the memory of a little-endian host; native/wire.h has the same number
 MAGIC = 0x31474E4952414E44
 HEADER_BYTES = 4096
 PAGE_SIZES = tuple(1 << k for k in range(10, 16))
@@ -105,6 +106,7 @@ class Ring:
         size = os.fstat(memfd).st_size
         if size < HEADER_BYTES:
             raise ValueError("the ring's memory is shorter than its header")
+        # shared and writable, the default: the consumer writes its index and its sleeping flag there
         self._memory = mmap.mmap(memfd, size)
         # copied once: the other side can still write to the memory
         magic, self.page_size, self.slots = _HEADER.unpack_from(self._memory)
@@ -165,6 +167,7 @@ class Ring:
         if self._cache is None or len(self._cache) < size:
             self.release()
             try:
+                # private, so that it counts for RLIMIT_DATA as all memory of a session does
                 self._cache = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             except (OSError, OverflowError) as error:
                 raise MemoryError(f"no room to keep {pages} pages in {size} bytes") from error
@@ -201,6 +204,7 @@ class Ring:
     def drain(self) -> None:
         """Discard the rest of a stream after its sink failed, and the pages kept from it; raises as `stream`."""
         self._drop()
+        # _loop and not _feed, which would start a new stream: this one continues
         self._loop(_library().dana_ring_stream, *_discard())
 
     def replay(self, function: int, context: int) -> tuple[int, int]:
@@ -253,4 +257,5 @@ class Ring:
 
 def _address(memory: mmap.mmap) -> int:
     """Return the address of a mapping, valid until it is closed."""
+    # the temporary object is freed at once; a lasting export would keep mmap.close() from working
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))

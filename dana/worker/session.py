@@ -170,6 +170,7 @@ def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
 
     def watch() -> None:
         poller = select.poll()
+        # POLLRDHUP: the backend closed its end, even if unread messages remain
         poller.register(descriptor, select.POLLRDHUP)
         poller.poll()
         # to the main thread: only it runs Python's handlers, and it may be in a system call
@@ -214,6 +215,7 @@ class _Session:
             except Exception as error:
                 self.ring.release()  # the error may be a lack of the spared memory
                 self._reply(self._error(error))
+                # the start of the next message is unknown, so the connection is of no more use
                 if isinstance(error, FrameError):
                     break
             self.answered += 1
@@ -231,6 +233,7 @@ class _Session:
         if not ready:
             self.ring.release()
             ready, _, _ = select.select(waited_for, [], [], None if seconds is None else seconds - brief)
+        # a request that arrives with the order to end is left to the next session, which the backend connects to
         return ready == [channel] and (not self.answered or self.activity.busy())
 
     def _give_way(self, _signal: int, _frame: object) -> None:
@@ -275,6 +278,7 @@ class _Session:
                 found = asdict(self.trainer.categories(request))
             return partial(self.channel.send, Message.COUNTED, found)
         if message == Message.TRAIN:
+            # pages have the BLCKSZ of the server, which the ring was made for
             request, cpu = train_request(payload, page_size=self.ring.page_size)
             return self._train(request, cpu)
         if message == Message.EXPLAIN:

@@ -96,6 +96,7 @@ class Sessions:
     def reap(self) -> None:
         """Remove ended sessions, and kill their child processes."""
         for member in list(self._members):
+            # WNOWAIT leaves the zombie, and with it the process id, until its group was killed
             if os.waitid(os.P_PID, member.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             with suppress(ProcessLookupError):  # before waitpid, after which the process group id can be reused
