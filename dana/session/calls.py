@@ -146,6 +146,7 @@ def given(options: Mapping[str, object]) -> dict[str, object] | None:
 def _checked(name: str, value: object) -> object:
     if name in NAMES:
         return names_of(name, value)
+    # checked here: the server would take the text of any object for a name
     if name in ("label", "model", "key", "keep") and not isinstance(value, str):
         raise TypeError(f"{name} must be a name, not a {type(value).__name__}")
     return value
@@ -153,6 +154,7 @@ def _checked(name: str, value: object) -> object:
 
 def _value(name: str, value: object) -> object:
     value = _checked(name, value)
+    # a fill value may be a number, and the argument is text
     if name == "nulls" and not isinstance(value, Mapping):
         return str(value)
     if name in ("grid", "class_weight") or isinstance(value, Mapping):
@@ -222,12 +224,14 @@ def _invocation(
         for name, kind in zip(names, types, strict=True)
     ]
     made = sql.SQL("{}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(passed))
+    # arguments that were not given are NULL, which the functions treat as their defaults
     return made, {name: values.get(name) for name in names}
 
 
 def call(session: psycopg.Connection, function: str, arguments: Mapping[str, object], row: type[Row]) -> Rows[Row]:
     """Call a function of the extension with named arguments; its rows, with the fields of ``row`` as columns."""
     invocation, values = _invocation(session, function, arguments)
+    # by name, so that a column that the extension adds does not shift the others
     columns = [sql.Identifier(one.name) for one in fields(row) if not one.name.startswith("_")]  # type: ignore[arg-type]
     statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), invocation)
     with Messages(session), session.cursor(row_factory=class_row(row)) as cursor:

@@ -75,6 +75,7 @@ def columns_of(data: Frame) -> dict[str, Column]:
     """
     names: list[object]
     if hasattr(data, "iloc") and hasattr(data, "columns"):  # before Arrow's stream, for which pandas needs pyarrow
+        # iloc: names of columns may repeat, and a name would then select a frame
         names, values = list(data.columns), [data.iloc[:, k] for k in range(len(data.columns))]
     elif hasattr(data, "iloc"):
         raise UsageError(
@@ -94,6 +95,7 @@ def columns_of(data: Frame) -> dict[str, Column]:
     for name, value in zip(names, values, strict=True):
         if isinstance(name, tuple):
             raise UsageError(f"columns must have plain names, not {name!r}", hint="Flatten the frame's columns first.")
+        # after str: 1 and "1" are two columns of pandas and one of PostgreSQL
         if str(name) in found:
             raise UsageError(f"two columns have the name {str(name)!r}")
         found[str(name)] = column_of(str(name), value)
@@ -110,6 +112,7 @@ def column_of(name: str, values: Values) -> Column:
         return _of_series(name, values)
     if isinstance(values, np.ndarray):
         return _of_array(name, values)
+    # texts are sequences, too, and would become columns of characters
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return _of_objects(name, list(values))
     if hasattr(values, "__array__"):
@@ -143,12 +146,14 @@ def _of_array(name: str, values: np.ndarray, valid: NDArray[np.bool_] | None = N
         wide = NUMBERS[dtype]
         return Fixed(SQL_TYPES[wide], _present(values, valid), values.astype(wide))
     if kind == "M":
+        # units of a day and longer have no time of day, so a date loses nothing
         day = np.datetime_data(values.dtype)[0] in ("Y", "M", "W", "D")
         since = values.astype("M8[D]" if day else "M8[us]") - EPOCH
         return Fixed("date" if day else "timestamp", _present(values, valid), since.astype("i4" if day else "i8"))
     if kind == "m":
         # the order of interval_recv
         intervals = np.zeros(len(values), dtype=[("us", ">i8"), ("days", ">i4"), ("months", ">i4")])
+        # all in microseconds: a day of an interval may have 23 or 25 hours
         intervals["us"] = values.astype("m8[us]").astype("i8")
         return Fixed("interval", _present(values, valid), intervals.view("V16"))
     if kind in "OUST":
@@ -188,6 +193,7 @@ def _of_series(name: str, values: pd.Series) -> Column:
     dtype = values.dtype
     if isinstance(dtype, np.dtype):
         return _of_array(name, values.to_numpy())
+    # the categories are converted once, not each row
     if hasattr(values, "cat"):
         return _taken(name, column_of(name, values.cat.categories.to_series()), values.cat.codes.to_numpy())
     if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", "") == "pyarrow":  # pandas 3 stores texts in it
@@ -242,6 +248,7 @@ def _of_arrow(name: str, values: pa.ChunkedArray) -> Column:
         return (_zoned if kind.tz else _same)(_of_array(name, moments.astype("M8[us]"), valid))
     if is_.is_duration(kind):
         return _of_array(name, array.to_numpy(zero_copy_only=False).astype("m8[us]"), valid)
+    # with a NULL the flattened values do not have a row for each list
     if is_.is_fixed_size_list(kind) and is_.is_floating(kind.value_type) and valid.all():
         numbers = array.flatten().to_numpy(zero_copy_only=False)
         return _of_matrix(name, numbers.reshape(len(array), kind.list_size))
@@ -257,6 +264,7 @@ def _of_offsets(kind: str, valid: NDArray[np.bool_], array: pa.Array) -> Column:
     _, offsets, data = array.buffers()
     places = np.zeros(1, dtype=np.int64)  # an empty array may have no offsets
     if len(array):
+        # a slice shares the buffers of the whole and begins at `offset`
         places = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
     bytes_ = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.empty(0, dtype=np.uint8)
     return Varying(kind, valid, bytes_, places[:-1], np.where(valid, np.diff(places), 0))
@@ -264,6 +272,7 @@ def _of_offsets(kind: str, valid: NDArray[np.bool_], array: pa.Array) -> Column:
 
 Convert = Callable[[list[Any]], Any]
 
+# bool before int, of which it is a subclass, and int before float, which would round integers above 2^53
 OBJECTS: tuple[tuple[tuple[type, ...], str, Convert], ...] = (
     ((str,), "text", lambda found: [each.encode() for each in found]),
     ((bool, np.bool_), "boolean", lambda found: np.array(found, dtype=np.bool_)),
@@ -294,6 +303,7 @@ def _moment(value: object) -> object:
 def _missing(value: object) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' NA and NaT, without loading pandas
         return True
+    # only a NaN differs from itself; other objects may return an array from the comparison
     return isinstance(value, float | Decimal | np.inexact | np.datetime64 | np.timedelta64) and bool(value != value)
 
 
@@ -311,6 +321,7 @@ def _of_objects(name: str, values: list[Any], valid: NDArray[np.bool_] | None = 
     )
     sql_type, convert = next(fitting, ("", list))
     if not sql_type:
+        # texts fit some row of OBJECTS, so the first other value is the odd one
         row = next(k for k, each in enumerate(values) if valid[k] and type(each) is not str)
         raise UsageError(
             f"column {name} must be numbers, texts, dates … of one kind, but row {row} has {values[row]!r}",

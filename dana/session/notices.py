@@ -39,6 +39,7 @@ CATEGORIES: dict[str | None, type[UserWarning]] = {
 
 def is_progress(said: Diagnostic) -> bool:
     """Whether a message reports progress: an epoch or the end of a training."""
+    # by the C function: the text of a message is translated and may change
     return (said.source_function or "").endswith(PROGRESS)
 
 
@@ -64,9 +65,11 @@ class Messages:
         _warn(self._said)
 
     def _hear(self, said: Diagnostic) -> None:
+        # severity_nonlocalized: lc_messages translates the other
         category = CATEGORIES.get(said.severity_nonlocalized)
         if category is not None and not is_progress(said):
             parts = ("", said.message_primary), ("\nDetail: ", said.message_detail), ("\nHint: ", said.message_hint)
+            # a dict as an ordered set: a text that the call repeats is shown once
             self._said[category, "".join(title + text for title, text in parts if text)] = None
 
 
@@ -88,6 +91,7 @@ def _warn(said: Iterable[tuple[type[UserWarning], str]]) -> None:
 def _caller() -> FrameType:
     """The frame that called this package; where all are its own, the outermost."""
     frame = sys._getframe(1)
+    # by package and not by a number of frames: estimators and the command line call in different depths
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dana":
         frame = frame.f_back
     return frame

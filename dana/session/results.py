@@ -50,6 +50,7 @@ class Rows(list[Row]):
 
     def __repr__(self) -> str:
         shown = Rows(self[:MAX_PRINTED]).columns().items()
+        # matrices do not fit into a line
         plain = [(name, values) for name, values in shown if not any(isinstance(each, list) for each in values)]
         texts = [[printable(name), *map(_short, values)] for name, values in plain]
         widths = [max(map(len, column)) for column in texts]

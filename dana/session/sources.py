@@ -80,6 +80,7 @@ def identifier(table: object) -> str:
             hint = '; make it a table with db.load(frame, "name") first'
         raise TypeError(f"a table's name is expected, not a {kind}{hint}")
     if IDENTIFIERS.fullmatch(table):
+        # PostgreSQL would cut a longer part without an error, to the name of another table perhaps
         for part in re.findall(PART, table):
             checked_name("table", part[1:-1].replace('""', '"') if part.startswith('"') else part)
         return table
@@ -99,6 +100,7 @@ def table_of(session: psycopg.Connection, table: object) -> str:
         As `identifier`; or there is no such table.
     """
     name = identifier(table)
+    # to_regclass returns NULL for a missing table, where a cast would end the caller's transaction
     found = session.execute("SELECT pg_catalog.to_regclass(%s::text)::text", (name,)).fetchall()[0][0]
     if found is not None:
         return str(found)

@@ -50,6 +50,7 @@ class Fixed:
 
     def take(self, places: np.ndarray) -> Fixed:
         """The column of the values at these places; NULL at those below 0."""
+        # index -1 reads the last value, which `places >= 0` makes NULL
         return Fixed(self.type, self.valid[places] & (places >= 0), self.values[places])
 
 
@@ -209,6 +210,7 @@ def _encode(columns: Sequence[Column], rows: slice) -> Iterator[bytes]:
         for column in columns
     ]
     width, count = COUNT + sum(LENGTH + each for each in widths), rows.stop - rows.start
+    # halved, so that one long text does not widen thousands of rows
     if width * count > BYTES_AT_ONCE and count > 1:
         middle = rows.start + count // 2
         yield from _encode(columns, slice(rows.start, middle))
@@ -247,6 +249,7 @@ def _gather(column: Varying, rows: slice) -> NDArray[np.uint8]:
     """The bytes of these rows' values, one after the other."""
     begins, lengths = column.begins[rows], column.lengths[rows]
     ends = np.cumsum(lengths)
+    # values that follow one another, as after loading, are a slice and need no index for each byte
     if np.array_equal(begins[1:], (begins + lengths)[:-1]):
         return column.data[begins[0] : begins[0] + ends[-1]]
     places = np.repeat(begins - (ends - lengths), lengths) + np.arange(ends[-1])

@@ -43,7 +43,9 @@ def encode_value(attribute: Attribute, value: Any, *, short: bool = True) -> tup
             payload = struct.pack("<iiiii", 1, 0, array.oid, elements.size, 1) + elements.tobytes()
     else:
         payload = value.encode() if isinstance(value, str) else bytes(value)
+    # VARATT_SHORT_MAX (varatt.h): 127 bytes with the header of one
     if short and len(payload) + 1 <= 127:
+        # a short varlena is not aligned
         return bytes([(len(payload) + 1) << 1 | layout.VARLENA_SHORT_BIT]) + payload, 1
     return struct.pack("<I", (len(payload) + 4) << 2) + payload, attribute.alignment
 
@@ -60,10 +62,12 @@ def build_tuple(
     for k in range(count):
         if row[k] is None:
             continue
+        # a set bit means that the value is there (heap_fill_tuple)
         if has_nulls:
             bitmap[k // 8] |= 1 << k % 8
         variable |= attributes[k].length < 0
         stored, alignment = encode_value(attributes[k], row[k], short=short)
+        # from the start of the data, which is MAXALIGNed, so this is the alignment on the page, too
         data += b"\0" * (layout.align_up(len(data), alignment) - len(data)) + stored
     header = layout.align_up(layout.TUPLE_HEADER_SIZE + len(bitmap), layout.MAXALIGN)
     # hint bits as after VACUUM FREEZE: readers need no transaction status
@@ -86,6 +90,7 @@ class PageBuilder:
         """Add a tuple; returns its line pointer's page address. Raises PageFull if there is no room."""
         # tuples begin at multiples of MAXALIGN, as PageAddItemExtended places them
         offset = (self._upper - len(stored)) & -layout.MAXALIGN
+        # the line pointer needs room, too
         if offset < self._lower + layout.ITEM_ID_SIZE:
             raise PageFull
         self._page[offset : offset + len(stored)] = stored
@@ -102,6 +107,7 @@ class PageBuilder:
         """The page's bytes."""
         size = len(self._page)
         struct.pack_into("<HHH", self._page, layout.PD_LOWER, self._lower, self._upper, size)
+        # the page size is a multiple of 256, so the low byte is free for the version (PageSetPageSizeAndVersion)
         struct.pack_into("<H", self._page, layout.PD_PAGESIZE_VERSION, size | layout.PAGE_LAYOUT_VERSION)
         return bytes(self._page)
 
@@ -130,6 +136,7 @@ def build_pages(
     for row in rows:
         stored = build_tuple(schema.attributes, row, short=short)
         need = layout.align_up(len(stored), layout.MAXALIGN) + layout.ITEM_ID_SIZE
+        # `used` lets a first row through that exceeds the budget alone
         if used and used + need > budget:
             pages += builder.finish()
             builder, used = PageBuilder(page_size), 0

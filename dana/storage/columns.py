@@ -71,6 +71,7 @@ def column_pages(columns: Mapping[str, np.ndarray], *, page_size: int = 8192) ->
     ((rows,),) = counts
     attributes = column_schema(columns).attributes
     empty = [0 if one.array_length is None else np.zeros(one.array_length) for one in attributes]
+    # one tuple by the slow builder: all headers are equal, as no column is NULL
     stored = build_tuple(attributes, empty, short=False)
     length = len(stored)
     stride = layout.align_up(length, layout.MAXALIGN)
@@ -81,6 +82,7 @@ def column_pages(columns: Mapping[str, np.ndarray], *, page_size: int = 8192) ->
     tuples[:, :length] = np.frombuffer(stored, dtype=np.uint8)
     words = tuples.view("<f4")
     lengths = [1 if one.array_length is None else ARRAY_HEADER // 4 + one.array_length for one in attributes]
+    # in words of 4 bytes: a tuple header of 24 bytes and float4 columns need no padding
     ends = accumulate(lengths, initial=_HEADER // 4)
     next(ends)
     for values, end in zip(columns.values(), ends, strict=True):
@@ -100,6 +102,7 @@ def _fill(pages: NDArray[np.uint8], tuples: NDArray[np.uint8], length: int) -> N
     page_size = pages.shape[1]
     lower = layout.PAGE_HEADER_SIZE + count * layout.ITEM_ID_SIZE
     upper = page_size - count * stride
+    # reversed: the first line pointer has the last tuple on the page
     pages[:, upper:] = tuples[:, ::-1].reshape(len(pages), count * stride)
     offsets = page_size - stride * np.arange(1, count + 1, dtype=np.uint32)
     pointers = offsets | layout.LP_NORMAL << layout.LP_FLAGS_SHIFT | length << layout.LP_LENGTH_SHIFT

@@ -45,6 +45,7 @@ def declared(text: str, label: str | None = None) -> TableSchema:
     UsageError
         There are too many columns, a part of the text is not a column, or its type is unknown.
     """
+    # types with a comma, such as numeric(10, 2), are not among those that are read
     parts = text.split(",")
     within_a_table(len(parts), label)
     attributes = tuple(_column(part) for part in parts)
@@ -65,6 +66,7 @@ def _column(text: str) -> Attribute:
     if length is not None and length > MAX_ELEMENTS:
         raise UsageError(f"an array has at most {MAX_ELEMENTS:,} elements, not {length:,}")
     if name in TEXT_TYPES and length is None:
+        # text is "i": pg_type.typalign of all variable-length text types
         return Attribute(name=match["name"], type_oid=TEXT_TYPES[name], type_name=name, length=-1, align="i")
     types = SCALAR_TYPES if length is None else ARRAY_TYPES
     if name not in types:

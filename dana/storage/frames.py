@@ -55,6 +55,7 @@ class RowTooLong(SchemaError):
 def readable(attribute: Attribute) -> bool:
     """Whether a Strider can read the column in place."""
     known = attribute.type_oid in SCALARS or attribute.type_oid in ARRAYS
+    # a virtual column has no place on the page, and the default of an added one is only in pg_attribute
     stored = attribute.generated != VIRTUAL and not attribute.has_missing
     return known and stored and not attribute.out_of_line
 
@@ -77,6 +78,7 @@ def rewritten(attribute: Attribute, *, labels: bool = False) -> Attribute:
     return Attribute(
         name=attribute.name,
         type_oid=kind,
+        # the original type: messages name it, and the backend converts from it
         type_name=attribute.type_name,
         length=length,
         align="i",
@@ -106,6 +108,7 @@ def frame_layout(relation: str, lengths: Collection[int]) -> Frames:
     RowTooLong
         The row has more than `MAX_PARTS` parts.
     """
+    # array headers and elements are of 4 bytes, so nothing is padded
     row = TUPLE_DATA + sum(ARRAY_HEADER + 4 * n if n else 4 for n in lengths)
     for size in PAGE_SIZES:
         if layout.align_up(row, layout.MAXALIGN) <= size - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE:

@@ -74,4 +74,5 @@ ALIGNMENTS = {"c": 1, "s": 2, "i": 4, "d": 8}
 
 def align_up(offset: int, alignment: int) -> int:
     """`offset` rounded up to a multiple of a power of two."""
+    # two's complement: -alignment has the low bits cleared
     return (offset + alignment - 1) & -alignment

@@ -31,6 +31,7 @@ VALUE_BYTES = 4
 
 def most_values(page_size: int) -> int:
     """Return the maximum number of values in a part on a page."""
+    # a tuple begins at a multiple of MAXALIGN, counted from the end of the page
     room = (page_size - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE) // layout.MAXALIGN * layout.MAXALIGN
     return (room - HEADER - NUMBER_BYTES) // VALUE_BYTES
 
@@ -85,6 +86,7 @@ def pack(tuples: Iterable[bytes], *, page_size: int) -> bytes:
 
 
 def _tuple(attributes: int, data: bytes) -> bytes:
+    # HEAP_HASVARWIDTH as frames.c sets it: the values are one attribute without a fixed length
     infomask = layout.HEAP_XMIN_FROZEN | layout.HEAP_XMAX_INVALID | layout.HEAP_HASVARWIDTH
     header = struct.pack("<IIIHHHHHB", 0, 0, 0, 0, 0, 0, attributes, infomask, HEADER)
     return header.ljust(HEADER, b"\0") + data
@@ -141,6 +143,7 @@ class PartReader:
         infomask2, infomask = struct.unpack_from("<HH", page, start + layout.T_INFOMASK2)
         if infomask & layout.HEAP_HASNULL or page[start + layout.T_HOFF] != HEADER:
             raise PageFault(Fault.TUPLE_HEADER, pointer)
+        # a skipped row has no attributes
         if infomask2 & (1 << layout.HEAP_NATTS_BITS) - 1 < ATTRIBUTES:
             return None
         data = start + HEADER
@@ -151,6 +154,7 @@ class PartReader:
             raise PageFault(Fault.TUPLE_PARTS, pointer)
         _, count = self._parts[number]
         data += NUMBER_BYTES
+        # as in the machine, the length is checked before the order; the first fault is the one that is reported
         if data + VALUE_BYTES * count > end:
             raise PageFault(Fault.TUPLE_SHORT, pointer)
         if number != len(self._open):

@@ -53,15 +53,18 @@ def convert(raw: bytes, kind: ColumnType) -> npt.NDArray[np.float32]:
 def line_pointers(page: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Check the page header, and yield (address, offset, state, length) of each line pointer."""
     lower, upper, special = struct.unpack_from("<HHH", page, layout.PD_LOWER)
+    # a new page is all zeros, and lower is then 0 (PageIsNew)
     if lower <= layout.PAGE_HEADER_SIZE:
         return  # new or empty
     if not lower <= upper <= special <= len(page):
         raise PageFault(Fault.PAGE_HEADER, 0)
+    # a rest of less than a line pointer, on a damaged page, is not read
     for address in range(layout.PAGE_HEADER_SIZE, lower - layout.ITEM_ID_SIZE + 1, layout.ITEM_ID_SIZE):
         (word,) = struct.unpack_from("<I", page, address)
         state = word >> layout.LP_FLAGS_SHIFT & (1 << layout.LP_FLAGS_BITS) - 1
         offset = word & (1 << layout.LP_OFFSET_BITS) - 1
         length = word >> layout.LP_LENGTH_SHIFT
+        # only LP_NORMAL has a tuple: the offset of a redirect is a line pointer's number
         outside = not (upper <= offset and offset + length <= special) or offset % layout.MAXALIGN
         if state == layout.LP_NORMAL and outside:
             raise PageFault(Fault.LINE_POINTER, address)
@@ -92,6 +95,7 @@ class _Tuple:
         self.end = end
 
     def read(self, attributes: Sequence[Attribute], uses: Sequence[Use]) -> list[npt.NDArray[np.float32]] | None:
+        # checked before the header is read: lp_len comes from the page
         if self.end - self.start <= layout.TUPLE_HEADER_SIZE:
             raise self._fault(Fault.TUPLE_HEADER)
         # a tuple stored before ALTER TABLE ADD COLUMN has fewer attributes than the table
@@ -141,6 +145,7 @@ class _Tuple:
             raise self._fault(Fault.ARRAY_NULLS)
         if self._u32(payload + layout.ARRAY_ELEMTYPE) != array.oid:
             raise self._fault(Fault.ARRAY_SHAPE)
+        # compared, not used: a length from the page must not decide how much is read
         if self._u32(payload + layout.ARRAY_DIM) != use.count:
             raise self._fault(Fault.ARRAY_SHAPE)
         data = payload + layout.ARRAY_DATA
@@ -150,6 +155,7 @@ class _Tuple:
     def _varlena(self, at: int, *, used: bool) -> tuple[int, int]:
         """(offset after the value, offset of what follows its header)."""
         first = self.page[at]
+        # VARATT_IS_1B_E: the same bit as a short header, with a length of 0
         if first == layout.VARLENA_EXTERNAL:
             if used:
                 raise self._fault(Fault.TOASTED)
@@ -160,6 +166,7 @@ class _Tuple:
         if used and first & layout.VARLENA_KIND_MASK == layout.VARLENA_COMPRESSED:
             raise self._fault(Fault.COMPRESSED)
         size = self._u32(at) >> 2
+        # a length below that of its own header would never advance
         if size < 4:
             raise self._fault(Fault.TUPLE_SHORT)
         return self._within(at + size), at + 4

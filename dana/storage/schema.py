@@ -82,6 +82,7 @@ class TableSchema:
     def index(self, name: str) -> int:
         """Return the position of a column. Raises UnknownColumn, which lists the existing columns."""
         for position, attribute in enumerate(self.attributes):
+            # a dropped column keeps its place, as later columns keep their attnum
             if attribute.name == name and not attribute.dropped:
                 return position
         names = {self.attributes[k].name.lower(): self.attributes[k].name for k in self.live()}
