@@ -140,6 +140,7 @@ class Connection(PredictingSession):
         made = columns_of(data)
         # without autocommit this begins the transaction, and the block below is a savepoint
         name = identifier(table)
+        # parse_ident folds and splits as the server does, which `create_table` quotes again
         parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
         with self.session.transaction():
             rows = create_table(self.session, parts, made, replace=replace, temporary=temporary)
@@ -151,6 +152,7 @@ class Connection(PredictingSession):
         return LoadedTable(name=written, rows=rows, columns=Rows(columns))
 
     def _asked(self, rule: str, source: str | LoadedTable | None) -> dict[str, str | None]:
+        # looked up first: the error of `table_of` suggests a table, that of the server does not
         return {"rule": rule, "source": None if source is None else table_of(self.session, source)}
 
     def train(
@@ -187,6 +189,7 @@ class Connection(PredictingSession):
             rows = call(self.session, "dana_train", {**asked, **options}, TrainResult)
         if not rows:
             raise UsageError(f"dana_train returned no row for {rule} on {on}")
+        # the session is for the curve in a notebook; it is no column of the result
         return replaced(rows[0], _session=self.session)
 
     def train_groups(
@@ -292,6 +295,7 @@ class Connection(PredictingSession):
     def wait(self, job: int, timeout: float | None = None) -> Job:
         """Wait until a job ends, or for ``timeout`` seconds; return the job. Its messages become warnings."""
         value(self.session, "dana_wait", {"job": job, "timeout": timeout})
+        # read again: `dana_wait` may have ended by its timeout
         found = jobs(self.session, job)[0]
         repeat(found.notices)
         return found
@@ -436,6 +440,7 @@ class Connection(PredictingSession):
         else:
             with loaded(self.session, source) as table:
                 metrics = value(self.session, "dana_evaluate", asked | {"source": table})
+        # in the order of the class numbers, as the rows of the confusion matrix are
         return Evaluation(metrics, read_predicting(self.session, model).labels())
 
     def parameters(self, model: str, version: int | None = None) -> dict[str, NDArray[np.float32]]:
@@ -448,6 +453,7 @@ class Connection(PredictingSession):
         """
         try:
             rows = lines(self.session, "dana_parameters", {"model": model, "version": version})
+        # of this list only: an error of the connection must not become a UsageError
         except (
             psycopg.errors.UndefinedObject,
             psycopg.errors.InvalidName,

@@ -86,6 +86,7 @@ def read_models(session: psycopg.Connection, name: str | None = None, metric: st
         return Rows(found)
     evaluated = [_evaluated(session, model) for model in found]
     metrics = [_numbers(each) for each in evaluated]
+    # with no metrics at all the models have no labels; then none is unknown
     if any(metrics) and not any(metric in each for each in metrics):
         known = sorted({name for each in metrics for name in each})
         raise UsageError(f"no model has the metric {metric}", hint=f"There are {', '.join(known)}.")
@@ -94,6 +95,7 @@ def read_models(session: psycopg.Connection, name: str | None = None, metric: st
         for model, of, each in zip(found, evaluated, metrics, strict=True)
     ]
     sign = 1 if metric in LESS_IS_BETTER else -1
+    # models without the metric go last in either direction
     return Rows(sorted(scored, key=lambda one: (one.metric is None, sign * (one.metric or 0))))
 
 
@@ -111,6 +113,7 @@ def _evaluated(session: psycopg.Connection, model: Model) -> Metrics:
 
 def _numbers(found: Metrics) -> dict[str, float]:
     numbers = {name: float(each) for name, each in found.items() if isinstance(each, int | float)}
+    # each == each: a NaN is no number to rank by
     return {name: each for name, each in numbers.items() if name not in ("version", "rows") and each == each}
 
 
@@ -140,6 +143,7 @@ def encode_model(exported: Exported, format: str) -> bytes:
     """An exported model in one of `FORMATS`."""
     if format == "json":
         return (json.dumps(exported, indent=1) + "\n").encode()
+    # imported here: JSON needs no encoder
     from dana.interchange.stored import read_model
 
     stored = read_model(exported)

@@ -83,6 +83,7 @@ class TrainResult:
     cycles: int | None
     modelled_seconds: float | None
     wall_seconds: float
+    # private names are no columns: `call` and `record_of` leave them out
     _session: psycopg.Connection | None = field(default=None, repr=False, compare=False)
 
     def _repr_html_(self) -> str:
@@ -171,10 +172,12 @@ class Evaluation(dict[str, object]):
     __slots__ = ("_labels",)
 
     def __init__(self, metrics: Metrics, labels: Sequence[object] = ()) -> None:
+        # negative places come before the metrics that are not listed (0), positive ones after
         place = {name: k - len(FIRST) for k, name in enumerate(FIRST)} | dict.fromkeys(NESTED, 1)
         super().__init__(sorted(metrics.items(), key=lambda one: place.get(one[0], 0)))
         count = len(self.confusion_rows()) if "confusion" in self else 0
         unnamed: Sequence[object] = ["negative", "positive"] if count == 2 else range(count)
+        # a warm start from a model with other labels, or a dropped label, makes the counts differ
         self._labels = list(labels if len(labels) == count else unnamed)
 
     @property
@@ -235,6 +238,7 @@ class Evaluation(dict[str, object]):
         for k, row in enumerate(rows):
             taken, right = sum(other[k] for other in rows), row[k]
             precision, recall = (right / each if each else 0.0 for each in (taken, sum(row)))
+            # of an empty class or prediction 0, as in scikit-learn by default
             f1 = 2 * right / (taken + sum(row)) if taken + sum(row) else 0.0
             found.append([precision, recall, f1, sum(row)])
         return found
@@ -246,6 +250,7 @@ class Evaluation(dict[str, object]):
             raise UsageError("the metrics must be of classes, not of numbers")
         if isinstance(made, list):
             return [list(row) for row in made]
+        # as a matrix: label down, prediction across, the negative class first
         return [[made["tn"], made["fp"]], [made["fn"], made["tp"]]]
 
     def tables(self) -> list[tuple[list[str], list[list[object]]]]:

@@ -168,8 +168,11 @@ def _predicted(
                 session, model, table, query=None, columns=columns or (), filter=filter, function=function
             )
         # a temporary table is scanned in the order of its rows: no synchronised scan, no parallel worker
+        # with a filter, rows are missing and the index would be too long
         index = getattr(source, "index", None) if filter is None else None
+    # the prediction is the last column
     *kept, values = map(list, zip(*rows, strict=True)) if rows else [[] for _ in names]
+    # a list has a method `index`; only pandas' attribute is data
     return Predicted(names=names[:-1], kept=kept, values=values, index=None if callable(index) else index)
 
 
@@ -199,6 +202,7 @@ def predicted_rows(
     # not r.name: without a column of that name it would call a function of that name
     kept = sql.SQL("").join(sql.SQL("{}, ").format(sql.Identifier(checked_name("column", name))) for name in wanted)
     before, after, where = (
+        # the statement has a parameter, so psycopg reads every % as the start of one
         part.as_string(session).replace("%", "%%") for part in (kept, rows, sql.SQL(filter or "true"))
     )
     # with a parameter the server accepts only one statement, so a filter cannot add another
@@ -222,6 +226,7 @@ def _framed(rows: Predicted, added: Mapping[object, np.ndarray | list[object]]) 
 def _column(values: np.ndarray | list[object]) -> object:
     """Values for pandas; whole numbers and truth values with missing ones in a nullable type, to keep their kind."""
     known = [each for each in values if each is not None] if isinstance(values, list) else []
+    # pandas would turn whole numbers with a None into floats
     if len(known) < len(values) and known and isinstance(known[0], int):
         import pandas as pd
 
@@ -361,5 +366,6 @@ class PredictingSession:
         rows = _predicted(self.session, model, source, function, query=query, columns=columns, filter=filter)
         found = how.numbers(rows.values)
         if how.width == 1:
+            # a single probability is that of the second class
             found = np.concatenate([1 - found, found], axis=1)
         return _framed(rows, {label: found[:, place] for place, label in enumerate(how.labels())})

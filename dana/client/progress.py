@@ -26,6 +26,7 @@ def shown_progress(session: psycopg.Connection, what: str, wanted: bool | None) 
     wanted
         True: in a notebook or a terminal; None: only in a notebook; False: nowhere.
     """
+    # names of rules and tables come from the user and go to a terminal
     what = printable(what)
     with _place(what, wanted) as show:
         if show is None:

@@ -19,6 +19,7 @@ from hwgen.spec.config import MachineConfig
 def machine_charts(machine: Machine) -> dict[str, str]:
     """All drawings of a machine, by names for files: its use, the roofline, the schedule of each section."""
     drawn = {"use": use_chart(machine), "roofline": roofline_chart(machine)}
+    # {|A section without instructions has no chart
     return drawn | {name: schedule_chart(machine, name) for name, _, bars in machine.sections if bars}
 
 
@@ -33,6 +34,7 @@ def measured_chart(run: Run) -> str | None:
         ("engine waited for tuples", counted["waiting_for_tuples"]),
         ("engine merged batches", counted["merging"]),
         ("engine ran, merging included", counted["engine_busy"]),
+        # no counter: the link's time follows from the number of pages
         ("link brought pages", run.pages * MachineConfig(**run.config).page_cycles),
     ]
     return _shares(f"{named(run)}, measured", parts, counted["cycles"], "% of {:,.0f} cycles")
@@ -57,6 +59,7 @@ def _shares(title: str, parts: Sequence[tuple[str, float]], whole: float, label:
     with drawn(0.7 + 0.3 * len(parts), title, out) as axes:
         names = [name for name, _ in parts]
         shares = [100 * busy / whole for _, busy in parts]
+        # the whole bar behind, in a faint colour
         axes.barh(names, [100] * len(parts), color=FAINT, height=0.6)
         axes.barh(names, shares, color=LINE, height=0.6)
         for row, (share, (_, busy)) in enumerate(zip(shares, parts, strict=True)):
@@ -80,6 +83,7 @@ def roofline_chart(machine: Machine) -> str:
     operations = cycles.rows * config.units
     intensity = operations / config.page_size
     reached = operations / cycles.page
+    # where both limits meet
     ridge = config.units / config.page_rate
     low, high = min(intensity, ridge) / 8, max(intensity, ridge) * 8
     out: list[str] = []
@@ -115,6 +119,7 @@ def schedule_chart(machine: Machine, section: str) -> str:
         for row, bar in enumerate(bars):
             axes.barh(row, bar.length, left=bar.start, color=COLOURS[bar.kind], height=0.8)
             end = bar.start + bar.length
+            # right of the bar while there is room for the text, else left of it
             right = end < 0.75 * length
             axes.text(
                 end + 0.008 * length if right else bar.start - 0.008 * length,
@@ -124,6 +129,7 @@ def schedule_chart(machine: Machine, section: str) -> str:
                 ha="left" if right else "right",
                 fontsize=7,
             )
+        # the first instruction on top
         axes.set_ylim(len(bars) - 0.3, -0.7)
         axes.set_xlim(0, length)
         axes.set_yticks([])

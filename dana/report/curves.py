@@ -24,6 +24,7 @@ Item = TypeVar("Item")
 def thinned(items: Sequence[Item], most: int = MAX_EPOCHS) -> list[Item]:
     """At most ``most`` items, evenly spaced, including the last."""
     step = max(1, -(-len(items) // most))
+    # backwards, so that the last item is always among them
     return list(items[::-1][::step][::-1])
 
 
@@ -65,12 +66,14 @@ def _roc_chart(run: Run, scores: Scores, ranking: Ranking) -> str:
     out: list[str] = []
     heading = f"ROC curve: AUC {scores.metrics['auc']:.4f}"
     with drawn(3.0, f"{named(run)}: ROC curve", out, heading=heading, width=HALF) as axes:
+        # the curve begins at 0, 0: the threshold above all predictions
         shares = [(0.0, 0.0)] + [
             (p.negative / ranking.negatives, p.positive / ranking.positives) for p in ranking.points
         ]
         axes.plot([0, 1], [0, 1], color=EDGE, linewidth=0.8, linestyle="--")
         axes.plot([x for x, _ in shares], [y for _, y in shares], color=LINE, clip_on=False)
         chosen = scores.metrics.get("confusion")
+        # a model with more classes has a list here
         if isinstance(chosen, dict) and {"tp", "fp"} <= chosen.keys():
             at = (chosen["fp"] / ranking.negatives, chosen["tp"] / ranking.positives)
             axes.plot([at[0]], [at[1]], marker="o", color=OTHER, clip_on=False)

@@ -69,9 +69,11 @@ def drawn(
         engine.execute(figure)
         figure.set_layout_engine("none")
         text = io.StringIO()
+        # metadata of the time and version would make equal drawings differ
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(text, format="svg", metadata={**nothing, "Title": printable(title)})
     # matplotlib repeats texts, names among them, in comments
+    # from <svg on: the XML declaration and DOCTYPE must not be inside of an HTML page
     out.append(printable(text.getvalue()[text.getvalue().index("<svg") :], lines=True))
 
 

@@ -138,6 +138,7 @@ def read_run(session: psycopg.Connection, number: int) -> Run:
     missing = ""
     if text is None:
         missing = "The rule has been dropped, or is not yours to read."
+    # the recorded machine belongs to the text that was trained, not to the present one
     elif digest_of(text) != design.get("rule"):
         text, missing = None, "The rule has been replaced since this run."
     return Run(
@@ -152,4 +153,5 @@ def read_run(session: psycopg.Connection, number: int) -> Run:
 
 
 def _epoch(row: DictRow) -> Epoch:
+    # by name, so that a column that the extension adds does no harm
     return Epoch(**{field.name: row[field.name] for field in fields(Epoch) if field.name in row})

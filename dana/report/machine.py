@@ -84,11 +84,13 @@ def machine_of(run: Run) -> Machine | str:
         return run.missing
     request = recorded_request(rule=run.rule, text=run.text, relation=run.source, design=run.design)
     try:
+        # without a folder: a report must not write to the cache
         bundle = DesignStore().get(request).bundle
     except (UsageError, RuleError, ConfigError):
         bundle = None
     if bundle is None or bundle.digest != run.design["bundle"]:
         return "The run used another version of DAnA; this version compiles the rule to another machine."
+    # with the skipped ones: they take the Strider's time as well
     tuples = max(1, round((run.tuples + run.skipped) / max(1, run.pages_of_epoch)))
     sample = sample_pages(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
     return Machine.of(f"rule {run.rule} on {run.source}, run {run.id}", bundle, measure_cycles(bundle, sample))

@@ -69,6 +69,7 @@ def by_output(metrics: Metrics) -> tuple[list[str], list[tuple[str, list[str]]]]
 
 
 def _table(parts: Mapping[str, Mapping[str, object]]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    # all parts have the same metrics, so the first one's names serve
     names = _ordered(name for name in next(iter(parts.values()), ()) if name != "class")
     rows = [(part, [number(one[name]) for name in names]) for part, one in parts.items()]
     return [_title(name) for name in names], rows
@@ -79,6 +80,7 @@ def confusion(metrics: Metrics, two: tuple[str, str]) -> Confusion | None:
     found = metrics.get("confusion")
     if found is None:
         return None
+    # a list has a row for each class; two classes have four counts by name
     if isinstance(found, list):
         names = tuple(one["class"] for one in metrics["classes"])
         return Confusion(names=names, counts=tuple(tuple(row) for row in found))

@@ -50,6 +50,7 @@ def render(run: Run, made: Machine | str, model: StoredModel | None = None, scor
         prepared=prepared(run, model),
         query=None if model is None else model.metadata.get("query"),
         terms=() if model is None else model.terms[:MAX_TERMS],
+        # the longest bar of the table of terms has this effect
         heaviest=max((abs(one.effect or 0.0) for one in (() if model is None else model.terms)), default=0.0),
         loss=inline(loss),
         epochs=thinned(run.curve),
@@ -66,6 +67,7 @@ def render(run: Run, made: Machine | str, model: StoredModel | None = None, scor
 def _scored(run: Run, model: StoredModel | None, scores: Scores) -> dict[str, object]:
     named = (model.metadata.get("classes") if model else None) or []
     two = (named[0], named[1]) if len(named) == 2 else ("0", "1")
+    # labels of a margin loss: -1 and 1
     if scores.ranking is not None and scores.ranking.least < 0:
         two = ("-1", "1")
     return {

@@ -58,6 +58,7 @@ def _encoded(column: Preprocessed) -> str:
         said.append(f"one-hot, {len(categories)} categories{other}: {_some(categories, MAX_CATEGORIES)}")
     elif isinstance(encode, list):
         said.append(_some(encode))
+    # all zeros: a NULL has a 1 in no category
     if encode == "one_hot" and filled is not None and not any(filled):
         said.append("NULL is none of them")
     elif filled is not None:

@@ -98,6 +98,7 @@ def read_scores(
             f"If you may read the rows, run: dana evaluate '{model.reference}' --source TABLE"
         )
     try:
+        # a savepoint: an error of the evaluation must not end the reader's transaction
         with session.transaction():
             # checks the owner again, and rejects a filter that is more than a condition
             metrics = value(session, "dana_evaluate", {"model": model.reference, "threshold": threshold})
@@ -120,6 +121,7 @@ def _scores(
     del shown["model"], shown["version"], shown["part"]
     if shown.get("auc") is not None:
         ranking = _ranking(session, model, part)
+        # as in pg_extension/src/predict/metrics.c
         usual = 0.0 if ranking.least < 0 or model.metadata["predicts"] == "score" else 0.5
         at = usual if threshold is None else threshold
         return Scores(metrics=shown, part=part, threshold=at, ranking=ranking)
@@ -189,6 +191,7 @@ def _rows(session: psycopg.Connection, what: str, model: StoredModel, part: str)
     else:
         rows = _literally(session.execute("SELECT %s::regclass::text", (kept["source"],)).fetchall()[0][0])
     condition = sql.SQL("({}\n)").format(_literally(kept.get("filter") or "true"))
+    # the same rows as in the training: the function decides by the key and the seed alone
     if part == "test":
         key = [one["column"] for one in kept.get("test_key", [{"column": "ctid"}])]
         condition += sql.SQL(

@@ -128,6 +128,7 @@ def _standardised(
     for parameter, means in values.items():
         name = parameter.removesuffix(".mean")
         scales = values.get(f"{name}.scale")
+        # only pairs of a mean and a scale of equal shapes are a standardisation
         if (
             name == parameter
             or scales is None
@@ -138,6 +139,7 @@ def _standardised(
         known = (terms, metadata.get("encoded") or (), metadata["features"])
         numbered = [f"{name}[{k}]" for k in range(1, means.size + 1)]
         columns = next((names for names in known if len(names) == means.size), numbered)
+        # the model stores the factor; a report shows what the column is divided by
         divisors = np.divide(1.0, scales, out=np.full_like(scales, np.inf), where=scales != 0)
         found += [
             Standardised(column=str(column), mean=float(mean), divisor=float(divisor))
