@@ -201,8 +201,8 @@ def predicted_rows(
         raise UsageError(f"the columns to keep must have different names, and none may be {PREDICTION}")
     # not r.name: without a column of that name it would call a function of that name
     kept = sql.SQL("").join(sql.SQL("{}, ").format(sql.Identifier(checked_name("column", name))) for name in wanted)
+    # the statement has a parameter, so psycopg reads every % as the start of one
     before, after, where = (
-        # the statement has a parameter, so psycopg reads every % as the start of one
         part.as_string(session).replace("%", "%%") for part in (kept, rows, sql.SQL(filter or "true"))
     )
     # with a parameter the server accepts only one statement, so a filter cannot add another

@@ -22,8 +22,8 @@ INK |= {figure.GRID: "grid", figure.FAINT: "faint", figure.LINE: "line"}
 
 def page_template(package: str, filters: Mapping[str, Callable[..., object]]) -> Template:
     """A package's ``page.html``."""
+    # StrictUndefined: a misspelt name is an error, not an empty place
     environment = Environment(
-        # StrictUndefined: a misspelt name is an error, not an empty place
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalize
     )
     environment.filters |= filters
