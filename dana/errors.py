@@ -50,4 +50,5 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
     """An error and its chain of causes."""
     while error is not None:
         yield error
+        # as tracebacks do: `raise … from None` hides the context
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -89,6 +89,7 @@ class DanaEstimator(BaseEstimator):
 
     def __getstate__(self) -> dict[str, object]:
         """The state for a copy or a pickle, which keeps the model in the database."""
+        # before the copy is made: two objects now refer to the model, and neither may drop it
         if hasattr(self, "_finalizer"):
             self._finalizer.detach()
         state: dict[str, object] = super().__getstate__()
@@ -115,9 +116,11 @@ class DanaEstimator(BaseEstimator):
         options |= self.training or {}
         db = _session(self.dsn)
         _drop_unused(_session)
+        # one transaction: an error leaves neither the table nor a model
         with db.session.transaction():
             _register(db, rule)
             columns |= columns_of(others)
+            # one permutation for all columns, labels and weights included
             order = check_random_state(self.random_state).permutation(len(y))
             create_table(db.session, TABLE, {key: each.take(order) for key, each in columns.items()}, temporary=True)
             result = db.train(rule, f"pg_temp.{TABLE}", progress=False, **options)
@@ -307,6 +310,7 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         if isinstance(self.class_weight, str):
             weights = self.class_weight
         elif self.class_weight is not None:
+            # the server's classes are these numbers as texts
             number = {label: str(k) for k, label in enumerate(self.classes_.tolist())}
             unknown = [label for label in self.class_weight if label not in number]
             if unknown:

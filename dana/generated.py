@@ -78,6 +78,7 @@ def main() -> None:
     """Write those that differ."""
     for name, text in FILES.items():
         path, wanted = ROOT / name, text()
+        # unchanged files keep their time, so that nothing is compiled again
         if not path.exists() or path.read_text(encoding="utf-8") != wanted:
             path.write_text(wanted, encoding="utf-8")
             print(name)

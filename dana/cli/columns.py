@@ -35,6 +35,7 @@ def add_table(command: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
+    # isdecimal and not isdigit: int rejects superscripts
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a number of features from 1 is expected, not {text!r}")
     return int(text)
@@ -75,5 +76,6 @@ def _table(options: argparse.Namespace) -> TableSchema:
         return declared(options.schema, options.label)
     if options.features is None:
         raise UsageError("the machine depends on the table; give --features N or --schema 'x float4[54], …'")
+    # before the text of a million columns is built and parsed
     within_a_table(options.features + 1, options.label)
     return declared(", ".join([*(f"x{index + 1} float4" for index in range(options.features)), "y float4"]))

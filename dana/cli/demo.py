@@ -28,6 +28,7 @@ def run_demo(options: argparse.Namespace) -> int:
     from dana.demo import tour as demo
     from dana.server.embedded import EmbeddedServer
 
+    # no wrapping: statements are copied from the terminal
     console = Console(highlight=False, soft_wrap=True)
     with shown_progress() as progress:
         server = EmbeddedServer.start(progress=progress)

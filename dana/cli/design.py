@@ -55,6 +55,7 @@ def run_design(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     schema, page_size = request.relation.schema, request.relation.page_size
     binding, _ = chosen_binding(request)
+    # 28: SMALLEST_TUPLE of dana/trainer/designs.py, so more tuples than the pages can hold
     found = explore(binding, schema, device, max_tuples=options.pages * page_size // 28, page_size=page_size)
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())  # a pipe has no width
     console.print(shown(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes"))
@@ -97,6 +98,7 @@ def _print_machines(console: Console, found: Exploration) -> None:
     for heading in ("units", "Striders", "cycles", "waits for", "link%", "busy%", *resources.values(), ""):
         table.add_column(heading, justify="right", no_wrap=True)
     others = [candidate for candidate in found.candidates if candidate is not found.best]
+    # stable: those that fit stay in the order of their speed, the others follow
     others.sort(key=lambda candidate: not candidate.fits)
     for candidate in [found.best, *others[:SHOWN]]:
         said = "best" if candidate is found.best else "" if candidate.fits else "too big"

@@ -62,14 +62,17 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; ``arguments`` default to the process's own."""
     top = parser()
+    # unknown arguments are those of psql, for the one command that passes them on
     options, unknown = top.parse_known_args(arguments)
     if unknown and not hasattr(options, "passed_on"):
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.passed_on = unknown
+    # Python sets it to None if descriptor 1 is closed (`>&-`)
     if sys.stdout is None:
         return _fail("standard output is closed: send it to a file or to /dev/null", SETUP)
     try:
         with warnings.catch_warnings():
+            # Python shows a warning of one line only once, and a command may repeat a message
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _show_warning
             code: int = options.run(options)
@@ -95,6 +98,7 @@ def _report(error: Exception) -> int:
         return _fail(str(error), SETUP)
     if isinstance(error, UsageError):
         return _fail(str(error), USAGE)
+    # a file that the user named; an OSError without a name is ours, except for a full disk
     if isinstance(error, OSError) and error.filename is not None:
         return _fail(f"{error.filename}: {error.strerror}", SETUP)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

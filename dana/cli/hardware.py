@@ -114,6 +114,7 @@ def run_synth(options: argparse.Namespace) -> int:
     try:
         if not options.file.is_dir():
             device = _device(options.device)
+            # before the export, which may take minutes: a missing tool is reported at once
             tools(device.name, device.family, place=options.place)
             if options.output is None:
                 options.output = Path(f"{options.file.stem}-{Path(options.device).stem}")
@@ -160,6 +161,7 @@ def run_board(options: argparse.Namespace) -> int:
             f"{' and '.join(unused)} must come with --registers, the board that has this memory",
             hint="Leave all of them out to simulate the package's Verilog.",
         )
+    # None and not a default of the parser, so that an option without a board is noticed above
     base = BASE if options.base is None else options.base
     size = DEFAULT_SIZE if options.size is None else options.size
     try:
@@ -204,6 +206,7 @@ def _write_records(bundle: Bundle, path: Path) -> int:
     if not bundle.tables:
         raise UsageError("--write-records needs a package with a record memory; this one has none")
     try:
+        # create_file: root may write the image, and must not follow a link of another account
         with open(path, "wb", opener=create_file) as file:
             for piece in record_image(bundle):
                 file.write(piece)
@@ -219,6 +222,7 @@ def _announce(line: str) -> None:
 
 def _number(text: str) -> int:
     """A whole number as C writes it."""
+    # base 0: 0x1000 or 4096
     return int(text, 0)
 
 

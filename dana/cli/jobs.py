@@ -35,6 +35,7 @@ def run_jobs(options: argparse.Namespace) -> int:
     with connect(options.dsn or started(major=18).dsn) as db:
         if options.cancel is not None:
             db.cancel(options.cancel)
+        # a cancelled job is waited for: it ends only at its next check for interrupts
         wanted = options.wait if options.wait is not None else options.cancel
         shown = db.jobs(SHOWN) if wanted is None else [db.wait(wanted, options.timeout)]
     Console().print(_table(shown))

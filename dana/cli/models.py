@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 FORMATS = ("json", "onnx", "pmml")
 
+# the last four are the full-width forms, which spreadsheets read as the ASCII ones
 FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+# ASCII digits: a spreadsheet takes others for text, and the text for a formula
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -125,9 +127,11 @@ def run_predict(options: argparse.Namespace) -> int:
         how = read_predicting(db.session, options.model)
         function = how.function(labels=options.labels)
         titles, rows = predicted_rows(db.session, options.model, options.source, function=function, **asked)
+    # an array becomes a column for each element; None is a row without a prediction
     if function == "dana_predict_array":
         titles = [*titles[:-1], *how.titles()]
         rows = [(*kept, *(numbers or [None] * how.width)) for *kept, numbers in rows]
+    # with the titles: a column may be named by another user as well
     rows = [tuple(titles), *rows]
     formulas = sum(is_formula(value) for row in rows for value in row)
     if options.spreadsheet:
@@ -139,6 +143,7 @@ def run_predict(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     if options.output is None:
+        # only for a terminal: a file must have the bytes of the database
         shown = sys.stdout.isatty()
         values = ([printable(v) if shown and isinstance(v, str) else v for v in row] for row in rows)
         csv.writer(sys.stdout, lineterminator="\n").writerows(values)
@@ -168,6 +173,7 @@ def run_export_model(options: argparse.Namespace) -> int:
     if options.output is None:
         if sys.stdout.isatty():
             made = printable(made.decode(), lines=True).encode()
+        # bytes: a text stream would translate line ends and encode in the locale's charset
         sys.stdout.buffer.write(made)
         sys.stdout.flush()
     else:

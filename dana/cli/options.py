@@ -21,6 +21,7 @@ SHORT = {"hyper": ("--hyper", "NAME=VALUE"), "design": ("--design", "JSON")}
 
 def add_training(command: argparse.ArgumentParser, declared: type) -> None:
     """Add an option for each member of ``declared``, a TypedDict of `dana.client.options`, and ``--dsn``."""
+    # include_extras: the description is in the Annotated, which is otherwise removed
     for name, hint in get_type_hints(declared, include_extras=True).items():
         kind, text = get_args(hint)
         flag, metavar = SHORT.get(name, (f"--{name.replace('_', '-')}", name.upper()))
@@ -33,6 +34,7 @@ def add_training(command: argparse.ArgumentParser, declared: type) -> None:
 
 def training_options(options: argparse.Namespace, declared: type[Options]) -> Options:
     """The options that were given, as arguments of the client."""
+    # None is an option that was not given, so that the server's default applies
     found = {name: value for name in get_type_hints(declared) if (value := getattr(options, name)) is not None}
     if "hyper" in found:
         found["hyper"] = dict(found["hyper"])
@@ -51,6 +53,7 @@ def _reader(name: str, kind: object) -> Callable[[str], object]:
         return _object
     if kind is bool:
         return _truth
+    # a union such as class_weight: an object of JSON, or a word
     if "Mapping" in str(kind):
         return lambda text: _object(text) if text.lstrip().startswith("{") else text
     if kind is int or kind is float:

@@ -45,6 +45,7 @@ def run_report(options: argparse.Namespace) -> int:
         model = read_model(db.session, run)
         scores = "" if options.no_rows else read_scores(db.session, run, model, options.threshold)
     file = options.output or Path(f"run-{run.id}.html")
+    # outside of the session, which compiling the machine again does not need
     write_file(file, render(run, machine_of(run), model, scores).encode())
     say(file)
     return 0

@@ -66,6 +66,7 @@ def run_check(options: argparse.Namespace) -> int:
     from dsl import Rule
 
     code = 0
+    # without an early exit: one run reports the errors of all files
     for file in options.files:
         rule = Rule(read_rule(file), filename=str(file))
         if rule.report:
@@ -177,6 +178,7 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
         f"{counted(config.threads, 'thread')} of {counted(config.clusters, 'cluster')}, "
         f"{counted(bundle.group, 'tuple')} of a thread in a round"
     )
+    # positive if the last round of a batch is not full; a batch without end has none
     empty = cost.rounds * bundle.round_tuples - bundle.batch
     if empty > 0:
         machine += f"; a batch of {bundle.batch} takes as long as one of {bundle.batch + empty}"
@@ -213,6 +215,7 @@ def _compiled(rule: Rule, options: argparse.Namespace) -> Bundle:
     from dana.trainer.designs import DesignStore, chosen_binding
 
     request = _request(rule, options)
+    # a cached design has the rule's own values of metas
     return with_metas(DesignStore().get(request, notify=_said).bundle, chosen_binding(request)[1])
 
 

@@ -81,6 +81,7 @@ def _table(points: list[SearchPoint]) -> Table:
     from rich.text import Text
 
     table = Table(box=None)
+    # all points of a grid have the same metas
     metas = list(points[0].hyper)
     for title in ("rank", *metas, "score", "± deviation", ""):
         table.add_column(Text(printable(title)), justify="left" if title == "" else "right")

@@ -134,6 +134,7 @@ def run_psql(options: argparse.Namespace) -> int:
     if not os.access(psql, os.X_OK):
         say(server.dsn)
         return 0
+    # argparse leaves a leading "--" in what it does not know
     arguments = options.passed_on[1:] if options.passed_on[:1] == ["--"] else options.passed_on
     # in place of this process, so that psql gets the terminal's signals
     os.execv(psql, [str(psql), server.dsn, *arguments])
@@ -145,12 +146,14 @@ def run_worker(options: argparse.Namespace) -> int:
 
     from dana.trainer.trainer import MAX_CACHE_BYTES, MachineTrainer, design_cache
     from dana.worker.process import WorkerOptions, serve
-    from hwgen.rtl.verilate import limit_cache, object_cache
+    from hwgen.rtl.verilate import limit_cache, object_cache  # loads no Amaranth: the worker starts without the extra
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s [%(process)d] %(levelname)s %(message)s")
     names = ("memory_limit", "total_memory", "cache_limit", "idle_seconds", "max_sessions", "model_directory")
+    # the options' defaults depend on the machine and stand in `WorkerOptions` alone
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     designs = design_cache(MAX_CACHE_BYTES if options.design_cache is None else options.design_cache)
+    # before `object_cache`, which returns the folder with its limit
     if options.rtl_cache is not None:
         limit_cache(options.rtl_cache)
     serve(

@@ -95,7 +95,9 @@ def _screen(session: psycopg.Connection, room: int, of_run: dict[int, list[float
     now = session.execute(RUNNING).fetchall()
     then = session.execute(ENDED, (LAST_RUNS,)).fetchall()
     of_pid: dict[int, list[float | None]] = {}
+    # curves of ended runs do not change, so only those not yet cached are read
     for pid, run, loss in session.execute(CURVES, (SPARKS, [row[0] for row in then if row[0] not in of_run])):
+        # a running training has no run yet
         (of_pid.setdefault(pid, []) if run is None else of_run.setdefault(run, [])).append(loss)
     running = [
         (
@@ -142,6 +144,7 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     named = [k for k, column in enumerate(columns) if column in NAMED]
     # two blanks for each column
     while sum(widths) + 2 * len(columns) > room and any(widths[k] > SHORTEST for k in named):
+        # the longest name first, by a character at a time
         widths[max(named, key=lambda k: widths[k])] -= 1
     if sum(widths) + 2 * len(columns) > room and CURVE in columns:
         k = columns.index(CURVE)

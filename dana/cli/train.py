@@ -53,10 +53,12 @@ def registered(db: Connection, rule: str) -> str:
     from dana.session.notices import ServerWarning
 
     file = Path(rule)
+    # a registered rule may have the name of a folder, so only a file counts
     if file.suffix != ".py" and not file.is_file():
         return rule
     loaded = load(file)
     with warnings.catch_warnings():
+        # `load` has shown the compiler's warnings already, with the file's name
         warnings.filterwarnings("ignore", r"warning\[", ServerWarning)
         db.create_rule(file.stem, loaded.text)
     return file.stem

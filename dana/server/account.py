@@ -54,6 +54,7 @@ class Account:
 
     def identity(self) -> Identity:
         """Arguments that make `subprocess` start a child under this account."""
+        # extra_groups: root's supplementary groups would otherwise stay with the child
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switched else {}
 
     def can(self, access: str, path: Path) -> bool:
@@ -69,6 +70,7 @@ class Account:
 
     def make_inside(self, folder: Path) -> None:
         """Create ``folder``, mode 0700, in one that the account can write, where it does not exist."""
+        # the second mkdir is there for its message, which the first one suppresses
         self.run('mkdir -m 700 -- "$1" 2>/dev/null || test -d "$1" || mkdir -m 700 -- "$1"', folder)
 
     def run(self, script: str, *arguments: Path | str, given: str = "") -> None:
@@ -115,6 +117,7 @@ class Account:
         if not self.switched:
             return os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
         *parents, last = name.split("/")
+        # O_NONBLOCK: opening a pipe would wait for its writer
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         at = os.open(folder, flags | os.O_DIRECTORY)
         try:

@@ -257,6 +257,7 @@ class EmbeddedServer:
                 name: os.environ[name] for name in ("PATH", "LANG", "CXX", "CC", "DANA_COMPILED") if name in os.environ
             }
             return kept | {"HOME": str(cache), "XDG_CACHE_HOME": str(cache)}
+        # PG*: libpq's variables would point initdb and psql elsewhere; MAKE*: flags of an outer make
         return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "MAKE", "MFLAGS"))}
 
     def _wait_until_ready(self) -> None:

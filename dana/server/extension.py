@@ -40,6 +40,7 @@ def ensure_extension(connection: psycopg.Connection, *, script_changed: bool) ->
     connection
         A superuser's session in autocommit mode, on a server with a running worker.
     """
+    # CREATE IF NOT EXISTS would report a NOTICE at each start
     connection.execute("SET client_min_messages = warning")
     there = connection.execute("SELECT FROM pg_extension WHERE extname = 'dana'").fetchone() is not None
     if there and script_changed:
@@ -99,6 +100,7 @@ def _rights(connection: psycopg.Connection) -> dict[str, set[tuple[str, bool]]]:
     """Who may call a function, by its signature, and those of a name, and whether they may grant it."""
     found: dict[str, set[tuple[str, bool]]] = {}
     for signature, name, grantee, role, grantable in connection.execute(RIGHTS):
+        # by name, too: a function with new arguments inherits the rights of the old one
         for key in (signature, name):
             found.setdefault(key, set()).update({(role, grantable)} if grantee is not None else ())
     return found
@@ -141,6 +143,7 @@ def _carry_over(connection: psycopg.Connection, table: str) -> None:
     ).fetchall()
     columns = sql.SQL(", ").join(sql.Identifier(name) for (name,) in common)
     connection.execute(
+        # OVERRIDING SYSTEM VALUE: numbers of rows are identity columns, and other rows refer to them
         sql.SQL("INSERT INTO dana.{} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM pg_temp.{}").format(
             sql.Identifier(table), columns, columns, sql.Identifier(f"kept_{table}")
         )

@@ -137,6 +137,7 @@ def sources_key(sources: Path) -> str:
     """Digest of the extension's sources and of the headers that it shares, their names and contents; its version."""
     digest = hashlib.sha256(_version().encode())
     shared = sorted(header for folder in SHARED_HEADERS for header in folder.glob("*.h"))
+    # names without folders: moving the checkout does not compile again
     for file in _source_files(sources) + shared:
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
         digest.update(file.read_bytes())
@@ -162,6 +163,7 @@ def _source_files(sources: Path) -> list[Path]:
 def _copy(source: Path, target: Path) -> None:
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
+    # symlinks=True: libraries are linked to their versions, and copies would double them
     shutil.copytree(source, part / PACKAGE / source.name, symlinks=True)
     shutil.copytree(source.parents[1] / BUNDLED_LIBRARIES, part / BUNDLED_LIBRARIES)
     make_readable(part)
@@ -179,6 +181,7 @@ def make_readable(tree: Path) -> None:
             path = os.path.join(folder, name)
             if not os.path.islink(path):
                 mode = stat.S_IMODE(os.stat(path).st_mode)
+                # executable by the owner, so by all
                 readable = 0o555 if mode & 0o100 else 0o444
                 if mode & readable != readable:
                     os.chmod(path, mode | readable)
@@ -199,7 +202,9 @@ def _build_extension(sources: Path, installation: Installation, folder: Path) ->
             )
     # the wheel's PGXS names the compiler of the machine that built it
     command = ["make", "-C", str(sources), "install", f"PG_CONFIG={installation.program('pg_config')}"]
+    # BUILDDIR: nothing is written into the sources, which the account may not own
     command += [f"BUILDDIR={folder}", f"PROJECT={CHECKOUT}", "CC=cc", f"-j{os.cpu_count() or 1}", "--output-sync"]
+    # an outer make (`make test`) would pass its flags and its job server
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False

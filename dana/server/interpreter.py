@@ -103,6 +103,7 @@ def worker_interpreter(
         return own
     prefix, source = root / f"python-{major}", root / f"source-{major}"
     base = _base()
+    # -I: neither PYTHON variables nor the site-packages of a user; ctypes: an extension module of the base
     closed = bool(Interpreter(executable=base).fault(account, "-I", "-c", "import ctypes"))
     key = _environment_key(base, closed)
     stamp = prefix / "key"
@@ -170,6 +171,7 @@ def _requirements(
         named = re.match(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?", requirement)
         if named and (condition is None or condition[1] in extras):
             asked = frozenset(extra.strip() for extra in (named[2] or "").split(",") if extra.strip())
+            # PEP 503: names are equal up to case and these characters
             yield re.sub(r"[-_.]+", "-", named[1]).lower(), asked
 
 
@@ -236,6 +238,7 @@ def _link(source: str | Path, target: str | Path) -> None:
     source = os.path.realpath(source)
     found = os.stat(source)
     readable = 0o555 if found.st_mode & 0o100 else 0o444
+    # a hard link shares its mode: a file that others may write must not be linked
     if found.st_uid == os.geteuid() and not found.st_mode & 0o022 and found.st_mode & readable == readable:
         with suppress(OSError):  # another file system, or one without links
             os.link(source, target)

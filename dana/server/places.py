@@ -63,6 +63,7 @@ def socket_folder(preferred: Path, account: Account) -> Path:
     folder = preferred
     if len(os.fsencode(preferred / LONGEST_SOCKET_NAME)) > SOCKET_PATH_LIMIT:
         folder = Path("/tmp") / f"dana-{account.uid}-{short_name(preferred)}"
+    # lexists: a dangling link of another account must be found by lstat below
     if not os.path.lexists(folder):
         account.make_inside(folder)
     found = folder.lstat()

@@ -93,6 +93,7 @@ class Supervisor:
             # the worker before the state file: a client that finds the state may connect at once
             self._tend_worker()
             self._write_state(server.pid)
+            # sigtimedwait rejects a negative time
             wait = min(max(0.01, self._worker_due - time.monotonic()), LONGEST_WAIT)
             # the signals are blocked, so that none arrives between the check and the wait and is lost
             received = signal.sigtimedwait(SIGNALS, wait)
@@ -226,6 +227,7 @@ def main() -> int:
     # only the holder of the lock removes files: another supervisor may still be writing them
     for stale in (plan.state, plan.worker_socket):  # here, for we are the account
         Path(stale).unlink(missing_ok=True)
+    # before the fork: a SIGTERM to the child before it waits for signals would be lost
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if os.fork() != 0:
         return 0  # the lock lives on in the child
