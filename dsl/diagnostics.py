@@ -77,6 +77,7 @@ class Diagnostics:
 
     def add(self, diagnostic: Diagnostic) -> None:
         """Record a finding unless its code was already reported at its place."""
+        # the first report stays: those of later calls have other notes about where they come from
         self._found.setdefault((diagnostic.code, diagnostic.span), diagnostic)
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
@@ -87,6 +88,7 @@ class Diagnostics:
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """Errors in the order of the text, at most `MAX_ERRORS`."""
+        # sorted before it is cut: the first errors of the text stay, not those found first
         return self._of(Severity.ERROR)[:MAX_ERRORS]
 
     @property

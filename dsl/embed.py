@@ -62,4 +62,5 @@ def _preamble(function: Callable[[], object]) -> list[str]:
 
 
 def _language_name(value: object) -> str:
+    # `dana.all` is an object, which has no `__name__`
     return "all" if type(value).__name__ == "AllTuples" else str(getattr(value, "__name__", ""))

@@ -79,6 +79,7 @@ def _window(line: str, span: Span) -> tuple[str, int, int]:
     last = max(first + 1, min(last, len(line)))
     if len(line) <= WINDOW:
         return line, first, last
+    # a quarter of the window lies before the caret: what follows it says more
     cut = max(0, min(first - WINDOW // 4, len(line) - WINDOW))
     before = "…" if cut else ""
     after = "…" if cut + WINDOW < len(line) else ""

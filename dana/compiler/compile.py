@@ -138,6 +138,8 @@ def compile_bundle(
         config,
         access,
         fills=binding.fills(schema),
+        # by the tag of the fault INDEX: watched columns first, then the program's SETX
+        # (`dana.compiler.schedule.encode`)
         choices=tuple(_columns(one, schema, binding.uses) for one in (*watched, *engine.choices)),
     )
 
@@ -150,6 +152,7 @@ def _columns(choice: RowChoice, schema: TableSchema, uses: Sequence[Use]) -> Row
     columns = tuple(
         (
             schema.attributes[use.attribute].name,
+            # SQL counts elements of arrays from 1
             None if element is None or use.count == 1 else element - use.element + 1,
         )
         for use in uses

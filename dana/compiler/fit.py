@@ -48,6 +48,7 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
     """
     error: DoesNotFit | None = None
     for targets in _candidates(plan, config, max_tuples):
+        # the draft that the machine was made for needs no second compilation
         if known is not None and known.target in targets and not _lacks(config, known):
             return known
         for target in targets:
@@ -81,6 +82,7 @@ def _candidates(plan: Plan, config: MachineConfig, max_tuples: int) -> Iterator[
         divide_interval=config.divide_interval,
         crossed=bool(config.crossed),
     )
+    # down to 2: batches of one tuple are the rule's own
     for size in _halves(together, 2):
         yield [target(group=group_of(size, config.threads, records=records), together=size, records=records)]
     least, most = _groups(plan, config, max_tuples)
@@ -98,6 +100,7 @@ def _groups(plan: Plan, config: MachineConfig, max_tuples: int) -> tuple[int, in
     tuples = plan.batch_tuples(max_tuples)
     least = least_group(plan, tuples, threads=config.threads)
     most = max(least, group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth))
+    # the next tuple sees what this one wrote, so that a round holds one
     if plan.serial:
         most = 1
     if plan.indexed and config.index_depth < max(1, least):
@@ -114,6 +117,7 @@ def _groups(plan: Plan, config: MachineConfig, max_tuples: int) -> tuple[int, in
             f"has {config.tuple_depth}",
             hint=f"Set tuple_depth to {whole_blocks(2 * least * rows)}, or more clusters.",
         )
+    # each tuple of a round has its own entry in the index file
     return least, min(most, config.index_depth) if plan.indexed else most
 
 
@@ -129,6 +133,7 @@ def _tried(plan: Plan, config: MachineConfig, target: Target) -> Draft | DoesNot
         try:
             draft = draft_for(placed, sharded=sharded, reorder=reorder)
         except LoopLimit as limit:
+            # the first error: later ways have no shards, and ask for less than is missing
             error = error or DoesNotFit(
                 f"rule {plan.graph.name!r} is too large for {target.lanes} lanes: {limit}", hint="Use more clusters."
             )

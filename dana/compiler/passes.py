@@ -182,6 +182,7 @@ def simplify(graph: Graph) -> Graph:
     """The simplified graph for `dana.jit`, with single elements of vectors as they are."""
     simplified = run(RULE[:-1], {"graph": graph})["graph"]
     assert isinstance(simplified, Graph)
+    # elements of matrices as sums: `dana.jit` reads an element of a vector only
     return expand_elements(simplified, where=lambda node: bool(node.shape))[0]
 
 
@@ -202,6 +203,7 @@ def _short_rounds(whole: Draft) -> tuple[ShortRound, ...]:
             k: v for k, v in whole.results.items() if k not in ("operations", "selection", "schedules", "memory")
         }
         made = Draft.of(run(TARGET, {**decided, "target": replace(target, threads=1, group=tuples)}))
+        # the sections of short rounds work on the same models and sums, in the same rows
         if made.memory.lasting != whole.memory.lasting:
             raise InternalError(f"models and sums lie elsewhere in rounds of {tuples} tuples")
         found.append(ShortRound(section, made.schedules[Section.TUPLE], made.memory))
@@ -231,6 +233,7 @@ class Draft(Stage):
     @classmethod
     def compile(cls, placed: Placed, *, sharded: bool, reorder: bool) -> Draft:
         """Run the other passes on what `place` made; without its shards unless `sharded`."""
+        # without a result of that name `choose_shards` runs again, with `sharded` False
         decided = {name: made for name, made in placed.results.items() if sharded or name != "shards"}
         draft = cls.of(run(TARGET, {**decided, "sharded": sharded, "reorder": reorder}))
         return replace(draft, short=_short_rounds(draft))
@@ -239,6 +242,7 @@ class Draft(Stage):
     def instructions(self) -> int:
         """Length of the program."""
         schedules = [*self.schedules.values(), *(one.schedule for one in self.short)]
+        # and one END for each section
         return sum(len(scheduled.issue) + 1 for scheduled in schedules)
 
     @property

@@ -14,6 +14,7 @@ from dana.errors import InternalError
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.engine import WIDTHS
 
+# `-` binds more strongly than `<<`: half of what the field can count
 MAX_GROUP = 1 << WIDTHS["outer"] - 1
 """Tuples of a thread in a round: a power of two that the outer loop counts to."""
 
@@ -57,6 +58,7 @@ def together_for(
     rows, records = rows_written(plan.watched), record_depth > 0
     if not rows:
         return 1
+    # half of tuple memory: the other half is being filled
     most = min(MAX_TOGETHER, watch_depth // rows, _sharing(threads, records) * (tuple_depth // 2 // tuple_rows))
     if records:
         most = min(most, record_depth // len(plan.watched))
@@ -90,6 +92,7 @@ def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
         )
     if not plan.in_one_round:
         return 1
+    # rows are written in the order of the tuples, which one thread alone keeps
     group = power_of_two(tuples if plan.by_row else -(-tuples // threads))
     if group > MAX_GROUP and not plan.by_row:
         raise DoesNotFit(

@@ -33,6 +33,7 @@ class Values(Loops):
     def _value(self, k: int, idx: Indices, t: Index, *, vector: int) -> Found:
         """An element, or those of a vector from the last index on."""
         key = self._key(k, idx, t, vector=vector)
+        # the innermost first; what an outer loop computed is valid in the inner ones
         for cache in reversed(self._caches):
             if key in cache:
                 return cache[key]
@@ -55,6 +56,7 @@ class Values(Loops):
             last = node.axis == len(idx) - 1
             return self._value(node.inputs[0], idx[: node.axis] + idx[node.axis + 1 :], t, vector=0 if last else vector)
         if node.op is Op.ELEMENT:
+            # `dana.compiler.passes.simplify` leaves single elements of vectors alone; of others it makes sums
             position = Index(const=int(self.plan.nodes[node.inputs[1]].value or 0))
             return self._value(node.inputs[0], (position,), t, vector=0)
         if node.op is Op.GATHER:
@@ -63,6 +65,7 @@ class Values(Loops):
         if k in self._counted_by:
             return self._load(self._address(self._state, self._counted_by[k], [(t, 1)]), vector=0)
         if node.op in (Op.MODEL, Op.META) or k in self.plan.kept:
+            # else the store is dropped (`Loops._drop_unread`)
             self._read.add(k)
             return self._load(self._own(k, idx, t), vector=vector)
         return self._computed(k, idx, t, vector=vector)
@@ -101,6 +104,7 @@ class Values(Loops):
     def _number(self, t: Index) -> Found:
         """The number of a tuple in its batch, as a float."""
         if not self.graph.has_merge:
+            # a batch of one tuple: its number is 0
             return Found(ZERO_FLOAT, 0)
         first = self._first()
 
@@ -108,6 +112,7 @@ class Values(Loops):
             number = builder.add(first.value, I64(t.const))
             if t.var is not None:
                 number = builder.add(number, t.var.value)
+            # modulo ROW_NUMBERS, which is a power of two
             return builder.sitofp(builder.and_(number, I64(ROW_NUMBERS - 1)), FLOAT)
 
         return self._at(t.level, emit)
@@ -138,6 +143,7 @@ class Values(Loops):
         if node.op is Op.CONST:
             return Index(const=int(node.value or 0))
         number = self._value(k, (), t, vector=0)
+        # without `wrong` the simulator has checked all numbers before code runs
         rows = self.plan.shape(model)[0] if self.wrong >= 0 else 0
 
         def emit(builder: ir.IRBuilder) -> ir.Value:
@@ -147,13 +153,16 @@ class Values(Loops):
         key = ("var", k, rows, t)
         cache = self._caches[found.level]
         if key not in cache:
+            # one Var for a number: addresses are cached by its identity
             cache[key] = Var(found.value, found.level)  # type: ignore[assignment]
         return Index(cache[key])  # type: ignore[arg-type]
 
     def _looked_at(self, builder: ir.IRBuilder, k: int, model: int, number: ir.Value) -> ir.Value:
         """A number as a row index; records the first number that is out of range."""
         count = FLOAT(float(self.plan.shape(model)[0]))
+        # ordered: a NaN is not inside
         inside = builder.and_(builder.fcmp_ordered(">=", number, FLOAT(0.0)), builder.fcmp_ordered("<", number, count))
+        # chosen before it is converted: fptosi of a number out of range is poison in LLVM
         row = builder.fptosi(builder.select(inside, number, FLOAT(0.0)), I64)
         right = builder.and_(inside, builder.fcmp_ordered("==", builder.sitofp(row, FLOAT), number))
         place = builder.gep(self._state, [I64(self.wrong)], source_etype=FLOAT)
@@ -162,6 +171,7 @@ class Values(Loops):
         for one in (self._tuple, self._turn):
             turn = turn if one.var is None else builder.add(turn, one.var.value)
         this = builder.add(builder.mul(turn, I64(len(self.choices))), I64(self._tag(k, model)))
+        # of all wrong numbers the first in the order of tuples and choices is reported
         least = builder.select(builder.icmp_signed("<", this, before), this, before)
         builder.store(builder.select(right, before, least), place, align=4)
         return row

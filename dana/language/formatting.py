@@ -30,13 +30,16 @@ def formatted(text: str, *, filename: str, line_length: int = LINE_LENGTH, modul
     SetupError
         ruff is not installed.
     """
+    # modules are part of the meaning, and are not laid out
     before = _meaning(text + modules, filename)
     if find_spec("ruff") is None:
         raise SetupError(f"dana fmt needs the package ruff, which is not installed: {install_command('fmt')}")
+    # --isolated: a configuration file next to the rule would lay it out in another way
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", str(line_length), "-"]
     ran = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", check=False)
     if ran.returncode:
         raise InternalError(f"ruff cannot format {filename}, which is a rule: {ran.stderr.strip()}")
+    # a formatter's bug must not change a model
     if ran.stdout != text and _meaning(ran.stdout + modules, filename) != before:
         raise InternalError(f"{filename} would mean something else when it is formatted; it is left as it is")
     return ran.stdout

@@ -35,6 +35,7 @@ class Value:
     Operators work elementwise and broadcast by NumPy's rule; comparisons give 1.0 or 0.0.
     """
 
+    # for type checkers alone: at run time no value exists
     if TYPE_CHECKING:
 
         def __add__(self, other: Operand) -> Value: ...
@@ -388,6 +389,7 @@ def column_scale(value: Value) -> Start:
     not_in_rule("column_scale")
 
 
+# hides Python's `all` in this module, as `input` above does
 all = AllTuples()
 
 training = Given("training")
@@ -433,6 +435,7 @@ def rule(function: Callable[[], object]) -> TrainableRule:
             hint="Write the function into a file or a notebook; create_rule also takes a rule as text.",
         ) from None
     rule = TrainableRule(source.text, filename=source.filename, first_line=source.first_line)
+    # all stages now, so that errors come with the definition, not with the first training
     _ = rule.hdfg
     if rule.warnings:
         warnings.warn(rule.report, stacklevel=2)

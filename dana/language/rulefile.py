@@ -30,6 +30,7 @@ def read_text(file: str | PathLike[str]) -> str:
     """
     try:
         with open(file, encoding="utf-8") as opened:
+            # one more than allowed tells a file that is too long from one that just fits
             text = opened.read(MAX_CHARACTERS + 1)
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
@@ -66,14 +67,17 @@ def modules_beside(text: str, folder: Path) -> str:
     added: dict[str, str] = {}
     waiting = list(texts.values())
     while waiting:
+        # errors of a module are left to the rule's check, which shows them in their place
         names = imported(parse(Source(text=waiting.pop(), filename="<rule>"))[0].body)
         for name in names:
             path = folder / f"{name}.py"
+            # neither a name with dots nor a link may lead out of the rule's folder
             here = name.isidentifier() and path.is_file() and path.resolve().parent == folder.resolve()
             if here and name not in texts and name not in added and name != "dana":
                 added[name] = read_text(path)
                 waiting.append(added[name])
     made = "".join(section(name, one) for name, one in added.items())
+    # a mark is a mark at the beginning of a line only
     return "\n" + made if made and text and not text.endswith("\n") else made
 
 

@@ -105,6 +105,7 @@ class TrainableRule(Rule):
         chosen = {name: extent for name, extent in dims.items() if name in dict(graph.extents)}
         self.trained = train(
             self.text,
+            # a table's array columns have one dimension: rows of matrices follow one another
             {name: values.reshape(len(values), -1) if values.ndim > 2 else values for name, values in columns.items()},
             epochs=epochs,
             patience=patience,
@@ -118,6 +119,7 @@ class TrainableRule(Rule):
             models=start,
             notify=said.append,
         )
+        # each text once: several columns or batches may be reason for the same notice
         for text in dict.fromkeys(one.text for one in said if one.level in (Level.NOTICE, Level.WARNING)):
             warnings.warn(text, stacklevel=2)
         return self.trained
@@ -150,6 +152,7 @@ class TrainableRule(Rule):
                     f"rule {graph.name!r} has not been trained",
                     hint="Call fit before, on the same object, or give the models' values: models={…}.",
                 )
+            # bound to the dims of the training, which shapes alone may leave open
             graph = self.trained.graph
             models, hyper = self.trained.models, {**self.trained.metas, **(hyper or {})}
         assert graph.prediction is not None, "training leaves predictions alone"

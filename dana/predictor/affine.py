@@ -73,6 +73,7 @@ class _Followed:
         self._memory = {Part.WEIGHTS: weights, Part.CONSTANTS: np.array(program.constants, np.float32)}
         self._written: dict[int, Instruction] = {}
         self._values: dict[int, Doubles | None] = {}
+        # an instruction reads results of earlier ones alone, and each writes scratch of its own
         for instruction in program.instructions:
             start = instruction.out - scratch(program)
             if result_size(instruction) * (program.inputs + 1) > limit:
@@ -100,6 +101,7 @@ class _Followed:
 
     def _follow(self, instruction: Instruction) -> Doubles | None:
         code = instruction.code
+        # the row depends on the data: it is no weighted sum
         if code is Op.GATHER:
             return None
         found = [self._value(read) for read in reads(self._program, instruction)]
@@ -117,8 +119,10 @@ class _Followed:
             return a + b
         if code is Op.SUB:
             return a - b
+        # one factor has to be the same for all rows; that is `b` from here on
         if code is Op.MUL and not a[..., :-1].any():
             a, b = b, a
+        # a division by 0 gives infinities and NaN, which no weighted sum does
         if b[..., :-1].any() or (code is Op.DIV and not b[..., -1:].all()):
             return None
         return a * b[..., -1:] if code is Op.MUL else a / b[..., -1:]
@@ -127,6 +131,7 @@ class _Followed:
         if read.part is Part.SCRATCH:
             value = self._values.get(read.start)
             instruction = self._written.get(read.start)
+            # a part of a value, or one of another size at the same address, is none that was followed
             if value is None or instruction is None or result_size(instruction) != read.size:
                 return None
             return value.reshape(*read.shape, self._program.inputs + 1)
@@ -141,6 +146,7 @@ class _Followed:
         """Return the scores if the result is their ``dana.argmax`` or ``dana.softmax``."""
         form = self.form()
         made = "argmax" if self._program.width == 1 else "softmax"
+        # compared with what the encoder makes of that function today: no list of instructions to keep up to date
         if form is None or not form.scores or form.steps != _form_of(made, form.scores[1]):
             return None
         start, count = form.scores
@@ -159,6 +165,7 @@ class _Followed:
             operands: list[object] = []
             for read, operand in zip(reads(self._program, instruction), instruction.operands, strict=False):
                 known = self._value(read)
+                # constants by value: -extent and 0, 1, 2 … are as much of the form as the instructions
                 if known is not None and not known[..., :-1].any():
                     operands.append((operand.strides, known[..., -1].reshape(-1).tolist()))
                 elif read.start in number and read.part is Part.SCRATCH:
@@ -185,6 +192,7 @@ class _Form:
 
 def _form_of(function: str, count: int) -> list[object] | None:
     """Return the form of a function of `count` scores as the compiler generates it."""
+    # the update only makes the rule complete: nothing is trained by it
     text = f"""
 import dana
 w = dana.model([{count}])

@@ -83,6 +83,7 @@ def scratch(program: Program) -> int:
 
 
 def _read(program: Program, operand: Operand, extents: tuple[int, int, int]) -> Read:
+    # a stride of 0 repeats one element along the axis
     x, y, z = (1 if stride == 0 else extent for stride, extent in zip(operand.strides, extents, strict=True))
     for stride, extent, dense in zip(operand.strides, (x, y, z), (y * z, z, 1), strict=True):
         if extent > 1 and stride != dense:

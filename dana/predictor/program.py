@@ -30,6 +30,7 @@ HEADER_WORDS = 8
 AXES = 3
 
 
+# from 64 on: opcodes of the machine have 6 bits
 OTHERS = {Op.SIGMA: 64, Op.PI: 65, Op.AMAX: 66, Op.GATHER: 67, Op.WHERE: 68}
 """Codes of operations that the machine does not have or composes of several."""
 
@@ -133,6 +134,7 @@ def decode_predictor(predictor: bytes) -> Program:
     size = 2 + AXES + 3 * (1 + AXES)
     try:
         magic, inputs, weights, count, _, steps, result, width = struct.unpack_from(f"<{HEADER_WORDS}I", predictor)
+        # before anything is unpacked by counts that the bytes themselves name
         if magic != MAGIC or len(predictor) != 4 * (HEADER_WORDS + count + steps * size):
             raise UsageError("these bytes are no predictor of this version", hint="Train the model again.")
         constants = struct.unpack_from(f"<{count}f", predictor, 4 * HEADER_WORDS)
@@ -205,6 +207,7 @@ class _Encoder:
         return start
 
     def encode(self, prediction: int) -> bytes:
+        # by id, a topological order
         needed = [self._graph.nodes[k] for k in sorted(self._needed(prediction))]
         # all metas come first and in order, where with_metas() replaces them
         constants = [self._graph.nodes[k] for k in self._graph.metas]
@@ -214,7 +217,9 @@ class _Encoder:
         scratch = self._next
         for node in needed:
             if node.op is Op.EXPAND:
+                # dense values have the same elements at the same places with an axis of one more
                 self._address[node.id] = self._address[node.inputs[0]]
+            # along the first axis the rest is dense; along others it is copied, by a sum of one element
             elif node.op is Op.ELEMENT and not node.axis:  # it is read where it lies
                 self._address[node.id] = self._address[node.inputs[0]] + self._position(node) * self._size(node.id)
             elif node.id not in self._address:
@@ -263,6 +268,7 @@ class _Encoder:
 
     def _instruction(self, node: Node) -> Instruction:
         out = self._address[node.id] = self._next
+        # a result for each node: no address is used twice, which `dana.predictor.affine` relies on
         self._next += self._size(node.id)
         shape, code = self._graph.concrete_shape(node.id), node.op
         if node.op in ELEMENTWISE:
@@ -279,6 +285,7 @@ class _Encoder:
             operands = [Operand(start=start, strides=(n * inner, inner, 1))]
         elif node.op is Op.GATHER:
             model, index = node.inputs
+            # the number of rows is the bound that the backend checks the index against
             rows, *row = self._graph.concrete_shape(model)
             extents = (1, 1, prod(row))
             operands = [

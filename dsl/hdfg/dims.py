@@ -71,12 +71,14 @@ class DimExpr:
         if slope == 0:
             return None
         quotient, remainder = divmod(extent - offset, slope)
+        # an axis has at least one element
         return name, (quotient if remainder == 0 and quotient > 0 else None)
 
     def __str__(self) -> str:
         text = ""
         for monomial, coefficient in self.terms:
             magnitude = abs(coefficient)
+            # a coefficient of 1 is written where no name follows it
             factors = [str(magnitude)] if magnitude != 1 or not monomial else []
             term = "*".join(factors + list(monomial))
             if text:

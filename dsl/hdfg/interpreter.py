@@ -131,6 +131,7 @@ class Interpreter:
         if count == 0:
             raise DataError(f"rule {graph.name!r} needs at least one tuple to train on")
         values_of_metas = self._metas(metas or {})
+        # a batch longer than the table is the table
         size = min(self._batch(values_of_metas) or count, count)
         state = self._own_tables(self.start(count) | self._models(models or {}))
         losses: list[float] = []
@@ -312,6 +313,7 @@ class Interpreter:
             rows.setdefault(update.model, []).append((numbers, np.broadcast_to(each, (count, *shape[1:]))))
         for i, parts in rows.items():
             name = str(self.graph.nodes[i].name)
+            # of the models before the batch: no other update writes this one (E507), so that nothing is lost
             after[name] = state[name].copy()
             # tuple by tuple, within a tuple in the order of the text; NumPy keeps the last value of a repeated row
             numbers = np.stack([part[0] for part in parts], axis=1).reshape(-1)
@@ -333,6 +335,7 @@ class Interpreter:
     def _added(self, total: npt.ArrayLike, errors: npt.ArrayLike, loss: npt.ArrayLike) -> tuple[np.float32, np.float32]:
         """Add a batch's loss to the epoch's sum, and what rounding took from it (Dekker 1971) to the sum of these."""
         arithmetic = self._arithmetic
+        # exact where |total| >= |loss|; elsewhere the error is near, and the same on every machine
         after = arithmetic.add(total, loss)
         error = arithmetic.sub(loss, arithmetic.sub(after, total))
         return np.float32(after), np.float32(arithmetic.add(errors, error))

@@ -58,6 +58,7 @@ def batch_of(context: Context, argument: Argument) -> Batch | None:
         case AllTuples():
             return Batch(size=None, span=argument.span)
         case Operation(op=Op.META, value=float(default)) as meta:
+            # binary32 holds whole numbers up to 2**24, and a meta is a binary32 number
             if default == int(default) and 1 <= default <= 1 << 24:
                 return Batch(size=int(default), meta=meta, span=argument.span)
             context.report(

@@ -84,6 +84,7 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
         shape = owner.shape
     if "shape" in bound:
         shape = to_shape(context, bound["shape"].value, bound["shape"].span)
+    # the state of a row is a row itself, of a model with as many rows
     if owner is not None and shape is not None and owner.row_per_tuple:
         shape = _for_each_row(context, owner, shape, bound["shape"].span if "shape" in bound else span)
     value: float | None = None

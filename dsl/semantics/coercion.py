@@ -131,6 +131,7 @@ def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span)
         return None
     program, count = context.program, len(values)
     if count == 1:
+        # one element needs no mask
         return program.expand(values[0], 0, span)
     result = values[0]
     # WHERE keeps every bit; a sum of values times masks would make NaN of an infinity, and 0 of -0

@@ -76,6 +76,7 @@ def _wrapped(context: Context, value: Operation, span: Span) -> Operation:
 def _state(context: Context, name: str, span: Span) -> Operation:
     if name not in context.given:
         init, each_epoch = STATES[name]
+        # no rule can declare a name with a dot
         state = context.program.leaf(Op.MODEL, f"dana.{name}", (), span, init=init, each_epoch=each_epoch)
         context.states.append(state)
         context.given[name] = state

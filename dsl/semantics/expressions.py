@@ -253,6 +253,7 @@ class Expressions:
     def _item(self, items: Items, parts: Sequence[Part], span: Span) -> Object:
         """Return an item of a list."""
         last = len(items.items) - 1
+        # a slice, or several indices, are reported as what they are not: a whole number
         thing = parts[0].position if len(parts) == 1 and parts[0].position is not None else Nothing()
         position = to_whole(self.context, thing, span, what="the position", at_least=-last - 1, at_most=last)
         return POISON if position is None else items.items[position]

@@ -26,6 +26,7 @@ def finish(context: Context) -> Checked | None:
     """Return the rule if nothing is wrong with it."""
     algorithm = context.algorithm
     if algorithm is None:
+        # after another error the algo may be what was broken
         if not context.diagnostics.errors:
             context.report(
                 "E504",
@@ -72,6 +73,7 @@ def finish(context: Context) -> Checked | None:
         requirements=tuple(context.requirements),
         optimizers=tuple(context.optimizers),
     )
+    # last, as it takes the checked rule's roots
     return checked if _check_members(context, algorithm, checked) else None
 
 
@@ -296,6 +298,7 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
                 "or dana.where(dana.training, value, other)",
             )
         classes = algorithm.classes
+        # where the number of classes is a dim, it may be 2 on some table
         if value.shape == () and (classes == 2 or isinstance(classes, DimExpr)):
             _check_score(context, value, span)
     if "setConvergence" in algorithm.settings and algorithm.batch is not None:

@@ -56,7 +56,9 @@ class Imports:
         """Return a module of `MODULES`, or of the rule's own; its functions are elaborated where they are called."""
         if name not in self._modules:
             scope = Scope(module=name)
+            # Python's own, hence known without an import
             scope.names["range"] = Builtin("range")
+            # those that are being run, outermost first, as the message about a cycle lists them
             self._running.append(name)
             self._run(self._own[name] if name in self._own else statements(name), scope)
             self._running.pop()

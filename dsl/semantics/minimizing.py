@@ -134,6 +134,7 @@ def minimize(
         elif alone and algorithm.batch is None:
             value = algebra.compute(polynomial)
         else:
+            # a merge, for which the rule must have a batch (`keep_batch` above)
             value = _mean(context, algorithm, batching, polynomial, span)
         value = filled(algebra, value, target.shape)
         results.append(value)

@@ -57,6 +57,7 @@ class _Recorder:
 
     def of_tuple(self) -> Four:
         """A, B, C, D; equal in all calls, so the compiler computes them once."""
+        # seed 0 for all rules: calls and seeds differ in the element's part alone
         c = _whole_numbers("tuple", 0, 8)
         r = row_number(self._context, self._span)
         first, second = self._modulo(r, P), self._modulo(r, Q)

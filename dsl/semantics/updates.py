@@ -202,6 +202,7 @@ def _update(context: Context, target: Operation, argument: Argument, span: Span)
         fits = broadcast(value.shape, target.shape) == target.shape
     except ShapeMismatch:
         fits = False
+    # the GATHER says both the row's model and its number
     model, index = (target.operands[0], target.operands[1]) if target.op is Op.GATHER else (target, None)
     if model.table and index is None:
         report_whole(context, model, argument.span)

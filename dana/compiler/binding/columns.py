@@ -93,6 +93,7 @@ def bind(
     inputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.INPUT]
     outputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
     own = extents or {}
+    # before the weights: a weighted graph cannot be traced again (`weighted`)
     plain = graph.traced(own)
     graph = weighted(plain, column=weight is not None, classes=class_weight)
     # the weight first: no label or feature is chosen that the caller means as a weight
@@ -102,6 +103,7 @@ def bind(
     chosen = _features(schema, inputs, taken) if features is None else [schema.index(name) for name in features]
     _unique(schema, [*chosen, *taken])
     try:
+        # a text that would choose rows is reported as such, not as a column of a wrong type
         for position in (*chosen, *taken):
             if schema.attributes[position].type_oid not in NUMBERS and position in _choosing(
                 graph, schema, inputs, chosen, own
@@ -159,6 +161,7 @@ def _features(schema: TableSchema, inputs: Sequence[Node], taken: Sequence[int])
     names = {schema.attributes[k].name for k in schema.live()}
     if inputs and all(node.name in names for node in inputs):
         named = [schema.index(_name(node)) for node in inputs]
+        # a number with the name of a vector's input is one feature among others
         one_of_many = len(inputs) == 1 and inputs[0].shape and schema.attributes[named[0]].type_oid not in ALL_ARRAYS
         if not one_of_many and not set(named) & set(taken):
             return named
@@ -282,6 +285,7 @@ def _array_length(schema: TableSchema, column: int, node: Node, extents: Sequenc
     if length is None:
         known = [extent for extent in extents if extent is not None]
         if len(known) == len(extents):
+            # an array of unknown length has the length that the rule declares
             return prod(known)
         raise BindingError(
             f"column {attribute.name!r} of {schema.relation} has no array of one dimension yet that has elements, so "
@@ -326,6 +330,7 @@ def _count(extents: Sequence[int | None], waiting: int, later: Sequence[Shape]) 
         return others
     # inputs behind this one get what they cannot do without
     needed = sum(prod(extent for extent in shape if isinstance(extent, int)) for shape in later)
+    # one at least, so that too few columns are reported as such
     return max(1, (waiting - needed) // others) * others
 
 

@@ -71,6 +71,7 @@ def weighted(graph: Graph, *, column: bool, classes: bool) -> Graph:
 
 def _copy(rewriter: Rewriter, node: Node) -> int:
     """A node, in the region of constants where its operands are some now."""
+    # `dsl.hdfg.verify` demands region CONST where all operands are constants
     constant = all(operand.region is Region.CONST for operand in rewriter.operands(node))
     if node.op in LEAVES or node.op is Op.MERGE or not constant:
         return rewriter.copy(node)
@@ -81,11 +82,13 @@ def _of_classes(rewriter: Rewriter, like: Node, label: Node, name: str, own: int
     """The model, and its element of the label's number, times the row's own weight."""
     assert label.classes is not None
     shape = (label.classes,)
+    # the label as it was rewritten; `like` only has the place in the text
     number = rewriter.operands(replace(like, inputs=(label.id,)))[0].id
     model = rewriter.add(replace(like, op=Op.MODEL, region=Region.BATCH), shape=shape, name=name, init=Init(first=1.0))
     plain = replace(like, name=None)
     each = rewriter.add(replace(plain, op=Op.ARANGE, region=Region.CONST), shape=shape)
     mine = rewriter.add(replace(plain, op=Op.EQ), inputs=(each, number), shape=shape)
+    # of one-hot numbers: the sum of a weight and zeros is the weight, exactly
     taken = rewriter.add(replace(plain, op=Op.MUL), inputs=(model, mine), shape=shape)
     found = rewriter.add(replace(plain, op=Op.SIGMA), inputs=(taken,), axis=0)
     return [model], found if own is None else rewriter.add(replace(plain, op=Op.MUL), inputs=(own, found))

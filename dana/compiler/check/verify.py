@@ -74,6 +74,7 @@ def find_problems(
         yield "there is no section tuple"
     if (Section.MERGE in sections) != (Section.PUSH in sections) or (Section.MERGE in sections) != (levels > 0):
         yield f"sections merge and push must exist if and only if there are levels; there are {levels}"
+    # carried from section to section: what one has written the next may read
     defined = np.zeros(config.scratch_depth, dtype=np.bool_)
     defined[:image_rows] = True
     for section in (section for section in DATAFLOW if section in sections):
@@ -88,6 +89,7 @@ def find_problems(
             f"{section}, instruction {k}: {rule}"
             for k, rule in legal.broken(program[start : stop + 1], section, config, start)
         )
+        # counts that are out of range would make the timing below meaningless
         if any(program[k].rows < 1 for k in range(start, stop)):
             continue
         stacked = max(1, levels) if section in (Section.MERGE, Section.PUSH) else 1
@@ -121,6 +123,7 @@ class _Timing:
         self.half_rows, self.level_stride, self.levels = half_rows, level_stride, levels
         self.now = 0
         self.defined = defined
+        # -1: nothing is on its way, so that a row can be read in cycle 0
         self.ready = np.full(config.scratch_depth, -1, dtype=np.int32)
         self.writes: list[Integers] = []
         self.setter: Instruction | None = None

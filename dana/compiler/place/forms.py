@@ -145,6 +145,7 @@ class _Chooser:
 
     def _ask(self, value: int, demand: Demand, reader: int) -> None:
         forms = len(self.graph.nodes)
+        # behind the nodes' forms stand those that demands may name: False broadcast, True packed
         self.asked[value].append(demand if isinstance(demand, int) else forms + (demand is Form.PACKED))
         self.near.get(value, set()).add(reader)
 
@@ -155,13 +156,16 @@ class _Chooser:
         if (forward := self._forward()) not in starts:
             starts.insert(1, forward)
         for start in starts if self.free else starts[:1]:
+            # changed in place by `_settle`: `found` keeps the list that it ends with
             self.packed = start
             costs = {node.id: self._cost(node.id) for node in self.nodes}
             self._settle(costs)
+            # the number of the option keeps lists of equal cost from being compared; the first start wins
             found.append((sum(costs.values()), len(found), start))
         self.packed = min(found, key=lambda option: option[:2])[-1]
         rows = dict.fromkeys(Section, 0.0)
         for k in self.plan.section:
+            # a merge's pushes are rows of the tuples' section
             rows[Section.TUPLE if self.graph.nodes[k].op is Op.MERGE else self.plan.section[k]] += self._cost(k)
         of = {node.id: self._form(node.id) for node in self.nodes}
         return Forms(self.plan, of, rows, self.demands, self.stores)
@@ -199,6 +203,7 @@ class _Chooser:
         for _ in range(SWEEPS):
             settled = True
             for k in self.free:
+                # tried in place and taken back, since a copy for each node would make a sweep quadratic
                 packed[k] = not packed[k]
                 after = [self._cost(other) for other in near[k]]
                 if sum(after) < sum([costs[other] for other in near[k]]):
@@ -217,6 +222,7 @@ class _Chooser:
     def _cost(self, k: int) -> float:
         """Rows that a node takes to compute, and its value to be in both forms if anyone wants it in the other."""
         packed = self.packed[k]
+        # form and, for a fold, its operand's form; -2 is the False behind the nodes
         key = 4 * k + 2 * packed + self.packed[self.folded.get(k, -2)]
         if (own := self.own.get(key)) is None:
             own = self.own[key] = self._computing(k)
@@ -258,6 +264,7 @@ class _Chooser:
         if node.op in REDUCTIONS:
             rows = self._reducing(node, form)
         elif node.op is Op.WHERE:
+            # MOV and MOVC
             rows *= 2
         elif node.op in ELEMENTWISE and (opcode := Opcode[node.op.name]).special:
             # a cluster has one special function unit: it takes a packed row lane by lane
@@ -271,6 +278,7 @@ class _Chooser:
         shape = self.shape[operand]
         if node.axis < len(shape) - 1 or narrow(shape):
             rows = self._rows(operand, form)
+            # of n rows along the axis n - 1 are added
             return rows - rows // shape[node.axis]
         # rows of a vector are added to one row; what is left in it takes exchanges
         rows, vectors = self._rows(operand, self._form(operand)), prod(shape[:-1])
@@ -288,5 +296,6 @@ class _Chooser:
         """Rows of a conversion from a form to the other."""
         *leading, n = self.shape[k]
         if not self.target.crossed and (n > 1 or form is Form.PACKED):
+            # a vector of one element is broadcast already, crossed exchanges or not
             return IMPOSSIBLE
         return prod(leading) * (rows_to_pack if form is Form.BROADCAST else rows_to_broadcast)(n, self.target.lanes)

@@ -108,6 +108,7 @@ def order_updates(plan: Plan, forms: Forms, shards: Shards) -> Order:
             target[value] = update.model
         else:
             moves.append(Step(Kind.MOVE, number))
+    # a copy: the loop deletes entries
     for node, model in list(target.items()):
         if not _precede(before, _readers(reads, model), Step(Kind.NODE, node)):
             del target[node]
@@ -118,6 +119,7 @@ def order_updates(plan: Plan, forms: Forms, shards: Shards) -> Order:
         if graph.nodes[plan.root(value)].op is Op.MODEL:
             before[move] = {Step(Kind.COPY, value)}
         else:
+            # a value of another section is there before this one begins
             before[move] = {Step(Kind.NODE, value)} & before.keys()
         before[move] |= _readers(reads, update.model)
     for model, values in rows.items():
@@ -162,6 +164,7 @@ def _precede(before: dict[Step, set[Step]], readers: set[Step], writer: Step) ->
 
 def _sorted(before: Mapping[Step, set[Step]]) -> tuple[Step, ...]:
     """Topological order, the least step first where there is a choice."""
+    # graphlib gives steps that are ready in no fixed order; the heap does
     sorter = TopologicalSorter(before)
     sorter.prepare()
     free, steps = list(sorter.get_ready()), list[Step]()

@@ -26,6 +26,7 @@ def place_records(plan: Plan, inputs: InputPlaces, forms: Forms, target: Target)
         return inputs
     placed = _placed(plan, inputs, lambda model: forms.of[model])
     for record in placed.records:
+        # 4 bytes a lane; a burst of the board's bus must not cross this boundary (AXI4, A3.4.1)
         if 4 * target.lanes * record.rows > RECORD_BOUNDARY:
             names = ", ".join(plan.graph.nodes[k].name or "" for k in record.column.models)
             raise DoesNotFit(
@@ -40,6 +41,7 @@ def _placed(plan: Plan, inputs: InputPlaces, form: Callable[[int], Form]) -> Inp
     row, records = inputs.rows, []
     for column in plan.watched:
         sizes = [prod(row_shape(plan.graph.concrete_shape(k)[1:], form(k), inputs.lanes)) for k in column.models]
+        # the last sum is the record's length
         *offsets, rows = accumulate(sizes, initial=0)
         records.append(Record(column=column, offsets=tuple(offsets), row=row, rows=rows))
         row += rows

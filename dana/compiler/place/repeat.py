@@ -71,6 +71,7 @@ def _repeats(plan: Plan, forms: Forms, k: int, found: set[int]) -> bool:
     if node.op is Op.GATHER:
         return operands[0] in found
     if node.op in REDUCTIONS and node.axis == len(plan.graph.concrete_shape(operands[0])) - 1:
+        # a fold leaves its result in every lane that the exchanges reach
         return True
     if node.op in (*ELEMENTWISE, *REDUCTIONS, Op.MERGE, Op.EXPAND):
         return all(_packed_so(forms, o, forms.wanted(k, position), found) for position, o in enumerate(operands))

@@ -167,6 +167,7 @@ def join_rounds(plan: Plan, target: Target) -> Plan:
 
 def plan_sections(graph: Graph) -> Plan:
     """Place every node that training needs, independently of the machine."""
+    # before anything has a section: an element becomes three operations
     graph, elements = expand_elements(graph)
     return _planned(graph, elements, joined=graph.returns_to_rows and graph.batch != 1)
 
@@ -182,6 +183,7 @@ def _planned(graph: Graph, elements: Mapping[int, tuple[int, int]], *, joined: b
     counted = _counted(graph)
     reads: list[tuple[int, ...]] = []
     for node in graph.nodes:
+        # reads hold the nodes that compute, so that nothing else need know of aliases
         operands = tuple([alias.get(operand, operand) for operand in node.inputs])
         reads.append(operands)
         if node.op in PER_TUPLE:
@@ -210,6 +212,7 @@ def _planned(graph: Graph, elements: Mapping[int, tuple[int, int]], *, joined: b
         reads=reads,
         elements=elements,
     )
+    # into the plan's own dict, as it takes a plan to find them
     section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
     return plan
 
@@ -219,6 +222,7 @@ def _counted(graph: Graph) -> frozenset[int]:
     found = {node.id for node in graph.nodes if node.each_epoch is EachEpoch.COUNT}
     leaves = frozenset(found)
     for node in graph.nodes:
+        # constants do not change; what depends on nothing but them is no function of the epoch
         lasting = [k in found or graph.nodes[k].region is Region.CONST for k in node.inputs]
         if node.op is not Op.MERGE and all(lasting) and not found.isdisjoint(node.inputs):
             found.add(node.id)

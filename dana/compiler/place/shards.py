@@ -221,6 +221,7 @@ class _Chooser:
         """The chosen nodes, those together that feed one another, in this batch or by a model in the next."""
         groups: list[set[int]] = []
         for k in self.chosen:
+            # what a merge takes is of single tuples, and no thread's share of anything
             fed = () if self.graph.nodes[k].op is Op.MERGE else self.operands[k]
             together = {k, *self.chosen.keys() & {self.source.get(operand, operand) for operand in fed}}
             together.update(*(group for group in groups if not group.isdisjoint(together)))
@@ -230,6 +231,7 @@ class _Chooser:
     def _saved(self, group: list[int], grain: int, given: dict[int, int]) -> int:
         """Rows saved by sharding a group in addition to the given shards, everything else being whole."""
         near, others = self._near(group), self.chosen
+        # `_cost` reads the choice from here; both choices are tried and the old one is put back
         self.chosen = given
         whole = self._cost(near)
         self.chosen = given | dict.fromkeys(group, grain)
@@ -258,6 +260,7 @@ class _Chooser:
         if node.op is Op.EXPAND or self.plan.root(k) != k:
             return 0
         if node.op is Op.MERGE:
+            # threads join in pairs, pairs of pairs …: each step takes all rows
             return (
                 self._merging(k, self.chosen[k]) if k in self.chosen else whole * (self.target.threads - 1).bit_length()
             )

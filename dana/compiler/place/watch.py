@@ -54,11 +54,13 @@ def watched_columns(graph: Graph, elements: Mapping[int, tuple[int, int]]) -> tu
         return ()
     needed = graph.reachable(graph.training_roots)
     if graph.convergence is not None:
+        # the test reads the values of the last tuple, and of tuples side by side none is the last
         test = [graph.nodes[k].op for k in graph.reachable([graph.convergence])]
         if any(op in PER_TUPLE or op is Op.MODEL for op in test):
             return ()
     chosen: dict[tuple[int, int, int], bool] = {}
     for update in graph.updates:
+        # a number that is computed is not known when the tuple arrives, so that no hardware can watch it
         if update.index is None or (column := element_in(graph, elements, update.index)) is None:
             return ()
         chosen[*column, update.model] = True
@@ -73,6 +75,7 @@ def watched_columns(graph: Graph, elements: Mapping[int, tuple[int, int]]) -> tu
             else:
                 chosen.setdefault((*column, operand), False)
     written = dict.fromkeys(update.model for update in graph.updates)
+    # a tuple that reads all rows sees what another one writes
     if not whole.isdisjoint(written):
         return ()
     tables = list(written or dict.fromkeys(model for *_, model in chosen if model not in whole))
@@ -85,6 +88,7 @@ def watched_columns(graph: Graph, elements: Mapping[int, tuple[int, int]]) -> tu
         )
         for table in tables
     }
+    # in the order of their first use, so that numbers are the same in each compilation
     numbers = {way: k for k, way in enumerate(dict.fromkeys(ways.values()), 1)}
     if len(numbers) > MAX_TABLES:
         return ()

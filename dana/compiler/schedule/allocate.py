@@ -80,6 +80,7 @@ def allocate(selection: Selection, schedules: Mapping[Section, Schedule]) -> Mem
     image = [*selection.literals.values(), *selection.ranges.values()]
     image += [*selection.metas.values(), *(model.buffer for model in selection.models.values())]
     stack = [selection.stack] if selection.stack is not None else []
+    # in the order of the memory map; `sizes` is read by these places below
     for part in (image, list(selection.state), block, stack):
         start = row
         for buffer in part:
@@ -89,6 +90,7 @@ def allocate(selection: Selection, schedules: Mapping[Section, Schedule]) -> Mem
     # an operation on all of the block has its own buffer, over those of the parts
     address[selection.whole_block] = row - sizes[3] - sizes[2]
     ops = [op for section in LINE if section in schedules for op, _ in schedules[section].issue]
+    # operations of `tuple` come first in `ops`
     first_batch = len(schedules[Section.TUPLE].issue)
     top = _place_temporaries(ops, block, first_batch, address, row)
     if Section.INIT in schedules:  # its temporaries are dead before the first tuple
@@ -137,6 +139,7 @@ def _over_operand(op: VectorOp, position: int, of_buffer: Mapping[Buffer, _Exten
             continue
         same = [read for read in op.reads() if of_buffer.get(read.buffer) is extent]
         if all(_read_before_written(op, read) for read in same):
+            # the extent keeps its first row, so that the list stays sorted
             extent.rows, extent.last = target.rows, last
             return extent
     return None

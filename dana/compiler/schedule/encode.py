@@ -154,6 +154,7 @@ def symbols(
         name, shape = graph.nodes[k].name or f"node {k}", graph.concrete_shape(k)
         broadcast = forms.of[k] is Form.BROADCAST
         init = graph.nodes[k].init
+        # records are written from their description, since the image does not hold them
         start = Start(kind=init.kind, first=init.first, second=init.second, seed=init.seed) if table else None
         found.append(
             Symbol(name=name, kind="model", shape=shape, row=row, broadcast=broadcast, table=table, start=start)

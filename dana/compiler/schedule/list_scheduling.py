@@ -207,6 +207,7 @@ def _chosen(ops: Sequence[VectorOp], available: list[tuple[int, int]], start: Ma
     for other in heapq.nsmallest(CANDIDATES, available):
         op = ops[other[1]]
         if clock.first(op, start[other[1]]) + op.busy <= begin:
+            # exchanged in place; the operation that waits stays available
             available.remove(other)
             available.append(best)
             heapq.heapify(available)

@@ -19,6 +19,7 @@ from hwgen.spec.engine import Opcode, Section
 
 def convert(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
     """Fill `room` with the value in room's form."""
+    # one element in all lanes of a row is both forms
     if room.form is value.form or (value.form is Form.BROADCAST and value.shape[-1] == 1):
         emitter.elementwise(section, Opcode.MOV, replace(room, form=value.form), value)
     elif room.form is Form.BROADCAST:
@@ -31,6 +32,7 @@ def repeat(emitter: Emitter, section: Section, value: Value) -> None:
     """Make packed vectors of at most half the lanes repeat over them."""
     view = emitter.view(value, emitter.row_shape(value))
     extents = (emitter.instances(value), *emitter.row_shape(value))
+    # each step copies the lanes with the bit clear to those with it set
     for bit in range((value.shape[-1] - 1).bit_length(), (emitter.lanes - 1).bit_length()):
         emitter.nest(section, Opcode.LOW, extents, view, view, view, lane=bit)
 
@@ -69,6 +71,7 @@ def _alternating(emitter: Emitter, extents: tuple[int, ...], count: int, target:
     if count == 1:
         return target, target
     tuples, *others = extents
+    # half of the rows: only the last step, which writes the target, makes all
     return target, emitter.room("broadcast", (*others, 1 << (count - 1).bit_length() - 1), per_tuple=tuples > 1)
 
 

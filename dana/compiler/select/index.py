@@ -27,6 +27,7 @@ class IndexFile:
         self.emitter = emitter
         self.first_tag = first_tag
         self.tags: list[tuple[int, int]] = []
+        # an entry for each of a thread's tuples in a round
         self._file = Buffer(name="index", rows=emitter.group, home=Home.INDEX)
         self._number = -1
         self._index: Index | None = None
@@ -71,6 +72,7 @@ class IndexFile:
         rows, target = self._row(model[1], index)
         new = self.emitter.view(value, rows).moved(0, t)
         self.emitter.nest(Section.TUPLE, Opcode.ADD, (1, *rows), target, target, new, outer=0)
+        # the file holds one tuple's entry now
         self._index = None
 
     def _row(self, model: Value, index: Index) -> tuple[tuple[int, ...], View]:

@@ -61,6 +61,7 @@ class _Loop:
         return self.inner or self.outer
 
 
+# candidates of a search repeat most of their nests
 @lru_cache(1 << 10)
 def pieces(
     extents: tuple[int, ...], steps: tuple[tuple[int, ...], ...], *, inner: int | None = None, outer: int | None = None
@@ -110,6 +111,7 @@ _Mapping = tuple[_Loop | None, _Loop | None, tuple[_Loop, ...]]
 
 def _joined(loops: list[_Loop]) -> list[_Loop]:
     """Make one loop of two where every operand steps through both as through one."""
+    # both ways round: either loop may be the outer one of the two
     for around, within in permutations(loops, 2):
         alike = all(far == near * within.extent for far, near in zip(around.steps, within.steps, strict=True))
         if alike and not around.fixed and not within.fixed:

@@ -57,6 +57,7 @@ class _Selector:
         self.order = order
         self.store = store
         self.emitter = emitter
+        # tags of watched columns come first (`dana.compiler.compile`)
         self.index = IndexFile(self.emitter, first_tag=len(store.inputs.records))
         self.loss: Buffer | None = None
         self.convergence: Buffer | None = None
@@ -82,6 +83,7 @@ class _Selector:
             if self.graph.loss is not None:
                 self.emitter.node = self.plan.resolve(self.graph.loss)
                 self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, Form.BROADCAST, "batch_loss")
+        # behind all that the tuple reads: a row that it writes may be one that it reads
         if self.plan.serial:
             self._write_tables()
         steps = list(self.order.steps)
@@ -142,6 +144,7 @@ class _Selector:
             value = self._reduced(k, node, section)
         elif node.op is Op.EXPAND:
             value = replace(self.store.operand(k, 0, section), shape=self.graph.concrete_shape(k))
+            # a view on the operand's rows: to overwrite it is to overwrite the operand, which others may still read
             value = replace(value, owned=value.owned and self._last_use(k, 0))
         elif node.op is Op.GATHER and self.plan.fixed_row(k):
             index = self.plan.operands(k)[1]
@@ -226,6 +229,7 @@ class _Selector:
 
     def _merge_into(self, room: Value, op: Opcode, source: int, form: Form) -> None:
         value = self.store.value(source, Section.TUPLE, form)
+        # its rows are overwritten by partial merges only if no later operation reads them
         merge_round(self.emitter, op, value, room, in_place=self.store.last_use(source, form))
 
     # --- loss, convergence, updates -------------------------------------------------------------------------------
@@ -236,6 +240,7 @@ class _Selector:
             model = self.order.target.get(step.id)
             test = self.graph.convergence is not None and self.plan.resolve(self.graph.convergence) == step.id
             if model is not None:
+                # not owned: the model's rows are no temporary that a later operation may overwrite
                 self._node(step.id, section, replace(self.store.own(model), owned=False))
                 self.store.join_model(model, section)
             # computed where the host reads it, if no one else does: a move less at the end of the section
@@ -304,6 +309,7 @@ class _Selector:
             if self.cut:  # of the image for rounds of every size, so that models lie where they do
                 self.store.literal(-0.0)
             # of one tuple, or one that no other of the round shares a row with, the text's order is all that counts
+            # runs, not groups: writing and adding must not change places
             for adds, found in groupby(numbers, key=lambda number: self.graph.updates[number].adds):
                 if adds and self.emitter.group > 1:
                     self._add_rows([*found], target, section)
@@ -358,6 +364,7 @@ class _Selector:
             if row.op is not Op.CONST:
                 index = self.index.present(self.store.value(row.id, section), ())
             ready.append((number, row, index, self.index.present(new, new.shape, least=least)))
+        # as the interpreter adds (`Interpreter._updated`): tuple by tuple, of each in the order of the text
         for t in range(self.emitter.group):
             for number, row, index, new in ready:
                 update = self.graph.updates[number]

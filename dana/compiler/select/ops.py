@@ -150,6 +150,7 @@ class VectorOp:
             first = cycles.INDEX_LATENCY
         else:
             first = cycles.SPECIAL_LATENCY[self.op] if special else cycles.RESULT_LATENCY
+        # a one every `apart` bits: rows * interval / apart results
         writes = ((1 << rows * interval) - 1) // ((1 << apart) - 1) << first - 1
         for name, value in (
             ("rows", rows),
@@ -160,6 +161,7 @@ class VectorOp:
             ("latency", first + (results - 1) * apart),
             ("writes", writes),
         ):
+            # the dataclass is frozen, and these follow from its fields
             object.__setattr__(self, name, value)
 
     def reads(self) -> Iterator[Access]:
@@ -181,6 +183,7 @@ class VectorOp:
                 loops.append((extent, step, apart))
             elif last:
                 cycle += (extent - 1) * apart
+        # the outer loop goes on where the inner one ends
         if len(loops) == 2 and loops[0][1] == loops[1][0] * loops[1][1]:
             loops = [(self.rows, loops[1][1], row)]
         extent, step, apart = loops.pop() if loops else (1, 1, 1)

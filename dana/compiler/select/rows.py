@@ -29,10 +29,12 @@ def number_tuples(emitter: Emitter, store: Store, plan: Plan, *, several: bool) 
         return numbers
     before, count = store.lasting("rounds"), store.literal(float(emitter.threads * emitter.group))
     for section in (Section.INIT, Section.BATCH):
+        # at the start of an epoch, and after each batch
         emitter.elementwise(section, Opcode.MOV, before, store.literal(0.0))
     current = emitter.temporary("row", (), Form.BROADCAST, per_tuple=True)
     emitter.elementwise(Section.TUPLE, Opcode.ADD, current, numbers, before)
     emitter.elementwise(Section.TUPLE, Opcode.ADD, before, before, count)
+    # `before` stays below 2**24, where whole numbers are exact
     if plan.batch == WHOLE_EPOCH or plan.batch > ROW_NUMBERS:
         # rounds have a power of two of tuples, so that one of them begins with number 0 again
         most, over = store.literal(float(ROW_NUMBERS)), emitter.temporary("over", (), Form.BROADCAST, per_tuple=False)

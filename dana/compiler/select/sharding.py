@@ -29,6 +29,7 @@ def cut(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
     here = View(value.buffer, value.base, (0, chunks * chunk, 1))
     steps = halves(chunks, emitter.threads)
     for distance, both, one in steps:
+        # the last step writes the shard, the first rows of its own, since the whole value is still read
         if (distance, both, one) == steps[-1]:
             target = View(room.buffer, room.base, (0, one * chunk, 1))
         elif distance:

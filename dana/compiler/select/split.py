@@ -15,6 +15,7 @@ def split(pieces: list[Piece], count: int, distance: int, loop: int) -> list[tup
     """Cut rows 0 … count - 1, of loop `loop`, where the row itself or the one at `distance` changes its place."""
     cuts = {0, count}
     for start, stop, _ in pieces:
+        # where the row's own piece ends, and where that of its partner does
         cuts |= {cut for cut in (start, stop, start - distance, stop - distance) if 0 < cut < count}
     edges = sorted(cuts)
     return [

@@ -98,6 +98,7 @@ class Store:
     def counted(self, count: int) -> Value:
         """0, 1, 2 … of the image, one for each tuple of the group."""
         value = self.emitter.placed(f"0..{count - 1}", Home.IMAGE, (count,), Form.BROADCAST)
+        # vectors 0, 1, 2 … of one length and form share a buffer
         buffer = self.ranges.setdefault((count, Form.BROADCAST), value.buffer)
         return replace(value, buffer=buffer, shape=(), stride=1)
 
@@ -161,6 +162,7 @@ class Store:
 
     def put(self, k: int, value: Value) -> None:
         """Remember where a node's value lies."""
+        # only a packed value has lanes to repeat over
         repeats = value.form is Form.PACKED and k in self._repeats
         kept = value if value.repeats == repeats else replace(value, repeats=repeats)
         self._values[k, value.form, value.grain] = kept
@@ -243,6 +245,7 @@ class Store:
             if root is not None:
                 uses[plan.resolve(root), Form.BROADCAST, None] += 1
         # each change on the way to what is wanted is one use
+        # a set: a change that several readers ask for is made once
         uses.update({before for key in list(uses) for before in self._way(*key)[:-1]})
         return uses
 

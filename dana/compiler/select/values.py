@@ -69,6 +69,7 @@ class View:
 @lru_cache(1 << 10)
 def dense(rows: tuple[int, ...]) -> tuple[int, ...]:
     """Steps of a contiguous array; none along an axis of one."""
+    # an axis of one has no step, so that it fuses with any loop and repeats along it
     return tuple([prod(rows[k + 1 :]) if extent > 1 else 0 for k, extent in enumerate(rows)])
 
 

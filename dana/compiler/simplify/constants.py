@@ -41,6 +41,7 @@ def _neutral(op: Op, operand: Node, position: int) -> bool:
     if operand.op is not Op.CONST or operand.value is None:
         return False
     if op is Op.MUL or (op is Op.DIV and position == 1):
+        # subnormals are flushed where values enter, so that a product with 1 changes no bit
         return operand.value == 1.0
     if op is Op.SUB and position == 1:
         return operand.value == 0.0 and math.copysign(1.0, operand.value) > 0

@@ -89,6 +89,7 @@ class Assembly:
             for index, item in enumerate(self._items):
                 if item.op in BRANCHES and item.target is not None and not item.far:
                     distance = places[self._labels[item.target]] - places[index]
+                    # branches count from their own place, in 6 bits of two's complement
                     if distance not in SHORT_RANGE:
                         item.far = grown = True
             # a branch made long moves others apart: again, until none has to be
@@ -106,6 +107,7 @@ class Assembly:
     @staticmethod
     def _encode(item: _Item, at: int, target: int) -> list[Instruction]:
         a, b, c = item.fields
+        # 18 bits of an absolute address: it reaches all of the program memory
         jump = Instruction(Opcode.JMP, target >> 12 & 63, target >> 6 & 63, target & 63)
         if item.op is Opcode.JMP:
             return [jump]
@@ -127,6 +129,7 @@ class Assembly:
             return
         if value >= 1 << 24:
             raise ValueError(f"constant {value:#x} does not fit in 24 bits once %cr is full")
+        # `PageWriter` asks for it first, so that it never is among those without room
         scale = TEMPORARIES + self._constants.index(4096)
         other = SPILL[1] if register == SPILL[0] else SPILL[0]
         self.emit(Opcode.INS, other, value >> 18 & 63, value >> 12 & 63)

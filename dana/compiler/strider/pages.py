@@ -92,6 +92,7 @@ class PageWriter(ABC):
     def write(self) -> StriderProgram:
         asm = self.asm
         self._page()
+        # handlers of common faults lie between, in reach of branches before and behind them
         asm.jump("start")
         for fault in (Fault.LINE_POINTER, Fault.TUPLE_HEADER, Fault.TUPLE_SHORT):  # in reach of the loop's branches
             asm.label(fault.name)
@@ -160,6 +161,7 @@ class PageWriter(ABC):
         asm.emit(Opcode.EXTRBI, T.START, 0, layout.LP_OFFSET_BITS)
         asm.emit(Opcode.EXTRBI, T.LENGTH, layout.LP_LENGTH_SHIFT, layout.LP_LENGTH_BITS)
         asm.emit(Opcode.AD, T.START, T.LENGTH, T.END)
+        # CLN rounds up: a multiple of 8 stays as it is
         asm.emit(Opcode.CLN, T.START, 3, T.WORD)
         asm.branch(Opcode.BNE, T.START, T.WORD, Fault.LINE_POINTER.name)  # tuples start at multiples of MAXALIGN
         asm.branch(Opcode.BLT, T.START, T.UPPER, Fault.LINE_POINTER.name)
@@ -173,6 +175,7 @@ class PageWriter(ABC):
         asm.emit(Opcode.READB, self.behind(T.START, layout.T_INFOMASK2), 4, T.NATTS)  # t_infomask2, t_infomask
         asm.emit(Opcode.READB, self.behind(T.START, layout.T_HOFF), 1, T.DATA)
         self.copy(T.NATTS, T.MASK)
+        # HEAP_HASNULL is bit 0 of t_infomask, which lies behind the 16 bits of t_infomask2 (htup_details.h)
         asm.emit(Opcode.EXTRBI, T.MASK, 16, 1)
         asm.emit(Opcode.EXTRBI, T.NATTS, 0, layout.HEAP_NATTS_BITS)
         asm.branch(Opcode.BNE, T.MASK, asm.constant(0), "nulls")
@@ -198,6 +201,7 @@ class PageWriter(ABC):
         """Hand a run over, a matrix vector by vector: each of them starts a row of lanes."""
         place, lanes = self.inputs.place(run.input), self.inputs.lanes
         shape = place.shape
+        # a matrix with rows of whole rows of lanes lies in memory as it lies on the page: one run
         length = shape[-1] if len(shape) > 1 and shape[-1] % lanes else prod(shape)
         done = 0
         while done < run.count:
@@ -219,6 +223,7 @@ class PageWriter(ABC):
 
     def hand_column(self, base: int, offset: int, column: Column) -> None:
         """Hand what lies at %base + offset over, as a descriptor says."""
+        # equal columns share a descriptor, unless each says what it follows
         if self.chained or column not in self.columns:
             self.columns.append(column)
         number = len(self.columns) - 1 if self.chained else self.columns.index(column)

@@ -66,6 +66,7 @@ def _runs(part: tuple[int, int], schema: TableSchema, uses: Sequence[Use]) -> li
     first, count = part
     places = parts.places(schema)
     runs: list[Run] = []
+    # in the order of the table: adjacent values of several uses make one run
     for use in sorted(uses, key=lambda use: use.attribute):
         start = max(places[use.attribute], first)
         end = min(places[use.attribute] + use.count, first + count)

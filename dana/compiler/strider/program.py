@@ -130,6 +130,7 @@ class _Writer(PageWriter):
         asm = self.asm
         size = (first % 8 + count + 7) // 8
         asm.emit(Opcode.READB, self.behind(T.START, layout.T_BITS + first // 8), size, T.WORD)
+        # what was read may have bits of other attributes at both ends
         if first % 8 or count != 8 * size:
             asm.emit(Opcode.EXTRBI, T.WORD, first % 8, count)
 
@@ -190,6 +191,7 @@ class _Writer(PageWriter):
                 k += 1
                 continue
             if attribute.alignment > aligned:
+                # %POINTER is no multiple of this alignment: it is rounded up, as `att_align_nominal` does (tupmacs.h)
                 self._leave(base, runs, offset)
                 self.asm.emit(Opcode.CLN, T.POINTER, attribute.alignment.bit_length() - 1, T.POINTER)
                 base, offset, aligned = T.POINTER, 0, attribute.alignment
@@ -219,6 +221,7 @@ class _Writer(PageWriter):
         asm = self.asm
         attribute = self.attributes[first]
         count = 1
+        # without padding between them, values lie one behind the other however many are NULL
         if attribute.length >= 0 and attribute.length % attribute.alignment == 0:
             while (
                 first + count <= self.last
@@ -228,6 +231,7 @@ class _Writer(PageWriter):
                 and self.attributes[first + count].align == attribute.align
             ):
                 count += 1
+        # the value's place is not known before the tuple is there, hence a branch for each run of such attributes
         after = asm.fresh("absent")
         self._bits(first, count)
         asm.branch(Opcode.BEQ, T.WORD, asm.constant(0), after)
@@ -236,6 +240,7 @@ class _Writer(PageWriter):
         else:
             asm.emit(Opcode.CLN, T.POINTER, attribute.alignment.bit_length() - 1, T.POINTER)
             if count > 1:
+                # a bit is set where the attribute is present: so many lengths further
                 asm.emit(Opcode.CTL, Control.POP, T.WORD, T.WORD)
                 self._times(T.WORD, attribute.length)
                 asm.emit(Opcode.AD, T.POINTER, T.WORD, T.POINTER)
@@ -302,6 +307,7 @@ class _Writer(PageWriter):
         asm = self.asm
         inline = asm.fresh("inline")
         asm.branch(Opcode.BNE, T.FIRST, asm.constant(layout.VARLENA_EXTERNAL), inline)
+        # a TOAST pointer on disk has this size; nothing in it is followed
         asm.emit(Opcode.AD, T.POINTER, asm.constant(layout.VARSIZE_EXTERNAL_ONDISK), T.POINTER)
         self.within(T.POINTER, 0)
         asm.jump(done)
@@ -327,6 +333,7 @@ class _Writer(PageWriter):
 def _spans(positions: Sequence[int]) -> list[tuple[int, int]]:
     """Runs (first, count) of consecutive attributes with bits that can be read as one word."""
     spans: list[tuple[int, int]] = []
+    # READB fetches four bytes at most, and the constant that a run is compared with has 24 bits
     for position in positions:
         if spans:
             first, count = spans[-1]

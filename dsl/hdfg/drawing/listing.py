@@ -61,6 +61,7 @@ def _sections(graph: Graph, words: Words) -> list[tuple[str, list[Row]]]:
         ("convergence", graph.convergence),
     ):
         if result is not None:
+            # without a merge the test belongs to the one tuple of a batch
             region = Region.BATCH if title == "convergence" and graph.has_merge else Region.TUPLE
             sections[region].append((title, f"= {words.name(result)}", ""))
     for update in graph.updates:

@@ -139,6 +139,7 @@ class _Composer:
         inline = [self._graph.nodes[i].region is Region.CONST for i in node.inputs]
         operands = [self._same[i] for i, written in zip(node.inputs, inline, strict=True) if not written]
         texts = [self._words.name(i) if w else "·" for i, w in zip(node.inputs, inline, strict=True)]
+        # one arrow: both operands are the same box
         if node.op is Op.MUL and len(operands) == 2 and operands[0] == operands[1]:
             text, operands = "square", operands[:1]
         elif node.op in SIGNS:
@@ -146,6 +147,7 @@ class _Composer:
         elif node.op is Op.MERGE:
             text = f'merge "{MERGE_SIGNS[node.merge_op or ""]}"'
         elif node.axis is not None and node.op is not Op.ELEMENT:
+            # axes are counted from 1, as in rule text; a value of one axis needs no number
             axes = len(node.shape) + (node.op is not Op.EXPAND)
             text = node.op.value if axes == 1 else f"{node.op.value} axis {node.axis + 1}"
         elif any(inline):
@@ -186,6 +188,7 @@ class _Composer:
         box = Box(
             kind=Kind.RESULT, part=part, row=0, text=f"{prefix}{title}", line=line_of(self._graph.nodes[values[0]])
         )
+        # a row's number stands in the title, and has no arrow of its own
         return _Item(box, (self._same[values[0]],))
 
     def _leaf(self, value: int, reader: Box) -> Box:

@@ -95,6 +95,7 @@ class _Drawing:
         path = [arrow.source]
         for row in range(self._boxes[arrow.source].row + 1, self._boxes[arrow.target].row):
             path.append(len(self._things))
+            # heavier than a box: a bend in a long arrow is worse than a box off its place
             self._things.append(Thing(row=row, width=2 * CLEAR, weight=4.0))
         return [*path, arrow.target]
 
@@ -105,6 +106,7 @@ class _Drawing:
         self._tops: list[float] = []
         self._heights: list[float] = []
         self._parts: dict[Part, tuple[float, float]] = {}
+        # a row has boxes of one part only (`picture`)
         part = {box.row: box.part for box in self._boxes}
         y = MARGIN + HEADING + (HEADING if part else 0.0)
         for row in range(1 + max(part, default=-1)):

@@ -103,6 +103,7 @@ class Algebra:
     def add(self, op: Op, *operands: Operation, axis: int | None = None) -> Operation:
         """An operation on others, recorded unless the program has it already."""
         operands = tuple(self.first(operand) for operand in operands)
+        # without a derivative of its own: an equal operation that has one is another
         known = self._known.get(self._key(op, operands, axis, None))
         if known is not None:
             return known
@@ -204,6 +205,7 @@ class Algebra:
         """Their sum, in pairs, so that no chain is longer than it has to be."""
         while len(values) > 1:
             paired = [self.add(Op.ADD, *pair) for pair in zip(values[::2], values[1::2], strict=False)]
+            # an odd one at the end goes on alone
             values = paired + values[len(values) & ~1 :]
         return values[0]
 
