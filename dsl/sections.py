@@ -14,6 +14,7 @@ from typing import Final
 from dsl.diagnostics import Diagnostic
 from dsl.source import Source
 
+# a line of its own with its end, so that a module's text begins with the next line
 MARK: Final = re.compile(r"^# %% module ([A-Za-z_][A-Za-z0-9_]*)[ \t]*\r?\n", re.MULTILINE)
 
 

@@ -85,6 +85,7 @@ class Rule:
             return {"": ast.Module(body=())}, (large,)
         parts = sections(self.text)
         read = {name: parse(replace(self.source, text=text)) for name, text in parts.items()}
+        # `Diagnostics` sorts them: lines of all parts count in the whole text
         found = (*(one for _, errors in read.values() for one in errors), *repeated(self.text))
         return {name: module for name, (module, _) in read.items()}, found
 

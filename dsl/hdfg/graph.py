@@ -257,6 +257,7 @@ class Graph:
     def by_tuple(self, update: Update) -> bool:
         """Whether each tuple of a batch has a row of its own to update."""
         chosen = update.index is not None and self.nodes[update.index].op is not Op.CONST
+        # each tuple writes a table, even a row with a fixed number
         return chosen or self.nodes[update.model].table
 
     @property
@@ -264,6 +265,7 @@ class Graph:
         """The nodes of region BATCH that depend on a merge."""
         found: set[int] = set()
         for node in self.nodes:
+            # one pass finds all, as operands have smaller ids
             if node.region is Region.BATCH and (node.op is Op.MERGE or not found.isdisjoint(node.inputs)):
                 found.add(node.id)
         return frozenset(found)
@@ -450,6 +452,7 @@ def _bind_node(node: Node, dims: Mapping[str, int]) -> Node:
         return node
     if node.classes is not None:
         node = replace(node, classes=evaluate(node.classes, dims))
+        # categories of an input may be a single one; a label of one class says nothing
         if node.op is Op.OUTPUT and evaluate(node.classes or 0, {}) < 2:
             raise BindError(f"{node.name} would have {node.classes} classes; needs >= 2")
     shape = tuple(evaluate(dim, dims) for dim in node.shape)
@@ -476,6 +479,7 @@ def _check_fixed_rows(graph: Graph) -> None:
 
 def _check_prediction(graph: Graph) -> None:
     classes = evaluate(graph.classes or 0, {})
+    # here and not in the front end: a dim may count the classes
     if graph.prediction is not None and classes > 2 and not graph.nodes[graph.prediction].shape:
         raise BindError(
             f"rule {graph.name!r} predicts a scalar, which can only separate two classes; a vector [{classes}] with "

@@ -100,6 +100,7 @@ def _lines(graph: Graph, spans: bool) -> Iterator[str]:
 
 def _node_line(node: Node) -> str:
     words = [f"%{node.id} = {node.op}"]
+    # the name of a leaf is part of the rule's interface; those of others are labels, behind `as`
     if node.op in LEAVES - NAMELESS and node.name:
         words.append(node.name)
     words += [f"%{i}" for i in node.inputs]

@@ -155,6 +155,7 @@ def _region(graph: Graph, node: Node, after: frozenset[int]) -> Iterator[str]:
     if any(operand.table for operand in operands) and (node.op is not Op.GATHER or node.region is not Region.TUPLE):
         yield "must read a table by rows, in region tuple"
     for operand in operands:
+        # the leaf of a model stands in region BATCH, and tuples read it there
         allowed = operand.region in (Region.CONST, node.region) or (
             node.region is Region.TUPLE and (operand.op is Op.MODEL or operand.id in after)
         )

@@ -142,6 +142,7 @@ class _Lowering:
         return self._ids[operation, _own_region(operation) or region]
 
     def _leaf_ids(self, operations: Iterable[Operation]) -> tuple[int, ...]:
+        # the region given does not count: a leaf has one of its own
         return tuple(self._id(operation, Region.CONST) for operation in operations)
 
 

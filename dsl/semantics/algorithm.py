@@ -192,6 +192,7 @@ def _set_scalar(context: Context, algorithm: Algorithm, name: str, argument: Arg
     if name in algorithm.settings:
         _report_again(context, name, span, algorithm.settings[name][1])
         return
+    # even if the shape is wrong: else it would be reported as missing, too
     algorithm.settings[name] = (value, argument.span)
 
 

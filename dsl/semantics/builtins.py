@@ -32,6 +32,7 @@ Bound = dict[str, Argument]
 
 def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
     """Call `dana.<name>`; `span` is the whole call."""
+    # before the other functions of one operand: the logarithm of a sigmoid is composed of others
     if name == "log":
         return logarithm(context, bound["value"], span)
     if name in UNARY_OPS:

@@ -175,6 +175,7 @@ def to_whole(
         case Text():
             help_text = "write it without quotes"
         case _:
+            # an int that gets here is out of bounds
             help_text = hint
     context.report("E302", f"{what} does not fit", span, expected=expected, found=describe(thing), help=help_text)
     return None

@@ -438,6 +438,7 @@ class Expressions:
 
     def _call_function(self, function: RuleFunction, arguments: list[Argument], span: Span) -> Object:
         node = function.node
+        # even if the arguments are wrong: the body need not be run on poison then
         self.called.add(node)
         names = tuple(parameter.name for parameter in node.parameters)
         signature = Signature(
@@ -448,6 +449,7 @@ class Expressions:
         bound = bind(self.context, signature, arguments, span)
         if bound is None:
             return POISON
+        # before the depth, so that recursion is reported as such
         if any(call.module == function.scope.module and call.name == node.name for call in self.context.calls):
             return self.context.report(
                 "E608",

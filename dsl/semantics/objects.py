@@ -121,6 +121,7 @@ class Module:
     @property
     def offered(self) -> dict[str, Object]:
         """Names that can be imported from it: functions and constants."""
+        # names with an underscore in front are the module's own, as in Python
         found = {name: thing for name, thing in self.scope.names.items() if not name.startswith("_")}
         return {
             name: thing for name, thing in found.items() if isinstance(thing, RuleFunction | Constant | Text | Items)

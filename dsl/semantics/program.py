@@ -73,6 +73,7 @@ class Operation:
 
 def reachable(operations: list[Operation]) -> set[Operation]:
     """Return `operations` and everything they are computed from."""
+    # a loop, not recursion: chains of an unrolled rule are longer than Python's limit
     seen: set[Operation] = set()
     waiting = list(operations)
     while waiting:
@@ -269,6 +270,7 @@ class Program:
             self.names.setdefault(operation.id, name)
 
     def _next_id(self, span: Span) -> int:
+        # before the operation is made; what unrolls a loop meets the bound here, whichever way it records
         if len(self.operations) >= MAX_VALUES:
             raise TooManyValues(span)
         return len(self.operations)

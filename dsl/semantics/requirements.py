@@ -43,6 +43,7 @@ def require(context: Context, condition: Argument, written: ast.Expression, scop
             expected="a condition that is known before",
             help="in a function it may be any: what a call passes is checked where it is known",
         )
+    # in a function another call may pass what is known
     if known is None:
         return
     requirement = Requirement(

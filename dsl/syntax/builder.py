@@ -53,6 +53,7 @@ def _nodes(children: Children) -> Children:
 def _depth(span: Span, *inner: ast.Expression) -> int:
     depth = 1 + max((expression.depth for expression in inner), default=0)
     if depth > MAX_NESTING:
+        # before any walk of the tree, which recurses to this depth
         raise SyntaxIssue(too_deep(span, "expressions inside expressions"))
     return depth
 

@@ -141,6 +141,7 @@ def _index(index: ast.Expression) -> str:
         case ast.Slice(start=start, stop=stop):
             return ":".join("" if end is None else expression_text(end) for end in (start, stop))
         case ast.Sequence(bracket="(", items=items) if items:
+            # `x[1,]` is a tuple of one, `x[1]` no tuple
             return ", ".join(map(_index, items)) + "," * (len(items) == 1)
     return expression_text(index)
 

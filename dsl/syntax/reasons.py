@@ -140,6 +140,7 @@ def unexpected(token: Token, accepted: Collection[str], line: Sequence[Token]) -
             label="not available in rules",
             help=UNSUPPORTED[token.type],
         )
+    # a line that begins with `for` is a loop, and wrong for another reason
     if token.type == "FOR" and line[0] is not token:
         return Diagnostic(
             code="E103",
@@ -196,6 +197,7 @@ def _advice(token: Token, line: Sequence[Token]) -> str:
     if token.type == "AUGMENT":
         return "such an assignment changes one name; write one statement for each"
     if token.type in CLOSING:
+        # a closing bracket of the wrong kind, or one too many
         opened = _open_bracket(line[:position])
         if opened is None:
             return f"no {CLOSING[token.type]!r} is open here; remove it"
