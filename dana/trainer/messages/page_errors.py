@@ -38,7 +38,7 @@ DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
 """Faults that occur with undamaged pages; the others indicate a damaged page."""
 
 ARRAYS, QUERY = "columns", "the query"
-"""Names of sources that are not relations: set by `dana.storage.columns` and by pg_extension/src/source/source.c."""
+"""Names of sources that are not relations: set by `dana.storage.columns` and by pg_extension/src/source/stream.c."""
 
 
 def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> TrainingError:

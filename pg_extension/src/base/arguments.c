@@ -6,16 +6,18 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/detoast.h"
 #include "catalog/pg_proc.h"
 #include "utils/json.h"
+#include "utils/numeric.h"
 #include "utils/tuplestore.h"
 #include "utils/varlena.h"
 
 #include "base/arguments.h"
 #include "base/dana.h"
 #include "base/extension.h"
-#include "base/json.h"
 #include "wire.h"
 
 /*
@@ -23,6 +25,9 @@
  * higher.
  */
 #define MAX_LIST 10000
+
+/* Maximum depth of JSON in an argument; the worker accepts twice as many */
+#define MAX_DEPTH 32
 
 void
 dana_check_size(const char *name, Datum value)
@@ -40,6 +45,33 @@ check_count(const char *name, int64 count)
 	if (count > MAX_LIST)
 		dana_error(PROGRAM_LIMIT_EXCEEDED, "argument \"%s\" has " INT64_FORMAT " elements, more than %d", name, count,
 				   MAX_LIST);
+}
+
+/* Raises an error if an argument's JSON is nested too deeply, or has a number that a double cannot hold */
+static void
+check_json(const char *name, Jsonb *value)
+{
+	JsonbIterator	  *parts = JsonbIteratorInit(&value->root);
+	JsonbIteratorToken token;
+	JsonbValue		   part;
+	int				   depth = 0;
+
+	while ((token = JsonbIteratorNext(&parts, &part, false)) != WJB_DONE)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (token == WJB_BEGIN_OBJECT || token == WJB_BEGIN_ARRAY)
+		{
+			if (++depth > MAX_DEPTH)
+				dana_reject_argument("%s", "be JSON of at most %d levels", name, MAX_DEPTH);
+		}
+		else if (token == WJB_END_OBJECT || token == WJB_END_ARRAY)
+			depth--;
+		else if (token != WJB_KEY && part.type == jbvNumeric &&
+				 isinf(DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(part.val.numeric)))))
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("argument \"%s\" has a number outside the range of double precision", name),
+							errhint("Numbers lie between -1.8e308 and 1.8e308.")));
+	}
 }
 
 /* Fills in names and types, for values that follow */
@@ -83,7 +115,7 @@ dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *arguments)
 		if (!arguments->nulls[i] && get_typlen(arguments->types[i]) == -1)
 			dana_check_size(arguments->names[i], arguments->values[i]);
 		if (arguments->types[i] == JSONBOID && !arguments->nulls[i])
-			dana_json_check_argument(arguments->names[i], DatumGetJsonbP(arguments->values[i]));
+			check_json(arguments->names[i], DatumGetJsonbP(arguments->values[i]));
 	}
 }
 
@@ -150,7 +182,7 @@ argument_from_json(char *name, Oid type, JsonbValue *value)
 	Oid					 parameter;
 	Datum				 datum;
 
-	dana_json_check_argument(name, whole);
+	check_json(name, whole);
 	if (type == JSONBOID)
 		return JsonbPGetDatum(whole);
 	text = scalar_text(value);

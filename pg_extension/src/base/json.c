@@ -9,12 +9,8 @@
 #include "utils/json.h"
 #include "utils/numeric.h"
 
-#include "base/arguments.h"
 #include "base/dana.h"
 #include "base/json.h"
-
-/* Maximum depth of JSON in an argument; the worker accepts twice as many */
-#define MAX_DEPTH 32
 
 void
 dana_json_blame_worker(MemoryContext caller)
@@ -58,32 +54,6 @@ dana_json_parse(const char *text)
 	if (!JB_ROOT_IS_OBJECT(value))
 		dana_protocol_error("sent JSON that is not an object");
 	return value;
-}
-
-void
-dana_json_check_argument(const char *name, Jsonb *value)
-{
-	JsonbIterator	  *parts = JsonbIteratorInit(&value->root);
-	JsonbIteratorToken token;
-	JsonbValue		   part;
-	int				   depth = 0;
-
-	while ((token = JsonbIteratorNext(&parts, &part, false)) != WJB_DONE)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (token == WJB_BEGIN_OBJECT || token == WJB_BEGIN_ARRAY)
-		{
-			if (++depth > MAX_DEPTH)
-				dana_reject_argument("%s", "be JSON of at most %d levels", name, MAX_DEPTH);
-		}
-		else if (token == WJB_END_OBJECT || token == WJB_END_ARRAY)
-			depth--;
-		else if (token != WJB_KEY && part.type == jbvNumeric &&
-				 isinf(DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(part.val.numeric)))))
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("argument \"%s\" has a number outside the range of double precision", name),
-							errhint("Numbers lie between -1.8e308 and 1.8e308.")));
-	}
 }
 
 static JsonbValue *

@@ -17,9 +17,6 @@ extern _Noreturn void dana_json_blame_worker(MemoryContext caller);
 /* Reads a JSON object; anything else is a protocol error */
 extern Jsonb *dana_json_parse(const char *text);
 
-/* Raises an error if an argument's JSON is nested too deeply, or has a number that a double cannot hold */
-extern void dana_json_check_argument(const char *name, Jsonb *value);
-
 /* Members of an object: "" for a missing string, 0 for a missing or null number */
 extern char	 *dana_json_string(Jsonb *object, const char *key);
 extern int64  dana_json_integer(Jsonb *object, const char *key);

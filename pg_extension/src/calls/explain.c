@@ -17,8 +17,9 @@
 #include "features/features.h"
 #include "models/rules.h"
 #include "request/training.h"
+#include "rows/scan.h"
 #include "source/schema.h"
-#include "source/source.h"
+#include "source/stream.h"
 #include "worker/session.h"
 
 /* Appends the last run of the rule on the source that the caller may see, or null */
@@ -55,7 +56,7 @@ static bool
 count_row(TupleTableSlot *row, void *context)
 {
 	page_counts	*counts = context;
-	/* the inverse of dana_source_scan()'s choice */
+	/* the inverse of dana_scan()'s choice */
 	const uint32 at = (((uint64)ItemPointerGetBlockNumber(&row->tts_tid) + 1) * counts->sampled - 1) / counts->pages;
 
 	if (at < counts->sampled) /* the table may grow meanwhile */
@@ -110,7 +111,8 @@ append_rows(StringInfo to, dana_source *source, const char *filter)
 	counts.rows = palloc0(sizeof(int) * Max(counts.sampled, 1));
 	pointers = palloc(sizeof(int) * Max(counts.sampled, 1));
 	if (counts.sampled > 0)
-		dana_source_scan(source, filter, source->pages > SAMPLED_PAGES ? SAMPLED_PAGES : 0, 0, count_row, &counts);
+		dana_scan(source->relation, source->snapshot, filter, source->pages,
+				  source->pages > SAMPLED_PAGES ? SAMPLED_PAGES : 0, 0, count_row, &counts);
 	for (uint32 i = 0; i < counts.sampled; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

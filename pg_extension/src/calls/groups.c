@@ -27,7 +27,7 @@
 #include "rows/places.h"
 #include "rows/rows.h"
 #include "source/schema.h"
-#include "source/source.h"
+#include "source/stream.h"
 #include "values/encode.h"
 #include "values/label_values.h"
 #include "values/texts.h"

@@ -23,7 +23,7 @@
 #include "models/rules.h"
 #include "models/weights.h"
 #include "request/training.h"
-#include "source/source.h"
+#include "source/stream.h"
 #include "worker/channel.h"
 #include "worker/session.h"
 

@@ -20,6 +20,7 @@
 #include "models/models.h"
 #include "request/training.h"
 #include "rows/rows.h"
+#include "rows/scan.h"
 #include "source/labels.h"
 #include "source/schema.h"
 #include "source/source.h"
@@ -156,7 +157,7 @@ survey_rows(label_survey *survey, uint32 sample)
 	if (source->heap && TupleDescAttr(RelationGetDescr(source->relation), survey->attribute - 1)->attgenerated != 'v')
 	{
 		survey->on_page = true;
-		dana_source_scan(source, training->filter, sample, 0, survey_label, survey);
+		dana_scan(source->relation, source->snapshot, training->filter, source->pages, sample, 0, survey_label, survey);
 		return;
 	}
 	from = training->whole_query != NULL ? psprintf("(%s\n) AS r", training->whole_query)

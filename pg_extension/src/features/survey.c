@@ -15,6 +15,7 @@
 #include "base/dana.h"
 #include "features/survey.h"
 #include "rows/rows.h"
+#include "source/schema.h"
 #include "source/source.h"
 #include "values/encode.h"
 #include "values/texts.h"

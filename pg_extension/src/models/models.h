@@ -66,8 +66,6 @@ extern bool dana_model_names_version(const char *reference);
  */
 extern char *dana_model_version_of(const char *reference, int version);
 
-#define DANA_WEIGHTS_PART (1 << 22) /* maximum number of elements in an array of dana.model and dana.weights */
-
 /*
  * Copies pointers to the weights of the model that is the last result: one array for each part, without detoasting.
  * Returns the number of parts, and may replace the last result.

@@ -7,7 +7,6 @@
 #include "catalog/pg_type.h"
 
 #include "base/dana.h"
-#include "models/models.h"
 #include "models/predictor.h"
 #include "models/weights.h"
 #include "numerics.h"

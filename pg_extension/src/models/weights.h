@@ -8,6 +8,8 @@
 
 #include "models/predictor.h"
 
+#define DANA_WEIGHTS_PART (1 << 22) /* maximum number of elements in an array of dana.model and dana.weights */
+
 /* Where weights are stored, and which of them are in memory */
 typedef struct dana_weights
 {

@@ -9,18 +9,16 @@
 #include <math.h>
 
 #include "access/detoast.h"
-#include "access/heapam.h"
-#include "access/tableam.h"
 #include "access/tupmacs.h"
 
 #include "base/dana.h"
+#include "base/extension.h"
 #include "base/json.h"
-#include "limits/bounds.h"
 #include "rows/rows.h"
+#include "rows/scan.h"
 #include "source/schema.h"
 #include "source/source.h"
 #include "values/encode.h"
-#include "values/tuples.h"
 #include "values/values.h"
 
 #define ARRAY_PROBE_ROWS 1000
@@ -41,21 +39,6 @@ struct dana_array_probe
 	const int	*numbers; /* of the rows' columns; NULL: those of the source */
 	array_column columns[FLEXIBLE_ARRAY_MEMBER];
 };
-
-/* Raises an error for a damaged tuple found by a scan of the table's pages; its line pointer is unchecked, too */
-static void
-check_scanned_tuple(dana_source *source, const dana_tuple_shape *shape, TupleTableSlot *row)
-{
-	HeapTuple	tuple = ExecFetchSlotHeapTuple(row, false, NULL);
-	const char *page = (const char *)BufferGetPage(((BufferHeapTupleTableSlot *)row)->buffer);
-	const char *data = (const char *)tuple->t_data;
-	const bool	outside = tuple->t_len < SizeofHeapTupleHeader || data + tuple->t_len > page + BLCKSZ;
-	const char *damage = outside ? "it points outside the page" : dana_tuple_damage(shape, tuple);
-
-	if (damage != NULL)
-		dana_page_corrupt(source->relation, ItemPointerGetBlockNumber(&row->tts_tid),
-							psprintf("line pointer %u: %s", ItemPointerGetOffsetNumber(&row->tts_tid), damage));
-}
 
 /* Examines a row with the source's columns or, with `numbers`, some of them; false: nothing is left to find */
 static bool
@@ -81,37 +64,34 @@ probe_row(TupleTableSlot *row, void *context)
 	return probe->unknown > 0;
 }
 
-void
-dana_source_scan(dana_source *source, const char *filter, uint32 sample, uint64 limit,
-				 bool (*take)(TupleTableSlot *row, void *context), void *context)
+dana_rows *
+dana_source_plan(dana_source *source, const char *text)
 {
-	TupleTableSlot	 *row = table_slot_create(source->relation, NULL);
-	dana_tuple_shape *shape = dana_tuple_shape_of(RelationGetDescr(source->relation));
-	dana_filter		 *compiled = filter == NULL ? NULL : dana_filter_compile(source->relation, filter);
-	uint64			  left = limit == 0 ? PG_UINT64_MAX : limit;
-	bool			  more = true;
+	if (!source->spi)
+		dana_connect();
+	source->spi = true;
+	return dana_rows_plan(text, source->name, source->asked.query == NULL);
+}
 
-	for (uint32 part = 0; more && part < Max(sample, 1); part++)
+char *
+dana_source_select(dana_source *source, int columns, const int *numbers)
+{
+	TupleDesc	   descriptor = RelationGetDescr(source->relation);
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, "SELECT ");
+	for (int i = 0; i < columns; i++)
 	{
-		TableScanDesc scan = table_beginscan_strat(source->relation, source->snapshot, 0, NULL, true, false);
-
-		if (sample > 0)
-			heap_setscanlimits(scan, (uint64)source->pages * part / sample, 1);
-		for (; more && left > 0 && table_scan_getnextslot(scan, ForwardScanDirection, row); left--)
-		{
-			CHECK_FOR_INTERRUPTS();
-			dana_bounds_check();
-			check_scanned_tuple(source, shape, row);
-			if (compiled == NULL || dana_filter_passes(compiled, ExecFetchSlotHeapTuple(row, false, NULL)))
-				more = take(row, context);
-		}
-		ExecClearTuple(row);
-		table_endscan(scan);
+		if (numbers[i] < 1 || numbers[i] > descriptor->natts || TupleDescAttr(descriptor, numbers[i] - 1)->attisdropped)
+			dana_protocol_error("asked for column %d of %s", numbers[i], source->name);
+		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
+						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
 	}
-	if (compiled != NULL)
-		dana_filter_free(compiled);
-	pfree(shape);
-	ExecDropSingleTupleTableSlot(row);
+	appendStringInfo(&text, " FROM %s", source->name);
+	if (source->asked.filter != NULL) /* it was checked to be one expression; the newline ends a comment in it */
+		appendStringInfo(&text, " WHERE (%s\n)", source->asked.filter);
+	return text.data;
 }
 
 TupleDesc
@@ -147,7 +127,7 @@ dana_source_probe(dana_source *source)
 	if (source->asked.query != NULL)
 		dana_rows_each(source->stream.plan, ARRAY_PROBE_ROWS, probe_row, probe);
 	else if (!source->rows)
-		dana_source_scan(source, NULL, 0, ARRAY_PROBE_ROWS, probe_row, probe);
+		dana_scan(source->relation, source->snapshot, NULL, source->pages, 0, ARRAY_PROBE_ROWS, probe_row, probe);
 	else
 	{
 		/* the rows of a view, of a table with children, or of a table under its filter */

@@ -1,5 +1,5 @@
 /*
- * A training's source, as a stream of pages: a table's own pages, or frames made from rows.
+ * A training's source: what its owners fill in, one struct each.
  */
 #pragma once
 
@@ -8,7 +8,6 @@
 
 #include "base/dana.h"
 #include "rows/rows.h"
-#include "source/frames.h"
 #include "values/encode.h"
 
 typedef struct dana_array_probe dana_array_probe;
@@ -59,6 +58,17 @@ typedef struct dana_choices
 	Jsonb		  *largest;		 /* largest number of each such column, or NULL: not needed */
 } dana_choices;
 
+/* Layout of frames, as the worker requests it */
+typedef struct dana_frame_layout
+{
+	int	   attributes; /* columns of a tuple: one for each number of an encoded column */
+	int	   columns; /* the last one is the label if there are classes */
+	int	  *numbers; /* attributes of the rows */
+	int	  *lengths; /* elements of array columns, 0 for a scalar */
+	uint32 page_size;
+	uint32 part; /* values in a part, if a row is longer than a frame; 0: a row is a tuple */
+} dana_frame_layout;
+
 /* The current stream; filled by dana_source_adopt(), and by dana_train_groups() for rows that it stores */
 typedef struct dana_stream
 {
@@ -87,22 +97,3 @@ typedef struct dana_source
 	dana_choices chosen;
 	dana_stream	 stream;
 } dana_source;
-
-/* Opens a table or a query; an error if it may not or cannot be trained on */
-extern dana_source *dana_source_open(const dana_source_request *request);
-extern void			dana_source_close(dana_source *source);
-
-/*
- * Prepares the stream that the worker requests: frames of certain columns, or (NULL) pages as they are. Its design has
- * the columns in use and the number of classes.
- */
-extern void dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design);
-
-/* Streams all pages or rows through the ring, in the same order each time */
-extern void dana_source_stream(dana_source *source);
-
-/* SELECT of some columns of the source's table, under its filter; numbers are attribute numbers */
-extern char *dana_source_select(dana_source *source, int columns, const int *numbers);
-
-/* A plan for a statement on the source; connects to SPI until the source is closed */
-extern dana_rows *dana_source_plan(dana_source *source, const char *text);

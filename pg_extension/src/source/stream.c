@@ -25,11 +25,12 @@
 #include "limits/bounds.h"
 #include "limits/progress.h"
 #include "rows/rows.h"
+#include "rows/scan.h"
 #include "source/blocks.h"
 #include "source/frames.h"
 #include "source/labels.h"
 #include "source/schema.h"
-#include "source/source.h"
+#include "source/stream.h"
 #include "values/encode.h"
 #include "values/tuples.h"
 #include "worker/channel.h"
@@ -147,36 +148,6 @@ dana_source_close(dana_source *source)
 		relation_close(source->relation, NoLock);
 }
 
-dana_rows *
-dana_source_plan(dana_source *source, const char *text)
-{
-	if (!source->spi)
-		dana_connect();
-	source->spi = true;
-	return dana_rows_plan(text, source->name, source->asked.query == NULL);
-}
-
-char *
-dana_source_select(dana_source *source, int columns, const int *numbers)
-{
-	TupleDesc	   descriptor = RelationGetDescr(source->relation);
-	StringInfoData text;
-
-	initStringInfo(&text);
-	appendStringInfoString(&text, "SELECT ");
-	for (int i = 0; i < columns; i++)
-	{
-		if (numbers[i] < 1 || numbers[i] > descriptor->natts || TupleDescAttr(descriptor, numbers[i] - 1)->attisdropped)
-			dana_protocol_error("asked for column %d of %s", numbers[i], source->name);
-		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
-						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
-	}
-	appendStringInfo(&text, " FROM %s", source->name);
-	if (source->asked.filter != NULL) /* it was checked to be one expression; the newline ends a comment in it */
-		appendStringInfo(&text, " WHERE (%s\n)", source->asked.filter);
-	return text.data;
-}
-
 /* The columns behind those that the worker asked for, which must be all the encoded ones, and the labels */
 static void
 adopt_encoded(const dana_source *source, dana_frame_layout *layout)
@@ -230,7 +201,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	if (source->chosen.encoding != NULL)
 		adopt_encoded(source, layout);
 	if (source->heap) /* the executor, which reads them now, trusts tuples */
-		dana_source_scan(source, NULL, 0, 0, is_sound, NULL);
+		dana_scan(source->relation, source->snapshot, NULL, source->pages, 0, 0, is_sound, NULL);
 	if (source->asked.query == NULL)
 	{
 		char *text = dana_source_select(source, layout->columns, layout->numbers);
