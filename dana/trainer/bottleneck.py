@@ -62,6 +62,7 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, d
         return _reading(request, design, sample, cycles, designs)
     line = _most(cost.chain_lines)
     chained = CHAINED * cost.chain >= cost.per_tuple
+    # the estimate knows no row that is chosen again, so no remedy could be measured
     if bundle.cut:
         said = (
             f"each row takes {cycles.per_tuple:.2f} cycles if {bundle.batch} rows run side by side; rows that choose "
@@ -129,6 +130,7 @@ def _as_arrays(request: TrainRequest, design: Design) -> TrainRequest | None:
     if relation.part or len({*inputs}) == len(inputs):
         return None
     columns = {use.input: relation.attributes[use.attribute] for use in binding.uses}
+    # in the order of the inputs, in which columns fill them
     features = [str(rule.nodes[k].name) for k in rule.inputs if rule.nodes[k].op is Op.INPUT]
     for name in features:
         if inputs.count(name) > 1:
@@ -213,6 +215,7 @@ def _merged(graph: Graph, batch: int) -> Graph | None:
     updates = []
     for update in graph.updates:
         value = graph.nodes[update.value]
+        # an update of a row that a tuple chooses has no mean over the batch
         if value.region is Region.TUPLE and not graph.by_tuple(update):
             # ids are positions, and operands come before their users: new nodes go to the end
             at = len(nodes)

@@ -76,6 +76,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+# sent by these names; pg_extension/src/worker/channel.c raises the message at the level
 class Notice:
     """A message to the user that does not end the request."""
 

@@ -64,6 +64,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     design = designs.get(training, write=False)  # explaining must not change the cache on disk
     # the counts are those of heap pages; frames are filled evenly
     layout = None if stream is not None else request.layout
+    # the machine spends next to nothing on an empty page, so the mean is of the others
     filled = [tuples for tuples, _ in layout or () if tuples]
     per_page = round(sum(filled) / len(filled)) if filled else None
     found = _search(training, design, device, per_page) if request.search else None
@@ -152,6 +153,7 @@ class _Table:
 
         The engine is still busy while the first empty pages arrive, so they add no cycles.
         """
+        # not more than there are: counts of ANALYZE may be older than the pages
         filled = min(pages, rows * self.sample.pages / self.sample.rows)
         return self.cycles.epoch(filled) + max(0, pages - filled - self.bundle.config.striders) * self.cycles.link
 

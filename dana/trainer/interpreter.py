@@ -194,6 +194,7 @@ class InterpretedTraining:
         label = next((one.input for one in self._fills if one.column in self._binding.labels), None)
         if label is not None:
             side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
+            # as the simulator: a row with a NaN anywhere is no row of the survey
             good = np.isfinite(side_by_side).all(axis=1)
             if self._request.weight is not None:
                 # as in native/survey.c, the label of a row of weight 0 does not count
@@ -233,6 +234,7 @@ class InterpretedTraining:
     def end_epoch(self) -> EpochReport:
         columns = self._read()
         try:
+            # one epoch at a time: the loop and the convergence test are `stopping.run`'s
             result = self._interpreter.train(columns.values, self._models, self._metas, epochs=1)
         except DataError as error:
             raise TrainingError(f"{error} ({self._request.relation.name})", sqlstate=SqlState.DATA_EXCEPTION) from error

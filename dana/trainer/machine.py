@@ -83,6 +83,7 @@ class Machine(ABC):
 
     def surveyor(self, bundle: Bundle) -> Simulator:
         """Return a simulator that reads pages of the table without training: this machine's own, or another."""
+        # the generated hardware trains on every page that it reads, so a simulator surveys for it
         simulator = Simulator(bundle.config)
         simulator.load(bundle)
         return simulator
@@ -92,12 +93,14 @@ class Machine(ABC):
         return None
 
 
+# the type of `Sink.function`
 _CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def feed_pages(sink: Sink, pages: npt.NDArray[np.uint8]) -> int:
     """Feed pages that are the same in each epoch, shape (pages, page_size), to a sink; return its status."""
     # ctypes releases the GIL during the call
+    # `again` in the first epoch, too: without a counted epoch before, it does the same as `function`
     return int(_CONSUME(sink.again or sink.function)(sink.context, pages.ctypes.data, len(pages)))
 
 
@@ -120,6 +123,7 @@ class PageCollector:
         self._page_size = page_size
         self._most = most
         self._pages = bytearray()
+        # kept, because native code calls it long after `sink` has returned
         self._function = _CONSUME(self._consume)
 
     @property
@@ -130,6 +134,7 @@ class PageCollector:
 
     def take(self) -> memoryview:
         """Return the pages since the last call."""
+        # a new bytearray for the next pages: one with a view cannot grow (BufferError)
         pages = memoryview(self._pages)
         self._pages = bytearray()
         return pages
@@ -137,8 +142,10 @@ class PageCollector:
     def _consume(self, _context: int | None, address: int, count: int) -> int:
         try:
             if self._most is None or len(self._pages) + count * self._page_size <= self._most:
+                # a copy: the ring reuses the memory when this function returns
                 self._pages += ctypes.string_at(address, count * self._page_size)
             else:
+                # 0, so that the pages after these are dropped, too: a part of the rows would be another data set
                 self._pages, self._most = bytearray(), 0
         except MemoryError:  # ctypes would only print the exception, and the pages would be lost
             self._pages = bytearray()
@@ -156,6 +163,7 @@ def write_symbol(machine: Machine, symbol: Symbol, values: Floats, lanes: int) -
 
 def read_symbol(machine: Machine, symbol: Symbol, lanes: int, over: Floats | None = None) -> Floats:
     """Read a value from a machine; `over` is an array that is overwritten and returned."""
+    # perhaps in a file: a model that exceeds the memory of the session is read as well
     values = large.zeros(prod(symbol.shape)).reshape(symbol.shape) if over is None else over
     if machine.read_values(symbol.row, values, table=symbol.table):
         return values
@@ -172,6 +180,7 @@ def _by_parts(symbol: Symbol, lanes: int) -> Iterator[tuple[int, Symbol, Ellipsi
         yield symbol.row, symbol, ...
         return
     extent, *rest = symbol.shape
+    # the values that come here have whole rows for each element of the first axis
     each = rows // extent
     step = max(1, ROWS_AT_ONCE // each)
     for first in range(0, extent, step):

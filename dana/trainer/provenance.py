@@ -56,6 +56,7 @@ def recorded_request(*, rule: str, text: str, relation: str, design: Mapping[str
     """
     features, labels = tuple(design["features"]), tuple(design["labels"])
     names = dict(zip(design["used"], (*features, *labels, *_named(design["weight"])), strict=True))
+    # inverse of the run lengths in `machine_provenance`
     kinds = [kind for count, *kind in design["columns"] for _ in range(count)]
     return TrainRequest(
         rule=rule,
@@ -70,6 +71,7 @@ def recorded_request(*, rule: str, text: str, relation: str, design: Mapping[str
         features=features,
         label=labels[0] if len(labels) == 1 else None,
         epochs=None,
+        # metas do not change the machine, but dims and the batch size do
         hyper={**design["metas"], **design["dims"]},
         machine="sim",
         design=design["asked"],
@@ -82,6 +84,7 @@ def _named(column: str | None) -> tuple[str, ...]:
     return () if column is None else (column,)
 
 
+# the order is that of the parameters of `_attribute`, to which the recorded list is passed
 def _kind(one: Attribute) -> tuple[int, int, str, bool, bool, str, bool, int | None]:
     """Return the properties of a column that affect compilation, except for its position and name."""
     return (

@@ -38,16 +38,20 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
         As `dana.compiler.binding.columns.bind`.
     """
     relation = request.relation
+    # most tables: no column needs a binding to know that
     if not relation.rows and all(readable(one) for one in relation.attributes if not one.dropped):
         return request, None
     if relation.rows:
         unique_names(relation.name, relation.attributes)
+    # with the types of frames: a numeric column cannot be bound as it is
     binding, schema = logical_binding(request)
     used = [use.attribute for use in binding.uses]
+    # a column that no Strider reads does no harm while the rule does not use it
     if not relation.rows and all(readable(relation.attributes[k]) for k in used):
         return request, None
     columns, frames = framed(schema, binding.uses)
     stream = Stream(
+        # attnum counts from 1, dropped columns included
         numbers=tuple(k + 1 for k in used),
         lengths=tuple(column.array_length or 0 for column in columns.attributes),
         page_size=frames.page_size,
@@ -55,6 +59,7 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
     )
     made = Relation(
         name=relation.name,
+        # unknown until the backend has made the frames
         pages=None,
         page_size=frames.page_size,
         attributes=columns.attributes,
@@ -161,6 +166,7 @@ def declared_request(
         machine="sim",
         design={} if design is None else design,
     )
+    # only frames have the number of a class in the place of its text
     if numbered is not schema:
         return plan_stream(replace(request, relation=replace(request.relation, rows=True)))[0]
     return on_pages_that_hold_rows(request)
@@ -221,6 +227,7 @@ def _check_classes(schema: TableSchema, binding: Binding, weight: str | None) ->
         raise BindingError(f"classes are given, but the rule has {len(binding.labels)} labels")
     for name in (*binding.features, *(() if weight is None else (weight,))):
         attribute = schema.attributes[schema.index(name)]
+        # only a label may be a text; without `labels`, `rewritten` leaves a text as it is
         if rewritten(attribute) is attribute:
             if schema.index(name) in choosing_columns(binding.graph, binding.uses):
                 raise schema.no_category(schema.index(name))

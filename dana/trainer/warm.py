@@ -62,6 +62,7 @@ def warm_values(
             grown = cold(name)
             grown[: len(start[name])] = start[name]
             start[name] = grown
+    # comparing the shapes by name covers missing and unknown models as well
     found = {name: values.shape for name, values in start.items()}
     wanted = {
         name: shape

@@ -52,6 +52,7 @@ def columns_of(graph: Graph, inputs: Arrays, outputs: Arrays | None, weight: Arr
     if len({*rows.values()}) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
         raise UsageError(f"all arrays must have the same number of rows: {listed}")
+    # after the comparison, so that one empty array among others is reported with its name
     if 0 in rows.values():
         raise UsageError("at least one row is needed, not 0")
     return columns
@@ -112,6 +113,7 @@ def check_classes(graph: Graph, columns: Mapping[str, Floats]) -> None:
     for node in (graph.nodes[k] for k in graph.inputs if graph.nodes[k].classes is not None):
         assert isinstance(node.classes, int), "the graph is bound"
         values = columns[str(node.name)]
+        # texts pass `_array` for rules with classes, where the caller numbers them; here nothing does
         if values.dtype.kind == "U":
             raise UsageError(
                 f"{node.name} must number classes, from 0 to {node.classes - 1}, not be texts",

@@ -44,6 +44,7 @@ def notify_order(
     texts = categories_of(request)
     # a stable sort: the label first, then columns in their order
     found.sort(key=lambda one: one not in labels)
+    # one-hot columns are reported by the text that they encode, once
     names = list(dict.fromkeys(texts.get(one, one) for one in found))
     if names:
         notify(_in_order(request, names))

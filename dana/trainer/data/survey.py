@@ -49,6 +49,7 @@ def statistics_of(graph: Graph) -> tuple[Statistic, ...]:
 def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
     """Return the models to initialise; after a warm start only the number of rows is taken from the table."""
     known = request.warm_start_from or {}
+    # None is the default of dana_train() and means true
     columns = request.standardize is not False
     return tuple(one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known))
 
@@ -153,6 +154,7 @@ def _part(between: Doubles, squares: Doubles) -> Doubles:
 
 def _kinds(seen: Doubles, together: Doubles, tuples: int) -> Doubles:
     """Return `Survey.kinds` from the rows of each class and the sums of squares of their counts by block."""
+    # the sum that equal shares in all blocks would give
     squares = seen * seen / max(tuples, 1)
     return _part(together - squares, seen - squares)
 
@@ -264,6 +266,7 @@ def survey_columns(
         labels = numbers[counted][first : first + SURVEY_BLOCK]
         in_block = np.bincount(labels[(labels >= 0) & (labels < kinds)].astype(np.intp), minlength=kinds)
         seen += in_block
+        # by a full block for the last one as well, as in `tally_block` of native/tally.h
         together += in_block * in_block / SURVEY_BLOCK
     ends = np.cumsum([values.shape[1] for values in flat.values()])[:-1]
 
@@ -288,6 +291,7 @@ def survey_columns(
 def _block_ends(tuples: int) -> list[int]:
     """Return the ends of the blocks of native/survey.c, starting with 0."""
     powers = [1 << k for k in range(tuples.bit_length())]
+    # short blocks at first: distances are summed from the mean of the blocks before
     return sorted({0, *powers, *range(SURVEY_BLOCK, tuples, SURVEY_BLOCK), tuples})
 
 
@@ -416,6 +420,7 @@ def check_labels(
     """Raise TrainingError if the smallest or largest label violates a `dana.require` of the rule."""
     graph = rule.hdfg
     outputs = [str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
+    # with several labels the tally is of the first one alone
     if len(outputs) == 1 and len(values):
         for value in (values.min(), values.max()):
             check_requirements(rule, {**metas, outputs[0]: float(value)}, _named(request, labels[0]))

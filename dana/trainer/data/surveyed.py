@@ -165,6 +165,7 @@ class Surveyed:
         """Return the results for no tuples; `summed` are rows, None: all."""
         numbers = {name: np.zeros(()) for name in ("tuples", "weights", "negative")}
         arrays = {name: np.zeros(shape) for name in ("mean", "squares", "between", "bad", "early", "earlier")}
+        # 164 kB, which a training without a label does not need
         tally = Tally() if label >= 0 else None
         return cls(
             **numbers,

@@ -56,6 +56,7 @@ def given_class_weights(request: TrainRequest, count: int) -> NDArray[np.float32
             f'argument "class_weight" must be a JSON object or "{BALANCED}", not {json.dumps(given)}',
             hint='For instance \'{"yes": 5, "no": 1}\', by label.',
         )
+    # without texts of classes the labels are the numbers themselves
     names = request.classes or tuple(map(str, range(count)))
     for name, weight in given.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= MAX_WEIGHT:

@@ -71,6 +71,7 @@ def notify_simulated(config: MachineConfig, notify: Notify) -> None:
     """Report a machine that is too large for hardware."""
     if config.is_hardware:
         return
+    # every thread has a copy of the models
     megabytes = 4 * config.threads * config.lanes * config.scratch_depth / 1e6
     notify(
         Notice(
@@ -92,6 +93,7 @@ def another_order(request: TrainRequest) -> str:
 def notify_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCounters, notify: Notify) -> None:
     """Report that few tuples run side by side because most choose the same row as the one before."""
     fewest = min((choice.rows for choice in bundle.choices), default=0)
+    # with few rows to choose from, or few tuples, neighbours share a row by chance
     if not bundle.cut or fewest < ROWS_TO_CHOOSE or counters.tuples < TUPLES_TO_CHECK:
         return
     together = counters.tuples / counters.batches
