@@ -115,10 +115,12 @@ class DanaEstimator(BaseEstimator):
             options["epochs"] = self.epochs
         options |= self.training or {}
         db = _session(self.dsn)
+        # before the transaction, which a drop that fails would end
         _drop_unused(_session)
         # one transaction: an error leaves neither the table nor a model
         with db.session.transaction():
             _register(db, rule)
+            # label and weight after the features have been listed, of which they are none
             columns |= columns_of(others)
             # one permutation for all columns, labels and weights included
             order = check_random_state(self.random_state).permutation(len(y))
@@ -144,8 +146,10 @@ class DanaEstimator(BaseEstimator):
         """A matrix of numbers; or the data frame itself, as the server encodes texts and missing values."""
         if not _is_frame(x):
             return cast(Rows, validate_data(self, x, reset=reset, dtype=np.float32))  # the machine's numbers
+        # records or compares the names of the columns; values are the server's to check
         validate_data(self, x, reset=reset, skip_check_array=True)
         if len(cast(Sized, x)) == 0:
+            # the text of scikit-learn's check_array, which is skipped for frames
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         return x
 
@@ -299,6 +303,7 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         check_consistent_length(rows, labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         count = len(self.classes_)
+        # `check_estimator` of scikit-learn requires the word class in the message
         if count < 2:
             raise ValueError(
                 "This classifier needs samples of at least 2 classes, but the data contains only one class"

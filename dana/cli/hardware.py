@@ -112,6 +112,7 @@ def run_synth(options: argparse.Namespace) -> int:
     from hwgen.spec.config import MachineConfig
 
     try:
+        # a folder is a package already; anything else is a rule, which is exported first
         if not options.file.is_dir():
             device = _device(options.device)
             # before the export, which may take minutes: a missing tool is reported at once

@@ -79,6 +79,7 @@ def run_top(options: argparse.Namespace) -> int:
         if options.once:
             console.print(_screen(db.session, console.width, curves))
             return 0
+        # refreshed by hand after each query: the alternate screen would otherwise be drawn four times a second
         with Live(console=console, screen=True, auto_refresh=False) as live:
             try:
                 while True:

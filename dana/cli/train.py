@@ -30,6 +30,7 @@ def run_train(options: argparse.Namespace) -> int:
     from dana.cli.server import started
     from dana.client.connection import connect
 
+    # before the server is started, which takes seconds: a wrong argument is reported at once
     table, arguments = table_or_query(options), training_options(options, TrainOptions)
     with connect(options.dsn or started(major=18).dsn) as db:
         name = registered(db, options.rule)

@@ -185,6 +185,7 @@ class Connection(PredictingSession):
         """
         asked = self._asked(rule, source)
         on = asked["source"] or "a query"
+        # around the call alone: the setting that it makes lasts for the transaction
         with shown_progress(self.session, f"training {rule} on {on}", progress):
             rows = call(self.session, "dana_train", {**asked, **options}, TrainResult)
         if not rows:

@@ -218,6 +218,7 @@ def least_cycles(graph: Graph, *, max_tuples: int, design: Mapping[str, int]) ->
 
 def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
     """Threads and clusters: the divisions of 64 units."""
+    # threads share the rows of a batch, clusters the elements of a row: 8 × 1, 4 × 2, 2 × 4, 1 × 8
     ways = [(CLUSTERS >> k, 1 << k) for k in range(CLUSTERS.bit_length())]
     if "threads" in given or "clusters" in given:
         threads = given.get("threads", max(1, CLUSTERS // max(1, given.get("clusters", 1))))

@@ -377,7 +377,9 @@ def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> 
 
     The number of units is the largest of all divisions with logic that fits the device, memory aside.
     """
+    # memory aside, because memories can be halved and logic cannot
     logic = [c for c in found if max(use for name, use in c.uses.items() if name not in MEMORIES) <= 1]
+    # the operations of a page on the machine that needs the fewest: exchanges and idle lanes add to them
     work = min(candidate.cycles.rows * candidate.bundle.config.units for candidate in found)
     config = found[0].bundle.config
     # the user's rate, where there is one; else the device's, to the last byte

@@ -34,6 +34,7 @@ LIMITS = {
     "BLOCK": str(BLOCK),
     "NO_OPCODE": str(NO_OPCODE),
 }
+# enumerators of C share one namespace
 STRIDER_NAMES = {"SUB": "SUBTRACT", "MUL": "MULTIPLY"}
 """Of the Strider's operations that the engine has, too."""
 
@@ -96,6 +97,7 @@ def header() -> str:
 @cache
 def digest() -> int:
     """Return a hash of the contract."""
+    # of the parts alone: the line with this number is no part of them
     return int.from_bytes(sha256("\n".join(_parts()).encode()).digest()[:8], "little")
 
 

@@ -106,6 +106,7 @@ def _mapped(folder: Path, size: int) -> mmap.mmap:
             with tempfile.TemporaryFile(dir=f"/proc/self/fd/{opened}", buffering=0) as file:
                 # a page that is written and has no room on the disk would end the process (SIGBUS)
                 os.posix_fallocate(file.fileno(), 0, size)
+                # the mapping outlives the descriptor, and the file its name
                 mapped = mmap.mmap(file.fileno(), size)
         finally:
             os.close(opened)

@@ -78,6 +78,7 @@ class Simulator:
         self._core = native.library()
         machine = native.machine_data(config)
         address = self._core.sim_new(ctypes.byref(machine), None if kernels is None else kernels.encode(), plain)
+        # sim_new returns NULL for both: without a choice of kernels, only memory can be short
         if not address and kernels is None:
             raise MemoryError(NO_MEMORY)
         if not address:
@@ -178,6 +179,7 @@ class Simulator:
         IndexError
             They are not rows of the scratchpad or of the table, or nothing is loaded.
         """
+        # a negative count is rejected by the core, with the message below
         words = np.zeros((max(count, 0), self.config.lanes), dtype=np.uint32)
         if not self._core.sim_read_rows(self._usable(), table, row, count, words.ctypes.data):
             raise self._outside(row, count, table)
@@ -237,6 +239,7 @@ class Simulator:
 
     def consume(self, pages: Pages) -> bool:
         """Take the epoch's next pages; whether more are welcome (not after a fault)."""
+        # no copy; the core reads the buffer during the call, without the GIL
         data = np.frombuffer(pages, dtype=np.uint8)
         count, rest = divmod(data.size, self.config.page_size)
         if rest:
@@ -280,6 +283,7 @@ class Simulator:
             raise InternalError("the pages of an epoch were said to be those of the one before, and have other rows")
         if not status:
             raise InternalError("an epoch was ended before a Bundle was loaded")
+        # by name: both sides take them from `hwgen.spec.counters.COUNTERS`
         found = {field[0]: getattr(counters, field[0]) for field in structures.Counters._fields_}
         return EpochCounters(**found | {"fault": Fault(counters.fault)})
 

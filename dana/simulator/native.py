@@ -146,6 +146,7 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray
     # no copy of the image if it is a matrix of such words already
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
     lanes = bundle.config.lanes
+    # the members of sim_column after these stay 0: the core works them out
     descriptors = [(*_column_fields(c), c.count * c.type.bytes, c.beats(lanes)) for c in bundle.columns]
     tables = {
         "program": _table([_engine_fields(i) for i in bundle.program], structures.Instruction),
@@ -160,6 +161,7 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray
         constants=constants.ctypes.data,
         image=image.ctypes.data,
         image_rows=len(image),
+        # in the order of `Section`, by which `headers` numbers enum sim_section
         sections=(ctypes.c_int32 * len(engine.Section))(*(bundle.sections.get(s, NO_SECTION) for s in engine.Section)),
         **{name: getattr(bundle, name) for name in SIZES},
     )
@@ -170,5 +172,6 @@ def _held(symbol: Symbol) -> tuple[int, ...]:
     """Of a value in a table, how it lies as `structures.HeldData` says; numbers are as many vectors."""
     _, *inner = symbol.shape
     if not inner:
+        # one number for each record: no axis is left to lie along lanes
         return symbol.table, symbol.row, 1, 1, 1, True
     return symbol.table, symbol.row, prod(inner[:-1]), inner[-1], strides(symbol.shape)[-2], symbol.broadcast
