@@ -26,6 +26,7 @@ def category(number: dana.Number, column: int, count: dana.Dim, learnt: dana.Val
     row of the table, which is 0 until a row of the training has chosen it.
     """
     row = dana.max(dana.min(number, count - 1), 0) + column * count
+    # no model has a row -1: a number beyond the categories is an error while the rule trains
     chosen = dana.where(dana.training, dana.where(number < count, dana.max(number, 0) + column * count, -1), row)
     met = (number >= 0) * (number < count) * (dana.abs(learnt[row]) > 0)
     return chosen, dana.where(dana.training, number >= 0, met)
@@ -34,7 +35,9 @@ def category(number: dana.Number, column: int, count: dana.Dim, learnt: dana.Val
 def masked_softmax(value: dana.Value, mask: dana.Value) -> dana.Value:
     """Of each row of a matrix, exp over its sum, where `mask` is 1; 0 elsewhere, and in a row that is all masked."""
     largest = dana.stop_gradient(dana.amax(dana.where(mask > 0, value, -1e30), 2))
+    # a masked value may exceed the largest of the others, and 0 times an infinite exponential is a NaN
     power = mask * dana.exp(dana.min(value - dana.expand(largest, 2), 0))
+    # a row that is all masked has the sum 0
     return power / dana.expand(dana.max(dana.sigma(power, 2), 1e-30), 2)
 
 

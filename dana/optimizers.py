@@ -57,6 +57,7 @@ def adagrad(
     squares = dana.state(model)
     total = squares + gradient * gradient
     dana.setState(squares, total)
+    # epsilon: the gradient of an element may have been 0 in every batch, and 0 / 0 is a NaN
     return model - rate * gradient / (dana.sqrt(total) + epsilon)
 
 
@@ -93,6 +94,7 @@ def adam(
     dana.require(epsilon >= 0)
     mean = dana.state(model)
     square = dana.state(model)
+    # the powers of both factors, as products that run along: the language has no power
     faded = dana.state(model, [], init=1)
     faded_squares = dana.state(model, [], init=1)
     new_mean = keep * mean + (1 - keep) * gradient
@@ -103,6 +105,7 @@ def adam(
     dana.setState(square, new_square)
     dana.setState(faded, new_faded)
     dana.setState(faded_squares, new_faded_squares)
+    # epsilon is outside of the root, as in algorithm 1 of the paper
     size = dana.sqrt(new_square * (1 / (1 - new_faded_squares))) + epsilon
     return model - rate / (1 - new_faded) * new_mean / size
 
@@ -222,6 +225,7 @@ def clip(gradient: dana.Number, bound: dana.Number) -> dana.Value:
 def clip_norm(gradient: dana.Value, bound: dana.Number) -> dana.Value:
     """A vector's gradient, shortened to the length `bound` where it is longer."""
     dana.require(bound >= 0)
+    # for a gradient of 0 the quotient is infinite, and the factor 1
     return gradient * dana.min(1, bound / dana.norm(gradient, 1))
 
 
