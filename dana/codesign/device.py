@@ -58,7 +58,6 @@ def bundle_for(
     made = partial(default_bundle, binding, schema, max_tuples=max_tuples, widest_link=widest_link(device))
     asked = at_rate(device, design)
     bundle = with_ultra(made(design=asked), device, design)
-    # the machine that would be taken without a device, if it fits: the same design on every device
     if holds(device, bundle.config):
         return bundle
     plan = plan_for(binding.graph, schema)

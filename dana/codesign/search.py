@@ -218,7 +218,6 @@ def explore(
     if not fitting:
         raise _nothing_fits(job, plan, found, given)
     fastest = min(candidate.cycles.page for candidate in fitting)
-    # of machines that are as fast, the smallest: what is left of the device is for the rest of the board
     best = min(
         (candidate for candidate in fitting if candidate.cycles.page <= AS_FAST * fastest),
         key=lambda candidate: (candidate.use, candidate.cycles.page),
@@ -459,7 +458,7 @@ def _without(job: _Job, given: Mapping[str, int], dropped: Sequence[str]) -> str
 
 def _device_that_fits(found: list[Candidate]) -> str:
     """The smallest of the known devices that holds one of the machines."""
-    # by LUTs, which run out first in most machines
+    # by LUTs, as the measure of its size
     for other in sorted(map(load_device, device_names()), key=lambda device: device.luts):
         held = [
             candidate.bundle.config.units

@@ -19,7 +19,7 @@ from hwgen.spec.config import MachineConfig
 def machine_charts(machine: Machine) -> dict[str, str]:
     """All drawings of a machine, by names for files: its use, the roofline, the schedule of each section."""
     drawn = {"use": use_chart(machine), "roofline": roofline_chart(machine)}
-    # {|A section without instructions has no chart
+    # a section without instructions has no chart
     return drawn | {name: schedule_chart(machine, name) for name, _, bars in machine.sections if bars}
 
 
@@ -59,7 +59,6 @@ def _shares(title: str, parts: Sequence[tuple[str, float]], whole: float, label:
     with drawn(0.7 + 0.3 * len(parts), title, out) as axes:
         names = [name for name, _ in parts]
         shares = [100 * busy / whole for _, busy in parts]
-        # the whole bar behind, in a faint colour
         axes.barh(names, [100] * len(parts), color=FAINT, height=0.6)
         axes.barh(names, shares, color=LINE, height=0.6)
         for row, (share, (_, busy)) in enumerate(zip(shares, parts, strict=True)):

@@ -143,7 +143,6 @@ _made: dict[int, tuple[structures.BundleData, list[np.ndarray]]] = {}
 def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray]]:
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
-    # no copy of the image if it is a matrix of such words already
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
     lanes = bundle.config.lanes
     # the members of sim_column after these stay 0: the core works them out
