@@ -34,6 +34,7 @@ PREDICTION = "prediction"
 LOADED = "dana_rows"
 """The temporary table that holds a frame's rows; one at a time."""
 
+# WITH ORDINALITY: in the order of the key, which may differ from that of the table
 PRIMARY_KEY = """
 SELECT a.attname FROM pg_catalog.pg_index AS i
 CROSS JOIN LATERAL pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, n)

@@ -183,6 +183,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     """yosys 0.5x, as `hwgen.export.scripts` calls it, parts flattened; LUTs include inverters and memory."""
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     beats, chosen = config.page_beats, 96 if config.has(Opcode.DIV) else 0
+    # yosys makes a memory this short of LUTs
     shared_words = beats <= SHORT
     store_rows = config.striders * config.page_size // (8 * lanes)
     store_in_luts = store_rows <= SHORT and not config.ultra & Ultra.PAGES

@@ -141,6 +141,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         first, second = _run(simulator, sample, times), _run(simulator, sample, long)
     finally:
         simulator.close()
+    # below 1 where a row lies over several pages
     tuples = sample.rows / sample.pages
     batches = tuples / batch
     # both runs begin and end alike, so their difference is pages in the long run

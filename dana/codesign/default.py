@@ -289,12 +289,14 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             try:
                 draft = _roomy(plan, sketch, max_tuples, given, reorder=reorder, best=fitting)
             except LoopLimit as error:
+                # kept for the message: a loop that is too long for the instruction is no lack of memory
                 limit = error
                 continue
             if draft is None:
                 continue
             over = max(0.0, draft.memory.rows * lanes / most - 1)
             found.append((over, _cycles_per_tuple(draft, tuples), lanes, draft))
+        # larger machines and the rule's own order are tried only if nothing has fitted
         if any(not way[0] for way in found):
             break
     if not found and limit is None and not plan.in_one_round:

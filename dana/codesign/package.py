@@ -298,6 +298,7 @@ def _train(
         # tables are numbered from 1
         for t, rows in enumerate(records, 1):
             simulator.write_rows(0, rows.reshape(-1, bundle.config.lanes), table=t)
+        # as a training: no epoch after the convergence test held
         while len(losses) < EPOCHS and not converged:
             counters = simulator.run_epoch(pages)
             if counters.fault is not Fault.NONE:

@@ -252,6 +252,7 @@ def _tried(
             except DoesNotFit as error:
                 too_large = error
                 continue
+            # the larger one is kept, too: it is shown if the smaller one does not fit, and counts for `steps`
             found[candidate] = _shrunk_to_fit(job, plan, candidate, overrides, given)
     return found, too_large
 

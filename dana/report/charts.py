@@ -79,6 +79,7 @@ def _units(machine: Machine) -> str:
 def roofline_chart(machine: Machine) -> str:
     """Operations per cycle against operations per byte: the limits of link and units, and the run."""
     config, cycles = machine.bundle.config, machine.cycles
+    # idle lanes count: a row that works keeps all units from other work
     operations = cycles.rows * config.units
     intensity = operations / config.page_size
     reached = operations / cycles.page

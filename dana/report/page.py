@@ -65,6 +65,7 @@ def render(run: Run, made: Machine | str, model: StoredModel | None = None, scor
 
 
 def _scored(run: Run, model: StoredModel | None, scores: Scores) -> dict[str, object]:
+    # the names in the order of the class numbers; a label that is 0 or 1 has none
     named = (model.metadata.get("classes") if model else None) or []
     two = (named[0], named[1]) if len(named) == 2 else ("0", "1")
     # labels of a margin loss: -1 and 1

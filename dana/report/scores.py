@@ -131,6 +131,8 @@ def _scores(
 
 
 # operands are cast to the operators' declared types, so that no other operator of that name fits better
+# MATERIALIZED: each row is predicted once, not for every reference. NaN is larger than Infinity in PostgreSQL, so the
+# conditions leave it out, too
 SCORED = """
 WITH s AS MATERIALIZED (
     SELECT {label} AS y, dana.dana_predict(%(model)s::pg_catalog.text, r.*)::pg_catalog.float8 AS p
@@ -142,6 +144,8 @@ WITH s AS MATERIALIZED (
 )
 """
 
+# the default frame of an ordered window includes peers: rows with equal predictions are counted together, as a
+# threshold takes all of them. Points are spread over the positive rows as well, which may be rare
 RANKING = """, c AS (
     SELECT k.p, k.y, pg_catalog.row_number() OVER (ORDER BY k.p DESC) AS n, pg_catalog.count(*) OVER () AS rows,
         pg_catalog.count(*) FILTER (WHERE k.y OPERATOR(pg_catalog.=) '1'::float8) OVER w AS tp,

@@ -96,7 +96,9 @@ def read_model(session: psycopg.Connection, run: Run) -> StoredModel | None:
     values = {name: np.asarray(each, float) for name, _, each in lines(session, "dana_parameters", asked)}
     learnt: dict[str | None, dict[str, float]] = {}
     for one, term, coefficient in lines(session, "dana_coefficients", asked):
+        # a dict keeps the order in which the server lists classes and terms
         learnt.setdefault(one, {})[term] = coefficient
+    # None is the key of a single sum
     classes = tuple(str(one) for one in learnt if one is not None)
     sums = list(learnt.values())
     columns = [name for name in sums[0] if name != INTERCEPT] if sums else []

@@ -186,6 +186,8 @@ def _plain(value: object) -> object:
     raise TypeError(f"{value!r} has no counterpart in JSON")
 
 
+# proargnames continues with the columns of the result; only pronargs of them are arguments. By extension and schema:
+# another role may own a function of the same name
 DECLARED = """
 SELECT n.nspname, p.proargnames[1:p.pronargs],
     ARRAY(SELECT pg_catalog.format_type(t.type, NULL)
@@ -223,6 +225,7 @@ def _invocation(
         sql.SQL("{} => {}::{}").format(sql.Identifier(name), sql.Placeholder(name), sql.SQL(kind))
         for name, kind in zip(names, types, strict=True)
     ]
+    # qualified, so that search_path does not decide which function is called
     made = sql.SQL("{}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(passed))
     # arguments that were not given are NULL, which the functions treat as their defaults
     return made, {name: values.get(name) for name in names}

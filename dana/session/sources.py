@@ -107,6 +107,7 @@ def table_of(session: psycopg.Connection, table: object) -> str:
     known: dict[str, str] = {}
     for relation, schema, written in session.execute(TABLES):
         for spelt in (relation, f"{schema}.{relation}"):
+            # visible tables come first, so that a name without a schema stays theirs
             known.setdefault(spelt.lower(), written)
     close = get_close_matches(name.replace('"', "").lower(), known, n=1)
     some = list(dict.fromkeys(known.values()))

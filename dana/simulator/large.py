@@ -91,6 +91,7 @@ def zeros(count: int) -> Floats:
     # 8 bytes: a float may take half of the room
     if _folder is not None and 4 * count >= LARGE and 8 * count > _room():
         return np.frombuffer(_mapped(_folder, 4 * count), np.float32)
+    # counted for the hint of an error: such an array could have lain in a file
     _asked += _folder is None and 4 * count >= LARGE
     # NumPy aligns to 16 bytes only; LANES floats more leave room to begin at a cache line
     array = np.zeros(count + LANES, np.float32)

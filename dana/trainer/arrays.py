@@ -230,6 +230,7 @@ def _numbered(
         values = values.astype(np.float32)
     found = np.unique(values[np.isfinite(values)])
     classes = graph.symbolic_classes
+    # a rule with a dim as its number of classes takes that of `hyper`, else as many as there are
     wanted = classes if isinstance(classes, int) else hyper.get(str(classes), len(found))
     # labels that number classes already keep their numbers, also of classes without a row
     if len(found) and np.array_equal(found, np.floor(found)) and found[0] >= 0 and found[-1] < wanted:

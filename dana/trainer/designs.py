@@ -147,6 +147,7 @@ class Design:
     statistics: tuple[Statistic, ...]
     loss_text: str | None
     predictor: bytes | None
+    # shared by the trainings of a cached design; it does not make two designs differ
     history: History = field(default_factory=History, compare=False)
 
     def to_bytes(self) -> bytes:

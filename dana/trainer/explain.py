@@ -69,6 +69,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     per_page = round(sum(filled) / len(filled)) if filled else None
     found = _search(training, design, device, per_page) if request.search else None
     bundle = design.bundle if found is None else found.best.bundle
+    # rows as on the table's own pages, which hold dead ones and free space as well
     sample = sample_pages(training.relation.schema, page_size=bundle.config.page_size, tuples=per_page)
     cycles = measure_cycles(bundle, sample)
     searched = training if found is None else replace(training, design=found.overrides)

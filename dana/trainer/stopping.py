@@ -180,6 +180,7 @@ def run(
     left: Sequence[Parameter] = ()
     for epoch in range(1, training.epochs + 1):
         started = time.perf_counter()
+        # `sink` is read anew: it begins the epoch
         pages += feed(training.sink)
         report = training.end_epoch()
         # before the epoch is reported: a model with a NaN is never one to keep
@@ -213,6 +214,7 @@ def run(
         if epoch < len(reports):
             training.adopt(parameters)
         feed(training.sink)
+        # not added to the reports: it is no epoch of the training
         kept = replace(kept, loss=training.end_epoch().loss)
     constant = training.constant_loss
     risen = _risen(reports, epoch)

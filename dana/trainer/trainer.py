@@ -104,6 +104,7 @@ class MachineTrainer:
             "models": described(graph.models),
             "inputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is not Op.WEIGHT)),
             "outputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)),
+            # a dim is sent by its name: the number follows from the labels of a table
             "classes": classes if isinstance(classes, int | None) else str(classes),
             "dims": dict(graph.extents),
             "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},

@@ -85,6 +85,7 @@ class MachineTraining:
         self._metas = meta_values(design.metas, request.hyper, design.extents)
         # loading writes the whole initial scratchpad, so values of metas and models are written after it
         machine.load(self._bundle)
+        # metas are data of the program, so other values need no other design
         for symbol in self._bundle.of_kind("meta"):
             rows = symbol.place(np.float32(self._metas[symbol.name]), self._bundle.config.lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
@@ -113,6 +114,7 @@ class MachineTraining:
         self._compiled = machine.compiled(request, design, loss_only=loss_only)
         # a model that starts from a statistic is read by the first tuple, so its statistic needs a pass before
         in_first_epoch = machine.observes and not starts_models(request, design.statistics)
+        # the first label: the tally is of one column
         label = next((one.column for one in fills if one.column in design.labels), None)
         self._surveyed = nothing_surveyed(
             self._bundle,
@@ -191,6 +193,7 @@ class MachineTraining:
             values, counts = self._surveyed.values
             check_labels(rule, self._request, self._metas, self._design.labels, values)
             if self._design.loss_text is not None:
+                # as text in the design, because the rule's own graph is not kept
                 self.constant_loss = constant_loss(_parsed(self._design.loss_text), values, counts, self._metas)
         starts = started(self._request, self._design.statistics)
         self._write_models({one.model: survey.start(one) for one in starts})

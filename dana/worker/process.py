@@ -305,6 +305,7 @@ def _session_process(
         status = 0
     except (EOFError, ConnectionError, Abandoned):
         status = 0  # the backend was cancelled or has exited
+    # also SystemExit: nothing ends a session without a line in the log
     except BaseException:
         log.exception("session failed")
     finally:

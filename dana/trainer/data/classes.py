@@ -79,6 +79,7 @@ def prediction_kind(graph: Graph) -> str:
     if graph.classes is None:
         return "number" if prod(graph.concrete_shape(graph.prediction)) == 1 else "numbers"
     node = graph.nodes[graph.prediction]
+    # the form of the last operation decides, not the name of the rule: a rule may be the user's own
     likely = _is_softmax(graph, graph.prediction) if node.shape else node.op is Op.SIGMOID
     return "probability" if likely else "score"
 

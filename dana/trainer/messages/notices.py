@@ -187,6 +187,7 @@ def _rate_of(request: TrainRequest, graph: Graph) -> str:
         name = str(node.name)
         # by name: nothing else marks the learning rate of a rule
         if re.search("(^|_)(lr|rate|eta)($|_)", name):
+            # a tenth of the value in use, which the caller may have set already
             lower = float(request.hyper.get(name, node.value or 0.0)) / 10
             written = f'{{"{name}": {lower:g}}}'
             return f"as in hyper={written}" if request.relation.name == ARRAYS else f"as in hyper => '{written}'"
