@@ -135,6 +135,7 @@ def run_predict(options: argparse.Namespace) -> int:
     rows = [tuple(titles), *rows]
     formulas = sum(is_formula(value) for row in rows for value in row)
     if options.spreadsheet:
+        # an apostrophe makes a spreadsheet show the cell as text
         rows = [tuple(f"'{value}" if is_formula(value) else value for value in row) for row in rows]
     elif formulas:
         say(

@@ -68,6 +68,7 @@ def run_check(options: argparse.Namespace) -> int:
     code = 0
     # without an early exit: one run reports the errors of all files
     for file in options.files:
+        # not `load`, which raises at the first rule with errors
         rule = Rule(read_rule(file), filename=str(file))
         if rule.report:
             say(rule.report, lines=True, file=sys.stderr)

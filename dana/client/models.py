@@ -103,6 +103,7 @@ def _evaluated(session: psycopg.Connection, model: Model) -> Metrics:
     """The metrics of `dana_evaluate`; none of models without labels and of other roles' models."""
     try:
         with session.transaction():  # a savepoint: an error of one model must not end the caller's transaction
+            # with the version: the name alone is that of the active one
             found: Metrics = value(session, "dana_evaluate", {"model": f"{model.name}@{model.version}"})
             return found
     except psycopg.Error as error:

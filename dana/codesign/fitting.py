@@ -65,6 +65,7 @@ def widest_link(device: Device) -> int:
 def links(device: Device) -> tuple[int, ...]:
     """The widest link, and behind a memory that leaves it idle at times the next narrower one, which is smaller."""
     widest = widest_link(device)
+    # a link no wider than what the memory sends is never idle, so a narrower one would be slower
     return (widest,) if widest <= max(NARROWEST_LINK, device.link_bytes) else (widest // 2, widest)
 
 
@@ -99,6 +100,7 @@ def with_ultra(bundle: Bundle, device: Device, given: Mapping[str, int]) -> Bund
 def smaller_memory(depth: int, device: Device) -> int:
     """Words of the next smaller memory of a lane that saves block RAM: half of it, or of LUTs; itself: none does."""
     if depth > BLOCK:
+        # in whole block RAMs: a depth in between takes as many
         return max(BLOCK, depth // 2 // BLOCK_ROWS * BLOCK_ROWS)
     return min(depth, SHORT) if device.family in SHORT_LANES else depth
 
@@ -107,6 +109,7 @@ def holds_models(plan: Plan, device: Device, clusters: int) -> bool:
     """Whether the device has memory for the rule's models on the chip, were there nothing else and one thread."""
     numbers = sum(prod(plan.graph.concrete_shape(k)) for k in plan.graph.models)
     rows = -(-numbers // (clusters * LANES_PER_CLUSTER))
+    # one Strider, one thread and short memories: a lower bound of what else the machine needs
     least = MachineConfig(
         clusters=clusters,
         striders=1,

@@ -56,6 +56,7 @@ def check_size(graph: Graph, plan: Plan) -> None:
         )
     if rows > MAX_CONFIG.scratch_depth:
         have, most = f"{rows:,} rows", f"{MAX_CONFIG.scratch_depth:,}"
+    # models of chosen rows may be larger than any hardware's: the simulator holds them, with a notice
     if rows > MAX_CONFIG.scratch_depth or (numbers > MAX_WORDS and not plan.indexed):
         raise DoesNotFit(
             f"the models of rule {graph.name!r} have {have}, a machine holds at most {most}",

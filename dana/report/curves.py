@@ -92,6 +92,7 @@ def _threshold_chart(run: Run, scores: Scores, ranking: Ranking) -> str:
     with drawn(3.0, f"{named(run)}: thresholds", out, heading="Precision and recall by threshold", width=HALF) as axes:
         points = ranking.points
         at = [p.threshold for p in points]
+        # never 0: a point has at least the row with its prediction
         axes.plot(at, [p.positive / (p.positive + p.negative) for p in points], color=LINE, label="precision")
         axes.plot(at, [p.positive / ranking.positives for p in points], color=OTHER, label="recall")
         if scores.threshold is not None:

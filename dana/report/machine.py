@@ -101,6 +101,7 @@ def _section(bundle: Bundle, name: str) -> tuple[str, int, tuple[Bar, ...]]:
     bars = []
     now = 0
     for instruction in instructions:
+        # END issues no row; `section_length` counts its cycle
         if instruction.op is Opcode.END:
             break
         now += instruction.wait

@@ -343,6 +343,7 @@ def _build_key(major: int) -> str:
     for package in interpreter.PACKAGES:
         for file in sorted((CHECKOUT / package).rglob("*")):
             if file.is_file() and file.suffix != ".pyc":
+                # size and time instead of contents: every start computes it, over all files of the packages
                 found = file.stat()
                 digest.update(f"{file}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
     return digest.hexdigest()

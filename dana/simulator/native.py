@@ -121,7 +121,9 @@ def _strider_rows(bundle: Bundle) -> Iterator[tuple[int, ...]]:
         bits = {Opcode.READB: 8 * i.b, Opcode.EXTRB: 8 * i.c, Opcode.EXTRBI: i.c, Opcode.CLN: i.b}.get(i.op, 0)
         # the table is of int32, in which 32 set bits are -1
         mask = (1 << bits) - 1 if bits < 32 else -1
+        # the fields b and c, of 6 bits each, are also one number (`ins`)
         yield op, i.a, shift, i.c, cycles.STRIDER_CYCLES[i.op], *places, i.b * 64 + i.c, mask
+    # the entry that `places` of an instruction at the end refers to
     yield structures.NO_OPCODE, *[0] * 8
 
 

@@ -155,6 +155,7 @@ class Design:
         facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("bundle", "history")}
         facts["statistics"] = [asdict(one) for one in self.statistics]
         facts["predictor"] = None if self.predictor is None else base64.b64encode(self.predictor).decode()
+        # JSON and not pickle: other processes write files of the folder, and reading one must not execute anything
         text = json.dumps(facts).encode()
         return b"".join((struct.pack("<II", len(text), zlib.crc32(text)), text, *self.bundle.pieces()))
 
@@ -253,6 +254,7 @@ class DesignStore:
         if write and key not in self._on_disk:
             self._write(key, design)
         self._designs[key] = design
+        # the order of the dict is that of use: the first is the least recently used
         self._designs.move_to_end(key)
         while len(self._designs) > MAX_DESIGNS:
             # keeps the set as small as the cache; a forgotten key costs one more write

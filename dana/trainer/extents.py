@@ -35,6 +35,7 @@ def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
     # dims of inputs follow from the number of columns, so no category number decides them
     said |= {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
     dims = {str(node.name): str(graph.symbolic_count(node)) for node in category_inputs(graph)}
+    # a dim without a default cannot be set in ``hyper``, and one that is set needs no survey of the column
     dims = {name: dim for name, dim in dims.items() if dim in dict(graph.extents) and dim not in said}
     if not dims:
         return {}

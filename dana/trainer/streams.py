@@ -102,6 +102,7 @@ def notify_categories(request: TrainRequest, notify: Notify) -> None:
     categories = category_inputs(graph)
     numbers = [k for k in graph.inputs if graph.nodes[k].op is Op.INPUT and graph.nodes[k] not in categories]
     said = {name for node in categories for dim in graph.symbolic_shape(node) for name in names_of(dim)}
+    # with only one kind of inputs the columns cannot have been mixed up
     if not categories or not numbers or (request.features is not None and said <= request.hyper.keys()):
         return
     binding, schema = logical_binding(request)

@@ -232,6 +232,7 @@ def survey_columns(
 ) -> Survey:
     """Compute a survey of arrays of shape [rows, *shape], with the operations of the simulator in the same order."""
     flat = {name: values.reshape(len(values), -1) for name, values in columns.items()}
+    # binary64 holds each binary32 exactly; sums are rounded as in C
     rows = np.concatenate(list(flat.values()), axis=1).astype(np.float64)
     good = np.isfinite(rows).all(axis=1)
     mean, squares, between = (np.zeros(rows.shape[1]) for _ in range(3))
@@ -252,6 +253,7 @@ def survey_columns(
         before, total = total, np.cumsum([total, *weights[first:last]])[-1]
         # not 0: the rows of weight 0 are left out above
         mean = mean + block / total
+        # of equal values, rounding can make the difference negative
         squares = squares + np.maximum(block_squares - block * block / total, 0)
         if last > SURVEY_BLOCK and total > before:
             # the last block counts as if it were full, as in `end_block` of native/survey.c

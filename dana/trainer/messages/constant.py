@@ -115,6 +115,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
         loss, rows, _ = judged(np.stack([np.log(np.maximum(shares, 1e-12)), shares, np.zeros(shape)]), values, weights)
         return loss if rows >= FEWEST else None
     order = np.argsort(values)
+    # without the end: the sum of the weights may stay below 1 by rounding, and the rank would be behind the last label
     ranks = np.searchsorted(np.cumsum(weights[order]), np.linspace(0, 1, 33)[:-1])
     points = np.array(sorted({*SCORES.tolist(), float((values * weights).sum()), *values[order][ranks].tolist()}))
     few = _grouped(values[order], weights[order])
@@ -122,6 +123,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
     size, looks = (1025, 1) if len(few[0]) == 2 else (17, 3)
     for _ in range(looks):
         *_, least = judged(points, *few)
+        # assumes one minimum between the neighbours of the best point, as convex losses have
         points = np.linspace(points[max(least - 1, 0)], points[min(least + 1, len(points) - 1)], size)
     loss, rows, least = judged(points, *few)
     if len(few[0]) < len(values):
