@@ -86,6 +86,7 @@ class Metadata(TypedDict, total=False):
     labels: list[str]
     classes: list[str] | None
     class_type: str | None
+    types: dict[str, str]
     predicts: str
     source: str
     query: str | None

@@ -1,23 +1,25 @@
 """A model's prediction as an ONNX graph.
 
-In: a `StoredModel`. Out: the bytes of a ModelProto with one input, ``features`` (float, rows × numbers). A classifier
-has the outputs of skl2onnx: ``label`` (int64 or string, rows) and ``probabilities`` (float, rows × classes), or
-``scores`` if the numbers are not probabilities (one for two classes). The last or only output is ``prediction``: the
-result of ``dana_predict`` (float, rows), or for several numbers that of ``dana_predict_array`` (float, rows × numbers).
-Each instruction of the predictor becomes one node or a few. They compute in binary32 like the predictor; the runtime
-chooses the order of sums and its own functions.
+In: a `StoredModel`. Out: the bytes of a ModelProto. If columns are encoded, it has an input for each column of the
+table (see `dana.interchange.onnx_columns`); else one, ``features`` (float, rows × numbers). A classifier has the outputs
+of skl2onnx: ``label`` (int64 or string, rows) and ``probabilities`` (float, rows × classes), or ``scores`` if the numbers
+are not probabilities (one for two classes). The last or only output is ``prediction``: the result of ``dana_predict``
+(float, rows), or for several numbers that of ``dana_predict_array`` (float, rows × numbers). Where a NULL leaves no
+prediction, numbers are NaN and labels those of NULL in an input. Each instruction of the predictor becomes one node or a
+few. They compute in binary32 like the predictor; the runtime chooses the order of sums and its own functions.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dana.errors import SetupError, UsageError
 from dana.extras import install_command
+from dana.interchange.onnx_columns import NULL_TEXTS, encode
+from dana.interchange.onnx_nodes import FLOAT, INT64, ML, NULL_INTEGER, STRING, Nodes
 from dana.interchange.stored import Floats, StoredModel
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
 from dana.predictor.program import Instruction, Program
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 OPSET = 13
 """Operators of 2020: what all runtimes of today load."""
+
+OPSET_ML = 2
 
 IR_VERSION = 8
 
@@ -45,11 +49,6 @@ SEVERAL = COMPARISONS | {Op.WHERE, Op.GAUSSIAN, Op.SINPI, Op.COPYSIGN}
 VECTORS = {"probability": "probabilities"}
 """What an output of a number for each class is called, by what the model predicts."""
 
-FLOAT = 1  # onnx.TensorProto.FLOAT
-INT64 = 7  # onnx.TensorProto.INT64
-STRING = 8  # onnx.TensorProto.STRING
-
-
 Labels = tuple[str, ...] | tuple[int, ...]
 
 
@@ -64,7 +63,7 @@ def onnx_model(model: StoredModel) -> bytes:
     Raises
     ------
     UsageError
-        The model cannot predict.
+        The model cannot predict, or its columns cannot be expressed.
     SetupError
         The package onnx is not installed.
     """
@@ -73,36 +72,25 @@ def onnx_model(model: StoredModel) -> bytes:
         from onnx import helper
     except ModuleNotFoundError as error:
         raise SetupError(f"ONNX needs the package {error.name}; run: {install_command('exchange')}") from None
-    graph = _Graph(model.prediction, model.weights)
-    labels, vector = model.class_labels, VECTORS.get(model.predicts, "scores")
-    several = model.predicts == "numbers"
-    nodes, constants = graph.build("prediction" if several else vector, labels)
-    read = {name for node in nodes for name in node.input}
-    initializers = [one for one in constants if one.name in read]  # of others runtimes warn
-    outputs = []
-    if labels is not None:
-        outputs.append(helper.make_tensor_value_info("label", INT64 if is_whole(labels) else STRING, ["rows"]))
-    if labels is not None or (model.prediction.width > 1 and not several):
-        width = 2 if model.prediction.width == 1 and vector == "probabilities" else model.prediction.width
-        outputs.append(helper.make_tensor_value_info(vector, FLOAT, ["rows", width]))
-    each = [model.prediction.width] if several else []
-    outputs.append(helper.make_tensor_value_info("prediction", FLOAT, ["rows", *each]))
+    names = [column.name for column in model.columns] if model.encoded else ["features"]
+    graph = _Graph(model, Nodes(names))
+    outputs = graph.build()
     made = helper.make_model(
         helper.make_graph(
-            nodes,
+            graph.nodes.read_for([one.name for one in outputs]),
             model.name,
-            [helper.make_tensor_value_info("features", FLOAT, ["rows", model.prediction.inputs])],
+            graph.inputs,
             outputs,
-            initializers,
-            doc_string=f"rule {model.rule}; features: {', '.join(model.inputs)}",
+            graph.nodes.initializers,
+            doc_string=f"rule {model.rule}; features: {', '.join(names if model.encoded else model.inputs)}",
         ),
         producer_name="dana",
         model_version=model.version,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=[helper.make_opsetid("", OPSET), *([helper.make_opsetid(ML, OPSET_ML)] if model.encoded else [])],
         ir_version=IR_VERSION,
     )
-    notes = {"rule": model.rule, "features": _lines(model.inputs), "labels": _lines(model.labels)}
-    helper.set_model_props(made, notes | ({"preprocess": json.dumps(model.preprocess)} if model.preprocess else {}))
+    notes = {"rule": model.rule, "labels": _lines(model.labels)}
+    helper.set_model_props(made, notes | {"features": _lines(names if model.encoded else model.inputs)})
     onnx.checker.check_model(made, full_check=True)
     return bytes(made.SerializeToString())
 
@@ -115,51 +103,81 @@ def _lines(names: Sequence[str]) -> str:
 class _Graph:
     """Nodes as they are made. Values have the shape (rows or 1, three axes)."""
 
-    def __init__(self, program: Program, weights: Floats) -> None:
-        self._program = program
+    def __init__(self, model: StoredModel, nodes: Nodes) -> None:
+        from onnx import helper
+
+        self.nodes = nodes
+        self._node, self._ints, self._floats = nodes.node, nodes.ints, nodes.constant
+        self._model = model
+        self._program = model.prediction
         self._memory = {
-            Part.WEIGHTS: weights,
-            Part.CONSTANTS: np.array(program.constants, dtype=np.float32),
+            Part.WEIGHTS: model.weights,
+            Part.CONSTANTS: np.array(self._program.constants, dtype=np.float32),
         }
-        self._nodes: list[onnx.NodeProto] = []
-        self._initializers: dict[str, onnx.TensorProto] = {}
         self._values: dict[int, tuple[str, int]] = {}
         """Name and size of what was written to scratch, by where it starts there."""
+        if model.encoded:
+            made = encode(nodes, model.columns, model.array_length)
+            self.inputs, self._features, self._null = made.inputs, made.features, made.null
+        else:
+            self.inputs = [helper.make_tensor_value_info("features", FLOAT, ["rows", self._program.inputs])]
+            self._features, self._null = "features", None
 
-    def build(self, vector: str, labels: Labels | None) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-        width = self._program.width
+    def build(self) -> list[onnx.ValueInfoProto]:
+        """Append the nodes of the prediction and return the graph's outputs."""
+        from onnx import helper
+
+        width, labels = self._program.width, self._model.class_labels
         for instruction in self._program.instructions:
             name = self._instruction(instruction)
             self._values[instruction.out - scratch(self._program)] = (name, result_size(instruction))
         part, start = place(self._program, self._program.result)
         result = self._operand(Read(part=part, start=start, shape=(1, 1, width)))
         # a prediction without features is one for all rows
-        rows = self._node("Slice", self._node("Shape", "features"), self._ints(0), self._ints(1))
-        if width == 1:
-            one = self._node("Expand", self._node("Reshape", result, self._ints(-1)), rows, out="prediction")
-            if labels is not None:
-                self._two_classes(one, vector, labels)
-            return self._nodes, list(self._initializers.values())
+        rows = self._node("Slice", self._node("Shape", self._features), self._ints(0), self._ints(1))
         shape = self._node("Concat", rows, self._ints(width), axis=0)
-        each = self._node("Expand", self._node("Reshape", result, self._ints(-1, width)), shape, out=vector)
-        if vector == "prediction":
-            return self._nodes, list(self._initializers.values())
-        number = self._node("ArgMax", each, axis=1, keepdims=0)  # the first of equals
-        self._node("Cast", number, to=FLOAT, out="prediction")
+        each = self._node("Expand", self._node("Reshape", result, self._ints(-1, width)), shape)
+        if self._null is not None:
+            each = self._node("Where", self._null, self._nan(), each)
+        if self._model.predicts == "numbers":
+            return [self._output("prediction", each, width)]
+        outputs = []
+        if width == 1:
+            prediction = self._node("Reshape", each, self._ints(-1))
+            probable = self._model.predicts == "probability"
+            least = self._floats(np.array([0.5 if probable else 0], np.float32))
+            number = self._node("Cast", self._node("GreaterOrEqual", prediction, least), to=INT64)
+            if probable:
+                first = self._node("Sub", self._floats(np.ones((1, 1), np.float32)), each)
+                each = self._node("Concat", first, each, axis=1)
+        else:
+            number = self._node("ArgMax", each, axis=1, keepdims=0)  # the first of equals
+            prediction = self._node("Where", self._undecided(each), self._nan(), self._node("Cast", number, to=FLOAT))
         if labels is not None:
-            self._node("Gather", self._labels(labels), number, axis=0, out="label")
-        return self._nodes, list(self._initializers.values())
+            sort = INT64 if is_whole(labels) else STRING
+            # as dana_classify(), which returns NULL if a number is NaN
+            known = self._node("Where", self._undecided(each), self._ints(len(labels)), number)
+            label = self._node("Gather", self._labels(labels), known, axis=0, out=self.nodes.free("label"))
+            outputs.append(helper.make_tensor_value_info(label, sort, ["rows"]))
+        if labels is not None or width > 1:
+            wide = 2 if width == 1 and self._model.predicts == "probability" else width
+            outputs.append(self._output(VECTORS.get(self._model.predicts, "scores"), each, wide))
+        return [*outputs, self._output("prediction", prediction)]
 
-    def _two_classes(self, one: str, vector: str, labels: Labels) -> None:
-        """What one number says of two classes, as dana_classify() has it."""
-        probable = vector == "probabilities"
-        least = self._floats(np.array([0.5 if probable else 0], np.float32))
-        second = self._node("Cast", self._node("GreaterOrEqual", one, least), to=INT64)
-        self._node("Gather", self._labels(labels), second, axis=0, out="label")
-        column = self._node("Reshape", one, self._ints(-1, 1), out=None if probable else vector)
-        if probable:
-            first = self._node("Sub", self._floats(np.ones((1, 1), np.float32)), column)
-            self._node("Concat", first, column, axis=1, out=vector)
+    def _output(self, name: str, value: str, *width: int) -> onnx.ValueInfoProto:
+        from onnx import helper
+
+        named = self._node("Identity", value, out=self.nodes.free(name))
+        return helper.make_tensor_value_info(named, FLOAT, ["rows", *width])
+
+    def _nan(self) -> str:
+        return self._floats(np.array([np.nan], np.float32))
+
+    def _undecided(self, each: str) -> str:
+        """Whether one of a row's numbers is NaN (rows)."""
+        flags = self._node("Cast", self._node("IsNaN", each), to=FLOAT)
+        largest = self._node("ReduceMax", flags, axes=[1], keepdims=0)
+        return self._node("Greater", largest, self._floats(np.zeros(1, np.float32)))
 
     def _instruction(self, instruction: Instruction) -> str:
         code = instruction.code
@@ -209,7 +227,8 @@ class _Graph:
             return self._floats(self._stored(read).reshape(1, *read.shape))
         if read.part is Part.FEATURES:
             bounds = (self._ints(read.start), self._ints(read.start + read.size), self._ints(1))
-            name = "features" if read.size == self._program.inputs else self._node("Slice", "features", *bounds)
+            whole = read.size == self._program.inputs
+            name = self._features if whole else self._node("Slice", self._features, *bounds)
         else:
             name, size = self._values.get(read.start, ("", 0))
             if size != read.size:
@@ -219,35 +238,8 @@ class _Graph:
     def _stored(self, read: Read) -> Floats:
         return self._memory[read.part][read.start : read.start + read.size]
 
-    def _node(self, operator: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
-        from onnx import helper
-
-        name = out or f"v{len(self._nodes)}"
-        self._nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
-        return name
-
     def _labels(self, labels: Labels) -> str:
-        from onnx import numpy_helper
-
-        values = np.array(labels, dtype=np.int64 if is_whole(labels) else object)
-        self._initializers["labels"] = numpy_helper.from_array(values, "labels")
-        return "labels"
-
-    def _floats(self, values: Floats) -> str:
-        return self._initializer(values)
-
-    def _ints(self, *values: int) -> str:
-        return self._initializer(np.array(values, dtype=np.int64))
-
-    def _initializer(self, values: np.ndarray) -> str:
-        """The name of a constant; equal ones are one."""
-        from onnx import numpy_helper
-
-        key = f"c{len(self._initializers)}"
-        for name, tensor in self._initializers.items():
-            if tensor.data_type == (INT64 if values.dtype == np.int64 else FLOAT) and (
-                tuple(tensor.dims) == values.shape and tensor.raw_data == values.tobytes()
-            ):
-                return name
-        self._initializers[key] = numpy_helper.from_array(np.ascontiguousarray(values), key)
-        return key
+        """The labels, and after them that of no class."""
+        if is_whole(labels):
+            return self._ints(*map(int, labels), NULL_INTEGER)
+        return self.nodes.texts([*map(str, labels), NULL_TEXTS[0]])

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
+from dana.interchange.columns import NUMBERS, Column, Kind, read_columns
 from dana.predictor.program import Program, decode_predictor
-from dana.records import Exported, Preprocessed
+from dana.records import Exported
 
 FORMAT = "dana model 1"
 
-NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric")
 WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 
 Floats = NDArray[np.float32]
@@ -43,8 +43,10 @@ class StoredModel:
         ``probability``, ``score``, ``number``, or several ``numbers``.
     program
         The prediction; None for a rule without one.
-    preprocess
-        How the source's columns are encoded, as in the metadata.
+    columns
+        The table's columns, in the order of the features.
+    encoded
+        Whether a column is encoded, or has its NULLs replaced.
     """
 
     name: str
@@ -57,7 +59,8 @@ class StoredModel:
     program: Program | None
     predicts: str = "number"
     class_type: str | None = None
-    preprocess: tuple[Preprocessed, ...] = ()
+    columns: tuple[Column, ...] = ()
+    encoded: bool = False
 
     @property
     def weights(self) -> Floats:
@@ -90,6 +93,42 @@ class StoredModel:
             return None
         texts = self.class_type not in NUMBERS or not all(WHOLE.fullmatch(each) for each in self.classes)
         return self.classes if texts else tuple(map(int, self.classes))
+
+    @property
+    def array_length(self) -> int:
+        """Number of elements of the array among the columns, or of each if there are none.
+
+        Raises
+        ------
+        UsageError
+            The columns have another number of numbers than the prediction needs.
+        """
+        arrays = [column.name for column in self.columns if column.kind is Kind.ARRAY]
+        others = sum(len(column.numbers) for column in self.columns if column.kind is not Kind.ARRAY)
+        length = self.prediction.inputs - others
+        if len(arrays) > 1:
+            raise UsageError(
+                f"the arrays {', '.join(map(repr, arrays))} of model {self.name!r} have {length} elements together, and "
+                "exports cannot express how many each has",
+                hint="Export it as JSON, or train it with one array, or without replacing NULLs.",
+            )
+        if length < len(arrays) or (length and not arrays):
+            raise UsageError(f"model {self.name!r} has {others} features, but predicts from {self.prediction.inputs}")
+        return length
+
+    @property
+    def scalars(self) -> tuple[Column, ...]:
+        """A column for each that is not an array, and for each element of one."""
+        if not self.encoded:
+            if len(self.columns) == self.prediction.inputs:
+                return self.columns
+            return tuple(Column(name=name, numbers=(name,)) for name in self.inputs)
+        length = self.array_length
+        return tuple(
+            each
+            for column in self.columns
+            for each in (column.elements(length) if column.kind is Kind.ARRAY else (column,))
+        )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -129,7 +168,8 @@ def read_model(exported: Exported) -> StoredModel:
             program=None if predictor is None else decode_predictor(base64.b64decode(predictor)),
             predicts=notes.get("predicts", "number"),
             class_type=notes.get("class_type"),
-            preprocess=tuple(notes.get("preprocess") or ()),
+            columns=read_columns(notes),
+            encoded=bool(notes.get("preprocess")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the model's JSON lacks or misnames a field: {error}") from None

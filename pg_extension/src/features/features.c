@@ -314,11 +314,11 @@ adopt_list_of_model(dana_survey *survey)
 }
 
 /*
- * Stores the types of features and labels that are dates or times: each counts its own units. Unless these are
- * categories, a model to start from must have been trained on the same types.
+ * Stores the types of features and labels. Dates and times count units of their own: unless they are categories, a model
+ * to start from must have been trained on the same types.
  */
 static void
-keep_datetimes(dana_survey *survey, int count)
+keep_types(dana_survey *survey, int count)
 {
 	const dana_training *training = survey->training;
 	Jsonb		  *started = training->warm_start_from == NULL ? NULL : dana_model_metadata(training->warm_start_from);
@@ -330,11 +330,11 @@ keep_datetimes(dana_survey *survey, int count)
 		const int column = i < count ? survey->features[i].column : SPI_fnumber(survey->columns, survey->labels.values[i - count]);
 		Form_pg_attribute attribute = TupleDescAttr(survey->columns, column - 1);
 
-		dana_datetimes_append(&kept, attribute);
+		dana_types_append(&kept, attribute);
 		if (started != NULL && (i >= count || survey->features[i].encoder.kind != DANA_ENCODE_ONE_HOT))
 			dana_datetime_require(started, training->warm_start_from, attribute, survey->source->name);
 	}
-	survey->source->chosen.datetimes = dana_json_end(&kept);
+	survey->source->chosen.types = dana_json_end(&kept);
 }
 
 /* Raises an error for settings of columns that are not features */
@@ -376,7 +376,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		return;
 	source->chosen.targets = survey.labels;
 	if (training->warm_start_from != NULL && adopt_list_of_model(&survey))
-		return keep_datetimes(&survey, survey.count);
+		return keep_types(&survey, survey.count);
 	if (training->preprocess != NULL)
 		check_wishes(&survey);
 	for (int i = 0; i < survey.count; i++)
@@ -410,7 +410,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		survey.features[kept++] = *feature;
 	}
 	encoding->count = kept;
-	keep_datetimes(&survey, kept);
+	keep_types(&survey, kept);
 	if (!plain)
 	{
 		survey.count = kept;

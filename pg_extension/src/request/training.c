@@ -422,8 +422,8 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 		dana_json_list(to, "classes", &source->chosen.classes);
 	if (source->chosen.class_type != NULL)
 		dana_json_text(to, "class_type", source->chosen.class_type);
-	if (source->chosen.datetimes != NULL && JB_ROOT_COUNT(source->chosen.datetimes) > 0)
-		dana_json_object(to, "datetimes", source->chosen.datetimes);
+	if (source->chosen.types != NULL && JB_ROOT_COUNT(source->chosen.types) > 0)
+		dana_json_object(to, "types", source->chosen.types);
 	if (source->chosen.choosing.count > 0)
 		dana_json_list(to, "categories", &source->chosen.choosing);
 	if (training->test_size > 0)

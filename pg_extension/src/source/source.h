@@ -53,7 +53,7 @@ typedef struct dana_choices
 	dana_assumed  *assumed;	 /* the classes are, from a sample; NULL: all rows were scanned */
 	int			   class_column; /* number, from 1, of the label with these classes; 0: not looked for */
 	char		  *class_type;	 /* SQL's name of the label's type, or NULL */
-	Jsonb		  *datetimes;	 /* types of the columns in use that are dates or times, or NULL */
+	Jsonb		  *types;		 /* of the columns in use, or NULL */
 	dana_texts	   choosing;	 /* columns with numbers that choose rows of models */
 	Jsonb		  *largest;		 /* largest number of each such column, or NULL: not needed */
 } dana_choices;

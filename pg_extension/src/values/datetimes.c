@@ -44,19 +44,28 @@ datetime_name(Oid datetime)
 }
 
 void
-dana_datetimes_append(StringInfo to, Form_pg_attribute column)
+dana_types_append(StringInfo to, Form_pg_attribute column)
 {
-	const Oid datetime = datetime_of(column->atttypid);
+	const Oid	datetime = datetime_of(column->atttypid);
+	int32		typmod = column->atttypmod;
+	const Oid	base = getBaseTypeAndTypmod(column->atttypid, &typmod);
+	const char *name;
 
 	if (OidIsValid(datetime))
-		dana_json_text(to, NameStr(column->attname), datetime_name(datetime));
+		name = datetime_name(datetime);
+	else if (type_is_enum(base))
+		name = "enum"; /* its own name may be that of a date */
+	else
+		name = format_type_with_typemod(base, typmod);
+	dana_json_text(to, NameStr(column->attname), name);
 }
 
 Oid *
 dana_datetimes_read(Jsonb *metadata, const dana_texts *columns)
 {
-	Jsonb *kept = dana_json_member(metadata, "datetimes");
+	Jsonb *kept = dana_json_member(metadata, "types");
 	Oid	  *types;
+	bool   found = false;
 
 	if (!JB_ROOT_IS_OBJECT(kept))
 		return NULL;
@@ -64,8 +73,11 @@ dana_datetimes_read(Jsonb *metadata, const dana_texts *columns)
 	for (int i = 0; i < columns->count; i++)
 		for (int k = 0; k < lengthof(datetimes); k++)
 			if (strcmp(dana_json_string(kept, columns->values[i]), datetimes[k].name) == 0)
+			{
 				types[i] = datetimes[k].type;
-	return types;
+				found = true;
+			}
+	return found ? types : NULL; /* predictions look for casts in each row where there are any */
 }
 
 Oid

@@ -1,14 +1,14 @@
 /*
- * Dates and times as numbers. A training keeps their types in the metadata's member "datetimes".
+ * Dates and times as numbers. A training keeps the types of its columns in the metadata's member "types".
  */
 #pragma once
 
 #include "base/dana.h"
 
-/* Appends the member of a column, if it is one */
-extern void dana_datetimes_append(StringInfo to, Form_pg_attribute column);
+/* Appends the type of a column: SQL's name of its base type, "enum", or that of a date or time, alone or in an array */
+extern void dana_types_append(StringInfo to, Form_pg_attribute column);
 
-/* The types of columns in the training, InvalidOid for others; NULL: none were kept */
+/* The types of columns in the training, InvalidOid for others; NULL: none is a date or a time */
 extern Oid *dana_datetimes_read(Jsonb *metadata, const dana_texts *columns);
 
 /* The candidate type that a given type is read as: itself, else another one, or InvalidOid */

@@ -1,0 +1,99 @@
+"""Nodes of an ONNX graph as they are made, with names that no input has.
+
+In: operators and the names of their inputs. Out: names of values, nodes and initializers; equal constants are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import onnx
+
+FLOAT = 1  # onnx.TensorProto.FLOAT
+INT64 = 7  # onnx.TensorProto.INT64
+STRING = 8  # onnx.TensorProto.STRING
+DOUBLE = 11  # onnx.TensorProto.DOUBLE
+
+TYPES = {np.dtype(np.float32): FLOAT, np.dtype(np.int64): INT64, np.dtype(np.float64): DOUBLE}
+
+ML = "ai.onnx.ml"
+"""The domain of the operators of classical machine learning."""
+
+NULL_INTEGER = np.iinfo(np.int64).min
+"""Stands for NULL in tensors of whole numbers, as NumPy's ``NaT`` does."""
+
+
+class Nodes:
+    """The nodes of a graph.
+
+    Parameters
+    ----------
+    inputs
+        Names of the graph's inputs.
+    """
+
+    def __init__(self, inputs: Collection[str]) -> None:
+        self.made: list[onnx.NodeProto] = []
+        self._initializers: dict[str, onnx.TensorProto] = {}
+        self._inputs = frozenset(inputs)
+        # all names of a graph share one space, and columns are named by users
+        self._names: Iterator[str] = (name for name in (f"v{k}" for k in count()) if name not in self._inputs)
+
+    @property
+    def initializers(self) -> list[onnx.TensorProto]:
+        """The constants that a node reads: of others runtimes warn."""
+        read = {name for node in self.made for name in node.input}
+        return [one for one in self._initializers.values() if one.name in read]
+
+    def read_for(self, outputs: Collection[str]) -> list[onnx.NodeProto]:
+        """Return the nodes that the outputs need."""
+        read, kept = set(outputs), []
+        for node in reversed(self.made):
+            if read & set(node.output):
+                read.update(node.input)
+                kept.append(node)
+        self.made = kept[::-1]
+        return self.made
+
+    def free(self, name: str) -> str:
+        """Return a name for an output: a ``_`` is appended while an input has it."""
+        while name in self._inputs:
+            name += "_"
+        return name
+
+    def node(self, operator: str, *inputs: str, out: str | None = None, domain: str = "", **attributes: Any) -> str:
+        """Append a node and return the name of its output."""
+        from onnx import helper
+
+        name = out or next(self._names)
+        self.made.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        return name
+
+    def texts(self, values: Collection[str]) -> str:
+        from onnx import numpy_helper
+
+        name = next(self._names)
+        self._initializers[name] = numpy_helper.from_array(np.array(list(values), dtype=object), name)
+        return name
+
+    def ints(self, *values: int) -> str:
+        return self.constant(np.array(values, dtype=np.int64))
+
+    def constant(self, values: NDArray[Any]) -> str:
+        """Return the name of a constant of the array's type and shape."""
+        from onnx import numpy_helper
+
+        for name, tensor in self._initializers.items():
+            if tensor.data_type == TYPES[values.dtype] and (
+                tuple(tensor.dims) == values.shape and tensor.raw_data == values.tobytes()
+            ):
+                return name
+        name = next(self._names)
+        self._initializers[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
+        return name
