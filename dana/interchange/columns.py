@@ -1,7 +1,7 @@
 """The columns of a model's table, and the numbers that each becomes.
 
-In: a model's metadata. Out: `Column`s in the order of the prediction's inputs. ``pg_extension/src/values/encode.c`` does
-the same to the rows of a training and of ``dana_predict``.
+In: a model's metadata. Out: `Column`s in the order of the prediction's inputs. ``pg_extension/src/values/encode.c``
+does the same to the rows of a training and of ``dana_predict``.
 """
 
 from __future__ import annotations

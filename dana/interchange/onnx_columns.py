@@ -198,7 +198,11 @@ def _parts(nodes: Nodes, column: Column) -> str:
     shifted = by("Add", value, 719_468)
     of_era = by("Mod", shifted, 146_097)
     eras = by("Div", by("Sub", shifted, of_era), 146_097)  # exact
-    leap = by("Sub", by("Add", by("Sub", of_era, by("Div", of_era, 1460)), by("Div", of_era, 36_524)), by("Div", of_era, 146_096))
+    leap = by(
+        "Sub",
+        by("Add", by("Sub", of_era, by("Div", of_era, 1460)), by("Div", of_era, 36_524)),
+        by("Div", of_era, 146_096),
+    )
     year_of_era = by("Div", leap, 365)
     before = by("Sub", by("Add", by("Mul", year_of_era, 365), by("Div", year_of_era, 4)), by("Div", year_of_era, 100))
     of_year = by("Sub", of_era, before)

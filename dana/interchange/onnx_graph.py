@@ -1,12 +1,13 @@
 """A model's prediction as an ONNX graph.
 
 In: a `StoredModel`. Out: the bytes of a ModelProto. If columns are encoded, it has an input for each column of the
-table (see `dana.interchange.onnx_columns`); else one, ``features`` (float, rows × numbers). A classifier has the outputs
-of skl2onnx: ``label`` (int64 or string, rows) and ``probabilities`` (float, rows × classes), or ``scores`` if the numbers
-are not probabilities (one for two classes). The last or only output is ``prediction``: the result of ``dana_predict``
-(float, rows), or for several numbers that of ``dana_predict_array`` (float, rows × numbers). Where a NULL leaves no
-prediction, numbers are NaN and labels those of NULL in an input. Each instruction of the predictor becomes one node or a
-few. They compute in binary32 like the predictor; the runtime chooses the order of sums and its own functions.
+table (see `dana.interchange.onnx_columns`); else one, ``features`` (float, rows × numbers). A classifier has the
+outputs of skl2onnx: ``label`` (int64 or string, rows) and ``probabilities`` (float, rows × classes), or ``scores`` if
+the numbers are not probabilities (one for two classes). The last or only output is ``prediction``: the result of
+``dana_predict`` (float, rows), or for several numbers that of ``dana_predict_array`` (float, rows × numbers). Where a
+NULL leaves no prediction, numbers are NaN and labels those of NULL in an input. Each instruction of the predictor
+becomes one node or a few. They compute in binary32 like the predictor; the runtime chooses the order of sums and its
+own functions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dana.interchange.onnx_columns import NULL_TEXTS, encode
 from dana.interchange.onnx_nodes import FLOAT, INT64, ML, NULL_INTEGER, STRING, Nodes
 from dana.interchange.stored import Floats, StoredModel
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
-from dana.predictor.program import Instruction, Program
+from dana.predictor.program import Instruction
 from dsl.hdfg.ops import COMPARISONS, ELEMENTWISE, Op
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from xml.etree import ElementTree as Xml
 
 from dana.errors import UsageError
+from dana.interchange.pmml_fields import Fields
 from dana.interchange.stored import StoredModel
 from dana.predictor.affine import Link, Scores, scores
 
@@ -50,8 +51,9 @@ def pmml(model: StoredModel) -> str:
     header = Xml.SubElement(root, "Header", description=f"model {model.name}@{model.version} of rule {model.rule}")
     Xml.SubElement(header, "Application", name="dana", version=version("dana-db"))
     classes = _classes(model, found)
-    target = _target(model)
-    _dictionary(root, model, target, classes)
+    fields = Fields(model.scalars)
+    target = fields.free(model.labels[0] if model.labels else "target")
+    _dictionary(root, model, fields, target, classes)
     regression = Xml.SubElement(
         root,
         "RegressionModel",
@@ -62,17 +64,19 @@ def pmml(model: StoredModel) -> str:
         targetFieldName=target,
     )
     schema = Xml.SubElement(regression, "MiningSchema")
-    for name in model.inputs:
-        Xml.SubElement(schema, "MiningField", name=name)
+    schema.extend(fields.mining)
     Xml.SubElement(schema, "MiningField", name=target, usageType="target")
-    _output(regression, found, classes)
+    _output(regression, fields.free("prediction"), found, classes)
+    if fields.derived:
+        Xml.SubElement(regression, "LocalTransformations").extend(fields.derived)
     for row, intercept in enumerate(found.intercepts):
         chosen = None if classes is None else classes[row + (found.link is Link.LOGIT)]
         table = Xml.SubElement(regression, "RegressionTable", intercept=repr(float(intercept)))
         if chosen is not None:
             table.set("targetCategory", chosen)
-        for name, coefficient in zip(model.inputs, found.coefficients[row], strict=True):
-            Xml.SubElement(table, "NumericPredictor", name=name, coefficient=repr(float(coefficient)))
+        for names, coefficient in zip(fields.terms, found.coefficients[row], strict=True):
+            for name in names:
+                Xml.SubElement(table, "NumericPredictor", name=name, coefficient=repr(float(coefficient)))
     if found.link is Link.LOGIT:
         assert classes is not None
         Xml.SubElement(regression, "RegressionTable", intercept="0.0", targetCategory=classes[0])
@@ -84,15 +88,11 @@ def _texts(model: StoredModel) -> Iterator[tuple[str, str]]:
     """The texts that come from users."""
     yield "model's name", model.name
     yield "rule's name", model.rule
-    for what, names in (("feature", model.inputs), ("label", model.labels), ("class", model.classes or ())):
+    for column in model.scalars:
+        yield "column's name", column.name
+        yield from (("category", text) for text in column.categories)
+    for what, names in (("label", model.labels), ("class", model.classes or ())):
         yield from ((what, name) for name in names)
-
-
-def _target(model: StoredModel) -> str:
-    name = model.labels[0] if model.labels else "target"
-    while name in model.inputs:
-        name += "_"
-    return name
 
 
 def _classes(model: StoredModel, found: Scores) -> list[str] | None:
@@ -114,10 +114,9 @@ def _normalisation(found: Scores, classes: list[str] | None) -> str:
     return "exp" if found.link is Link.EXP else "none"
 
 
-def _dictionary(root: Xml.Element, model: StoredModel, target: str, classes: list[str] | None) -> None:
-    dictionary = Xml.SubElement(root, "DataDictionary", numberOfFields=str(len(model.inputs) + 1))
-    for name in model.inputs:
-        Xml.SubElement(dictionary, "DataField", name=name, optype="continuous", dataType="float")
+def _dictionary(root: Xml.Element, model: StoredModel, fields: Fields, target: str, classes: list[str] | None) -> None:
+    dictionary = Xml.SubElement(root, "DataDictionary", numberOfFields=str(len(fields.data) + 1))
+    dictionary.extend(fields.data)
     if classes is None:
         Xml.SubElement(dictionary, "DataField", name=target, optype="continuous", dataType="float")
         return
@@ -127,7 +126,7 @@ def _dictionary(root: Xml.Element, model: StoredModel, target: str, classes: lis
         Xml.SubElement(field, "Value", value=text)
 
 
-def _output(regression: Xml.Element, found: Scores, classes: list[str] | None) -> None:
+def _output(regression: Xml.Element, name: str, found: Scores, classes: list[str] | None) -> None:
     """The prediction of dana_predict: the probability for a logistic function, else the predicted value."""
     output = Xml.SubElement(regression, "Output")
     if found.link is Link.LOGIT:
@@ -135,7 +134,7 @@ def _output(regression: Xml.Element, found: Scores, classes: list[str] | None) -
         Xml.SubElement(
             output,
             "OutputField",
-            name="prediction",
+            name=name,
             optype="continuous",
             dataType="float",
             feature="probability",
@@ -143,4 +142,4 @@ def _output(regression: Xml.Element, found: Scores, classes: list[str] | None) -
         )
         return
     kind = ("continuous", "float") if classes is None else ("categorical", "string")
-    Xml.SubElement(output, "OutputField", name="prediction", optype=kind[0], dataType=kind[1], feature="predictedValue")
+    Xml.SubElement(output, "OutputField", name=name, optype=kind[0], dataType=kind[1], feature="predictedValue")

@@ -108,8 +108,8 @@ class StoredModel:
         length = self.prediction.inputs - others
         if len(arrays) > 1:
             raise UsageError(
-                f"the arrays {', '.join(map(repr, arrays))} of model {self.name!r} have {length} elements together, and "
-                "exports cannot express how many each has",
+                f"exports cannot express how many elements each of the arrays {', '.join(map(repr, arrays))} of model "
+                f"{self.name!r} has",
                 hint="Export it as JSON, or train it with one array, or without replacing NULLs.",
             )
         if length < len(arrays) or (length and not arrays):

@@ -61,6 +61,7 @@ def test_the_page(
         assert frame["risk"].between(0, 1).sum() == 980
         assert sorted(one.rank for one in names["found"]) == [1, 2]
         assert db.parameters("best")
+        assert names["risk"] == pytest.approx(db.predict("every", frame)["prediction"].to_numpy(), rel=1e-4, abs=1e-5)
         assert [one.version for one in db.models("churn")] == [3, 2]
         assert names["churn"].classes_.tolist() == [False, True]
     risks = pd.read_csv("risks.csv")

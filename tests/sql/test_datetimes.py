@@ -68,7 +68,8 @@ def test_a_prediction(table: Session, given: str) -> None:
     trained(table, "two", "{d,t}", "y")
     assert one(table, f"SELECT dana_predict('day', {given})") == 10
     assert one(table, f"SELECT dana_predict('two', {given}, '00:00:05')") == 10_000_005
-    assert one(table, "SELECT metadata -> 'types' FROM dana.model WHERE name = 'two'") == {"d": "date", "t": "time", "y": "real"}
+    types = one(table, "SELECT metadata -> 'types' FROM dana.model WHERE name = 'two'")
+    assert types == {"d": "date", "t": "time", "y": "real"}
 
 
 def test_a_row(table: Session) -> None:

@@ -1,18 +1,14 @@
-"""Columns that are encoded, by whoever trains and predicts in other ways, with whose rights, and in other software."""
+"""Columns that are encoded, by whoever trains and predicts in other ways, with whose rights."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dana.interchange.onnx_graph import onnx_model
-from dana.interchange.stored import read_model
 from tests.sql.conftest import SUMS, Session
-from tests.sql.test_encoding import BY_HAND, COLUMNS, by_hand, trained, value
+from tests.sql.test_encoding import trained, value
 
 errors = psycopg.errors
 
@@ -113,23 +109,6 @@ def test_the_look_reads_with_the_rights_of_the_caller(people: Session) -> None:
     finally:
         people.execute("RESET ROLE; DELETE FROM dana.model")
         people.execute("DROP OWNED BY looker; DROP ROLE looker")
-
-
-def test_an_export_has_the_columns_as_they_are_encoded(people: Session) -> None:
-    """A reader encodes; how stands beside."""
-    onnx = pytest.importorskip("onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    metadata, _ = trained(people)
-    by_hand(people, BY_HAND)
-    made = onnx_model(read_model(value(people, "SELECT dana_export_model('m')")))
-    notes = {one.key: one.value for one in onnx.load_from_string(made).metadata_props}
-    assert notes["features"].split("\n") == metadata["encoded"]
-    assert json.loads(notes["preprocess"]) == metadata["preprocess"]
-    listed = COLUMNS.replace(",", "::real,")
-    rows = np.array(value(people, f"SELECT array_agg(ARRAY[{listed}::real]) FROM plain"), np.float32)
-    (found,) = runtime.InferenceSession(made).run(["prediction"], {"features": rows})
-    expected = value(people, "SELECT array_agg(dana_predict('m', p)) FROM people p")
-    assert np.allclose(found, expected, rtol=1e-4)
 
 
 def test_means_of_many_columns(session: Session) -> None:
