@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from dsl.semantics.library import NAMES
 from dsl.semantics.modules import MODULES
@@ -37,11 +37,11 @@ def function_source(function: Callable[[], object]) -> Source:
 
 def _preamble(function: Callable[[], object]) -> list[str]:
     """Write the statements that give the function the names it takes from its module."""
-    variables = inspect.getclosurevars(function)
+    nonlocals = inspect.getclosurevars(function).nonlocals
     # the decorator's own names are not among the function's
     module = getattr(function, "__globals__", {})
-    found = {**module, **variables.nonlocals}
-    wanted = {*variables.globals, *variables.nonlocals, *variables.builtins, *variables.unbound}
+    found = {**module, **nonlocals}
+    wanted = _names(getattr(function, "__code__", None))
     lines: list[str] = []
     for name, value in sorted(found.items(), key=lambda item: item[0]):
         if isinstance(value, ModuleType) and value.__name__ == "dana":
@@ -56,9 +56,23 @@ def _preamble(function: Callable[[], object]) -> list[str]:
             lines.append(f"from dana import {word}" if word == name else f"from dana import {word} as {name}")
         # bool is a subclass of int, and rule text has no True
         elif name in wanted and isinstance(value, int | float) and not isinstance(value, bool):
-            lines.append(f"{name} = {value!r}")
+            lines.append(f"{name} = {_number_text(value)}")
     # imports first; the sort is stable, so that names stay in order and the text does not depend on the module's
     return sorted(lines, key=lambda line: " = " in line)
+
+
+def _names(code: object) -> set[str]:
+    """Names that a function's code takes from around it, and those that the code of functions in it takes."""
+    if not isinstance(code, CodeType):
+        return set()
+    return {*code.co_names, *code.co_freevars}.union(*map(_names, code.co_consts))
+
+
+def _number_text(number: float) -> str:
+    """A number in rule text: what derives from int or float, such as NumPy's float64, shows itself in another way."""
+    if isinstance(number, int):
+        return str(int(number))
+    return repr(float(number)).replace("inf", "1 / 0")  # a literal beyond binary32 has a warning
 
 
 def _language_name(value: object) -> str:

@@ -7,6 +7,7 @@ widen any operation for speed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -402,6 +403,6 @@ class Interpreter:
             return self.graph.batch
         name = str(self.graph.nodes[self.graph.batch_meta].name)
         size = float(metas[name])
-        if not (size >= 1 and size == int(size)):
+        if not (1 <= size < math.inf and size == int(size)):
             raise DataError(f"meta {name} is the batch size: it must be a whole number, at least 1, not {size:g}")
         return int(size)

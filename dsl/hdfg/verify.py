@@ -123,7 +123,7 @@ def _shape(graph: Graph, node: Node) -> Iterator[str]:
         extent, position = graph.nodes[node.inputs[0]].shape[node.axis or 0], graph.nodes[node.inputs[1]]
         if position.op is not Op.CONST:
             yield f"must have a const as its position, not {position.op}"
-        elif position.value is not None and isinstance(extent, int) and position.value not in range(extent):
+        elif position.value is not None and isinstance(extent, int) and not _is_row(position.value, extent):
             yield f"must have a position from 0 to {extent - 1}, not {position.value}"
     if node.op is Op.GATHER:
         model, index = (graph.nodes[i] for i in node.inputs)
@@ -132,10 +132,15 @@ def _shape(graph: Graph, node: Node) -> Iterator[str]:
         yield from _index_problems(index)
 
 
+def _is_row(number: float, count: float) -> bool:
+    # not `in range(count)`, which goes through all of the range to look for a float
+    return 0 <= number < count and number == int(number)
+
+
 def _index_problems(index: Node) -> Iterator[str]:
     if index.shape or (index.op is not Op.CONST and index.region is not Region.TUPLE):
         yield f"must be indexed by a scalar of the tuple or const, not by {index.op} of shape {shape_text(index.shape)}"
-    if index.op is Op.CONST and (index.value is None or index.value != int(index.value) or index.value < 0):
+    if index.op is Op.CONST and (index.value is None or not _is_row(index.value, math.inf)):
         yield f"must be indexed by a whole number, not by {index.value}"
 
 

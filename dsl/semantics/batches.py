@@ -59,7 +59,7 @@ def batch_of(context: Context, argument: Argument) -> Batch | None:
             return Batch(size=None, span=argument.span)
         case Operation(op=Op.META, value=float(default)) as meta:
             # binary32 holds whole numbers up to 2**24, and a meta is a binary32 number
-            if default == int(default) and 1 <= default <= 1 << 24:
+            if 1 <= default <= 1 << 24 and default == int(default):
                 return Batch(size=int(default), meta=meta, span=argument.span)
             context.report(
                 "E302",

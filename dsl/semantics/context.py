@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from dsl.diagnostics import Diagnostic, Diagnostics, Note, Severity
 from dsl.hdfg.dims import Dim, DimExpr, Shape
@@ -118,15 +118,22 @@ class Context:
     def aside(self) -> Iterator[None]:
         """Discard everything that is recorded in the block: only its diagnostics and result are wanted."""
         # copies of containers suffice, since nothing changes an operation once it is recorded
-        program = {name: copy(value) for name, value in vars(self.program).items()}
-        # every field that elaborating an expression changes must be named here, or `aside` leaks it
+        program = {
+            name: tuple(map(copy, value)) if isinstance(value, tuple) else copy(value)
+            for name, value in vars(self.program).items()
+        }
+        # every field that elaborating an expression changes, or later values take ids of what was discarded
         mine = {name: copy(getattr(self, name)) for name in ("states", "state_updates", "given", "random_calls")}
+        algorithm, before = self.algorithm, None if self.algorithm is None else self.algorithm.copy()
         try:
             yield
         finally:
             vars(self.program).update(program)
             for name, value in mine.items():
                 setattr(self, name, value)
+            # in place, since names of the rule stand for this object
+            for field_ in () if algorithm is None else fields(algorithm):
+                setattr(algorithm, field_.name, getattr(before, field_.name))
 
     def report(
         self,

@@ -173,7 +173,12 @@ class Algorithm:
 
     def copy(self) -> Algorithm:
         """Return it as it is now."""
-        return replace(self, updates=list(self.updates), settings=dict(self.settings))
+        return replace(
+            self,
+            updates=list(self.updates),
+            settings=dict(self.settings),
+            rows_in_batches=list(self.rows_in_batches),
+        )
 
     @property
     def models(self) -> tuple[Operation, ...]:

@@ -86,18 +86,13 @@ class Statements:
 
     def _check_uncalled(self) -> None:
         """Run functions that nothing calls on poison, so that their errors are found too."""
-        context = self.context
-        states, state_updates, given = list(context.states), list(context.state_updates), dict(context.given)
-        rule = context.algorithm and context.algorithm.copy()
-        for function in self._functions:
-            if function.node not in self.expressions.called:
-                scope = Scope(function.scope)
-                # poison stays silent, so that only errors that no argument can mend are found
-                scope.names.update({parameter.name: POISON for parameter in function.node.parameters})
-                self._run_function(function.node.body, scope)
-        # what is never called says nothing about the rule
-        context.states, context.state_updates, context.algorithm = states, state_updates, rule
-        context.given = given
+        with self.context.aside():  # what is never called says nothing about the rule
+            for function in self._functions:
+                if function.node not in self.expressions.called:
+                    scope = Scope(function.scope)
+                    # poison stays silent, so that only errors that no argument can mend are found
+                    scope.names.update({parameter.name: POISON for parameter in function.node.parameters})
+                    self._run_function(function.node.body, scope)
 
     def _run(self, body: tuple[ast.Statement, ...], scope: Scope) -> None:
         for statement in body:

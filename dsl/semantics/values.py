@@ -86,7 +86,8 @@ def _symbolic(operator: str, left: Constant, right: Constant) -> DimExpr | None:
 def negative(context: Context, operand: Argument, span: Span) -> Object:
     """Negate a number or a value."""
     if isinstance(operand.value, Constant):
-        return Constant(arithmetic.negate(operand.value.number))
+        number = operand.value
+        return Constant(arithmetic.negate(number.number), symbolic=_symbolic("*", Constant(-1), number))
     return elementwise(context, Op.NEG, (operand,), span, span)
 
 

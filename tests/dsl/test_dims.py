@@ -84,6 +84,12 @@ def test_a_loop_that_counts_a_dim_is_unrolled_for_its_extent() -> None:
         again.bind({"n": 4, "k": 3})
 
 
+def test_a_negated_dim_of_a_loop_stays_symbolic() -> None:
+    text = COUNTED.replace("W = dana.model([k + 1, n])", "W = dana.model([k + 1, n])\nV = dana.model([-(-k - 1)])")
+    graph = compile_rule(text.replace("(W, x, y)", "(W, V, x, y)")).hdfg
+    assert [str(dim) for dim in graph.symbolic_shape(graph.nodes[graph.models[1]])] == ["k+1"]
+
+
 def test_what_is_wrong_with_another_extent_is_said_when_it_is_bound() -> None:
     text = COUNTED.replace("W[k - 1] @ x", "W[7 - 7 // k] @ x")
     rule = compile_rule(text.replace("dana.dim(2)", "dana.dim(8)"))

@@ -230,6 +230,21 @@ def test_an_element_is_read_where_it_lies() -> None:
     assert (program.instructions, program.result, program.width) == ((), 3, 1)
 
 
+def test_one_of_very_many_elements_is_found_without_counting_them() -> None:
+    text = f"import dana\nw = dana.model()\nx = dana.input([{1 << 31}])\nrule = dana.algo(w, x)\n"
+    graph = compile_rule(f"{text}rule.setModel(w + x[-128])\n").hdfg
+    assert (1 << 31) - 128 in [node.value for node in graph.nodes if node.op is Op.CONST]
+
+
+def test_a_graph_gathers_rows_by_whole_numbers() -> None:
+    rule = "import dana\nw = dana.model([4, 2])\nx = dana.input([2])\nrule = dana.algo(w, x)\n"
+    text = graph_text(compile_rule(f"{rule}rule.setModel(w, w + w[3] * x)\n").hdfg, spans=False)
+    assert "const 3.0" in text
+    for number in ("inf", "nan", "1.5", "-1.0"):
+        with pytest.raises(InvalidGraph, match="must be indexed by a whole number"):
+            parse_graph(text.replace("const 3.0", f"const {number}"))
+
+
 @pytest.mark.parametrize("number", ["4", "1.5", "-1"])
 def test_a_graph_selects_elements_that_exist(number: str) -> None:
     text = graph_text(compile_rule(TAKEN).hdfg, spans=False)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import math
+from enum import IntEnum
 
+import numpy as np
 import pytest
 
 import dana
@@ -100,6 +103,30 @@ def test_a_function_as_text_is_a_rule_too() -> None:
         "    x = dana.input()\n    rule = dana.algo(w, x)\n    rule.setModel(w - rate * x)\n"
     )
     assert compile_rule(text).name == "rule"
+
+
+RATES = np.float64(0.25), np.float64(np.inf), -math.inf
+HALF, ENDLESS, BELOW = RATES
+FOUR = IntEnum("FOUR", "A B C D").D
+
+
+def test_numbers_of_functions_inside_come_along_as_the_language_writes_them() -> None:
+    @dana.rule
+    def nested() -> None:
+        def step(value: dana.Value) -> dana.Value:
+            def bounded(inner: dana.Value) -> dana.Value:
+                return larger(inner * HALF, BELOW)
+
+            return larger(bounded(value) * FOUR, -ENDLESS)
+
+        w = dana.model([WIDTH])
+        x = dana.input([WIDTH])
+        rule = dana.algo(w, x)
+        rule.setModel(w - step(x))
+
+    lines = [line.strip() for line in nested.text.splitlines()]
+    assert {"HALF = 0.25", "ENDLESS = 1 / 0", "BELOW = -1 / 0", "FOUR = 4", "WIDTH = 3"} <= set(lines)
+    assert nested.hdfg
 
 
 def test_functions_of_modules_come_along() -> None:

@@ -166,6 +166,36 @@ def test_what_a_rule_requires_is_no_part_of_it() -> None:
     assert asked.warnings == plain.warnings
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'rule.merge(dana.sigma(v, 1), 8, "mean") < 3',
+        "dana.gradient(dana.where(dana.training, dana.sigma(v * v, 1), 0), v) < 3",
+        "rule.minimize(dana.optimizers.conjugate_gradients) < 3",
+    ],
+)
+def test_what_a_condition_records_leaves_nothing_behind(condition: str) -> None:
+    """Neither a batch or an update, nor values that stand for those that are recorded later, with the same ids."""
+    text = (
+        "import dana\nw = dana.model([2])\nx = dana.input([2])\ny = dana.output()\nrule = dana.algo(w, x, y)\n"
+        "rule.setLoss((w @ x - y) * (w @ x - y))\n"
+        "def f(v):\n    {}\n    return v\n"
+        "p = f(w) @ x\nc = dana.where(dana.training, p, 0) + dana.where(dana.training, p * 3, 1)\n"
+        'rule.setModel(w - rule.merge((c - y) * x, 4, "mean"))\n'
+    )
+    asked, plain = (Rule(text.format(line)) for line in (f"dana.require({condition})", "pass"))
+    assert not asked.diagnostics, asked.report
+    assert graph_text(asked.hdfg, spans=False) == graph_text(plain.hdfg, spans=False)
+
+
+def test_a_function_that_nothing_calls_asks_nothing_of_a_table() -> None:
+    text = "import dana\nn = dana.dim()\nw = dana.model([n])\nx = dana.input([n])\nrule = dana.algo(w, x)\n"
+    text += 'def f(v):\n    return v + x[5] * rule.merge(x[7], 8, "+")\nrule.setModel(w - x)\n'
+    rule = Rule(text)
+    assert not rule.warnings
+    assert rule.hdfg.bind({"n": 3}).batch == 1
+
+
 def test_rows_of_models_come_one_by_one_unless_something_is_merged() -> None:
     text = (
         "import dana\nU = dana.model([9, 2])\nw = dana.model([2])\ni = dana.input()\nx = dana.input([2])\n"

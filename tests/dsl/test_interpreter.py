@@ -73,8 +73,9 @@ def test_metas_replace_defaults() -> None:
     assert np.array_equal(machine.train(columns, metas={"lr": 0.1}, epochs=1).models["w"], default.models["w"])
     assert not np.array_equal(machine.train(columns, metas={"lr": 0.2}, epochs=1).models["w"], default.models["w"])
     assert not np.array_equal(machine.train(columns, metas={"size": 3}, epochs=1).models["w"], default.models["w"])
-    with pytest.raises(DataError, match=r"whole number, at least 1, not 2\.5"):
-        machine.train(columns, metas={"size": 2.5})
+    for size in (2.5, 0, 1e39, float("nan")):
+        with pytest.raises(DataError, match="whole number, at least 1, not"):
+            machine.train(columns, metas={"size": size})
     with pytest.raises(DataError, match="no meta 'rate'; it has lr, size"):
         machine.train(columns, metas={"rate": 2.5})
 
