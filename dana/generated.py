@@ -1,7 +1,7 @@
 """Files that repeat what a table says: `python -m dana.generated` writes them again, after a change of the table.
 
-In: the tables of `hwgen.spec`, of the language and of the predictor. Out: headers in C, documents, the coefficients,
-names for editors. A test compares the files with what would be written.
+In: the tables of `hwgen.spec`, of the language, of metrics and of the predictor. Out: headers in C, a view, documents,
+the coefficients, names for editors. A test compares the files with what would be written.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from dana import metrics
 from dana.predictor import program
 from dana.simulator import headers
 from dana.trainer.data import surveyed
@@ -60,8 +61,11 @@ def _for_readers() -> str:
 FILES: Mapping[str, Callable[[], str]] = {
     "dana/worker/native/messages.h": messages.header,
     "dana/trainer/data/native/survey.h": surveyed.header,
+    "dana/records.py": lambda: _between("dana/records.py", metrics.types(), until="    # to here"),
     "dana/simulator/native/contract.h": headers.header,
     "pg_extension/src/models/predictor_codes.h": program.header,
+    "pg_extension/sql/dana.sql": lambda: _between("pg_extension/sql/dana.sql", metrics.rows(), until="-- to here"),
+    "pg_extension/src/predict/metric_names.h": metrics.header,
     "dana/language/elementwise.py": _elementwise,
     "dana/language/names.py": lambda: _between("dana/language/names.py", _listed({*TYPES, *NAMES} - SAID.keys())),
     "docs/isa.md": lambda: manual.manual(machine="[machine.md](machine.md)"),

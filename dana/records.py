@@ -22,6 +22,14 @@ class OutputMetrics(TypedDict):
     mae: float | None
 
 
+class Calibrated(TypedDict):
+    """Rows with a probability in one of ten intervals, their mean probability, and the share of positive rows."""
+
+    rows: int
+    predicted: float
+    observed: float
+
+
 class TwoByTwo(TypedDict):
     """Rows of two classes by label and prediction."""
 
@@ -42,15 +50,23 @@ class Metrics(TypedDict, total=False):
     other_labels: int
     not_predicted: int
     positive: str
+    # Written by python -m dana.generated: the metrics of dana/metrics.py
     accuracy: float | None
     auc: float | None
-    f1: float | None
+    average_precision: float | None
     precision: float | None
     recall: float | None
+    f1: float | None
     log_loss: float | None
+    brier: float | None
     r2: float | None
     rmse: float | None
     mae: float | None
+    poisson_deviance: float | None
+    gamma_deviance: float | None
+    pinball_loss: float | None
+    # to here
+    calibration: list[Calibrated]
     classes: list[ClassMetrics]
     outputs: list[OutputMetrics]
     confusion: TwoByTwo | list[list[int]]

@@ -98,13 +98,13 @@ def run_evaluate(options: argparse.Namespace) -> int:
     """Show each metric on a line, then the tables of classes."""
     from rich.console import Console
 
-    from dana.client.outcomes import NESTED
+    from dana.metrics import TABLES
 
     asked = {name: getattr(options, name) for name in ("query", "filter", "part", "threshold")}
     with _connected(options) as db:
         found = db.evaluate(options.model, options.source, **asked)
     console = Console()
-    console.print(_table((), ((name, _shown(each)) for name, each in found.items() if name not in NESTED)))
+    console.print(_table((), ((name, _shown(each)) for name, each in found.items() if name not in TABLES)))
     for titles, rows in found.tables():
         console.print()
         console.print(_table(tuple(titles), ([_shown(each) for each in row] for row in rows), names=1))

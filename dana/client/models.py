@@ -14,12 +14,12 @@ import psycopg
 from psycopg.rows import class_row
 
 from dana.errors import UsageError
+from dana.metrics import BY_NAME
 from dana.records import Exported, Metrics
 from dana.session.calls import value
 from dana.session.results import Rows
 
 FORMATS = ("json", "onnx", "pmml")
-LESS_IS_BETTER = ("rmse", "mae", "log_loss")
 
 # the reader may be a superuser: qualified operators cannot resolve to another role's operator of the same name
 MODELS = """
@@ -94,7 +94,7 @@ def read_models(session: psycopg.Connection, name: str | None = None, metric: st
         replace(model, metric=each.get(metric), part=of.get("part") if metric in each else None)
         for model, of, each in zip(found, evaluated, metrics, strict=True)
     ]
-    sign = 1 if metric in LESS_IS_BETTER else -1
+    sign = 1 if metric in BY_NAME and BY_NAME[metric].less else -1
     # models without the metric go last in either direction
     return Rows(sorted(scored, key=lambda one: (one.metric is None, sign * (one.metric or 0))))
 

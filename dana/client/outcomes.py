@@ -13,6 +13,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from dana.errors import UsageError
+from dana.metrics import TABLES, ordered
 from dana.records import Metrics
 from dana.report.history import Epoch, Run, read_run
 from dana.session.results import Rows, html_table, html_text, pandas, record_of
@@ -138,26 +139,6 @@ def read_curve(session: psycopg.Connection, run: int) -> Curve:
     return Curve(read_run(session, run))
 
 
-FIRST = [
-    "model",
-    "version",
-    "part",
-    "rows",
-    "accuracy",
-    "auc",
-    "f1",
-    "precision",
-    "recall",
-    "log_loss",
-    "r2",
-    "rmse",
-    "mae",
-]
-"""Metrics in their usual order; others follow, the nested ones last."""
-
-NESTED = ("classes", "confusion", "outputs")
-
-
 class Evaluation(dict[str, object]):
     """Metrics by name; in a notebook tables.
 
@@ -172,9 +153,8 @@ class Evaluation(dict[str, object]):
     __slots__ = ("_labels",)
 
     def __init__(self, metrics: Metrics, labels: Sequence[object] = ()) -> None:
-        # negative places come before the metrics that are not listed (0), positive ones after
-        place = {name: k - len(FIRST) for k, name in enumerate(FIRST)} | dict.fromkeys(NESTED, 1)
-        super().__init__(sorted(metrics.items(), key=lambda one: place.get(one[0], 0)))
+        values: dict[str, object] = dict(metrics)
+        super().__init__((name, values[name]) for name in ordered(values))
         count = len(self.confusion_rows()) if "confusion" in self else 0
         unnamed: Sequence[object] = ["negative", "positive"] if count == 2 else range(count)
         # a warm start from a model with other labels, or a dropped label, makes the counts differ
@@ -185,8 +165,8 @@ class Evaluation(dict[str, object]):
         return cast(Metrics, self)
 
     def to_frame(self) -> pd.DataFrame:
-        """The metrics as a ``pandas.DataFrame`` of one row, without the tables of `per_class` and `confusion`."""
-        return Rows([{name: each for name, each in self.items() if name not in NESTED}]).to_frame()
+        """The metrics as a ``pandas.DataFrame`` of one row, without those that are tables."""
+        return Rows([{name: each for name, each in self.items() if name not in TABLES}]).to_frame()
 
     def per_class(self) -> pd.DataFrame:
         """Precision, recall, F1 and the number of rows of each class, as a ``pandas.DataFrame``.
@@ -216,14 +196,22 @@ class Evaluation(dict[str, object]):
         UsageError
             The model predicts a single number.
         """
-        rows, pd = self.output_rows(), pandas()
-        return pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="output"), columns=OUTPUT_METRICS)
-
-    def output_rows(self) -> list[list[object]]:
-        """The values of `per_output`."""
         if "outputs" not in self._metrics:
             raise UsageError("the metrics must be of several outputs, not of one number")
-        return _picked(self._metrics["outputs"], OUTPUT_METRICS)
+        (columns, rows), pd = _table(self._metrics["outputs"]), pandas()
+        return pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="output"), columns=columns)
+
+    def calibration(self) -> pd.DataFrame:
+        """Rows, mean probability and share of positive rows by tenths of the probability, as a ``pandas.DataFrame``.
+
+        Raises
+        ------
+        UsageError
+            The predictions are not probabilities of two classes.
+        """
+        if "calibration" not in self._metrics:
+            raise UsageError("the metrics must be of probabilities of two classes")
+        return pandas().DataFrame(self._metrics["calibration"], columns=CALIBRATION)
 
     def _matrix(self, columns: object, rows: Sequence[Sequence[object]]) -> pd.DataFrame:
         pd = pandas()
@@ -255,28 +243,37 @@ class Evaluation(dict[str, object]):
         return [[made["tn"], made["fp"]], [made["fn"], made["tp"]]]
 
     def tables(self) -> list[tuple[list[str], list[list[object]]]]:
-        """Titles and rows of `per_class` and `confusion`, or of `per_output`; none for one number."""
+        """Titles and rows of `per_class`, `confusion` and `calibration`, or of `per_output`; none for one number."""
         if "outputs" in self:
-            outputs: list[list[object]] = [[k, *row] for k, row in enumerate(self.output_rows(), start=1)]
-            return [(["output", *OUTPUT_METRICS], outputs)]
+            columns, found = _table(self._metrics["outputs"])
+            return [(["output", *columns], [[k, *row] for k, row in enumerate(found, start=1)])]
         if "confusion" not in self:
             return []
         named = zip(self._labels, self.class_rows(), self.confusion_rows(), strict=True)
         rows = [([label, *metrics], [label, *counts]) for label, metrics, counts in named]
         taken = [f"taken for {label}" for label in self._labels]
-        return [(["class", *CLASS_METRICS], [row for row, _ in rows]), (["label", *taken], [row for _, row in rows])]
+        tables = [(["class", *CLASS_METRICS], [row for row, _ in rows]), (["label", *taken], [row for _, row in rows])]
+        if "calibration" in self:
+            tables.append((CALIBRATION, _picked(self._metrics["calibration"], CALIBRATION)))
+        return tables
 
     def _repr_html_(self) -> str:
-        numbers = [(name, each) for name, each in self.items() if name not in NESTED]
+        numbers = [(name, each) for name, each in self.items() if name not in TABLES]
         return html_table([], numbers) + "".join(html_table(titles, rows) for titles, rows in self.tables())
 
 
 CLASS_METRICS = ["precision", "recall", "f1", "rows"]
-OUTPUT_METRICS = ["r2", "rmse", "mae"]
+CALIBRATION = ["predicted", "observed", "rows"]
 
 
 def _picked(records: Sequence[Mapping[str, object]], names: Sequence[str]) -> list[list[object]]:
     return [[one[name] for name in names] for one in records]
+
+
+def _table(records: Sequence[Mapping[str, object]]) -> tuple[list[str], list[list[object]]]:
+    """Names of metrics, and their values in each record."""
+    names = ordered(records[0])
+    return names, _picked(records, names)
 
 
 class Explanation(str):

@@ -6,25 +6,11 @@ their own names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dana.metrics import BY_NAME, COUNTS, ordered
 from dana.records import Metrics
-
-NAMES = {
-    "auc": "AUC",
-    "accuracy": "accuracy",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-    "log_loss": "log loss",
-    "r2": "R²",
-    "rmse": "RMSE",
-    "mae": "mean absolute error",
-}
-MEANS = ("precision", "recall", "f1")
-"""Means over the classes, for more than two classes."""
-COUNTS = ("rows", "not_finite", "other_labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +28,9 @@ class Confusion:
 def single(metrics: Mapping[str, object]) -> list[tuple[str, str]]:
     """Names and texts of metrics that are one number, without counts of rows."""
     return [
-        (f"mean {_title(name)}" if name in MEANS and "classes" in metrics else _title(name), number(metrics[name]))
-        for name in _ordered(metrics)
-        if name not in COUNTS and not isinstance(metrics[name], Mapping | list)
+        (f"mean {_title(name)}" if _averaged(name) and "classes" in metrics else _title(name), number(metrics[name]))
+        for name in ordered(metrics)
+        if name not in ("rows", *COUNTS) and not isinstance(metrics[name], Mapping | list)
     ]
 
 
@@ -55,6 +41,10 @@ def left_out(metrics: Mapping[str, object]) -> str:
         said += f" Left out: {number(metrics['not_finite'])} with a prediction that is NaN or infinite."
     if metrics.get("other_labels"):
         said += f" Left out: {number(metrics['other_labels'])} with a label that the model does not know."
+    if metrics.get("not_predicted"):
+        said += (
+            f" Left out: {number(metrics['not_predicted'])} with a NULL in a feature, which the model does not predict."
+        )
     return said
 
 
@@ -70,7 +60,7 @@ def by_output(metrics: Metrics) -> tuple[list[str], list[tuple[str, list[str]]]]
 
 def _table(parts: Mapping[str, Mapping[str, object]]) -> tuple[list[str], list[tuple[str, list[str]]]]:
     # all parts have the same metrics, so the first one's names serve
-    names = _ordered(name for name in next(iter(parts.values()), ()) if name != "class")
+    names = ordered(name for name in next(iter(parts.values()), ()) if name != "class")
     rows = [(part, [number(one[name]) for name in names]) for part, one in parts.items()]
     return [_title(name) for name in names], rows
 
@@ -94,11 +84,9 @@ def number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else "none" if value is None else str(value)
 
 
-def _ordered(names: Iterable[str]) -> list[str]:
-    """Names in the usual order, rows first; jsonb does not keep it."""
-    usual = ["rows", *NAMES]
-    return sorted(names, key=lambda name: usual.index(name) if name in usual else len(usual))
+def _averaged(name: str) -> bool:
+    return name in BY_NAME and BY_NAME[name].averaged
 
 
 def _title(name: str) -> str:
-    return NAMES.get(name, name.replace("_", " "))
+    return BY_NAME[name].title if name in BY_NAME else name.replace("_", " ")

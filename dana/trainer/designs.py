@@ -36,7 +36,7 @@ from dana.trainer.contract import Json, Level, Notice, Notify, TrainRequest
 from dana.trainer.data.classes import classes_of, prediction_kind
 from dana.trainer.data.survey import Statistic, statistics_of
 from dana.trainer.data.weights import bind_request
-from dana.trainer.messages.constant import loss_graph
+from dana.trainer.losses import loss_graph
 from dana.trainer.messages.page_errors import row_dims
 from dana.trainer.metas import check_requirements, meta_values
 from dsl import Rule, compile_rule
@@ -126,7 +126,7 @@ class Design:
     statistics
         Models that are initialised with column statistics.
     loss_text
-        Graph of the loss of a constant prediction, or None.
+        Graph of the loss as a function of a prediction and a label, without weights, or None (`dana.trainer.losses`).
     predictor
         Program for `dana_predict`, or None.
     history
@@ -309,7 +309,7 @@ def compile_design(
         bound = bound.judging
     if notify is not None:
         _notify_size(request, bound, notify)
-    loss = loss_graph(binding.graph.judging)
+    loss = loss_graph(binding.unweighted.judging)
     return Design(
         bundle=_bundle(request, replace(binding, graph=bound)),
         epochs=graph.epochs,

@@ -37,8 +37,9 @@ from dana.trainer.data.weights import (
     weight_metadata,
 )
 from dana.trainer.designs import DesignStore, chosen_extents, default_metas, rule_graph, rule_of
+from dana.trainer.losses import loss_graph, minimised
 from dana.trainer.machine import NO_MEMORY, PageCollector
-from dana.trainer.messages.constant import constant_loss, loss_graph
+from dana.trainer.messages.constant import constant_loss
 from dana.trainer.messages.notices import check_finite, notify_crossed
 from dana.trainer.messages.page_errors import no_rows_error, page_error, row_dims
 from dana.trainer.metas import meta_values
@@ -129,6 +130,7 @@ class InterpretedTraining:
         self._binding = bind_request(rule, request, chosen)
         self._extents = self._binding.extents
         graph = self._binding.graph
+        self._loss = loss_graph(self._binding.unweighted.judging)
         self._request = request
         self._fills = self._binding.fills(request.relation.schema)
         notify_crossed(request, [one for one in self._fills if one.column in self._binding.features], notify)
@@ -201,9 +203,8 @@ class InterpretedTraining:
                 good &= columns[inputs[self._request.weight]] > 0
             values, counts = np.unique(columns[label][good], return_counts=True)
             check_labels(rule, self._request, self._metas, self._binding.labels, values)
-            loss = loss_graph(self._binding.graph)
-            if loss is not None:
-                self.constant_loss = constant_loss(loss, values, counts.astype(float), self._metas)
+            if self._loss is not None and not weight_metadata(self._request):
+                self.constant_loss = constant_loss(self._loss, values, counts.astype(float), self._metas)
         starts = started(self._request, statistics_of(self._binding.graph))
         self._models = {**self._models, **{one.model: survey.start(one) for one in starts}}
         if self._request.class_weight == BALANCED and self._class_weights is not None:
@@ -269,6 +270,7 @@ class InterpretedTraining:
                 "dims": self._extents,
                 "row_dims": self._row_dims,
                 "predicts": prediction_kind(graph),
+                **minimised(self._loss, self._metas),
                 **weight_metadata(self._request),
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
                 "batch": "all" if self.whole_table else graph.batch or 1,

@@ -38,6 +38,7 @@ from dana.trainer.data.survey import (
 from dana.trainer.data.surveyed import SurveyObserver
 from dana.trainer.data.weights import BALANCED, balanced_class_weights, given_class_weights, weight_metadata
 from dana.trainer.designs import Design, rule_graph, rule_of
+from dana.trainer.losses import minimised
 from dana.trainer.machine import NO_MEMORY, Machine, read_symbol, write_symbol
 from dana.trainer.messages.constant import constant_loss
 from dana.trainer.messages.notices import check_finite, notify_chosen_again, notify_crossed, notify_simulated
@@ -192,7 +193,7 @@ class MachineTraining:
         if self._surveyed.tally is not None:
             values, counts = self._surveyed.values
             check_labels(rule, self._request, self._metas, self._design.labels, values)
-            if self._design.loss_text is not None:
+            if self._design.loss_text is not None and not weight_metadata(self._request):
                 # as text in the design, because the rule's own graph is not kept
                 self.constant_loss = constant_loss(_parsed(self._design.loss_text), values, counts, self._metas)
         starts = started(self._request, self._design.statistics)
@@ -263,7 +264,7 @@ class MachineTraining:
         return [Parameter(name=one.name, values=self._read(one, places.get(one.name))) for one in symbols]
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
-        config = self._bundle.config
+        config, text = self._bundle.config, self._design.loss_text
         predictor = self._design.predictor
         if predictor is not None:
             # the cached predictor has the rule's defaults; the order is that of declaration, as in `encode_predictor`
@@ -281,6 +282,7 @@ class MachineTraining:
                 "dims": self._design.extents,
                 "row_dims": self._design.row_dims,
                 "predicts": self._design.predicts,
+                **minimised(None if text is None else _parsed(text), self._metas),
                 **weight_metadata(self._request),
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
                 "batch": "all" if self.whole_table else self._bundle.rule_batch,

@@ -555,6 +555,46 @@ COMMENT ON FUNCTION dana_predict_table IS
 
 -- Evaluation
 
+CREATE VIEW dana.metric (name, predictions, better, meaning) AS VALUES
+-- Written by python -m dana.generated: dana/metrics.py
+	('accuracy', 'classes', 'greater', 'share of the rows with the predicted class'),
+	('auc', 'two classes', 'greater', 'area under the ROC curve: share of the pairs of a positive and a negative row in the right order'),
+	('average_precision', 'two classes', 'greater', 'area under the curve of precision and recall (PR-AUC)'),
+	('precision', 'classes', 'greater', 'share of the rows of a predicted class that are of it'),
+	('recall', 'classes', 'greater', 'share of the rows of a class that are predicted as it'),
+	('f1', 'classes', 'greater', 'harmonic mean of precision and recall'),
+	('log_loss', 'classes', 'less', 'mean of the negative logarithm of the probability of a row''s class'),
+	('brier', 'classes', 'less', 'mean squared error of the probabilities; for more than two classes, summed over them'),
+	('r2', 'numbers', 'greater', 'share of the variance of the labels that is explained'),
+	('rmse', 'numbers', 'less', 'root of the mean squared error'),
+	('mae', 'numbers', 'less', 'mean of the absolute error'),
+	('poisson_deviance', 'numbers', 'less', 'mean deviance of counts from predictions above 0; of rules with the loss of Poisson regression'),
+	('gamma_deviance', 'numbers', 'less', 'mean deviance of labels above 0 from predictions above 0; of rules with the loss of gamma regression'),
+	('pinball_loss', 'numbers', 'less', 'mean loss of a quantile; of rules with the loss of quantile regression'),
+	('not_finite', NULL, NULL, 'rows with a NaN or an infinity in a feature, the label or the prediction'),
+	('other_labels', NULL, NULL, 'rows with a label that is not a class of the model'),
+	('not_predicted', NULL, NULL, 'rows with a NULL prediction'),
+	('calibration', NULL, NULL, 'rows, mean probability and share of positive rows, by tenths of the probability'),
+	('classes', NULL, NULL, 'metrics of each class'),
+	('confusion', NULL, NULL, 'rows by label and predicted class'),
+	('outputs', NULL, NULL, 'metrics of each of several numbers');
+-- to here
+COMMENT ON VIEW dana.metric IS 'Members of what dana_evaluate() returns';
+COMMENT ON COLUMN dana.metric.name IS 'Name of the member';
+COMMENT ON COLUMN dana.metric.predictions IS 'Predictions that the metric applies to: numbers, classes, two classes; NULL: not a metric';
+COMMENT ON COLUMN dana.metric.better IS 'less or greater; NULL: not a metric';
+COMMENT ON COLUMN dana.metric.meaning IS 'What it measures';
+
+CREATE FUNCTION dana.dana_metric_names() RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	SELECT format('There are %s, for classes %s, and for two of them %s.', string_agg(m.name, ', ') FILTER (WHERE m.predictions = 'numbers'),
+		string_agg(m.name, ', ') FILTER (WHERE m.predictions = 'classes'), string_agg(m.name, ', ') FILTER (WHERE m.predictions = 'two classes'))
+	FROM dana.metric AS m
+	$$;
+COMMENT ON FUNCTION dana.dana_metric_names() IS 'The metrics, as the hint of an error';
+
 CREATE FUNCTION dana.dana_class(value "any", classes text[]) RETURNS double precision
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_class IS 'The number that a training assigns to a label of these classes, from 0; NULL for any other label';
@@ -562,6 +602,10 @@ COMMENT ON FUNCTION dana.dana_class IS 'The number that a training assigns to a 
 CREATE FUNCTION dana.dana_regression_add(internal, double precision, double precision) RETURNS internal
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_regression_add(internal, double precision, double precision) IS 'Transition function of dana_regression_metrics()';
+
+CREATE FUNCTION dana.dana_regression_add(internal, double precision, double precision, double precision) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_regression_add(internal, double precision, double precision, double precision) IS 'Transition function of dana_regression_metrics() with a quantile';
 
 CREATE FUNCTION dana.dana_regression_final(internal) RETURNS jsonb
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -598,7 +642,12 @@ COMMENT ON FUNCTION dana.dana_classification_final IS 'Final function of dana_cl
 CREATE AGGREGATE dana_regression_metrics(label double precision, prediction double precision) (
 	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'Errors of predictions, as JSON: rows, mae, rmse, r2, and not_finite, the number of rows with a label or prediction that is NaN or infinite, which the other metrics leave out. Rows with a NULL are ignored; NULL if there are no others';
+COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'Errors of predictions, as JSON: rows, mae, rmse, r2, poisson_deviance (of labels from 0 on and predictions above 0; else null), gamma_deviance (of labels and predictions above 0), and not_finite, the number of rows with a label or prediction that is NaN or infinite, which the other metrics leave out. Rows with a NULL are ignored; NULL if there are no others';
+
+CREATE AGGREGATE dana_regression_metrics(label double precision, prediction double precision, quantile double precision) (
+	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision, double precision) IS 'The same with pinball_loss, for predictions of this quantile, between 0 and 1. It must be the same for all rows; NULL: pinball_loss is null';
 
 CREATE AGGREGATE dana_regression_metrics(labels real[], predictions real[]) (
 	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final_each, PARALLEL = SAFE
@@ -608,7 +657,7 @@ COMMENT ON AGGREGATE dana_regression_metrics(real[], real[]) IS 'The same for ro
 CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision) IS 'Metrics of predicted classes, as JSON. Two classes, labels 0 and 1 or -1 and 1: rows, accuracy, precision, recall, f1, log_loss (if all predictions are in 0 to 1), auc and confusion; predictions from 0.5 (labels 0 and 1) or 0 (-1 and 1) on mean the positive class. More classes, if labels and predictions are class numbers: rows, accuracy, the means of precision, recall and f1 over the classes, these metrics of each class, and confusion. not_finite: rows with a prediction that is NaN or infinite, which the other metrics leave out. Rows with a NULL are ignored; NULL if there are no others, and for any other labels';
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision) IS 'Metrics of predicted classes, as JSON. Two classes, labels 0 and 1 or -1 and 1: rows, accuracy, precision, recall, f1, auc, average_precision, confusion, and if all predictions are in 0 to 1 log_loss, brier, and calibration; predictions from 0.5 (labels 0 and 1) or 0 (-1 and 1) on mean the positive class. More classes, if labels and predictions are class numbers: rows, accuracy, the means of precision, recall and f1 over the classes, these metrics of each class, and confusion. not_finite: rows with a prediction that is NaN or infinite, which the other metrics leave out. Rows with a NULL are ignored; NULL if there are no others, and for any other labels';
 
 CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision, threshold double precision) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
@@ -618,7 +667,7 @@ COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precis
 CREATE AGGREGATE dana_classification_metrics(label double precision, probabilities real[]) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_classification_metrics(double precision, real[]) IS 'The same for one number per class, labels from 0; the largest number is the predicted class; with log_loss if they are probabilities';
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, real[]) IS 'The same for one number per class, labels from 0; the largest number is the predicted class; with log_loss and brier if they are probabilities';
 
 CREATE AGGREGATE dana_classification_metrics(
 	label double precision, probabilities real[], classes text[], threshold double precision
@@ -844,11 +893,11 @@ DECLARE
 	unknown pg_catalog.text;
 BEGIN
 	-- before the folds are trained; a metric of other rules is rejected after it
-	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m WHERE m NOT IN ('rmse', 'mae', 'r2',
-		'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'confusion', 'classes', 'outputs', 'not_finite', 'other_labels', 'not_predicted', 'loss');
+	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m
+	WHERE m <> 'loss' AND NOT EXISTS (SELECT FROM dana.metric AS k WHERE k.name = m);
 	IF unknown IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric %s', unknown),
-			HINT = 'There are rmse, mae, r2, for classes log_loss, accuracy, precision, recall, f1, confusion, classes, and for two of them auc.';
+			HINT = dana.dana_metric_names();
 	END IF;
 	PERFORM dana.dana_check_metrics($1, $8);
 	WITH trials AS MATERIALIZED (
@@ -955,9 +1004,9 @@ DECLARE
 	outcomes pg_catalog.jsonb[];
 	points dana.search_point[];
 BEGIN
-	IF metric NOT IN ('rmse', 'mae', 'r2', 'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'loss') THEN
+	IF metric <> 'loss' AND NOT EXISTS (SELECT FROM dana.metric AS k WHERE k.name = metric AND k.better IS NOT NULL) THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
-			HINT = 'There are rmse, mae, r2, for classes log_loss, accuracy, precision, recall, f1, and for two of them auc.';
+			HINT = dana.dana_metric_names();
 	ELSIF folds IS NOT NULL AND test_size IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "folds" or argument "test_size", not both';
 	END IF;
@@ -975,12 +1024,13 @@ BEGIN
 			WHEN pg_catalog.bool_or(t -> 'scores'::pg_catalog.text ? 'loss'::pg_catalog.text) THEN 'loss'
 			WHEN pg_catalog.bool_and(t #>> '{scores,log_loss}'::pg_catalog.text[] IS NOT NULL) THEN 'log_loss' ELSE 'accuracy' END
 		FROM pg_catalog.unnest(outcomes) AS t WHERE t ? 'scores'::pg_catalog.text), 'rmse');
-	greater := metric NOT IN ('rmse', 'mae', 'log_loss', 'loss');
+	greater := EXISTS (SELECT FROM dana.metric AS k WHERE k.name = metric AND k.better = 'greater');
 	WITH trials AS (
 		SELECT (t ->> 'n'::pg_catalog.text)::integer AS n, (t ->> 'fold'::pg_catalog.text)::integer AS fold, t -> 'tried'::pg_catalog.text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (
 		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::pg_catalog.text[])::pg_catalog.float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::pg_catalog.text[])::pg_catalog.float8) AS deviation
-		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::pg_catalog.text) - ARRAY['model', 'version', 'part', 'rows', 'positive', 'confusion', 'classes', 'outputs']) AS m
+		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::pg_catalog.text) - ARRAY['model', 'version', 'part', 'rows', 'positive']) AS m
+		WHERE pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array')
 		GROUP BY t.n, m.key
 	), scored AS (
 		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::pg_catalog.text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::pg_catalog.text))[1] AS error,
@@ -1134,7 +1184,7 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA dana TO PUBLIC;
-GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.progress, dana.curve, dana.job TO PUBLIC;
+GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.metric, dana.progress, dana.curve, dana.job TO PUBLIC;
 
 -- What uses the worker, or changes what others see, a DBA grants
 REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,

@@ -83,13 +83,14 @@ def test_an_evaluation(db: Connection, pg_uri: str, capsys: pytest.CaptureFixtur
         ),
     ):
         assert main(["evaluate", "[good]", *options, "--dsn", pg_uri]) == OK
-        metrics, classes, confusion = capsys.readouterr().out.split("\n\n")
+        metrics, classes, confusion, calibration = capsys.readouterr().out.split("\n\n")
         said = dict(line.split(maxsplit=1) for line in metrics.splitlines())
         expected = db.evaluate("[good]", **asked)
         assert said["rows"].strip() == str(expected["rows"])
         assert float(said["accuracy"]) == pytest.approx(expected["accuracy"], abs=1e-6)
         assert classes.split()[:5] == ["class", "precision", "recall", "f1", "rows"]
         assert int(confusion.split()[-1]) == expected["confusion"]["tp"]
+        assert calibration.split()[:3] == ["predicted", "observed", "rows"]
     assert main(["evaluate", "[none]", "--dsn", pg_uri]) == DATABASE
     assert 'model "[none]" does not exist' in capsys.readouterr().err
 

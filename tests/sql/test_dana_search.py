@@ -94,7 +94,7 @@ def test_each_fold_is_a_training_and_an_evaluation(session: Session, table: str,
         }
         assert tested == expected[0]["rows"]
     for row, function in ((found[4], statistics.mean), (found[5], statistics.stdev)):
-        assert set(row[5]) == set(found[0][5]) - {"confusion"}
+        assert set(row[5]) == set(found[0][5]) - {"calibration", "confusion"}
         for name, value in row[5].items():
             assert value == pytest.approx(function([fold[5][name] for fold in found[:4]]), rel=1e-6)
         assert row[4] == pytest.approx(function([fold[4] for fold in found[:4]]), rel=1e-6)

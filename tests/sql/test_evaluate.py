@@ -8,6 +8,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from dana import rules
 from tests.sql.conftest import Session
 
 metrics = pytest.importorskip("sklearn.metrics")
@@ -180,14 +181,60 @@ def test_regression(session: Session) -> None:
 NUMBER = LOGISTIC.replace("setPrediction(p)", "setPrediction(dana.sigma(w * x, 1) * 0 + 2)")
 
 
+GAMMA = (
+    rules.text("poisson")
+    .replace("poisson", "gamma")
+    .replace("y >= 0", "y > 0")
+    .replace("loss = weight * (p - y + y * (dana.log(dana.max(y, 1e-30)) - score))", "loss = weight * (y / p + score)")
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "label", "metric"),
+    [
+        ("poisson", "round(exp(a) + i % 3)", "mean_poisson_deviance"),
+        ("gamma", "exp(a) + i % 3", "mean_gamma_deviance"),
+        ("quantile", "a + i % 3", "mean_pinball_loss"),
+        ("linear", "a + i % 3", None),
+        ("huber", "a + i % 3", None),
+        ("lasso", "a + i % 3", None),
+    ],
+)
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_a_rule_is_judged_by_what_it_minimises(
+    session: Session, rule: str, label: str, metric: str | None, weight: str | None
+) -> None:
+    session.execute("SELECT dana_create_udf(%s, %s)", (rule, GAMMA if rule == "gamma" else rules.text(rule)))
+    session.execute(
+        f"CREATE TABLE t AS SELECT a, ({label})::float8 AS y, 1 + i % 2 AS w"
+        " FROM (SELECT i, (i * 37 % 101) / 50.0 AS a FROM generate_series(1, 300) i) s"
+    )
+    hyper = '{"q": 0.8}' if rule == "quantile" else None
+    session.execute("SELECT dana_train(%s, 't', 'm', '{a}', 'y', hyper => %s, weight => %s)", (rule, hyper, weight))
+    y, p = np.array(session.execute("SELECT y, dana_predict('m', a)::float8 FROM t").fetchall()).T
+    found = evaluated(session, "'m'")
+    special = {"poisson_deviance", "gamma_deviance", "pinball_loss"}
+    if metric is None:
+        assert special & found.keys() == set()
+        return
+    name = metric.removeprefix("mean_")
+    assert special & found.keys() == {name}
+    more = {"alpha": 0.8} if rule == "quantile" else {}
+    assert found[name] == pytest.approx(getattr(metrics, metric)(y, p, **more), rel=1e-6)
+    assert found["r2"] == pytest.approx(metrics.r2_score(y, p), rel=1e-6, abs=1e-6)
+
+
 @pytest.mark.parametrize(("labels", "two"), [("3", False), ("i % 3", False), ("i % 2", True), ("i % 2 * 2 - 1", True)])
 def test_a_number_is_no_class(session: Session, labels: str, two: bool) -> None:
     session.execute("SELECT dana_create_udf('fit', %s)", (NUMBER,))
     session.execute(f"CREATE TABLE t AS SELECT i::real AS x, ({labels})::real AS y FROM generate_series(1, 30) i")
     session.execute("SELECT dana_train('fit', 't')")
     found = evaluated(session, "'fit'")
-    both = {"precision", "recall", "f1", "auc", "log_loss", "confusion"} if two else set()
-    assert found.keys() - {"accuracy"} == {"model", "version", "part", "rows", "rmse", "mae", "r2", "not_finite"} | both
+    both = {"precision", "recall", "f1", "auc", "average_precision", "log_loss", "brier", "confusion"} if two else set()
+    assert (
+        found.keys() - {"accuracy", "calibration"}
+        == {"model", "version", "part", "rows", "rmse", "mae", "r2", "not_finite"} | both
+    )
     assert found.get("accuracy") == (0.5 if two else None)
 
 

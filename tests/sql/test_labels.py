@@ -319,6 +319,26 @@ def test_rows_without_a_prediction_are_counted_apart(session: Session) -> None:
     assert sum(found["confusion"].values()) == 90
 
 
+def test_regressions_count_rows_without_a_prediction(session: Session) -> None:
+    """Below half of the rows a WARNING reports what the metrics stand for."""
+    session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
+    session.execute(
+        "CREATE TABLE t AS SELECT i, CASE WHEN i % 10 > 5 THEN i % 7 END AS x, (i % 7)::real AS y"
+        " FROM generate_series(1, 100) i"
+    )
+    session.execute("SELECT dana_train('linear', 't', 'm', '{x}', 'y')")
+    heard: list[str] = []
+    session.add_notice_handler(lambda notice: heard.append(f"{notice.severity}: {notice.message_primary}"))
+    found = one(session, "SELECT dana_evaluate('m')")
+    assert (found["rows"], found["not_predicted"]) == (40, 60)
+    assert heard == ['WARNING: model "m" predicts 40 of 100 rows: the others have a NULL in a feature']
+    heard.clear()
+    found = one(session, "SELECT dana_evaluate('m', filter => 'i % 10 > 1')")
+    assert (found["rows"], found["not_predicted"]) == (40, 40)
+    assert "not_predicted" not in one(session, "SELECT dana_evaluate('m', filter => 'x >= 0')")
+    assert heard == []
+
+
 def test_many_numbers_as_classes_are_said(session: Session) -> None:
     session.execute("SELECT dana_create_udf('softmax', %s)", (rules.text("softmax"),))
     session.execute("CREATE TABLE t AS SELECT sin(i) AS x, (i * 37 % 101) / 4.0 AS y FROM generate_series(1, 404) i")

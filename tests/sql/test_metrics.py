@@ -9,9 +9,11 @@ import numpy as np
 import psycopg
 import pytest
 
+from dana.metrics import METRICS, ordered
 from tests.sql.conftest import Session, weights
 
 metrics = pytest.importorskip("sklearn.metrics")
+calibration = pytest.importorskip("sklearn.calibration")
 
 Pairs = Iterable[Sequence[float | None]]
 
@@ -32,30 +34,53 @@ def one(session: Session, expression: str, rest: str = "FROM t") -> Any:
     return row[0]
 
 
+def deviance(y: Any, p: Any, power: int) -> float | None:
+    """Poisson's deviance of power 1, and gamma's of power 2."""
+    if (p <= 0).any() or (y < 0).any() or (power == 2 and (y == 0).any()):
+        return None
+    return float(metrics.mean_tweedie_deviance(y, p, power=power))
+
+
+def calibrated(truth: Any, p: Any) -> list[dict[str, Any]]:
+    """scikit-learn's curve, with the number of rows."""
+    observed, predicted = calibration.calibration_curve(truth, p, n_bins=10)
+    rows = np.bincount(np.searchsorted(np.linspace(0, 1, 11)[1:-1], p), minlength=10)
+    names = ("rows", "predicted", "observed")
+    numbers = zip(rows[rows > 0].tolist(), predicted, observed, strict=True)
+    return [pytest.approx(dict(zip(names, each, strict=True))) for each in numbers]
+
+
 def expected(y: Any, p: Any, threshold: float) -> dict[str, Any]:
     chosen = p >= threshold
     truth = y > 0
     tn, fp, fn, tp = metrics.confusion_matrix(truth, chosen, labels=[False, True]).ravel().tolist()
     probable = bool(((p >= 0) & (p <= 1)).all())
     spread = len(set(y)) > 1
+    table = {"calibration": calibrated(truth, p)} if probable else {}
     return {
+        **table,
         "rows": len(y),
         "mae": metrics.mean_absolute_error(y, p),
         "rmse": metrics.mean_squared_error(y, p) ** 0.5,
         "r2": metrics.r2_score(y, p) if spread else None,
+        "poisson_deviance": deviance(y, p, 1),
+        "gamma_deviance": deviance(y, p, 2),
         "accuracy": metrics.accuracy_score(truth, chosen),
         "precision": tp / (tp + fp) if tp + fp else None,
         "recall": tp / (tp + fn) if tp + fn else None,
         "f1": metrics.f1_score(truth, chosen) if 2 * tp + fp + fn else None,
         "log_loss": -np.log(np.maximum(np.where(truth, p, 1 - p), 2**-24)).mean() if probable else None,
+        "brier": metrics.mean_squared_error(truth, p) if probable else None,
         "auc": metrics.roc_auc_score(truth, p) if spread else None,
+        "average_precision": metrics.average_precision_score(truth, p) if truth.any() else None,
         "confusion": {"tp": tp, "fp": fp, "fn": fn, "tn": tn},
         "not_finite": 0,
     }
 
 
 def same(found: Any, other: dict[str, Any], rel: float = 1e-12) -> None:
-    assert found.pop("confusion") == other.pop("confusion")
+    for table in ("confusion", "calibration"):
+        assert found.pop(table, None) == other.pop(table, None)
     assert found.keys() == other.keys()
     for name, value in other.items():
         assert found[name] == (None if value is None else pytest.approx(value, rel=rel, abs=1e-12)), name
@@ -148,8 +173,52 @@ def test_regression_of_any_size(session: Session) -> None:
         "mae": 0,
         "rmse": 0,
         "r2": None,
+        "poisson_deviance": 0,
+        "gamma_deviance": 0,
         "not_finite": 0,
     }
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.95])
+def test_quantiles(session: Session, quantile: float) -> None:
+    rng = np.random.default_rng(4)
+    y, p = rng.normal(size=(2, 300))
+    fill(session, np.stack([y, p], axis=1).tolist())
+    found = one(session, f"dana_regression_metrics(y, p, {quantile})")
+    assert found.pop("pinball_loss") == pytest.approx(metrics.mean_pinball_loss(y, p, alpha=quantile))
+    assert found == one(session, "dana_regression_metrics(y, p)") == one(session, "dana_regression_metrics(y, p, NULL)")
+    for other in ("0", "1", "'NaN'", "-0.5"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match='"quantile" must be between 0 and 1'):
+            one(session, f"dana_regression_metrics(y, p, {other})")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be the same for all rows"):
+        one(session, "dana_regression_metrics(y, p, 1.0 / (1 + k))", "FROM t WHERE k > 1")
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_deviances(session: Session, least: int) -> None:
+    rng = np.random.default_rng(6)
+    mean = rng.gamma(2, 3, 400) + 0.1
+    y = np.maximum(rng.poisson(mean), least).astype(float)
+    fill(session, np.stack([y, mean], axis=1).tolist())
+    found = one(session, "dana_regression_metrics(y, p)")
+    assert found["poisson_deviance"] == pytest.approx(metrics.mean_poisson_deviance(y, mean))
+    gamma = metrics.mean_gamma_deviance(y, mean) if least else None
+    assert found["gamma_deviance"] == (None if gamma is None else pytest.approx(gamma))
+
+
+def test_a_metric_is_a_row_of_one_table(session: Session) -> None:
+    """What the server computes is in the table, in each direction."""
+    fill(session, [(1, 0.75), (0, 0.25)])
+    numbers = one(session, "dana_regression_metrics(y, p, 0.5)")
+    several = one(session, "dana_regression_metrics(ARRAY[y, y]::real[], ARRAY[p, p]::real[])")
+    two = one(session, "dana_classification_metrics(y, p)")
+    many = one(session, "dana_classification_metrics(y, ARRAY[1 - p, p, 0]::real[])")
+    listed = session.execute("SELECT name, predictions, better FROM dana.metric WHERE better IS NOT NULL").fetchall()
+    assert listed == [(each.name, each.of, "less" if each.less else "greater") for each in METRICS]
+    computed = numbers | several | two | many
+    others = {name for (name,) in session.execute("SELECT name FROM dana.metric WHERE better IS NULL")}
+    assert computed.keys() - {"rows"} - others == {each.name for each in METRICS}
+    assert ordered(computed)[0] == "rows"
 
 
 def test_what_is_no_number(session: Session) -> None:
@@ -161,6 +230,7 @@ def test_what_is_no_number(session: Session) -> None:
     fill(session, [(1, nan), *good, (0, nan), (1, inf), (0, -inf)])
     assert one(session, BOTH) == found | {"not_finite": 4}
     fill(session, [(1, nan), (0, nan)])
+    assert found.pop("calibration")
     assert one(session, BOTH) == dict.fromkeys(found) | {
         "rows": 0,
         "not_finite": 2,
@@ -187,6 +257,7 @@ def expected_of_classes(y: Any, each: Any) -> dict[str, Any]:
         "recall": macro[1],
         "f1": macro[2],
         "log_loss": -np.log(np.maximum(each[np.arange(len(y)), y], 2**-24)).mean(dtype=np.float64),
+        "brier": metrics.brier_score_loss(y, each, labels=range(each.shape[1])),
         "not_finite": 0,
         "classes": [
             {"rows": rows[k], "precision": known(precision[k]), "recall": known(recall[k]), "f1": known(f1[k])}

@@ -18,8 +18,9 @@ from dana.compiler.binding.weights import weighted
 from dana.storage.builder import build_pages
 from dana.trainer.arrays import train as train_arrays
 from dana.trainer.contract import EpochReport, HeldOut, Notice, TrainingError, TrainRequest
+from dana.trainer.losses import loss_graph
 from dana.trainer.machine_code import VARIABLE
-from dana.trainer.messages.constant import constant_loss, loss_graph
+from dana.trainer.messages.constant import constant_loss
 from dana.trainer.stopping import Outcome, Stopping, _risen, _still_falls, run
 from dana.trainer.trainer import MachineTrainer
 from dana.trainer.training import MachineTraining

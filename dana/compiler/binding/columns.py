@@ -38,6 +38,8 @@ class Binding:
     ----------
     graph
         The rule with every dim bound.
+    unweighted
+        The same without the training's weights: each row has the weight 1.
     extents
         What the dims are that have an extent by default.
     uses
@@ -49,6 +51,7 @@ class Binding:
     """
 
     graph: Graph
+    unweighted: Graph
     extents: dict[str, int]
     uses: tuple[Use, ...]
     features: tuple[str, ...]
@@ -125,10 +128,15 @@ def bind(
         if traced is not plain:  # the columns decide a dim that loops count
             graph = weighted(traced, column=weight is not None, classes=class_weight)
         bound = graph.bind(dims) if graph.dims else graph
+        unweighted = bound
+        if weight is not None or class_weight:
+            every = weighted(traced, column=False, classes=False)
+            unweighted = every.bind(dims) if every.dims else every
     except BindError as error:
         raise BindingError(f"{error}, in {schema.relation}") from error
     return Binding(
         graph=bound,
+        unweighted=unweighted,
         extents={name: dims.get(name, extent) for name, extent in graph.extents},
         uses=(*uses, *more_uses),
         features=tuple(schema.attributes[k].name for k in chosen),

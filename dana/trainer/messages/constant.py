@@ -1,20 +1,15 @@
-"""The loss of the best constant prediction; a model that is not better has learnt nothing.
-
-The constant replaces the first node through which everything except the label reaches the loss: a score, or a vector
-with a score for each class. No loss is known by name; if there is no such node, the loss of a constant is unknown.
-"""
+"""The loss of the best constant prediction; a model that is not better has learnt nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.trainer.losses import LABEL, PREDICTED
 from dsl.hdfg.evaluate import Evaluator
-from dsl.hdfg.graph import Graph, Op
-from dsl.hdfg.verify import InvalidGraph, verify
+from dsl.hdfg.graph import Graph
 from hwgen.spec import numerics
 
 Doubles = NDArray[np.float64]
@@ -27,48 +22,8 @@ ten thousand, only the positive rows count."""
 GROUPS = 256
 """Maximum number of distinct labels in the search; the loss of the result is computed with all labels."""
 
-PREDICTED, LABEL = "_predicted", "_label"
-
 SCORES = np.concatenate([-(side := np.geomspace(1e-3, 50, 16))[::-1], [0.0], side])
 """Start points of the search for constants that are not labels: logits, logarithms of counts."""
-
-
-def loss_graph(graph: Graph) -> Graph | None:
-    """Return the part of a rule from the replaced node and the label to the loss; None if there is no such part."""
-    outputs = [k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
-    if graph.loss is None or len(outputs) != 1 or graph.concrete_shape(outputs[0]):
-        return None
-    (label,) = outputs
-    shapes = {(), (graph.classes,)}
-    needed = sorted(graph.reachable([graph.loss]))
-    # ids ascend, so the first cut wins: a score before its sigmoid, which SCORES start from
-    for cut in (k for k in needed if graph.nodes[k].shape in shapes and label not in graph.reachable([k])):
-        nodes = list(graph.nodes)
-        nodes[cut] = replace(nodes[cut], op=Op.INPUT, inputs=(), name=PREDICTED, axis=None)
-        part = sorted(replace(graph, nodes=tuple(nodes)).reachable([graph.loss]))
-        leaves = {k for k in part if nodes[k].op in (Op.INPUT, Op.OUTPUT, Op.MODEL, Op.MERGE)}
-        if leaves == {cut, label} and nodes[cut].region is nodes[label].region:
-            break
-    else:
-        return None
-    nodes[label] = replace(nodes[label], name=LABEL)
-    place = {k: number for number, k in enumerate(part)}
-    made = Graph(
-        name=graph.name,
-        nodes=tuple(
-            # without spans: they point into the text of the rule, and the cached loss is read without it
-            replace(nodes[k], id=place[k], inputs=tuple(place[i] for i in nodes[k].inputs), span=None)
-            for k in part
-        ),
-        inputs=(place[cut], place[label]),
-        metas=tuple(place[k] for k in graph.metas if k in place),
-        loss=place[graph.loss],
-    )
-    try:
-        verify(made)
-    except InvalidGraph:
-        return None  # a meta is named PREDICTED or LABEL
-    return made
 
 
 def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping[str, float]) -> float | None:

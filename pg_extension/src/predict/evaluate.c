@@ -18,6 +18,7 @@
 #include "base/relations.h"
 #include "models/models.h"
 #include "predict/evaluate.h"
+#include "predict/metric_names.h"
 #include "request/training.h"
 #include "rows/places.h"
 #include "rows/rows.h"
@@ -29,7 +30,7 @@
 
 /*
  * One statement evaluates a model. $1: reference of the model's version, $2: threshold or NULL, $3: classes, $4: the
- * model's name, $5: version, $6: part, $7 and $8: as in dana_places. Its text has the metrics, the label, the features,
+ * model's name, $5: version, $6: part, $7 and $8: as in dana_places, $9: the quantile of a rule that has one. Its text has the metrics, the label, the features,
  * and the rows; OFFSET 0: each prediction is computed once.
  */
 #define STATEMENT \
@@ -38,17 +39,22 @@
 	"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) AS s"
 
 /* The metrics of labels s.y and predictions s.p; %s: the aggregates, called with exactly their declared types */
-#define METRICS_OF_NUMBERS "%s(s.y, s.p)"
+#define METRICS_OF_NUMBERS NOT_PREDICTED "%s(s.y, s.p)"
 
-/* Also the metrics of two classes if the labels have two values; both count non-finite labels and predictions */
+/*
+ * Also the metrics of two classes if the labels have two values; both count non-finite labels and predictions. $9:
+ * quantile; the last %s: metrics of other rules
+ */
 #define METRICS_OF_NUMBER \
-	"COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 " \
+	NOT_PREDICTED "COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 " \
 	"AND s.y OPERATOR(pg_catalog.<) 'Infinity'::pg_catalog.float8 THEN s.y END, s.p, $3, $2), '{}') " \
-	"OPERATOR(pg_catalog.||) %s(s.y, s.p[1]::pg_catalog.float8)"
+	"OPERATOR(pg_catalog.||) (%s(s.y, s.p[1]::pg_catalog.float8, $9) OPERATOR(pg_catalog.-) '{%s}'::pg_catalog.text[])"
 
 #define METRICS_OF_CLASSES \
-	COUNT_IF_ANY("other_labels", "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)") \
-	COUNT_IF_ANY("not_predicted", "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)") "%s(s.y, s.p, $3, $2)"
+	COUNT_IF_ANY(METRIC_OTHER_LABELS, "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)") NOT_PREDICTED \
+	"%s(s.y, s.p, $3, $2)"
+
+#define NOT_PREDICTED COUNT_IF_ANY(METRIC_NOT_PREDICTED, "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)")
 
 #define COUNT_IF_ANY(name, count) \
 	"CASE WHEN " count " OPERATOR(pg_catalog.=) 0 THEN '{}' " \
@@ -267,6 +273,17 @@ DANA_FUNCTION(dana_feature_list)
 	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(&features)));
 }
 
+/* The metrics that belong to the loss of other rules, as elements of an array */
+static const char *
+metrics_of_others(const evaluated_model *model)
+{
+	const char *deviance = of_metadata(model, "deviance");
+
+	if (deviance == NULL)
+		return METRIC_POISSON_DEVIANCE "," METRIC_GAMMA_DEVIANCE;
+	return strcmp(deviance, METRIC_POISSON_DEVIANCE) == 0 ? METRIC_GAMMA_DEVIANCE : METRIC_POISSON_DEVIANCE;
+}
+
 static char *
 metrics_of(const evaluated_model *model)
 {
@@ -276,7 +293,7 @@ metrics_of(const evaluated_model *model)
 	if (predicts(model, "numbers"))
 		return psprintf(METRICS_OF_NUMBERS, regression);
 	if (predicts(model, "number"))
-		return psprintf(METRICS_OF_NUMBER, classification, regression);
+		return psprintf(METRICS_OF_NUMBER, classification, regression, metrics_of_others(model));
 	return psprintf(METRICS_OF_CLASSES, classification);
 }
 
@@ -336,9 +353,9 @@ report_one_class(const dana_evaluation *asked, Jsonb *metrics)
 	const char *positive;
 	Jsonb	   *confusion;
 
-	if (dana_json_is_null(metrics, "auc")) /* more classes, or rows of one class */
+	if (dana_json_is_null(metrics, METRIC_AUC)) /* more classes, or rows of one class */
 		return;
-	confusion = dana_json_member(metrics, "confusion");
+	confusion = dana_json_member(metrics, METRIC_CONFUSION);
 	positive = dana_json_is_null(metrics, "positive") ? "1" : dana_json_string(metrics, "positive");
 	rows = dana_json_integer(metrics, "rows");
 	positives = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fn");
@@ -350,6 +367,20 @@ report_one_class(const dana_evaluation *asked, Jsonb *metrics)
 					asked->model, chosen == 0 ? "none" : "each", rows, positive, positives);
 }
 
+/* Reports metrics that stand for fewer than half of the rows */
+static void
+report_not_predicted(const dana_evaluation *asked, Jsonb *metrics)
+{
+	const int64 rows = dana_json_integer(metrics, "rows");
+	const int64 missing =
+		dana_json_is_null(metrics, METRIC_NOT_PREDICTED) ? 0 : dana_json_integer(metrics, METRIC_NOT_PREDICTED);
+
+	if (missing > rows)
+		dana_notice(WARNING, "The metrics are of the other rows only. A model trained with nulls => 'mean' predicts all.",
+					"model \"%s\" predicts " INT64_FORMAT " of " INT64_FORMAT " rows: the others have a NULL in a feature",
+					asked->model, rows, rows + missing);
+}
+
 /* Runs the statement in the caller's SPI connection */
 static Jsonb *
 evaluate(const dana_evaluation *asked, const evaluated_model *model, const evaluated_rows *rows, Snapshot snapshot)
@@ -357,7 +388,8 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 	const bool	  current = snapshot == InvalidSnapshot;
 	const bool	  from_zero = asked->threshold.isnull && predicts(model, "score"); /* from 0 on: the second class */
 	MemoryContext caller = CurrentMemoryContext;
-	Oid			  types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID};
+	Oid			  types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID, FLOAT8OID};
+	const bool	  of_quantile = !dana_json_is_null(model->metadata, "quantile");
 	Datum		  values[] = {CStringGetTextDatum(model->reference),
 							  from_zero ? Float8GetDatum(0) : asked->threshold.value,
 							  classes_of(model),
@@ -365,8 +397,10 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 							  Int32GetDatum(model->version),
 							  CStringGetTextDatum(rows->part),
 							  rows->places.first,
-							  rows->places.running};
-	char		  nulls[] = {' ', asked->threshold.isnull && !from_zero ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ', '\0'};
+							  rows->places.running,
+							  Float8GetDatum(of_quantile ? dana_json_double(model->metadata, "quantile") : 0)};
+	char		  nulls[] = {' ', asked->threshold.isnull && !from_zero ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ',
+							 of_quantile ? ' ' : 'n', '\0'};
 	char		 *label = label_of(model, columns_of(asked, model, rows));
 	SPIPlanPtr	  plan;
 	Datum		  found;
@@ -384,8 +418,8 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 	found = dana_value(0, 1);
 	if (DatumGetPointer(found) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("there is no row to evaluate on"),
-						errhint("Rows that have no label, or none of the model's classes, do not count, nor do those that "
-								"\"filter\" or \"part\" leaves out.")));
+						errhint("Rows that have no label, none of the model's classes, or a NULL in a feature do not count, "
+								"nor do those that \"filter\" or \"part\" leaves out.")));
 	dana_places_report(&rows->places, rows->table, asked->model, rows->part, DatumGetInt64(dana_value(0, 2)),
 					 DatumGetInt64(dana_value(0, 3)));
 	return DatumGetJsonbPCopy(found);
@@ -409,6 +443,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	AtEOXact_GUC(true, level);
 	if (snapshot == InvalidSnapshot)
 		report_one_class(asked, metrics);
+	report_not_predicted(asked, metrics);
 	return metrics;
 }
 

@@ -14,6 +14,7 @@
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/json.h"
+#include "predict/metric_names.h"
 #include "predict/metrics.h"
 #include "values/label_values.h"
 
@@ -51,7 +52,8 @@ typedef struct classification
 	int			width;	   /* of predictions that are arrays; 0: they are numbers */
 	dana_texts	names;
 	tally	   *tally; /* of more than two classes */
-	double		loss; /* not long double: palloc() aligns to 8 bytes */
+	double		loss; /* sums over rows; not long double: palloc() aligns to 8 bytes */
+	double		squared; /* errors of the probabilities */
 } classification;
 
 /* Limits of class numbers that are recognised as integers only, and of classes in a confusion matrix */
@@ -212,6 +214,8 @@ count_scores(classification *state, float8 label, const float4 *scores)
 	state->probable &= fabs(sum - 1) < ROUNDING;
 	tally_add(state->tally, label, chosen);
 	state->loss -= log(Max(scores[(int)label], LEAST_PROBABILITY));
+	for (int i = 0; i < state->width; i++)
+		state->squared += ((i == label) - (double)scores[i]) * ((i == label) - (double)scores[i]);
 	state->count++;
 }
 
@@ -260,7 +264,7 @@ DANA_FUNCTION(dana_classification_add_each)
 }
 
 /*
- * Metrics of any number of classes, each against the others; `loss` if it is known. Means are over classes that occur
+ * Metrics of any number of classes, each against the others; those of probabilities if they are `known`. Means are over classes that occur
  */
 static Datum
 of_tally(const tally *counted, const classification *state, bool known)
@@ -291,23 +295,24 @@ of_tally(const tally *counted, const classification *state, bool known)
 		dana_json_open(&each, NULL, '{');
 		dana_json_text(&each, "class", i < state->names.count ? state->names.values[i] : psprintf("%d", i));
 		dana_json_number(&each, "rows", labelled);
-		dana_append_ratio(&each, "precision", hits, chosen);
-		dana_append_ratio(&each, "recall", hits, labelled);
-		dana_append_ratio(&each, "f1", 2 * hits, labelled + chosen);
+		dana_append_ratio(&each, METRIC_PRECISION, hits, chosen);
+		dana_append_ratio(&each, METRIC_RECALL, hits, labelled);
+		dana_append_ratio(&each, METRIC_F1, 2 * hits, labelled + chosen);
 		dana_json_close(&each, '}');
 	}
 	dana_json_close(&each, ']');
 	dana_json_number(&made, "rows", rows);
-	dana_append_ratio(&made, "accuracy", right, rows);
-	dana_append_ratio(&made, "precision", precision, occurring);
-	dana_append_ratio(&made, "recall", recall, occurring);
-	dana_append_ratio(&made, "f1", f1, occurring);
-	dana_append_metric(&made, "log_loss", known && rows > 0, state->loss / Max(rows, 1));
-	dana_json_number(&made, "not_finite", state->not_finite);
-	appendStringInfo(&made, ",\"classes\":%s", each.data);
+	dana_append_ratio(&made, METRIC_ACCURACY, right, rows);
+	dana_append_ratio(&made, METRIC_PRECISION, precision, occurring);
+	dana_append_ratio(&made, METRIC_RECALL, recall, occurring);
+	dana_append_ratio(&made, METRIC_F1, f1, occurring);
+	dana_append_metric(&made, METRIC_LOG_LOSS, known && rows > 0, state->loss / Max(rows, 1));
+	dana_append_metric(&made, METRIC_BRIER, known && rows > 0, state->squared / Max(rows, 1));
+	dana_json_number(&made, METRIC_NOT_FINITE, state->not_finite);
+	appendStringInfo(&made, ",\"" METRIC_CLASSES "\":%s", each.data);
 	if (counted->confusion != NULL)
 	{
-		dana_json_open(&made, "confusion", '[');
+		dana_json_open(&made, METRIC_CONFUSION, '[');
 		for (int i = 0; i < width; i++)
 		{
 			dana_json_open(&made, NULL, '[');
@@ -335,6 +340,41 @@ of_numbers(classification *state, int width)
 	return of_tally(counted, state, false);
 }
 
+/* Intervals of a probability in the calibration table */
+#define INTERVALS 10
+
+/* Rows with a probability in an interval */
+typedef struct interval
+{
+	int64	rows;
+	int64	positives;
+	double	sum; /* of the probabilities */
+} interval;
+
+/* The interval of a probability: its upper bound belongs to it, as in scikit-learn */
+static int
+interval_of(float8 probability)
+{
+	return Min(Max((int)ceil(probability * INTERVALS) - 1, 0), INTERVALS - 1);
+}
+
+/* Mean probability and share of positive rows in each interval that has rows */
+static void
+append_calibration(StringInfo to, const interval *intervals)
+{
+	dana_json_open(to, METRIC_CALIBRATION, '[');
+	for (int i = 0; i < INTERVALS; i++)
+		if (intervals[i].rows > 0)
+		{
+			dana_json_open(to, NULL, '{');
+			dana_json_number(to, "rows", intervals[i].rows);
+			dana_append_ratio(to, "predicted", intervals[i].sum, intervals[i].rows);
+			dana_append_ratio(to, "observed", intervals[i].positives, intervals[i].rows);
+			dana_json_close(to, '}');
+		}
+	dana_json_close(to, ']');
+}
+
 DANA_FUNCTION(dana_classification_final)
 {
 	classification *state = (classification *)PG_GETARG_POINTER(0);
@@ -342,9 +382,12 @@ DANA_FUNCTION(dana_classification_final)
 	StringInfoData	made;
 	/* of rows by their label and predicted class: true and false positives, and negatives */
 	int64		tp = 0, fp = 0, fn = 0, tn = 0;
+	int64		all = 0; /* positive rows */
+	interval	intervals[INTERVALS] = {0};
 	int			width = 0; /* number of classes, if labels and predictions are class numbers */
 	long double wins = 0; /* correctly ordered pairs of a positive and a negative row; a tie counts half */
-	long double loss = 0;
+	long double precision = 0; /* sum over positive rows of the precision at their prediction */
+	long double loss = 0, squared = 0;
 
 	for (Size i = 0; i < state->count && state->whole; i++)
 	{
@@ -360,10 +403,16 @@ DANA_FUNCTION(dana_classification_final)
 	threshold = state->has_threshold ? state->threshold : state->zero_one ? 0.5 : 0;
 	/* more rows may come, as in a window: they are appended to the sorted ones */
 	sort_scored(state->pairs, state->count);
+	for (Size i = 0; i < state->count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		all += state->pairs[i].label > 0;
+	}
 	for (Size i = 0, end; i < state->count; i = end)
 	{
 		const float8 prediction = state->pairs[i].prediction;
 		const int64	 below = fp + tn; /* of the negatives */
+		const int64	 right = all - tp - fn; /* positives from this prediction on */
 		int64		 positives = 0, negatives;
 
 		for (end = i; end < state->count && float8_eq(state->pairs[end].prediction, prediction); end++)
@@ -373,6 +422,7 @@ DANA_FUNCTION(dana_classification_final)
 		}
 		negatives = end - i - positives;
 		wins += positives * (below + negatives / 2.0L);
+		precision += positives * ((long double)right / (state->count - i));
 		if (float8_ge(prediction, threshold))
 		{
 			tp += positives;
@@ -384,25 +434,37 @@ DANA_FUNCTION(dana_classification_final)
 			tn += negatives;
 		}
 		if (state->probable)
+		{
+			interval *of = &intervals[interval_of(prediction)];
+
 			loss -= positives * log(Max(prediction, LEAST_PROBABILITY)) +
 				negatives * log(Max(1 - prediction, LEAST_PROBABILITY));
+			squared += positives * (1 - prediction) * (1 - prediction) + negatives * prediction * prediction;
+			of->rows += end - i;
+			of->positives += positives;
+			of->sum += (end - i) * prediction;
+		}
 	}
 	dana_json_begin(&made);
 	dana_json_number(&made, "rows", state->count);
 	if (state->names.count == 2)
 		dana_json_text(&made, "positive", state->names.values[1]);
-	dana_append_ratio(&made, "accuracy", tp + tn, state->count);
-	dana_append_ratio(&made, "precision", tp, tp + fp);
-	dana_append_ratio(&made, "recall", tp, tp + fn);
-	dana_append_ratio(&made, "f1", 2 * tp, 2 * tp + fp + fn);
-	dana_append_metric(&made, "log_loss", state->probable && state->count > 0, loss / Max(state->count, 1));
-	dana_append_ratio(&made, "auc", wins, (double)(tp + fn) * (fp + tn));
-	dana_json_open(&made, "confusion", '{');
+	dana_append_ratio(&made, METRIC_ACCURACY, tp + tn, state->count);
+	dana_append_ratio(&made, METRIC_PRECISION, tp, tp + fp);
+	dana_append_ratio(&made, METRIC_RECALL, tp, tp + fn);
+	dana_append_ratio(&made, METRIC_F1, 2 * tp, 2 * tp + fp + fn);
+	dana_append_metric(&made, METRIC_LOG_LOSS, state->probable && state->count > 0, loss / Max(state->count, 1));
+	dana_append_metric(&made, METRIC_BRIER, state->probable && state->count > 0, squared / Max(state->count, 1));
+	dana_append_ratio(&made, METRIC_AUC, wins, (double)(tp + fn) * (fp + tn));
+	dana_append_ratio(&made, METRIC_AVERAGE_PRECISION, precision, all);
+	if (state->probable && state->count > 0)
+		append_calibration(&made, intervals);
+	dana_json_open(&made, METRIC_CONFUSION, '{');
 	dana_json_number(&made, "tp", tp);
 	dana_json_number(&made, "fp", fp);
 	dana_json_number(&made, "fn", fn);
 	dana_json_number(&made, "tn", tn);
 	dana_json_close(&made, '}');
-	dana_json_number(&made, "not_finite", state->not_finite);
+	dana_json_number(&made, METRIC_NOT_FINITE, state->not_finite);
 	PG_RETURN_JSONB_P(dana_json_end(&made));
 }

@@ -8,10 +8,21 @@
 
 #include <math.h>
 
+#include "utils/float.h"
+
+#include "base/arguments.h"
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/json.h"
+#include "predict/metric_names.h"
 #include "predict/metrics.h"
+
+/* Deviances, sums over rows */
+typedef struct deviance
+{
+	bool		undefined; /* of at least one row */
+	long double sum;
+} deviance;
 
 typedef struct regression
 {
@@ -20,6 +31,11 @@ typedef struct regression
 	long double spread; /* sum of squared deviations from it (Welford) */
 	long double absolute;
 	long double squared; /* sums of errors */
+	deviance	poisson;
+	deviance	gamma;
+	bool		has_quantile;
+	float8		quantile;
+	long double pinball;
 	int64		not_finite;
 } regression;
 
@@ -32,53 +48,132 @@ typedef struct regressions
 } regressions;
 
 static void
+add_deviance(deviance *to, bool defined, long double unit)
+{
+	if (defined)
+		to->sum += unit;
+	else
+		to->undefined = true;
+}
+
+static void
 add_error(regression *state, long double label, long double prediction)
 {
 	const long double error = label - prediction;
 	const long double distance = label - state->mean;
+	const long double ratio = logl(label / prediction);
 
 	state->mean += distance / ++state->rows;
 	state->spread += distance * (label - state->mean);
 	state->absolute += fabsl(error);
 	state->squared += error * error;
+	state->pinball += error * (state->quantile - (error < 0));
+	add_deviance(&state->poisson, label >= 0 && prediction > 0, 2 * ((label > 0 ? label * ratio : 0) - error));
+	add_deviance(&state->gamma, label > 0 && prediction > 0, 2 * (error / prediction - ratio));
 }
 
-/* The metrics of several regressions, and their means over those that have them */
-#define REGRESSION_METRICS 3
-static const char *const regression_names[REGRESSION_METRICS] = {"mae", "rmse", "r2"};
+/* The formulas of the metrics; false: there is none for these rows */
 
 static bool
-regression_metric(const regression *state, int metric, double *number)
+mean_absolute_error(const regression *state, long double *number)
 {
-	const double found[REGRESSION_METRICS] = {state->absolute / state->rows, sqrtl(state->squared / state->rows),
-											  1 - state->squared / state->spread};
-
-	*number = found[metric];
-	return metric == 2 ? state->spread != 0 : state->rows > 0;
+	*number = state->absolute / state->rows;
+	return state->rows > 0;
 }
 
-static void
-append_regressions(StringInfo to, const regression *each, int count)
+static bool
+root_mean_squared_error(const regression *state, long double *number)
 {
-	for (int metric = 0; metric < REGRESSION_METRICS; metric++)
+	*number = sqrtl(state->squared / state->rows);
+	return state->rows > 0;
+}
+
+static bool
+explained_variance(const regression *state, long double *number)
+{
+	*number = 1 - state->squared / state->spread;
+	return state->spread != 0;
+}
+
+static bool
+poisson_deviance(const regression *state, long double *number)
+{
+	*number = state->poisson.sum / state->rows;
+	return state->rows > 0 && !state->poisson.undefined;
+}
+
+static bool
+gamma_deviance(const regression *state, long double *number)
+{
+	*number = state->gamma.sum / state->rows;
+	return state->rows > 0 && !state->gamma.undefined;
+}
+
+static bool
+pinball_loss(const regression *state, long double *number)
+{
+	*number = state->pinball / state->rows;
+	return state->rows > 0 && state->has_quantile;
+}
+
+typedef struct regression_metric
+{
+	const char *name;
+	bool (*compute)(const regression *, long double *);
+} regression_metric;
+
+static const regression_metric metrics[] = {
+	{METRIC_MAE, mean_absolute_error},		{METRIC_RMSE, root_mean_squared_error},
+	{METRIC_R2, explained_variance},		{METRIC_POISSON_DEVIANCE, poisson_deviance},
+	{METRIC_GAMMA_DEVIANCE, gamma_deviance}, {METRIC_PINBALL_LOSS, pinball_loss},
+};
+
+/* Those of several labels, those without a quantile, and all */
+enum
+{
+	METRICS_OF_EACH = 3,
+	METRICS_WITHOUT_QUANTILE = 5,
+	METRICS_WITH_QUANTILE = lengthof(metrics)
+};
+
+/* The first `wanted` metrics of several regressions: the means over those that have them */
+static void
+append_regressions(StringInfo to, const regression *each, int count, int wanted)
+{
+	for (int metric = 0; metric < wanted; metric++)
 	{
-		double number, sum = 0;
-		int	   known = 0;
+		long double number, sum = 0;
+		int			known = 0;
 
 		for (int i = 0; i < count; i++)
 		{
 			CHECK_FOR_INTERRUPTS();
-			if (regression_metric(&each[i], metric, &number))
+			if (metrics[metric].compute(&each[i], &number))
 			{
 				known++;
 				sum += number;
 			}
 		}
-		dana_append_ratio(to, regression_names[metric], sum, known);
+		dana_append_ratio(to, metrics[metric].name, sum, known);
 	}
 }
 
-/* dana_regression_add(state, label, prediction) */
+/* All rows must have the same quantile; NULL: none */
+static void
+take_quantile(FunctionCallInfo fcinfo, regression *state)
+{
+	const bool	 given = PG_NARGS() > 3 && !PG_ARGISNULL(3);
+	const float8 quantile = given ? PG_GETARG_FLOAT8(3) : 0;
+
+	if (given && !(quantile > 0 && quantile < 1))
+		dana_reject_argument("quantile", "be between 0 and 1, not %g", quantile);
+	if (state->rows + state->not_finite > 0 && (given != state->has_quantile || float8_ne(quantile, state->quantile)))
+		dana_error(INVALID_PARAMETER_VALUE, "the quantile of dana_regression_metrics() must be the same for all rows");
+	state->has_quantile = given;
+	state->quantile = quantile;
+}
+
+/* dana_regression_add(state, label, prediction [, quantile]) */
 DANA_FUNCTION(dana_regression_add)
 {
 	MemoryContext context;
@@ -86,6 +181,7 @@ DANA_FUNCTION(dana_regression_add)
 
 	if (!dana_metrics_row(fcinfo, sizeof *state, &state, &context))
 		PG_RETURN_POINTER(state);
+	take_quantile(fcinfo, state);
 	if (isfinite(PG_GETARG_FLOAT8(1)) && isfinite(PG_GETARG_FLOAT8(2)))
 		add_error(state, PG_GETARG_FLOAT8(1), PG_GETARG_FLOAT8(2));
 	else
@@ -100,8 +196,8 @@ DANA_FUNCTION(dana_regression_final)
 
 	dana_json_begin(&made);
 	dana_json_number(&made, "rows", state->rows);
-	append_regressions(&made, state, 1);
-	dana_json_number(&made, "not_finite", state->not_finite);
+	append_regressions(&made, state, 1, state->has_quantile ? METRICS_WITH_QUANTILE : METRICS_WITHOUT_QUANTILE);
+	dana_json_number(&made, METRIC_NOT_FINITE, state->not_finite);
 	PG_RETURN_JSONB_P(dana_json_end(&made));
 }
 
@@ -171,13 +267,13 @@ DANA_FUNCTION(dana_regression_final_each)
 
 	dana_json_begin(&made);
 	dana_json_number(&made, "rows", state->each[0].rows);
-	append_regressions(&made, state->each, state->count);
-	dana_json_number(&made, "not_finite", state->not_finite);
-	dana_json_open(&made, "outputs", '[');
+	append_regressions(&made, state->each, state->count, METRICS_OF_EACH);
+	dana_json_number(&made, METRIC_NOT_FINITE, state->not_finite);
+	dana_json_open(&made, METRIC_OUTPUTS, '[');
 	for (int i = 0; i < state->count; i++)
 	{
 		dana_json_open(&made, NULL, '{');
-		append_regressions(&made, &state->each[i], 1);
+		append_regressions(&made, &state->each[i], 1, METRICS_OF_EACH);
 		dana_json_close(&made, '}');
 	}
 	dana_json_close(&made, ']');
