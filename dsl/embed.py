@@ -26,6 +26,7 @@ def function_source(function: Callable[[], object]) -> Source:
     OSError
         If Python does not know the function's source, as in `exec`.
     """
+    # decorators included: elaboration runs the body of what stands under `@dana.rule`
     lines, first = inspect.getsourcelines(function)
     preamble = _preamble(function)
     indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]  # kept, so that columns are those of the file

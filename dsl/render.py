@@ -36,6 +36,7 @@ def render_one(diagnostic: Diagnostic, source: Source) -> str:
     out = [f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.title}"]
     marks = [_Mark(diagnostic.span, diagnostic.label, "^")] if diagnostic.span else []
     marks += [_Mark(note.span, note.message, "-") for note in diagnostic.notes if note.span]
+    # lines of a module count in its own file
     places = [place(source, mark.span.line) for mark in marks]
     gutter = max((len(str(line)) for _, line in places), default=1)
     blank = " " * gutter

@@ -119,6 +119,7 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     text = str(emitter.emit())
     engine = _machine_code(text)
     address = engine.get_function_address
+    # under PR_SET_MDWE, as systemd's MemoryDenyWriteExecute sets it, LLVM fails silently and a call would crash
     if not _executable(address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")
     # one more, for the losses

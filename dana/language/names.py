@@ -438,6 +438,7 @@ def rule(function: Callable[[], object]) -> TrainableRule:
     # all stages now, so that errors come with the definition, not with the first training
     _ = rule.hdfg
     if rule.warnings:
+        # the line of the decorator
         warnings.warn(rule.report, stacklevel=2)
     return rule
 

@@ -99,5 +99,6 @@ def load(file: str | PathLike[str]) -> TrainableRule:
     rule = TrainableRule(read_rule(file), filename=str(file))
     _ = rule.hdfg
     if rule.warnings:
+        # the line that called `dana.load`
         warnings.warn(rule.report, stacklevel=2)
     return rule

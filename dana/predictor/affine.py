@@ -85,6 +85,7 @@ class _Followed:
         part, start = place(self._program, self._program.result)
         width = self._program.width
         value = self._value(Read(part=part, start=start, shape=(1, 1, width)))
+        # the result itself is sums: of several, the class with the largest is predicted
         if value is not None:
             return self._of(Link.NONE if width == 1 else Link.LARGEST, value)
         last = self._written.get(start)

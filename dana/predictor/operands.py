@@ -86,6 +86,7 @@ def _read(program: Program, operand: Operand, extents: tuple[int, int, int]) -> 
     # a stride of 0 repeats one element along the axis
     x, y, z = (1 if stride == 0 else extent for stride, extent in zip(operand.strides, extents, strict=True))
     for stride, extent, dense in zip(operand.strides, (x, y, z), (y * z, z, 1), strict=True):
+        # along an axis of one element the stride says nothing
         if extent > 1 and stride != dense:
             raise UsageError("the predictor reads a part of a value, which only dana_predict can do")
     part, start = place(program, operand.start)

@@ -87,6 +87,7 @@ class Evaluator:
         values = {
             node.id: self._value(node, {}, count, columns, models, metas)
             for node in self._nodes
+            # leaves first: nothing of a tuple is known yet
             if node.op in LEAVES and node.region is not Region.TUPLE
         }
         for node in self._nodes:

@@ -295,6 +295,7 @@ class Graph:
         read = self.reachable([] if loss is None else [loss])
         # a RESET model counts rows by an update of each batch, which a loss may read
         counting = tuple(u for u in self.updates if u.model in read and self.nodes[u.model].each_epoch is not None)
+        # no convergence: judging is one pass over the rows
         return replace(self, loss=loss, test_loss=None, updates=counting, convergence=None, prediction=None)
 
     def symbolic_shape(self, node: Node) -> Shape:
@@ -325,6 +326,7 @@ class Graph:
         """
         if self.unrolled is None:
             return self
+        # dims that the caller leaves out have their defaults, not this graph's numbers
         wanted = {**dict(self.extents), **dims}
         if all(wanted[name] == extent for name, extent in self.unrolled.extents):
             return self

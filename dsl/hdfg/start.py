@@ -52,6 +52,7 @@ def start_block(init: Init, name: str, first: int, count: int) -> npt.NDArray[np
         return values
     # as `dsl.hdfg.draw.draw` does without NumPy
     start = mix((init.seed ^ hash_name(name)) & MASK)
+    # the largest number below the upper bound, which is excluded
     last = np.nextafter(np.float32(init.second), np.float32(init.first))
     for at in range(0, count, BLOCK):
         block = values[at : at + BLOCK]

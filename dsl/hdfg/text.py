@@ -280,5 +280,6 @@ def parse_dim(text: str) -> Dim:
         product: Dim = 1
         for factor in term.split("*"):
             product = dims.multiply(product, int(factor) if factor.isdigit() else dims.symbol(factor))
+        # added up term by term, so that the result is in canonical form
         total = dims.subtract(total, product) if sign == "-" else dims.add(total, product)
     return total

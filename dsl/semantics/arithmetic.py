@@ -36,6 +36,7 @@ def compute(operator: str, left: Number, right: Number) -> Number | None:
     if not isinstance(left, float) and not isinstance(right, float) and operator in ("+", "-", "*"):
         whole = {"+": dims.add, "-": dims.subtract, "*": dims.multiply}[operator](left, right)
         return _bounded(whole)
+    # no polynomial in dims: it becomes a value of the dataflow
     if isinstance(left, DimExpr) or isinstance(right, DimExpr):
         return None
     # whole numbers up to 2**53 are exact in binary64, so that each is rounded once

@@ -276,6 +276,7 @@ def product(context: Context, left: Argument, right: Argument, span: Span) -> Ob
     turned = [context.program.transposes.get(side) for side in (a, b)]
     if turned[0] is not None and turned[1] is not None:
         turned[0] = None  # of two, one has to be turned
+    # matrices as they are stored: a transpose is read along its other axis, and not computed
     stored = [side if other is None else other for side, other in zip((a, b), turned, strict=True)]
     if len(a.shape) == len(b.shape) == 2:
         first, second, axis = PLACES[turned[0] is not None, turned[1] is not None]
@@ -292,6 +293,7 @@ def product(context: Context, left: Argument, right: Argument, span: Span) -> Ob
     else:
         axis = 1
     factors = [Argument(value, side.span) for value, side in zip(stored, (left, right), strict=True)]
+    # shapes fit by now, so that no report speaks of the expanded sides
     products = elementwise(context, Op.MUL, factors, span, left.span.to(right.span))
     if not isinstance(products, Operation):
         return POISON

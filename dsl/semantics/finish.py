@@ -260,6 +260,7 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
             expected="a value of models, inputs and metas",
             help="write dana.where(dana.training, random, other) for what is random while the rule trains alone",
         )
+    # both are judged where the rule does not train, where a gradient is a TRAINING leaf
     for name in (TEST_LOSS, "setPrediction"):
         value, span = algorithm.settings.get(name, (None, algorithm.span))
         if value is not None and any(operation.op is Op.TRAINING for operation in reachable([value])):

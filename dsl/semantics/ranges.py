@@ -58,6 +58,7 @@ def _range(operation: Operation, bounds: dict[Operation, Range]) -> Range:
         case Op.MUL:
             ends = [_product(a, b) for a in of[0] for b in of[1]]
             return _rounded(min(ends), max(ends))
+        # only signs are followed: a divisor that may be 0 allows any quotient
         case Op.DIV if of[0][0] >= 0 and of[1][0] >= 0:
             return 0.0, math.inf
         case Op.MAX | Op.MIN:

@@ -65,6 +65,7 @@ def unmet(requirements: Iterable[Requirement], named: Mapping[str, float]) -> It
     """The requirements that do not hold with these metas, the others at their defaults, and these labels."""
     for one in requirements:
         known = _numbers([one.condition, *(value for _, value in one.terms)], named)
+        # any other number holds, a NaN too, as in WHERE
         if known[one.condition] == 0:
             found = [
                 f"{name} = {known[value]:g}"

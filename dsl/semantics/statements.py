@@ -215,6 +215,7 @@ class Statements:
             return Expected(declaration.shape, span)
         if kind == "state":
             return self._declare_state(name, declaration)
+        # states and inters above may be declared in functions, which keep them for themselves
         if not scope.top_level or context.calls:
             home = "function" if scope.module is None else "module"
             return context.report(
@@ -310,11 +311,13 @@ class Statements:
     def _augmented(self, statement: ast.Augmented, scope: Scope) -> None:
         left = Argument(self.expressions.evaluate(statement.target, scope), statement.target.span)
         right = Argument(self.expressions.evaluate(statement.value, scope), statement.value.span)
+        # a new value for the name, as in every assignment: values do not change
         value = binary(self.context, statement.operator, left, right, statement.span)
         self._assign((statement.target,), value, statement.span, scope)
 
     def _evaluate(self, expression: ast.Expression, scope: Scope) -> None:
         value = self.expressions.evaluate(expression, scope)
+        # a string alone is a docstring
         if isinstance(value, Nothing | Poison | Text):
             return
         if isinstance(value, Declaration):

@@ -95,6 +95,7 @@ def elementwise(context: Context, op: Op, operands: Sequence[Argument], span: Sp
     """Record an elementwise operation. `span` is where to point the caret, `whole` the expression."""
     values = [to_value(context, operand.value, operand.span) for operand in operands]
     found = [value for value in values if value is not None]
+    # after all operands, so that the errors of each are reported
     if len(found) < len(values):
         return POISON
     shape = found[0].shape

@@ -174,6 +174,7 @@ def _nest(lines: Sequence[Line], diagnostics: list[Diagnostic]) -> list[Line]:
         indent, siblings, _ = blocks[-1]
         previous = siblings[-1] if siblings else None
         opens = previous is not None and previous.tokens[-1].type == "COLON"
+        # by text: an indentation of tabs is not deeper than one of spaces
         deeper = line.indent.startswith(indent) and len(line.indent) > len(indent)
         # a header that lost its colon keeps its block, so that only the colon is reported
         if previous is not None and deeper and (opens or previous.tokens[0].type in HEADERS):

@@ -131,6 +131,7 @@ def _leading(algebra: Algebra, value: Operation, targets: set[int]) -> set[int]:
 
 def _without_a_way(wanted: Operation, leading: set[int], algebra: Algebra) -> NoDerivative:
     operations = [algebra.program.operations[one] for one in sorted(leading)]
+    # the first in the text is where the slope is lost
     flat = next((one for one in operations if all(not part.terms for _, part in _local(algebra, one))), None)
     if flat is None or flat is wanted:
         return NoDerivative(wanted, "it is not computed from this")
@@ -140,6 +141,7 @@ def _without_a_way(wanted: Operation, leading: set[int], algebra: Algebra) -> No
 def _local(algebra: Algebra, operation: Operation) -> tuple[tuple[Operation, Polynomial], ...]:
     if operation.op in ELEMENTWISE or operation.id in algebra.program.derivatives:
         return factors(algebra, operation)
+    # a leaf leads to itself, so that it does not count as flat
     return tuple((operand, ONE) for operand in operation.operands) or ((operation, ONE),)
 
 
@@ -250,6 +252,7 @@ def _sum_along(algebra: Algebra, asked: Polynomial, place: int, extent: Dim, *, 
     if all(not product for product, _ in inside.terms):
         total = algebra.product(inside, _count(algebra, extent))
     elif _counts_a_class(algebra, inside):
+        # labels outside of the classes are errors before a training (`dana.trainer.data.classes`)
         total = ONE.scaled(inside.terms[0][1])
     else:
         value = algebra.compute(inside)
