@@ -37,7 +37,7 @@ class Ahead(Folds):
         for node in (self.plan.nodes[k] for k in sorted(self.plan.live)):
             if node.op is not Op.GATHER or 4 * prod(padded(self.plan.shape(node.inputs[0]))) < FAR:
                 continue
-            # of a number that is computed, computing it early would cost more than waiting for the row
+            # a number that is computed would be computed twice: ahead of its tuple, and in its turn
             if element_of(self.graph, node.inputs[1]) is not None:
                 found[node.inputs[0], node.inputs[1]] = None
         return list(found)

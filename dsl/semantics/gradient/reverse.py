@@ -69,7 +69,7 @@ def gradients(
         if algebra.first(operation).id in targets and algebra.first(operation) is not operation:
             asked[algebra.first(operation).id] += asked.pop(operation.id)
             continue
-        # else terms multiply along a chain of sums, and compile time grows exponentially
+        # a long sum is computed once, and not multiplied term by term with every factor on the way
         if len(asked[operation.id].terms) > MAX_TERMS:
             asked[operation.id] = algebra.atom(algebra.compute(asked[operation.id]))
         own = batching.mean(asked[operation.id]) if operation.of_batch else asked[operation.id]
