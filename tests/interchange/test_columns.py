@@ -366,6 +366,13 @@ def test_texts_that_are_null_elsewhere(sums: Connection) -> None:
     assert described == "text; NULL is \\\\\\\\\\N"
 
 
+def test_a_category_that_xml_does_not_allow(sums: Connection) -> None:
+    values = "array_fill(E'a\\u0001b'::text, ARRAY[9])"
+    exported_sum(sums, values)
+    with pytest.raises(UsageError, match=r"not allow the character U\+0001 in the category 'a\\x01b'"):
+        encode_model(read_exported(sums.session, "m"), "pmml")
+
+
 def test_whole_numbers_that_binary64_does_not_tell_apart(sums: Connection) -> None:
     values = "array_fill(9007199254740992, ARRAY[9]) || array_fill(9007199254740993, ARRAY[9])"
     with pytest.raises(UsageError, match="column 'c' has categories that are the same number in binary64"):
