@@ -141,6 +141,7 @@ def run(passes: Iterable[Pass], given: Results) -> dict[str, object]:
     for one in passes:
         if one.name in given:
             continue
+        # under both names: by its own it is shown, by the other one it replaces what later passes read
         results[one.name] = made = one.run(**{name: results[name] for name in one.reads})
         results[one.makes or one.name] = made
     return results
@@ -196,6 +197,7 @@ def _short_rounds(whole: Draft) -> tuple[ShortRound, ...]:
     for where another has one the first has all that it may."""
     target, found = whole.target, []
     for section, tuples in SHORT.items():
+        # shortest first: a round of as many tuples as a batch has is the section TUPLE
         if tuples >= target.together or tuples > target.group:
             break
         # what was decided about values holds for all of them, so that models and sums lie where they do

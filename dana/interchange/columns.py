@@ -100,6 +100,7 @@ def read_columns(metadata: Metadata) -> tuple[Column, ...]:
 def _column(encoder: Preprocessed, types: Mapping[str, str]) -> Column:
     """Read one encoder; its numbers have no names yet."""
     name, encode, fill = encoder["column"], encoder.get("encode"), encoder.get("impute")
+    # a member that is not known may change what the numbers mean
     unknown = encoder.keys() - {"column", "encode", "impute", "categories", "other"}
     made = Column(
         name=name, type=types.get(name, ""), numbers=("",), fill=None if fill is None else tuple(map(float, fill))

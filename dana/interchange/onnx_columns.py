@@ -118,6 +118,7 @@ def _column(nodes: Nodes, column: Column) -> tuple[str, str]:
         made = _moment(nodes, column)
     else:
         made = nodes.node("Cast", column.name, to=FLOAT)
+    # without a fill the row has no prediction; 0 is computed with, a row that every model has
     fill = np.array([column.fill or np.zeros(len(column.numbers))], np.float32)
     filled = nodes.node("Where", missing, nodes.constant(fill), made)
     if column.kind is Kind.ARRAY:
@@ -131,6 +132,7 @@ def _text(nodes: Nodes, column: Column) -> tuple[str, str]:
     width = len(column.numbers)
     places = {text: k for k, texts in enumerate(column.spellings) for text in texts}
     null = -2 if column.fill is None else column.fill.index(1) if 1 in column.fill else -1
+    # after the categories, none of which a NULL's text is
     places |= dict.fromkeys(_null_texts(column), null)
     place = nodes.node(
         "LabelEncoder",
@@ -153,6 +155,7 @@ def _integer(nodes: Nodes, column: Column) -> str:
             f"column {column.name!r} has categories that are the same number in binary64, which ONNX files here read",
             hint="Train on the column as a text.",
         )
+    # in binary64: binary32 would confuse whole numbers from 2**24 on
     known = nodes.node("Cast", nodes.node("Equal", column.name, nodes.constant(categories)), to=FLOAT)
     if not column.other:
         return known

@@ -136,6 +136,7 @@ class _Graph:
         result = self._operand(Read(part=part, start=start, shape=(1, 1, width)))
         # a prediction without features is one for all rows
         rows = self._node("Slice", self._node("Shape", self._features), self._ints(0), self._ints(1))
+        # an Expand to the number of rows also repeats what depends on no feature
         shape = self._node("Concat", rows, self._ints(width), axis=0)
         each = self._node("Expand", self._node("Reshape", result, self._ints(-1, width)), shape)
         if self._null is not None:
@@ -190,6 +191,7 @@ class _Graph:
             return self._node(code.capitalize(), *values)
         if code in COMPARED:
             return self._node("Cast", self._node(COMPARED[code], *values), to=FLOAT)
+        # ONNX's Where takes booleans; here any number other than 0 holds, NaN included
         if code is Op.WHERE:
             zero = self._node("Equal", values[0], self._floats(np.zeros((1, 1, 1, 1), np.float32)))
             return self._node("Where", zero, values[2], values[1])
@@ -201,6 +203,7 @@ class _Graph:
             size = self._node("Abs", values[0])
             return self._node("Where", minus, self._node("Neg", size), size)
         if code is Op.SINPI:
+            # Mod keeps the argument small: Sin of a large product with pi would lose its digits
             two, pi = (self._floats(np.full((1, 1, 1, 1), value, np.float32)) for value in (2, np.pi))
             return self._node("Sin", self._node("Mul", self._node("Mod", values[0], two, fmod=1), pi))
         if code is Op.GAUSSIAN:

@@ -90,6 +90,7 @@ class Nodes:
         from onnx import numpy_helper
 
         for name, tensor in self._initializers.items():
+            # by the bytes: 0 and -0 are two constants, and a NaN equals itself
             if tensor.data_type == TYPES[values.dtype] and (
                 tuple(tensor.dims) == values.shape and tensor.raw_data == values.tobytes()
             ):

@@ -69,6 +69,7 @@ def pmml(model: StoredModel) -> str:
     _output(regression, fields.free("prediction"), found, classes)
     if fields.derived:
         Xml.SubElement(regression, "LocalTransformations").extend(fields.derived)
+    # of a logistic function there is one sum, for the second class
     for row, intercept in enumerate(found.intercepts):
         chosen = None if classes is None else classes[row + (found.link is Link.LOGIT)]
         table = Xml.SubElement(regression, "RegressionTable", intercept=repr(float(intercept)))
@@ -79,6 +80,7 @@ def pmml(model: StoredModel) -> str:
                 Xml.SubElement(table, "NumericPredictor", name=name, coefficient=repr(float(coefficient)))
     if found.link is Link.LOGIT:
         assert classes is not None
+        # the first class has the score 0, so that softmax of both is the logistic function of the sum
         Xml.SubElement(regression, "RegressionTable", intercept="0.0", targetCategory=classes[0])
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
@@ -103,6 +105,7 @@ def _classes(model: StoredModel, found: Scores) -> list[str] | None:
         count = len(found.intercepts)
     else:
         return None
+    # a rule of another number of scores than classes predicts numbers of classes
     if model.classes is not None and len(model.classes) == count:
         return list(model.classes)
     return [str(k) for k in range(count)]

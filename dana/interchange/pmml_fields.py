@@ -112,6 +112,7 @@ class Fields:
         known: list[str] = []
         for (name, fill), texts in zip(numbers, column.spellings, strict=False):
             fields = tuple(
+                # the fields of one category are added up, so that one of them has the NULL's number
                 self._indicator(column, name, text, fill if k == 0 or fill is None else 0.0)
                 for k, text in enumerate(texts)
             )
@@ -119,11 +120,14 @@ class Fields:
             self.terms.append(fields)
         if column.other:
             name, fill = numbers[-1]
+            # by what is known: MapValues with a default would need the empty text in an InlineTable,
+            # where it is missing
             others = _apply("-", 1, _apply("sum", *known)) if known else _constant(1)
             self.terms.append((self._where_known(column, name, others, fill),))
 
     def _where_known(self, column: Column, name: str, value: Xml.Element, fill: float | None) -> str:
         """Derive a value, or `fill` of a NULL; without it, nothing."""
+        # PMML's functions of a missing value are an error in some evaluators: none is called on one
         known = _apply("isNotMissing", column.name)
         return self._derive(name, _apply("if", known, value, *(() if fill is None else (fill,))))
 

@@ -65,6 +65,7 @@ class StoredModel:
     @property
     def weights(self) -> Floats:
         """All parameters, one after the other, as the program addresses them."""
+        # the order of dana.model's parameters is that of the predictor's addresses
         return np.concatenate([values.reshape(-1) for values in self.parameters.values()])
 
     @property
@@ -91,6 +92,7 @@ class StoredModel:
         """The labels of a classifier, as whole numbers if they are in the table; None for other models."""
         if self.classes is None or self.predicts == "number":
             return None
+        # labels such as 1.5 or 1e3 stay the texts that the database shows
         texts = self.class_type not in NUMBERS or not all(WHOLE.fullmatch(each) for each in self.classes)
         return self.classes if texts else tuple(map(int, self.classes))
 

@@ -87,6 +87,7 @@ def bind(
             continue
         place = argument.name_span or argument.span
         parameter = argument.name
+        # an option's name is checked by the optimiser that takes it
         if signature.options is not None and parameter not in signature.parameters:
             parameter = f"**{argument.name}"
         elif parameter not in signature.parameters:
@@ -100,6 +101,7 @@ def bind(
             )
             fine = False
             continue
+        # by position or by name: the parameter has one already
         if parameter in bound:
             context.report(
                 "E307",

@@ -40,6 +40,7 @@ def keep_batch(context: Context, algorithm: Algorithm, batch: Batch) -> None:
     """Take a batch as the algorithm's; report one that is not that of the merges before."""
     if algorithm.batch is None:
         algorithm.batch = batch
+    # metas are compared as such: two of one default may differ in a training
     elif (algorithm.batch.size, algorithm.batch.meta) != (batch.size, batch.meta):
         context.report(
             "E502",

@@ -173,6 +173,7 @@ def _numbered(context: Context, argument: Argument, what: str, shape: Shape | No
 
 def _meta_value(context: Context, argument: Argument) -> float | None:
     number = to_number(context, argument.value, argument.span, what="the value of a meta")
+    # a meta is compared and computed with as the machine holds it
     return None if number is None else round32(number)
 
 
@@ -225,6 +226,7 @@ def _random(context: Context, bound: Bound, span: Span) -> Object:
 
 def _seed(context: Context, bound: Bound) -> int | None:
     if "seed" not in bound:
+        # the same numbers in each training, unless the rule says otherwise
         return 0
     argument = bound["seed"]
     return to_whole(context, argument.value, argument.span, what="the seed", at_least=0, at_most=MAX_INTEGER)

@@ -116,6 +116,7 @@ def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span)
         values.append(value)
     shape = values[0].shape
     other = next((k for k, value in enumerate(values) if value.shape != shape), None)
+    # the list adds an axis to its elements' shape
     if other is not None or len(shape) == MAX_RANK:
         place = span if other is None else items[other][1]
         context.report(
@@ -164,6 +165,7 @@ def to_whole(
     bounds += [f"at most {at_most:,}"] if at_most < MAX_INTEGER else []
     expected = "a whole number" + (f", {' and '.join(bounds)}" if bounds else "")
     match thing:
+        # a float is no whole number, not even 2.0: it was written as a quantity
         case Constant(number=int(number)) if at_least <= number <= at_most:
             return number
         case Constant(number=DimExpr()):
@@ -244,6 +246,7 @@ def to_shape(context: Context, thing: Object, span: Span) -> Shape | None:
 def to_number(context: Context, thing: Object, span: Span, *, what: str) -> float | None:
     """Take an object as a number that is known when the rule is compiled, as binary64 (the caller rounds)."""
     match thing:
+        # a dim is not: its extent is known at the table only
         case Constant(number=int() | float() as number):
             return float(number)
         case Poison():

@@ -112,6 +112,7 @@ def _setting(algorithm: Algorithm, name: str) -> Operation | None:
 
 
 def _check_updates(context: Context, algorithm: Algorithm) -> None:
+    # after an argument with an error, the missing update is its consequence
     if not algorithm.updates and algorithm.complete and not context.diagnostics.errors:
         context.report(
             "E508",
@@ -158,6 +159,7 @@ def _check_rows_in_batches(context: Context, algorithm: Algorithm) -> None:
         return
     chosen: dict[Operation, CheckedUpdate] = {}
     for update in (*algorithm.updates, *context.state_updates):
+        # a fixed row is not chosen by tuples; rows of a table take the values of several
         if update.index is None or update.index.op is Op.CONST or update.model.table:
             continue
         first = chosen.setdefault(update.model, update)
@@ -330,6 +332,7 @@ def _check_table(context: Context, algorithm: Algorithm) -> None:
         return
     used = [update.value for update in (*algorithm.updates, *context.state_updates)]
     used += [value for value, _ in algorithm.settings.values()]
+    # what merges gave is there at the table's end, when its rows are gone
     again = [one for one in reachable(used) if one.per_tuple and one.merged]
     again += [value for name, (value, _) in algorithm.settings.items() if name == "setLoss" and value.of_batch]
     later = next((update for update in (*algorithm.updates, *context.state_updates) if _needs_batch(update)), None)

@@ -62,6 +62,7 @@ class Constant:
     """
 
     number: int | float | DimExpr
+    # equal numbers are equal under any name
     name: str | None = field(default=None, compare=False)
     symbolic: DimExpr | None = field(default=None, compare=False)
 
@@ -102,6 +103,7 @@ class Builtin:
     name: str
 
 
+# by identity: two functions of one text may have different scopes
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleFunction:
     """A `def` of the rule with the scope it was made in and its evaluated defaults."""

@@ -162,6 +162,7 @@ class Program:
         TooManyValues
             Beyond `MAX_VALUES`.
         """
+        # a merge is where the dependence on a tuple ends and that on a batch begins
         is_merge = op is Op.MERGE
         return self._record(
             Operation(
@@ -241,6 +242,7 @@ class Program:
 
     def given(self, op: Op, span: Span) -> Operation:
         """Record a leaf that nothing declares: TRAINING or ROW."""
+        # one operation for all uses, so that phases replace it once
         if op not in self._given:
             self._given[op] = self._record(
                 Operation(

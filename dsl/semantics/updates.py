@@ -39,6 +39,7 @@ def call_set_model(context: Context, algorithm: Algorithm, bound: Bound, span: S
         )
         algorithm.complete = False
         return
+    # one argument is the new value of the only model
     pairs = [tuple(arguments)] if len(arguments) == 1 else _pairs(context, arguments[0], arguments[1])
     if pairs is None:
         algorithm.complete = False

@@ -20,6 +20,7 @@ from dsl.syntax.layout import span_of, too_deep
 
 Children = list[Any]
 
+# as Python: no zeros in front but of zero itself, and underscores between digits only
 INTEGER = re.compile(r"0(_?0)*|[1-9](_?[0-9])*")
 DECIMAL = re.compile(
     r"([0-9](_?[0-9])*)?\.?([0-9](_?[0-9])*)?([eE][+-]?[0-9](_?[0-9])*)?",
@@ -46,6 +47,7 @@ def _name(token: Token) -> str:
 
 
 def _nodes(children: Children) -> Children:
+    # `keep_all_tokens` leaves punctuation and keywords among the children
     return [child for child in children if not isinstance(child, Token)]
 
 
@@ -107,6 +109,7 @@ class AstBuilder(Transformer[Token, Any]):
         return tuple(body)
 
     def assign(self, children: Children) -> ast.Assign:
+        # of a = b = value, all but the last are targets
         *targets, value = _nodes(children)
         for target in targets:
             _target(target)
@@ -174,6 +177,7 @@ class AstBuilder(Transformer[Token, Any]):
         header = [child for child in children if not isinstance(child, ast.Evaluate)]
         name, body = header[1], header[-1]
         return ast.Function(
+            # without the body: what is wrong with a function marks its first line
             span=_span(header[:-1]),
             name=_name(name),
             name_span=span_of(name),
@@ -188,6 +192,7 @@ class AstBuilder(Transformer[Token, Any]):
 
     def parameter(self, children: Children) -> ast.Parameter:
         annotation = default = None
+        # behind the name, `:` and `=` alternate with what follows them
         for mark, value in zip(children[1::2], children[2::2], strict=True):
             if mark.type == "COLON":
                 annotation = value
@@ -197,6 +202,7 @@ class AstBuilder(Transformer[Token, Any]):
 
     def loop(self, children: Children) -> ast.For:
         _, names, _, iterable, _, body = children
+        # without the body, as of a function
         return ast.For(span=_span(children[:-1]), names=names, iterable=iterable, body=body)
 
     def items_of_names(self, children: Children) -> tuple[ast.Name, ...]:
@@ -218,6 +224,7 @@ class AstBuilder(Transformer[Token, Any]):
         return ast.Sequence(span=span, bracket="[", items=tuple(items), depth=_depth(span, *items))
 
     def group(self, children: Children) -> ast.Expression:
+        # brackets leave no node: `printer` writes those that precedence needs
         return cast(ast.Expression, children[1])
 
     def comparison(self, children: Children) -> ast.Comparison:
@@ -293,6 +300,7 @@ class AstBuilder(Transformer[Token, Any]):
 
     def slice(self, children: Children) -> ast.Slice:
         colon = next(k for k, child in enumerate(children) if isinstance(child, Token))
+        # either side of the colon may be missing
         start, stop = next(iter(children[:colon]), None), next(iter(children[colon + 1 :]), None)
         span = _span(children)
         depth = _depth(span, *_nodes(children))
@@ -334,6 +342,7 @@ def parse_number(text: str, span: Span) -> int | float:
                 help="write it with a decimal point if it is a quantity",
             )
         )
+    # `DECIMAL` also matches '.' and 'e5', which have no digits, and 012, which is digits with a zero in front
     if DECIMAL.fullmatch(text) and any(c.isdigit() for c in re.split("[eE]", text)[0]) and not text.isdigit():
         return float(text.replace("_", ""))
     raise SyntaxIssue(
@@ -361,6 +370,7 @@ def _number_advice(text: str) -> str:
 def _string(token: Token) -> str:
     text = token.value
     start = min(i for i in (text.find('"'), text.find("'")) if i >= 0)
+    # r and u change nothing: escapes are not read
     if set(text[:start].lower()) & {"f", "b"}:
         raise SyntaxIssue(
             Diagnostic(

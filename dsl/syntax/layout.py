@@ -64,11 +64,13 @@ def _logical_lines(tokens: Sequence[Token], source: Source, diagnostics: list[Di
     lines: list[Line] = []
     start = 0
     while start < len(tokens):
+        # an empty line, or one with a comment alone
         if tokens[start].type == "NEWLINE":
             start += 1
             continue
         end, unclosed = _end_of_line(tokens, start)
         first = tokens[start]
+        # line ends inside brackets end no statement
         kept = [token for token in tokens[start:end] if token.type != "NEWLINE"]
         span = span_of(kept[-1])
         line = Line(
@@ -146,6 +148,7 @@ def _culprit(tokens: Sequence[Token], outermost: Token) -> Token:
 def _check_depth(line: Line, diagnostics: list[Diagnostic]) -> None:
     depth = 0
     for token in line.tokens:
+        # whether the kinds of brackets match is for the parser to report
         depth += 1 if token.type in OPENING else -1 if token.type in CLOSING else 0
         if depth > MAX_NESTING:
             line.broken = True

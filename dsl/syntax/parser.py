@@ -52,6 +52,7 @@ def parse(source: Source) -> tuple[ast.Module, tuple[Diagnostic, ...]]:
     """
     if large := too_large(source):
         return ast.Module(body=()), (large,)
+    # never fails: UNKNOWN of the grammar matches any character that nothing else does
     tokens = list(grammar().lex(source.text))
     lines, diagnostics = lay_out(tokens, source)
     return ast.Module(body=_parse_lines(lines, diagnostics)), tuple(diagnostics)
@@ -76,6 +77,7 @@ def _parse_lines(lines: Sequence[Line], diagnostics: list[Diagnostic]) -> tuple[
     """Parse lines of one block; errors are added to `diagnostics`, up to the limit."""
     body: list[ast.Statement] = []
     for decorators, line in _decorated(lines):
+        # later errors are mostly consequences; the text may be anything, such as a binary file
         if len(diagnostics) >= MAX_SYNTAX_ERRORS:
             break
         outcome = None if line.broken else _parse_line(decorators, line)
@@ -86,6 +88,7 @@ def _parse_lines(lines: Sequence[Line], diagnostics: list[Diagnostic]) -> tuple[
             span = span_of(line.tokens[0]).to(line.end)
             outcome = (ast.Broken(span=span, names=tuple(_bound_names(line))),)
         elif line.block and isinstance(outcome[-1], ast.Function | ast.For):
+            # the line was parsed with `pass` for a body (`_parse_line`)
             outcome = (*outcome[:-1], replace(outcome[-1], body=_parse_lines(line.block, diagnostics)))
         body += outcome
     return tuple(body)

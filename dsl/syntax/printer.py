@@ -155,6 +155,7 @@ def _link(operand: ast.Expression, additive: bool) -> str:
 
 
 def _side(operand: ast.Expression) -> str:
+    # comparisons bind last and do not chain: only one inside another needs brackets
     return _grouped(operand) if isinstance(operand, ast.Comparison) else expression_text(operand)
 
 

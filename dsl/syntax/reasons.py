@@ -168,6 +168,7 @@ def expectation(accepted: Collection[str]) -> str:
     if rest >= STARTS_EXPRESSION:
         parts.append("an expression")
         rest -= STARTS_EXPRESSION
+    # where an operator fits, so do a call, a subscript and an attribute: one word stands for all
     elif rest >= OPERATORS:
         parts.append("an operator")
         rest -= OPERATORS | {"LPAR", "LSQB", "DOT", "AUGMENT"}

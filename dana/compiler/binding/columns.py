@@ -122,6 +122,7 @@ def bind(
         more_uses, more_shapes = _assign(graph, schema, outputs, labels, own)
         dims = graph.infer_dims({**shapes, **more_shapes})
         for name, extent in own.items():
+            # the caller decides what no column does, and may not contradict the columns
             if dims.setdefault(name, extent) != extent:
                 raise BindingError(f"{name} is {dims[name]} by the columns of {schema.relation}, not {extent}")
         traced = plain.traced(dims)
@@ -171,6 +172,7 @@ def _features(schema: TableSchema, inputs: Sequence[Node], taken: Sequence[int])
         named = [schema.index(_name(node)) for node in inputs]
         # a number with the name of a vector's input is one feature among others
         one_of_many = len(inputs) == 1 and inputs[0].shape and schema.attributes[named[0]].type_oid not in ALL_ARRAYS
+        # a column is no input by its name if it is the label or the weight
         if not one_of_many and not set(named) & set(taken):
             return named
     return [k for k in schema.live() if k not in taken]
@@ -208,6 +210,7 @@ def _choosing(
     """Columns that choose rows of models; none if the columns do not fit the inputs."""
     try:
         uses, _ = _assign(graph, schema, inputs, chosen, own)
+    # `bind` reports the column's type instead
     except BindingError:
         return set()
     return set(choosing_columns(graph, uses))
@@ -253,6 +256,7 @@ def _assign(
             )
         extents = _extents(node, graph, shapes, own)
         if schema.attributes[waiting[0]].type_oid in ARRAYS:
+            # an array fills an input alone: nothing says where it would be cut
             column = waiting.pop(0)
             length = _array_length(schema, column, node, extents)
             uses.append(Use(attribute=column, input=name, element=0, count=length))

@@ -30,6 +30,7 @@ class Records:
         model, number = self.plan.operands(k)
         value = self.store.record(model, self._column(model, number))
         form = self.store.forms.of[k]
+        # read where it was fetched: updates go to the outbox and leave it as it is
         if value.form is form:
             return value
         room = self.emitter.temporary(self.store.name(k), value.shape, form, per_tuple=True)
@@ -43,6 +44,7 @@ class Records:
         """
         columns = self.store.columns(model)
         rows = {column: self.store.record(model, column) for column in columns}
+        # in the order of the text: an update reads what the ones before made of the row
         for number, update in enumerate(self.graph.updates):
             if update.model != model or update.index is None:
                 continue
@@ -53,9 +55,11 @@ class Records:
                 self.emitter.elementwise(Section.TUPLE, Opcode.ADD, room, rows[column], value)
                 value = room
             rows[column] = value
+            # another column may name the same record, and is stored, too
             for other in columns:
                 if other != column and other.writes:
                     rows[other] = self._where_same(model, column, other, value, rows[other])
+        # behind all updates: a program puts each record once (docs/machine.md, "Records")
         for column, value in rows.items():
             if column.writes:
                 outbox = self.store.outbox(model, column)
@@ -70,6 +74,7 @@ class Records:
         numbers = [self.store.value(self._number(model, one), Section.TUPLE) for one in (column, other)]
         emitter.elementwise(Section.TUPLE, Opcode.EQ, same, *numbers)
         room = self._room(model, row)
+        # first: MOVC leaves the lanes in which the condition is 0 as they are
         emitter.elementwise(Section.TUPLE, Opcode.MOV, room, row)
         emitter.elementwise(Section.TUPLE, Opcode.MOVC, room, value, same)
         return room
@@ -77,6 +82,7 @@ class Records:
     def _room(self, model: int, like: Value) -> Value:
         record = self.store.record(model, self.store.columns(model)[0])
         name = f"{self.store.name(model)}.row"
+        # not owned: its last reader must not overwrite it, for the PUT reads it as well
         return replace(self.emitter.temporary(name, record.shape, record.form, per_tuple=True), owned=False)
 
     def _column(self, model: int, number: int) -> Watched:
