@@ -29,6 +29,11 @@ setup(
             extra_compile_args=FLAGS,
         ),
         Extension(
+            "dana.storage._permute",
+            sources=["dana/storage/native/permute.c"],
+            extra_compile_args=FLAGS,
+        ),
+        Extension(
             "dana.trainer.data._survey",
             sources=["dana/trainer/data/native/survey.c"],
             depends=["dana/trainer/data/native/survey.h", "dana/trainer/data/native/tally.h", *CORE_HEADERS],
