@@ -44,6 +44,7 @@ VERILATE, OPTIMIZE = "hwgen/rtl/verilate.py", 'optimize: str = "-O{}"'
 """Building takes longer than running here, so the copy is built without optimisation."""
 LIBRARIES = {
     "dana/simulator/_core": "dana/simulator/native/*.c",
+    "dana/storage/_permute": "dana/storage/native/permute.c",
     "dana/worker/_ring": "dana/worker/native/ring.c",
     "dana/trainer/data/_survey": "dana/trainer/data/native/survey.c",
 }

@@ -15,7 +15,8 @@ import importlib.util
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from dana.errors import SetupError
 
-CHUNK_BYTES = 1 << 16
+CHUNK_BYTES = (1 << 16) + 320
 """Unit of memory, CHUNK of permute.c."""
 
 FILE_BYTES = 64 << 20
@@ -98,8 +99,7 @@ class PermutedPages:
         The order of the rows.
     memory
         Yields memory, each time at least `CHUNK_BYTES` at a multiple of 8; it is asked when the memory before is used
-        up. The pages take as much as the tuples, up to 8 MB more of chunks that are partly filled, 24 bytes for each row
-        of the largest of 256 bins.
+        up. In addition to the tuples, up to 16 MB of chunks are partly filled.
 
     Raises
     ------
@@ -117,7 +117,8 @@ class PermutedPages:
         made = _library().dana_permutation_new(page_size, seed, used, len(order.used), order.tuples, self._more)
         if not made:
             raise MemoryError("no room for an order of rows")
-        self._permutation: int | None = made
+        self._permutation: int = made
+        self._finalizer = weakref.finalize(self, _library().dana_permutation_free, made)
 
     @property
     def sink(self) -> tuple[int, int]:
@@ -157,13 +158,11 @@ class PermutedPages:
 
     def close(self) -> None:
         """Free the memory; idempotent."""
-        if self._permutation is not None:
-            _library().dana_permutation_free(self._permutation)
-        self._permutation = None
+        self._finalizer()
         self._held.clear()
 
     def _open(self) -> int:
-        if self._permutation is None:
+        if not self._finalizer.alive:
             raise ValueError("these pages are closed")
         return self._permutation
 
@@ -194,15 +193,14 @@ def temporary_files(folder: Path | None) -> Iterator[mmap.mmap]:
         The folder gives no file, or the disk is full.
     """
     while True:
-        place = folder or Path(tempfile.gettempdir())
         try:
-            with tempfile.TemporaryFile(dir=place, buffering=0) as file:
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
                 # a page that is written and has no room on the disk would end the process (SIGBUS)
                 os.posix_fallocate(file.fileno(), 0, FILE_BYTES)
                 mapped = mmap.mmap(file.fileno(), FILE_BYTES)
         except OSError as error:
             what = f"no file for {FILE_BYTES:,} bytes of rows: {error.strerror or error}"
-            raise NoTemporaryFile(error.errno or errno.EACCES, what, str(place)) from error
+            raise NoTemporaryFile(error.errno or errno.EACCES, what, str(folder or "$TMPDIR")) from error
         yield mapped
 
 
@@ -215,6 +213,7 @@ def anonymous(size: int) -> mmap.mmap:
         There is not enough.
     """
     try:
+        # private, so that it counts for RLIMIT_DATA as all memory of a session does
         memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError) as error:
         raise MemoryError(f"no room for {size} bytes") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ from dana.codesign.sample import fits
 from dana.errors import UsageError
 from dana.storage.columns import column_pages, column_schema
 from dana.storage.parts import build_part_pages
+from dana.storage.permuted import PermutedPages, RowOrder, anonymous
 from dana.trainer.contract import Notify, Relation, Sink, Stream, Training, TrainRequest
 from dana.trainer.data.classes import prediction_kind
 from dana.trainer.data.weights import bind_request
@@ -35,6 +37,9 @@ Floats = NDArray[np.float32]
 
 PAGE_SIZE = 8192
 """PostgreSQL's default BLCKSZ (pg_config.h)."""
+
+MEMORY_STEP = 16 << 20
+"""Bytes of memory that rows in another order take at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,8 @@ def train(
     standardize: bool | None = None,
     weight: str | None = None,
     class_weight: Mapping[str, float] | str | None = None,
+    shuffle: bool | None = None,
+    seed: int | None = None,
     models: Mapping[str, Floats] | None = None,
     notify: Notify = lambda notice: None,
 ) -> Trained:
@@ -139,7 +146,8 @@ def train(
         Initial values by model; other models are initialised by the rule.
     notify
         Receives the notices that a client of a server would receive.
-    features, label, epochs, patience, tolerance, hyper, machine, design, standardize, weight, class_weight
+    features, label, epochs, patience, tolerance, hyper, machine, design, standardize, weight, class_weight, shuffle,
+    seed
         As for ``dana_train``; a NaN or an infinity is an error.
 
     Raises
@@ -175,6 +183,8 @@ def train(
         standardize=standardize,
         weight=weight,
         class_weight=class_weight,
+        shuffle=shuffle,
+        seed=seed,
         warm_start_from=models,
         warm_start_whole=False,
     )
@@ -183,7 +193,8 @@ def train(
     training = trainer.open(request, notify)
     try:
         fed = _frames(columns, training.stream) if pages is None else pages
-        outcome = run(training, request, feed=lambda sink: _feed(training, sink, fed), notify=notify)
+        taken = fed if training.order is None else _permuted(training.order, fed)
+        outcome = run(training, request, feed=lambda sink: _feed(training, sink, taken), notify=notify)
     finally:
         training.close()
     result = outcome.result
@@ -252,8 +263,23 @@ def _frames(columns: Columns, stream: Stream | None) -> NDArray[np.uint8]:
     return np.frombuffer(made, dtype=np.uint8).reshape(-1, stream.page_size)
 
 
-def _feed(training: Training, sink: Sink, pages: NDArray[np.uint8]) -> int:
-    status = feed_pages(sink, pages)
+def _permuted(order: RowOrder, pages: NDArray[np.uint8]) -> PermutedPages:
+    """Lay out the rows of pages in another order, in memory."""
+    permuted = PermutedPages(
+        page_size=pages.shape[1], order=order, memory=(anonymous(size) for size in repeat(MEMORY_STEP))
+    )
+    function, context = permuted.sink
+    if feed_pages(Sink(function=function, context=context), pages):
+        permuted.check()
+        raise MemoryError("no room for the rows in another order")
+    return permuted
+
+
+def _feed(training: Training, sink: Sink, pages: NDArray[np.uint8] | PermutedPages) -> int:
+    if isinstance(pages, PermutedPages):
+        count, status = pages.feed(sink.again or sink.function, sink.context)
+    else:
+        count, status = len(pages), feed_pages(sink, pages)
     if status:
         raise training.failure(status)
-    return len(pages)
+    return count

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
+from dana.storage.permuted import RowOrder
 from dana.storage.schema import Attribute, TableSchema
 
 Json = Mapping[str, Any]
@@ -158,6 +159,10 @@ class TrainRequest:
         False: models that are initialised with column statistics get neutral values, so columns are not scaled.
     classes
         Texts of the classes of the label, in the order of their numbers from 0; None: the label is a number.
+    shuffle
+        Whether rows come in a pseudo-random order; None: where the rule is a stochastic one.
+    seed
+        Chooses that order; None: 1.
     warm_start_from
         Initial values of models by name; None: as declared in the rule.
     warm_start_features
@@ -198,6 +203,8 @@ class TrainRequest:
     standardize: bool | None = None
     classes: tuple[str, ...] | None = None
     weight: str | None = None
+    shuffle: bool | None = None
+    seed: int | None = None
     class_weight: Json | str | bool | float | None = None
     warm_start_from: Mapping[str, NDArray[np.float32]] | None = None
     warm_start_features: tuple[str, ...] = ()
@@ -414,6 +421,10 @@ class Training(Protocol):
         """Maximum number of epochs; at least 1."""
 
     @property
+    def order(self) -> RowOrder | None:
+        """The order in which all passes take the rows; None: heap order."""
+
+    @property
     def survey(self) -> Sink | None:
         """Sink of a pass over the pages before the first epoch; None: no such pass is needed."""
 
@@ -422,7 +433,7 @@ class Training(Protocol):
 
     @property
     def sink(self) -> Sink:
-        """Sink of an epoch, which takes the pages in heap order; every epoch has the same pages."""
+        """Sink of an epoch, which takes the pages in order; every epoch has the same pages."""
 
     def failure(self, status: int) -> Exception:
         """Return the error for a non-zero status of the sink."""

@@ -27,7 +27,7 @@ from dana.trainer.contract import (
 )
 from dana.trainer.data.classes import classes_of, prediction_kind
 from dana.trainer.data.coefficients import coefficients
-from dana.trainer.data.order import kinds_to_count, notify_order
+from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
 from dana.trainer.data.survey import check_labels, check_survey, started, statistics_of, survey_columns
 from dana.trainer.data.weights import (
     BALANCED,
@@ -133,6 +133,7 @@ class InterpretedTraining:
         self._loss = loss_graph(self._binding.unweighted.judging)
         self._request = request
         self._fills = self._binding.fills(request.relation.schema)
+        self.order = row_order(request, (one.column for one in self._fills), whole_table=self.whole_table)
         notify_crossed(request, [one for one in self._fills if one.column in self._binding.features], notify)
         self._collector = PageCollector(request.relation.page_size)
         self._interpreter = Interpreter(graph, numerics)
@@ -191,7 +192,7 @@ class InterpretedTraining:
         )
         rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
-        if not self.whole_table:
+        if not self.whole_table and self.order is None:
             self.in_order = notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
         label = next((one.input for one in self._fills if one.column in self._binding.labels), None)
         if label is not None:
@@ -272,6 +273,7 @@ class InterpretedTraining:
                 "predicts": prediction_kind(graph),
                 **minimised(self._loss, self._metas),
                 **weight_metadata(self._request),
+                **order_metadata(self.order),
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
                 "batch": "all" if self.whole_table else graph.batch or 1,
                 "machine": "interp",

@@ -24,7 +24,7 @@ from dana.trainer.contract import (
     TrainResult,
 )
 from dana.trainer.data.coefficients import coefficients
-from dana.trainer.data.order import kinds_to_count, notify_order
+from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
 from dana.trainer.data.survey import (
     check_labels,
     check_survey,
@@ -83,6 +83,7 @@ class MachineTraining:
         self.not_finite, self.in_order = "", False
         self._bundle = design.bundle
         fills = self._bundle.fills
+        self.order = row_order(request, (one.column for one in fills), whole_table=self.whole_table)
         self._metas = meta_values(design.metas, request.hyper, design.extents)
         # loading writes the whole initial scratchpad, so values of metas and models are written after it
         machine.load(self._bundle)
@@ -188,7 +189,7 @@ class MachineTraining:
         rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
         # one batch is a sum over all rows, so their order does not matter
-        if not self.whole_table:
+        if not self.whole_table and self.order is None:
             self.in_order = notify_order(self._request, survey, fills, self._design.labels, self._notify)
         if self._surveyed.tally is not None:
             values, counts = self._surveyed.values
@@ -217,6 +218,7 @@ class MachineTraining:
             )
         # the pass that failed may be the survey; ending it returns the place of the fault
         counters = (self._surveyor or self._machine).end_epoch()
+        self._begun = False
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine rejected a page with status {status}")
         return self._fault(counters)
@@ -284,6 +286,7 @@ class MachineTraining:
                 "predicts": self._design.predicts,
                 **minimised(None if text is None else _parsed(text), self._metas),
                 **weight_metadata(self._request),
+                **order_metadata(self.order),
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
                 "batch": "all" if self.whole_table else self._bundle.rule_batch,
                 "machine": self._request.machine,
@@ -327,7 +330,8 @@ class MachineTraining:
             if self._compiled is not None:
                 self._compiled.before_epoch()
             observer = SurveyObserver(self._surveyed) if self._surveys_first_epoch else None
-            self._machine.begin_epoch(self._request.relation.pages, observer=observer)
+            pages = self._request.relation.pages if self.order is None else None
+            self._machine.begin_epoch(pages, observer=observer)
             self._begun = True
 
     def _read(self, symbol: Symbol, over: NDArray[np.float32] | None = None) -> NDArray[np.float32]:

@@ -1,18 +1,23 @@
 """Runs a training in a session: streams or replays the pages of each epoch, and reports its progress.
 
 The loop over epochs is `dana.trainer.stopping.run`. The pages of the first epoch come from the backend. Later epochs
-replay them from memory if that pays; otherwise the backend streams them again under the same snapshot.
+replay them from memory if that pays; otherwise the backend streams them again under the same snapshot. If a training
+takes its rows in another order, they are laid out once, in memory or in files, and all passes read those pages.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from dana.errors import InternalError
+from dana.storage.permuted import CHUNK_BYTES, PermutedPages, temporary_files
 from dana.trainer.contract import (
     HeldOut,
     Level,
@@ -28,6 +33,7 @@ from dana.trainer.contract import (
     TrainRequest,
     TrainResult,
 )
+from dana.trainer.messages.page_errors import PageError
 from dana.trainer.stopping import run
 from dana.worker.messages import Message
 from dana.worker.protocol import Channel
@@ -44,6 +50,7 @@ def run_epochs(
     channel: Channel,
     ring: Ring,
     cache_bytes: int,
+    temporary: Path | None,
     backend_cpu: int,
     notify: Notify,
     held_out: HeldOut | None,
@@ -54,6 +61,8 @@ def run_epochs(
     ----------
     cache_bytes
         Maximum size of a table that is kept in memory, bytes of pages.
+    temporary
+        Folder for the rows beyond that, if they come in another order; None: ``$TMPDIR``.
     backend_cpu
         CPU of the backend, which is avoided while it streams; -1: unknown.
     held_out
@@ -73,19 +82,34 @@ def run_epochs(
     stream = training.stream
     streams = training.epochs + (training.survey is not None) + training.whole_table
     # after the held-out rows, which use the ring with frames of another size
-    _make_room(request.relation, stream, streams, ring=ring, cache_bytes=cache_bytes)
+    ring.keep(0)
+    ring.lay_out(request.relation.page_size if stream is None else stream.page_size)
+    permuted = None
+    if training.order is None:
+        _make_room(request.relation, stream, streams, ring=ring, cache_bytes=cache_bytes)
+    else:
+        memory = _memory(request.relation, stream, ring=ring, room=cache_bytes, temporary=temporary)
+        permuted = PermutedPages(page_size=ring.laid_out, order=training.order, memory=memory)
+    pages = _Pages(training, channel, ring, backend_cpu, permuted)
     # before DESIGN, on which the backend begins to write
     ring.reset()
     wanted = None if stream is None else asdict(stream)
     channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wanted})
-    outcome = run(
-        training,
-        request,
-        feed=_Pages(training, channel, ring, backend_cpu).feed,
-        notify=notify,
-        report_epoch=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
-        held_out=held_out,
-    )
+    try:
+        outcome = run(
+            training,
+            request,
+            feed=pages.feed,
+            notify=notify,
+            report_epoch=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
+            held_out=held_out,
+        )
+    except PageError:
+        pages.find_fault()
+        raise
+    finally:
+        if permuted is not None:
+            permuted.close()
     kept = outcome.kept
     return outcome.result, {
         "tuples": kept.tuples,
@@ -132,29 +156,56 @@ class _Pages:
     channel: Channel
     ring: Ring
     backend_cpu: int
+    permuted: PermutedPages | None
     fed: bool = False
 
     def feed(self, sink: Sink) -> int:
-        """Feed all pages to a sink, from memory or from the backend; return their number."""
-        ring = self.ring
+        """Feed all pages to a sink, in the order of the training; return their number."""
+        again, ring = self.fed, self.ring
+        if self.permuted is not None:
+            if not again:
+                self._permute(self.permuted)
+            pages, status = self.permuted.feed((again and sink.again) or sink.function, sink.context)
         # `kept` is 0 if the pages did not all fit, so every epoch is then streamed
-        if self.fed and ring.kept:
+        elif again and ring.kept:
             pages, status = ring.replay(sink.again or sink.function, sink.context)
         else:
-            if self.fed:
-                # reset before the request: from then on the backend writes
-                ring.reset()
-                self.channel.send(Message.AGAIN, {})
-            with _away_from(self.backend_cpu):
-                pages, status = ring.stream(sink.function, sink.context)
-        self.fed = True
+            pages, status = self._stream(sink.function, sink.context)
         if status != 0:
             error = self.training.failure(status)
-            if isinstance(error, OutOfLine):
+            if isinstance(error, OutOfLine) and self.permuted is None:
                 # the backend sends the rest in any case, and waits for room in the ring
                 ring.drain()
             raise error
         return pages
+
+    def find_fault(self) -> None:
+        """Raise the error of a page under its number in the table, if the training saw it elsewhere."""
+        if self.permuted is None:
+            return
+        sink = self.training.sink
+        _, status = self._stream(sink.function, sink.context)
+        if status != 0:
+            raise self.training.failure(status)
+        self.training.end_epoch()
+
+    def _stream(self, function: int, context: int) -> tuple[int, int]:
+        if self.fed:
+            # reset before the request: from then on the backend writes
+            self.ring.reset()
+            self.channel.send(Message.AGAIN, {})
+        self.fed = True
+        with _away_from(self.backend_cpu):
+            return self.ring.stream(function, context)
+
+    def _permute(self, permuted: PermutedPages) -> None:
+        _, status = self._stream(*permuted.sink)
+        if status != 0:
+            permuted.check()
+            raise MemoryError("no room for the rows in another order")
+        if permuted.damaged:
+            self.find_fault()
+            raise InternalError("a page contradicts itself, and the machine accepts it")
 
 
 def _check_epochs(epochs: int, most: int | None) -> None:
@@ -167,11 +218,8 @@ def _check_epochs(epochs: int, most: int | None) -> None:
 
 
 def _make_room(relation: Relation, stream: Stream | None, streams: int, *, ring: Ring, cache_bytes: int) -> None:
-    """Lay out the ring, and allocate memory for the pages if keeping them pays."""
-    ring.keep(0)
-    page_size = relation.page_size if stream is None else stream.page_size
-    ring.lay_out(page_size)
-    room = cache_bytes // page_size
+    """Allocate memory for the pages if keeping them pays."""
+    room = cache_bytes // ring.laid_out
     if relation.pages is not None and stream is None:
         if streams >= KEEP_FROM_STREAMS and relation.pages <= room:
             with suppress(MemoryError):  # without the memory every epoch streams its pages
@@ -189,6 +237,26 @@ def keep_what_fits(ring: Ring, room: int) -> None:
             room //= 2
         else:
             return
+
+
+CHUNKS_IN_PART = 17 << 20
+"""Memory of `PermutedPages` in addition to the tuples, bytes."""
+
+
+def _memory(
+    relation: Relation, stream: Stream | None, *, ring: Ring, room: int, temporary: Path | None
+) -> Iterator[mmap.mmap]:
+    """Yield memory for the rows in another order: that of kept pages, then files."""
+    if relation.pages is not None and stream is None:
+        # a tuple takes 8 bytes more than its line pointer does, and the shortest has 32
+        room = min(room, relation.pages * ring.laid_out * 5 // 4 + CHUNKS_IN_PART)
+    while room >= CHUNK_BYTES:
+        try:
+            yield ring.lend(room)
+            break
+        except MemoryError:
+            room //= 2
+    yield from temporary_files(temporary)
 
 
 @contextmanager

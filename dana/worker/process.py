@@ -81,7 +81,8 @@ class WorkerOptions:
         Maximum number of sessions; if it is reached, the session that has been idle longest ends. Backends read the
         number from a file next to the socket and limit their requests accordingly.
     model_directory
-        Folder for files with models that exceed the memory of a session; None: such models are an error.
+        Folder for files with models that exceed the memory of a session, and with rows that exceed `cache_limit`; None:
+        such models are an error, and such rows go to ``$TMPDIR``.
     caches
         Folders on disk from which files of killed sessions are removed.
     """
@@ -299,7 +300,10 @@ def _session_process(
         _confine(parent, options)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         limits = Limits(
-            cache_bytes=options.cache_limit, total_bytes=options.total_memory, idle_seconds=options.idle_seconds
+            cache_bytes=options.cache_limit,
+            total_bytes=options.total_memory,
+            idle_seconds=options.idle_seconds,
+            temporary=options.model_directory,
         )
         run_session(connection, trainer, limits, activity)
         status = 0

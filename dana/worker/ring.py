@@ -13,11 +13,11 @@ import mmap
 import os
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from enum import IntEnum
 from functools import cache
 
 from dana.errors import SetupError
+from dana.storage.permuted import anonymous
 from dana.worker.protocol import ProtocolError
 
 # "DNARING1" in the memory of a little-endian host; native/wire.h has the same number
@@ -134,6 +134,11 @@ class Ring:
         self._consumer.slots, self._consumer.page_size = slots, page_size
 
     @property
+    def laid_out(self) -> int:
+        """Bytes of a page, as last laid out."""
+        return int(self._consumer.page_size)
+
+    @property
     def kept(self) -> int:
         """Number of pages kept from the last stream."""
         return self._kept
@@ -163,19 +168,27 @@ class Ring:
         self._drop()
         if not pages:
             return
-        size = pages * self._consumer.page_size
-        if self._cache is None or len(self._cache) < size:
-            self.release()
-            try:
-                # private, so that it counts for RLIMIT_DATA as all memory of a session does
-                self._cache = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            except (OSError, OverflowError) as error:
-                raise MemoryError(f"no room to keep {pages} pages in {size} bytes") from error
-            with suppress(OSError):  # only advice; an error on kernels without huge pages
-                self._cache.madvise(mmap.MADV_HUGEPAGE)
-        self._consumer.cache = _address(self._cache)
+        cache = self._reserve(pages * self._consumer.page_size)
+        self._consumer.cache = _address(cache)
         self._consumer.cache_pages = pages
         self._consumer.uncounted = uncounted
+
+    def lend(self, size: int) -> mmap.mmap:
+        """Return the memory of kept pages, at least `size` bytes, for another use until the next `keep`.
+
+        Raises
+        ------
+        MemoryError
+            There is not enough memory.
+        """
+        self._drop()
+        return self._reserve(size)
+
+    def _reserve(self, size: int) -> mmap.mmap:
+        if self._cache is None or len(self._cache) < size:
+            self.release()
+            self._cache = anonymous(size)
+        return self._cache
 
     def stream(self, function: int, context: int) -> tuple[int, int]:
         """Feed one stream of pages to a sink.

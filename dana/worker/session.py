@@ -20,10 +20,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dana.errors import UsageError, causes
 from dana.simulator.large import NoFile
+from dana.storage.permuted import NoTemporaryFile
 from dana.trainer.contract import Json, OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
 from dana.trainer.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
 from dana.worker.activity import GIVE_WAY, Activity
@@ -73,6 +75,8 @@ class Limits:
         Maximum size of a table that is kept in memory between epochs, bytes of pages.
     total_bytes
         Memory of all sessions together, for messages; the listening process enforces it.
+    temporary
+        Folder for the rows of a table that exceeds the cache; None: ``$TMPDIR``.
     idle_seconds
         Idle time after which the session ends; the backend reconnects when needed. None: never.
     """
@@ -80,6 +84,7 @@ class Limits:
     cache_bytes: int
     total_bytes: int
     idle_seconds: float | None
+    temporary: Path | None = None
 
 
 class Abandoned(BaseException):
@@ -350,6 +355,7 @@ class _Session:
                     channel=self.channel,
                     ring=self.ring,
                     cache_bytes=cache_bytes,
+                    temporary=self.limits.temporary,
                     backend_cpu=backend_cpu,
                     notify=self.channel.send_notice,
                     held_out=held_out,
@@ -390,14 +396,18 @@ def error_fields(error: Exception) -> dict[str, str]:
             "detail": f"{full[0]}.",
             "hint": "Free space in the --model-directory of the worker, or start it with a folder on another disk."
             if isinstance(full[0], NoFile)
+            else "Free space in the --model-directory of the worker, or in $TMPDIR without one. With a higher "
+            "--cache-limit, or with shuffle => false, it needs none."
+            if isinstance(full[0], NoTemporaryFile)
             else "Free space in its cache ($XDG_CACHE_HOME, by default ~/.cache), or use machine => 'sim', "
             "which needs none.",
         }
-    gone = [one for one in causes(error) if isinstance(one, NoFile)]
+    gone = [one for one in causes(error) if isinstance(one, NoFile | NoTemporaryFile)]
     if gone:
         return {
             "sqlstate": SqlState.IO_ERROR,
-            "message": "the worker cannot create files in its --model-directory",
+            "message": "the worker cannot create files in its --model-directory"
+            + (", or in $TMPDIR without one" if isinstance(gone[0], NoTemporaryFile) else ""),
             "detail": f"{gone[0]}.",
             "hint": "Create the folder again, writable by the account of the worker, or start the worker with another.",
         }

@@ -196,6 +196,7 @@ class PageTraining:
     def epochs(self) -> int:
         return self._request.epochs or self._rule.epochs
 
+    order = None
     survey = None
 
     def end_survey(self) -> None:

@@ -16,7 +16,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-#define CHUNK 65536u /* bytes; a multiple of each page size */
+#define PAGES 65536u /* bytes of pages in a chunk, a multiple of each page size */
+/* Bytes of a chunk. Bins fill evenly: with a power of two their ends would all fall into one set of the cache */
+#define CHUNK (PAGES + 320u)
 #define BINS 256u
 /* Bytes of a table up to which one bin is enough: it is sorted within the processor's cache */
 #define ONE_BIN (8u << 20)
@@ -51,11 +53,13 @@ enum outcome
 typedef struct chunk
 {
 	struct chunk *next;
-	uint64_t used; /* bytes, this header included */
+	uint64_t *end; /* of the tuples in it, once another follows */
 } chunk;
 
 typedef struct bin
 {
+	uint64_t *end; /* of the tuples in the last chunk */
+	uint64_t left; /* bytes behind that */
 	chunk *first, *last;
 	size_t tuples;
 } bin;
@@ -147,26 +151,29 @@ static bool
 put(permutation *self, bin *to, uint64_t row, const uint8_t *tuple, uint32_t length)
 {
 	const uint64_t need = sizeof(uint64_t) + ALIGNED(length);
-	uint64_t *at;
 
-	if (to->last == NULL || to->last->used + need > CHUNK)
+	if (to->left < need)
 	{
 		chunk *fresh = take_chunk(self);
 
 		if (fresh == NULL)
 			return false;
 		fresh->next = NULL;
-		fresh->used = sizeof *fresh;
 		if (to->last == NULL)
 			to->first = fresh;
 		else
+		{
 			to->last->next = fresh;
+			to->last->end = to->end;
+		}
 		to->last = fresh;
+		to->end = (uint64_t *)(fresh + 1);
+		to->left = CHUNK - sizeof *fresh;
 	}
-	at = (uint64_t *)((uint8_t *)to->last + to->last->used);
-	*at = row << LENGTH_BITS | length;
-	memcpy(at + 1, tuple, ALIGNED(length)); /* tuples begin at multiples of 8, so this ends on the page */
-	to->last->used += need;
+	*to->end = row << LENGTH_BITS | length;
+	memcpy(to->end + 1, tuple, ALIGNED(length)); /* tuples begin at multiples of 8, so this ends on the page */
+	to->end += need / sizeof *to->end;
+	to->left -= need;
 	to->tuples++;
 	return true;
 }
@@ -177,14 +184,17 @@ bin_of(permutation *self, uint64_t row)
 	return &self->bins[self->count == 1 ? 0 : row_key(self, row) >> 56];
 }
 
-/* The next tuple of a chunk, from the first or the one before; NULL at the end */
-static inline const uint64_t *
-next_in(const chunk *in, const uint64_t *before)
+static inline uint32_t
+length_of(const uint64_t *tuple)
 {
-	const uint64_t *at = before == NULL ? (const uint64_t *)(in + 1)
-										: before + 1 + ALIGNED(*before & ((1u << LENGTH_BITS) - 1)) / sizeof *before;
+	return *tuple & ((1u << LENGTH_BITS) - 1);
+}
 
-	return (const uint8_t *)at < (const uint8_t *)in + in->used ? at : NULL;
+/* The tuple of a bin that follows one, in the order in which they came */
+static inline const uint64_t *
+next_tuple(const uint64_t *tuple)
+{
+	return tuple + 1 + ALIGNED(length_of(tuple)) / sizeof *tuple;
 }
 
 /* Deals the only bin's tuples into all bins */
@@ -193,15 +203,15 @@ deal_anew(permutation *self)
 {
 	chunk *from = self->bins[0].first;
 
+	self->bins[0].last->end = self->bins[0].end;
 	self->bins[0] = (bin){0};
 	self->count = BINS;
 	while (from != NULL)
 	{
 		chunk *next = from->next;
 
-		for (const uint64_t *at = next_in(from, NULL); at != NULL; at = next_in(from, at))
-			if (!put(self, bin_of(self, *at >> LENGTH_BITS), *at >> LENGTH_BITS, (const uint8_t *)(at + 1),
-					 *at & ((1u << LENGTH_BITS) - 1)))
+		for (const uint64_t *at = (uint64_t *)(from + 1); at < from->end; at = next_tuple(at))
+			if (!put(self, bin_of(self, *at >> LENGTH_BITS), *at >> LENGTH_BITS, (const uint8_t *)(at + 1), length_of(at)))
 				return false;
 		give_back(self, from);
 		from = next;
@@ -288,7 +298,7 @@ end_page(permutation *self)
 static bool
 begin_page(permutation *self)
 {
-	const uint64_t of_chunk = CHUNK / self->page_size;
+	const uint64_t of_chunk = PAGES / self->page_size;
 
 	if (self->complete == self->chunks * of_chunk)
 	{
@@ -316,7 +326,7 @@ begin_page(permutation *self)
 static bool
 lay_out_tuple(permutation *self, const uint64_t *at)
 {
-	const uint32_t length = *at & ((1u << LENGTH_BITS) - 1);
+	const uint32_t length = length_of(at);
 	uint32_t word;
 
 	if (self->page != NULL && self->upper - self->lower < ALIGNED(length) + ITEM_ID)
@@ -394,8 +404,9 @@ lay_out_bin(permutation *self, bin *from, bool sorts)
 		return true;
 	if (!make_room(self, from->tuples))
 		return false;
+	from->last->end = from->end;
 	for (const chunk *in = from->first; in != NULL; in = in->next)
-		for (const uint64_t *at = next_in(in, NULL); at != NULL; at = next_in(in, at))
+		for (const uint64_t *at = (uint64_t *)(in + 1); at < in->end; at = next_tuple(at))
 			self->order[count++] = (placed){.key = row_key(self, *at >> LENGTH_BITS), .at = at};
 	if (sorts)
 		sort_bin(self, count);
@@ -438,7 +449,7 @@ lay_out_more(permutation *self)
 EXPORT enum outcome
 dana_permutation_feed(permutation *self, sink_function sink, void *context)
 {
-	const uint64_t of_chunk = CHUNK / self->page_size;
+	const uint64_t of_chunk = PAGES / self->page_size;
 
 	while (self->fed == self->complete)
 	{

@@ -1,4 +1,6 @@
-"""Detects sorted rows, which train badly, and reports the columns in a NOTICE.
+"""The order in which a training takes the rows; in heap order, a NOTICE names columns by which they are sorted.
+
+A rule that descends in batches, or that chooses rows of models, trains on its rows in a pseudo-random order.
 
 In random order, 1/`SURVEY_BLOCK` of the variance of a column lies between blocks of that many rows; in a sorted column
 all of it does, even for a rare value. The label, each of its classes, and features that are 0 or 1 (such as encoded
@@ -7,10 +9,13 @@ categories) are checked. Other numbers, such as dates and keys, grow in nearly e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from dana.storage.parts import ATTRIBUTES, cut
+from dana.storage.permuted import RowOrder
 from dana.trainer.contract import Json, Level, Notice, Notify, TrainRequest
 from dana.trainer.data.survey import Doubles, Survey, categories_of
 from dana.trainer.data.surveyed import SURVEY_BLOCK
@@ -21,8 +26,33 @@ from hwgen.spec.bundle import Fill
 TOGETHER = 0.2
 """Fraction of the variance between blocks, in excess of random order, from which a column counts as sorted."""
 
+DEFAULT_SEED = 1
+
 SHOWN = 5
 """Maximum number of columns in the notice."""
+
+
+def row_order(request: TrainRequest, columns: Iterable[str], *, whole_table: bool) -> RowOrder | None:
+    """Return the order in which a training takes the rows; None: heap order.
+
+    Parameters
+    ----------
+    columns
+        Columns in use.
+    whole_table
+        The table is one batch, so that no order makes a difference.
+    """
+    if whole_table or not request.shuffle:
+        return None
+    schema, seed = request.relation.schema, DEFAULT_SEED if request.seed is None else request.seed
+    if schema.part:
+        return RowOrder(seed=seed, used=(ATTRIBUTES - 1,), tuples=len(cut(schema)))
+    return RowOrder(seed=seed, used=tuple(sorted({schema.index(name) for name in columns})))
+
+
+def order_metadata(order: RowOrder | None) -> dict[str, Any]:
+    """Return the members of a model's metadata that name a pseudo-random order."""
+    return {} if order is None else {"shuffle": True, "seed": order.seed}
 
 
 def notify_order(

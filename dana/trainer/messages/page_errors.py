@@ -41,6 +41,10 @@ ARRAYS, QUERY = "columns", "the query"
 """Names of sources that are not relations: set by `dana.storage.columns` and by pg_extension/src/source/stream.c."""
 
 
+class PageError(TrainingError):
+    """A page stopped the machine; the message names the page, as it was fed."""
+
+
 def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> TrainingError:
     """Return the error for a page that stopped the machine."""
     text, hint = FAULT_TEXTS.get(fault, (f"the machine stopped with fault {fault.name}", ""))
@@ -54,8 +58,8 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
     if fault in (Fault.TOASTED, Fault.COMPRESSED) or (fault is Fault.TUPLE_SHORT and arrays):
         return OutOfLine(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION)
     if fault in DATA_FAULTS:
-        return TrainingError(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION, hint=hint)
-    return TrainingError(
+        return PageError(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION, hint=hint)
+    return PageError(
         f"{text} ({where})",
         sqlstate=SqlState.DATA_CORRUPTED,
         hint=hint or "The table is damaged: check it with pg_amcheck, and restore it from a backup.",

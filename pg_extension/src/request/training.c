@@ -55,9 +55,8 @@ static const training_member members[] = {
 	MEMBER(nonfinite, TEXTOID, true),
 	MEMBER(classes, TEXTARRAYOID, true),
 	MEMBER(weight, TEXTOID, true),
-	{"shuffle", BOOLOID, offsetof(dana_training, rows.shuffled), false},
 	MEMBER(test_size, FLOAT8OID, false),
-	MEMBER(seed, INT4OID, false),
+	MEMBER(seed, INT4OID, true),
 	MEMBER(warm_start_from, TEXTOID, false),
 };
 
@@ -102,8 +101,6 @@ member_fill(dana_training *training, const training_member *member, Datum value,
 		*(double *)at = DatumGetFloat8(value);
 	else if (member->type == INT4OID)
 		*(int *)at = DatumGetInt32(value);
-	else if (member->type == BOOLOID)
-		*(bool *)at = DatumGetBool(value);
 	else
 		*(Oid *)at = DatumGetObjectId(value);
 }
@@ -268,10 +265,6 @@ training_check(dana_training *training)
 	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
 		dana_reject_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
 	training->whole_query = training->rows.query;
-	training->rows.seed = training->seed;
-	if (training->rows.shuffled)
-		need_places(training, "shuffle", "Put ORDER BY hashint8(key) behind the query.",
-					"Give query => 'SELECT ... ORDER BY hashint8(key)' with a column that identifies its rows.");
 	read_cleaning(training, &training->rows.cleaning);
 	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")]);
 }
@@ -431,11 +424,9 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 		dana_json_number(to, "test_size", training->test_size);
 		dana_places_append(to, training->rows.relation, &training->key, source->snapshot);
 	}
-	if (training->rows.shuffled)
-		dana_json_truth(to, "shuffle", true);
 	if (source->asked.cleaning.nonfinite == DANA_NONFINITE_KEEP)
 		dana_json_text(to, "nonfinite", "keep");
-	if (training->test_size > 0 || training->rows.shuffled)
+	if (training->test_size > 0)
 		dana_json_number(to, "seed", training->seed);
 	if (training->warm_start_from != NULL)
 		dana_json_text(to, "warm_start_from", training->warm_start_from);

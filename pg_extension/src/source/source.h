@@ -37,8 +37,6 @@ typedef struct dana_source_request
 	Oid			  relation; /* InvalidOid for a query */
 	char		 *query;	/* one SELECT */
 	char		 *filter;	/* condition on the table's rows, or NULL; checked to be one expression */
-	bool		  shuffled; /* the table's rows come in a random order that depends on `seed` */
-	int			  seed;
 	dana_cleaning cleaning;
 } dana_source_request;
 

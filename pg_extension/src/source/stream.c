@@ -125,7 +125,7 @@ dana_source_open(const dana_source_request *request)
 	source->asked = *request;
 	source->chosen.classes = request->cleaning.classes;
 	source->chosen.features.count = -1;
-	source->rows = request->query != NULL || request->shuffled || request->cleaning.classes.count > 0 ||
+	source->rows = request->query != NULL || request->cleaning.classes.count > 0 ||
 		request->cleaning.nonfinite == DANA_NONFINITE_ERROR;
 	if (request->query == NULL)
 		source_open_relation(source, request->relation);
@@ -206,9 +206,6 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	{
 		char *text = dana_source_select(source, layout->columns, layout->numbers);
 
-		/* the place itself last: every epoch has the same order */
-		if (source->asked.shuffled)
-			text = psprintf("%s ORDER BY pg_catalog.hashtidextended(ctid, %d), tableoid, ctid", text, source->asked.seed);
 		source->stream.plan = dana_source_plan(source, text);
 		for (int i = 0; i < layout->columns; i++)
 			layout->numbers[i] = i + 1;

@@ -1,0 +1,38 @@
+"""A training in a pseudo-random order: all machines give the same bits, simulator and hardware the same cycles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dana import rules
+from dana.trainer.arrays import Trained, train
+from tests.sql.conftest import SUMS
+from tests.storage.test_permuted import order_of
+
+ROWS = 500
+RANDOM = np.random.default_rng(1)
+COLUMNS = {"a": RANDOM.normal(size=ROWS), "b": RANDOM.normal(size=ROWS), "y": np.sort(RANDOM.normal(size=ROWS))}
+
+
+def trained(machine: str, **options: object) -> Trained:
+    return train(SUMS, COLUMNS, label="y", epochs=3, machine=machine, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("design", [{}, {"threads": 4, "striders": 2}])
+def test_interpreter_simulator_and_hardware(design: dict[str, int]) -> None:
+    one, other, reference = (trained(machine, shuffle=True, design=design) for machine in ("sim", "rtl", "interp"))
+    assert one.models["w"].tobytes() == other.models["w"].tobytes() == reference.models["w"].tobytes()
+    assert one.cycles == other.cycles
+    assert one.losses == other.losses == reference.losses
+    order = order_of(1, ROWS)
+    arrays = {name: values[order] for name, values in COLUMNS.items()}
+    before = train(SUMS, arrays, label="y", epochs=3, shuffle=False, design=design)
+    assert before.models["w"].tobytes() == one.models["w"].tobytes()
+    assert before.cycles == one.cycles
+
+
+def test_where_the_table_is_one_batch_no_order_makes_a_difference() -> None:
+    ridge = rules.text("ridge")
+    one, other = (train(ridge, COLUMNS, label="y", shuffle=shuffle) for shuffle in (True, False))
+    assert one.models["w"].tobytes() == other.models["w"].tobytes()
