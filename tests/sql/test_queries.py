@@ -223,7 +223,6 @@ def test_values_that_a_model_has_not(session: Session, part: str) -> None:
     [
         ("dana_train('sums', 'v', test_size => 0.2)", "needs a table with row addresses, and test.v is a view"),
         ("dana_train('sums', 'f', test_size => 0.2)", "row addresses, and test.f is a foreign table"),
-        ("dana_train('sums', 'f', shuffle => true)", "row addresses, and test.f is a foreign table"),
         ("dana_cross_validate('sums', 'f')", "a column of the foreign table that identifies its rows"),
         ("dana_cross_validate('sums', 'v')", "a column of the view that identifies its rows"),
         ("dana_search('sums', 'v', '[{}]')", "a column of the view that identifies its rows"),
