@@ -41,6 +41,13 @@ setup(
             extra_compile_args=FLAGS,
         ),
         Extension(
+            "dana.trainer.data._likelihood",
+            sources=["dana/trainer/data/native/likelihood.c"],
+            depends=["dana/trainer/data/native/likelihood.h", *CORE_HEADERS],
+            include_dirs=["dana/simulator/native", NUMERICS],
+            extra_compile_args=FLAGS,
+        ),
+        Extension(
             "dana.simulator._core",
             sources=sorted(glob("dana/simulator/native/*.c")),
             depends=CORE_HEADERS,

@@ -12,7 +12,7 @@ from pathlib import Path
 from dana import metrics
 from dana.predictor import program
 from dana.simulator import headers
-from dana.trainer.data import surveyed
+from dana.trainer.data import likelihood, surveyed
 from dana.worker import messages
 from dsl.semantics.library import FUNCTIONS, NAMES, SAID
 from hwgen.export import manual, registers
@@ -60,6 +60,7 @@ def _for_readers() -> str:
 
 FILES: Mapping[str, Callable[[], str]] = {
     "dana/worker/native/messages.h": messages.header,
+    "dana/trainer/data/native/likelihood.h": likelihood.header,
     "dana/trainer/data/native/survey.h": surveyed.header,
     "dana/records.py": lambda: _between("dana/records.py", metrics.types(), until="    # to here"),
     "dana/simulator/native/contract.h": headers.header,

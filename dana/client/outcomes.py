@@ -34,11 +34,19 @@ class Coefficient:
         The column, or ``(intercept)``.
     coefficient
         Change of the sum for one unit of the column.
+    standard_error, statistic, p_value, lower, upper
+        Its standard error, the quotient of both, the probability of one as large by chance, and the 95 % confidence
+        interval; None unless the model is at the maximum of its likelihood.
     """
 
     label: str | None
     term: str
     coefficient: float
+    standard_error: float | None
+    statistic: float | None
+    p_value: float | None
+    lower: float | None
+    upper: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

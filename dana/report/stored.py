@@ -95,7 +95,7 @@ def read_model(session: psycopg.Connection, run: Run) -> StoredModel | None:
     asked = {"model": found["reference"], "version": None}
     values = {name: np.asarray(each, float) for name, _, each in lines(session, "dana_parameters", asked)}
     learnt: dict[str | None, dict[str, float]] = {}
-    for one, term, coefficient in lines(session, "dana_coefficients", asked):
+    for one, term, coefficient, *_ in lines(session, "dana_coefficients", asked):
         # a dict keeps the order in which the server lists classes and terms
         learnt.setdefault(one, {})[term] = coefficient
     # None is the key of a single sum

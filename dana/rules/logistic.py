@@ -10,7 +10,7 @@ b = dana.model()
 x = dana.input([n])
 y = dana.output(classes=2)
 weight = dana.weight()
-penalty = dana.meta(0.0001)
+penalty = dana.meta(0.000001)
 
 logistic = dana.algo(w, b, x, y, weight)
 

@@ -10,7 +10,7 @@ b = dana.model()
 x = dana.input([n])
 y = dana.output()
 weight = dana.weight()
-penalty = dana.meta(0.0001)
+penalty = dana.meta(0.000001)
 
 poisson = dana.algo(w, b, x, y, weight)
 

@@ -11,7 +11,7 @@ b = dana.model([k])
 x = dana.input([n])
 y = dana.output(classes=k)
 weight = dana.weight()
-penalty = dana.meta(0.0001)
+penalty = dana.meta(0.000001)
 
 softmax = dana.algo(W, b, x, y, weight)
 

@@ -20,7 +20,7 @@ from dana.errors import UsageError
 from dana.storage.columns import column_pages, column_schema
 from dana.storage.parts import build_part_pages
 from dana.storage.permuted import PermutedPages, RowOrder, anonymous
-from dana.trainer.contract import Notify, Relation, Sink, Stream, Training, TrainRequest
+from dana.trainer.contract import Json, Notify, Relation, Sink, Stream, Training, TrainRequest
 from dana.trainer.data.classes import prediction_kind
 from dana.trainer.data.weights import bind_request
 from dana.trainer.designs import chosen_extents, graph_of
@@ -64,6 +64,10 @@ class Trained:
         Columns that fill the inputs, in order.
     labels
         Values of the label in the order of their class numbers, texts or numbers as given; None: no classes.
+    coefficients
+        Coefficients of the columns, with standard errors after a solved training; None: the prediction has none.
+    summary
+        What is known at the maximum of the likelihood; None: the rule was not solved.
     """
 
     graph: Graph
@@ -75,6 +79,8 @@ class Trained:
     converged: bool
     features: tuple[str, ...]
     labels: NDArray[Any] | None
+    coefficients: Json | None
+    summary: Json | None
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -209,6 +215,8 @@ def train(
         converged=outcome.converged,
         features=binding.features,
         labels=labels,
+        coefficients=result.metadata["coefficients"],
+        summary=result.metadata.get("summary"),
     )
 
 

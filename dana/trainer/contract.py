@@ -401,6 +401,40 @@ class TrainResult:
     metadata: Json
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TupleLayout:
+    """Where a tuple of a training has its numbers, as an observer gets them.
+
+    Attributes
+    ----------
+    lanes
+        Elements of a row of tuple memory.
+    elements
+        Of a tuple.
+    features
+        Element of each feature, shape [features].
+    label, weight
+        Elements; -1: there is no weight.
+    """
+
+    lanes: int
+    elements: int
+    features: NDArray[np.int64]
+    label: int
+    weight: int
+
+
+class Observer(Protocol):
+    """What looks at the tuples of a pass."""
+
+    @property
+    def data(self) -> Any:
+        """Functions and context for the simulator."""
+
+    def add(self, tuples: NDArray[np.float32]) -> None:
+        """Look at all tuples of the pass, shape [rows, elements]."""
+
+
 class Training(Protocol):
     """A training of a rule that is compiled for a table."""
 
@@ -458,6 +492,16 @@ class Training(Protocol):
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
         """Continue from other values of the models."""
+
+    @property
+    def layout(self) -> TupleLayout | None:
+        """Where a tuple has the features and the label; None: there is no single label."""
+
+    def look(self, observer: Observer) -> Sink:
+        """Return the sink of a pass over the pages that an observer looks at, and that trains nothing."""
+
+    def end_look(self) -> None:
+        """End that pass after the last page."""
 
     def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
         """Return copies of the models and states after the last epoch; the arrays of `over` may be reused for them."""

@@ -16,6 +16,7 @@ from dana.trainer.contract import (
     EpochReport,
     Json,
     Notify,
+    Observer,
     Parameter,
     Sink,
     SqlState,
@@ -24,9 +25,11 @@ from dana.trainer.contract import (
     TrainingError,
     TrainRequest,
     TrainResult,
+    TupleLayout,
 )
 from dana.trainer.data.classes import classes_of, prediction_kind
 from dana.trainer.data.coefficients import coefficients
+from dana.trainer.data.likelihood import tuple_layout
 from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
 from dana.trainer.data.survey import check_labels, check_survey, started, statistics_of, survey_columns
 from dana.trainer.data.weights import (
@@ -151,6 +154,7 @@ class InterpretedTraining:
             # unpacking checks that the model has one axis
             (self._classes,) = shapes[self._class_weights]
             self._models[self._class_weights] = given_class_weights(request, self._classes)
+        self._observer: Observer | None = None
         self._shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
 
     @property
@@ -251,6 +255,35 @@ class InterpretedTraining:
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
         self._models = {**self._models, **{one.name: one.values for one in parameters}}
+
+    @property
+    def layout(self) -> TupleLayout | None:
+        places, elements = {}, 0
+        for name, shape in self._shapes.items():
+            size = int(np.prod(shape))
+            places[name] = np.arange(elements, elements + size).reshape(shape)
+            elements += size
+        return tuple_layout(
+            places,
+            self._fills,
+            features=self._binding.features,
+            labels=self._binding.labels,
+            weight=self._request.weight,
+            lanes=1,
+            elements=elements,
+        )
+
+    def look(self, observer: Observer) -> Sink:
+        self._observer = observer
+        return self._collector.sink
+
+    def end_look(self) -> None:
+        assert self._observer is not None
+        columns = self._read().values
+        self._observer.add(
+            np.concatenate([columns[name].reshape(len(columns[name]), -1) for name in self._shapes], axis=1)
+        )
+        self._observer = None
 
     def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
         # no copies are needed, and `over` is not used: each epoch makes new arrays (`Interpreter.train`)

@@ -34,6 +34,7 @@ from dana.trainer.messages.notices import (
     unsolved_notice,
 )
 from dana.trainer.messages.page_errors import nulls_error
+from dana.trainer.summary import summarise, with_summary
 
 PATIENCE = 30
 """Default number of epochs without improvement. With momentum the loss of a small table oscillates and that of a large
@@ -208,11 +209,14 @@ def run(
     epoch, parameters = best or (epoch, training.parameters())
     # before the extra pass below, which takes a step and counts cycles
     result, kept = training.finish(parameters), reports[epoch - 1]
+    summary = summarise(training, request, result, feed=feed, notify=notify) if solves else None
+    if summary is not None:
+        result = with_summary(training.finish(summary.parameters), summary)
     if training.whole_table and kept.loss is not None:
         # an epoch computes the loss before its step: one more epoch measures that of the kept models
         # the machine holds the models of the last epoch
-        if epoch < len(reports):
-            training.adopt(parameters)
+        if epoch < len(reports) or summary is not None:
+            training.adopt(result.parameters)
         feed(training.sink)
         # not added to the reports: it is no epoch of the training
         kept = replace(kept, loss=training.end_epoch().loss)

@@ -16,14 +16,17 @@ from dana.trainer.contract import (
     EpochReport,
     Json,
     Notify,
+    Observer,
     OutOfLine,
     Parameter,
     Sink,
     Stream,
     TrainRequest,
     TrainResult,
+    TupleLayout,
 )
 from dana.trainer.data.coefficients import coefficients
+from dana.trainer.data.likelihood import tuple_layout
 from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
 from dana.trainer.data.survey import (
     check_labels,
@@ -34,6 +37,7 @@ from dana.trainer.data.survey import (
     started,
     starts_models,
     survey_of,
+    taken,
 )
 from dana.trainer.data.surveyed import SurveyObserver
 from dana.trainer.data.weights import BALANCED, balanced_class_weights, given_class_weights, weight_metadata
@@ -317,6 +321,37 @@ class MachineTraining:
     def adopt(self, parameters: Sequence[Parameter]) -> None:
         """See `Training.adopt`."""
         self._write_models({one.name: one.values for one in parameters})
+
+    @property
+    def layout(self) -> TupleLayout | None:
+        inputs = {one.name: one for one in self._bundle.inputs}
+        lanes, elements = self._bundle.config.lanes, self._bundle.tuple_rows * self._bundle.config.lanes
+        places = np.arange(elements).reshape(-1, lanes)
+        return tuple_layout(
+            {name: taken(places[one.row :], one.shape) for name, one in inputs.items()},
+            self._bundle.fills,
+            features=self._design.features,
+            labels=self._design.labels,
+            weight=self._request.weight,
+            lanes=lanes,
+            elements=elements,
+        )
+
+    def look(self, observer: Observer) -> Sink:
+        # a simulator of its own: the machine's may compare the pages of an epoch with those of the one before
+        self._surveyor = Simulator(self._bundle.config)
+        self._surveyor.load(self._bundle)
+        self._surveyor.begin_epoch(observer=observer, trains=False)
+        function, context = self._surveyor.sink
+        return Sink(function=function, context=context)
+
+    def end_look(self) -> None:
+        assert self._surveyor is not None
+        counters = self._surveyor.end_epoch()
+        self._surveyor.close()
+        self._surveyor = None
+        if counters.fault is not Fault.NONE:
+            raise self._fault(counters)
 
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
         for symbol in self._bundle.of_kind("model"):

@@ -368,21 +368,26 @@ CREATE FUNCTION dana_parameters(model text, version integer DEFAULT NULL)
 COMMENT ON FUNCTION dana_parameters IS 'The parameters of a model, by name and version or as "name@version": name, shape, and values in row-major order';
 
 CREATE FUNCTION dana_coefficients(model text, version integer DEFAULT NULL)
-	RETURNS TABLE (label text, term text, coefficient double precision)
+	RETURNS TABLE (label text, term text, coefficient double precision, standard_error double precision, statistic double precision,
+		p_value double precision, lower double precision, upper double precision)
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 	AS $$
 	SELECT CASE WHEN jsonb_array_length(c.made -> 'values') > 1 THEN COALESCE(m.metadata -> 'classes' ->> (s.n - 1)::integer,
 			(CASE m.metadata ->> 'predicts' WHEN 'numbers' THEN s.n ELSE s.n - 1 END)::text) END,
-		t.term, t.coefficient::double precision
+		t.term, t.coefficient::double precision, e.error, t.coefficient::double precision / NULLIF(e.error, 0),
+		(c.made -> 'p_values' -> (s.n - 1)::integer ->> t.n::integer)::double precision,
+		t.coefficient::double precision - e.reach, t.coefficient::double precision + e.reach
 	FROM dana.dana_find_model($1 || COALESCE('@' || $2, '')) AS m, LATERAL (SELECT m.metadata -> 'coefficients') AS c (made),
 		jsonb_array_elements(c.made -> 'values') WITH ORDINALITY AS s (value, n),
 		LATERAL (SELECT '(intercept)', c.made -> 'intercepts' ->> (s.n - 1)::integer, 0
 			UNION ALL SELECT c.made -> 'terms' ->> (v.n - 1)::integer, v.value, v.n
-			FROM jsonb_array_elements_text(s.value) WITH ORDINALITY AS v (value, n)) AS t (term, coefficient, n)
+			FROM jsonb_array_elements_text(s.value) WITH ORDINALITY AS v (value, n)) AS t (term, coefficient, n),
+		LATERAL (SELECT f.error, f.error * (c.made ->> 'critical')::double precision
+			FROM (SELECT (c.made -> 'errors' -> (s.n - 1)::integer ->> t.n::integer)::double precision) AS f (error)) AS e (error, reach)
 	ORDER BY s.n, t.n
 	$$;
-COMMENT ON FUNCTION dana_coefficients IS 'Coefficients of the columns in a model that predicts from weighted sums: by name, in the columns'' own units; no rows for other models';
+COMMENT ON FUNCTION dana_coefficients IS 'Coefficients of the columns in a model that predicts from weighted sums: by name, in the columns'' own units, with standard errors and 95 % confidence intervals if the model is at the maximum of its likelihood; no rows for other models';
 
 CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE

@@ -185,7 +185,9 @@ def test_three_classes(db: Connection, names: Sequence[str]) -> None:
         assert f" {one['class']} {one['rows']} " in text
 
     assert model.classes == tuple(names)
-    learnt = db.session.execute("SELECT * FROM dana_coefficients('seen_softmax') WHERE term = '(intercept)'").fetchall()
+    learnt = db.session.execute(
+        "SELECT label, term, coefficient FROM dana_coefficients('seen_softmax') WHERE term = '(intercept)'"
+    ).fetchall()
     intercepts = " ".join(f"{value:.4g}" for *_, value in learnt)
     assert f"term {' '.join(names)} (intercept) {intercepts} " in text
 
@@ -206,7 +208,10 @@ def test_coefficients_and_what_was_done_to_the_data(db: Connection) -> None:
     db.session.execute("SELECT setseed(0)")
     run = trained(db, "ridge", "z", test_size=0.25, seed=7, filter="id > 10", nulls="skip", epochs=20)
     model, _, text = seen(db, run)
-    named = {term: value for _, term, value in db.session.execute("SELECT * FROM dana_coefficients('seen_ridge')")}
+    named = {
+        term: value
+        for _, term, value in db.session.execute("SELECT label, term, coefficient FROM dana_coefficients('seen_ridge')")
+    }
     assert {term.name: term.coefficients for term in model.terms} == {name: (named[name],) for name in COLUMNS}
     assert [term.name for term in model.terms] == COLUMNS  # the heaviest first
     mean, deviation = db.session.execute(

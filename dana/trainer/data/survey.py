@@ -126,7 +126,7 @@ def survey_of(found: Surveyed, inputs: Iterable[InputPlace]) -> Survey:
     """Return the statistics that the simulator collected; `inputs` are those of the Bundle."""
 
     def by_input(rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        return {one.name: _taken(rows[one.row :], one.shape) for one in inputs}
+        return {one.name: taken(rows[one.row :], one.shape) for one in inputs}
 
     def sums(rows: Doubles) -> dict[str, Doubles]:
         # NaN, so that a statistic that was not requested cannot pass for a number
@@ -213,7 +213,7 @@ def categories_of(request: TrainRequest) -> dict[str, str]:
     return {name: text for text in texts for name in encoded if name.startswith(f"{text}=")}
 
 
-def _taken(rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def taken(rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return the elements of an input: its last axis is laid out over the lanes, a scalar is in every lane."""
     if not shape:
         return np.asarray(rows[0, 0])

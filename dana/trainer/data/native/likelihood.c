@@ -1,0 +1,226 @@
+/*
+ * The likelihood of a generalised linear model over the rows of a pass: its gradient, its curvature, and what a summary
+ * needs of the labels.
+ *
+ * Sums are in binary64, in the order of the rows and with one rounding per operation, so that every machine gives the
+ * same numbers. A score is weights[0] + sum of weights[k + 1] * (x[k] - centre[k]) * scale[k].
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "likelihood.h"
+#include "number.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Wider vectors where the processor has them; the results are the same */
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define BY_PROCESSOR __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define BY_PROCESSOR
+#endif
+
+/* The hash of likelihood.h that this file was built with */
+EXPORT uint64_t
+dana_likelihood_contract(void)
+{
+	return DANA_LIKELIHOOD_CONTRACT;
+}
+
+/* Adds curvature * row * row' of the block's rows to the lower triangle; the rows behind the last one are 0 */
+BY_PROCESSOR static void
+add_curvature(const struct dana_likelihood *state)
+{
+	const ptrdiff_t size = state->features + 1;
+
+	for (ptrdiff_t t = 0; t < *state->filled; t += 4)
+	{
+		const double *restrict a = state->block + t * size, *restrict b = a + size, *restrict c = b + size,
+							   *restrict d = c + size;
+		const double *curvature = state->curvature + t;
+
+		for (ptrdiff_t k = 0; k < size; k++)
+		{
+			const double u = curvature[0] * a[k], v = curvature[1] * b[k], w = curvature[2] * c[k], x = curvature[3] * d[k];
+			double *restrict sums = state->matrix + k * size;
+
+			for (ptrdiff_t j = 0; j <= k; j++)
+				sums[j] += (u * a[j] + v * b[j]) + (w * c[j] + x * d[j]);
+		}
+	}
+}
+
+static void
+end_block(const struct dana_likelihood *state)
+{
+	const ptrdiff_t size = state->features + 1;
+	const ptrdiff_t rest = DANA_LIKELIHOOD_BLOCK - *state->filled;
+
+	memset(state->block + *state->filled * size, 0, (size_t)(rest * size) * sizeof(double));
+	memset(state->curvature + *state->filled, 0, (size_t)rest * sizeof(double));
+	add_curvature(state);
+	*state->filled = 0;
+}
+
+BY_PROCESSOR static double
+score_of(const double *restrict weights, const double *restrict row, ptrdiff_t size)
+{
+	double parts[8] = {0}, score = 0;
+
+	for (ptrdiff_t k = 0; k + 8 <= size; k += 8)
+		for (int j = 0; j < 8; j++)
+			parts[j] += weights[k + j] * row[k + j];
+	for (ptrdiff_t k = size - size % 8; k < size; k++)
+		score += weights[k] * row[k];
+	return score + (((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7])));
+}
+
+/* Of rows along directions: the largest movement, and the weighted sum of squares */
+static void
+move(const struct dana_likelihood *state, const double *row, double weight)
+{
+	for (ptrdiff_t k = 0; k < state->directions; k++)
+	{
+		const double moved = score_of(state->weights + k * (state->features + 1), row, state->features + 1);
+
+		if (fabs(moved) > state->moved[k])
+			state->moved[k] = fabs(moved);
+		state->squares[k] += weight * moved * moved;
+	}
+}
+
+/* Whether another class has a score as large as the label's */
+static bool
+is_misplaced(const struct dana_likelihood *state, const double *row, ptrdiff_t label)
+{
+	const ptrdiff_t size = state->features + 1;
+	double own;
+
+	if (label < 0 || label >= state->directions)
+		return true;
+	own = score_of(state->weights + label * size, row, size);
+	for (ptrdiff_t k = 0; k < state->directions; k++)
+		if (k != label && score_of(state->weights + k * size, row, size) >= own)
+			return true;
+	return false;
+}
+
+static void
+add_row(const struct dana_likelihood *state, const float *tuple)
+{
+	const ptrdiff_t size = state->features + 1;
+	const double weight = state->weight < 0 ? 1.0 : (double)tuple[state->weight], y = tuple[state->label];
+	double *row = state->block + *state->filled * size, *gradient = state->gradient;
+	double score, error, curvature, loss;
+
+	if (!(weight > 0))
+		return;
+	row[0] = 1;
+	for (ptrdiff_t k = 0; k < state->features; k++)
+		row[k + 1] = ((double)tuple[state->places[k]] - state->centre[k]) * state->scale[k];
+	if (state->family == DANA_MOVES)
+	{
+		move(state, row, weight);
+		return;
+	}
+	state->sums[DANA_ROWS] += 1;
+	state->sums[DANA_WEIGHT] += weight;
+	if (state->family == DANA_CLASSES)
+	{
+		state->sums[DANA_MISPLACED] += is_misplaced(state, row, (ptrdiff_t)y);
+		return;
+	}
+	score = score_of(state->weights, row, size);
+	if (state->family == DANA_BINOMIAL)
+	{
+		const double small = exp(-fabs(score)), p = score < 0 ? small / (1 + small) : 1 / (1 + small);
+
+		error = score < 0 ? p - y : y > 0.5 ? -small / (1 + small) : p;
+		curvature = small / ((1 + small) * (1 + small));
+		loss = log1p(small) + (score > 0 ? score : 0) - y * score;
+		state->sums[DANA_MISPLACED] += (y > 0.5 ? score : -score) <= 0;
+	}
+	else if (state->family == DANA_POISSON)
+	{
+		curvature = exp(score);
+		error = curvature - y;
+		loss = curvature - y * score + lgamma(y + 1);
+		state->sums[DANA_LOGARITHMS] += y > 0 ? weight * y * log(y) : 0;
+		state->sums[DANA_GAMMAS] += weight * lgamma(y + 1);
+	}
+	else
+	{
+		error = score - y;
+		curvature = 1;
+		loss = error * error;
+	}
+	state->sums[DANA_LOSS] += weight * loss;
+	state->sums[DANA_LABELS] += weight * (y - state->middle);
+	state->sums[DANA_SQUARES] += weight * (y - state->middle) * (y - state->middle);
+	for (ptrdiff_t k = 0; k < size; k++)
+	{
+		gradient[k] += weight * error * row[k];
+		if (fabs(row[k]) > state->moved[k])
+			state->moved[k] = fabs(row[k]);
+	}
+	state->curvature[(*state->filled)++] = weight * curvature;
+	if (*state->filled == DANA_LIKELIHOOD_BLOCK)
+		end_block(state);
+}
+
+/* Rows as arrays of all elements of a tuple */
+EXPORT void
+dana_likelihood_rows(void *context, const float *tuples, int64_t count)
+{
+	const struct dana_likelihood *state = context;
+
+	for (int64_t t = 0; t < count; t++)
+		add_row(state, tuples + t * state->elements);
+}
+
+EXPORT void
+dana_likelihood_end(void *context)
+{
+	const struct dana_likelihood *state = context;
+
+	if (*state->filled > 0)
+		end_block(state);
+}
+
+static void
+put(const struct dana_likelihood *state, const struct sim_column *column, const uint8_t *from)
+{
+	const int32_t size = column->bytes / column->count;
+	float *tuple = state->room + (ptrdiff_t)column->row * state->lanes + column->lane;
+
+	for (int32_t k = 0; k < column->count; k++)
+		tuple[k] = sim_number(column->type, from + k * size);
+}
+
+/* Rows of a walk that are tuples and alike */
+EXPORT void
+dana_likelihood_tuples(void *context, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
+					   int32_t count)
+{
+	const struct dana_likelihood *state = context;
+
+	for (int32_t t = row; t < row + count; t++)
+	{
+		for (int32_t k = 0; k < n_handed; k++)
+			put(state, handed[k].column, page + (uint32_t)(handed[k].address[t] + handed[k].offset));
+		add_row(state, state->room);
+	}
+}
+
+/* A column by itself; the tuple may end on another page */
+EXPORT void
+dana_likelihood_column(void *context, const struct sim_column *column, const uint8_t *from)
+{
+	const struct dana_likelihood *state = context;
+
+	put(state, column, from);
+	if (column->last)
+		add_row(state, state->room);
+}

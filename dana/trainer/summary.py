@@ -1,0 +1,555 @@
+"""The summary of a solved model: standard errors, p-values, dependent columns, separation.
+
+Only a model at the maximum of a likelihood has one, so a rule that minimises its loss without a penalty. A pass over
+the rows gives gradient and curvature in binary64, from which a step of Newton's method removes what binary32 and the
+rule's convergence test left. Prediction and loss decide, not the rule's name: the normal likelihood belongs to a
+weighted sum, the binomial to its sigmoid, Poisson's to its exponential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import erfc, exp, inf, isfinite, lgamma, log, log1p, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from dana.compiler.binding.weights import weighted
+from dana.errors import UsageError
+from dana.predictor.affine import Link, Scores, scores
+from dana.predictor.program import Program, decode_predictor
+from dana.trainer.contract import Level, Notice, Notify, Parameter, Sink, Training, TrainRequest, TrainResult
+from dana.trainer.data.coefficients import MOST
+from dana.trainer.data.likelihood import Basis, Doubles, Family, Floats, LikelihoodObserver, Sum
+from dana.trainer.designs import rule_of
+from dana.trainer.messages.constant import LABEL, PREDICTED, loss_graph
+from dana.trainer.messages.page_errors import ARRAYS
+from dsl import RuleError
+from dsl.hdfg.evaluate import Evaluator
+from dsl.hdfg.graph import BindError
+from dsl.hdfg.ops import Op
+from dsl.semantics.program import reachable
+from hwgen.spec import numerics
+
+MOST_COLUMNS = 100
+"""Columns beyond which the curvature, which grows with their square, costs more than the training."""
+
+WEAK = 1.001e-6
+"""Largest penalty that counts as none: it keeps the coefficients of separated rows finite; the last step removes it."""
+
+SETTLED = 1e-9
+"""Squared distance for each row below which a step changes no standard error in its fourth digit."""
+
+STEPS = 12
+"""Steps of Newton's method at most; each squares the distance, unless the rows are separated."""
+
+DEPENDENT = 5e-9
+"""Share of a column's variance that the columns before it leave unexplained, below which it depends on them."""
+
+MOVES = 0.1
+"""Movement of a score by a step from the optimum, above which there is no optimum: the rows are separated."""
+
+OFF_CENTRE = 10.0
+"""Mean in deviations of a column above which binary64 needs columns to be centred first."""
+
+LEVEL = 0.05
+"""1 - the level of the confidence intervals."""
+
+FAMILIES = {Link.NONE: Family.NORMAL, Link.LOGIT: Family.BINOMIAL, Link.EXP: Family.POISSON}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What is added to the result of a training.
+
+    Attributes
+    ----------
+    parameters
+        The models, after the last step.
+    metadata
+        The member ``summary`` of the metadata.
+    inference
+        Members of ``coefficients`` of the metadata, empty without standard errors.
+    """
+
+    parameters: Sequence[Parameter]
+    metadata: dict[str, Any]
+    inference: dict[str, Any] = field(default_factory=dict)
+
+
+def summarise(
+    training: Training, request: TrainRequest, result: TrainResult, *, feed: Callable[[Sink], int], notify: Notify
+) -> Summary | None:
+    """Return the summary of a solved model; None if its prediction is not a function of one weighted sum or of classes.
+
+    Parameters
+    ----------
+    result
+        The result of the training, with its parameters.
+    feed
+        Feeds all pages to a sink.
+    notify
+        Receives the names of dependent columns, and a warning if the rows are separated.
+    """
+    layout = training.layout
+    if result.predictor is None or layout is None or sum(one.values.size for one in result.parameters) > MOST:
+        return None
+    try:
+        model = _Model(program=decode_predictor(result.predictor), parameters=list(result.parameters))
+        found = model.scores()
+    except UsageError:
+        return None
+    classes = (training.design.get("classes") or {}).get("count")
+    if found is None or found.coefficients.shape[1] != len(layout.features):
+        return None
+
+    def measured(family: Family, basis: Basis, weights: Doubles, middle: float = 0.0) -> LikelihoodObserver:
+        observer = LikelihoodObserver(family=family, layout=layout, basis=basis, weights=weights, middle=middle)
+        feed(training.look(observer))
+        training.end_look()
+        return observer
+
+    if penalty_of(request, result.metadata["hyper"]) > WEAK:
+        reason = "a penalty keeps the model from the maximum of its likelihood"
+        return Summary(parameters=result.parameters, metadata={"no_errors": reason})
+    passes = _Passes(measured=measured, model=model, request=request, notify=notify)
+    if found.link is Link.LARGEST:
+        return passes.of_classes(found) if classes else None
+    if found.link not in FAMILIES or FAMILIES[found.link] is not likelihood_of(request.text, request.rule):
+        return None
+    return passes.of_sum(FAMILIES[found.link], found, result.metadata)
+
+
+def with_summary(result: TrainResult, summary: Summary) -> TrainResult:
+    """Add a summary to the metadata of a result."""
+    coefficients = result.metadata["coefficients"]
+    if summary.inference:
+        coefficients = {**coefficients, **summary.inference}
+    return replace(result, metadata={**result.metadata, "summary": summary.metadata, "coefficients": coefficients})
+
+
+def penalty_of(request: TrainRequest, metas: Mapping[str, float]) -> float:
+    """Return the largest meta that the rule minimises in addition to its loss; infinity for other additions."""
+    checked = rule_of(request.text, request.rule).checked
+    minimised = [one.value for one in checked.gradients]
+    if checked.loss is None or all(one is checked.loss for one in minimised):
+        return 0
+    added = reachable(minimised) - reachable([checked.loss])
+    return max((abs(metas[str(one.name)]) for one in added if one.op is Op.META), default=inf)
+
+
+@lru_cache(maxsize=64)  # trainings of groups ask again and again
+def likelihood_of(text: str, rule: str) -> Family | None:
+    """Return the distribution of which a rule's loss is minus the log likelihood, or a multiple of it; None: of none.
+
+    The loss is a function of a score and the label: it is compared with each likelihood on a few of both.
+    """
+    graph = weighted(rule_of(text, rule).hdfg, column=False, classes=False)
+    given = dict(graph.extents)
+    try:
+        loss = loss_graph(graph.bind({name: 2 for name in graph.dims if name not in given}))
+    except (BindError, RuleError):
+        return None
+    if loss is None or loss.loss is None or loss.concrete_shape(loss.inputs[0]):
+        return None
+    evaluator = Evaluator(loss, numerics, [loss.loss])
+    score = np.repeat(np.array([-1.5, -0.5, 0.25, 1, 2]), 3)
+    metas = {str(loss.nodes[k].name): np.asarray(loss.nodes[k].value, np.float32) for k in loss.metas}
+    for family in (Family.NORMAL, Family.BINOMIAL, Family.POISSON):
+        label = np.tile([0.0, 1.0, 1.0 if family is Family.BINOMIAL else 3.0], 5)
+        columns = {PREDICTED: score.astype(np.float32), LABEL: label.astype(np.float32)}
+        values = evaluator.per_tuple(loss.loss, evaluator.run(15, columns, {}, metas), 15).astype(np.float64)
+        expected = (
+            (score - label) ** 2
+            if family is Family.NORMAL
+            else np.log1p(np.exp(score)) - label * score
+            if family is Family.BINOMIAL
+            else np.exp(score) - label * score
+        )
+        # what depends on the label alone changes no optimum
+        found, wanted = (one.reshape(5, 3)[1:] - one.reshape(5, 3)[0] for one in (values, expected))
+        times = float(found[0, 0] / wanted[0, 0])
+        if times > 0 and np.allclose(found, times * wanted, rtol=1e-4, atol=1e-5 * times):
+            return family
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Model:
+    """A program with its parameters, of which one holds the weights and one the intercept."""
+
+    program: Program
+    parameters: list[Parameter]
+
+    def scores(self, changed: dict[str, Floats] | None = None) -> Scores | None:
+        """Return the sums, with other values for some parameters."""
+        values = [(changed or {}).get(one.name, one.values) for one in self.parameters]
+        return scores(self.program, np.concatenate([one.reshape(-1) for one in values]).astype(np.float32), MOST)
+
+    def weights(self) -> tuple[str, str, Doubles] | None:
+        """Return the names of weights and intercept, and the coefficient of a column for a weight of 1."""
+        at = self.scores()
+        assert at is not None
+        wide = [one for one in self.parameters if one.values.shape == at.coefficients.shape[1:]]
+        single = [one for one in self.parameters if one.values.shape == ()]
+        for one in wide:
+            ones = self.scores({one.name: np.ones_like(one.values)})
+            none = self.scores({one.name: np.zeros_like(one.values)})
+            if ones is None or none is None or none.coefficients.any() or not np.isfinite(ones.coefficients).all():
+                continue
+            if not np.allclose(ones.coefficients[0] * one.values, at.coefficients[0], rtol=1e-9, atol=0):
+                continue
+            for other in single:
+                more = self.scores({one.name: none_of(one), other.name: np.float32(1) + none_of(other)})
+                less = self.scores({one.name: none_of(one), other.name: none_of(other)})
+                if more is not None and less is not None and float(more.intercepts[0] - less.intercepts[0]) == 1:
+                    return one.name, other.name, ones.coefficients[0]
+        return None
+
+    def set(self, name: str, values: Floats) -> None:
+        """Replace a parameter."""
+        self.parameters = [replace(one, values=values) if one.name == name else one for one in self.parameters]
+
+
+def none_of(parameter: Parameter) -> Floats:
+    """Return zeros in the shape of a parameter."""
+    return np.zeros_like(parameter.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Solved:
+    """Curvature of the columns that are kept.
+
+    Attributes
+    ----------
+    kept, dropped
+        Elements of the basis; 0 is the intercept.
+    inverse
+        Of the curvature of those kept.
+    step
+        To the maximum, of all elements: 0 where dropped.
+    squared
+        Squared length of the step in standard errors, for a variance of 1.
+    """
+
+    kept: list[int]
+    dropped: list[int]
+    inverse: Doubles
+    step: Doubles
+    squared: float
+
+
+def solved(matrix: Doubles, gradient: Doubles) -> _Solved:
+    """Solve for the step of Newton's method; a column that depends on those before it is dropped, as R does."""
+    full = _whole(matrix)
+    size = len(full)
+    diagonal = np.diag(full)
+    widths = np.sqrt(np.where(diagonal > 0, diagonal, 1))
+    scaled = full / widths[:, None] / widths
+    # the distances from the mean decide, not those from 0
+    centred = diagonal - full[0] ** 2 / full[0, 0] if full[0, 0] > 0 else diagonal
+    factor = np.zeros((size, size))
+    kept: list[int] = []
+    for k in range(size):
+        rest = scaled[k, k]
+        for place, j in enumerate(kept):
+            factor[k, place] = (scaled[k, j] - factor[k, :place] @ factor[j, :place]) / factor[j, place]
+        rest -= float(factor[k, : len(kept)] @ factor[k, : len(kept)])
+        least = DEPENDENT * max(centred[k], 0) / diagonal[k] if k and diagonal[k] > 0 else 0.0
+        if diagonal[k] > 0 and rest > least and (not k or centred[k] > 1e-13 * diagonal[k]):
+            factor[k, len(kept)] = sqrt(rest)
+            kept.append(k)
+        else:
+            factor[k] = 0
+    lower = factor[np.ix_(kept, range(len(kept)))]
+    inverse_factor = np.linalg.inv(lower) / widths[kept] if kept else lower
+    inverse = inverse_factor.T @ inverse_factor
+    step = np.zeros(size)
+    step[kept] = -inverse @ gradient[kept]
+    dropped = [k for k in range(size) if k not in kept]
+    return _Solved(
+        kept=kept, dropped=dropped, inverse=inverse, step=step, squared=float(-(step[kept] @ gradient[kept]))
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Passes:
+    """The passes of a summary."""
+
+    measured: Callable[..., LikelihoodObserver]
+    model: _Model
+    request: TrainRequest
+    notify: Notify
+
+    def of_classes(self, found: Scores) -> Summary:
+        """Return whether the scores of classes separate them."""
+        count = found.coefficients.shape[1]
+        weights = np.column_stack([found.intercepts, found.coefficients])
+        at = self.measured(Family.CLASSES, Basis(centre=np.zeros(count), scale=np.ones(count)), weights)
+        separated = at.sums[Sum.ROWS] > 0 and at.sums[Sum.MISPLACED] == 0
+        if separated:
+            self.notify(separated_notice(None, self.request))
+        reason = "the coefficients of several classes are defined up to a common constant"
+        return Summary(parameters=self.model.parameters, metadata={"separated": bool(separated), "no_errors": reason})
+
+    def of_sum(self, family: Family, found: Scores, metadata: Any) -> Summary | None:
+        """Return the summary of a prediction that is a function of one sum."""
+        count = found.coefficients.shape[1]
+        columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
+        if count > MOST_COLUMNS or len(columns) != count:
+            return self._bare(family, found, f"there are more than {MOST_COLUMNS} columns")
+        if self.request.class_weight is not None:
+            return self._bare(family, found, "with class_weight the loss is no likelihood")
+        mapped = self.model.weights()
+        if mapped is None:
+            return None
+        basis, middle = Basis(centre=np.zeros(count), scale=np.ones(count)), float(found.intercepts[0])
+        for name in (".mean", ".scale"):
+            own = [one.values for one in self.model.parameters if one.name.endswith(name)]
+            if len(own) == 1 and own[0].shape == (count,):
+                basis = replace(basis, **{"centre" if name == ".mean" else "scale": own[0].astype(np.float64)})
+        basis = replace(basis, scale=np.where(basis.scale > 0, basis.scale, 1))
+        weights, centred, settled = _in_basis(found, basis), False, False
+        for _ in range(STEPS):
+            at = self.measured(family, basis, weights, middle)
+            if not (np.isfinite(at.matrix).all() and np.isfinite(at.gradient).all() and at.matrix[0, 0] > 0):
+                return self._without("a score is not finite")
+            if not centred and (moved_basis := _centred(at, basis)) is not None:
+                coefficients = weights[1:] * basis.scale
+                weights = np.append(weights[0] + coefficients @ (moved_basis.centre - basis.centre), coefficients)
+                weights[1:] /= moved_basis.scale
+                basis, centred = moved_basis, True
+                continue
+            full, rows = solved(at.matrix, at.gradient), float(at.sums[Sum.WEIGHT])
+            if family is Family.BINOMIAL and at.sums[Sum.MISPLACED] == 0:
+                return self._separated(full, at, columns)
+            if min(at.sums[Sum.ROWS], rows) <= len(full.kept):
+                return self._without("there are no more rows than coefficients")
+            variance = 1.0
+            if family is Family.NORMAL:
+                variance = max(at.sums[Sum.LOSS] - full.squared, 0) / (rows - len(full.kept))
+                if variance == 0:
+                    return self._without("the model leaves no error")
+            weights = weights + full.step
+            settled = family is Family.NORMAL or full.squared <= SETTLED * rows
+            if settled:
+                break
+        if family is not Family.NORMAL:
+            moves, dependent = self._movements(at, full, basis)
+            if moves > MOVES or dependent:
+                return self._separated(full, at, columns)
+            if not settled:
+                return self._without(f"the maximum of the likelihood was not found in {STEPS} steps")
+        self._set(mapped, basis, weights)
+        self._notify_dropped([columns[k - 1] for k in full.dropped if k])
+        return self._summary(family, at, full, basis, weights, variance)
+
+    def _sums(self) -> Scores:
+        found = self.model.scores()
+        assert found is not None
+        return found
+
+    def _bare(self, family: Family, found: Scores, reason: str) -> Summary:
+        """Return a summary without standard errors, which reports two classes that are separated."""
+        separated = False
+        if family is Family.BINOMIAL:
+            none = np.zeros_like(found.coefficients)
+            weights = np.concatenate([none, found.coefficients]), np.append(0 * found.intercepts, found.intercepts)
+            both = Scores(link=found.link, coefficients=weights[0], intercepts=weights[1])
+            separated = bool(self.of_classes(both).metadata["separated"])
+        return self._without(reason, separated=separated)
+
+    def _movements(self, at: LikelihoodObserver, full: _Solved, basis: Basis) -> tuple[float, bool]:
+        """Return how far the last step moves a score at most, and whether dropped columns have rows of their own.
+
+        A column that the others explain only in the rows with curvature left separates the other rows.
+        """
+        most = float(np.abs(full.step) @ at.moved[: len(full.step)])
+        dependent = [k for k in full.dropped if at.moved[k] > 0]
+        if most <= MOVES and not dependent:
+            return most, False
+        matrix, directions = _whole(at.matrix), [full.step]
+        for k in dependent:
+            direction = np.zeros(len(full.step))
+            direction[k], direction[full.kept] = 1, -full.inverse @ matrix[full.kept, k]
+            directions.append(direction)
+        moved = self.measured(Family.MOVES, basis, np.array(directions))
+        rest = moved.squares[1:] / at.sums[Sum.ROWS]
+        return float(moved.moved[0]), bool((rest > DEPENDENT * at.moved[dependent] ** 2).any())
+
+    def _separated(self, full: _Solved, at: LikelihoodObserver, columns: list[str]) -> Summary:
+        moves = np.abs(full.step) * at.moved[: len(full.step)]
+        moves[0] = 0
+        most = int(moves.argmax())
+        self.notify(separated_notice(columns[most - 1] if moves[most] > moves.sum() / 2 else None, self.request))
+        return self._without("the rows are separated: the likelihood has no maximum", separated=True)
+
+    def _without(self, reason: str, *, separated: bool = False) -> Summary:
+        return Summary(parameters=self.model.parameters, metadata={"separated": separated, "no_errors": reason})
+
+    def _set(self, mapped: tuple[str, str, Doubles], basis: Basis, weights: Doubles) -> None:
+        """Set the parameters to new weights of the basis; the intercept makes up for the rounding of the others."""
+        name, intercept, each = mapped
+        coefficients = weights[1:] * basis.scale
+        old = next(one.values for one in self.model.parameters if one.name == name)
+        new = np.divide(coefficients, each, out=old.astype(np.float64), where=each != 0)
+        self.model.set(name, new.astype(np.float32))
+        at, rounded = self._sums(), new.astype(np.float32).astype(np.float64) * each
+        # at the centre of the columns
+        missing = weights[0] - (at.intercepts[0] + rounded @ basis.centre)
+        own = next(one.values for one in self.model.parameters if one.name == intercept)
+        self.model.set(intercept, np.asarray(np.float64(own) + missing, np.float32))
+
+    def _notify_dropped(self, names: list[str]) -> None:
+        # the categories of a column always depend on each other: one of them is the reference
+        names = [name for name in names if "=" not in name]
+        if not names:
+            return
+        self.notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"{'columns' if len(names) > 1 else 'column'} {', '.join(names)} "
+                f"{'depend' if len(names) > 1 else 'depends'} on the columns before: no coefficient of "
+                f"{'their' if len(names) > 1 else 'its'} own",
+                hint="dana_coefficients() shows the coefficients of the equal model without such columns.",
+            )
+        )
+
+    def _summary(
+        self, family: Family, at: LikelihoodObserver, full: _Solved, basis: Basis, weights: Doubles, variance: float
+    ) -> Summary:
+        """Return the summary at the maximum, where the basis has these weights."""
+        rows, total = float(at.sums[Sum.WEIGHT]), len(full.kept)
+        freedom = rows - total
+        weights, matrix = weights.copy(), _whole(at.matrix)
+        weights[full.kept] += full.inverse @ (matrix[np.ix_(full.kept, full.dropped)] @ weights[full.dropped])
+        weights[full.dropped] = 0
+        # from the basis to the columns' units
+        change = np.eye(len(weights))
+        change[0, 1:] = -basis.centre * basis.scale
+        change[1:, 1:] = np.diag(basis.scale)
+        coefficients = change @ weights
+        half = change[:, full.kept]
+        errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", half, full.inverse, half) * variance, 0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            statistics = coefficients / errors
+        known = [k in full.kept for k in range(len(weights))]
+        p_values = [two_sided(abs(one), freedom if family is Family.NORMAL else None) for one in statistics]
+        loss = float(at.sums[Sum.LOSS]) - full.squared * (1 if family is Family.NORMAL else 0.5)
+        metadata: dict[str, Any] = {"separated": False, "rows": rows, "coefficients": total}
+        spread = float(at.sums[Sum.SQUARES] - at.sums[Sum.LABELS] ** 2 / rows)
+        middle = at.middle + float(at.sums[Sum.LABELS]) / rows
+        if family is Family.NORMAL:
+            r2 = 1 - loss / spread if spread > 0 else None
+            likelihood = -rows / 2 * (log(2 * pi * loss / rows) + 1)
+            metadata |= {
+                "family": "normal",
+                "r2": r2,
+                "adjusted_r2": None if r2 is None else 1 - (1 - r2) * (rows - 1) / freedom,
+                "residual_error": sqrt(variance),
+            }
+        elif family is Family.BINOMIAL:
+            likelihood = -loss
+            null = 2 * rows * -sum(one * log(one) for one in (middle, 1 - middle) if one > 0)
+            metadata |= {"family": "binomial", "deviance": 2 * loss, "null_deviance": null}
+        else:
+            likelihood = -loss
+            best = float(at.sums[Sum.LOGARITHMS] - rows * middle - at.sums[Sum.GAMMAS])
+            null = 2 * float(at.sums[Sum.LOGARITHMS] - rows * middle * log(middle)) if middle > 0 else 0.0
+            metadata |= {"family": "poisson", "deviance": 2 * (best - likelihood), "null_deviance": null}
+        metadata |= {
+            "log_likelihood": likelihood,
+            "aic": 2 * total - 2 * likelihood,
+            "freedom": freedom,
+            "dropped": [k - 1 for k in full.dropped if k],
+        }
+
+        def listed(values: Sequence[float]) -> list[float | None]:
+            each = zip(values, known, strict=True)
+            return [float(value) if mine and isfinite(value) else None for value, mine in each]
+
+        inference: dict[str, Any] = {
+            "intercepts": [float(coefficients[0])],
+            "values": [coefficients[1:].tolist()],
+            "errors": [listed(errors.tolist())],
+            "p_values": [listed(p_values)],
+            "critical": critical(freedom if family is Family.NORMAL else None),
+        }
+        return Summary(parameters=self.model.parameters, metadata=metadata, inference=inference)
+
+
+def _whole(lower: Doubles) -> Doubles:
+    """Return a symmetric matrix from its lower triangle."""
+    return np.tril(lower) + np.tril(lower, -1).T
+
+
+def _centred(at: LikelihoodObserver, basis: Basis) -> Basis | None:
+    """Return a basis of centred columns if one is far from its centre, where binary64 would lose its digits."""
+    mean, square = (at.matrix[1:, 0], np.diag(at.matrix)[1:]) / at.matrix[0, 0]
+    variance = square - mean**2
+    if not ((mean**2 > OFF_CENTRE**2 * np.maximum(variance, 0)) & (square > 0)).any():
+        return None
+    scale = np.where(variance > 1e-12 * square, 1 / np.sqrt(np.maximum(variance, 1e-300)), 1)
+    return Basis(centre=basis.centre + mean / basis.scale, scale=basis.scale * scale)
+
+
+def _in_basis(found: Scores, basis: Basis) -> Doubles:
+    """Return intercept and weights of the basis, shape [features + 1]."""
+    coefficients = found.coefficients[0]
+    return np.concatenate([found.intercepts + coefficients @ basis.centre, coefficients / basis.scale])
+
+
+def separated_notice(column: str | None, request: TrainRequest) -> Notice:
+    which = "columns" if column is None else f"column {column}"
+    stronger = 'hyper={"penalty": 0.01}' if request.relation.name == ARRAYS else "hyper => '{\"penalty\": 0.01}'"
+    return Notice(
+        level=Level.WARNING,
+        message=f"{which} separate{'s' if column else ''} rows by their label: the better the model fits, the "
+        "larger its coefficients, without end",
+        hint="Probabilities near 0 and 1, and the coefficients, depend on the penalty only. A column may be known only "
+        f"after the label; remove it, or use a stronger penalty, as in {stronger}.",
+    )
+
+
+# distributions
+
+
+def two_sided(statistic: float, freedom: float | None) -> float:
+    """Return the probability of a statistic at least as far from 0: Student's t, or normal if `freedom` is None."""
+    if freedom is None:
+        return erfc(statistic / sqrt(2))
+    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + statistic * statistic))
+
+
+def critical(freedom: float | None) -> float:
+    """Return the statistic that is exceeded with probability `LEVEL`."""
+    low, high = 0.0, 1e4
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_sided(middle, freedom) > LEVEL else (low, middle)
+    return high
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """Return the regularised incomplete beta function, by its continued fraction (Numerical Recipes, 6.4)."""
+    if not 0 < x < 1:
+        return float(x >= 1) if x == x else x
+    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(b, a, 1 - x)
+    tiny = 1e-300
+    c, d = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or tiny)
+    result = d
+    for k in range(1, 1000):
+        for term in (
+            k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k)),
+            -(a + k) * (a + b + k) * x / ((a + 2 * k) * (a + 2 * k + 1)),
+        ):
+            d = 1 / ((1 + term * d) or tiny)
+            c = (1 + term / c) or tiny
+            result *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * result / a

@@ -1,0 +1,276 @@
+"""Standard errors, p-values, dependent columns and separation of solved models, against statsmodels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from numpy.typing import NDArray
+from scipy import stats
+
+from dana import rules
+from dana.trainer.arrays import Trained, train
+from dana.trainer.contract import Level, Notice
+from dana.trainer.summary import critical, two_sided
+
+Doubles = NDArray[np.float64]
+
+
+def rounded(values: Doubles) -> Doubles:
+    """What the machine is given, in binary64."""
+    return values.astype(np.float32).astype(np.float64)
+
+
+def fitted(rule: str, x: Doubles, y: Doubles, **options: Any) -> tuple[Trained, list[Notice]]:
+    columns = {f"x{k + 1}": column for k, column in enumerate(x.T)} | {"y": y}
+    notices: list[Notice] = []
+    changes: dict[str, Any] = {"label": "y", "notify": notices.append, **options}
+    if "weight" in changes:
+        columns["weight"] = changes["weight"]
+        changes |= {"weight": "weight", "features": [f"x{k + 1}" for k in range(x.shape[1])]}
+    return train(changes.pop("text", rules.text(rule)), columns, **changes), notices
+
+
+def theirs(rule: str, x: Doubles, y: Doubles, weight: Doubles | None = None) -> Any:
+    design = sm.add_constant(x)
+    if rule == "linear":
+        return sm.OLS(y, design).fit() if weight is None else sm.WLS(y, design, weight).fit()
+    family = sm.families.Binomial() if rule == "logistic" else sm.families.Poisson()
+    return sm.GLM(y, design, family=family, freq_weights=weight).fit(tol=1e-12, maxiter=100)
+
+
+def table(rule: str, rows: int, columns: int, alike: float, seed: int) -> tuple[Doubles, Doubles]:
+    """Columns on unlike scales, of which the last is the sum of the others and a bit of its own."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((rows, columns))
+    x[:, -1] = x[:, :-1].sum(axis=1) / np.sqrt(columns) + alike * x[:, -1]
+    score = x @ random.standard_normal(columns) / 2
+    x = rounded(x * 10.0 ** random.integers(-2, 4, columns) + 10.0 ** random.integers(-1, 3, columns))
+    if rule == "linear":
+        return x, rounded(score + random.standard_normal(rows))
+    if rule == "logistic":
+        return x, (random.random(rows) < 1 / (1 + np.exp(-score))).astype(np.float64)
+    return x, random.poisson(np.exp(score / 2 + 1)).astype(np.float64)
+
+
+SHAPES = [(60, 2, 1.0, 1), (400, 5, 0.3, 2), (1500, 12, 0.05, 3)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "alike", "seed", "machine"), [*((*shape, "sim") for shape in SHAPES), (*SHAPES[0], "interp")]
+)
+@pytest.mark.parametrize("rule", ["linear", "logistic", "poisson"])
+def test_as_statsmodels(rule: str, rows: int, columns: int, alike: float, seed: int, machine: str) -> None:
+    x, y = table(rule, rows, columns, alike, seed)
+    found, notices = fitted(rule, x, y, machine=machine)
+    expected = theirs(rule, x, y)
+    assert found.coefficients is not None
+    assert found.summary is not None
+    assert not notices
+    learnt = np.array([*found.coefficients["intercepts"], *found.coefficients["values"][0]])
+    assert np.abs((learnt - expected.params) / expected.bse).max() < 1e-3
+    np.testing.assert_allclose(found.coefficients["errors"][0], expected.bse, rtol=1e-4)
+    # at 30 standard errors p moves by a percent when the estimate moves by 1e-4 of its size
+    np.testing.assert_allclose(found.coefficients["p_values"][0], expected.pvalues, rtol=0.05, atol=1e-12)
+    interval = learnt[1] + np.array([-1, 1]) * found.coefficients["critical"] * found.coefficients["errors"][0][1]
+    np.testing.assert_allclose(interval, expected.conf_int()[1], rtol=1e-3)
+    assert found.summary["log_likelihood"] == pytest.approx(expected.llf, rel=1e-6)
+    assert found.summary["aic"] == pytest.approx(expected.aic, rel=1e-6)
+    assert found.summary["freedom"] == expected.df_resid
+    if rule == "linear":
+        assert found.summary["r2"] == pytest.approx(expected.rsquared, abs=1e-6)
+        assert found.summary["adjusted_r2"] == pytest.approx(expected.rsquared_adj, abs=1e-6)
+        assert found.summary["residual_error"] == pytest.approx(np.sqrt(expected.scale), rel=1e-6)
+    else:
+        assert found.summary["deviance"] == pytest.approx(expected.deviance, rel=1e-6)
+        assert found.summary["null_deviance"] == pytest.approx(expected.null_deviance, rel=1e-6)
+    # the model itself has the coefficients, to binary32
+    assert found.predict({f"x{k + 1}": one for k, one in enumerate(x.T)}).astype(np.float64) == pytest.approx(
+        expected.predict(), rel=1e-4, abs=1e-4
+    )
+
+
+def test_longley() -> None:
+    """Six columns that nearly depend on each other: condition 2.4e7 of the columns, 1e4 of their correlations."""
+    data = sm.datasets.longley.load_pandas()
+    x, y = rounded(data.exog.to_numpy(np.float64)), rounded(data.endog.to_numpy(np.float64))
+    found, _ = fitted("linear", x, y)
+    expected = theirs("linear", x, y)
+    assert found.coefficients is not None
+    np.testing.assert_allclose(found.coefficients["values"][0], expected.params[1:], rtol=1e-4)
+    np.testing.assert_allclose(found.coefficients["intercepts"], expected.params[:1], rtol=1e-4)
+    np.testing.assert_allclose(found.coefficients["errors"][0], expected.bse, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["linear", "logistic", "poisson"])
+def test_a_row_of_weight_2_is_two_rows(rule: str) -> None:
+    x, y = table(rule, 300, 3, 0.5, 4)
+    weight = np.where(np.arange(300) < 100, 2.0, 1.0)
+    found, _ = fitted(rule, x, y, weight=weight)
+    twice = np.repeat(np.arange(300), weight.astype(int))
+    again, _ = fitted(rule, x[twice], y[twice])
+    assert found.coefficients is not None
+    assert again.coefficients is not None
+    assert found.summary is not None
+    assert again.summary is not None
+    np.testing.assert_allclose(found.coefficients["errors"][0], again.coefficients["errors"][0], rtol=1e-5)
+    assert found.summary["rows"] == again.summary["rows"] == 400
+    assert found.summary["aic"] == pytest.approx(again.summary["aic"], rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["linear", "logistic", "poisson"])
+def test_dependent_columns_are_dropped_as_r_does(rule: str) -> None:
+    """The later column; the model predicts the same."""
+    x, y = table(rule, 300, 3, 0.5, 5)
+    tens = np.round(x[:, 0] / x[:, 0].std() * 10)
+    x = rounded(np.column_stack([tens, x[:, 1], 3 * tens - 2, np.full(300, 7.0), x[:, 2]]))
+    found, notices = fitted(rule, x, y)
+    assert [one.message for one in notices if one.level is Level.NOTICE and "depend" in one.message] == [
+        "columns x3, x4 depend on the columns before: no coefficient of their own"
+    ]
+    expected = theirs(rule, x[:, [0, 1, 4]], y)
+    assert found.coefficients is not None
+    assert found.summary is not None
+    assert found.summary["dropped"] == [2, 3]
+    values, errors = found.coefficients["values"][0], found.coefficients["errors"][0]
+    assert (values[2], values[3], errors[3], errors[4]) == (0, 0, None, None)
+    np.testing.assert_allclose([values[k] for k in (0, 1, 4)], expected.params[1:], rtol=1e-3)
+    np.testing.assert_allclose([errors[k] for k in (0, 1, 2, 5)], expected.bse, rtol=1e-4)
+    predicted = found.predict({f"x{k + 1}": one for k, one in enumerate(x.T)}).astype(np.float64)
+    np.testing.assert_allclose(predicted, expected.predict(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"standardize": False},
+        {
+            "text": "\n".join(
+                (
+                    "import dana",
+                    "from dana.optimizers import conjugate_gradients",
+                    "n = dana.dim()",
+                    "w, b = dana.model([n]), dana.model()",
+                    "x, y = dana.input([n]), dana.output()",
+                    "mine = dana.algo(w, b, x, y)",
+                    "s = w @ x + b",
+                    "mine.setLoss((s - y) * (s - y))",
+                    "gain = mine.minimize(conjugate_gradients)",
+                    "mine.setConvergence(dana.rows * gain < 1e-9)",
+                    "mine.setPrediction(s)",
+                    "mine.setEpochs(100)",
+                )
+            )
+        },
+    ],
+)
+def test_columns_far_from_0_that_are_not_standardised(options: dict[str, Any]) -> None:
+    random = np.random.default_rng(6)
+    x = rounded(random.standard_normal((200, 2)) + np.array([4000, 0]))
+    y = rounded(x @ [1, 2] - 4000 + random.standard_normal(200))
+    found, _ = fitted("linear", x, y, epochs=None, **options)
+    expected = theirs("linear", x, y)
+    assert found.coefficients is not None
+    np.testing.assert_allclose(found.coefficients["errors"][0], expected.bse, rtol=1e-4)
+    np.testing.assert_allclose(found.coefficients["values"][0], expected.params[1:], rtol=1e-3)
+
+
+def separated(notices: list[Notice]) -> list[str]:
+    return [one.message for one in notices if one.level is Level.WARNING and "separate" in one.message]
+
+
+def test_separated_rows() -> None:
+    random = np.random.default_rng(7)
+    x = rounded(random.standard_normal((80, 3)))
+    apart = (x[:, 1] > 0).astype(np.float64)
+    found, notices = fitted("logistic", x, apart)
+    assert separated(notices) == [
+        "column x2 separates rows by their label: the better the model fits, the larger its coefficients, without end"
+    ]
+    assert found.summary is not None
+    assert found.summary["separated"]
+    assert "errors" not in (found.coefficients or {})
+    assert len(found.losses) < 200, "the number of passes has a bound"
+    apart[np.abs(x[:, 1]) < 0.3] = random.integers(0, 2, (np.abs(x[:, 1]) < 0.3).sum())
+    assert not separated(fitted("logistic", x, apart)[1]), "nearly"
+    assert separated(fitted("softmax", x, (x[:, 1] > 0) + (x[:, 1] > 1) * 1.0)[1])
+    assert not separated(fitted("softmax", x, random.integers(0, 3, 80) * 1.0)[1])
+
+
+@pytest.mark.parametrize("rule", ["logistic", "poisson"])
+def test_rows_that_a_column_separates_in_part(rule: str) -> None:
+    """All rows with a flag have label 0, those without have any."""
+    random = np.random.default_rng(8)
+    x = rounded(np.column_stack([random.random(300) < 0.2, random.standard_normal(300)]).astype(np.float64))
+    score = x[:, 1]
+    y = random.poisson(np.exp(score)) if rule == "poisson" else random.random(300) < 1 / (1 + np.exp(-score))
+    y = np.where(x[:, 0] > 0, 0, y).astype(np.float64)
+    found, notices = fitted(rule, x, y)
+    assert [one.split(":")[0] for one in separated(notices)] == ["column x1 separates rows by their label"]
+    assert found.summary is not None
+    assert found.summary["separated"]
+
+
+def test_many_columns_and_separation() -> None:
+    random = np.random.default_rng(9)
+    x = rounded(random.standard_normal((300, 101)))
+    found, notices = fitted("logistic", x, (x[:, 0] > 0).astype(np.float64))
+    assert separated(notices)
+    assert found.summary is not None
+    assert found.summary["no_errors"] == "there are more than 100 columns"
+    again, _ = fitted("linear", x, x[:, 0] + random.standard_normal(300))
+    assert again.summary == {"separated": False, "no_errors": "there are more than 100 columns"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "hyper", "reason"),
+    [
+        ("ridge", {}, "a penalty"),
+        ("logistic", {"penalty": 0.1}, "a penalty"),
+        ("softmax", {}, "the coefficients of several classes"),
+    ],
+)
+def test_where_there_are_no_standard_errors(rule: str, hyper: dict[str, float], reason: str) -> None:
+    x, y = table("linear" if rule == "ridge" else "logistic", 100, 3, 1.0, 10)
+    found, notices = fitted(rule, x, y, hyper=hyper)
+    assert not notices
+    assert found.summary is not None
+    assert found.summary["no_errors"].startswith(reason)
+    assert "errors" not in (found.coefficients or {})
+
+
+def test_class_weights_are_no_likelihood() -> None:
+    random = np.random.default_rng(13)
+    x = rounded(random.standard_normal((200, 2)))
+    found, notices = fitted("logistic", x, (x[:, 0] > 1).astype(np.float64), class_weight="balanced")
+    assert separated(notices)
+    assert found.summary == {"separated": True, "no_errors": "with class_weight the loss is no likelihood"}
+
+
+def test_few_rows_and_no_error() -> None:
+    random = np.random.default_rng(11)
+    x = rounded(random.standard_normal((4, 4)))
+    found, _ = fitted("linear", x, np.arange(4.0))
+    assert (found.summary or {})["no_errors"] == "there are no more rows than coefficients"
+    assert fitted("lasso", *table("linear", 100, 3, 1.0, 10))[0].summary is None
+
+
+def test_models_are_those_of_every_machine() -> None:
+    x, y = table("logistic", 60, 2, 1.0, 12)
+    sim, interp = (fitted("logistic", x, y, machine=machine)[0] for machine in ("sim", "interp"))
+    for name, values in sim.models.items():
+        np.testing.assert_array_equal(values, interp.models[name])
+    assert sim.coefficients == interp.coefficients
+    assert sim.summary == interp.summary
+
+
+def test_distributions() -> None:
+    for freedom in (1.0, 2.5, 10.0, 1e6):
+        for statistic in (0.0, 0.3, 2.0, 40.0):
+            expected = 2 * stats.t.sf(statistic, freedom)
+            assert two_sided(statistic, freedom) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+        assert critical(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
+    assert two_sided(3.0, None) == pytest.approx(2 * stats.norm.sf(3), rel=1e-12)
+    assert critical(None) == pytest.approx(stats.norm.ppf(0.975), rel=1e-12)
