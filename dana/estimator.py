@@ -129,8 +129,23 @@ class DanaEstimator(BaseEstimator):
             db.session.execute(f"DROP TABLE pg_temp.{TABLE}")
         self.model_ = f"{result.model}@{result.version}"
         self.rule_, self.n_iter_, self.loss_ = rule, result.epochs, result.loss
+        self._set_coefficients(db)
         if self.model is None:
             self._finalizer = finalize(self, _unused.append, (self.dsn, self.model_))
+
+    def _set_coefficients(self, db: Connection) -> None:
+        """Set ``coef_`` and ``intercept_`` in scikit-learn's shapes, if the prediction is made of weighted sums."""
+        for name in ("coef_", "intercept_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        found: dict[str | None, list[float]] = {}
+        for one in db.coefficients(self.model_):
+            found.setdefault(one.label, []).append(one.coefficient)
+        sums = np.array(list(found.values()))
+        if sums.size:
+            single = len(sums) == 1 and not hasattr(self, "classes_")
+            self.coef_ = sums[0, 1:] if single else sums[:, 1:]
+            self.intercept_ = float(sums[0, 0]) if single else sums[:, 0]
 
     def _predicted(self, x: Rows) -> NDArray[np.float64]:
         """The rule's prediction for each row, [rows, numbers] if it has several; NaN for a row without one."""
@@ -230,6 +245,9 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
         The trained model, ``name@version``, for `dana_predict` and `dana.client`.
     n_iter_, loss_
         Epochs, and the rule's mean loss in the last one.
+    coef_, intercept_
+        Coefficients of the columns in their own units, shape (columns,), if the prediction is a weighted sum of them or
+        a function of one; (numbers, columns) for several. `Connection.coefficients` has their standard errors.
     """
 
     def fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -271,6 +289,8 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         The labels, sorted; the rule sees their numbers.
     model_, n_iter_, loss_
         As `DanaRegressor` has them.
+    coef_, intercept_
+        As `DanaRegressor` has them, with an axis of the classes, or of length 1 for two.
     """
 
     def __init__(

@@ -35,6 +35,7 @@ from dana.trainer.messages.notices import (
 )
 from dana.trainer.messages.page_errors import nulls_error
 from dana.trainer.summary import summarise, with_summary
+from dana.trainer.warm import CONJUGATE
 
 PATIENCE = 30
 """Default number of epochs without improvement. With momentum the loss of a small table oscillates and that of a large
@@ -209,7 +210,9 @@ def run(
     epoch, parameters = best or (epoch, training.parameters())
     # before the extra pass below, which takes a step and counts cycles
     result, kept = training.finish(parameters), reports[epoch - 1]
-    summary = summarise(training, request, result, feed=feed, notify=notify) if solves else None
+    summary = None
+    if solves and (report.converged or (request.epochs is None and not stopping.over)):
+        summary = summarise(training, request, result, feed=feed, notify=notify)
     if summary is not None:
         result = with_summary(training.finish(summary.parameters), summary)
     if training.whole_table and kept.loss is not None:
@@ -223,7 +226,9 @@ def run(
     constant = training.constant_loss
     risen = _risen(reports, epoch)
     ended = report.converged or stopping.over
-    if solves and not ended and request.epochs is None:
+    if len(reports) == 1 and not ended and CONJUGATE in result.metadata["optimizers"]:
+        notify(ONLY_A_DIRECTION)
+    elif solves and not ended and request.epochs is None:
         notify(unsolved_notice(request, len(reports)))
     elif risen:
         notify(risen_notice(request, (epoch, risen), [reports[k - 1].loss for k in (epoch, risen)]))
@@ -278,6 +283,12 @@ def _still_falls(reports: Sequence[EpochReport], constant: float | None) -> tupl
     fell = before - now > UNFINISHED * max(scale, 2 * abs(now))
     return (last, before, now) if fell and abs(now) > LEFT * scale else None
 
+
+ONLY_A_DIRECTION = Notice(
+    level=Level.WARNING,
+    message="the model is still where it started: the first epoch of conjugate gradients only finds a direction",
+    hint="Train for 2 epochs or more; without epochs the training ends when the rule has converged.",
+)
 
 NONE_LEFT_OUT = Notice(
     level=Level.WARNING,

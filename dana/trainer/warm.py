@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from dana.compiler.binding.weights import is_of_classes
 from dana.trainer.contract import TrainingError, TrainRequest
-from dana.trainer.designs import rule_graph
+from dana.trainer.designs import rule_graph, rule_of
 from dsl.hdfg.choice import growing_models
+
+CONJUGATE = "conjugate_gradients"
+"""Name of the optimizer that takes one step in each pass, after a first pass that finds the direction."""
 
 SHOWN = 3
 """Maximum number of differences listed in a message."""
@@ -26,7 +29,8 @@ def warm_values(
 ) -> dict[str, NDArray[np.float32]]:
     """Return the initial values by model name; empty for a cold start.
 
-    The state of an optimiser is used if both models have it, so that a rule may change its optimiser.
+    The state of an optimiser is used if both models have it, so that a rule may change its optimiser. A direction of
+    conjugate gradients is not: it belongs to the rows of its training.
 
     Parameters
     ----------
@@ -50,6 +54,8 @@ def warm_values(
         return {}
     _same_order(request, features)
     given = request.warm_start_from
+    if CONJUGATE in rule_of(request.text, request.rule).checked.optimizers:
+        given = {name: values for name, values in given.items() if not _remembered(name, given)}
     start = {
         name: values
         for name, values in given.items()

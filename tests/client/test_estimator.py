@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -120,6 +121,22 @@ def test_a_rule_of_the_name_that_knows_of_no_classes(pg_uri: str, session: psyco
         assert fitted.predict_proba(x).shape == (60, 2)
         assert fitted.score(x, x[:, 0] > 0) > 0.9
         db.create_rules("logistic")
+
+
+def test_coefficients_in_scikit_learn_s_shapes(pg_uri: str, session: psycopg.Connection[Any]) -> None:
+    random = np.random.default_rng(5)
+    x = random.standard_normal((300, 3)).astype(np.float32)
+    y = x @ [1.0, -2.0, 3.0] + 4
+    regressor = DanaRegressor(dsn=pg_uri).fit(x, y)
+    np.testing.assert_allclose(regressor.coef_, [1, -2, 3], atol=1e-4)
+    assert regressor.intercept_ == pytest.approx(4, abs=1e-4)
+    noisy = (y + 3 * random.standard_normal(300) > 4).astype(int)
+    two = DanaClassifier(dsn=pg_uri).fit(x, noisy)
+    assert (two.coef_.shape, two.intercept_.shape) == ((1, 3), (1,))
+    exact = LogisticRegression(C=1e9, tol=1e-9).fit(x, noisy)
+    np.testing.assert_allclose(two.coef_, exact.coef_, rtol=1e-3)
+    assert DanaClassifier(dsn=pg_uri).fit(x, random.integers(0, 3, 300)).coef_.shape == (3, 3)
+    assert not hasattr(DanaClassifier("mlp", epochs=1, dsn=pg_uri).fit(x, noisy), "coef_")
 
 
 def test_many_classes(pg_uri: str, session: psycopg.Connection[Any]) -> None:

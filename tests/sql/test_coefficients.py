@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import psycopg
 import pytest
@@ -39,6 +41,51 @@ def test_of_numbers(table: Session, machine: str) -> None:
     rows = table.execute("SELECT age, income, dana_predict('m', age, income) FROM t").fetchall()
     sums = [found[None, "(intercept)"] + found[None, "age"] * a + found[None, "income"] * i for a, i, _ in rows]
     np.testing.assert_allclose(sums, [row[2] for row in rows], rtol=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["linear", "logistic"])
+def test_standard_errors(table: Session, rule: str) -> None:
+    """As statsmodels computes them; interval and p-value follow from them."""
+    import statsmodels.api as sm
+
+    table.execute("ALTER TABLE t ADD twice integer; UPDATE t SET twice = 2 * age")
+    table.execute("ALTER TABLE t ADD z boolean; UPDATE t SET z = hashint4(age + c) % 3 = 0")
+    label = "y" if rule == "linear" else "z"
+    heard: list[str] = []
+    table.add_notice_handler(lambda said: heard.append(str(said.message_primary)))
+    table.execute("SET client_min_messages = notice; SET dana.notices = 'run'")
+    features = "{age,twice,income}"
+    table.execute("SELECT dana_train(%s, 't', 'm', %s, label => %s)", (rule, features, label))
+    assert any("column twice depends on the columns before: no coefficient of its own" in one for one in heard)
+    assert re.search(r" \d+ epochs of conjugate_gradients \(converged\), loss ", heard[-1])
+    names = "standard_error, statistic, p_value, lower, upper"
+    found = table.execute(f"SELECT term, coefficient, {names} FROM dana_coefficients('m')").fetchall()
+    rows = np.array(table.execute("SELECT age, income::real, y::real, z::integer FROM t").fetchall(), float)
+    design = sm.add_constant(rows[:, :2])
+    fitted = sm.OLS(rows[:, 2], design).fit() if rule == "linear" else sm.Logit(rows[:, 3], design).fit(disp=0)
+    assert found[2] == ("twice", 0, None, None, None, None, None)
+    known = np.array([one[1:] for one in (*found[:2], found[3])], float)
+    assert np.abs((known[:, 0] - fitted.params) / fitted.bse).max() < 1e-3
+    np.testing.assert_allclose(known[:, 1], fitted.bse, rtol=1e-4)
+    np.testing.assert_allclose(known[:, 2], known[:, 0] / known[:, 1])
+    np.testing.assert_allclose(known[:, 3], fitted.pvalues, rtol=0.01, atol=1e-12)
+    np.testing.assert_allclose(known[:, 4:], fitted.conf_int(), rtol=1e-3, atol=1e-9)
+    summary = table.execute("SELECT metadata -> 'summary' FROM dana.model WHERE name = 'm'").fetchall()[0][0]
+    assert summary["aic"] == pytest.approx(fitted.aic, rel=1e-6)
+    assert summary["log_likelihood"] == pytest.approx(fitted.llf, rel=1e-6)
+
+
+def test_separation_is_a_warning(table: Session) -> None:
+    table.execute("SET client_min_messages = warning")
+    heard: list[str] = []
+    table.add_notice_handler(lambda said: heard.append(str(said.message_primary)))
+    table.execute("CREATE TABLE s AS SELECT age, income, age > 50 AS old FROM t")
+    table.execute("SELECT dana_train('logistic', 's', 'm', label => 'old')")
+    assert heard == [
+        "column age separates rows by their label: the better the model fits, the larger its coefficients, without end"
+    ]
+    assert table.execute("SELECT metadata -> 'summary' ->> 'separated' FROM dana.model").fetchall() == [("true",)]
+    assert table.execute("SELECT DISTINCT standard_error FROM dana_coefficients('m')").fetchall() == [(None,)]
 
 
 def test_of_arrays_and_of_classes(table: Session) -> None:

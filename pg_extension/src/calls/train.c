@@ -65,6 +65,28 @@ cycles_of(Jsonb *report)
 	return dana_json_is_null(report, "cycles") ? "" : psprintf(", " INT64_FORMAT " cycles", dana_json_integer(report, "cycles"));
 }
 
+/* The optimisers that ran, "" if the rule's text takes its own steps */
+static const char *
+method_of(Jsonb *metadata)
+{
+	dana_texts	   optimizers = dana_json_texts(metadata, "optimizers");
+	StringInfoData method;
+
+	initStringInfo(&method);
+	for (int i = 0; i < optimizers.count; i++)
+		appendStringInfo(&method, "%s%s", i == 0 ? " of " : ", ", optimizers.values[i]);
+	return method.data;
+}
+
+/* Why the training ended, unless its epochs were over */
+static const char *
+end_of(Jsonb *metadata)
+{
+	const char *ended = dana_json_string(metadata, "ended");
+
+	return ended[0] == '\0' || strcmp(ended, "epochs") == 0 ? "" : psprintf(" (%s)", ended);
+}
+
 static void
 train_notice_epoch(Jsonb *epoch, int64 epochs)
 {
@@ -79,15 +101,16 @@ train_notice_epoch(Jsonb *epoch, int64 epochs)
 static void
 train_notice_run(const dana_new_model *model)
 {
-	Jsonb *result = model->result;
+	Jsonb *result = model->result, *metadata;
 
 	if (notices < NOTICES_RUN)
 		return;
+	metadata = dana_json_member(result, "metadata");
 	ereport(NOTICE,
-			(errmsg("model \"%s\": rule \"%s\" on %s, " INT64_FORMAT " epochs%s%s, " INT64_FORMAT " rows, " INT64_FORMAT
+			(errmsg("model \"%s\": rule \"%s\" on %s, " INT64_FORMAT " epochs%s%s%s, " INT64_FORMAT " rows, " INT64_FORMAT
 					" skipped%s, %.1f ms",
-					model->name, model->rule, model->source, dana_json_integer(result, "epochs"),
-					dana_json_boolean(result, "converged") ? " (converged)" : "", loss_of(result),
+					model->name, model->rule, model->source, dana_json_integer(result, "epochs"), method_of(metadata),
+					end_of(metadata), loss_of(result),
 					dana_json_integer(result, "tuples"), dana_json_integer(result, "skipped"), cycles_of(result),
 					model->wall_seconds * 1000)));
 }
