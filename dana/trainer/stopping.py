@@ -215,6 +215,8 @@ def run(
         summary = summarise(training, request, result, feed=feed, notify=notify)
     if summary is not None:
         result = with_summary(training.finish(summary.parameters), summary)
+        if held_out is not None:
+            kept = replace(kept, test_loss=held_out.loss(result.parameters))
     if training.whole_table and kept.loss is not None:
         # an epoch computes the loss before its step: one more epoch measures that of the kept models
         # the machine holds the models of the last epoch
@@ -225,10 +227,12 @@ def run(
         kept = replace(kept, loss=training.end_epoch().loss)
     constant = training.constant_loss
     risen = _risen(reports, epoch)
-    ended = report.converged or stopping.over
+    # a last step that arrives at the maximum of the likelihood ends what the epochs did not
+    solved = report.converged or (summary is not None and bool(summary.inference))
+    ended = solved or stopping.over
     if len(reports) == 1 and not ended and CONJUGATE in result.metadata["optimizers"]:
         notify(ONLY_A_DIRECTION)
-    elif solves and not ended and request.epochs is None:
+    elif solves and not ended and request.epochs is None and not (summary and summary.metadata.get("separated")):
         notify(unsolved_notice(request, len(reports)))
     elif risen:
         notify(risen_notice(request, (epoch, risen), [reports[k - 1].loss for k in (epoch, risen)]))
@@ -244,7 +248,7 @@ def run(
         elif kept.test_loss is not None and kept.test_loss > WORSE * constant:
             notify(_worse_elsewhere(kept.test_loss, constant))
     return Outcome(
-        result=replace(result, metadata={**result.metadata, "epoch": epoch, "ended": _ended(report, stopping)}),
+        result=replace(result, metadata={**result.metadata, "epoch": epoch, "ended": _ended(solved, stopping)}),
         kept=kept,
         reports=reports,
         # a loss that rises exhausts the patience, too, and has not converged
@@ -253,9 +257,9 @@ def run(
     )
 
 
-def _ended(last: EpochReport, stopping: Stopping) -> str:
+def _ended(solved: bool, stopping: Stopping) -> str:
     """Return the reason why a training ended: the rule's test, the loss, or the number of epochs."""
-    return "converged" if last.converged else "loss no longer improved" if stopping.over else "epochs"
+    return "converged" if solved else "loss no longer improved" if stopping.over else "epochs"
 
 
 def _risen(reports: Sequence[EpochReport], kept: int) -> int:

@@ -66,8 +66,8 @@ def test_a_gap_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that stops after two passes has not reached the solution."""
     from dana import rules
 
-    text = rules.text("linear").replace("setEpochs(200)", "setEpochs(2)")
-    short = "".join(line for line in text.splitlines(keepends=True) if "setConvergence" not in line)
+    shipped = rules.text("linear").replace("setEpochs(200)", "setEpochs(2)")
+    short = "".join(line for line in shipped.splitlines(keepends=True) if "setConvergence" not in line)
     monkeypatch.setattr(rules, "text", lambda name: short)
     columns = read_columns(text())
     columns["other"] = np.random.default_rng(1).normal(size=59)

@@ -17,7 +17,7 @@ from dana.compiler import bind
 from dana.compiler.binding.weights import weighted
 from dana.storage.builder import build_pages
 from dana.trainer.arrays import train as train_arrays
-from dana.trainer.contract import EpochReport, HeldOut, Notice, TrainingError, TrainRequest
+from dana.trainer.contract import EpochReport, HeldOut, Level, Notice, TrainingError, TrainRequest
 from dana.trainer.losses import loss_graph
 from dana.trainer.machine_code import VARIABLE
 from dana.trainer.messages.constant import constant_loss
@@ -247,7 +247,7 @@ def test_rows_left_out_say_it_too() -> None:
     table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=8)
     random = np.random.default_rng(3)
     features = random.normal(50, 9, (700, 2))
-    pages = build_pages(table.schema, [[*row, float(row[0] > 50)] for row in features])
+    pages = build_pages(table.schema, [[*row, float(row[0] + random.normal() > 50)] for row in features])
     others = build_pages(table.schema, [[*row, float(row[0] < 50)] for row in features[:200]])
     asked = request(table, rule="logistic", text=rules.text("logistic"))
     for rows, warned in ((pages, 0), (others, 1)):
@@ -474,6 +474,25 @@ def test_a_rule_s_own_test_decides_on_a_plateau(machine: str) -> None:
     assert len(train_arrays(text, columns, label="y", machine=machine, notify=told.append).losses) == 100
     assert [one.message for one in told] == ["rule 'solved' has not converged in 100 epochs"]
     assert len(train_arrays(text, columns, label="y", machine=machine, patience=6).losses) < 20
+
+
+def test_one_epoch_of_conjugate_gradients_is_a_warning() -> None:
+    columns, _ = plane()
+    told: list[Notice] = []
+    found = train_arrays(rules.text("linear"), columns, label="y", epochs=1, notify=told.append)
+    assert next(one.message for one in told if one.level is Level.WARNING).startswith("the model is still where it ")
+    assert not found.models["w"].any()
+
+
+def test_a_warm_start_finds_its_own_direction() -> None:
+    """The last direction belongs to other rows: along it the first step would go the wrong way."""
+    columns, _ = plane()
+    first = train_arrays(rules.text("linear"), columns, label="y")
+    other = {**columns, "y": -columns["y"]}
+    again = train_arrays(rules.text("linear"), other, label="y", models=first.models, epochs=3)
+    fresh = {name: values for name, values in first.models.items() if "." not in name or name.startswith("x.")}
+    expected = train_arrays(rules.text("linear"), other, label="y", models=fresh, epochs=3)
+    np.testing.assert_array_equal(again.models["w"], expected.models["w"])
 
 
 @pytest.mark.parametrize(("changes", "kept"), [({"epochs": 2}, 2), ({"epochs": 3}, 3), ({"patience": 4}, None)])
