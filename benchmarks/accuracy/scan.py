@@ -24,6 +24,7 @@ from dana import rules
 from dana.errors import DanaError, SetupError
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Notice
+from dana.trainer.summary import WEAK
 
 Doubles = NDArray[np.float64]
 Columns = dict[str, Doubles]
@@ -125,9 +126,10 @@ def least_squares(x: Doubles, y: Doubles, metas: Mapping[str, float]) -> Doubles
 
 
 def newton(x: Doubles, y: Doubles, metas: Mapping[str, float]) -> Doubles:
-    """Probabilities of logistic regression with the rule's penalty, by Newton's method with halved steps."""
+    """Probabilities of logistic regression by Newton's method with halved steps, without a penalty up to `WEAK`."""
     z, w = np.column_stack([x, np.ones(len(y))]), np.zeros(x.shape[1] + 1)
-    penalty = np.append(np.full(x.shape[1], metas["penalty"]), 0.0)
+    strength = metas.get("penalty", 0.0)
+    penalty = np.append(np.full(x.shape[1], strength if strength > WEAK else 0.0), 0.0)
 
     def objective(w: Doubles) -> float:
         return float(np.mean(np.logaddexp(0, z @ w) - y * (z @ w)) + penalty @ (w * w) / 2)

@@ -33,7 +33,7 @@ from dsl.hdfg.ops import Op
 from dsl.semantics.program import reachable
 from hwgen.spec import numerics
 
-MOST_COLUMNS = 100
+MAX_COLUMNS = 100
 """Columns beyond which the curvature, which grows with their square, costs more than the training."""
 
 WEAK = 1.001e-6
@@ -298,8 +298,8 @@ class _Passes:
         """Return the summary of a prediction that is a function of one sum."""
         count = found.coefficients.shape[1]
         columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
-        if count > MOST_COLUMNS or len(columns) != count:
-            return self._bare(family, found, f"there are more than {MOST_COLUMNS} columns")
+        if count > MAX_COLUMNS or len(columns) != count:
+            return self._bare(family, found, f"there are more than {MAX_COLUMNS} columns")
         if self.request.class_weight is not None:
             return self._bare(family, found, "with class_weight the loss is no likelihood")
         mapped = self.model.weights()
