@@ -24,7 +24,7 @@ from dana.trainer.contract import Level, Notice, Notify, Parameter, Sink, Traini
 from dana.trainer.data.coefficients import MOST
 from dana.trainer.data.likelihood import Basis, Doubles, Family, Floats, LikelihoodObserver, Sum
 from dana.trainer.designs import rule_of
-from dana.trainer.messages.constant import LABEL, PREDICTED, loss_graph
+from dana.trainer.losses import LABEL, PREDICTED, loss_graph
 from dana.trainer.messages.page_errors import ARRAYS
 from dsl import RuleError
 from dsl.hdfg.evaluate import Evaluator
