@@ -51,6 +51,7 @@ def computed_from(graph: Graph, k: int, element: Callable[[int], tuple[int, int]
             seen.update(graph.nodes[one].inputs)
         else:
             return None
+    # of several numbers none alone explains the row
     return found.pop() if len(found) == 1 else None
 
 
@@ -102,6 +103,7 @@ def _of_elements(graph: Graph, k: int) -> bool:
         if element_of(graph, one) is not None:
             elements += 1
             continue
+        # what is reduced depends on all of an axis, not on single numbers
         if graph.nodes[one].op in REDUCTIONS:
             return False
         waiting += [i for i in graph.nodes[one].inputs if i not in seen]

@@ -328,6 +328,7 @@ class Graph:
             return self
         # dims that the caller leaves out have their defaults, not this graph's numbers
         wanted = {**dict(self.extents), **dims}
+        # the loops of this graph count these numbers: tracing again would give it once more
         if all(wanted[name] == extent for name, extent in self.unrolled.extents):
             return self
         if self.unrolled.trace is None:
@@ -380,6 +381,7 @@ class Graph:
                     f"rule {self.name!r} selects elements that do not exist with {given}; needs {need} >= 1"
                 )
         nodes = tuple(_bind_node(node, dims) for node in self.nodes)
+        # `needs` hold from here on, and no later `bind` may trace the loops again
         bound = replace(self, nodes=nodes, dims=(), extents=(), unrolled=None, needs=())
         _check_fixed_rows(bound)
         _check_prediction(bound)
@@ -425,6 +427,7 @@ class Graph:
                     raise BindError(f"axis {axis} of {name} has {extent} elements, which no {solved[0]} makes of {dim}")
                 if solved is not None and solved[1] is not None:
                     found[solved[0]] = solved[1]
+        # behind the rounds: an axis whose dims others gave must agree with them
         for name, axis, dim, extent in axes:
             if all(part in found for part in dim.names) and dim.evaluate(found) != extent:
                 raise BindError(f"axis {axis} of {name} must have {dim} = {dim.evaluate(found)} elements, not {extent}")
@@ -433,6 +436,7 @@ class Graph:
     def reachable(self, roots: Iterable[int]) -> frozenset[int]:
         """Return the ids of `roots` and of everything they are computed from."""
         seen: set[int] = set()
+        # a loop, not recursion: chains of unrolled rules are longer than Python's limit
         waiting = list(roots)
         while waiting:
             node = waiting.pop()
@@ -474,7 +478,9 @@ def _check_fixed_rows(graph: Graph) -> None:
     selected += [(update.model, update.index) for update in graph.updates if update.index is not None]
     for model, index in selected:
         rows = graph.concrete_shape(model)[0]
+        # a row that a tuple chooses is checked where it is read
         row = graph.nodes[index].value if graph.nodes[index].op is Op.CONST else None
+        # only here: how many rows a dim makes is known when it is bound
         if row is not None and row >= rows:
             raise BindError(f"{graph.nodes[model].name} would have {rows} rows, but the rule selects row {row:g}")
 

@@ -39,6 +39,7 @@ def broadcast(left: Shape, right: Shape) -> Shape:
     """
     result: list[Dim] = []
     for i in range(1, max(len(left), len(right)) + 1):
+        # the axes that the shorter shape lacks are in front
         left_dim = left[-i] if i <= len(left) else 1
         right_dim = right[-i] if i <= len(right) else 1
         if left_dim != right_dim and left_dim != 1 and right_dim != 1:
@@ -72,6 +73,7 @@ def result_shape(op: Op, operands: Sequence[Shape], axis: int | None = None) -> 
         if axis is None or not 0 <= axis < len(operands[0]):
             raise ValueError(f"{op} must have an axis from 0 to {len(operands[0]) - 1}, not {axis}")
         return without_axis(operands[0], axis)
+    # the new axis may also be behind the last one
     if op is Op.EXPAND:
         if axis is None or not 0 <= axis <= len(operands[0]):
             raise ValueError(f"expand must have an axis from 0 to {len(operands[0])}, not {axis}")
@@ -80,4 +82,5 @@ def result_shape(op: Op, operands: Sequence[Shape], axis: int | None = None) -> 
         if not operands[0] or operands[1]:
             raise ValueError("gather must have a model with rows and a scalar index")
         return without_axis(operands[0], 0)
+    # a merge joins values of one shape
     return operands[0]

@@ -54,12 +54,14 @@ def parse_graph(text: str) -> Graph:
         if line.strip():
             try:
                 reader.read(line.strip())
+            # what enums, dicts and numbers raise for words that they do not have
             except (ValueError, KeyError, AttributeError) as error:
                 raise GraphSyntaxError(f"line {number} is no line of a graph: {line.strip()[:80]!r}") from error
     try:
         graph = reader.graph()
     except (ValueError, IndexError) as error:
         raise GraphSyntaxError(f"the lines above the nodes must be numbers and node ids: {error}") from error
+    # the text may come from anywhere: a node may read one that is not there
     verify(graph)
     return graph
 
@@ -215,6 +217,7 @@ WORDS = ("hdfg", "dims", "unrolled", "needs", "epochs", "batch", "inputs", "mode
 
 
 def _full(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    # the whole line: what a pattern leaves over would be lost
     match = pattern.fullmatch(text)
     if match is None:
         raise ValueError(text)
@@ -268,6 +271,7 @@ def _read_extent(text: str | None) -> DimExpr | None:
 def _read_init(text: str | None) -> Init:
     if text is None:
         return ZEROS
+    # the column's name is written where a start depends on one
     kind, first, second, seed, *of = text.split(",")
     return Init(kind=InitKind(kind), first=float(first), second=float(second), seed=int(seed), of="".join(of))
 

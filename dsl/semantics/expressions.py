@@ -94,6 +94,7 @@ class Expressions:
                 return self._subscript(expression, scope)
             case ast.Prefix(operator=operator, operand=operand):
                 argument = Argument(self.evaluate(operand, scope), operand.span)
+                # no operation: +x is x bit for bit
                 return argument.value if operator == "+" else negative(self.context, argument, expression.span)
             case ast.Chain():
                 return self._chain(expression, scope)
@@ -133,6 +134,7 @@ class Expressions:
         )
 
     def _number(self, value: int | float, span: Span) -> Constant:
+        # kept exact for extents and rows; a value of the dataflow rounds it (`Program.constant`)
         if isinstance(value, int):
             return Constant(value)
         rounded = round32(value)
@@ -154,6 +156,7 @@ class Expressions:
                 return POISON
             case Namespace() if name in NAMES:
                 return library_object(name)
+            # a module is elaborated when it is first named, since most rules use none
             case Namespace() if f"dana.{name}" in MODULES:
                 return self._load(f"dana.{name}")
             case Module() if name in owner.offered:
@@ -188,6 +191,7 @@ class Expressions:
 
     def _chain(self, chain: ast.Chain, scope: Scope) -> Object:
         left = Argument(self.evaluate(chain.first, scope), chain.first.span)
+        # from the left, as Python does: sums of binary32 depend on the order
         for link in chain.links:
             right = Argument(self.evaluate(link.operand, scope), link.operand.span)
             if link.operator == "@":

@@ -136,6 +136,7 @@ def add_row(
         return
     value = update.value
     if mean:
+        # each tuple adds its part of the mean, so that the rows need no division at the end
         value = context.program.add(Op.MUL, (value, share(context, algorithm, span)), value.shape, span)
     algorithm.updates.append(replace(update, value=value, adds=True, at_once=batch is None))
 
