@@ -84,8 +84,8 @@ def _rows(result: TrainResult) -> list[tuple[str, str]]:
     ]
     if result.loss is not None:
         rows.append(("loss", f"{result.loss:.6g}"))
-    if result.test_loss is not None:
-        rows.append(("test loss", f"{result.test_loss:.6g}"))
+    if result.validation_loss is not None:
+        rows.append(("validation loss", f"{result.validation_loss:.6g}"))
     if result.cycles is not None:
         rows.append(("cycles", f"{result.cycles:,}"))
     if result.modelled_seconds is not None:

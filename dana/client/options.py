@@ -39,6 +39,8 @@ class TrialOptions(TypedDict, total=False):
     class_weight: Annotated[
         Mapping[str, float] | str, 'how much rows count by their label: {"yes": 5, "no": 1}; or balanced'
     ]
+    early_stopping: Annotated[bool, "keep the epoch with the lowest loss on rows for validation, a tenth (false)"]
+    validation_size: Annotated[float, "part of the rows to train on that is for validation, such as 0.2 (none)"]
     shuffle: Annotated[bool, "the table's rows in a random order, instead of the one in which they lie"]
     warm_start_from: Annotated[str, "model to start from"]
 

@@ -65,8 +65,8 @@ class TrainResult:
         Whether the rule's convergence test ended the training.
     loss
         Mean of the rule's loss over the rows trained on, in the epoch that was kept; None for a rule without one.
-    test_loss
-        The same over the rows that ``test_size`` left out; None where none were.
+    validation_loss
+        The same over the rows for validation, which choose the epoch; None without any.
     tuples, skipped
         Rows trained on and rows left out for a NULL, in one epoch.
     pages
@@ -85,7 +85,7 @@ class TrainResult:
     epochs: int
     converged: bool
     loss: float | None
-    test_loss: float | None
+    validation_loss: float | None
     tuples: int
     skipped: int
     pages: int

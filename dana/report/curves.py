@@ -32,7 +32,11 @@ def loss_chart(run: Run) -> str | None:
     """The losses of each epoch, on the training rows and on the held-out rows; None for a rule without a loss."""
     lines = [
         ("training", LINE, [(one.epoch, one.loss) for one in run.curve if one.loss is not None]),
-        ("rows left out", OTHER, [(one.epoch, one.test_loss) for one in run.curve if one.test_loss is not None]),
+        (
+            "validation",
+            OTHER,
+            [(one.epoch, one.validation_loss) for one in run.curve if one.validation_loss is not None],
+        ),
     ]
     lines = [(name, colour, points) for name, colour, points in lines if points]
     if not lines:

@@ -18,11 +18,11 @@ from dana.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """A row of dana.epoch; ``test_loss`` is the loss of the held-out rows, None without any."""
+    """A row of dana.epoch; ``validation_loss`` is the loss of the held-out rows, None without any."""
 
     epoch: int
     loss: float | None
-    test_loss: float | None = None
+    validation_loss: float | None = None
     tuples: int
     cycles: int | None
     seconds: float

@@ -171,6 +171,8 @@ class TrainRequest:
         The initial values are a complete trained model; otherwise missing models are initialised by the rule.
     held_out
         Rows were held out and can be requested.
+    validates
+        They choose the epoch; otherwise they only measure the kept model, as in a trial.
     largest
         Largest number of each column of categories, None for an empty column; empty: not determined.
     metadata
@@ -210,6 +212,7 @@ class TrainRequest:
     warm_start_features: tuple[str, ...] = ()
     warm_start_whole: bool = True
     held_out: bool = False
+    validates: bool = False
     largest: Mapping[str, float | None] = field(default_factory=dict)
     metadata: Json = field(default_factory=dict)
     device: str | None = None
@@ -350,7 +353,7 @@ class EpochReport:
         Machine cycles of the epoch; None for the interpreter.
     counters
         Further counts by name (stalls, busy …).
-    test_loss
+    validation_loss
         Mean loss of the model after the epoch over the held-out rows; None without such rows.
     """
 
@@ -360,7 +363,7 @@ class EpochReport:
     skipped: int
     cycles: int | None
     counters: Mapping[str, int] = field(default_factory=dict)
-    test_loss: float | None = None
+    validation_loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

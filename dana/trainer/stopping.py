@@ -163,9 +163,10 @@ def run(
     report_epoch
         Called after each epoch with its number, its report and its duration in seconds.
     held_out
-        Held-out rows; their loss then decides which model is kept.
+        Held-out rows: they measure the loss of the kept model, or choose it (`TrainRequest.validates`).
     """
-    solves = training.whole_table and training.tests_convergence
+    validates = held_out is not None and request.validates
+    solves = training.whole_table and training.tests_convergence and not validates
     stopping = Stopping(
         patience=(0 if solves else PATIENCE) if request.patience is None else request.patience,
         tolerance=TOLERANCE if request.tolerance is None else request.tolerance,
@@ -193,18 +194,20 @@ def run(
         if held_out is not None:
             # reuse the arrays of the previous epoch, unless they hold the best model
             left = training.parameters(() if best is not None and left is best[1] else left)
-            report = replace(report, test_loss=held_out.loss(left))
-        if epoch == 1 and held_out is not None and report.loss is not None and report.test_loss is None:
+            report = replace(report, validation_loss=held_out.loss(left))
+        if epoch == 1 and validates and report.loss is not None and report.validation_loss is None:
             notify(NONE_LEFT_OUT)
         if epoch == 1 and report.skipped and training.stream is None:  # for frames the backend reports it, by column
             notify(skipped_notice(request, report))
+        validated = report.validation_loss if validates else None
         reports.append(report)
         report_epoch(epoch, report, time.perf_counter() - started)
-        loss, margin = (report.loss, MARGIN) if report.test_loss is None else (report.test_loss, 0.0)
+        # rows that are to judge the kept model must not choose it
+        loss, margin = (report.loss, MARGIN) if validated is None else (validated, 0.0)
         # patience 0 also means that no epoch is better than another: the last model is kept
         if loss is not None and stopping.patience and stopping.better(loss, margin):
             # reuse the arrays of the previous best: a large model must not exist three times
-            best = epoch, training.parameters(() if best is None else best[1]) if held_out is None else left
+            best = epoch, left if validates else training.parameters(() if best is None else best[1])
         if report.converged or stopping.over:
             break
     epoch, parameters = best or (epoch, training.parameters())
@@ -236,17 +239,24 @@ def run(
         notify(unsolved_notice(request, len(reports)))
     elif risen:
         notify(risen_notice(request, (epoch, risen), [reports[k - 1].loss for k in (epoch, risen)]))
-    elif request.epochs is None and stopping.patience and not ended and (fell := _still_falls(reports, constant)):
+    elif (
+        request.epochs is None
+        and stopping.patience
+        and not ended
+        and (fell := _still_falls(reports, constant, validates=validates))
+    ):
         notify(unfinished_notice(request, len(reports), *fell))
     if constant is not None:
-        # held-out rows may select an early epoch with a training loss close to that of the start values
-        losses = [one.loss for one in (reports if kept.test_loss is not None else [kept]) if one.loss is not None]
+        # rows for validation may select an early epoch with a training loss close to that of the start values
+        losses = [one.loss for one in (reports if validates else [kept]) if one.loss is not None]
         if losses and min(losses) >= constant * (1 - TOLERANCE):
             # on sorted rows the training loss is meaningless, and the order was reported already
             if not training.in_order:
                 notify(_no_better(min(losses), constant))
-        elif kept.test_loss is not None and kept.test_loss > WORSE * constant:
-            notify(_worse_elsewhere(kept.test_loss, constant))
+        elif kept.validation_loss is not None and kept.validation_loss > WORSE * constant:
+            notify(_worse_elsewhere(kept.validation_loss, constant))
+    if validates and kept.validation_loss is not None and stopping.patience:
+        notify(_validated(epoch, len(reports), kept.validation_loss))
     return Outcome(
         result=replace(result, metadata={**result.metadata, "epoch": epoch, "ended": _ended(solved, stopping)}),
         kept=kept,
@@ -273,9 +283,11 @@ def _risen(reports: Sequence[EpochReport], kept: int) -> int:
     return losses.index(highest, kept) + 1 if highest > loss + far else 0
 
 
-def _still_falls(reports: Sequence[EpochReport], constant: float | None) -> tuple[int, float, float] | None:
+def _still_falls(
+    reports: Sequence[EpochReport], constant: float | None, *, validates: bool = False
+) -> tuple[int, float, float] | None:
     """Return the number of last epochs and the losses before and after them if the loss still decreased noticeably."""
-    losses = [one.loss if one.test_loss is None else one.test_loss for one in reports]
+    losses = [one.loss if one.validation_loss is None or not validates else one.validation_loss for one in reports]
     known = [one for one in losses if one is not None]
     last = len(known) // 10
     # SETTLING losses at least also keep `last` above 0: known[:-0] is empty
@@ -296,9 +308,17 @@ ONLY_A_DIRECTION = Notice(
 
 NONE_LEFT_OUT = Notice(
     level=Level.WARNING,
-    message='argument "test_size" holds out no usable row',
-    hint="Rows with a NULL in a column in use and rows of weight 0 do not count. Increase test_size.",
+    message="no row for validation is usable: the loss of the training rows chooses the epoch",
+    hint="Rows with a NULL in a column in use and rows of weight 0 do not count. Increase validation_size.",
 )
+
+
+def _validated(epoch: int, epochs: int, loss: float) -> Notice:
+    return Notice(
+        level=Level.NOTICE,
+        message=f"epoch {epoch} of {epochs} is kept: its loss on the rows for validation is the lowest, {loss:.6g}",
+        hint="These rows chose the epoch and do not show how good the model is: evaluate on others, as with test_size.",
+    )
 
 
 def _worse_elsewhere(loss: float, constant: float) -> Notice:

@@ -119,7 +119,7 @@ def run_epochs(
         "cycles": outcome.cycles,
         "converged": outcome.converged,
         "loss": kept.loss,
-        "test_loss": kept.test_loss,
+        "validation_loss": kept.validation_loss,
         "seconds": time.perf_counter() - started,
     }
 

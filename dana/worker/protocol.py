@@ -441,6 +441,7 @@ def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None 
                 "warm_start_from": None if start is None else _models(start.parameters, weights),
                 "warm_start_features": () if start is None else start.features,
                 "held_out": fields["held_out"],
+                "validates": fields["validates"],
                 "largest": fields.get("largest", {}),
                 "metadata": fields["metadata"],
                 "max_epochs": fields["max_epochs"],

@@ -107,7 +107,7 @@ CREATE TABLE dana.run (
 	epochs integer NOT NULL,
 	converged boolean NOT NULL,
 	loss double precision,
-	test_loss double precision,
+	validation_loss double precision,
 	tuples bigint NOT NULL,
 	skipped bigint NOT NULL,
 	pages bigint NOT NULL,
@@ -130,7 +130,7 @@ COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machin
 COMMENT ON COLUMN dana.run.epochs IS 'Passes over the table';
 COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it, or its loss no longer improved';
 COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the epoch that produced the stored model; NULL if the rule has no setLoss()';
-COMMENT ON COLUMN dana.run.test_loss IS 'Mean loss over the rows left out by test_size; NULL if there are none';
+COMMENT ON COLUMN dana.run.validation_loss IS 'Mean loss of the kept model over the rows for validation; NULL if there are none';
 COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
 COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';
 COMMENT ON COLUMN dana.run.pages IS 'Pages read, over all epochs';
@@ -142,7 +142,7 @@ CREATE TABLE dana.epoch (
 	run bigint NOT NULL REFERENCES dana.run ON DELETE CASCADE,
 	epoch integer NOT NULL,
 	loss double precision,
-	test_loss double precision,
+	validation_loss double precision,
 	tuples bigint NOT NULL,
 	skipped bigint NOT NULL,
 	cycles bigint,
@@ -154,7 +154,7 @@ COMMENT ON TABLE dana.epoch IS 'The training curve: one row per epoch of a run';
 COMMENT ON COLUMN dana.epoch.run IS 'Run that it belongs to';
 COMMENT ON COLUMN dana.epoch.epoch IS 'From 1';
 COMMENT ON COLUMN dana.epoch.loss IS 'Mean loss over the epoch''s rows, while the models change; NULL if the rule has no setLoss()';
-COMMENT ON COLUMN dana.epoch.test_loss IS 'Mean loss over the rows left out by test_size, with the models at the end of the epoch';
+COMMENT ON COLUMN dana.epoch.validation_loss IS 'Mean loss over the rows for validation, with the models at the end of the epoch';
 COMMENT ON COLUMN dana.epoch.tuples IS 'Rows trained on';
 COMMENT ON COLUMN dana.epoch.skipped IS 'Rows left out because a used column was NULL';
 COMMENT ON COLUMN dana.epoch.cycles IS 'Cycles of the machine';
@@ -248,7 +248,7 @@ COMMENT ON FUNCTION dana_revoke_rule IS 'Revoke the rights of dana_grant_rule();
 
 CREATE TYPE dana.training AS (
 	model text, version integer, run bigint, epochs integer, converged boolean, loss double precision,
-	test_loss double precision, tuples bigint, skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
+	validation_loss double precision, tuples bigint, skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
 );
 COMMENT ON TYPE dana.training IS 'Result of dana_train(); the columns are those of dana.run';
 COMMENT ON COLUMN dana.training.version IS 'Its version: the number of trainings under that name';
@@ -279,6 +279,8 @@ CREATE FUNCTION dana_train(
 	class_weight jsonb DEFAULT NULL,
 	shuffle boolean DEFAULT NULL,
 	test_size double precision DEFAULT NULL,
+	early_stopping boolean DEFAULT NULL,
+	validation_size double precision DEFAULT NULL,
 	seed integer DEFAULT NULL,
 	warm_start_from text DEFAULT NULL
 ) RETURNS dana.training LANGUAGE c AS 'MODULE_PATHNAME';
@@ -1097,16 +1099,16 @@ COMMENT ON COLUMN dana.progress.loss IS 'Mean loss of the last completed epoch';
 COMMENT ON COLUMN dana.progress.seconds_left IS 'Estimate from the epochs so far';
 
 CREATE FUNCTION dana.dana_live_epochs(
-	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT test_loss double precision, OUT tuples bigint,
+	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT validation_loss double precision, OUT tuples bigint,
 	OUT skipped bigint, OUT cycles bigint, OUT seconds double precision
 ) RETURNS SETOF record LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_live_epochs IS 'Epochs of the trainings that run now, the last 4096 of each; dana.curve adds them to those of dana.epoch';
 
 CREATE VIEW dana.curve WITH (security_barrier) AS
-	SELECT e.run, NULL::integer AS pid, r.model, r.source, e.epoch, e.loss, e.test_loss, e.tuples, e.skipped, e.cycles, e.seconds
+	SELECT e.run, NULL::integer AS pid, r.model, r.source, e.epoch, e.loss, e.validation_loss, e.tuples, e.skipped, e.cycles, e.seconds
 	FROM dana.epoch AS e JOIN dana.run AS r ON r.id = e.run WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')
 	UNION ALL
-	SELECT NULL, l.pid, NULL, l.source::text, l.epoch, l.loss, l.test_loss, l.tuples, l.skipped, l.cycles, l.seconds
+	SELECT NULL, l.pid, NULL, l.source::text, l.epoch, l.loss, l.validation_loss, l.tuples, l.skipped, l.cycles, l.seconds
 	FROM dana.dana_live_epochs() AS l;
 COMMENT ON VIEW dana.curve IS 'Training curves: the epochs of dana.epoch, and of trainings that run now and store them at commit';
 COMMENT ON COLUMN dana.curve.run IS 'Run that it belongs to; NULL during the training';

@@ -177,8 +177,8 @@ def test_tables_in_files_of_more_than_a_session_may_hold(workshop: Workshop) -> 
             assert one(session, digests, 2) == wanted
             session.execute(f"SELECT {training[:-1]}, warm_start_from => 'large')")
             assert one(session, digests, 3) != wanted
-            session.execute(f"SELECT {training[:-1]}, test_size => 0.2)")
-            assert one(session, "SELECT test_loss FROM dana.epoch ORDER BY run DESC, epoch DESC LIMIT 1") > 0
+            session.execute(f"SELECT {training[:-1]}, validation_size => 0.2)")
+            assert one(session, "SELECT validation_loss FROM dana.epoch ORDER BY run DESC, epoch DESC LIMIT 1") > 0
     finally:
         workshop.stop()
         workshop.options = usual

@@ -261,11 +261,11 @@ def test_columns_that_were_no_numbers(db: Connection) -> None:
 
 
 def test_both_losses_are_shown_where_there_are_both(db: Connection) -> None:
-    assert "loss on rows left out" not in seen(db, trained(db, "logistic", "y"))[2]
-    run = trained(db, "logistic", "y", test_size=0.3)
-    assert "epoch loss loss on rows left out rows " in (text := seen(db, run)[2])
+    assert "loss on rows for validation" not in seen(db, trained(db, "logistic", "y"))[2]
+    run = trained(db, "logistic", "y", validation_size=0.3)
+    assert "epoch loss loss on rows for validation rows " in (text := seen(db, run)[2])
     for one in run.curve:
-        assert f" {one.epoch} {one.loss:.6g} {one.test_loss:.6g} " in text
+        assert f" {one.epoch} {one.loss:.6g} {one.validation_loss:.6g} " in text
     many = tuple(replace(run.curve[0], epoch=k) for k in range(1, 5001))
     page = render(replace(run, curve=many, epochs=5000), "")
     assert len(page) < 250_000

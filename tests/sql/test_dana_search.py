@@ -272,7 +272,8 @@ def test_a_rule_without_a_label_has_its_loss(session: Session, source: str) -> N
     assert all(0 < row[5]["loss"] < 2 for row in found[:4])
     if not query:
         held_out = session.execute(
-            "SELECT test_loss FROM dana_train('pairs', 'pairs', 'm', '{i,j}', epochs => 2, test_size => 0.25)"
+            "SELECT validation_loss FROM dana_train('pairs', 'pairs', 'm', '{i,j}', epochs => 2, patience => 0,"
+            " validation_size => 0.25, seed => 0)"
         ).fetchone()
         alone = rows(session, f"dana_search('pairs', 'pairs', '[{{}}]', test_size => 0.25, {given(OF_PAIRS)})")
         assert held_out == (alone[0][2],)

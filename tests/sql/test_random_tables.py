@@ -62,17 +62,20 @@ def trained(session: Session, call: str) -> dict[str, Any]:
     row = session.execute(f"SELECT model, version, run, tuples FROM dana_train({call}, patience => 0)").fetchone()
     assert row is not None
     name, version, run, tuples = row
-    epochs = session.execute("SELECT loss, test_loss FROM dana.epoch WHERE run = %s ORDER BY epoch", (run,)).fetchall()
+    epochs = session.execute(
+        "SELECT loss, validation_loss FROM dana.epoch WHERE run = %s ORDER BY epoch", (run,)
+    ).fetchall()
     values = session.execute('SELECT parameter, "values" FROM dana_parameters(%s, %s)', (name, version)).fetchall()
     return {"tuples": tuples, "epochs": epochs, "models": dict(values)}
 
 
 def test_rows_left_out_are_judged_without_dropout(table: Session) -> None:
-    found = trained(table, "'net', 't', 'm', '{a,b}', 'y', test_size => 0.25")
-    evaluated = table.execute("SELECT dana_evaluate('m') -> 'log_loss'").fetchone()
+    found = trained(table, "'net', 't', 'm', '{a,b}', 'y', validation_size => 0.25")
+    chosen = "dana_holdout(ctid, 0.25, 2)"
+    evaluated = table.execute(f"SELECT dana_evaluate('m', filter => '{chosen}') -> 'log_loss'").fetchone()
     assert evaluated is not None
     assert found["epochs"][-1][1] == pytest.approx(evaluated[0], rel=1e-5)
-    training = table.execute("SELECT dana_evaluate('m', part => 'train') -> 'log_loss'").fetchone()
+    training = table.execute(f"SELECT dana_evaluate('m', filter => 'NOT {chosen}') -> 'log_loss'").fetchone()
     assert training is not None
     assert abs(found["epochs"][-1][0] - training[0]) > 0.01, "the training's loss is that of the units that are left"
 

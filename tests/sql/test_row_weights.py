@@ -199,8 +199,8 @@ def test_balanced(table: Session) -> None:
     assert min(recall[1:]) > 0.6
     train(table, "logistic", "'t'", filter="id > 300 OR y = 'no'", class_weight="balanced", **options)
     assert parameters(table)["weight.classes"] == pytest.approx([585 / 1140, 585 / 30])
-    train(table, "logistic", "'t'", test_size=0.3, class_weight="balanced", weight="count", **options)
-    found = table.execute("SELECT test_loss FROM dana.epoch ORDER BY run DESC, epoch DESC LIMIT 1")
+    train(table, "logistic", "'t'", validation_size=0.3, class_weight="balanced", weight="count", **options)
+    found = table.execute("SELECT validation_loss FROM dana.epoch ORDER BY run DESC, epoch DESC LIMIT 1")
     assert found.fetchone() is not None
     training = json.dumps({**options, "class_weight": "balanced", "epochs": 3})
     rows = table.execute("SELECT * FROM dana_cross_validate('logistic', 't', 3, %s)", (training,)).fetchall()

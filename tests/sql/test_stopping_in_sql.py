@@ -53,10 +53,10 @@ def test_rows_left_out_choose_the_model_of_hardware(passing: Session, server: Em
 
 def chosen(session: Session, machine: str, more: str) -> tuple[int, bool]:
     """Epochs and whether they converged, of a training whose loss on the rows left out is (epoch - 5) ** 2."""
-    call = f"dana_train('passing', 't', 'm', test_size => 0.25, machine => '{machine}', {more})"
+    call = f"dana_train('passing', 't', 'm', validation_size => 0.25, machine => '{machine}', {more})"
     epochs, converged, run = one(session, f"SELECT epochs, converged, run FROM {call}")
     assert one(session, "SELECT \"values\" FROM dana_parameters('m') WHERE parameter = 'w'") == [5.0]
-    losses = session.execute("SELECT test_loss FROM dana.curve WHERE run = %s ORDER BY epoch", (run,)).fetchall()
+    losses = session.execute("SELECT validation_loss FROM dana.curve WHERE run = %s ORDER BY epoch", (run,)).fetchall()
     assert losses == [(float((k - 5) ** 2),) for k in range(1, epochs + 1)]
     return epochs, converged
 
@@ -75,23 +75,124 @@ COLUMNS = (
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_test_loss_is_that_of_predictions(session: Session, kind: str) -> None:
+def test_the_validation_loss_is_that_of_predictions(session: Session, kind: str) -> None:
     """Its filter, its NULLs and its columns are those of the training, and no row is in both."""
     for statement in TABLES[kind].format(COLUMNS).split(";"):
         session.execute(statement)  # type: ignore[arg-type]
     session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
-    call = "dana_train('linear', 't', 'm', '{a,b}', 'y', test_size => 0.3, filter => 'i > 100')"
+    call = "dana_train('linear', 't', 'm', '{a,b}', 'y', validation_size => 0.3, filter => 'i > 100')"
     run, loss, tuples = one(session, f"SELECT run, loss, tuples FROM {call}")
     test = one(
         session,
         """SELECT avg((dana_predict('m', a, b) - y) ^ 2), count(*) FROM t
-        WHERE i > 100 AND b IS NOT NULL AND dana_holdout(ctid, 0.3, 1)""",
+        WHERE i > 100 AND b IS NOT NULL AND dana_holdout(ctid, 0.3, 2)""",
     )
     kept = "SELECT metadata ->> 'epoch' FROM dana.model WHERE name = 'm'"
-    found = one(session, f"SELECT test_loss, loss FROM dana.epoch WHERE run = %s AND epoch = ({kept})::int", run)
-    assert found[0] == pytest.approx(test[0], rel=1e-5)
-    assert found[1] == loss
+    found = one(session, f"SELECT validation_loss FROM dana.epoch WHERE run = %s AND epoch = ({kept})::int", run)
+    assert found == pytest.approx(test[0], rel=1e-5)
+    trained = "i > 100 AND b IS NOT NULL AND NOT dana_holdout(ctid, 0.3, 2)"
+    measured = one(session, f"SELECT avg((dana_predict('m', a, b) - y) ^ 2) FROM t WHERE {trained}")
+    assert loss == pytest.approx(measured, rel=1e-5)
     assert tuples + test[1] == one(session, "SELECT count(*) FROM t WHERE i > 100 AND b IS NOT NULL")
+
+
+NOISY = """
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+noisy = dana.algo(w, x, y)
+e = dana.sigma(w * x, 1) - y
+noisy.setModel(w, w - 0.06 * noisy.merge(e * x, 8, "+") / 8)
+noisy.setLoss(e * e)
+noisy.setPrediction(dana.sigma(w * x, 1))
+noisy.setEpochs(30)
+"""
+"""Long steps over few rows of many columns: the losses of its epochs on other rows differ by chance."""
+
+
+def test_rows_that_choose_the_epoch_do_not_judge(session: Session) -> None:
+    """Over 40 splits, the metric on the rows held out is that on fresh rows; that on the rows for validation is not."""
+    session.execute("SELECT dana_create_udf('noisy', %s)", (NOISY,))
+    random = np.random.default_rng(3)
+    columns = [f"x{k}" for k in range(12)]
+    session.execute(f"CREATE TABLE t (id serial PRIMARY KEY, {' real, '.join(columns)} real, y real)")
+
+    def fill(rows: int) -> None:
+        x = random.normal(size=(rows, 12)).astype(np.float32)
+        y = x[:, 0] + random.normal(size=rows)
+        session.execute("TRUNCATE t RESTART IDENTITY")
+        with session.cursor().copy(f"COPY t ({', '.join(columns)}, y) FROM STDIN") as copy:
+            for row in np.column_stack([x, y]).tolist():
+                copy.write_row(row)
+
+    judged, chose = [], []
+    for seed in range(40):
+        fill(120)
+        call = f"'noisy', 't', 'm', test_size => 0.3, validation_size => 0.15, patience => 100, seed => {seed}"
+        validation = one(session, f"SELECT validation_loss FROM dana_train({call}, label => 'y')")
+        reported = one(session, "SELECT (dana_evaluate('m') ->> 'rmse')::float8 ^ 2")
+        fill(2000)
+        fresh = one(session, "SELECT (dana_evaluate('m', part => 'all') ->> 'rmse')::float8 ^ 2")
+        judged.append(reported - fresh)
+        chose.append(validation - fresh)
+
+    def away(differences: list[float]) -> float:
+        return float(np.mean(differences) / (np.std(differences, ddof=1) / np.sqrt(len(differences))))
+
+    assert abs(away(judged)) < 2
+    assert away(chose) < -2
+
+
+def test_what_validation_reports(passing: Session) -> None:
+    heard: list[str] = []
+    passing.add_notice_handler(lambda notice: heard.append(f"{notice.severity}: {notice.message_primary}"))
+    passing.execute("SET client_min_messages = notice")
+    passing.execute("ALTER TABLE t ADD id serial PRIMARY KEY")
+    sizes = []
+    for options in ("early_stopping => true", "validation_size => 0.1", "validation_size => 0.1, test_size => 0.5"):
+        heard.clear()
+        sizes.append(one(passing, f"SELECT tuples FROM dana_train('passing', 't', 'm', '{{x}}', 'y', {options})"))
+        kept = one(passing, "SELECT metadata FROM dana.model WHERE name = 'm' ORDER BY version DESC LIMIT 1")
+        assert (kept["validation_size"], kept["seed"], kept["epoch"]) == (0.1, 1, 5)
+        assert [each for each in heard if "validation" in each] == [
+            "NOTICE: epoch 5 of 35 is kept: its loss on the rows for validation is the lowest, 0"
+        ]
+    assert sizes[:2] == [one(passing, "SELECT count(*) FROM t WHERE NOT dana_holdout(id, 0.1, 2)")] * 2
+    both = "NOT dana_holdout(id, 0.5, 1) AND NOT dana_holdout(id, 0.1, 2)"
+    assert sizes[2] == one(passing, f"SELECT count(*) FROM t WHERE {both}")
+    call = "dana_train('passing', 't', 'm', '{x}', 'y', test_size => 0.25)"
+    assert one(passing, f"SELECT validation_loss FROM {call}") is None, "these rows are for dana_evaluate alone"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("dana_train('passing', 't', validation_size => 1)", '"validation_size" must be a part of the rows between 0'),
+        (
+            "dana_train('passing', 't', validation_size => 0.1, early_stopping => false)",
+            "early_stopping, which is false",
+        ),
+        ("dana_train('passing', query => 'TABLE t', early_stopping => true)", '"validation_size" needs a table'),
+        ("dana_train_groups('passing', 't', '{y}', '{\"early_stopping\": true}')", "without rows for validation"),
+    ],
+)
+def test_validation_that_cannot_be(passing: Session, call: str, message: str) -> None:
+    with pytest.raises((psycopg.errors.InvalidParameterValue, psycopg.errors.FeatureNotSupported), match=message):
+        passing.execute(f"SELECT {call}")  # type: ignore[arg-type]
+
+
+def test_trials_validate_on_rows_of_their_own(passing: Session) -> None:
+    passing.execute("ALTER TABLE t ADD id serial PRIMARY KEY")
+    passing.execute("SELECT dana_create_udf('noisy', %s)", (NOISY,))
+    options = json.dumps({"features": ["x"], "label": "y", "early_stopping": True})
+    folds = passing.execute("SELECT trained, tested FROM dana_cross_validate('noisy', 't', 2, %s)", (options,))
+    for fold, (trained, tested) in enumerate(folds.fetchall()[:2], start=1):
+        of_fold = f"dana_fold(ctid, 2) = {fold}"
+        assert tested == one(passing, f"SELECT count(*) FROM t WHERE {of_fold}")
+        rest = f"NOT {of_fold} AND NOT dana_holdout(id, 0.1, 2)"
+        assert trained == one(passing, f"SELECT count(*) FROM t WHERE {rest}")
 
 
 def test_groups_and_trials_have_no_rows_left_out(passing: Session) -> None:
@@ -103,9 +204,9 @@ def test_groups_and_trials_have_no_rows_left_out(passing: Session) -> None:
 
 def test_streams_again_where_nothing_is_kept(passing: Session) -> None:
     """Two streams are too few to keep: the epoch asks once more after the survey, and the rows left out stay."""
-    found = one(passing, "SELECT run, pages FROM dana_train('passing', 't', 'm', test_size => 0.25, epochs => 1)")
+    found = one(passing, "SELECT run, pages FROM dana_train('passing', 't', 'm', validation_size => 0.25, epochs => 1)")
     assert found[1] > 0
-    assert one(passing, "SELECT test_loss FROM dana.epoch WHERE run = %s", found[0]) == 16
+    assert one(passing, "SELECT validation_loss FROM dana.epoch WHERE run = %s", found[0]) == 16
 
 
 @pytest.mark.parametrize("machine", ["sim", "interp"])
@@ -115,8 +216,8 @@ def test_no_row_that_is_left_out_counts(session: Session, machine: str) -> None:
     session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
     session.execute("CREATE TABLE t AS SELECT sin(i)::real AS x, cos(i)::real AS y FROM generate_series(1, 400) i")
     table = "'linear', 't', 'm', '{{x}}', 'y'"
-    call = f"SELECT dana_train({table}, machine => '{machine}', epochs => 2, test_size => {{}})"
-    said = 'argument "test_size" holds out no usable row'
+    call = f"SELECT dana_train({table}, machine => '{machine}', epochs => 2, validation_size => {{}})"
+    said = "no row for validation is usable: the loss of the training rows chooses the epoch"
     session.execute(call.format(0.2))
     assert said not in heard
     session.execute(call.format(1e-9))

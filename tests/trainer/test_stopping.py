@@ -139,15 +139,15 @@ def held(asked: TrainRequest, pages: bytes, trainer: MachineTrainer, most: int =
 
 @pytest.mark.parametrize("machine", ["sim", "interp"])
 def test_rows_held_out_choose_the_model(machine: str) -> None:
-    asked = request(TABLE, rule="passing", text=PASSING, machine=machine, patience=4)
+    asked = request(TABLE, rule="passing", text=PASSING, machine=machine, patience=4, validates=True)
     outcome = trained(asked, PAGES, held(asked, PAGES, MachineTrainer()))
-    assert [one.test_loss for one in outcome.reports] == [float((k - 5) ** 2) for k in range(1, 10)]
+    assert [one.validation_loss for one in outcome.reports] == [float((k - 5) ** 2) for k in range(1, 10)]
     assert outcome.result.metadata["epoch"] == 5
     assert model(outcome) == 5
 
 
 @pytest.mark.parametrize("rule", ["linear", "logistic", "softmax", "mlp", "huber", "poisson", "quantile", "linear_svm"])
-def test_test_loss_is_what_the_rule_says(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_validation_loss_is_what_the_rule_says(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter, which knows of no judge, finds the same loss of the same models, bit for bit."""
     random = np.random.default_rng(5)
     table = relation([("a", "real"), ("b", "real"), ("y", "real")], pages=2)
@@ -160,13 +160,13 @@ def test_test_loss_is_what_the_rule_says(rule: str, tmp_path: Path, monkeypatch:
         monkeypatch.setenv(VARIABLE, code)
         asked = request(table, rule=rule, text=rules.text(rule), machine=machine, epochs=3, hyper=dict(extents))
         outcome = trained(asked, pages, held(asked, pages, trainer))
-        losses.append([(one.loss, one.test_loss) for one in outcome.reports])
+        losses.append([(one.loss, one.validation_loss) for one in outcome.reports])
     assert losses[0] == losses[1] == losses[2]
     graph = bind(compile_rule(rules.text(rule), filename=rule).hdfg, table.schema, None, "y", extents).graph
     models = {one.name: one.values for one in outcome.result.parameters}
     still = Interpreter(replace(graph, updates=(), convergence=None), numerics)
     expected = still.train({"x": rows[:, :2], "y": rows[:, 2]}, models, epochs=1)
-    assert outcome.kept.test_loss == expected.losses[0]
+    assert outcome.kept.validation_loss == expected.losses[0]
 
 
 def test_models_beside_the_chip_are_judged_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,16 +181,16 @@ def test_models_beside_the_chip_are_judged_there(monkeypatch: pytest.MonkeyPatch
         asked = request(table, rule="lrmf", text=rules.text("lrmf"), machine=machine, epochs=3, hyper=sizes)
         held_out = held(asked, pages, MachineTrainer())
         assert held_out.design["config"]["record_depth"] > 0
-        losses.append([(one.loss, one.test_loss) for one in trained(asked, pages, held_out).reports])
+        losses.append([(one.loss, one.validation_loss) for one in trained(asked, pages, held_out).reports])
     assert losses[0] == losses[1] == losses[2]
 
 
 def test_rows_held_out_that_are_none_or_too_many() -> None:
-    asked = request(TABLE, rule="passing", text=PASSING, patience=3)
+    asked = request(TABLE, rule="passing", text=PASSING, patience=3, validates=True)
     empty = build_pages(TABLE.schema, [[None, None]] * 3)
     for held_out in (held(asked, empty, MachineTrainer()), held(asked, PAGES, MachineTrainer(), most=8000)):
         outcome = trained(asked, PAGES, held_out)
-        assert [one.test_loss for one in outcome.reports] == [None] * 9
+        assert [one.validation_loss for one in outcome.reports] == [None] * 9
         assert outcome.result.metadata["epoch"] == 6
 
 
@@ -352,7 +352,7 @@ def test_labels_are_counted_all_of_them_roughly_where_there_are_many() -> None:
 def losses(values: list[float], test: list[float] | None = None) -> list[EpochReport]:
     tests: list[float | None] = [*(test or [None] * len(values))]
     return [
-        EpochReport(loss=one, converged=False, tuples=9, skipped=0, cycles=None, test_loss=other)
+        EpochReport(loss=one, converged=False, tuples=9, skipped=0, cycles=None, validation_loss=other)
         for one, other in zip(values, tests, strict=True)
     ]
 
@@ -409,7 +409,7 @@ def test_a_loss_that_still_falls_when_the_rule_s_epochs_are_over() -> None:
     assert _still_falls(losses([1 - k / 110 for k in range(100)]), 1.05) is None, "little is left"
     assert _still_falls(losses([9.0 - k / 100 for k in range(100)]), 3.0) is None, "of itself a hundredth"
     assert _still_falls(losses([9.0 - k / 10 for k in range(49)]), 9.0) is None, "an author's choice"
-    assert _still_falls(losses(falls, [2 - k / 100 for k in range(100)]), 1.0) == (10, 2 - 0.89, 1.01)
+    assert _still_falls(losses(falls, [2 - k / 100 for k in range(100)]), 1.0, validates=True) == (10, 2 - 0.89, 1.01)
     assert _still_falls(losses([-k / 10 for k in range(100)]), None) == (10, -8.9, -9.9)
 
 

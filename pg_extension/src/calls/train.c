@@ -46,7 +46,7 @@ dana_notices_define(void)
 							 &notices, NOTICES_NONE, levels, PGC_USERSET, 0, NULL, NULL, NULL);
 }
 
-/* ", loss 0.25, test loss 0.26"; empty for a rule without a loss */
+/* ", loss 0.25, validation loss 0.26"; empty for a rule without a loss */
 static const char *
 loss_of(Jsonb *report)
 {
@@ -54,8 +54,8 @@ loss_of(Jsonb *report)
 
 	if (!dana_json_is_null(report, "loss"))
 		loss = psprintf(", loss %.6g", dana_json_double(report, "loss"));
-	if (!dana_json_is_null(report, "test_loss"))
-		loss = psprintf("%s, test loss %.6g", loss, dana_json_double(report, "test_loss"));
+	if (!dana_json_is_null(report, "validation_loss"))
+		loss = psprintf("%s, validation loss %.6g", loss, dana_json_double(report, "validation_loss"));
 	return loss;
 }
 
@@ -209,7 +209,7 @@ train_stream_held_out(const dana_training *training, const dana_source *others, 
 	dana_source_request rows = training->rows;
 	dana_source		   *source;
 
-	if (!dana_training_held_out(training) || dana_json_is_null(message, "stream"))
+	if (training->held_out == NULL || dana_json_is_null(message, "stream"))
 		dana_unexpected(reply);
 	*(rows.query != NULL ? &rows.query : &rows.filter) = training->held_out;
 	rows.cleaning = others->asked.cleaning; /* with the classes that were found */

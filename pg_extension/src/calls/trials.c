@@ -114,7 +114,7 @@ static Jsonb *
 loss_of_training(Datum row)
 {
 	bool		   isnull;
-	Datum		   loss = GetAttributeByName(DatumGetHeapTupleHeader(row), "test_loss", &isnull);
+	Datum		   loss = GetAttributeByName(DatumGetHeapTupleHeader(row), "validation_loss", &isnull);
 	StringInfoData scores;
 
 	if (isnull)
@@ -171,12 +171,16 @@ DANA_COMMAND(dana_trial)
 	one.evaluation = (dana_evaluation){.source = one.training.rows.relation, .part = "all", .threshold = fcinfo->args[5]};
 	if (one.training.rows.query != NULL)
 		one.evaluation.query = psprintf("SELECT * FROM (%s\n) AS r WHERE (%s)", one.training.rows.query, tested);
-	else if (one.training.rows.filter != NULL)
-		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.rows.filter);
+	else if (one.training.filter != NULL) /* with the rows that would be for validation */
+		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.filter);
 	else
 		one.evaluation.filter = tested;
 	one.labelled = has_label(one.training.rule);
-	one.training.tried = one.evaluation.query != NULL ? one.evaluation.query : one.evaluation.filter;
+	if (one.training.tried == NULL) /* else all rows */
+		one.training.tried = one.evaluation.query != NULL ? one.evaluation.query : one.evaluation.filter;
+	if (!one.labelled && one.training.held_out != NULL)
+		dana_error(INVALID_PARAMETER_VALUE, "argument \"validation_size\" is for rules with a label here: the score of "
+				   "others is the loss on the rows that are left out");
 	if (!one.labelled)
 		one.training.held_out = one.training.tried;
 	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));

@@ -119,9 +119,9 @@ number_of_row(TupleDesc columns, const char *column, const char *of_array, const
 #define EXTREME_OF_ARRAY(extreme) \
 	"(SELECT pg_catalog." extreme "(e)::pg_catalog.float8 FROM pg_catalog.unnest(dana.dana_numbers(%s)) AS e)"
 
-/* SELECT of the number of rows, then NUMBERS_OF_COLUMN of each column; includes rows held out for a test */
+/* SELECT of the number of rows, then NUMBERS_OF_COLUMN of each column; includes rows that are not trained on */
 static char *
-statement(const category_survey *survey, dana_source *source, const char *held_out)
+statement(const category_survey *survey, dana_source *source, const char *others)
 {
 	TupleDesc	   columns = dana_source_columns(source);
 	const char	  *filter = source->asked.filter != NULL ? source->asked.filter : "true";
@@ -144,13 +144,13 @@ statement(const category_survey *survey, dana_source *source, const char *held_o
 						 number_of_row(columns, name, "pg_catalog.cardinality(dana.dana_numbers(%s))",
 									   "((%s) IS NOT NULL)::pg_catalog.int4"), i);
 	}
-	if (source->asked.query != NULL && held_out != NULL)
+	if (source->asked.query != NULL && others != NULL)
 		appendStringInfo(&text, " FROM (SELECT * FROM (%s\n) AS a UNION ALL SELECT * FROM (%s\n) AS b) AS r) AS s",
-						 source->asked.query, held_out);
+						 source->asked.query, others);
 	else if (source->asked.query != NULL)
 		appendStringInfo(&text, " FROM (%s\n) AS r) AS s", source->asked.query);
-	else if (held_out != NULL)
-		appendStringInfo(&text, " FROM %s WHERE (%s\n) OR (%s\n)) AS s", source->name, filter, held_out);
+	else if (others != NULL)
+		appendStringInfo(&text, " FROM %s WHERE (%s\n) OR (%s\n)) AS s", source->name, filter, others);
 	else
 		appendStringInfo(&text, " FROM %s WHERE (%s\n)) AS s", source->name, filter);
 	return text.data;
@@ -186,7 +186,6 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 	category_survey  survey = {.source = source};
 	StringInfoData found;
 	Jsonb		  *counted;
-	const char	  *others;
 	bool		   needed = false;
 
 	if (!dana_json_boolean(rule->description, "chooses"))
@@ -211,7 +210,6 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 		return;
 	survey.found = &found;
 	dana_json_begin(&found);
-	others = training->tried != NULL ? training->tried : training->held_out;
-	dana_rows_each(dana_source_plan(source, statement(&survey, source, others)), 0, take_numbers, &survey);
+	dana_rows_each(dana_source_plan(source, statement(&survey, source, training->tried)), 0, take_numbers, &survey);
 	source->chosen.largest = dana_json_end(&found);
 }

@@ -33,11 +33,11 @@ typedef struct curve_epoch
 	int64  skipped;
 	int64  cycles;
 	double loss;
-	double test_loss;
+	double validation_loss;
 	double seconds;
 	bool   has_cycles;
 	bool   has_loss;
-	bool   has_test_loss;
+	bool   has_validation_loss;
 } curve_epoch;
 
 typedef struct shared_curve
@@ -214,11 +214,11 @@ dana_progress_epoch(Jsonb *report)
 						 .skipped = dana_json_integer(report, "skipped"),
 						 .cycles = dana_json_integer(report, "cycles"),
 						 .loss = dana_json_double(report, "loss"),
-						 .test_loss = dana_json_double(report, "test_loss"),
+						 .validation_loss = dana_json_double(report, "validation_loss"),
 						 .seconds = dana_json_double(report, "seconds"),
 						 .has_cycles = !dana_json_is_null(report, "cycles"),
 						 .has_loss = !dana_json_is_null(report, "loss"),
-						 .has_test_loss = !dana_json_is_null(report, "test_loss")};
+						 .has_validation_loss = !dana_json_is_null(report, "validation_loss")};
 
 	curve_add(&epoch);
 	dana_progress_set(DANA_PROGRESS_LAST_ENDED, GetCurrentTimestamp());
@@ -305,7 +305,7 @@ put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const curve_epo
 					  ObjectIdGetDatum(backend->st_progress_command_target),
 					  Int32GetDatum((int32)epoch->epoch),
 					  Float8GetDatum(epoch->loss),
-					  Float8GetDatum(epoch->test_loss),
+					  Float8GetDatum(epoch->validation_loss),
 					  Int64GetDatum(epoch->tuples),
 					  Int64GetDatum(epoch->skipped),
 					  Int64GetDatum(epoch->cycles),
@@ -315,7 +315,7 @@ put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const curve_epo
 	/* an OID of another database means nothing here */
 	nulls[1] = backend->st_databaseid != MyDatabaseId || !OidIsValid(backend->st_progress_command_target);
 	nulls[3] = !epoch->has_loss;
-	nulls[4] = !epoch->has_test_loss;
+	nulls[4] = !epoch->has_validation_loss;
 	nulls[7] = !epoch->has_cycles;
 	dana_results_add(result, values, nulls);
 }

@@ -38,6 +38,9 @@ typedef struct training_member
 
 #define MEMBER(name, type, sent) {#name, type, offsetof(dana_training, name), sent}
 
+/* As scikit-learn's validation_fraction */
+#define VALIDATION_SIZE 0.1
+
 static char *device;
 
 static const training_member members[] = {
@@ -56,6 +59,8 @@ static const training_member members[] = {
 	MEMBER(classes, TEXTARRAYOID, true),
 	MEMBER(weight, TEXTOID, true),
 	MEMBER(test_size, FLOAT8OID, false),
+	MEMBER(early_stopping, BOOLOID, false),
+	MEMBER(validation_size, FLOAT8OID, false),
 	MEMBER(seed, INT4OID, true),
 	MEMBER(warm_start_from, TEXTOID, false),
 };
@@ -201,29 +206,44 @@ need_places(const dana_training *training, const char *argument, const char *of_
 						errhint("%s", of_relation)));
 }
 
-/* The filter without the rows that are held out for a test; and a filter for those */
+/* Takes a part of the rows out of `filter`: a condition for these rows alone */
 static char *
-read_filter(dana_training *training, bool held_out)
+take_part(dana_training *training, const char *argument, double size, int seed, char **filter)
 {
-	char	   *query = training->rows.query;
-	char	   *filter = training->filter;
-	char	   *part;
+	char *query = NULL;
+	char *taken = *filter;
+	char *part;
+
+	if (!(size > 0 && size < 1))
+		dana_reject_argument("%s", "be a part of the rows between 0 and 1, not \"%g\"", argument, size);
+	need_places(training, argument, psprintf("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", size, seed),
+				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that identifies its rows.", size, seed));
+	training->key = dana_key_of(training->rows.relation);
+	part = dana_holdout_of_key(&training->key, size, seed);
+	restrict_rows(part, &query, &taken);
+	restrict_rows(psprintf("NOT %s", part), &query, filter);
+	return taken;
+}
+
+/*
+ * The filter of the rows to train on: without those held out for a test, which nothing of a training depends on, and of
+ * the others without those for validation, which choose the epoch
+ */
+static char *
+read_filter(dana_training *training, bool tests, bool validates)
+{
+	char *filter = training->filter;
 
 	if (filter != NULL)
 		dana_filter_check(filter);
-	if (!held_out)
-		return filter;
-	if (!(training->test_size > 0 && training->test_size < 1))
-		dana_reject_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", training->test_size);
-	need_places(training, "test_size",
-				psprintf("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size, training->seed),
-				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that identifies its rows.",
-						 training->test_size, training->seed));
-	training->key = dana_key_of(training->rows.relation);
-	part = dana_holdout_of_key(&training->key, training->test_size, training->seed);
-	training->held_out = filter;
-	restrict_rows(part, &query, &training->held_out);
-	restrict_rows(psprintf("NOT %s", part), &query, &filter);
+	if (tests)
+		(void)take_part(training, "test_size", training->test_size, training->seed, &filter);
+	/* by another seed: the two parts are independent of each other */
+	if (validates)
+		training->held_out =
+			take_part(training, "validation_size", training->validation_size, (int)((uint32)training->seed + 1), &filter);
+	if (tests || validates)
+		training->tried = training->filter == NULL ? "true" : training->filter;
 	return filter;
 }
 
@@ -232,6 +252,7 @@ static void
 training_check(dana_training *training)
 {
 	const dana_arguments *given = &training->arguments;
+	bool				  validates;
 
 	if (training->rule == NULL)
 		dana_error(NULL_VALUE_NOT_ALLOWED, "argument \"rule\" must not be null");
@@ -266,7 +287,13 @@ training_check(dana_training *training)
 		dana_reject_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
 	training->whole_query = training->rows.query;
 	read_cleaning(training, &training->rows.cleaning);
-	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")]);
+	validates = !given->nulls[dana_argument(given, "validation_size")];
+	if (training->early_stopping && !validates)
+		training->validation_size = VALIDATION_SIZE;
+	else if (validates && !given->nulls[dana_argument(given, "early_stopping")] && !training->early_stopping)
+		dana_error(INVALID_PARAMETER_VALUE, "argument \"validation_size\" goes with early_stopping, which is false");
+	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")],
+										validates || training->early_stopping);
 }
 
 void
@@ -336,6 +363,8 @@ void
 dana_training_restrict(dana_training *training, const char *condition)
 {
 	restrict_rows(condition, &training->rows.query, &training->rows.filter);
+	if (training->validation_size > 0)
+		restrict_rows(condition, &(char *){NULL}, &training->held_out);
 }
 
 /* An argument for the worker, unchanged */
@@ -424,9 +453,11 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 		dana_json_number(to, "test_size", training->test_size);
 		dana_places_append(to, training->rows.relation, &training->key, source->snapshot);
 	}
+	if (training->validation_size > 0)
+		dana_json_number(to, "validation_size", training->validation_size);
 	if (source->asked.cleaning.nonfinite == DANA_NONFINITE_KEEP)
 		dana_json_text(to, "nonfinite", "keep");
-	if (training->test_size > 0)
+	if (training->test_size > 0 || training->validation_size > 0)
 		dana_json_number(to, "seed", training->seed);
 	if (training->warm_start_from != NULL)
 		dana_json_text(to, "warm_start_from", training->warm_start_from);
@@ -461,7 +492,8 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 			append_argument(request, arguments, i);
 	}
 	dana_json_close(request, '}');
-	dana_json_truth(request, "held_out", dana_training_held_out(training));
+	dana_json_truth(request, "held_out", training->held_out != NULL);
+	dana_json_truth(request, "validates", training->validation_size > 0);
 	if (source->chosen.largest != NULL)
 		dana_json_object(request, "largest", source->chosen.largest);
 	append_metadata(request, training, source);

@@ -35,9 +35,11 @@ struct dana_training
 	char	  *nonfinite;
 	dana_texts classes;
 	char	  *weight; /* column of the rows' weights */
-	double	   test_size; /* 0: no rows are left out */
-	char	  *held_out; /* filter of the held-out rows, or a query if the source is one; or NULL */
-	char	  *tried;	 /* filter or query of rows that a trial tests on: their categories count, too */
+	double	   test_size; /* 0: no rows are left out for dana_evaluate() */
+	bool	   early_stopping;
+	double	   validation_size; /* 0: the loss of the training rows chooses the epoch */
+	char	  *held_out; /* filter, or query, of rows that the loss is computed on after each epoch; or NULL */
+	char	  *tried;	 /* filter, or query, of rows that are not trained on: their categories count, too; or NULL */
 	dana_texts key; /* key of the table that identifies rows; count 0: their place does */
 	int		   seed;
 	int		   epochs; /* 0: the rule's number */
@@ -62,13 +64,6 @@ extern void dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_t
 
 /* Restricts the rows to those that satisfy a condition */
 extern void dana_training_restrict(dana_training *training, const char *condition);
-
-/* Whether rows are left out to select models by: for a table, not for its groups */
-static inline bool
-dana_training_held_out(const dana_training *training)
-{
-	return training->held_out != NULL && training->group == NULL;
-}
 
 extern void dana_training_define(void);
 
