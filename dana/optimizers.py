@@ -224,7 +224,7 @@ def clip(gradient: dana.Number, bound: dana.Number) -> dana.Value:
 
 def clip_norm(gradient: dana.Value, bound: dana.Number) -> dana.Value:
     """A vector's gradient, shortened to the length `bound` where it is longer."""
-    dana.require(bound >= 0)
+    dana.require(bound > 0)
     # for a gradient of 0 the quotient is infinite, and the factor 1
     return gradient * dana.min(1, bound / dana.norm(gradient, 1))
 

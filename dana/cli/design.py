@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
 from dana.session.terminal import shown
+from dana.storage import layout
 from hwgen.folders import make_folder, write_file
 from hwgen.spec.config import LANES_PER_CLUSTER
 
@@ -55,8 +56,9 @@ def run_design(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     schema, page_size = request.relation.schema, request.relation.page_size
     binding, _ = chosen_binding(request)
-    # 28: SMALLEST_TUPLE of dana/trainer/designs.py, so more tuples than the pages can hold
-    found = explore(binding, schema, device, max_tuples=options.pages * page_size // 28, page_size=page_size)
+    found = explore(
+        binding, schema, device, max_tuples=options.pages * page_size // layout.SMALLEST_TUPLE, page_size=page_size
+    )
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())  # a pipe has no width
     console.print(shown(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes"))
     _print_machines(console, found)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import sys
 import traceback
@@ -61,7 +62,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; ``arguments`` default to the process's own."""
+    # an encoding that lacks a character of a message or of a name is no bug
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     top = parser()
+    for argument in sys.argv[1:] if arguments is None else arguments:
+        if any("\ud800" <= one <= "\udfff" for one in argument):
+            top.error(f"argument {argument!r} is not text in {sys.getfilesystemencoding()}: set LC_ALL=C.UTF-8")
     # unknown arguments are those of psql, for the one command that passes them on
     options, unknown = top.parse_known_args(arguments)
     if unknown and not hasattr(options, "passed_on"):

@@ -26,16 +26,16 @@ MODELS = """
 SELECT CASE WHEN m.owner::oid OPERATOR(pg_catalog.=) c.oid THEN m.name
         ELSE pg_catalog.concat(m.owner::text, '.', m.name) END AS name,
     m.version, m.version OPERATOR(pg_catalog.=) COALESCE((SELECT a.version FROM dana.model AS a
-        WHERE a.owner::oid OPERATOR(pg_catalog.=) m.owner::oid AND a.name = m.name AND a.active),
+        WHERE a.owner::oid OPERATOR(pg_catalog.=) m.owner::oid AND a.name OPERATOR(pg_catalog.=) m.name AND a.active),
         (SELECT pg_catalog.max(a.version) FROM dana.model AS a
-        WHERE a.owner::oid OPERATOR(pg_catalog.=) m.owner::oid AND a.name = m.name)) AS active,
+        WHERE a.owner::oid OPERATOR(pg_catalog.=) m.owner::oid AND a.name OPERATOR(pg_catalog.=) m.name)) AS active,
     m.rule, COALESCE(m.metadata ->> 'source'::text, 'a query') AS source, m.created,
     r.id AS run, r.epochs, r.loss, r.wall_seconds, m.comment
 FROM dana.model AS m
 JOIN pg_catalog.pg_roles AS c ON c.rolname = CURRENT_USER
 LEFT JOIN LATERAL (
-    SELECT * FROM dana.run AS r WHERE r.owner::oid OPERATOR(pg_catalog.=) m.owner::oid AND r.model = m.name
-        AND r.model_version = m.version ORDER BY r.id DESC LIMIT 1
+    SELECT * FROM dana.run AS r WHERE r.owner::oid OPERATOR(pg_catalog.=) m.owner::oid
+        AND r.model OPERATOR(pg_catalog.=) m.name AND r.model_version = m.version ORDER BY r.id DESC LIMIT 1
 ) AS r ON true
 WHERE %(name)s::text IS NULL OR m.name = %(name)s::text
 ORDER BY m.created DESC, m.name, m.version DESC

@@ -25,6 +25,7 @@ from dana.compiler import Binding
 from dana.errors import InternalError, SetupError, UsageError
 from dana.extras import install_command
 from dana.simulator import Simulator
+from dana.storage import layout
 from dana.storage.builder import build_pages
 from dana.storage.parts import build_part_pages
 from dana.storage.schema import Attribute, TableSchema
@@ -110,8 +111,7 @@ def export(
             f"a prefix must be letters, digits and underscores, and begin with no digit, not {prefix!r}",
             hint="Every module's name begins with it: --prefix trainer_",
         )
-    # 28: SMALLEST_TUPLE of dana/trainer/designs.py, which this layer must not import
-    max_tuples = table_pages * page_size // 28
+    max_tuples = table_pages * page_size // layout.SMALLEST_TUPLE
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
     bundle = with_metas(found.bundle, metas or {})
     supply = supply_of(bundle.config, device)

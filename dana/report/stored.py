@@ -77,12 +77,12 @@ MODEL = """
 SELECT pg_catalog.concat(m.owner::text, '.', m.name, '@', m.version) AS reference,
     m.owner::oid OPERATOR(pg_catalog.=) c.oid AS own, m.comment, m.metadata
 FROM dana.run AS r
-JOIN dana.model AS m ON m.owner::oid OPERATOR(pg_catalog.=) r.owner::oid AND m.name = r.model
+JOIN dana.model AS m ON m.owner::oid OPERATOR(pg_catalog.=) r.owner::oid AND m.name OPERATOR(pg_catalog.=) r.model
     AND m.version = r.model_version AND m.rule = r.rule AND m.created <= r.started + '1 second'::interval
 JOIN pg_catalog.pg_roles AS c ON c.rolname = CURRENT_USER
 WHERE r.id = %s::bigint AND NOT EXISTS (
-    SELECT FROM dana.run AS l WHERE l.owner::oid OPERATOR(pg_catalog.=) r.owner::oid AND l.model = r.model
-        AND l.model_version = r.model_version AND l.id > r.id)
+    SELECT FROM dana.run AS l WHERE l.owner::oid OPERATOR(pg_catalog.=) r.owner::oid
+        AND l.model OPERATOR(pg_catalog.=) r.model AND l.model_version = r.model_version AND l.id > r.id)
 """
 
 

@@ -68,6 +68,9 @@ VARSIZE_EXTERNAL_ONDISK = 18
 VARLENA_COMPRESSED = 0x02
 VARLENA_KIND_MASK = 0x03
 
+SMALLEST_TUPLE = 28
+"""SizeofHeapTupleHeader aligned, and a line pointer: a page of n bytes holds at most n // 28 tuples."""
+
 ALIGNMENTS = {"c": 1, "s": 2, "i": 4, "d": 8}
 """pg_attribute.attalign."""
 

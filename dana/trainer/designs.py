@@ -17,10 +17,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from math import prod
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.codesign.default import default_bundle, default_results
@@ -31,6 +32,7 @@ from dana.compiler.binding.weights import class_weights_name
 from dana.compiler.passes import Results
 from dana.errors import UsageError
 from dana.predictor.program import encode_predictor
+from dana.storage import layout
 from dana.storage.schema import Attribute
 from dana.trainer.contract import Json, Level, Notice, Notify, TrainRequest
 from dana.trainer.data.classes import classes_of, prediction_kind
@@ -51,10 +53,11 @@ from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 if TYPE_CHECKING:  # LLVM is loaded where it is used
     from dana.jit import Code
 
-# not the sources of the compiler: in a checkout, a change of what it emits leaves old designs in ~/.cache/dana/designs
-# valid; delete them
 VERSIONS = (version("dana-db"), bundles.VERSION)
 """Versions that are part of the key of a design."""
+
+COMPILING = ("dsl", "dana/codesign", "dana/compiler", "dana/predictor", "hwgen/spec", "hwgen/devices")
+"""Folders of sources that decide a design."""
 
 MAX_DESIGNS = 64
 """Maximum number of designs cached in a process."""
@@ -64,10 +67,6 @@ MANY_OPERATIONS = 1000
 
 MANY_NUMBERS = 1 << 22
 """Number of model elements from which compiling takes seconds: every row is placed individually."""
-
-# SizeofHeapTupleHeader (23) aligned to 8 bytes (htup_details.h), and an ItemIdData of 4 (itemid.h)
-SMALLEST_TUPLE = 28
-"""Minimum size of a tuple on a page, header and line pointer, bytes."""
 
 MAX_EXTENT = 1 << 24
 """Maximum of extents and batch sizes that a caller chooses; no machine has so many words."""
@@ -497,16 +496,30 @@ def tuple_bound(request: TrainRequest) -> int:
     """Return an upper bound of the number of tuples; it grows in powers of two so that designs can be reused."""
     if request.relation.pages is None:
         return MAX_TUPLES
-    per_page = request.relation.page_size // SMALLEST_TUPLE
+    per_page = request.relation.page_size // layout.SMALLEST_TUPLE
     pages = max(1, request.relation.pages)
     # without the powers of two, a table that grows by a page would need another design
     return per_page << (pages - 1).bit_length()
+
+
+@cache
+def _sources() -> str:
+    """Return a digest of what compiles, by size and time: in a checkout, an edit makes cached designs stale."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parents[2]
+    for folder in COMPILING:
+        for file in sorted((root / folder).rglob("*.*")):
+            if file.suffix != ".pyc":
+                found = file.stat()
+                digest.update(f"{file.relative_to(root)}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
 
 
 def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], loss_only: bool) -> str:
     # repr of a tuple is unambiguous, and ten times faster than JSON for a wide table
     parts = (
         VERSIONS,
+        _sources(),
         request.text,
         _columns(request),
         request.relation.part,

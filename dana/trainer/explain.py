@@ -18,7 +18,7 @@ from dana.storage.schema import TableSchema
 from dana.trainer.bottleneck import why
 from dana.trainer.contract import ExplainRequest, Json, LastRun, PageCounts, TrainRequest
 from dana.trainer.data.weights import bind_request
-from dana.trainer.designs import Design, DesignStore, chosen_extents, named_device, rule_graph
+from dana.trainer.designs import Design, DesignStore, chosen_extents, named_device, rule_graph, tuple_bound
 from dana.trainer.metas import meta_values
 from dana.trainer.provenance import digest_of
 from dana.trainer.streams import plan_stream
@@ -174,12 +174,11 @@ def _search(training: TrainRequest, design: Design, device: Device, tuples: int 
     batch = design.bundle.rule_batch
     if batch != binding.graph.batch and batch != WHOLE_EPOCH:  # set by the caller
         binding = replace(binding, graph=replace(binding.graph, batch=batch))
-    most = (training.relation.pages or 1) * training.relation.page_size // 28
     return explore(
         binding,
         schema,
         device,
-        max_tuples=max(most, 1),
+        max_tuples=tuple_bound(training),
         page_size=training.relation.page_size,
         tuples=tuples,
         design=training.design,

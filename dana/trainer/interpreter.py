@@ -209,7 +209,7 @@ class InterpretedTraining:
             values, counts = np.unique(columns[label][good], return_counts=True)
             check_labels(rule, self._request, self._metas, self._binding.labels, values)
             if self._loss is not None and not weight_metadata(self._request):
-                self.constant_loss = constant_loss(self._loss, values, counts.astype(float), self._metas)
+                self.constant_loss = constant_loss(self._loss, values.astype(float), counts.astype(float), self._metas)
         starts = started(self._request, statistics_of(self._binding.graph))
         self._models = {**self._models, **{one.model: survey.start(one) for one in starts}}
         if self._request.class_weight == BALANCED and self._class_weights is not None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from dana.compiler.passes import simplify
 from dana.simulator import Simulator
+from dana.storage import layout
 from dana.trainer.contract import Level, Notice, Notify, TrainRequest
 from dana.trainer.designs import Design, bound_graph
 from dana.trainer.memory import machine_bytes, room_bytes
@@ -179,8 +180,8 @@ def page_seconds(bundle: Bundle) -> float:
         if one.op is not Opcode.END
     )
     taken = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else min(bundle.round_tuples, bundle.batch)
-    # 32: tuple header and line pointer (28) and some alignment
-    width = sum(column.count for column in bundle.columns) * 4 + 32
+    # 4: about what alignment adds
+    width = sum(column.count for column in bundle.columns) * 4 + layout.SMALLEST_TUPLE + 4
     tuples = max(1, config.page_size // width)
     return config.page_size * PER_BYTE + tuples * seconds / taken
 

@@ -27,7 +27,7 @@ from dana.trainer.contract import (
     TrainingError,
     TrainRequest,
 )
-from dana.trainer.designs import DesignStore, check_hyper
+from dana.trainer.designs import DesignStore, check_hyper, rule_graph
 from dana.trainer.explain import explain, lines
 from dana.trainer.extents import category_columns, row_columns, with_extents
 from dana.trainer.heldout import HeldOutRows
@@ -128,7 +128,8 @@ class MachineTrainer:
         if request.machine not in MACHINES:
             raise TrainingError(f"machine must be one of {', '.join(MACHINES)}, not {request.machine!r}")
         # Integral: `dana.train` on arrays passes what its caller gave, which may be an integer of NumPy
-        if request.epochs is not None and not (isinstance(request.epochs, Integral) and request.epochs >= 1):
+        whole = isinstance(request.epochs, Integral) and not isinstance(request.epochs, bool)
+        if request.epochs is not None and not (whole and request.epochs >= 1):
             raise TrainingError(f"epochs must be a whole number of at least 1, not {request.epochs!r}")
         check_stopping(request)
         try:
@@ -144,7 +145,7 @@ class MachineTrainer:
     def held_out(self, request: TrainRequest) -> HeldOut | None:
         """See `Trainer.held_out`; the simulator computes the loss for every machine."""
         try:
-            if compile_rule(request.text, filename=request.rule).hdfg.loss is None:
+            if rule_graph(request).loss is None:
                 return None
             # frames even for a table with pages: held-out rows lie among those that train, so no page has them alone
             relation = replace(request.relation, rows=True)

@@ -82,6 +82,23 @@ def test_a_full_disk_is_an_error_of_the_machine(arguments: str, redirected: str,
     assert says in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_encoding_without_a_character_is_no_bug(encoding: str) -> None:
+    run = [sys.executable, "-c", "import sys; from dana.cli import main; sys.exit(main(sys.argv[1:]))"]
+    done = subprocess.run(
+        [*run, "rules"], capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": encoding}
+    )
+    assert (done.returncode, done.stderr) == (OK, b"")
+    assert b"\\u2211" in done.stdout or b"\\xd7" in done.stdout or encoding == "latin-1"
+
+
+def test_an_argument_that_is_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python passes on bytes that the locale's encoding lacks as halves of surrogate pairs."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "linear", "t", "--label", "\udcc3\udcb6"])
+    assert r"argument '\udcc3\udcb6' is not text in utf-8" in capsys.readouterr().err
+
+
 def test_an_error_of_a_full_disk_names_the_file() -> None:
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         write_file(Path("/dev/full"), b"model")

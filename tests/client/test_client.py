@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import psycopg
 import pytest
+from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 import dana
@@ -307,5 +308,14 @@ def test_a_database_of_another_encoding(
         assert "Größe" in report.read_text(encoding="utf-8")
         assert main(["top", "--once", "--dsn", dsn]) == OK
         assert "Häuser@1" in capsys.readouterr().out
+        if encoding == "SQL_ASCII":
+            for call in (
+                "dana_train('Müller', '\"Größe\"', label => 'Wert', model => E'm\\xe8')",
+                "dana_train('Müller', '\"Größe\"', label => 'Wert', features => ARRAY[E'm\\xe8'])",
+                "dana_start('dana_train', jsonb_build_object('rule', 'Müller', 'model', E'm\\xe8'))",
+                "dana_create_udf(E'm\\xe8', '')",
+            ):
+                with pytest.raises(errors.CharacterNotInRepertoire, match=r'argument "\w+" must be UTF-8'):
+                    db.session.execute(f"SELECT {call}")
     with psycopg.connect(pg_uri, autocommit=True) as session:
         session.execute("DROP DATABASE encoded")

@@ -89,6 +89,22 @@ def test_it_begins_when_the_transaction_commits(session: Session, table: str, ru
     assert session.execute("SELECT count(*) FROM dana.run").fetchone() == (2,)
 
 
+def test_settings_of_the_role_that_only_a_new_session_accepts(
+    cluster: Cluster, session: Session, table: str, rule: Callable[..., str]
+) -> None:
+    """A tablespace that is gone is a NOTICE at the connection; SET would be an error."""
+    session.execute("CREATE ROLE ann LOGIN SUPERUSER; ALTER ROLE ann SET temp_tablespaces = 'gone'")
+    try:
+        with cluster.connect("ann") as ann:
+            assert wait(ann, start(ann, rule(), "test.t")) == "done"
+            if ann.info.server_version >= 170000:  # it ends a process, which could not record why
+                session.execute("ALTER ROLE ann SET transaction_timeout = '300ms'")
+                job = start(ann, rule(**LONG), "test.t")
+                assert (wait(ann, job), seen(ann, job)["sqlstate"]) == ("cancelled", "57014")
+    finally:
+        session.execute("DROP OWNED BY ann; DROP ROLE ann")
+
+
 def test_it_outlives_its_session(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
     name = rule(rows=True)
     with cluster.connect(options="-c search_path=test,public") as other:

@@ -337,6 +337,23 @@ def test_words_of_a_training_mean_what_they_meant(session: Session, read: str) -
     session.execute("DROP SCHEMA other CASCADE")
 
 
+def test_a_filter_means_what_it_meant(session: Session) -> None:
+    """Settings that change how its text is read are those of the training."""
+    session.execute(
+        "CREATE TABLE t AS SELECT i::real AS x, i::real AS y, CASE WHEN i % 4 = 0 THEN E'a\\\\b' END AS c "
+        "FROM generate_series(1, 40) AS i"
+    )
+    train = "SELECT dana_train('sums', 't', model => 'm', features => '{x}', label => 'y', filter => %s)"
+    for setting, value, condition, rows in (
+        ("standard_conforming_strings", "off", "c = 'a\\\\b'", 10),
+        ("transform_null_equals", "on", "c = NULL", 30),
+    ):
+        session.execute(f"SET {setting} = {value}")
+        session.execute(train, (condition,))
+        session.execute(f"RESET {setting}")
+        assert evaluated(session, "'m'")["rows"] == rows, setting
+
+
 @pytest.mark.parametrize("kind", LABELS)
 def test_labels_of_types_that_no_cast_makes_a_number(session: Session, kind: str) -> None:
     session.execute("SET TimeZone = 'UTC'")

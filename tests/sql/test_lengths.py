@@ -66,6 +66,14 @@ def test_as_many_classes_as_may_be(session: Session) -> None:
     assert trained.fetchone() == (20,)
 
 
+@pytest.mark.parametrize("metadata", ['{"features": {}}', '{"features": "a"}', "{}", "[]"])
+@pytest.mark.parametrize("call", ["dana.dana_arguments(%s, 'm', 'pg_class')", "dana.dana_counted('m', %s, 'pg_class')"])
+def test_a_caller_s_metadata_is_an_argument(session: Session, call: str, metadata: str) -> None:
+    """Not a message of the worker, which a protocol error would blame."""
+    with pytest.raises(errors.InvalidParameterValue, match='"metadata" must have an array "features" of texts'):
+        session.execute(f"SELECT {call}", (metadata,))
+
+
 def test_a_cancel_ends_a_comparison_of_many_names(session: Session) -> None:
     """Three thousand million comparisons, then another error, which hides a cancel that comes too late."""
     session.execute(f"CREATE TABLE wide ({', '.join(f'c{i} real' for i in range(1000))})")

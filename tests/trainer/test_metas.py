@@ -82,7 +82,7 @@ REQUIRED = {
     "steady_rate({}, w * w)": (0, -1, 0.5),
     "running_mean(w, {})": (1, -1, 0),
     "clip(x, {})": (-1, 0),
-    "clip_norm(x, {})": (-1, 0),
+    "clip_norm(x, {})": (-1, 0, 0.5),
     "l2(w, x, {})": (-1, 0),
     "l1(w, x, {})": (-1, 0),
     "soft_threshold(w, {})": (-1, 0),

@@ -10,6 +10,8 @@
 
 #include "access/detoast.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
 #include "utils/json.h"
 #include "utils/numeric.h"
 #include "utils/tuplestore.h"
@@ -29,13 +31,28 @@
 /* Maximum depth of JSON in an argument; the worker accepts twice as many */
 #define MAX_DEPTH 32
 
+/* SQL_ASCII is no encoding: PostgreSQL passes on bytes as they are, and a client that expects UTF-8 cannot read them */
+static void
+check_encoding(const char *name, const char *text, int length)
+{
+	if (GetDatabaseEncoding() == PG_SQL_ASCII && !pg_verify_mbstr(PG_UTF8, text, length, true))
+		ereport(ERROR, (errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE), errmsg("argument \"%s\" must be UTF-8", name),
+						errdetail("The database has the encoding SQL_ASCII, where DAnA takes texts as UTF-8.")));
+}
+
 void
-dana_check_size(const char *name, Datum value)
+dana_check_argument(const char *name, Oid type, Datum value)
 {
 	const Size size = toast_raw_datum_size(value);
 
 	if (size > DANA_MAX_REQUEST)
 		dana_error(PROGRAM_LIMIT_EXCEEDED, "argument \"%s\" has %zu bytes, more than %u", name, size, DANA_MAX_REQUEST);
+	if (type == TEXTOID)
+	{
+		const text *checked = DatumGetTextPP(value);
+
+		check_encoding(name, VARDATA_ANY(checked), VARSIZE_ANY_EXHDR(checked));
+	}
 }
 
 /* Before any work on each element */
@@ -66,7 +83,9 @@ check_json(const char *name, Jsonb *value)
 		}
 		else if (token == WJB_END_OBJECT || token == WJB_END_ARRAY)
 			depth--;
-		else if (token != WJB_KEY && part.type == jbvNumeric &&
+		else if (part.type == jbvString)
+			check_encoding(name, part.val.string.val, part.val.string.len);
+		else if (part.type == jbvNumeric &&
 				 isinf(DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(part.val.numeric)))))
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("argument \"%s\" has a number outside the range of double precision", name),
@@ -113,7 +132,7 @@ dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *arguments)
 		arguments->values[i] = fcinfo->args[i].value;
 		arguments->nulls[i] = fcinfo->args[i].isnull;
 		if (!arguments->nulls[i] && get_typlen(arguments->types[i]) == -1)
-			dana_check_size(arguments->names[i], arguments->values[i]);
+			dana_check_argument(arguments->names[i], arguments->types[i], arguments->values[i]);
 		if (arguments->types[i] == JSONBOID && !arguments->nulls[i])
 			check_json(arguments->names[i], DatumGetJsonbP(arguments->values[i]));
 	}
@@ -228,7 +247,7 @@ dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments)
 		{
 			arguments->values[number] = argument_from_json(arguments->names[number], arguments->types[number], &member);
 			if (get_typlen(arguments->types[number]) == -1)
-				dana_check_size(arguments->names[number], arguments->values[number]);
+				dana_check_argument(arguments->names[number], arguments->types[number], arguments->values[number]);
 		}
 	}
 }
@@ -245,7 +264,11 @@ dana_texts_of(const char *name, Datum value)
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &texts.count);
 	texts.values = palloc(sizeof(char *) * Max(texts.count, 1));
 	for (int i = 0; i < texts.count; i++)
+	{
 		texts.values[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
+		if (!nulls[i])
+			check_encoding(name, texts.values[i], strlen(texts.values[i]));
+	}
 	return texts;
 }
 

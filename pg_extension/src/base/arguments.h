@@ -23,8 +23,8 @@ extern void dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *argu
 /* Takes arguments from an object's members; the others are NULL. An unknown name or a wrong type is an error */
 extern void dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments);
 
-/* Raises an error if an argument is longer than any request to the worker, before its text is read */
-extern void dana_check_size(const char *name, Datum value);
+/* Raises an error if an argument is longer than any request to the worker, or a text that no client could read */
+extern void dana_check_argument(const char *name, Oid type, Datum value);
 
 /* Raises the error for an argument's value: what it must be, and what it is */
 #define dana_reject_argument(name, ...) \

@@ -118,7 +118,9 @@ static void
 job_make_call(void *state)
 {
 	static dana_statement set = DANA_STATEMENT(
-		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1)",
+		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1) "
+		/* the role's own, some of which are accepted only there, such as a tablespace that is gone */
+		"WHERE pg_catalog.current_setting(key, true) IS DISTINCT FROM value",
 		JSONBOID);
 	job_call		  *call = state;
 	dana_arguments	   arguments;
@@ -183,6 +185,7 @@ job_run(job_call *call)
 	PG_TRY();
 	{
 		bool found;
+		int	 limit;
 
 		job_begin();
 		found = job_claim(call);
@@ -192,8 +195,15 @@ job_run(job_call *call)
 		RESUME_CANCEL_INTERRUPTS();
 		job_begin();
 		pgstat_report_activity(STATE_RUNNING, psprintf("SELECT * FROM %s(...)", call->function));
-		if (StatementTimeout > 0)
-			enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+		limit = StatementTimeout;
+#if PG_VERSION_NUM >= 170000
+		/* one of the role would end the process, which could not record why */
+		if (TransactionTimeout > 0 && (limit == 0 || TransactionTimeout < limit))
+			limit = TransactionTimeout;
+		disable_timeout(TRANSACTION_TIMEOUT, false);
+#endif
+		if (limit > 0)
+			enable_timeout_after(STATEMENT_TIMEOUT, limit);
 		of_call = dana_attempt(job_make_call, call, true);
 		disable_timeout(STATEMENT_TIMEOUT, false);
 		job_conclude(call, of_call);

@@ -253,7 +253,8 @@ DANA_COMMAND(dana_create_udf)
 	dana_identity before;
 	Datum		  values[4];
 
-	dana_check_size("text", PG_GETARG_DATUM(1));
+	dana_check_argument("name", TEXTOID, PG_GETARG_DATUM(0));
+	dana_check_argument("text", TEXTOID, PG_GETARG_DATUM(1));
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" cannot be a rule's name", name),
 						errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));

@@ -267,8 +267,12 @@ require_columns_of(const char *model, const dana_texts *needed, Oid source)
 /* dana.dana_arguments(metadata, model, source): for a model's columns, all in the source */
 DANA_FUNCTION(dana_feature_list)
 {
-	const dana_texts features = dana_json_texts(PG_GETARG_JSONB_P(0), "features");
+	Jsonb	  *metadata = PG_GETARG_JSONB_P(0);
+	dana_texts features;
 
+	if (!dana_json_are_texts(metadata, "features"))
+		dana_reject_argument("metadata", "have an array \"features\" of texts, as a model's metadata has");
+	features = dana_json_texts(metadata, "features");
 	(void)require_columns_of(text_to_cstring(PG_GETARG_TEXT_PP(1)), &features, PG_GETARG_OID(2));
 	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(&features)));
 }

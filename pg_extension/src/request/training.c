@@ -397,7 +397,9 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 	}
 }
 
-static const char *const text_settings[] = {"search_path", "TimeZone", "DateStyle", "IntervalStyle"};
+/* What the meaning of a query or a filter depends on; array_nulls and the like would, too, and are never changed */
+static const char *const text_settings[] = {"search_path", "TimeZone", "DateStyle", "IntervalStyle",
+											"standard_conforming_strings", "transform_null_equals"};
 
 void
 dana_training_settings(Jsonb *metadata)
