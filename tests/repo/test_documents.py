@@ -105,7 +105,7 @@ def test_the_readme_s_rule_is_the_example() -> None:
     assert graph_text(compile_rule(listing).hdfg, spans=False) == graph_text(example.hdfg, spans=False)
 
 
-@pytest.mark.parametrize("folder", ["dana/trainer", "hwgen/export"])
+@pytest.mark.parametrize("folder", ["dana/codesign", "dana/report", "dana/trainer", "hwgen/export", "hwgen/rtl/access"])
 def test_a_map_names_every_file(folder: str) -> None:
     """In the order of its table; README files of these folders list nothing else."""
     text = (CHECKOUT / folder / "README.md").read_text(encoding="utf-8")

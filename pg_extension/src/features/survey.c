@@ -21,8 +21,8 @@
 #include "values/texts.h"
 #include "values/values.h"
 
-#define MAX_BYTES		200 /* minimum number of rows of a category */
-#define LEAST_ROWS		5
+#define MAX_BYTES		200 /* of a category's text */
+#define LEAST_ROWS		5	/* of a category */
 #define LEAST_PART		1000 /* one of so many rows */
 #define MAX_VALUES		1000 /* of a column in which none is frequent */
 

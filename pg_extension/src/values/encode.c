@@ -2,11 +2,10 @@
  * Encoding of columns that are not numbers: one number for each category of a text, parts of a date, values in place of
  * NULLs.
  *
- * A training scans its rows once and builds a list with an encoder for each feature. The list is in the model's
- * metadata, and predictions apply it. To the worker the encoded numbers are columns of a table: "city=Berlin".
+ * A training builds a list with an encoder for each feature (features/). The list is in the model's metadata, and
+ * predictions apply it. To the worker the encoded numbers are columns of a table: "city=Berlin".
  *
- * The scan runs with the caller's rights. Values are compared by their bytes: no user-defined cast, operator or
- * collation is called.
+ * Values are compared by their bytes: no user-defined cast, operator or collation is called.
  */
 #include "postgres.h"
 
