@@ -219,7 +219,7 @@ def run(
     if summary is not None:
         result = with_summary(training.finish(summary.parameters), summary)
         if held_out is not None:
-            kept = replace(kept, test_loss=held_out.loss(result.parameters))
+            kept = replace(kept, validation_loss=held_out.loss(result.parameters))
     if training.whole_table and kept.loss is not None:
         # an epoch computes the loss before its step: one more epoch measures that of the kept models
         # the machine holds the models of the last epoch
