@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dsl.binary32 import round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text
 from dsl.hdfg.graph import Op
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
@@ -181,6 +182,20 @@ def to_whole(
             help_text = hint
     context.report("E302", f"{what} does not fit", span, expected=expected, found=describe(thing), help=help_text)
     return None
+
+
+def fits_binary32(context: Context, position: Dim, span: Span) -> bool:
+    """Whether a position is a number of the machine, which would read another element otherwise; reports it."""
+    if not isinstance(position, int) or round32(float(position)) == position:
+        return True
+    context.report(
+        "E302",
+        "the position does not fit",
+        span,
+        expected="a number of binary32, which has no odd ones above 16,777,216",
+        found=f"{position:,}",
+    )
+    return False
 
 
 def to_dim(context: Context, thing: Object, span: Span) -> Dim | None:

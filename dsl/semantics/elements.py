@@ -16,7 +16,7 @@ from dsl.hdfg.graph import Op
 from dsl.hdfg.shapes import broadcast, without_axis
 from dsl.limits import MAX_RANK
 from dsl.semantics.arguments import Argument
-from dsl.semantics.coercion import to_value
+from dsl.semantics.coercion import fits_binary32, to_value
 from dsl.semantics.context import Context
 from dsl.semantics.objects import POISON, Constant, Object, Poison, describe
 from dsl.semantics.program import Operation
@@ -89,6 +89,8 @@ def elements(context: Context, vector: Operation, span: Span) -> list[Operation]
 def _element(context: Context, value: Operation, axis: int, part: Part, span: Span) -> Operation | None:
     extent = value.shape[axis]
     at = _place(context, extent, part.position, part.span)
+    if at is not None and not fits_binary32(context, at, part.span):
+        return None
     # 0 <= at < extent, as extents of at least 1: where dims are left, only `Graph.bind` knows
     if at is None or not _within(context, (dims.add(at, 1), dims.subtract(extent, at)), value, extent, part.span):
         return None

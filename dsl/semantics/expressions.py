@@ -18,7 +18,7 @@ from dsl.hdfg.shapes import without_axis
 from dsl.limits import MAX_CALL_DEPTH, MAX_EXTENT, MAX_STEPS
 from dsl.semantics import algorithm, builtins, minimizing
 from dsl.semantics.arguments import Argument, Signature, bind
-from dsl.semantics.coercion import report_whole, to_value, to_whole
+from dsl.semantics.coercion import fits_binary32, report_whole, to_value, to_whole
 from dsl.semantics.context import Call, Context
 from dsl.semantics.elements import Part, elements, enough_axes, product, select, transpose
 from dsl.semantics.imports import library_object
@@ -292,6 +292,8 @@ class Expressions:
             if number is None:
                 return None
             place = number if number >= 0 else dims.add(rows, number)
+            if not fits_binary32(self.context, place, part.span):
+                return None
             return self.context.program.constant(place, part.span)
         if isinstance(index, Constant) and isinstance(index.number, DimExpr):
             return self.context.program.constant(index.number, part.span)

@@ -262,3 +262,20 @@ def test_the_machine_sums_what_a_mask_leaves() -> None:
     assert all(plan.graph.nodes[k].op is Op.SIGMA for k in plan.elements)
     assert [node.op for node in plan.graph.nodes].count(Op.ARANGE) == 1
     assert not any(node.op is Op.ELEMENT for node in plan.graph.nodes)
+
+
+@pytest.mark.parametrize(
+    ("declared", "read"),
+    [("dana.input([n])", "v[16777217]"), ("dana.model([20000003])", "v[-2]"), ("dana.model([n, 2])", "v[16777217]")],
+)
+def test_a_position_that_binary32_lacks(declared: str, read: str) -> None:
+    """It would be rounded, and another element read."""
+    text = f"""import dana
+n = dana.dim()
+v = {declared}
+w = dana.model()
+y = dana.output()
+rule = dana.algo(w, y)
+rule.setModel(w - rule.merge(dana.sigma({read}) * y, 8, "+"))
+"""
+    assert ("E302", "the position does not fit") in [(one.code, one.title) for one in Rule(text).diagnostics]
