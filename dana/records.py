@@ -94,6 +94,25 @@ class Column(TypedDict):
     column: str
 
 
+class Summary(TypedDict, total=False):
+    """What is known of a solved model; either ``no_errors``, the reason, or the members after it."""
+
+    separated: bool
+    no_errors: str
+    family: str
+    rows: float
+    coefficients: int
+    freedom: float
+    log_likelihood: float
+    aic: float
+    r2: float | None
+    adjusted_r2: float | None
+    residual_error: float
+    deviance: float
+    null_deviance: float
+    dropped: list[int]
+
+
 class Metadata(TypedDict, total=False):
     """``dana.model.metadata``: what the training recorded."""
 
@@ -113,6 +132,9 @@ class Metadata(TypedDict, total=False):
     group: Group | None
     warm_start_from: str | None
     preprocess: list[Preprocessed] | None
+    optimizers: list[str]
+    ended: str
+    summary: Summary
 
 
 class Parameter(TypedDict):

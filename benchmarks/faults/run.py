@@ -46,6 +46,7 @@ LIBRARIES = {
     "dana/simulator/_core": "dana/simulator/native/*.c",
     "dana/storage/_permute": "dana/storage/native/permute.c",
     "dana/worker/_ring": "dana/worker/native/ring.c",
+    "dana/trainer/data/_likelihood": "dana/trainer/data/native/likelihood.c",
     "dana/trainer/data/_survey": "dana/trainer/data/native/survey.c",
 }
 """Compiled parts, and their C."""

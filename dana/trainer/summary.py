@@ -523,10 +523,11 @@ def two_sided(statistic: float, freedom: float | None) -> float:
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + statistic * statistic))
 
 
+@lru_cache(maxsize=256)  # groups of equal size ask again
 def critical(freedom: float | None) -> float:
     """Return the statistic that is exceeded with probability `LEVEL`."""
-    low, high = 0.0, 1e4
-    for _ in range(100):
+    low, high = 0.0, 1e4  # Student's t of one degree of freedom: 12.7
+    for _ in range(64):
         middle = (low + high) / 2
         low, high = (middle, high) if two_sided(middle, freedom) > LEVEL else (low, middle)
     return high
