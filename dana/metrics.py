@@ -141,8 +141,9 @@ COUNTS = {
     "not_finite": "rows with a NaN or an infinity in a feature, the label or the prediction",
     "other_labels": "rows with a label that is not a class of the model",
     "not_predicted": "rows with a NULL prediction",
+    "unseen_categories": "rows with a category that the training did not have",
 }
-"""Numbers of rows that are in no metric."""
+"""Numbers of rows; all but the last are in no metric."""
 
 TABLES = {
     "calibration": "rows, mean probability and share of positive rows, by tenths of the probability",

@@ -49,6 +49,7 @@ class Metrics(TypedDict, total=False):
     not_finite: int
     other_labels: int
     not_predicted: int
+    unseen_categories: int
     positive: str
     # Written by python -m dana.generated: the metrics of dana/metrics.py
     accuracy: float | None

@@ -41,6 +41,8 @@ def left_out(metrics: Mapping[str, object]) -> str:
         said += f" Left out: {number(metrics['not_finite'])} with a prediction that is NaN or infinite."
     if metrics.get("other_labels"):
         said += f" Left out: {number(metrics['other_labels'])} with a label that the model does not know."
+    if metrics.get("unseen_categories"):
+        said += f" {number(metrics['unseen_categories'])} have a category that the training did not have."
     if metrics.get("not_predicted"):
         said += (
             f" Left out: {number(metrics['not_predicted'])} with a NULL in a feature, which the model does not predict."

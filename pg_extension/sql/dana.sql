@@ -531,6 +531,7 @@ DECLARE
 	classes boolean;
 	several boolean;
 	functions pg_catalog.text;
+	identifier pg_catalog.text;
 BEGIN
 	IF model IS NULL OR source IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
@@ -540,25 +541,36 @@ BEGIN
 		m.metadata ? 'classes'::pg_catalog.text AND m.metadata ->> 'predicts'::pg_catalog.text <> 'number'::pg_catalog.text,
 		m.metadata ->> 'predicts'::pg_catalog.text = 'numbers'::pg_catalog.text
 	INTO arguments, classes, several FROM dana.dana_find_model($1) AS m;
-	IF key IS NULL THEN
-		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
-		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-		WHERE i.indrelid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND i.indisprimary AND i.indnkeyatts = 1;
+	IF key IS NOT NULL THEN
+		identifier := pg_catalog.format('dana.dana_text(%I)', key);
+	ELSE
+		-- a key of several columns as the text of a row, which the caller can compare with that of the row (a, b)
+		SELECT CASE pg_catalog.count(*) WHEN 0 THEN NULL WHEN 1 THEN pg_catalog.format('dana.dana_text(%s)', pg_catalog.min(n.name))
+			ELSE pg_catalog.format('ROW(%s)::pg_catalog.text', pg_catalog.string_agg(n.name, ', ' ORDER BY n.place)) END
+		INTO identifier FROM (SELECT pg_catalog.quote_ident(a.attname) AS name, k.place FROM pg_catalog.pg_index AS i,
+			pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (place), pg_catalog.pg_attribute AS a
+			WHERE a.attrelid = i.indrelid AND a.attnum = i.indkey[k.place]
+			AND i.indrelid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND i.indisprimary) AS n;
 	END IF;
-	IF key IS NULL AND EXISTS (
-		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
+	IF identifier IS NULL THEN
+		-- each partition has a ctid of its own
+		SELECT CASE WHEN c.relkind = 'v' THEN NULL
+			WHEN c.relhassubclass THEN 'ROW(tableoid::pg_catalog.regclass, ctid)::pg_catalog.text' ELSE 'dana.dana_text(ctid)' END
+		INTO identifier FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid;
+	END IF;
+	IF identifier IS NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that identifies its rows';
 	END IF;
 	functions := CASE
 		WHEN several THEN 'NULL::pg_catalog.float4, NULL::pg_catalog.text, dana.dana_predict_array(%1$L::pg_catalog.text, %2$s)'
 		WHEN classes THEN 'dana.dana_predict(%1$L::pg_catalog.text, %2$s), dana.dana_classify(%1$L::pg_catalog.text, %2$s), NULL::pg_catalog.float4[]'
 		ELSE 'dana.dana_predict(%1$L::pg_catalog.text, %2$s), NULL::pg_catalog.text, NULL::pg_catalog.float4[]' END;
-	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(%I), %s FROM %s AS r WHERE (%s\n)',
-		COALESCE(key, 'ctid'), pg_catalog.format(functions, model, arguments), source, COALESCE(filter, 'true'));
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT %s, %s FROM %s AS r WHERE (%s\n)',
+		identifier, pg_catalog.format(functions, model, arguments), source, COALESCE(filter, 'true'));
 END
 $$;
 COMMENT ON FUNCTION dana_predict_table IS
-	'Predictions for the rows of a table or view: the key column (by default the primary key, else ctid) as text; the prediction, or the predictions if a rule predicts several numbers; and the predicted label for a rule with classes';
+	'Predictions for the rows of a table or view: the key column (by default the primary key, of several columns as the text of a row, else ctid, of partitions with the partition) as text; the prediction, or the predictions if a rule predicts several numbers; and the predicted label for a rule with classes';
 
 -- Evaluation
 
@@ -581,6 +593,7 @@ CREATE VIEW dana.metric (name, predictions, better, meaning) AS VALUES
 	('not_finite', NULL, NULL, 'rows with a NaN or an infinity in a feature, the label or the prediction'),
 	('other_labels', NULL, NULL, 'rows with a label that is not a class of the model'),
 	('not_predicted', NULL, NULL, 'rows with a NULL prediction'),
+	('unseen_categories', NULL, NULL, 'rows with a category that the training did not have'),
 	('calibration', NULL, NULL, 'rows, mean probability and share of positive rows, by tenths of the probability'),
 	('classes', NULL, NULL, 'metrics of each class'),
 	('confusion', NULL, NULL, 'rows by label and predicted class'),

@@ -55,6 +55,8 @@ def test_each_class() -> None:
 
 def test_what_is_left_out() -> None:
     assert left_out(TWO) == ""
-    said = left_out(TWO | {"not_finite": 3, "other_labels": 1})
+    said = left_out(TWO | {"not_finite": 3, "other_labels": 1, "unseen_categories": 7, "not_predicted": 5})
+    assert "7 have a category that the training did not have." in said
+    assert "5 with a NULL in a feature, which the model does not predict." in said
     assert "3 with a prediction that is NaN or infinite." in said
     assert "1 with a label that the model does not know." in said

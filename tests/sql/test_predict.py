@@ -69,15 +69,35 @@ def test_anonymous_rows_of_several_shapes_in_one_call(session: Session, table: s
 
 
 @pytest.mark.parametrize(
-    ("key", "identifies"), [("PRIMARY KEY (b, id)", "ctid"), ("UNIQUE (id)", "ctid"), ("PRIMARY KEY (id)", "id")]
+    ("key", "identifies"), [("PRIMARY KEY (b, id)", "(b, id)"), ("UNIQUE (id)", "ctid"), ("PRIMARY KEY (id)", "id")]
 )
-def test_rows_are_identified_by_a_key_of_one_column_or_their_place(
+def test_rows_are_identified_by_their_key_or_their_place(
     session: Session, table: str, key: str, identifies: str
 ) -> None:
     session.execute(f"CREATE TABLE keyed AS TABLE t; ALTER TABLE keyed ADD {key}")
     found = rows(session, "SELECT id, prediction FROM dana_predict_table('m', 'keyed') ORDER BY 1")
     expected = f"SELECT {identifies}::text, dana_predict('m', a, b, c) FROM keyed ORDER BY 1"
     assert found == rows(session, expected)
+
+
+@pytest.mark.parametrize("key", [None, "PRIMARY KEY (id, b)"])
+def test_rows_of_partitions_are_identified(session: Session, table: str, key: str | None) -> None:
+    session.execute(
+        "CREATE TABLE parts (LIKE t) PARTITION BY LIST (b);"
+        "CREATE TABLE low PARTITION OF parts FOR VALUES IN (0, 1, 2); CREATE TABLE high PARTITION OF parts DEFAULT;"
+        "INSERT INTO parts SELECT * FROM t"
+    )
+    if key is not None:
+        session.execute(f"ALTER TABLE parts ADD {key}")
+    place = "(tableoid::regclass, ctid)" if key is None else "(id, b)"
+    found = rows(
+        session,
+        "SELECT count(*), count(DISTINCT p.id), count(DISTINCT r.id) FROM dana_predict_table('m', 'parts') AS p"
+        f" JOIN parts AS r ON p.id = {place}::text AND p.prediction = dana_predict('m', r)".replace(
+            "(id, b)", "(r.id, r.b)"
+        ),
+    )
+    assert found == rows(session, "SELECT count(*), count(*), count(*) FROM t")
 
 
 def test_nulls_and_columns_added_later(session: Session, table: str) -> None:

@@ -428,3 +428,84 @@ def test_values_that_are_no_numbers(session: Session, told: Told) -> None:
         error = refused(session, f"SELECT * FROM {call}")
         assert "the training gave no finite result" in (described(error)[0] or "")
         assert "b (1)" in (error.diag.message_detail or "")
+
+
+# what the rows may hide
+
+
+@pytest.mark.parametrize(("each", "severity"), [(3, "WARNING"), (2, "NOTICE")])
+@pytest.mark.parametrize("kind", ["real", "numeric"], ids=["pages", "frames"])
+def test_most_rows_left_out_are_a_warning(session: Session, told: Told, each: int, severity: str, kind: str) -> None:
+    severities: list[str | None] = []
+    session.add_notice_handler(lambda said: severities.append(said.severity))
+    session.execute(
+        f"CREATE TABLE u AS SELECT CASE WHEN i % {each} = 0 THEN sin(i) END::{kind} AS a, cos(i)::real AS z"
+        " FROM generate_series(1, 300) AS i"
+    )
+    session.execute("SELECT dana_train('linear', 'u', label => 'z', epochs => 1)")
+    (said,) = (one for one in told if "are left out" in one)
+    assert said.endswith("\nWith nulls => 'mean' a NULL counts as the mean of its column.")
+    assert severities[told.index(said)] == severity
+
+
+def test_digits_of_a_label_that_binary32_loses(session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT a, b, 1e8::float8 + 30 * a AS far, 1e3::float8 + 30 * a AS near FROM t")
+    session.execute("SELECT dana_train('linear', 'u', features => '{a,b}', label => 'near')")
+    assert not [one for one in told if "digits" in one]
+    session.execute("SELECT dana_train('linear', 'u', features => '{a,b}', label => 'far')")
+    (said,) = (one for one in told if "digits" in one)
+    assert said.startswith("column far of test.u loses most of its digits: its numbers, near 1e+08, become real")
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("(i % 7)::text", True),
+        ("(i % 7 / 4.0)::text", True),
+        ("(i % 7 * 1e20::float8)::text", True),
+        ("CASE WHEN i > 1 THEN (i % 7)::text ELSE ' .5 ' END", True),
+        ("CASE WHEN i % 9 > 0 THEN (-(i % 7))::text END", True),
+        ("CASE WHEN i > 7 THEN (i % 7)::text ELSE 'unknown' END", False),
+        ("lpad((i % 7)::text, 5, '0')", False),
+        ("(i % 2)::text", False),
+        ("'v' || i % 7", False),
+    ],
+)
+def test_numbers_stored_as_text(session: Session, told: Told, text: str, numbers: bool) -> None:
+    session.execute(
+        f"CREATE TABLE u AS SELECT {text} AS a, sin(i)::real AS b, i % 2 AS y FROM generate_series(1, 300) i"
+    )
+    session.execute("SELECT dana_train('logistic', 'u', label => 'y', epochs => 1)")
+    said = [one for one in told if "stored as text" in one]
+    assert len(said) == numbers
+    assert all("values are numbers, stored as text\n" in one and one.endswith(": a::numeric.") for one in said)
+
+
+def test_values_renamed_after_the_training(session: Session, told: Told) -> None:
+    """Of a feature and of a label: counted, and told."""
+    session.execute("CREATE TYPE colour AS ENUM ('red', 'green', 'blue')")
+    session.execute(
+        "CREATE TABLE u AS SELECT (ARRAY['red', 'green', 'blue']::colour[])[1 + i % 3] AS c, sin(i)::real AS a,"
+        " (ARRAY['red', 'green', 'blue']::colour[])[1 + i % 2] AS y, i % 5 AS z FROM generate_series(1, 300) AS i"
+    )
+    session.execute("SELECT dana_train('linear', 'u', 'numbers', '{c,a}', 'z')")
+    session.execute("SELECT dana_train('logistic', 'u', 'classes', '{c,a}', 'y')")
+    evaluations = [f"SELECT dana_evaluate('{model}')" for model in ("numbers", "classes")]
+    told.clear()
+    for evaluation in evaluations:
+        assert not {"unseen_categories", "other_labels"} & session.execute(evaluation).fetchall()[0][0].keys()
+    assert not [one for one in told if "does not know" in one or "not a class" in one]
+    session.execute("ALTER TYPE colour RENAME VALUE 'red' TO 'crimson'")
+    told.clear()
+    numbers, classes = (session.execute(evaluation).fetchall()[0][0] for evaluation in evaluations)
+    assert numbers["unseen_categories"] == 100
+    assert (classes["other_labels"], classes["unseen_categories"]) == (150, 50)
+    said = [one.partition("\n")[0] for one in told if "does not know" in one or "not a class" in one]
+    assert said == [
+        '100 rows have a category that model "numbers" does not know, in column c',
+        '50 rows have a category that model "classes" does not know, in column c',
+        '150 rows have a label that is not a class of model "classes"',
+    ]
+    query = "SELECT CASE WHEN i > 3 THEN 'green' END AS c, 1 AS a, 1 AS z FROM generate_series(1, 9) AS i"
+    (found,) = session.execute("SELECT dana_evaluate('numbers', query => %s)", (query,)).fetchall()[0]
+    assert "unseen_categories" not in found, "a NULL is none"

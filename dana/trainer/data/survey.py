@@ -392,7 +392,7 @@ def check_survey(
                 "exclude such rows.",
             )
         )
-    _check_numbers(request, survey, [one for one in fills if one.column not in labels], notify)
+    _check_numbers(request, survey, fills, labels, notify)
     # lists: `any` on a slice of an array is slow, and a table may have 1,600 columns
     varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
     constant = [
@@ -450,8 +450,10 @@ def _not_finite(survey: Survey, fills: Sequence[Fill]) -> str:
     return ", ".join(f"{column} ({count})" for column, count in counts.items() if count)
 
 
-def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Fill], notify: Notify) -> None:
-    """Report columns that binary32 represents too coarsely, and columns that number the rows."""
+def _check_numbers(
+    request: TrainRequest, survey: Survey, fills: Sequence[Fill], labels: Sequence[str], notify: Notify
+) -> None:
+    """Report columns that binary32 represents too coarsely, and features that number the rows."""
     types = {one.name: one.type_name for one in request.relation.attributes}
     coarse, counting = [], []
     # columns of type real lose no digits
@@ -470,7 +472,7 @@ def _check_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Fill],
         in_order = deviation * 12**0.5 > 0.99 * survey.tuples and abs(away - deviation) < 0.01 * deviation
         # n consecutive numbers in any order have the variance (n² - 1) / 12
         in_a_row = abs(12 * deviation**2 + 1 - survey.tuples**2) < 1e-6 * survey.tuples**2
-        if whole and survey.tuples >= MANY and (in_order or in_a_row):
+        if whole and survey.tuples >= MANY and (in_order or in_a_row) and one.column not in labels:
             counting.append(one.column)
     for column, mean in coarse:
         notify(

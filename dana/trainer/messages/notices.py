@@ -38,12 +38,12 @@ MAX_CHECKED = 1 << 18
 
 
 def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
-    """Report skipped rows. The hint is omitted for arrays and categories, which have no mean."""
+    """Report skipped rows; most of the rows are a WARNING. Arrays and categories have no mean, and no hint."""
     relation, rows = request.relation, report.tuples + report.skipped
     arrays = any(one.type_oid in ALL_ARRAYS for one in relation.attributes)  # NULL arrays have no mean
     hint = "With nulls => 'mean' a NULL counts as the mean of its column."
     return Notice(
-        level=Level.NOTICE,
+        level=Level.WARNING if report.skipped > report.tuples else Level.NOTICE,
         message=f"{report.skipped:,} of {rows:,} rows of {relation.name} are left out: "
         "a column in use is null, NaN or infinite",
         hint="" if arrays or request.metadata.get("categories") else hint,

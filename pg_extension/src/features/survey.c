@@ -13,6 +13,7 @@
 #include "catalog/pg_index.h"
 
 #include "base/dana.h"
+#include "base/notices.h"
 #include "features/survey.h"
 #include "rows/rows.h"
 #include "source/schema.h"
@@ -25,6 +26,10 @@
 #define LEAST_ROWS		5	/* of a category */
 #define LEAST_PART		1000 /* one of so many rows */
 #define MAX_VALUES		1000 /* of a column in which none is frequent */
+
+/* Whether a text g.v is a decimal number; codes such as 01067 are not */
+#define NUMBER_IN_TEXT \
+	"g.v OPERATOR(pg_catalog.~) '^ *[-+]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+)([eE][-+]?[0-9]+)? *$'"
 
 /* Rows of the source, for FROM, except rows with a NULL in the label or the weight, which a training leaves out */
 static char *
@@ -66,6 +71,7 @@ take_category(TupleTableSlot *row, void *context)
 
 	slot_getallattrs(row);
 	rows = DatumGetInt64(row->tts_values[1]);
+	survey->numbers = !row->tts_isnull[4] && DatumGetBool(row->tts_values[4]);
 	if (row->tts_isnull[0])
 	{
 		feature->has_nulls = true;
@@ -96,21 +102,30 @@ compare_texts(const void *a, const void *b)
 void
 dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 {
+	const Oid type = TupleDescAttr(survey->columns, feature->column - 1)->atttypid;
 	char *text = psprintf(
-		"SELECT g.v, g.n, (pg_catalog.sum(g.n) OVER ())::pg_catalog.int8, pg_catalog.count(*) OVER () "
+		"SELECT g.v, g.n, (pg_catalog.sum(g.n) OVER ())::pg_catalog.int8, pg_catalog.count(*) OVER (), "
+		"pg_catalog.bool_and(pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d AND " NUMBER_IN_TEXT ") OVER () "
 		"FROM (SELECT (%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n "
 		"FROM %s GROUP BY 1) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
-		dana_text_expression(feature->encoder.column, TupleDescAttr(survey->columns, feature->column - 1)->atttypid),
-		rows_of(survey), MAX_BYTES, feature->most + 1);
+		MAX_BYTES,
+		dana_text_expression(feature->encoder.column, type), rows_of(survey), MAX_BYTES, feature->most + 1);
 	dana_texts *categories = &feature->encoder.categories;
 
 	categories->values = palloc(sizeof(char *) * feature->most);
 	survey->current = feature;
+	survey->numbers = false;
 	dana_rows_each(dana_source_plan(survey->source, text), 0, take_category, survey);
 	qsort(categories->values, categories->count, sizeof(char *), compare_texts);
 	if (feature->rows == 0 && !feature->has_nulls)
 		reject_no_rows(survey);
+	if (survey->numbers && feature->values > 2 && dana_is_text_type(dana_encoded_type(type)))
+		dana_notice(NOTICE, psprintf("As text they are categories, without an order. To train on the numbers, convert them in "
+									 "the table, or in a view or a query: %s::numeric.",
+									 quote_identifier(feature->encoder.column)),
+					"column %s: its " INT64_FORMAT " different values are numbers, stored as text", feature->encoder.column,
+					feature->values);
 	if (feature->values < 2)
 		feature->excluded = feature->values == 0 ? "all its values are NULL" : "it has a single value in all rows";
 	else if (feature->values > feature->rows / 2 || (feature->values > MAX_VALUES && categories->count == 0))

@@ -48,6 +48,7 @@ typedef struct dana_survey
 	int			 count;
 	dana_candidate *features;
 	dana_candidate *current;
+	bool		 numbers; /* all texts of `current` can be read as numbers */
 	int			 first; /* features that a statement is about */
 	int			 last;
 	MemoryContext context;

@@ -23,6 +23,8 @@
 #include "rows/places.h"
 #include "rows/rows.h"
 #include "values/datetimes.h"
+#include "values/encode.h"
+#include "values/texts.h"
 #include "values/values.h"
 
 /* Maximum number of a function's arguments, less the model and a spare one; a row is slower to make than arguments */
@@ -34,9 +36,9 @@
  * and the rows; OFFSET 0: each prediction is computed once.
  */
 #define STATEMENT \
-	"SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) OPERATOR(pg_catalog.||) %s, " \
+	"SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) OPERATOR(pg_catalog.||) " UNSEEN "%s, " \
 	"pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) " \
-	"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later FROM %s AS r WHERE %s OFFSET 0) AS s"
+	"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later, %s AS unseen FROM %s AS r WHERE %s OFFSET 0) AS s"
 
 /* The metrics of labels s.y and predictions s.p; %s: the aggregates, called with exactly their declared types */
 #define METRICS_OF_NUMBERS NOT_PREDICTED "%s(s.y, s.p)"
@@ -54,6 +56,7 @@
 	COUNT_IF_ANY(METRIC_OTHER_LABELS, "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)") NOT_PREDICTED \
 	"%s(s.y, s.p, $3, $2)"
 
+#define UNSEEN COUNT_IF_ANY(METRIC_UNSEEN_CATEGORIES, "pg_catalog.count(s.y) FILTER (WHERE s.unseen)")
 #define NOT_PREDICTED COUNT_IF_ANY(METRIC_NOT_PREDICTED, "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)")
 
 #define COUNT_IF_ANY(name, count) \
@@ -319,6 +322,34 @@ label_of(const evaluated_model *model, TupleDesc columns)
 	return psprintf(dana_json_is_null(model->metadata, "classes") ? LABEL_NUMBER : LABEL_CLASS, list.data);
 }
 
+/* SQL that is true for a row with a category that the training did not have, in one of the columns that `names` lists */
+static char *
+unseen_of(const evaluated_model *model, TupleDesc columns, StringInfo names)
+{
+	int			   count;
+	dana_encoder  *encoders = dana_encoders_read(model->metadata, &count);
+	StringInfoData condition;
+
+	initStringInfo(&condition);
+	appendStringInfoString(&condition, "false");
+	for (int i = 0; encoders != NULL && i < count; i++)
+	{
+		const dana_encoder *encoder = &encoders[i];
+		const int			number = SPI_fnumber(columns, encoder->column);
+
+		/* what is not listed may have been among the others of the training */
+		if (encoder->kind != DANA_ENCODE_ONE_HOT || encoder->other || encoder->categories.count == 0 || number <= 0)
+			continue;
+		appendStringInfo(names, "%s%s", names->len > 0 ? ", " : "", encoder->column);
+		appendStringInfo(&condition, " OR (%s) OPERATOR(pg_catalog.<>) ALL (ARRAY[",
+						 dana_text_expression(encoder->column, SPI_gettypeid(columns, number)));
+		for (int k = 0; k < encoder->categories.count; k++)
+			appendStringInfo(&condition, "%s%s", k > 0 ? ", " : "", quote_literal_cstr(encoder->categories.values[k]));
+		appendStringInfoString(&condition, "]::pg_catalog.text[])");
+	}
+	return condition.data;
+}
+
 /* The columns of the rows, which must include the model's features and labels */
 static TupleDesc
 columns_of(const dana_evaluation *asked, const evaluated_model *model, const evaluated_rows *rows)
@@ -371,13 +402,35 @@ report_one_class(const dana_evaluation *asked, Jsonb *metrics)
 					asked->model, chosen == 0 ? "none" : "each", rows, positive, positives);
 }
 
+static int64
+count_of(Jsonb *metrics, const char *member)
+{
+	return dana_json_is_null(metrics, member) ? 0 : dana_json_integer(metrics, member);
+}
+
+/* Reports rows that are not like those of the training: a value was renamed since, or is new */
+static void
+report_unseen(const dana_evaluation *asked, Jsonb *metrics, const char *columns)
+{
+	const int64 unseen = count_of(metrics, METRIC_UNSEEN_CATEGORIES);
+	const int64 others = count_of(metrics, METRIC_OTHER_LABELS);
+
+	if (unseen > 0)
+		dana_notice(NOTICE, "A value may have been renamed or added since the training; such rows are predicted as of no "
+							"category, and are in the metrics. Train again.",
+					INT64_FORMAT " rows have a category that model \"%s\" does not know, in column %s", unseen, asked->model,
+					columns);
+	if (others > 0)
+		dana_notice(NOTICE, "A value may have been renamed or added since the training; such rows are in no metric. Train again.",
+					INT64_FORMAT " rows have a label that is not a class of model \"%s\"", others, asked->model);
+}
+
 /* Reports metrics that stand for fewer than half of the rows */
 static void
 report_not_predicted(const dana_evaluation *asked, Jsonb *metrics)
 {
 	const int64 rows = dana_json_integer(metrics, "rows");
-	const int64 missing =
-		dana_json_is_null(metrics, METRIC_NOT_PREDICTED) ? 0 : dana_json_integer(metrics, METRIC_NOT_PREDICTED);
+	const int64 missing = count_of(metrics, METRIC_NOT_PREDICTED);
 
 	if (missing > rows)
 		dana_notice(WARNING, "The metrics are of the other rows only. A model trained with nulls => 'mean' predicts all.",
@@ -387,7 +440,8 @@ report_not_predicted(const dana_evaluation *asked, Jsonb *metrics)
 
 /* Runs the statement in the caller's SPI connection */
 static Jsonb *
-evaluate(const dana_evaluation *asked, const evaluated_model *model, const evaluated_rows *rows, Snapshot snapshot)
+evaluate(const dana_evaluation *asked, const evaluated_model *model, const evaluated_rows *rows, Snapshot snapshot,
+		 StringInfo encoded)
 {
 	const bool	  current = snapshot == InvalidSnapshot;
 	const bool	  from_zero = asked->threshold.isnull && predicts(model, "score"); /* from 0 on: the second class */
@@ -405,13 +459,14 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 							  Float8GetDatum(of_quantile ? dana_json_double(model->metadata, "quantile") : 0)};
 	char		  nulls[] = {' ', asked->threshold.isnull && !from_zero ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ',
 							 of_quantile ? ' ' : 'n', '\0'};
-	char		 *label = label_of(model, columns_of(asked, model, rows));
+	TupleDesc	  columns = columns_of(asked, model, rows);
+	char		 *label = label_of(model, columns);
 	SPIPlanPtr	  plan;
 	Datum		  found;
 	int			  code;
 
 	plan = SPI_prepare(psprintf(STATEMENT, metrics_of(model), label, arguments_of(&model->features), rows->places.later,
-								rows->from, rows->condition),
+								unseen_of(model, columns, encoded), rows->from, rows->condition),
 					   lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));
@@ -436,17 +491,22 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	const evaluated_rows  rows = find_rows(asked, &model);
 	const int			  level = NewGUCNestLevel();
 	Jsonb				 *metrics;
+	StringInfoData		  encoded;
 
 	if (model.labels.count < 1 || (model.labels.count > 1 && !predicts(&model, "numbers")))
 		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
 	if (rows.as_trained)
 		dana_training_settings(model.metadata);
+	initStringInfo(&encoded); /* columns */
 	dana_connect();
-	metrics = evaluate(asked, &model, &rows, snapshot);
+	metrics = evaluate(asked, &model, &rows, snapshot, &encoded);
 	SPI_finish();
 	AtEOXact_GUC(true, level);
 	if (snapshot == InvalidSnapshot)
+	{
 		report_one_class(asked, metrics);
+		report_unseen(asked, metrics, encoded.data);
+	}
 	report_not_predicted(asked, metrics);
 	return metrics;
 }

@@ -18,6 +18,7 @@
 #define METRIC_NOT_FINITE "not_finite"
 #define METRIC_OTHER_LABELS "other_labels"
 #define METRIC_NOT_PREDICTED "not_predicted"
+#define METRIC_UNSEEN_CATEGORIES "unseen_categories"
 #define METRIC_CALIBRATION "calibration"
 #define METRIC_CLASSES "classes"
 #define METRIC_CONFUSION "confusion"

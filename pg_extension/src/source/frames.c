@@ -488,7 +488,9 @@ report_left_out(const dana_frames *frames)
 							   text.data + 2),
 						hint != NULL ? errhint("%s", hint) : 0));
 	if (text.len > 0)
-		dana_notice(NOTICE, hint, UINT64_FORMAT " of " UINT64_FORMAT " rows of %s are left out: %s",
+		/* a model of few of its rows is hardly that of the table */
+		dana_notice(frames->complete < frames->rows / 2 ? WARNING : NOTICE, hint,
+					UINT64_FORMAT " of " UINT64_FORMAT " rows of %s are left out: %s",
 					frames->rows - frames->complete, frames->rows, frames->source->name, text.data + 2);
 }
 
