@@ -123,7 +123,7 @@ def package(
     count = len(check.pages) // config.page_size
     load = list(bundle_blocks(made, records=RECORD_BASE))
     writes = list(training_blocks(made, pages=count, epochs=check.epochs, base=BASE))
-    steps, page = scenarios(made, writes, BASE + len(check.pages))
+    steps, more = scenarios(made, writes, BASE + len(check.pages))
     files = {
         f"rtl/{board.TOP}.v": verilog,
         "rtl/lint.vlt": waivers(),
@@ -131,10 +131,10 @@ def package(
         "isa.md": manual(),
         "registers.md": register_map(),
         "registers.h": header(made),
-        "sim/testbench.v": _testbench(made, check, load, writes, top, steps),
+        "sim/testbench.v": _testbench(made, check, load, writes, top, steps, len(more)),
         "sim/writes.hex": _pairs(writes),
         "sim/scenarios.hex": scenario_text(steps),
-        "sim/scenario_pages.hex": _beats(page, config.link_bytes),
+        "sim/scenario_pages.hex": _beats(more, config.link_bytes),
         "sim/expected.hex": _pairs(_expected(made, check)),
         "sim/pages.hex": _beats(check.pages, config.link_bytes),
         "sim/counters.hex": _pairs(_counters(check.counters)),
@@ -285,13 +285,19 @@ def _expected(made: Bundle, check: Check) -> list[Block]:
 
 
 def _testbench(
-    made: Bundle, check: Check, load: Sequence[Block], writes: Sequence[Block], top: str, scenarios: Sequence[Scenario]
+    made: Bundle,
+    check: Check,
+    load: Sequence[Block],
+    writes: Sequence[Block],
+    top: str,
+    scenarios: Sequence[Scenario],
+    more: int,
 ) -> str:
     config = made.config
     values = {
         "ACTS": "".join(f"  localparam {act.name} = {act};\n" for act in Act),
         "STEPS": sum(len(steps) for _, steps in scenarios),
-        "MORE_BEATS": config.page_beats,
+        "MORE_BEATS": more // config.link_bytes,
         "TOP": top,
         "DATA_BITS": 8 * config.link_bytes,
         "BEATS": len(check.pages) // config.link_bytes,

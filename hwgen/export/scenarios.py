@@ -4,7 +4,8 @@ In: a Bundle, what its training writes. Out: steps for `testbench.v`, and pages 
 of this module's, on columns of every type, so that they check what the rule's table does not use.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -12,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.export import BASE
-from hwgen.spec import board, registers
+from hwgen.spec import board, numerics, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.cycles import RESULT_LATENCY, SPECIAL_LATENCY
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.load import RESET, Block, Held, address, bundle_blocks, training_blocks
 from hwgen.spec.registers import Region, Register
@@ -41,6 +43,8 @@ class Act(IntEnum):
     BAD_BEAT = 10  # the beat at `address`, counted from the first page, comes with the response `word`
     BAD_RECORDS = 11  # bits 1:0 of `word` are the response to reads of records, 3:2 to writes
     RESET = 12  # the board and its memories
+    REACHED = 13  # read until it is at least `word`, which it must then be
+    FILL = 14  # the page at `word` is copied to `address`, both counted in bytes from the first page
 
 
 class Step(NamedTuple):
@@ -73,9 +77,68 @@ VALUES: dict[ColumnType, Sequence[float | int]] = {
 }
 """Elements of each column; the last column ends with the page."""
 
+STREAMED = (3.0, 5.0, 17.0)
+"""A number of each page of the streamed table; its first and last burst carry it."""
+STALE = 1000.0
+"""What the pages in the ring's slots have before they are filled."""
+RING = 2
+"""Slots of the ring."""
+STREAMED_EPOCHS = 2
+
+OPERATIONS: dict[Opcode, Callable[..., npt.NDArray[np.float32]]] = {
+    Opcode.MOV: numerics.flush,
+    Opcode.ADD: numerics.add,
+    Opcode.SUB: numerics.sub,
+    Opcode.MUL: numerics.mul,
+    Opcode.MAX: numerics.maximum,
+    Opcode.MIN: numerics.minimum,
+    Opcode.LT: numerics.lt,
+    Opcode.GT: numerics.gt,
+    Opcode.LE: numerics.le,
+    Opcode.GE: numerics.ge,
+    Opcode.EQ: numerics.eq,
+    Opcode.NEG: numerics.neg,
+    Opcode.ABS: numerics.absolute,
+    Opcode.COPYSIGN: numerics.copysign,
+    Opcode.SIGMOID: numerics.sigmoid,
+    Opcode.GAUSSIAN: numerics.gaussian,
+    Opcode.EXP: numerics.exp,
+    Opcode.LOG: numerics.log,
+    Opcode.SQRT: numerics.sqrt,
+    Opcode.DIV: numerics.div,
+    Opcode.TANH: numerics.tanh,
+    Opcode.SINPI: numerics.sinpi,
+}
+"""Operations that the testbench tries on `OPERANDS`: all but MOVC, LOW, HIGH and those of the sequencer."""
+
+OPERANDS = np.array(
+    [
+        # sums: ties to even, down and up; above a tie; below 1; carries; cancellation
+        (0x3F800000, 0x33800000), (0x3F800001, 0x33800000), (0x3F800000, 0x33800001), (0x3F800000, 0xB3000000),
+        (0x3FFFFFFF, 0x34000000), (0xCB800001, 0xBF800000), (0x3F800001, 0xBF800000), (0x3F800000, 0x3F800000),
+        # products: ties to even, down and up; quotients
+        (0x3F800800, 0x3F800800), (0x3F801800, 0x3F800800), (0x3F800000, 0x40400000), (0x3F800001, 0xBFFFFFFF),
+        # overflow: by a tie, just not, by far
+        (0x7F7FFFFF, 0x73000000), (0x7F7FFFFF, 0x72FFFFFF), (0xFF7FFFFF, 0xFF7FFFFF), (0x7F7FFFFF, 0x3F800001),
+        # infinities, NaNs, zeros
+        (0x7F800000, 0xFF800000), (0x7F800000, 0x7F800000), (0xFF800000, 0x00000000), (0x00000000, 0x7F800000),
+        (0x7FC00000, 0x3F800000), (0x3F800000, 0xFFC12345), (0x7F800001, 0x80000000), (0x80000000, 0x00000000),
+        (0x80000000, 0x80000000), (0xBF800000, 0x00000000), (0x00000000, 0x00000000), (0x3F800000, 0x80000000),
+        # subnormal operands; results next to the smallest normal number
+        (0x00000001, 0x3F800000), (0x807FFFFF, 0x4B000000), (0x3F800000, 0x007FFFFF), (0x00800000, 0x3F7FFFFF),
+        (0x00800001, 0x3F7FFFFF), (0x00800001, 0x00800000), (0x80FFFFFF, 0x3F000000), (0x5F7FFFFF, 0x5F800001),
+        # functions: where exp over- and underflows, sigmoid's last rows, others in the middle
+        (0x42B17218, 0x3E9E3779), (0xC2AEAC50, 0x42F6E979), (0x41F80001, 0xC1200000), (0x3F3504F3, 0xBF12D687),
+    ],
+    dtype=np.uint32,
+).T  # fmt: skip
+"""Bit patterns of A and B. Five rows of eight lanes, so that they and a result fit the smallest scratchpad."""
+SETTLED = max(RESULT_LATENCY, *SPECIAL_LATENCY.values())
+"""Cycles between instructions, so that no result of one is written with those of another."""
+
 
 def scenarios(made: Bundle, writes: Iterable[Block], base: int) -> tuple[list[Scenario], bytes]:
-    """Scenarios in their order, and the page that lies at `base`.
+    """Scenarios in their order, and the pages that lie at `base`.
 
     Parameters
     ----------
@@ -85,7 +148,11 @@ def scenarios(made: Bundle, writes: Iterable[Block], base: int) -> tuple[list[Sc
         What had it train.
     """
     small = _every_type(made.config)
-    return [*_records(made, writes), *_on(small, base)], _page(small)
+    streamed, pages = _streamed(made.config, base + made.config.page_size)
+    first, *others = _on(small, base)
+    every_type = _page(small, [_stored(column.type) for column in small.columns])
+    arithmetic = _arithmetic(made.config, base)
+    return [*_records(made, writes), first, streamed, arithmetic, *others], b"".join([every_type, *pages])
 
 
 def text(scenarios: Sequence[Scenario]) -> str:
@@ -105,36 +172,107 @@ def _types(config: MachineConfig) -> list[ColumnType]:
 def _every_type(config: MachineConfig) -> Bundle:
     """A tuple of a column of each type; a program that copies its rows into the scratchpad."""
     types = _types(config)
-    last = len(types) - 1
-    places = [PLACES * k for k in range(last)] + [config.page_size - types[last].bytes * len(VALUES[types[last]])]
-    take = [StriderInstruction(StriderOpcode.WRITEB, CONFIGURATION + k, 0, k) for k in range(len(types))]
+    copy = Instruction(op=Opcode.MOV, inner=len(types), a_tuple=1)
+    return _one_tuple(config, [(kind, len(VALUES[kind])) for kind in types], [copy])
+
+
+def _one_tuple(
+    config: MachineConfig, columns: Sequence[tuple[ColumnType, int]], program: Sequence[Instruction]
+) -> Bundle:
+    """A page that is one tuple of columns, types and numbers of elements, a row each; a program for it."""
+    last = len(columns) - 1
+    end = config.page_size - columns[last][0].bytes * columns[last][1]
+    take = [StriderInstruction(StriderOpcode.WRITEB, CONFIGURATION + k, 0, k) for k in range(len(columns))]
     return Bundle(
         config=config,
-        program=(
-            Instruction(op=Opcode.MOV, inner=len(types), a_tuple=1),
-            Instruction(op=Opcode.END, wait=64),
-        ),
+        program=(*program, Instruction(op=Opcode.END, wait=64)),
         sections={Section.TUPLE: 0},
         strider=(*take, StriderInstruction(StriderOpcode.CTL, Control.END)),
-        constants=tuple(places),
+        constants=(*(PLACES * k for k in range(last)), end),
         columns=tuple(
-            Column(count=len(VALUES[kind]), row=k, type=kind, first=int(k == 0), last=int(k == last))
-            for k, kind in enumerate(types)
+            Column(count=count, row=k, type=kind, first=int(k == 0), last=int(k == last))
+            for k, (kind, count) in enumerate(columns)
         ),
         batch=1,
         group=1,
-        tuple_rows=len(types),
+        tuple_rows=len(columns),
         level_stride=0,
         levels=0,
-        image=np.zeros((len(types), config.lanes), dtype=np.uint32),
+        image=np.zeros((len(columns), config.lanes), dtype=np.uint32),
         symbols=(),
     )
 
 
-def _page(small: Bundle) -> bytes:
-    page = bytearray(small.config.page_size)
-    for column, place in zip(small.columns, small.constants, strict=True):
-        data = _stored(column.type).tobytes()
+def _streamed(config: MachineConfig, base: int) -> tuple[Scenario, list[bytes]]:
+    """A table that is larger than its memory: a ring of slots at `base`, filled late and again. And the pages there.
+
+    The program doubles its sums before it adds a page's numbers, so the result shows which pages came, in which order.
+    """
+    size, count = config.page_size, len(STREAMED) * STREAMED_EPOCHS
+    twice = Instruction(op=Opcode.ADD, inner=2)
+    plus = Instruction(op=Opcode.ADD, inner=2, b_tuple=1, wait=RESULT_LATENCY)
+    bundle = _one_tuple(config, [(ColumnType.FLOAT4, 1)] * 2, [twice, plus])
+    start = training_blocks(bundle, pages=len(STREAMED), epochs=STREAMED_EPOCHS, base=base, slots=RING, ready=0)
+    steps = [*_written(bundle_blocks(bundle, before=Held())), *_written(start)]
+    read = 0
+    for ready in (0, 1, *range(RING + 1, count, RING), count):
+        # a page may be written to its slot only when the page before it there has been read
+        slots = [(base - BASE + page % RING * size, page % len(STREAMED)) for page in range(read, ready)]
+        steps += [Step(Act.FILL, slot, base - BASE + (RING + page) * size) for slot, page in slots]
+        steps += [
+            _write(BoardRegister.PAGES_READY, ready),
+            _board(Act.REACHED, BoardRegister.PAGES_READ, ready),
+            Step(Act.CYCLES, 0, config.link_latency + config.page_cycles + EVERY_CYCLE_ELSE),
+            _read(BoardRegister.PAGES_READ, ready),
+        ]
+        read = ready
+    total = sum(STREAMED[page % len(STREAMED)] * 2 ** (count - 1 - page) for page in range(count))
+    word = int(np.float32(total).view(np.uint32))
+    steps += [*_ended(BoardStatus.TRAINED), _read(BoardRegister.EPOCHS_RUN, STREAMED_EPOCHS)]
+    steps += [_word(Act.READ, Region.SCRATCH, row * config.lanes, word) for row in range(2)]
+    pages = [_page(bundle, [np.array([number], dtype="<f4")] * 2) for number in (*[STALE] * RING, *STREAMED)]
+    return (
+        "a table streams through slots that are filled late, and again when their pages have been read",
+        steps,
+    ), pages
+
+
+def _arithmetic(config: MachineConfig, base: int) -> Scenario:
+    """Each operation on operands that are rounded, overflow, are infinite, NaN, zero or subnormal, to the bit.
+
+    Operands lie in the scratchpad, where the host writes them as they are: the unpacker would flush them.
+    """
+    count = OPERANDS.shape[1]
+    rows = -(-count // config.lanes)
+    image = np.zeros((2, rows * config.lanes), dtype=np.uint32)
+    image[:, :count] = OPERANDS
+    a, b = OPERANDS.view(np.float32)
+    operations = [op for op in OPERATIONS if config.has(op)]
+    at_once = min(config.program_depth - 1, config.scratch_depth // rows - 2)
+    steps: list[Step] = []
+    for first in range(0, len(operations), at_once):
+        chosen = list(enumerate(operations[first : first + at_once], 2))
+        program = [
+            Instruction(op=op, inner=rows, dst=k * rows, a=0, b=rows if op.reads_b else 0, wait=SETTLED)
+            for k, op in chosen
+        ]
+        bundle = _one_tuple(config, [(ColumnType.FLOAT4, 1)] * 2, program)
+        bundle = replace(bundle, image=image.reshape(2 * rows, config.lanes))
+        steps += _written(bundle_blocks(bundle, before=Held()))
+        steps += [*_written(training_blocks(bundle, pages=1, epochs=1, base=base)), *_ended(BoardStatus.TRAINED)]
+        for k, op in chosen:
+            results = OPERATIONS[op](a, b) if op.reads_b else OPERATIONS[op](a)
+            at = k * rows * config.lanes
+            steps += [
+                _word(Act.READ, Region.SCRATCH, at + n, int(word)) for n, word in enumerate(results.view(np.uint32))
+            ]
+    return "operations round, overflow and flush to the bit, and give the NaN that they must", steps
+
+
+def _page(bundle: Bundle, columns: Sequence[npt.NDArray[np.generic]]) -> bytes:
+    page = bytearray(bundle.config.page_size)
+    for column, place in zip(columns, bundle.constants, strict=True):
+        data = column.tobytes()
         page[place : place + len(data)] = data
     return bytes(page)
 

@@ -5,9 +5,16 @@
 // then be (records.hex) in which bits (held.hex; in all where it has no row), and what the last epoch must have taken
 // (counters.hex); then steps (scenarios.hex) of what must be rejected, fail, stop and go on, with a page of their own
 // (scenario_pages.hex). Out: a line that starts with PASS or FAIL. +STALL=n, 0 to 255: buses of memories pause in n of 256
-// cycles, at random, and counters are not compared.
+// cycles, at random, and counters are not compared. All outputs of the board are checked: what they carry here, and how
+// they carry it by the modules at the end of this file.
 `timescale 1ns / 1ps
 @DEFINES@
+`define MOST_ERRORS 10
+`define WRONG(said) begin \
+  testbench.errors = testbench.errors + 1; \
+  if (testbench.errors <= `MOST_ERRORS) $display said; \
+  if (testbench.errors == `MOST_ERRORS) testbench.give_up; \
+end
 
 module testbench;
   integer stall = 0;
@@ -16,6 +23,7 @@ module testbench;
   localparam MORE_BEATS = @MORE_BEATS@;  // of those of the scenarios, which follow
   localparam STEPS = @STEPS@;
   localparam SLOP = 64;                  // cycles that the driver takes to start, and to see the end
+  localparam UNANSWERED = 10000;         // cycles in which every access to the control bus must be answered
 @ACTS@
   localparam LOADS = @LOADS@;
   localparam WRITES = @WRITES@;
@@ -38,7 +46,13 @@ module testbench;
 `endif
 
   integer errors = 0;
-`define WRONG(said) begin if (errors < 10) $display said; errors = errors + 1; end
+  task give_up;
+    begin
+      $display("FAIL %0d errors, what follows is left out", errors);
+      $finish;
+    end
+  endtask
+
   reg clk = 0, rst = 1;
   always #5 clk = ~clk;
 
@@ -60,6 +74,10 @@ module testbench;
 
   wire [63:0] page_address;
   wire [7:0] page_length;
+  wire page_id, page_lock;
+  wire [2:0] page_size, page_prot;
+  wire [1:0] page_burst;
+  wire [3:0] page_cache;
   wire page_asked;
   wire page_taken;
   reg page_ready = 0, page_valid = 0, page_last = 0;
@@ -72,6 +90,10 @@ module testbench;
 `ifdef RECORDS
   wire [63:0] get_address, put_address;
   wire [7:0] get_length, put_length;
+  wire get_id, get_lock, put_id, put_lock;
+  wire [2:0] get_size, get_prot, put_size, put_prot;
+  wire [1:0] get_burst, put_burst;
+  wire [3:0] get_cache, put_cache;
   wire get_asked, got_taken, put_asked, given_valid, given_last, answer_taken;
   wire [ROW_BITS - 1:0] given;
   wire [ROW_BITS / 8 - 1:0] given_bytes;
@@ -90,17 +112,20 @@ module testbench;
     .s_axil_bresp(bresp), .s_axil_bvalid(bvalid), .s_axil_bready(bready),
     .s_axil_araddr(araddr), .s_axil_arprot(3'b000), .s_axil_arvalid(arvalid), .s_axil_arready(arready),
     .s_axil_rdata(rdata), .s_axil_rresp(rresp), .s_axil_rvalid(rvalid), .s_axil_rready(rready),
-    .m_axi_arid(), .m_axi_araddr(page_address), .m_axi_arlen(page_length), .m_axi_arsize(), .m_axi_arburst(),
-    .m_axi_arlock(), .m_axi_arcache(), .m_axi_arprot(), .m_axi_arvalid(page_asked), .m_axi_arready(page_ready),
+    .m_axi_arid(page_id), .m_axi_araddr(page_address), .m_axi_arlen(page_length), .m_axi_arsize(page_size),
+    .m_axi_arburst(page_burst), .m_axi_arlock(page_lock), .m_axi_arcache(page_cache), .m_axi_arprot(page_prot),
+    .m_axi_arvalid(page_asked), .m_axi_arready(page_ready),
 `ifdef RECORDS
-    .m_axi_records_arid(), .m_axi_records_araddr(get_address), .m_axi_records_arlen(get_length),
-    .m_axi_records_arsize(), .m_axi_records_arburst(), .m_axi_records_arlock(), .m_axi_records_arcache(),
-    .m_axi_records_arprot(), .m_axi_records_arvalid(get_asked), .m_axi_records_arready(get_ready),
+    .m_axi_records_arid(get_id), .m_axi_records_araddr(get_address), .m_axi_records_arlen(get_length),
+    .m_axi_records_arsize(get_size), .m_axi_records_arburst(get_burst), .m_axi_records_arlock(get_lock),
+    .m_axi_records_arcache(get_cache), .m_axi_records_arprot(get_prot), .m_axi_records_arvalid(get_asked),
+    .m_axi_records_arready(get_ready),
     .m_axi_records_rid(1'b0), .m_axi_records_rdata(got), .m_axi_records_rresp(got_response),
     .m_axi_records_rlast(got_last), .m_axi_records_rvalid(got_valid), .m_axi_records_rready(got_taken),
-    .m_axi_records_awid(), .m_axi_records_awaddr(put_address), .m_axi_records_awlen(put_length),
-    .m_axi_records_awsize(), .m_axi_records_awburst(), .m_axi_records_awlock(), .m_axi_records_awcache(),
-    .m_axi_records_awprot(), .m_axi_records_awvalid(put_asked), .m_axi_records_awready(put_ready),
+    .m_axi_records_awid(put_id), .m_axi_records_awaddr(put_address), .m_axi_records_awlen(put_length),
+    .m_axi_records_awsize(put_size), .m_axi_records_awburst(put_burst), .m_axi_records_awlock(put_lock),
+    .m_axi_records_awcache(put_cache), .m_axi_records_awprot(put_prot), .m_axi_records_awvalid(put_asked),
+    .m_axi_records_awready(put_ready),
     .m_axi_records_wdata(given), .m_axi_records_wstrb(given_bytes), .m_axi_records_wlast(given_last),
     .m_axi_records_wvalid(given_valid), .m_axi_records_wready(given_ready),
     .m_axi_records_bid(1'b0), .m_axi_records_bresp(answer_response), .m_axi_records_bvalid(answer_valid),
@@ -109,6 +134,49 @@ module testbench;
     .m_axi_rid(1'b0), .m_axi_rdata(page_data), .m_axi_rresp(page_response), .m_axi_rlast(page_last),
     .m_axi_rvalid(page_valid), .m_axi_rready(page_taken)
   );
+
+  // ---- rules of the buses
+  requests #(.BYTES(DATA_BITS / 8)) m_axi_ar (
+    .clk(clk), .rst(rst), .valid(page_asked), .ready(page_ready), .address(page_address), .length(page_length),
+    .size(page_size), .burst(page_burst), .id(page_id), .lock(page_lock), .cache(page_cache), .prot(page_prot)
+  );
+  channel #(.WIDTH(2)) s_axil_b (.clk(clk), .rst(rst), .valid(bvalid), .ready(bready), .payload(bresp));
+  channel #(.WIDTH(34)) s_axil_r (.clk(clk), .rst(rst), .valid(rvalid), .ready(rready), .payload({rresp, rdata}));
+`ifdef RECORDS
+  requests #(.BYTES(ROW_BITS / 8)) m_axi_records_ar (
+    .clk(clk), .rst(rst), .valid(get_asked), .ready(get_ready), .address(get_address), .length(get_length),
+    .size(get_size), .burst(get_burst), .id(get_id), .lock(get_lock), .cache(get_cache), .prot(get_prot)
+  );
+  requests #(.BYTES(ROW_BITS / 8)) m_axi_records_aw (
+    .clk(clk), .rst(rst), .valid(put_asked), .ready(put_ready), .address(put_address), .length(put_length),
+    .size(put_size), .burst(put_burst), .id(put_id), .lock(put_lock), .cache(put_cache), .prot(put_prot)
+  );
+  channel #(.WIDTH(1 + ROW_BITS / 8 + ROW_BITS)) m_axi_records_w (
+    .clk(clk), .rst(rst), .valid(given_valid), .ready(given_ready), .payload({given_last, given_bytes, given})
+  );
+`endif
+
+  // The control bus has one write and one read under way, and answers what was asked.
+  reg addressed = 0, given_word = 0, reading = 0;
+  always @(posedge clk) begin
+    if ((addressed & awready) | (given_word & wready) | (reading & arready))
+      `WRONG(("the control bus takes an access before it has answered the one before"))
+    if ((bvalid & ~(addressed & given_word)) | (rvalid & ~reading)) `WRONG(("the control bus answers no access"))
+    addressed <= ~rst & ((awvalid & awready) | (addressed & ~(bvalid & bready)));
+    given_word <= ~rst & ((wvalid & wready) | (given_word & ~(bvalid & bready)));
+    reading <= ~rst & ((arvalid & arready) | (reading & ~(rvalid & rready)));
+  end
+
+  // A control bus that does not answer would leave the driver waiting for ever.
+  integer unanswered = 0;
+  always @(posedge clk) begin
+    if ((bvalid & bready) | (rvalid & rready) | ~(awvalid | wvalid | bready | arvalid | rready)) unanswered = 0;
+    else unanswered = unanswered + 1;
+    if (unanswered == UNANSWERED) begin
+      `WRONG(("the control bus has not answered for %0d cycles", unanswered))
+      give_up;
+    end
+  end
 
   // ---- memories
   // They keep to the cycle contract (docs/machine.md of the project that made this, "Cycles"): bursts in their order, the
@@ -165,7 +233,8 @@ module testbench;
       if (page_left[page_head] == 0) page_done = page_done + 1;
     end
     if (page_asked & page_ready) begin
-      if (page_address < BASE || page_address - BASE >= (BEATS + MORE_BEATS) * (DATA_BITS / 8))
+      if (page_address < BASE || page_address - BASE + (page_length + 64'd1) * (DATA_BITS / 8)
+          > (BEATS + MORE_BEATS) * (DATA_BITS / 8))
         `WRONG(("a burst at %h is outside the pages", page_address))
       page_first[page_asks % QUEUE] = now + LATENCY;
       page_beat[page_asks % QUEUE] = (page_address - BASE) / (DATA_BITS / 8);
@@ -188,6 +257,10 @@ module testbench;
   reg [63:0] answer_first [0:QUEUE - 1];
   integer answers = 0, answer_done = 0;
   reg got_went = 0, answer_went = 0;
+
+  function outside(input [63:0] address, input [7:0] length);
+    outside = address < RECORD_BASE || address - RECORD_BASE + (length + 64'd1) * (ROW_BITS / 8) > ROWS * (ROW_BITS / 8);
+  endfunction
 
   always begin
     @(negedge clk);
@@ -220,12 +293,14 @@ module testbench;
     answer_went = answer_valid & answer_taken;
     if (answer_went) answer_done = answer_done + 1;
     if (get_asked & get_ready) begin
+      if (outside(get_address, get_length)) `WRONG(("a record at %h is read, outside the tables", get_address))
       get_first[gets % QUEUE] = now + RECORD_LATENCY;
       get_row[gets % QUEUE] = (get_address - RECORD_BASE) / (ROW_BITS / 8);
       get_left[gets % QUEUE] = {1'b0, get_length} + 9'd1;
       gets = gets + 1;
     end
     if (put_asked & put_ready) begin
+      if (outside(put_address, put_length)) `WRONG(("a record at %h is written, outside the tables", put_address))
       put_row[puts % QUEUE] = (put_address - RECORD_BASE) / (ROW_BITS / 8);
       put_left[puts % QUEUE] = {1'b0, put_length} + 9'd1;
       puts = puts + 1;
@@ -253,7 +328,7 @@ module testbench;
 `endif
 
   // ---- driver
-  integer k, before;
+  integer k, beat, before;
   reg [63:0] cycles = 0, patience;
   reg [31:0] word;
   reg [63:0] trained;
@@ -268,17 +343,39 @@ module testbench;
 
   // The driver acts at falling edges, halfway between those at which the board does. What it then sees of the board
   // (ready, valid) is what holds at the next rising edge.
+  reg took_address, took_word;
+  task send(input address_too, input word_too);
+    begin
+      awvalid = address_too;
+      wvalid = word_too;
+      while (awvalid || wvalid) begin
+        @(posedge clk);
+        took_address = awready;
+        took_word = wready;
+        @(negedge clk);
+        if (took_address) awvalid = 0;
+        if (took_word) wvalid = 0;
+      end
+    end
+  endtask
+
+  // Cycles in which a response must stand: one access in four leaves it untaken for a while.
+  task let_stand;
+    if (noise[3:2] == 2'd0) repeat (6) @(negedge clk);
+  endtask
+
   task put(input [25:0] address, input [31:0] value, input [3:0] bytes, input [1:0] response);
     begin
       awaddr = address;
       wdata = value;
       wstrb = bytes;
-      awvalid = 1;
-      wvalid = 1;
-      while (!(awready && wready)) @(negedge clk);
-      @(negedge clk);
-      awvalid = 0;
-      wvalid = 0;
+      // address and word may come in any order
+      case (noise[1:0])
+        2'd1: begin send(1, 0); send(0, 1); end
+        2'd2: begin send(0, 1); send(1, 0); end
+        default: send(1, 1);
+      endcase
+      let_stand;
       bready = 1;
       while (!bvalid) @(negedge clk);
       if (bresp != response) `WRONG(("a write to %h is answered with %0d, expected %0d", address, bresp, response))
@@ -298,6 +395,7 @@ module testbench;
       while (!arready) @(negedge clk);
       @(negedge clk);
       arvalid = 0;
+      let_stand;
       rready = 1;
       while (!rvalid) @(negedge clk);
       value = rdata;
@@ -318,7 +416,10 @@ module testbench;
         @(negedge clk);
         waited = waited + 1;
       end
-      if (!interrupt) `WRONG(("no interrupt in %0d cycles", waited))
+      if (!interrupt) begin
+        `WRONG(("no interrupt in %0d cycles", waited))
+        give_up;
+      end
     end
   endtask
 
@@ -338,8 +439,26 @@ module testbench;
           waited = waited + 8;           // cycles of a read, at the least
           read(step[57:32], word);
         end
-        if ((word & step[31:0]) != 0) `WRONG(("%h holds %h after %0d cycles", step[57:32], word, waited))
+        if ((word & step[31:0]) != 0) begin
+          `WRONG(("%h holds %h after %0d cycles", step[57:32], word, waited))
+          give_up;
+        end
       end
+      REACHED: begin
+        waited = 0;
+        read(step[57:32], word);
+        while (word < step[31:0] && waited < patience) begin
+          waited = waited + 8;
+          read(step[57:32], word);
+        end
+        if (word != step[31:0]) begin
+          `WRONG(("%h holds %h after %0d cycles, expected %h", step[57:32], word, waited, step[31:0]))
+          give_up;
+        end
+      end
+      FILL:
+        for (beat = 0; beat < PAGE_BEATS; beat = beat + 1)
+          pages[step[63:32] / (DATA_BITS / 8) + beat] = pages[step[31:0] / (DATA_BITS / 8) + beat];
       INTERRUPT: await_interrupt(waited);
       LINE: if (interrupt != step[0]) `WRONG(("the interrupt's line is %b, expected %b", interrupt, step[0]))
       CYCLES: repeat (step[31:0]) @(negedge clk);
@@ -406,10 +525,53 @@ module testbench;
     for (k = 0; k < STEPS; k = k + 1) begin
       before = errors;
       play(steps[k]);
-      if (errors != before && errors <= 10) $display("that was step %0d of scenarios.hex", k);
+      if (errors != before) $display("that was step %0d of scenarios.hex", k);
     end
     if (errors == 0) $display("PASS %0d words as expected, %0d cycles of training", EXPECTED, trained);
     else $display("FAIL %0d errors", errors);
     $finish;
   end
+endmodule
+
+// A channel of a bus, seen at its end: a valid message stays as it is until it is taken, and none is there after a cycle
+// of reset (AXI4, sections A3.1.2 and A3.2.1).
+module channel #(parameter WIDTH = 1) (
+  input clk, input rst, input valid, input ready, input [WIDTH - 1:0] payload
+);
+  reg waiting = 0, was_reset = 0;
+  reg [WIDTH - 1:0] before = 0;
+  always @(posedge clk) begin
+    if ((valid ^ valid) !== 1'b0) `WRONG(("%m: valid is %b", valid))
+    if (was_reset && valid) `WRONG(("%m: valid in a reset"))
+    if (waiting && !valid) `WRONG(("%m: withdrawn before it was taken"))
+    if (waiting && valid && payload !== before) `WRONG(("%m: changed before it was taken"))
+    waiting <= valid & ~ready & ~rst;
+    was_reset <= rst;
+    before <= payload;
+  end
+endmodule
+
+// The channel on which a board requests bursts, for reading or writing. Bursts are over following addresses, of whole
+// beats, within 4 KB, of normal memory, bufferable and not cached, and carry one identifier.
+module requests #(parameter BYTES = 8) (
+  input clk, input rst, input valid, input ready,
+  input [63:0] address, input [7:0] length, input [2:0] size, input [1:0] burst,
+  input id, input lock, input [3:0] cache, input [2:0] prot
+);
+  channel #(.WIDTH(86)) held (
+    .clk(clk), .rst(rst), .valid(valid), .ready(ready),
+    .payload({address, length, size, burst, id, lock, cache, prot})
+  );
+  always @(posedge clk)
+    if (valid) begin
+      if ((32'd1 << size) !== BYTES) `WRONG(("%m: a beat has the size %b, expected %0d bytes", size, BYTES))
+      if (burst !== 2'b01) `WRONG(("%m: the burst's type is %b, expected 01", burst))
+      if (id !== 1'b0) `WRONG(("%m: the identifier is %b, expected 0", id))
+      if (lock !== 1'b0) `WRONG(("%m: lock is %b, expected 0", lock))
+      if (cache !== 4'b0011) `WRONG(("%m: cache is %b, expected 0011", cache))
+      if (prot !== 3'b000) `WRONG(("%m: prot is %b, expected 000", prot))
+      if ((address % BYTES) !== 0) `WRONG(("%m: %h is not a multiple of a beat's %0d bytes", address, BYTES))
+      if (((address % 4096 + (length + 64'd1) * BYTES) <= 4096) !== 1'b1)
+        `WRONG(("%m: %0d beats from %h on cross 4 KB", length + 1, address))
+    end
 endmodule

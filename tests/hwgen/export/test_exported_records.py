@@ -31,6 +31,7 @@ from hwgen.spec.bundle import Bundle, Table
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.registers import Register
 from tests.hwgen.export.test_package import manifest, run, verilator
+from tests.hwgen.export.test_package_faults import unseen, wrapped
 from tests.simulator.test_simulated_records import Watch, made
 
 CONFIG = MachineConfig(
@@ -144,23 +145,32 @@ def factors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_testbench_sees_stores_that_are_lost_and_memories_that_are_late(
+def test_the_testbench_sees_faults_of_the_record_bus_and_memories_that_are_late(
     factors: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is it passes; without every other row, with some bits of the address, or a cycle late it does not."""
+    """As it is it passes; without every other row, with some bits of the address, or a cycle late it does not.
+
+    Nor does it with a fault at any output of the board's bus of records.
+    """
     monkeypatch.setenv("PYTHON", sys.executable)
-    path = factors / "sim" / "testbench.v"
-    text = path.read_text()
+    path, verilog = factors / "sim" / "testbench.v", factors / "rtl" / f"{board.TOP}.v"
+    text, own = path.read_text(), verilog.read_text()
     for piece, mutated in MUTATIONS.items():
         assert text.count(piece) == 1
         text = text.replace(piece, mutated.format(piece))
     path.write_text(text)
+    with_faults, numbers = wrapped(own, manifest(factors)["top"])
+    verilog.write_text(with_faults)
     assert "PASS" in run(["sh", "sim/verilator.sh"], factors)
+    verilog.write_text(own)
     said = {wrong: run(["verilated/testbench", f"+{wrong}"], factors / "sim") for wrong in ("dropped", "near", "late")}
     assert all(re.search(r"^FAIL \d+ errors", one, re.MULTILINE) for one in said.values()), said
     assert "of the records is" in said["dropped"]
     assert "of the records is" in said["near"]
     assert said["late"].endswith("\n")
+    of_records = {fault: number for fault, number in numbers.items() if fault.startswith("m_axi_records")}
+    assert len(of_records) == 24 + 3 * 2, "outputs, and channels that the board drives"
+    assert unseen(factors / "sim" / "verilated" / "testbench", of_records) == {}
 
 
 PADDED = """

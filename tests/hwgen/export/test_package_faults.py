@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,14 +63,80 @@ FAULTS = {
     ),
     "a silent memory is not noticed": Fault("dana_board", r"\.silent\((silent)\)", "1'b0", "no interrupt in"),
     "a start finds answers owed": Fault("front", r"= (\S+ \| owed);", "no_slots_1", "to 1800004 is answered with 0"),
+    "the reader does not wait for PAGES_READY": Fault(
+        "page_reader",
+        r"= (\\\$\d+  & \\\$\d+ );\s+assign \\\$\d+  = ~ bus__arvalid;",
+        "1'b0",
+        r"180002c holds 0000000[1-6]",
+    ),
+    "the reader is a page ahead of PAGES_READY": Fault(
+        "page_reader", r"= (ready == taken);", "ready + 1'b1 == taken", "180002c holds"
+    ),
+    "the first burst of a page does not wait": Fault(
+        "page_reader", r"= (~ waiting_1);", "~ (waiting_1 & burst)", r"2\w+ holds \w+, expected"
+    ),
+    "the ring has one slot more": Fault("page_reader", r"= (slot == last_slot_1);", "slot > last_slot_1", "holds"),
 }
 CHOICE = '\n  integer by_hand; initial if (!$value$plusargs("FAULT=%d", by_hand)) by_hand = 0;\n'
 """One compilation has them all; none is there without an argument."""
+AT_PORTS = 100
+"""Number of the first fault at an output of the board."""
+
+
+def wrapped(text: str, top: str) -> tuple[str, dict[str, int]]:
+    """The Verilog with faults at every output of its top module, and their numbers by what they do.
+
+    The lowest bit of each is inverted; and a message that waits for its channel's `ready` is withdrawn, or changed.
+    """
+    body = re.search(rf"^module {top}\(.*?^endmodule", text, re.M | re.S)
+    assert body is not None
+    ports = re.findall(r"^  (input|output) (\[\S+\] )?(\w+);", body[0], re.M)
+    outputs = {name: width for direction, width, name in ports if direction == "output"}
+    numbers: dict[str, int] = {}
+
+    def when(fault: str) -> str:
+        numbers[fault] = AT_PORTS + len(numbers)
+        return f"(by_hand == {numbers[fault]})"
+
+    lines = [f"module {top}({', '.join(name for *_, name in ports)});{CHOICE}"]
+    lines += [f"  {direction} {width}{name};" for direction, width, name in ports]
+    values = {name: f"own_{name} ^ {when(f'{name} inverted')}" for name in outputs}
+    for valid in [name for name in outputs if name.endswith("valid")]:
+        channel = valid.removesuffix("valid")
+        waits = f"waits_{channel}"
+        lines.append(f"  reg {waits} = 0; always @(posedge clk) {waits} <= own_{valid} & ~{channel}ready;")
+        values[valid] += f" ^ (own_{valid} & {waits} & {when(f'{channel} withdrawn')})"
+        first = next(name for name in outputs if name.startswith(channel) and name not in (valid, f"{channel}ready"))
+        values[first] += f" ^ ({waits} & {when(f'{channel} changed')})"
+    lines += [f"  wire {width}own_{name};\n  assign {name} = {values[name]};" for name, width in outputs.items()]
+    wires = ", ".join(f".{name}({'own_' if name in outputs else ''}{name})" for *_, name in ports)
+    inner = text.replace(f"module {top}(", f"module {top}_inner(")
+    return inner + "\n".join([*lines, f"  {top}_inner inner ({wires});", "endmodule", ""]), numbers
+
+
+def said(testbench: Path, number: int, *more: str) -> str:
+    """By the testbench with a fault."""
+    command = [str(testbench), f"+FAULT={number}", *more]
+    return subprocess.run(command, cwd=testbench.parents[1], capture_output=True, text=True, check=True).stdout
+
+
+def unseen(testbench: Path, numbers: Mapping[str, int]) -> dict[str, str]:
+    """Faults at outputs that the testbench does not find, or says something else about."""
+    wrong = {}
+    for fault, number in numbers.items():
+        *_, does = fault.split()
+        # a memory that never pauses leaves no request waiting
+        found = said(testbench, number, "+STALL=64" if does != "inverted" else "+STALL=0")
+        expected = {"withdrawn": "withdrawn before it was taken", "changed": "changed before it was taken"}
+        if not re.search(r"^FAIL \d+ errors", found, re.M) or expected.get(does, "") not in found:
+            wrong[fault] = found
+    return wrong
 
 
 def broken(text: str, prefix: str) -> str:
     """The Verilog with all faults in it, by their numbers from 1 on."""
     modules = {found[1]: found[0] for found in re.finditer(r"^module \\?(\S+?) ?\(.*?^endmodule", text, re.M | re.S)}
+    assert len(FAULTS) < AT_PORTS
     for number, fault in enumerate(FAULTS.values(), 1):
         before = modules[prefix + fault.module]
         found = list(re.finditer(fault.found, before))
@@ -85,24 +152,31 @@ def broken(text: str, prefix: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def testbench(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled by the package's script, which runs it without a fault."""
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """By the package's script, which runs it without a fault; and numbers of the faults at ports."""
     folder = tmp_path_factory.mktemp("faults")
     assert main([*ARGUMENTS, "-o", str(folder)]) == OK
     verilog = folder / "rtl" / f"{board.TOP}.v"
-    verilog.write_text(broken(verilog.read_text(), manifest(folder)["prefix"]))
+    text, numbers = wrapped(broken(verilog.read_text(), manifest(folder)["prefix"]), manifest(folder)["top"])
+    verilog.write_text(text)
     environment = {"PATH": "/usr/bin:/bin", "VERILATOR": "none", "PYTHON": sys.executable}
     done = subprocess.run(
         ["sh", "sim/verilator.sh"], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert "PASS" in done.stdout, done.stdout + done.stderr
-    return folder / "sim" / "verilated" / "testbench"
+    return folder / "sim" / "verilated" / "testbench", numbers
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_its_own_testbench_fails(name: str, testbench: Path) -> None:
-    number = list(FAULTS).index(name) + 1
-    command = [str(testbench), f"+FAULT={number}"]
-    done = subprocess.run(command, cwd=testbench.parents[1], capture_output=True, text=True, check=True)
-    assert re.search(r"^FAIL \d+ errors", done.stdout, re.M), done.stdout
-    assert re.search(FAULTS[name].said, done.stdout), done.stdout
+def test_its_own_testbench_fails(name: str, compiled: tuple[Path, dict[str, int]]) -> None:
+    found = said(compiled[0], list(FAULTS).index(name) + 1)
+    assert re.search(r"^FAIL \d+ errors", found, re.M), found
+    assert re.search(FAULTS[name].said, found), found
+
+
+def test_every_output_of_every_bus_is_checked(compiled: tuple[Path, dict[str, int]]) -> None:
+    testbench, numbers = compiled
+    buses = {fault.split("_")[0] for fault in numbers}
+    assert buses == {"s", "m", "irq inverted"}
+    assert len(numbers) == 19 + 2 * 3, "outputs, and channels that the board drives"
+    assert unseen(testbench, numbers) == {}
