@@ -76,6 +76,20 @@ FAULTS = {
         "page_reader", r"= (~ waiting_1);", "~ (waiting_1 & burst)", r"2\w+ holds \w+, expected"
     ),
     "the ring has one slot more": Fault("page_reader", r"= (slot == last_slot_1);", "slot > last_slot_1", "holds"),
+    "a sum that is a tie is rounded up": Fault("lane.add", r"= (\\\$\d+ \[4\] \| \\\$\d+ );", "1'b1", r"2\w+ holds"),
+    "a sum beyond the range is the largest number": Fault(
+        "lane.add", r"\[30:0\] = (31'h7f800000);", "31'h7f7fffff", r"holds 7f7fffff, expected 7f800000"
+    ),
+    "a sum's NaN is negative": Fault("lane.add", r"= (32'd2143289344);", "32'hffc00000", "holds ffc00000, expected 7f"),
+    "a product that is a tie is rounded up": Fault(
+        "lane.multiply", r"= (\\stage_\S+ \[1\] \| \\stage_\S+ );", "1'b1", r"2\w+ holds"
+    ),
+    "a product below the smallest normal number is not 0": Fault(
+        "lane.multiply", r"= (\$signed\(\S+ \[32:23\]\) < \$signed\(2'h1\));", "1'b0", r"2\w+ holds"
+    ),
+    "a quotient is cut": Fault(
+        "special.divide", r"\[0\] \| (\\stage_\S+ );", "1'b0", "holds 3eaaaaaa, expected 3eaaaaab"
+    ),
 }
 CHOICE = '\n  integer by_hand; initial if (!$value$plusargs("FAULT=%d", by_hand)) by_hand = 0;\n'
 """One compilation has them all; none is there without an argument."""
