@@ -359,9 +359,9 @@ module testbench;
     end
   endtask
 
-  // Cycles in which a response must stand: one access in four leaves it untaken for a while.
+  // Cycles in which a response must stand: one access in eight leaves it untaken for a while.
   task let_stand;
-    if (noise[3:2] == 2'd0) repeat (6) @(negedge clk);
+    if (noise[5:3] == 3'd0) repeat (6) @(negedge clk);
   endtask
 
   task put(input [25:0] address, input [31:0] value, input [3:0] bytes, input [1:0] response);
@@ -370,9 +370,9 @@ module testbench;
       wdata = value;
       wstrb = bytes;
       // address and word may come in any order
-      case (noise[1:0])
-        2'd1: begin send(1, 0); send(0, 1); end
-        2'd2: begin send(0, 1); send(1, 0); end
+      case (noise[2:0])
+        3'd1: begin send(1, 0); send(0, 1); end
+        3'd2: begin send(0, 1); send(1, 0); end
         default: send(1, 1);
       endcase
       let_stand;
