@@ -188,34 +188,35 @@ class _Model:
         values = [(changed or {}).get(one.name, one.values) for one in self.parameters]
         return scores(self.program, np.concatenate([one.reshape(-1) for one in values]).astype(np.float32), MOST)
 
-    def weights(self) -> tuple[str, str, Doubles] | None:
-        """Return the names of weights and intercept, and the coefficient of a column for a weight of 1."""
-        at = self.scores()
-        assert at is not None
-        wide = [one for one in self.parameters if one.values.shape == at.coefficients.shape[1:]]
+    def weights(self, at: Scores) -> tuple[str, str, Doubles] | None:
+        """Return the names of weights and intercept, and the coefficient of a column for a weight of 1.
+
+        Parameters
+        ----------
+        at
+            The sums of the parameters.
+        """
         single = [one for one in self.parameters if one.values.shape == ()]
-        for one in wide:
+        for one in self.parameters:
+            if one.values.shape != at.coefficients.shape[1:]:
+                continue
             ones = self.scores({one.name: np.ones_like(one.values)})
-            none = self.scores({one.name: np.zeros_like(one.values)})
-            if ones is None or none is None or none.coefficients.any() or not np.isfinite(ones.coefficients).all():
+            if ones is None or not np.isfinite(ones.coefficients).all():
                 continue
             if not np.allclose(ones.coefficients[0] * one.values, at.coefficients[0], rtol=1e-9, atol=0):
                 continue
             for other in single:
-                more = self.scores({one.name: none_of(one), other.name: np.float32(1) + none_of(other)})
-                less = self.scores({one.name: none_of(one), other.name: none_of(other)})
-                if more is not None and less is not None and float(more.intercepts[0] - less.intercepts[0]) == 1:
+                none = {one.name: np.zeros_like(one.values), other.name: np.float32(0) * other.values}
+                less, more = self.scores(none), self.scores({**none, other.name: none[other.name] + np.float32(1)})
+                if less is None or more is None or less.coefficients.any() or more.coefficients.any():
+                    continue
+                if float(more.intercepts[0] - less.intercepts[0]) == 1:
                     return one.name, other.name, ones.coefficients[0]
         return None
 
     def set(self, name: str, values: Floats) -> None:
         """Replace a parameter."""
         self.parameters = [replace(one, values=values) if one.name == name else one for one in self.parameters]
-
-
-def none_of(parameter: Parameter) -> Floats:
-    """Return zeros in the shape of a parameter."""
-    return np.zeros_like(parameter.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +303,7 @@ class _Passes:
             return self._bare(family, found, f"there are more than {MAX_COLUMNS} columns")
         if self.request.class_weight is not None:
             return self._bare(family, found, "with class_weight the loss is no likelihood")
-        mapped = self.model.weights()
+        mapped = self.model.weights(found)
         if mapped is None:
             return None
         basis, middle = Basis(centre=np.zeros(count), scale=np.ones(count)), float(found.intercepts[0])
