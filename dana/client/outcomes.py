@@ -61,6 +61,8 @@ class TrainResult:
         Its number in ``dana.run`` and ``dana.epoch``.
     epochs
         Passes over the table.
+    kept
+        The epoch with the model that was kept.
     converged
         Whether the rule's convergence test ended the training.
     loss
@@ -83,6 +85,7 @@ class TrainResult:
     version: int
     run: int
     epochs: int
+    kept: int | None
     converged: bool
     loss: float | None
     validation_loss: float | None

@@ -72,6 +72,7 @@ class Run:
     wall_seconds: float
     modelled_seconds: float | None
     epochs: int
+    kept: int | None
     converged: bool
     loss: float | None
     tuples: int
@@ -110,7 +111,7 @@ class Run:
 
 RUN = """
 SELECT r.id, r.owner::text, r.model, r.model_version, r.rule, r.source, r.machine, r.started, r.wall_seconds,
-       r.modelled_seconds, r.epochs, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design,
+       r.modelled_seconds, r.epochs, r.kept, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design,
        t.text
 FROM dana.run r LEFT JOIN dana.rule t ON t.name = r.rule
 WHERE r.id = %s

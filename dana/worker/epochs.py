@@ -117,6 +117,7 @@ def run_epochs(
         "pages": outcome.pages,
         "epochs": len(outcome.reports),
         "cycles": outcome.cycles,
+        "kept": outcome.result.metadata["epoch"],
         "converged": outcome.converged,
         "loss": kept.loss,
         "validation_loss": kept.validation_loss,

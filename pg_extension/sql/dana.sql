@@ -105,6 +105,7 @@ CREATE TABLE dana.run (
 	wall_seconds double precision NOT NULL,
 	modelled_seconds double precision,
 	epochs integer NOT NULL,
+	kept integer,
 	converged boolean NOT NULL,
 	loss double precision,
 	validation_loss double precision,
@@ -128,6 +129,7 @@ COMMENT ON COLUMN dana.run.started IS 'When the call began';
 COMMENT ON COLUMN dana.run.wall_seconds IS 'Seconds from the call to the result';
 COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machine needs; NULL for interp, which has no time model';
 COMMENT ON COLUMN dana.run.epochs IS 'Passes over the table';
+COMMENT ON COLUMN dana.run.kept IS 'Number of the epoch with the model that was kept';
 COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it, or its loss no longer improved';
 COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the epoch that produced the stored model; NULL if the rule has no setLoss()';
 COMMENT ON COLUMN dana.run.validation_loss IS 'Mean loss of the kept model over the rows for validation; NULL if there are none';
@@ -247,7 +249,7 @@ COMMENT ON FUNCTION dana_revoke_rule IS 'Revoke the rights of dana_grant_rule();
 -- Training
 
 CREATE TYPE dana.training AS (
-	model text, version integer, run bigint, epochs integer, converged boolean, loss double precision,
+	model text, version integer, run bigint, epochs integer, kept integer, converged boolean, loss double precision,
 	validation_loss double precision, tuples bigint, skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
 );
 COMMENT ON TYPE dana.training IS 'Result of dana_train(); the columns are those of dana.run';

@@ -35,6 +35,7 @@ def test_the_best_model_is_kept(passing: Session, machine: str) -> None:
     assert one(passing, call.format("patience => 3")) == (9, False, 0.0)
     assert one(passing, "SELECT \"values\" FROM dana_parameters('m') WHERE parameter = 'w'") == [6.0]
     assert one(passing, "SELECT metadata ->> 'epoch' FROM dana.model WHERE name = 'm'") == "6"
+    assert one(passing, "SELECT kept FROM dana.run ORDER BY id DESC LIMIT 1") == 6
     assert one(passing, call.format("patience => 0"))[:2] == (60, False)
     assert one(passing, call.format("patience => 3, epochs => 8"))[:2] == (8, False)
     assert one(passing, call.format("patience => 3, warm_start_from => 'm@1'"))[:2] == (4, False)

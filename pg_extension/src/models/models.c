@@ -365,15 +365,15 @@ dana_model_store(const dana_new_model *model)
 	/* returns the columns of dana.training */
 	static dana_statement store_run = DANA_STATEMENT(
 		"INSERT INTO dana.run (model, model_version, rule, source, owner, machine, started, wall_seconds, "
-		" modelled_seconds, epochs, converged, loss, validation_loss, tuples, skipped, pages, cycles, design, counters) "
+		" modelled_seconds, epochs, kept, converged, loss, validation_loss, tuples, skipped, pages, cycles, design, counters) "
 		"SELECT $1, $2, $3, $4, $5, $6, clock_timestamp() - make_interval(secs => $7), $7, "
-		" modelled_seconds, epochs, converged, loss, validation_loss, tuples, skipped, pages, cycles, $9, "
+		" modelled_seconds, epochs, kept, converged, loss, validation_loss, tuples, skipped, pages, cycles, $9, "
 		" (SELECT jsonb_object_agg(key, total) FROM (SELECT key, sum(counter::numeric) AS total "
 		"   FROM jsonb_array_elements($10) AS e, jsonb_each_text(e -> 'counters') AS c (key, counter) "
 		"   GROUP BY key) AS sums) "
 		"FROM jsonb_populate_record(NULL::dana.run, $8) "
-		"RETURNING model, model_version, id, epochs, converged, loss, validation_loss, tuples, skipped, pages, cycles, "
-		" modelled_seconds, wall_seconds",
+		"RETURNING model, model_version, id, epochs, kept, converged, loss, validation_loss, tuples, skipped, pages, "
+		" cycles, modelled_seconds, wall_seconds",
 		TEXTOID, INT4OID, TEXTOID, TEXTOID, OIDOID, TEXTOID, FLOAT8OID, JSONBOID, JSONBOID, JSONBOID);
 	static dana_statement store_epochs = DANA_STATEMENT(
 		"INSERT INTO dana.epoch (run, epoch, loss, validation_loss, tuples, skipped, cycles, seconds, counters) "
