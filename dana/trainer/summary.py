@@ -51,6 +51,9 @@ DEPENDENT = 5e-9
 MOVES = 0.1
 """Movement of a score by a step from the optimum, above which there is no optimum: the rows are separated."""
 
+ROUNDING = 1e-14
+"""Mean squared error relative to the mean square of the labels, at the level of their rounding to binary32."""
+
 OFF_CENTRE = 10.0
 """Mean in deviations of a column above which binary64 needs columns to be centred first."""
 
@@ -331,8 +334,9 @@ class _Passes:
             variance = 1.0
             if family is Family.NORMAL:
                 variance = max(at.sums[Sum.LOSS] - full.squared, 0) / (rows - len(full.kept))
-                if variance == 0:
-                    return self._without("the model leaves no error")
+                labels = at.sums[Sum.SQUARES] + 2 * middle * at.sums[Sum.LABELS] + rows * middle**2
+                if variance <= ROUNDING * labels / rows:
+                    return self._without("the model leaves no error but rounding")
             weights = weights + full.step
             settled = family is Family.NORMAL or full.squared <= SETTLED * rows
             if settled:

@@ -254,6 +254,12 @@ def test_few_rows_and_no_error() -> None:
     x = rounded(random.standard_normal((4, 4)))
     found, _ = fitted("linear", x, np.arange(4.0))
     assert (found.summary or {})["no_errors"] == "there are no more rows than coefficients"
+    x = rounded(random.standard_normal((50, 2)))
+    exact, notices = fitted("linear", x, x @ np.array([1.0, 2.0]) + 3)
+    assert not notices
+    assert (exact.summary or {})["no_errors"] == "the model leaves no error but rounding"
+    assert exact.coefficients is not None
+    np.testing.assert_allclose(exact.coefficients["values"][0], [1, 2], rtol=1e-5)
     assert fitted("lasso", *table("linear", 100, 3, 1.0, 10))[0].summary is None
 
 
