@@ -113,6 +113,7 @@ class DanaEstimator(BaseEstimator):
             options["hyper"] = dict(self.hyper)
         if self.epochs is not None:
             options["epochs"] = self.epochs
+        options["seed"] = int(check_random_state(self.random_state).randint(1 << 31))
         options |= self.training or {}
         db = _session(self.dsn)
         # before the transaction, which a drop that fails would end
@@ -123,8 +124,7 @@ class DanaEstimator(BaseEstimator):
             # label and weight after the features have been listed, of which they are none
             columns |= columns_of(others)
             # one permutation for all columns, labels and weights included
-            order = check_random_state(self.random_state).permutation(len(y))
-            create_table(db.session, TABLE, {key: each.take(order) for key, each in columns.items()}, temporary=True)
+            create_table(db.session, TABLE, columns, temporary=True)
             result = db.train(rule, f"pg_temp.{TABLE}", progress=False, **options)
             db.session.execute(f"DROP TABLE pg_temp.{TABLE}")
         self.model_ = f"{result.model}@{result.version}"
@@ -236,8 +236,8 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
     dsn
         Connection string; None is the embedded server.
     random_state
-        Seed of the order of the rows: rules step through batches in the order of the table, and learn badly from rows
-        sorted by class. The same seed gives the same model; None gives another order each time.
+        Seed of the order in which rows are trained. The same seed gives the same model; None gives another order each
+        time.
 
     Attributes
     ----------

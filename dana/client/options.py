@@ -41,7 +41,7 @@ class TrialOptions(TypedDict, total=False):
     ]
     early_stopping: Annotated[bool, "keep the epoch with the lowest loss on rows for validation, a tenth (false)"]
     validation_size: Annotated[float, "part of the rows to train on that is for validation, such as 0.2 (none)"]
-    shuffle: Annotated[bool, "the table's rows in a random order, instead of the one in which they lie"]
+    shuffle: Annotated[bool, "rows in a pseudo-random order (if the rule has batches); no: in the order of the table"]
     warm_start_from: Annotated[str, "model to start from"]
 
 
@@ -50,4 +50,4 @@ class TrainOptions(TrialOptions, total=False):
 
     model: Annotated[str, "name of the model (the rule's)"]
     test_size: Annotated[float, "part of the table's rows to leave out, for evaluating, such as 0.2"]
-    seed: Annotated[int, "which rows these are, and which order a shuffled table has (1)"]
+    seed: Annotated[int, "which rows these are, and the order of the rows that train (1)"]

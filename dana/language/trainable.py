@@ -61,8 +61,10 @@ class TrainableRule(Rule):
         patience: int | None = None,
         tolerance: float | None = None,
         standardize: bool | None = None,
+        shuffle: bool | None = None,
+        seed: int | None = None,
     ) -> Trained:
-        """Train on rows in their order, as ``dana_train`` does on a table of them.
+        """Train on rows, as ``dana_train`` does on a table of them in this order.
 
         Parameters
         ----------
@@ -72,7 +74,7 @@ class TrainableRule(Rule):
             Values to start from; the others, states among them, start as the rule says.
         machine
             ``sim``, ``interp`` or ``rtl``: the same bits.
-        epochs, class_weight, design, patience, tolerance, standardize
+        epochs, class_weight, design, patience, tolerance, standardize, shuffle, seed
             As for ``dana_train``; patience 0 runs all epochs.
 
         Returns
@@ -116,6 +118,8 @@ class TrainableRule(Rule):
             standardize=standardize,
             weight=None if weight is None or graph.weight is None else str(graph.weight.name),
             class_weight=class_weight,
+            shuffle=shuffle,
+            seed=seed,
             models=start,
             notify=said.append,
         )

@@ -16,7 +16,8 @@ from dana.codesign.sample import Sample, sample_pages, sample_table
 from dana.codesign.search import Exploration, explore
 from dana.storage.schema import TableSchema
 from dana.trainer.bottleneck import why
-from dana.trainer.contract import ExplainRequest, Json, LastRun, PageCounts, TrainRequest
+from dana.trainer.contract import ExplainRequest, Json, LastRun, PageCounts, Relation, TrainRequest
+from dana.trainer.data.order import row_order
 from dana.trainer.data.weights import bind_request
 from dana.trainer.designs import Design, DesignStore, chosen_extents, named_device, rule_graph, tuple_bound
 from dana.trainer.metas import meta_values
@@ -63,17 +64,20 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     training, stream = plan_stream(asked)
     design = designs.get(training, write=False)  # explaining must not change the cache on disk
     # the counts are those of heap pages; frames are filled evenly
+    # rows in another order are laid out on full pages
+    whole_table = design.bundle.batch == WHOLE_EPOCH
+    permuted = row_order(training, rule_graph(training), design.features, whole_table=whole_table) is not None
     layout = None if stream is not None else request.layout
-    # the machine spends next to nothing on an empty page, so the mean is of the others
-    filled = [tuples for tuples, _ in layout or () if tuples]
-    per_page = round(sum(filled) / len(filled)) if filled else None
+    per_page = _per_page(training.relation, layout, full=permuted)
+    layout = None if permuted else layout
     found = _search(training, design, device, per_page) if request.search else None
     bundle = design.bundle if found is None else found.best.bundle
     # rows as on the table's own pages, which hold dead ones and free space as well
     sample = sample_pages(training.relation.schema, page_size=bundle.config.page_size, tuples=per_page)
     cycles = measure_cycles(bundle, sample)
     searched = training if found is None else replace(training, design=found.overrides)
-    pages, rows = training.relation.pages, request.rows
+    rows = request.rows
+    pages = None if permuted and rows is not None else training.relation.pages
     if pages is None and rows is not None:
         pages = sample.pages_of(rows)
     if layout is None and pages is not None and sample.pages == 1:
@@ -164,6 +168,15 @@ def _full(pages: int, rows: int | None, sample: Sample) -> PageCounts:
     if pages > MAX_PAGES or rows is None:
         return []
     return [(count, count) for k in range(pages) if (count := min(sample.rows, rows - k * sample.rows)) > 0]
+
+
+def _per_page(relation: Relation, layout: PageCounts | None, *, full: bool) -> int | None:
+    """Return the rows of a page, on average or of a full one; None: as many as fit."""
+    filled = [tuples for tuples, _ in layout or () if tuples]
+    fixed = all(one.length >= 0 or one.array_length is not None for one in relation.attributes if not one.dropped)
+    if not filled or (full and fixed):
+        return None
+    return max(filled) if full else round(sum(filled) / len(filled))
 
 
 def _search(training: TrainRequest, design: Design, device: Device, tuples: int | None) -> Exploration:

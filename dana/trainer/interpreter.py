@@ -136,7 +136,8 @@ class InterpretedTraining:
         self._loss = loss_graph(self._binding.unweighted.judging)
         self._request = request
         self._fills = self._binding.fills(request.relation.schema)
-        self.order = row_order(request, (one.column for one in self._fills), whole_table=self.whole_table)
+        columns = [one.column for one in self._fills]
+        self.order = row_order(request, rule, columns, whole_table=self.whole_table)
         notify_crossed(request, [one for one in self._fills if one.column in self._binding.features], notify)
         self._collector = PageCollector(request.relation.page_size)
         self._interpreter = Interpreter(graph, numerics)

@@ -238,7 +238,9 @@ def run(
     elif solves and not ended and request.epochs is None and not (summary and summary.metadata.get("separated")):
         notify(unsolved_notice(request, len(reports)))
     elif risen:
-        notify(risen_notice(request, (epoch, risen), [reports[k - 1].loss for k in (epoch, risen)]))
+        losses_of = [reports[k - 1].loss for k in (epoch, risen)]
+        heap_order = training.order is None and not training.whole_table
+        notify(risen_notice(request, (epoch, risen), losses_of, heap_order=heap_order))
     elif (
         request.epochs is None
         and stopping.patience
@@ -326,8 +328,7 @@ def _worse_elsewhere(loss: float, constant: float) -> Notice:
         level=Level.WARNING,
         message="on the held-out rows the model is worse than a constant prediction: its loss is "
         f"{loss:.6g}, the loss of a constant on the training rows is {constant:.6g}",
-        hint="The model overfits, or the rows are sorted (use shuffle => true). Train for fewer epochs, with a "
-        "stronger penalty, or on more rows.",
+        hint="The model overfits. Train for fewer epochs, with a stronger penalty, or on more rows.",
     )
 
 

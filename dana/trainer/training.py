@@ -87,7 +87,8 @@ class MachineTraining:
         self.not_finite, self.in_order = "", False
         self._bundle = design.bundle
         fills = self._bundle.fills
-        self.order = row_order(request, (one.column for one in fills), whole_table=self.whole_table)
+        columns = [one.column for one in fills]
+        self.order = row_order(request, rule_graph(request), columns, whole_table=self.whole_table)
         self._metas = meta_values(design.metas, request.hyper, design.extents)
         # loading writes the whole initial scratchpad, so values of metas and models are written after it
         machine.load(self._bundle)
@@ -239,7 +240,7 @@ class MachineTraining:
             self._surveys_first_epoch = False
             self._apply_survey()
         # after the first epoch only: every later one has the same pages and would repeat the notice
-        if not self._cycles:
+        if not self._cycles and self.order is None:
             notify_chosen_again(self._request, self._bundle, counters, self._notify)
         self._cycles += counters.cycles
         if self._compiled is not None:

@@ -254,6 +254,14 @@ class Graph:
         """Whether the tuples of a batch see rows that earlier ones wrote, and so cannot be computed side by side."""
         return self.has_merge and any(update.at_once for update in self.updates)
 
+    @property
+    def stochastic(self) -> bool:
+        """Whether the rule steps by batches or by chosen rows of models, which need no order of the rows.
+
+        Otherwise each tuple reads all that the tuple before it wrote, which may be a rule's intent.
+        """
+        return self.has_merge or any(self.by_tuple(update) for update in self.updates)
+
     def by_tuple(self, update: Update) -> bool:
         """Whether each tuple of a batch has a row of its own to update."""
         chosen = update.index is not None and self.nodes[update.index].op is not Op.CONST

@@ -21,6 +21,7 @@ from dana.trainer.data.survey import Doubles, Survey, categories_of
 from dana.trainer.data.surveyed import SURVEY_BLOCK
 from dana.trainer.messages.notices import another_order
 from dana.trainer.messages.page_errors import ARRAYS
+from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import Fill
 
 TOGETHER = 0.2
@@ -32,17 +33,19 @@ SHOWN = 5
 """Maximum number of columns in the notice."""
 
 
-def row_order(request: TrainRequest, columns: Iterable[str], *, whole_table: bool) -> RowOrder | None:
+def row_order(request: TrainRequest, graph: Graph, columns: Iterable[str], *, whole_table: bool) -> RowOrder | None:
     """Return the order in which a training takes the rows; None: heap order.
 
     Parameters
     ----------
+    graph
+        The rule.
     columns
         Columns in use.
     whole_table
         The table is one batch, so that no order makes a difference.
     """
-    if whole_table or not request.shuffle:
+    if whole_table or not (graph.stochastic if request.shuffle is None else request.shuffle):
         return None
     schema, seed = request.relation.schema, DEFAULT_SEED if request.seed is None else request.seed
     if schema.part:

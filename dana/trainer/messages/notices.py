@@ -19,7 +19,7 @@ from dana.trainer.contract import (
     TrainingError,
     TrainRequest,
 )
-from dana.trainer.messages.page_errors import ARRAYS, QUERY
+from dana.trainer.messages.page_errors import ARRAYS
 from dsl import compile_rule
 from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
@@ -85,9 +85,7 @@ def notify_simulated(config: MachineConfig, notify: Notify) -> None:
 
 def another_order(request: TrainRequest) -> str:
     """Return how to change the order of the rows."""
-    arrays = request.relation.name == ARRAYS
-    queried = request.relation.name == QUERY
-    return "shuffle the arrays" if arrays else "ORDER BY hashint8(id) in the query" if queried else "shuffle => true"
+    return "shuffle=True" if request.relation.name == ARRAYS else "shuffle => true"
 
 
 def notify_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCounters, notify: Notify) -> None:
@@ -126,15 +124,18 @@ def diverged_error(what: str, request: TrainRequest, kept: str = "") -> Training
     )
 
 
-def risen_notice(request: TrainRequest, epochs: tuple[int, int], losses: Sequence[float | None]) -> Notice:
-    """Report that the loss rose far above that of the kept epoch."""
+def risen_notice(
+    request: TrainRequest, epochs: tuple[int, int], losses: Sequence[float | None], *, heap_order: bool
+) -> Notice:
+    """Report that the loss rose far above that of the kept epoch, perhaps because of the order of rows."""
     (kept, risen), (least, most) = epochs, losses
     rate = _rate_of(request, compile_rule(request.text, filename=request.rule).hdfg)
     return Notice(
         level=Level.WARNING,
         message=f"the loss rose from {least:.6g} in epoch {kept} to {most:.6g} in epoch {risen}; the model of epoch "
         f"{kept} is kept",
-        hint=f"Train in another order, {another_order(request)}, or lower the learning rate, {rate}.",
+        hint=(f"Train in another order, {another_order(request)}, or lower" if heap_order else "Lower")
+        + f" the learning rate, {rate}.",
     )
 
 
