@@ -83,18 +83,21 @@ TABLES: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("name", TABLES)
-def test_an_epoch_takes_what_was_explained(session: Session, name: str) -> None:
+def test_an_epoch_takes_what_was_explained(session: Session, name: str, shuffle: bool) -> None:
     """Within 2 %: of tables that no ANALYZE has seen, with pages behind the last row, with deleted and new rows."""
     made = TABLES[name]()
     features = [column for column in made if column.startswith("x")]
-    asked: dict[str, Any] = {"features": features, "label": "y", "epochs": 2}
+    asked: dict[str, Any] = {"features": features, "label": "y", "epochs": 2, "shuffle": shuffle}
     by_name = ", ".join(made)
 
     def check(table: str) -> None:
         found = explained(session, table, **asked)
-        training = "SELECT dana_train('sums', %s::text::regclass, features => %s, label => 'y', epochs => 2)"
-        session.execute(training, (table, features))
+        training = (
+            "SELECT dana_train('sums', %s::text::regclass, features => %s, label => 'y', epochs => 2, shuffle => %s)"
+        )
+        session.execute(training, (table, features, shuffle))
         cycles, pages, rows = session.execute(
             "SELECT cycles / epochs, pages / epochs, tuples FROM dana.run ORDER BY id DESC LIMIT 1"
         ).fetchone() or (0, 0, 0)
@@ -114,6 +117,8 @@ def test_an_epoch_takes_what_was_explained(session: Session, name: str) -> None:
         for block in rows:
             copy.write(block)
     check("copied")
+    if shuffle and name == "texts among them":  # how long the rows are that remain is not known
+        return
     for statement in (
         "DELETE FROM copied WHERE x0 > 0.7",
         "VACUUM copied",
@@ -128,9 +133,10 @@ def test_an_epoch_takes_what_was_explained(session: Session, name: str) -> None:
 
 def test_a_table_whose_rows_are_all_deleted(session: Session, table: str) -> None:
     session.execute("DELETE FROM t")
-    found = explained(session, "t")
+    found = explained(session, "t", shuffle=False)
     assert found["reads"]["empty"] == found["reads"]["pages"] > 0
-    assert any(line.endswith(f", {found['reads']['pages']} without a row") for line in lines(session))
+    said = session.execute("SELECT dana_explain('sums', 't', '{\"shuffle\": false}')").fetchall()
+    assert any(line.endswith(f", {found['reads']['pages']} without a row") for (line,) in said)
 
 
 def test_the_rows_that_a_filter_leaves(session: Session, table: str) -> None:

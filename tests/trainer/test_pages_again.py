@@ -195,7 +195,7 @@ class FakeChannel:
 def test_only_kept_pages_are_the_same(kept: int) -> None:
     """Between two streams VACUUM may have changed pages, though not the rows of the snapshot."""
     ring = FakeRing(kept=kept)
-    source = _Pages(cast(Any, None), cast(Any, FakeChannel()), cast(Any, ring), -1)
+    source = _Pages(cast(Any, None), cast(Any, FakeChannel()), cast(Any, ring), -1, None)
     for _ in range(2):
         source.feed(Sink(function=1, context=0, again=2))
     assert ring.calls == [("stream", 1), *([("replay", 2)] if kept else [("reset", 0), ("stream", 1)])]

@@ -420,7 +420,7 @@ def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: b
     draw = np.random.default_rng(5)
     pages = build_pages(table.schema, [[float(draw.normal()), label] for label in labels])
     notices: list[Notice] = []
-    asked = request(replace(table, pages=len(pages) // 8192), text=STANDARDIZED, machine=machine)
+    asked = request(replace(table, pages=len(pages) // 8192), text=STANDARDIZED, machine=machine, shuffle=False)
     train(asked, pages, notices.append)
     assert any("alike in column y lie together" in one.message for one in notices) is said
 
@@ -435,7 +435,7 @@ def test_neighbours_that_choose_the_same_row_are_said(rows: int, users: int, sor
     ratings = [(k * users // rows if sorted_by_user else k % users, k * 7 % 90, k % 5) for k in range(rows)]
     pages = build_pages(table.schema, ratings, page_size=8192)
     told: list[Notice] = []
-    asked = request(table, rule="lrmf", text=rules.text("lrmf"), epochs=2, hyper={"m": users})
+    asked = request(table, rule="lrmf", text=rules.text("lrmf"), epochs=2, hyper={"m": users}, shuffle=False)
     train(asked, pages, told.append)
     of_order = [one for one in told if "choose the same row of a model as the row before them" in one.message]
     assert len(of_order) == said
