@@ -14,6 +14,7 @@ NAMES = (
     "epoch",
     "frames",
     "visibility",
+    "order",
     "pgbench",
     "simulator",
     "peers",

@@ -1,8 +1,9 @@
 """Epochs of logistic regression through SQL, as ratios to ``SELECT count(*)`` on the same table.
 
 The table has Covertype's 581,012 rows of 54 float4 features and a float4 label, warm and all-visible. One epoch, of the
-paper's rule and of the shipped one; each of those after the first, which read pages that the worker kept; and the first
-of these, which keeps them, compared with one that does not. On each PostgreSQL that an embedded server has.
+paper's rule and of the shipped one, in heap order; each of those after the first, which read pages that the worker
+kept; and the first of these, which keeps them, compared with one that does not. On each PostgreSQL that an embedded
+server has.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _measured(major: int) -> list[Figure]:
         data = prepare(db)
 
         def train(epochs: int, rule: str = UDF) -> None:
-            db.train(rule, TABLE, model=rule, label="y", epochs=epochs, patience=0, machine="sim")
+            db.train(rule, TABLE, model=rule, label="y", epochs=epochs, patience=0, machine="sim", shuffle=False)
 
         def count() -> None:
             db.session.execute(f"SELECT count(*) FROM {TABLE}").fetchone()

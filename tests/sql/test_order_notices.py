@@ -60,7 +60,8 @@ REGIONS = "rows of test.regions that are alike in column region lie together, as
         "dana_train('linear', 'regions', label => 'y', epochs => 2, test_size => 0.2, shuffle => false)",
         "dana_train('linear', 'regions', label => 'y', epochs => 2, machine => 'interp', shuffle => false)",
         'dana_cross_validate(\'linear\', \'regions\', training => \'{"label": "y", "epochs": 2, "shuffle": false}\')',
-        'dana_search(\'linear\', \'regions\', \'{"lr": [0.1, 0.5]}\', training => \'{"label": "y", "epochs": 2, "shuffle": false}\')',
+        """dana_search('linear', 'regions', '{"lr": [0.1, 0.5]}', """
+        """training => '{"label": "y", "epochs": 2, "shuffle": false}')""",
     ],
 )
 def test_categories_that_lie_together_are_told_once(rows: Session, told: list[str], call: str) -> None:
