@@ -923,7 +923,8 @@ BEGIN
 	END IF;
 	PERFORM dana.dana_check_metrics($1, $8);
 	WITH trials AS MATERIALIZED (
-		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
+		SELECT f.n, dana.dana_trial(
+			$1, $2, COALESCE($4, '{}') || pg_catalog.jsonb_build_object('seed', $6), split, f.n, $7) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
 	)
 	SELECT pg_catalog.array_agg(ROW(t.n::pg_catalog.text, t.t #>> '{training,tuples}'::pg_catalog.text[], t.t #>> '{scores,rows}'::pg_catalog.text[], t.t #>> '{training,epochs}'::pg_catalog.text[],
 			t.t #>> '{training,loss}'::pg_catalog.text[], (t.t -> 'scores'::pg_catalog.text) - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
@@ -1038,7 +1039,7 @@ BEGIN
 	split := dana.dana_split(source, training, key, folds, test_size, seed);
 	-- one statement, so that all trials see the same rows
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', h.hyper) || dana.dana_trial(
-		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
+		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper, 'seed', seed), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
 	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
 		LATERAL (SELECT CASE WHEN training ->> 'hyper'::pg_catalog.text IS NULL THEN '{}' ELSE training -> 'hyper'::pg_catalog.text END || p.point AS hyper) AS h;
 	-- one that suits the rule: a rule with classes has no rmse, and a rule that predicts scores no log_loss
@@ -1077,9 +1078,9 @@ BEGIN
 	END IF;
 	IF keep IS NOT NULL THEN
 		-- rows identified by a key have no place that would show which ones are left out
-		PERFORM dana.dana_train_rule(rule, source, training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper)
+		PERFORM dana.dana_train_rule(rule, source, training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper, 'seed', seed)
 			|| CASE WHEN test_size IS NULL OR key IS NOT NULL THEN '{}'::pg_catalog.jsonb
-				ELSE pg_catalog.jsonb_build_object('test_size', test_size, 'seed', seed) END);
+				ELSE pg_catalog.jsonb_build_object('test_size', test_size) END);
 	END IF;
 	RETURN QUERY SELECT * FROM pg_catalog.unnest(points);
 END

@@ -26,7 +26,8 @@ def table(session: Session) -> str:
 def same(session: Session, call: str, rows: str) -> None:
     """The call trains as on a table with these rows in this order."""
     session.execute(f"DROP TABLE IF EXISTS plain; CREATE TABLE plain AS {rows}")
-    expected = weights(session, "'plain', features => '{x}', label => 'y'")
+    seed = ", seed => 5" if "seed => 5" in call else ""
+    expected = weights(session, f"'plain', features => '{{x}}', label => 'y'{seed}")
     assert expected[1] > 0
     for machine in ("sim", "interp"):
         assert weights(session, f"{call}, features => '{{x}}', label => 'y', machine => '{machine}'") == expected

@@ -93,7 +93,7 @@ def test_what_is_learnt(trained: Session) -> None:
     np.testing.assert_allclose(tasks[:, :2], tasks[:, 2:], atol=0.01)
     pairs = rows(trained, "SELECT y, dana_predict_array('quantiles', t) FROM t")
     below = np.mean([[y <= each for each in found] for y, found in pairs], axis=0)
-    np.testing.assert_allclose(below, [0.25, 0.5, 0.75], atol=0.04)
+    np.testing.assert_allclose(below, [0.25, 0.5, 0.75], atol=0.05)
 
 
 def test_every_way_to_ask(trained: Session) -> None:
@@ -163,7 +163,7 @@ def test_evaluate(trained: Session) -> None:
     expected = judged(rows(trained, "SELECT ys, dana_predict_array('two', t) FROM t"))
     ((found,),) = rows(trained, "SELECT dana_evaluate('two')")
     assert (found.pop("model"), found.pop("version"), found.pop("part")) == ("two", 1, "all")
-    assert min(one["rmse"] for one in found["outputs"]) > 0.01
+    assert min(one["rmse"] for one in found["outputs"]) > 0.005
     same(found, expected)
     # folds, and a search by the mean
     validated = rows(
