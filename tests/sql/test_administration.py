@@ -269,7 +269,7 @@ def test_the_curve_as_it_goes(session: Session, server: EmbeddedServer) -> None:
         other.execute("SET search_path = test, public")
         pid = other.info.backend_pid
         results: list[object] = []
-        call = "SELECT run FROM dana_train('sums', 't', filter => 'hold(x) > 0', nonfinite => 'keep')"
+        call = "SELECT run FROM dana_train('sums', 't', filter => 'hold(x) > 0', shuffle => false, nonfinite => 'keep')"
         thread = threading.Thread(target=lambda: results.append(other.execute(call).fetchone()))
         thread.start()
         # until the first row of the second epoch

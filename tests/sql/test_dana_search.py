@@ -83,7 +83,7 @@ def test_each_fold_is_a_training_and_an_evaluation(session: Session, table: str,
     for fold, trained, tested, epochs, loss, metrics in found[:4]:
         others = f"NOT dana_fold({place}, 4, 7) = {fold} AND {condition}"
         alone = session.execute(
-            f"SELECT tuples, epochs, loss FROM dana_train('fit', 't', filter => '{others}', {COLUMNS})"
+            f"SELECT tuples, epochs, loss FROM dana_train('fit', 't', filter => '{others}', seed => 7, {COLUMNS})"
         )
         assert alone.fetchone() == (trained, epochs, loss)
         part = f"dana_fold({place}, 4, 7) = {fold} AND {condition}"
@@ -273,9 +273,10 @@ def test_a_rule_without_a_label_has_its_loss(session: Session, source: str) -> N
     if not query:
         held_out = session.execute(
             "SELECT validation_loss FROM dana_train('pairs', 'pairs', 'm', '{i,j}', epochs => 2, patience => 0,"
-            " validation_size => 0.25, seed => 0)"
+            " validation_size => 0.25, shuffle => false, seed => 0)"
         ).fetchone()
-        alone = rows(session, f"dana_search('pairs', 'pairs', '[{{}}]', test_size => 0.25, {given(OF_PAIRS)})")
+        heap = given(OF_PAIRS, shuffle=False)
+        alone = rows(session, f"dana_search('pairs', 'pairs', '[{{}}]', test_size => 0.25, {heap})")
         assert held_out == (alone[0][2],)
     grid = '{"lr": [1e-6, 0.3]}'
     ranked = rows(session, f"dana_search('pairs', {source} grid => '{grid}', folds => 3, {given(OF_PAIRS, **query)})")
