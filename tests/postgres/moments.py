@@ -107,7 +107,7 @@ class Moment:
 
 LOGISTIC = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2)"
 COMPILING = "dana_train('softmax', 'faults.wide', 'm', hyper => '{\"k\": 1000}')"
-FIRST_STREAM = "dana_train('mlp', 'faults.wide', 'm', epochs => 1, hyper => '{\"h\": 300}')"
+FIRST_STREAM = "dana_train('mlp', 'faults.wide', 'm', epochs => 1, shuffle => false, hyper => '{\"h\": 300}')"
 SECOND_STREAM = "dana_train('softmax', 'faults.wide', 'm', epochs => 1000, patience => 0)"
 CACHED_PAGES = "dana_train('lrmf', 'faults.ratings', 'm', epochs => 100000, patience => 0)"
 SLOW_QUERY = """dana_train('linear', model => 'm', epochs => 2,
