@@ -25,7 +25,7 @@ from pathlib import Path
 
 from dana.errors import SetupError
 
-CHUNK_BYTES = (1 << 16) + 320
+CHUNK_BYTES = (1 << 19) + 320
 """Unit of memory, CHUNK of permute.c."""
 
 FILE_BYTES = 64 << 20
@@ -99,7 +99,7 @@ class PermutedPages:
         The order of the rows.
     memory
         Yields memory, each time at least `CHUNK_BYTES` at a multiple of 8; it is asked when the memory before is used
-        up. In addition to the tuples, up to 16 MB of chunks are partly filled.
+        up. In addition to the tuples, up to 32 MB of chunks are partly filled.
 
     Raises
     ------

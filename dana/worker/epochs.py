@@ -240,7 +240,7 @@ def keep_what_fits(ring: Ring, room: int) -> None:
             return
 
 
-CHUNKS_IN_PART = 17 << 20
+CHUNKS_IN_PART = 33 << 20
 """Memory of `PermutedPages` in addition to the tuples, bytes."""
 
 

@@ -256,11 +256,11 @@ class Graph:
 
     @property
     def stochastic(self) -> bool:
-        """Whether the rule steps by batches or by chosen rows of models, which need no order of the rows.
+        """Whether the rule steps by batches, which need no order of the rows.
 
-        Otherwise each tuple reads all that the tuple before it wrote, which may be a rule's intent.
+        Otherwise a tuple reads what earlier ones wrote: their order may be a rule's intent.
         """
-        return self.has_merge or any(self.by_tuple(update) for update in self.updates)
+        return self.has_merge and not self.tuple_by_tuple
 
     def by_tuple(self, update: Update) -> bool:
         """Whether each tuple of a batch has a row of its own to update."""

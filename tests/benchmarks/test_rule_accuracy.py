@@ -56,7 +56,7 @@ def test_raw_tables(name: str, data: str) -> None:
 def test_no_cluster_is_empty(data: str) -> None:
     columns = raw_split("softmax", data).columns()
     features = [name for name in columns if name != "y"]
-    found = train(rules.text("kmeans"), columns, features=features, hyper={"k": 8}).predict(columns)
+    found = train(rules.text("kmeans"), columns, features=features, hyper={"k": 8}, shuffle=False).predict(columns)
     assert len(set(found.tolist())) == 8
 
 
@@ -66,7 +66,7 @@ def test_every_heap_of_rows_has_a_centre() -> None:
     x = np.repeat(6 * random.standard_normal((8, 5)), 100, axis=0) + 0.3 * random.standard_normal((800, 5))
     x = x[random.permutation(800)]
     columns = {f"x{k}": x[:, k].astype(np.float32) for k in range(5)}
-    found = train(rules.text("kmeans"), columns, features=list(columns), hyper={"k": 8}).predict(columns)
+    found = train(rules.text("kmeans"), columns, features=list(columns), hyper={"k": 8}, shuffle=False).predict(columns)
     assert np.bincount(found.astype(np.int64)).tolist() == [100] * 8
 
 

@@ -16,10 +16,11 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-#define PAGES 65536u /* bytes of pages in a chunk, a multiple of each page size */
+#define PAGES (1u << 19) /* bytes of pages in a chunk, a multiple of each page size */
 /* Bytes of a chunk. Bins fill evenly: with a power of two their ends would all fall into one set of the cache */
 #define CHUNK (PAGES + 320u)
-#define BINS 256u
+#define BIN_BITS 6
+#define BINS (1u << BIN_BITS)
 /* Bytes of a table up to which one bin is enough: it is sorted within the processor's cache */
 #define ONE_BIN (8u << 20)
 /* Pages of a call to the sink at most, so that the caller notices a cancel soon */
@@ -181,7 +182,7 @@ put(permutation *self, bin *to, uint64_t row, const uint8_t *tuple, uint32_t len
 static inline bin *
 bin_of(permutation *self, uint64_t row)
 {
-	return &self->bins[self->count == 1 ? 0 : row_key(self, row) >> 56];
+	return &self->bins[self->count == 1 ? 0 : row_key(self, row) >> (64 - BIN_BITS)];
 }
 
 static inline uint32_t
@@ -366,7 +367,7 @@ make_room(permutation *self, size_t tuples)
 static void
 sort_bin(permutation *self, size_t count)
 {
-	const int skipped = self->count == 1 ? 0 : 8;
+	const int skipped = self->count == 1 ? 0 : BIN_BITS;
 	int bits = 0;
 	size_t buckets;
 

@@ -1,6 +1,6 @@
 """The order in which a training takes the rows; in heap order, a NOTICE names columns by which they are sorted.
 
-A rule that descends in batches, or that chooses rows of models, trains on its rows in a pseudo-random order.
+A rule that steps by batches trains on its rows in a pseudo-random order.
 
 In random order, 1/`SURVEY_BLOCK` of the variance of a column lies between blocks of that many rows; in a sorted column
 all of it does, even for a rare value. The label, each of its classes, and features that are 0 or 1 (such as encoded
