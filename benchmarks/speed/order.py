@@ -26,7 +26,7 @@ from dana.trainer.arrays import train
 
 TABLE, UDF = "bench_order", "bench_order_logistic"
 WIDTHS = (COVERTYPE_SHAPE[1], 3)
-BEYOND = "80MB"
+BEYOND = "240MB"
 """dana.max_memory with which half is less than the pages of 54 columns (149 MB)."""
 
 ROWS, FEATURES, PAGE, BUFFER = 20_000, 4, 250, 0.1
