@@ -135,7 +135,7 @@ def _first(case: Case, rows: int) -> Case:
 
 
 def _add(db: Connection, case: Case, passes: int) -> None:
-    db.train(ADDS, TABLE, model=ADDS, features=list(case.features), epochs=passes, patience=0)
+    db.train(ADDS, TABLE, model=ADDS, features=list(case.features), epochs=passes, patience=0, shuffle=False)
 
 
 def _large_ring(db: Connection, made: ExitStack) -> bool:

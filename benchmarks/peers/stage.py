@@ -76,6 +76,8 @@ def train(db: Connection, case: Case, passes: int, *, table: str = TABLE) -> Non
     asked: dict[str, Any] = {"label": "y"} if "y" in case.columns else {}
     if case.hyper:
         asked["hyper"] = case.hyper
+    # the rows as they lie, as the others take them
+    asked["shuffle"] = False
     # all passes, and the model of the last, as the others have it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ServerWarning)  # that so few rows, or passes, teach nothing
