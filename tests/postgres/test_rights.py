@@ -246,7 +246,7 @@ def test_tables_are_written_by_functions_only(connect_as: Connect) -> None:
     assert alice.execute(more).fetchall() == []
 
 
-OPEN = ("rule", "model", "run", "epoch", "progress", "curve", "job")
+OPEN = ("rule", "model", "run", "epoch", "metric", "progress", "curve", "job")
 """Tables and views that everybody may read; what rows are seen there, policies and views say."""
 
 
