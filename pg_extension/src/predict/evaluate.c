@@ -273,7 +273,7 @@ DANA_FUNCTION(dana_feature_list)
 	Jsonb	  *metadata = PG_GETARG_JSONB_P(0);
 	dana_texts features;
 
-	if (!dana_json_are_texts(metadata, "features"))
+	if (!dana_json_is_null(metadata, "features") && !dana_json_are_texts(metadata, "features"))
 		dana_reject_argument("metadata", "have an array \"features\" of texts, as a model's metadata has");
 	features = dana_json_texts(metadata, "features");
 	(void)require_columns_of(text_to_cstring(PG_GETARG_TEXT_PP(1)), &features, PG_GETARG_OID(2));
