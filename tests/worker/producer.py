@@ -32,6 +32,7 @@ def train_fields(**changes: Any) -> dict[str, Any]:
         "nulls": "skip",
         "options": TRAIN_OPTIONS,
         "held_out": False,
+        "validates": False,
         "metadata": {},
         "warm_start_from": None,
         "role": "r",
