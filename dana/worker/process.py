@@ -11,6 +11,7 @@ import fcntl
 import gc
 import logging
 import os
+import re
 import resource
 import select
 import signal
@@ -371,6 +372,11 @@ def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SetupError(f"another worker listens on {path}; stop it first") from None
+        # the name may be that of another program's lock file, such as that of uv
+        if not stat.S_ISREG(os.fstat(lock).st_mode) or not re.fullmatch(rb"(\d+\n)?", os.pread(lock, 32, 0)):
+            raise SetupError(
+                f"cannot listen on {path}: {path}.lock exists, and no worker wrote it; remove it or name another socket"
+            )
         os.ftruncate(lock, 0)
         os.pwrite(lock, b"%d\n" % max_sessions, 0)
         # bind under a temporary name, so that the socket never exists without a listener

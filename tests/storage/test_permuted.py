@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import mmap
 from collections.abc import Iterator, Sequence
 from itertools import repeat
@@ -179,6 +180,20 @@ def test_the_order_depends_on_no_memory(tmp_path: Path) -> None:
     assert permuted(pages, 8192, order, (anonymous(size) for size in small))[0] == expected
     assert permuted(pages, 8192, order, temporary_files(tmp_path))[0] == expected
     assert not list(tmp_path.iterdir())
+
+
+def test_files_go_when_it_is_closed(tmp_path: Path) -> None:
+    """Not when Python's collector finds the cycle."""
+    gc.disable()
+    try:
+        _, laid_out = permuted(
+            build_pages(schema_of("a"), [(1.0,)]), 8192, RowOrder(seed=1, used=(0,)), temporary_files(tmp_path)
+        )
+        assert str(tmp_path) in Path("/proc/self/maps").read_text()
+        laid_out.close()
+        assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    finally:
+        gc.enable()
 
 
 def test_memory_that_is_used_up(tmp_path: Path) -> None:

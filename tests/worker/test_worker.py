@@ -297,23 +297,27 @@ def test_one_worker_for_a_socket(start: Start, tmp_path: Path) -> None:
 
 
 def test_only_a_socket_is_replaced(start: Start, tmp_path: Path) -> None:
-    """A file in the place of the socket, or of the one that is made first, is kept, and so is a link."""
+    """A file in the place of the socket, of the one that is made first, or of the lock, is kept, and so is a link."""
     notes = tmp_path / "notes"
     notes.write_text("precious")
     (tmp_path / "link").symlink_to(notes)
     (tmp_path / "w.new").write_text("precious")
+    (tmp_path / "uv.lock").write_text("precious")
+    os.mkfifo(tmp_path / "pipe.lock")
     for name, says in (
         ("notes", "is not a socket"),
         ("link", "is not a socket"),
         ("w", "w.new exists"),
+        ("uv", "uv.lock exists, and no worker wrote it"),
+        ("pipe", "pipe.lock exists, and no worker wrote it"),
         ("n" * 90, "75"),
     ):
         worker = start(tmp_path / name, wait=False)
         assert worker.wait(PATIENCE) != 0
         assert worker.stderr is not None
         assert says in worker.stderr.read()
-    assert notes.read_text() == "precious"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "notes", "w.new"]
+    assert notes.read_text() == (tmp_path / "uv.lock").read_text() == "precious"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "notes", "pipe.lock", "uv.lock", "w.new"]
 
 
 def test_a_path_longer_than_a_sockets(start: Start, tmp_path: Path) -> None:
