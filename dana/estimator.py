@@ -121,7 +121,7 @@ class DanaEstimator(BaseEstimator):
         # one transaction: an error leaves neither the table nor a model
         with db.session.transaction():
             _register(db, rule)
-            # label and weight after the features have been listed, of which they are none
+            # label and weight are added after the list of features is made: they are not features
             columns |= columns_of(others)
             # one permutation for all columns, labels and weights included
             create_table(db.session, TABLE, columns, temporary=True)

@@ -3,7 +3,7 @@
 Cost, through SQL: one epoch and 50 of a stochastic rule, as ratios to heap order, on 581,012 rows of 54 and of 3
 columns, within the worker's memory for pages and beyond it.
 
-Convergence, on arrays whose rows lie sorted or clustered: the mean loss over the table after 1, 5 and 10 epochs, in
+Convergence, on arrays with sorted or clustered rows: the mean loss over the table after 1, 5 and 10 epochs, in
 heap order, in the order of a training, in a new permutation for each epoch, and in CorgiPile's (Xu et al., SIGMOD
 2022), which permutes pages, then the rows of each buffer of a tenth of the pages.
 """

@@ -183,7 +183,7 @@ def _default(
         chosen["watch_depth"] = power_of_two(rows_written(plan.watched) * target.together)
     chosen |= _access(draft, schema, binding.uses, given)
     chosen |= {name: min(chosen[name], most) for name, most in (at_most or {}).items()}
-    # the user's fields last: they override whatever was chosen
+    # last, because the user's fields override the chosen ones
     return _config({**chosen, **given}), draft, plan
 
 

@@ -132,7 +132,7 @@ def _text(nodes: Nodes, column: Column) -> tuple[str, str]:
     width = len(column.numbers)
     places = {text: k for k, texts in enumerate(column.spellings) for text in texts}
     null = -2 if column.fill is None else column.fill.index(1) if 1 in column.fill else -1
-    # after the categories, none of which a NULL's text is
+    # after the categories, because the text of a NULL is never a category
     places |= dict.fromkeys(_null_texts(column), null)
     place = nodes.node(
         "LabelEncoder",

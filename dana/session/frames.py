@@ -272,7 +272,7 @@ def _of_offsets(kind: str, valid: NDArray[np.bool_], array: pa.Array) -> Column:
 
 Convert = Callable[[list[Any]], Any]
 
-# bool before int, of which it is a subclass, and int before float, which would round integers above 2^53
+# bool before int, its base class; int before float, which would round integers above 2^53
 OBJECTS: tuple[tuple[tuple[type, ...], str, Convert], ...] = (
     ((str,), "text", lambda found: [each.encode() for each in found]),
     ((bool, np.bool_), "boolean", lambda found: np.array(found, dtype=np.bool_)),

@@ -145,7 +145,7 @@ def penalty_of(request: TrainRequest, metas: Mapping[str, float]) -> float:
 
 @lru_cache(maxsize=64)  # trainings of groups ask again and again
 def likelihood_of(text: str, rule: str) -> Family | None:
-    """Return the distribution of which a rule's loss is minus the log likelihood, or a multiple of it; None: of none.
+    """Return the distribution with a log likelihood proportional to the negative of a rule's loss; None: there is none.
 
     The loss is a function of a score and the label: it is compared with each likelihood on a few of both.
     """
@@ -181,7 +181,7 @@ def likelihood_of(text: str, rule: str) -> Family | None:
 
 @dataclass(slots=True, kw_only=True)
 class _Model:
-    """A program with its parameters, of which one holds the weights and one the intercept."""
+    """A program with its parameters: one holds the weights, another the intercept."""
 
     program: Program
     parameters: list[Parameter]

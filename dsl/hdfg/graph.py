@@ -435,7 +435,7 @@ class Graph:
                     raise BindError(f"axis {axis} of {name} has {extent} elements, which no {solved[0]} makes of {dim}")
                 if solved is not None and solved[1] is not None:
                     found[solved[0]] = solved[1]
-        # behind the rounds: an axis whose dims others gave must agree with them
+        # after the rounds: an axis must agree with dims that were found from other axes
         for name, axis, dim, extent in axes:
             if all(part in found for part in dim.names) and dim.evaluate(found) != extent:
                 raise BindError(f"axis {axis} of {name} must have {dim} = {dim.evaluate(found)} elements, not {extent}")

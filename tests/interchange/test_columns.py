@@ -195,7 +195,7 @@ def test_the_table_s_columns(db: Connection, rule: str, nulls: str) -> None:
 
 
 def named_columns(db: Connection, rule: str, nulls: str) -> None:
-    """A rule that names its columns: numbers of rows and categories, of which a NULL has no mean."""
+    """A rule that names its columns: row numbers and categories, where a NULL cannot become a mean."""
     columns = table(rule)
     names = [name for name in columns if name != "y"]
     columns[names[-1]][::9] = np.nan
@@ -352,7 +352,7 @@ def test_a_text_s_null(db: Connection, null: str | None) -> None:
 
 
 def test_texts_that_are_null_elsewhere(sums: Connection) -> None:
-    """A category is not NULL, whatever it is called."""
+    """A category is not NULL, even if its text is "None" or "nan"."""
     texts = ["None", "nan", "<NA>", "\\N"]
     listed = ", ".join(f"'{one}'" for one in texts)
     sums.session.execute(

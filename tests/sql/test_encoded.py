@@ -1,4 +1,4 @@
-"""Columns that are encoded, by whoever trains and predicts in other ways, with whose rights."""
+"""Encoded columns in groups, folds and searches, and with the rights of other roles."""
 
 from __future__ import annotations
 

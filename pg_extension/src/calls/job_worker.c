@@ -119,7 +119,7 @@ job_make_call(void *state)
 {
 	static dana_statement set = DANA_STATEMENT(
 		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1) "
-		/* the role's own, some of which are accepted only there, such as a tablespace that is gone */
+		/* skip the role's own settings: PostgreSQL accepts a tablespace that is gone there, and rejects it in SET */
 		"WHERE pg_catalog.current_setting(key, true) IS DISTINCT FROM value",
 		JSONBOID);
 	job_call		  *call = state;
