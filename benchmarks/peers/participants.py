@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 from psycopg import sql
 
+from benchmarks import stochastic
 from benchmarks.peers import inside, learners, madlib, scikit
 from benchmarks.peers.cases import CENTRES, JUDGED, Case, prepared
 from benchmarks.peers.compiled import compiled, how_compiled
@@ -22,6 +23,7 @@ from benchmarks.peers.factors import factors
 from benchmarks.peers.learners import Floats, Learner
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.stage import RULE, TABLE, train
+from dana import rules
 from dana.client.connection import Connection
 from dana.session.frames import columns_of
 from dana.session.tables import create_table
@@ -79,9 +81,11 @@ def _dana(db: Connection, case: Case, x: Floats, passes: int) -> Peer:
         return passes
 
     server = db.session.info.parameter_status("server_version")
+    solved = stochastic.text(case.rule) != rules.text(case.rule)
+    form = f"; {case.rule} by stochastic gradient descent, as the peers" if solved else ""
     return Peer(
         name=DANA,
-        how=f"dana_train, {_version('dana-db')} on PostgreSQL {server}: two processes",
+        how=f"dana_train, {_version('dana-db')} on PostgreSQL {server}: two processes{form}",
         trains=True,
         run=run,
         loss=loss,

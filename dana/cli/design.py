@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
+from dana.cli.options import path
 from dana.session.terminal import shown
 from dana.storage import layout
 from hwgen.folders import make_folder, write_file
@@ -30,11 +31,11 @@ WIDE = 1000
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     design = commands.add_parser("design", help="find the best machine for a rule, a table and an FPGA")
-    design.add_argument("file", type=Path, metavar="FILE")
+    design.add_argument("file", type=path, metavar="FILE")
     add_table(design)
     design.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
     design.add_argument("--pages", type=int, default=10_000, metavar="N", help="pages of the table (10000)")
-    design.add_argument("--charts", type=Path, metavar="DIR", help="draw the best machine there as SVG")
+    design.add_argument("--charts", type=path, metavar="DIR", help="draw the best machine there as SVG")
     design.set_defaults(run=run_design)
 
 

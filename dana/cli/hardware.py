@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
+from dana.cli.options import path
 from dana.cli.rules import override
 from dana.session.terminal import say
 from hwgen.folders import create_file
@@ -23,16 +24,16 @@ DEFAULT_SIZE = 1 << 24
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
     export = commands.add_parser("hdl", help="write an accelerator as Verilog, with scripts to build and check it")
-    export.add_argument("file", type=Path, metavar="FILE")
+    export.add_argument("file", type=path, metavar="FILE")
     _add_machine(export)
-    export.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the package")
+    export.add_argument("-o", "--output", type=path, required=True, metavar="DIR", help="folder of the package")
     export.set_defaults(run=run_export)
 
     synth = commands.add_parser("synth", help="synthesise an accelerator with yosys and nextpnr")
-    synth.add_argument("file", type=Path, metavar="PATH", help="a folder that dana hdl wrote, or a rule to export")
+    synth.add_argument("file", type=path, metavar="PATH", help="a folder that dana hdl wrote, or a rule to export")
     _add_machine(synth)
     synth.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="of a rule: folder of the package (RULE-DEVICE)"
+        "-o", "--output", type=path, metavar="DIR", help="of a rule: folder of the package (RULE-DEVICE)"
     )
     synth.add_argument("--place", action="store_true", help="place and route as well (ECP5; takes many minutes)")
     synth.set_defaults(run=run_synth)
@@ -40,7 +41,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     board = commands.add_parser(
         "board", help="train an exported package on its board, and compare the results with the expected ones"
     )
-    board.add_argument("folder", type=Path, metavar="DIR", help="a folder that dana hdl wrote")
+    board.add_argument("folder", type=path, metavar="DIR", help="a folder that dana hdl wrote")
     board.add_argument(
         "--registers",
         metavar="FILE[@OFFSET]",
@@ -60,7 +61,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     board.add_argument(
         "--write-records",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="do not train; write the initial contents of the memory for records",
     )

@@ -7,10 +7,9 @@ import csv
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dana.cli.options import names
+from dana.cli.options import names, path
 from dana.printable import printable
 from dana.session.terminal import cells, say
 from hwgen.folders import create_file, write_file
@@ -50,13 +49,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     predict.add_argument(
         "--spreadsheet", action="store_true", help="put ' before texts that a spreadsheet would run as formulas"
     )
-    predict.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
+    predict.add_argument("-o", "--output", type=path, metavar="FILE", help="write there instead of to the terminal")
     predict.set_defaults(run=run_predict)
 
     export = commands.add_parser("export", help="write a trained model as ONNX, PMML or JSON")
     export.add_argument("model", metavar="MODEL", help="its name, or name@version")
     export.add_argument("--format", choices=FORMATS, help="by default the suffix of the output's name, else json")
-    export.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
+    export.add_argument("-o", "--output", type=path, metavar="FILE", help="write there instead of to the terminal")
     export.set_defaults(run=run_export_model)
     for command in (models, evaluate, predict, export):
         command.add_argument("--dsn", help="server that has the model (the embedded one)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar, cast, get_args, get_type_hints
 
 from dana.client.options import TrialOptions
@@ -44,6 +45,13 @@ def training_options(options: argparse.Namespace, declared: type[Options]) -> Op
 def names(text: str) -> list[str]:
     """Names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def path(text: str) -> Path:
+    """A path; an empty one would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("a path must not be empty")
+    return Path(text)
 
 
 def _reader(name: str, kind: object) -> Callable[[str], object]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, asked
+from dana.cli.options import path
 from dana.errors import UsageError
 from dana.session.terminal import say
 from hwgen.folders import write_file
@@ -25,16 +25,16 @@ FAILED = 2
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
     check = commands.add_parser("check", help="report all errors in rule files")
-    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    check.add_argument("files", nargs="+", type=path, metavar="FILE")
     check.set_defaults(run=run_check)
 
     fmt = commands.add_parser("fmt", help="format rule files with ruff, without changing their meaning")
-    fmt.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    fmt.add_argument("files", nargs="+", type=path, metavar="FILE")
     fmt.add_argument("--check", action="store_true", help="do not write; list the files that would change, and fail")
     fmt.set_defaults(run=run_fmt)
 
     compile_ = commands.add_parser("compile", help="show the output of a stage of the compiler for a rule file")
-    compile_.add_argument("file", type=Path, metavar="FILE")
+    compile_.add_argument("file", type=path, metavar="FILE")
     compile_.add_argument("--emit", metavar="STAGE", default="program", help="the stage (program); `list` lists them")
     add_table(compile_)
     compile_.add_argument(
@@ -45,7 +45,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="NAME=VALUE",
         help="parameter of the design: threads=4",
     )
-    compile_.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
+    compile_.add_argument("-o", "--output", type=path, metavar="FILE", help="write there instead of to the terminal")
     compile_.set_defaults(run=run_compile)
 
 

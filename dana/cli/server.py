@@ -8,9 +8,9 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dana.cli.options import path
 from dana.cli.screen import positive
 from dana.session.terminal import say
 
@@ -40,7 +40,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "worker", help="run a worker for an existing PostgreSQL (the embedded one has its own)"
     )
     worker.add_argument(
-        "--socket", type=Path, required=True, help="unix socket to listen on: the setting dana.socket_path"
+        "--socket", type=path, required=True, help="unix socket to listen on: the setting dana.socket_path"
     )
     worker.add_argument(
         "--memory-limit", type=size, metavar="SIZE", help="memory of a session, such as 4GB (half of the machine's)"
@@ -62,7 +62,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     worker.add_argument(
         "--model-directory",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="folder for models that are too large for a session's memory",
     )

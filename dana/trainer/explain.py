@@ -171,12 +171,13 @@ def _full(pages: int, rows: int | None, sample: Sample) -> PageCounts:
 
 
 def _per_page(relation: Relation, layout: PageCounts | None, *, full: bool) -> int | None:
-    """Return the rows of a page, on average or of a full one; None: as many as fit."""
-    filled = [tuples for tuples, _ in layout or () if tuples]
+    """Return the rows of a page, on average or of full pages; None: as many as fit."""
+    counts = [tuples for tuples, _ in layout or () if tuples]
     fixed = all(one.length >= 0 or one.array_length is not None for one in relation.attributes if not one.dropped)
-    if not filled or (full and fixed):
-        return None
-    return max(filled) if full else round(sum(filled) / len(filled))
+    if full:
+        # a dead tuple took room, too, and its line pointer stays; the last page may not be full
+        counts = [] if fixed else [pointers for _, pointers in (layout or ())[:-1] or layout or () if pointers]
+    return round(sum(counts) / len(counts)) if counts else None
 
 
 def _search(training: TrainRequest, design: Design, device: Device, tuples: int | None) -> Exploration:

@@ -99,6 +99,13 @@ def test_an_argument_that_is_no_text(capsys: pytest.CaptureFixture[str]) -> None
     assert r"argument '\udcc3\udcb6' is not text in utf-8" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("arguments", [["check", ""], ["worker", "--socket", ""], ["hdl", "rule.py", "-o", ""]])
+def test_an_empty_path_is_not_the_current_folder(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert "a path must not be empty" in capsys.readouterr().err
+
+
 def test_an_error_of_a_full_disk_names_the_file() -> None:
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         write_file(Path("/dev/full"), b"model")

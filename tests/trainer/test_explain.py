@@ -270,3 +270,15 @@ def test_a_queue_that_the_user_made_too_short_is_why() -> None:
     assert (short["why"]["cause"], short["why"]["change"]) == ("striders", {"queue_depth": 256})
     assert default["cycles"]["tuple"] < short["why"]["tuple"] < short["cycles"]["tuple"] / 1.25
     assert told({"queue_depth": 1024})["why"] == default["why"]
+
+
+def test_rows_laid_out_anew_have_the_mean_length() -> None:
+    """Of live and dead rows: not that of the fullest page, when later rows have longer texts."""
+    schema = declared("a float8, t text, b float8, y float8")
+    layout = [(120, 120)] * 25 + [(5, 7)] * 140 + [(1, 1)]
+    training = declared_request(dana.load(rules.FOLDER / "huber.py"), schema, label="y", pages=len(layout))
+    training = replace(training, features=("a", "b"))
+    rows = sum(tuples for tuples, _ in layout)
+    question = ExplainRequest(training=training, device=None, search=False, rows=rows, layout=layout, last=None)
+    assert explain(question, DesignStore())["reads"]["tuples"] == round((25 * 120 + 140 * 7) / 165)
+    assert explain(replace(question, training=replace(training, shuffle=False)), DesignStore())["reads"]["pages"] == 166
