@@ -123,7 +123,6 @@ class DanaEstimator(BaseEstimator):
             _register(db, rule)
             # label and weight are added after the list of features is made: they are not features
             columns |= columns_of(others)
-            # one permutation for all columns, labels and weights included
             create_table(db.session, TABLE, columns, temporary=True)
             result = db.train(rule, f"pg_temp.{TABLE}", progress=False, **options)
             db.session.execute(f"DROP TABLE pg_temp.{TABLE}")
@@ -136,8 +135,7 @@ class DanaEstimator(BaseEstimator):
     def _set_coefficients(self, db: Connection) -> None:
         """Set ``coef_`` and ``intercept_`` in scikit-learn's shapes, if the prediction is made of weighted sums."""
         for name in ("coef_", "intercept_"):
-            if hasattr(self, name):
-                delattr(self, name)
+            vars(self).pop(name, None)
         found: dict[str | None, list[float]] = {}
         for one in db.coefficients(self.model_):
             found.setdefault(one.label, []).append(one.coefficient)

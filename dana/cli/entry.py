@@ -62,10 +62,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; ``arguments`` default to the process's own."""
-    # an encoding that lacks a character of a message or of a name is no bug
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    # as Python does for stderr: an encoding that lacks a character of a name is no bug
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     top = parser()
     for argument in sys.argv[1:] if arguments is None else arguments:
         if any("\ud800" <= one <= "\udfff" for one in argument):

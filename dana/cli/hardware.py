@@ -224,7 +224,6 @@ def _announce(line: str) -> None:
 
 def _number(text: str) -> int:
     """A whole number as C writes it."""
-    # base 0: 0x1000 or 4096
     return int(text, 0)
 
 

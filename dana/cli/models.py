@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -145,6 +146,8 @@ def run_predict(options: argparse.Namespace) -> int:
     if options.output is None:
         # only for a terminal: a file must have the bytes of the database
         shown = sys.stdout.isatty()
+        if not shown and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
         values = ([printable(v) if shown and isinstance(v, str) else v for v in row] for row in rows)
         csv.writer(sys.stdout, lineterminator="\n").writerows(values)
         return 0

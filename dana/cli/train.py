@@ -77,7 +77,7 @@ def _print(result: TrainResult) -> None:
 
 def _rows(result: TrainResult) -> list[tuple[str, str]]:
     ended = "converged" if result.converged else "all epochs run"
-    if result.kept not in (None, result.epochs):
+    if result.kept != result.epochs:
         ended += f", epoch {result.kept} kept"
     rows = [
         ("model", f"{result.model}, version {result.version}"),

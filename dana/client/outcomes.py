@@ -85,7 +85,7 @@ class TrainResult:
     version: int
     run: int
     epochs: int
-    kept: int | None
+    kept: int
     converged: bool
     loss: float | None
     validation_loss: float | None
@@ -236,9 +236,8 @@ class Evaluation(dict[str, object]):
         found: list[list[object]] = []
         for k, row in enumerate(rows):
             taken, right = sum(other[k] for other in rows), row[k]
-            # a class that is never predicted has no precision; 0 is what scikit-learn takes by default
+            # 0 for a class without rows or predictions, as in scikit-learn by default
             precision, recall = (right / each if each else 0.0 for each in (taken, sum(row)))
-            # of an empty class or prediction 0, as in scikit-learn by default
             f1 = 2 * right / (taken + sum(row)) if taken + sum(row) else 0.0
             found.append([precision, recall, f1, sum(row)])
         return found

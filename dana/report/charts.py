@@ -83,7 +83,6 @@ def roofline_chart(machine: Machine) -> str:
     operations = cycles.rows * config.units
     intensity = operations / config.page_size
     reached = operations / cycles.page
-    # where both limits meet
     ridge = config.units / config.page_rate
     low, high = min(intensity, ridge) / 8, max(intensity, ridge) * 8
     out: list[str] = []
@@ -119,7 +118,6 @@ def schedule_chart(machine: Machine, section: str) -> str:
         for row, bar in enumerate(bars):
             axes.barh(row, bar.length, left=bar.start, color=COLOURS[bar.kind], height=0.8)
             end = bar.start + bar.length
-            # right of the bar while there is room for the text, else left of it
             right = end < 0.75 * length
             axes.text(
                 end + 0.008 * length if right else bar.start - 0.008 * length,

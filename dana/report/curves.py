@@ -49,8 +49,7 @@ def loss_chart(run: Run) -> str | None:
             axes.plot(
                 [x for x, _ in shown], [y for _, y in shown], color=colour, marker=marker, markersize=3, label=name
             )
-        if run.kept is not None:
-            axes.axvline(run.kept, color=EDGE, linewidth=0.8, linestyle="--", label=f"kept: epoch {run.kept}")
+        axes.axvline(run.kept, color=EDGE, linewidth=0.8, linestyle="--", label=f"kept: epoch {run.kept}")
         axes.set_xlabel("epoch")
         axes.set_ylabel("mean loss")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

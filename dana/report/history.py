@@ -72,7 +72,7 @@ class Run:
     wall_seconds: float
     modelled_seconds: float | None
     epochs: int
-    kept: int | None
+    kept: int
     converged: bool
     loss: float | None
     tuples: int

@@ -105,7 +105,7 @@ CREATE TABLE dana.run (
 	wall_seconds double precision NOT NULL,
 	modelled_seconds double precision,
 	epochs integer NOT NULL,
-	kept integer,
+	kept integer NOT NULL,
 	converged boolean NOT NULL,
 	loss double precision,
 	validation_loss double precision,

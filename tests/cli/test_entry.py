@@ -82,14 +82,13 @@ def test_a_full_disk_is_an_error_of_the_machine(arguments: str, redirected: str,
     assert says in done.stderr
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_an_encoding_without_a_character_is_no_bug(encoding: str) -> None:
+def test_an_encoding_without_a_character_is_no_bug() -> None:
     run = [sys.executable, "-c", "import sys; from dana.cli import main; sys.exit(main(sys.argv[1:]))"]
     done = subprocess.run(
-        [*run, "rules"], capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": encoding}
+        [*run, "rules"], capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )
     assert (done.returncode, done.stderr) == (OK, b"")
-    assert b"\\u2211" in done.stdout or b"\\xd7" in done.stdout or encoding == "latin-1"
+    assert b"\\xd7" in done.stdout
 
 
 def test_an_argument_that_is_no_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -125,6 +127,10 @@ def test_texts_that_a_spreadsheet_would_run(
             assert ("warning: 7 of the texts begin like formulas" in said) == (not options)
             with file.open(newline="") as rows:
                 read[bool(options)] = list(csv.reader(rows))
+        run = [sys.executable, "-c", "import sys; from dana.cli import main; sys.exit(main(sys.argv[1:]))", *columns]
+        del run[run.index("-o") : run.index("--dsn")]
+        piped = subprocess.run(run, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        assert list(csv.reader(piped.stdout.decode().split("\n")))[:-1] == read[False]
     finally:
         session.execute("DROP TABLE texts")
     assert [row[:2] for row in read[False]] == [["=t", "n"], *([text, "-7"] for text in texts)]

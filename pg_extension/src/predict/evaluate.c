@@ -32,8 +32,9 @@
 
 /*
  * One statement evaluates a model. $1: reference of the model's version, $2: threshold or NULL, $3: classes, $4: the
- * model's name, $5: version, $6: part, $7 and $8: as in dana_places, $9: the quantile of a rule that has one. Its text has the metrics, the label, the features,
- * and the rows; OFFSET 0: each prediction is computed once.
+ * model's name, $5: version, $6: part, $7 and $8: as in dana_places, $9: the quantile, NULL for a rule without one. Its
+ * text has the metrics, the label, the features, places, unseen categories, and the rows; OFFSET 0: each prediction is
+ * computed once.
  */
 #define STATEMENT \
 	"SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) OPERATOR(pg_catalog.||) " UNSEEN "%s, " \
@@ -44,8 +45,8 @@
 #define METRICS_OF_NUMBERS NOT_PREDICTED "%s(s.y, s.p)"
 
 /*
- * Also the metrics of two classes if the labels have two values; both count non-finite labels and predictions. $9:
- * quantile; the last %s: metrics of other rules
+ * Also the metrics of two classes if the labels have two values; both count non-finite labels and predictions. The last
+ * %s: metrics of other rules
  */
 #define METRICS_OF_NUMBER \
 	NOT_PREDICTED "COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 " \
@@ -341,7 +342,8 @@ unseen_of(const evaluated_model *model, TupleDesc columns, StringInfo names)
 		if (encoder->kind != DANA_ENCODE_ONE_HOT || encoder->other || encoder->categories.count == 0 || number <= 0)
 			continue;
 		appendStringInfo(names, "%s%s", names->len > 0 ? ", " : "", encoder->column);
-		appendStringInfo(&condition, " OR (%s) OPERATOR(pg_catalog.<>) ALL (ARRAY[",
+		/* by bytes, as dana_encode() compares: a collation may ignore case */
+		appendStringInfo(&condition, " OR (%s) COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.<>) ALL (ARRAY[",
 						 dana_text_expression(encoder->column, SPI_gettypeid(columns, number)));
 		for (int k = 0; k < encoder->categories.count; k++)
 			appendStringInfo(&condition, "%s%s", k > 0 ? ", " : "", quote_literal_cstr(encoder->categories.values[k]));

@@ -264,7 +264,8 @@ DANA_FUNCTION(dana_classification_add_each)
 }
 
 /*
- * Metrics of any number of classes, each against the others; those of probabilities if they are `known`. Means are over classes that occur
+ * Metrics of any number of classes, each against the others; with `known`, those of probabilities, too. Means are over
+ * classes that occur.
  */
 static Datum
 of_tally(const tally *counted, const classification *state, bool known)

@@ -17,13 +17,6 @@
 #include "predict/metric_names.h"
 #include "predict/metrics.h"
 
-/* Deviances, sums over rows */
-typedef struct deviance
-{
-	bool		undefined; /* of at least one row */
-	long double sum;
-} deviance;
-
 typedef struct regression
 {
 	int64		rows;
@@ -31,8 +24,8 @@ typedef struct regression
 	long double spread; /* sum of squared deviations from it (Welford) */
 	long double absolute;
 	long double squared; /* sums of errors */
-	deviance	poisson;
-	deviance	gamma;
+	long double poisson;
+	long double gamma; /* sums of deviances; NaN: a row has none */
 	bool		has_quantile;
 	float8		quantile;
 	long double pinball;
@@ -48,114 +41,67 @@ typedef struct regressions
 } regressions;
 
 static void
-add_deviance(deviance *to, bool defined, long double unit)
-{
-	if (defined)
-		to->sum += unit;
-	else
-		to->undefined = true;
-}
-
-static void
 add_error(regression *state, long double label, long double prediction)
 {
 	const long double error = label - prediction;
 	const long double distance = label - state->mean;
-	const long double ratio = logl(label / prediction);
+	const bool	positive = label > 0 && prediction > 0;
+	const long double ratio = positive ? logl(label / prediction) : 0;
 
 	state->mean += distance / ++state->rows;
 	state->spread += distance * (label - state->mean);
 	state->absolute += fabsl(error);
 	state->squared += error * error;
 	state->pinball += error * (state->quantile - (error < 0));
-	add_deviance(&state->poisson, label >= 0 && prediction > 0, 2 * ((label > 0 ? label * ratio : 0) - error));
-	add_deviance(&state->gamma, label > 0 && prediction > 0, 2 * (error / prediction - ratio));
+	state->poisson += positive || (label == 0 && prediction > 0) ? 2 * (label * ratio - error) : NAN;
+	state->gamma += positive ? 2 * (error / prediction - ratio) : NAN;
 }
 
-/* The formulas of the metrics; false: there is none for these rows */
-
-static bool
-mean_absolute_error(const regression *state, long double *number)
-{
-	*number = state->absolute / state->rows;
-	return state->rows > 0;
-}
-
-static bool
-root_mean_squared_error(const regression *state, long double *number)
-{
-	*number = sqrtl(state->squared / state->rows);
-	return state->rows > 0;
-}
-
-static bool
-explained_variance(const regression *state, long double *number)
-{
-	*number = 1 - state->squared / state->spread;
-	return state->spread != 0;
-}
-
-static bool
-poisson_deviance(const regression *state, long double *number)
-{
-	*number = state->poisson.sum / state->rows;
-	return state->rows > 0 && !state->poisson.undefined;
-}
-
-static bool
-gamma_deviance(const regression *state, long double *number)
-{
-	*number = state->gamma.sum / state->rows;
-	return state->rows > 0 && !state->gamma.undefined;
-}
-
-static bool
-pinball_loss(const regression *state, long double *number)
-{
-	*number = state->pinball / state->rows;
-	return state->rows > 0 && state->has_quantile;
-}
-
-typedef struct regression_metric
-{
-	const char *name;
-	bool (*compute)(const regression *, long double *);
-} regression_metric;
-
-static const regression_metric metrics[] = {
-	{METRIC_MAE, mean_absolute_error},		{METRIC_RMSE, root_mean_squared_error},
-	{METRIC_R2, explained_variance},		{METRIC_POISSON_DEVIANCE, poisson_deviance},
-	{METRIC_GAMMA_DEVIANCE, gamma_deviance}, {METRIC_PINBALL_LOSS, pinball_loss},
-};
+static const char *const names[] = {METRIC_MAE, METRIC_RMSE, METRIC_R2,
+									METRIC_POISSON_DEVIANCE, METRIC_GAMMA_DEVIANCE, METRIC_PINBALL_LOSS};
 
 /* Those of several labels, those without a quantile, and all */
 enum
 {
 	METRICS_OF_EACH = 3,
 	METRICS_WITHOUT_QUANTILE = 5,
-	METRICS_WITH_QUANTILE = lengthof(metrics)
+	METRICS_WITH_QUANTILE = lengthof(names)
 };
+
+/* The metrics, in the order of their names; NaN: there is none for these rows */
+static void
+compute(const regression *state, long double *metrics)
+{
+	const long double rows = state->rows > 0 ? state->rows : NAN;
+
+	metrics[0] = state->absolute / rows;
+	metrics[1] = sqrtl(state->squared / rows);
+	metrics[2] = state->spread != 0 ? 1 - state->squared / state->spread : NAN;
+	metrics[3] = state->poisson / rows;
+	metrics[4] = state->gamma / rows;
+	metrics[5] = state->pinball / rows;
+}
 
 /* The first `wanted` metrics of several regressions: the means over those that have them */
 static void
 append_regressions(StringInfo to, const regression *each, int count, int wanted)
 {
-	for (int metric = 0; metric < wanted; metric++)
-	{
-		long double number, sum = 0;
-		int			known = 0;
+	long double metrics[lengthof(names)], sums[lengthof(names)] = {0};
+	int			known[lengthof(names)] = {0};
 
-		for (int i = 0; i < count; i++)
-		{
-			CHECK_FOR_INTERRUPTS();
-			if (metrics[metric].compute(&each[i], &number))
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		compute(&each[i], metrics);
+		for (int k = 0; k < wanted; k++)
+			if (!isnan(metrics[k]))
 			{
-				known++;
-				sum += number;
+				known[k]++;
+				sums[k] += metrics[k];
 			}
-		}
-		dana_append_ratio(to, metrics[metric].name, sum, known);
 	}
+	for (int k = 0; k < wanted; k++)
+		dana_append_ratio(to, names[k], sums[k], known[k]);
 }
 
 /* All rows must have the same quantile; NULL: none */
