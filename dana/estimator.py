@@ -135,7 +135,7 @@ class DanaEstimator(BaseEstimator):
     def _set_coefficients(self, db: Connection) -> None:
         """Set ``coef_`` and ``intercept_`` in scikit-learn's shapes, if the prediction is made of weighted sums."""
         for name in ("coef_", "intercept_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         found: dict[str | None, list[float]] = {}
         for one in db.coefficients(self.model_):
             found.setdefault(one.label, []).append(one.coefficient)

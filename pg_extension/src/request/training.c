@@ -106,6 +106,8 @@ member_fill(dana_training *training, const training_member *member, Datum value,
 		*(double *)at = DatumGetFloat8(value);
 	else if (member->type == INT4OID)
 		*(int *)at = DatumGetInt32(value);
+	else if (member->type == BOOLOID)
+		*(bool *)at = DatumGetBool(value);
 	else
 		*(Oid *)at = DatumGetObjectId(value);
 }
@@ -178,15 +180,21 @@ read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 		check_different(&training->classes);
 }
 
+/* A condition and a filter, which may be NULL; the newline ends a comment in it */
+static char *
+restricted(const char *condition, const char *filter)
+{
+	return filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, filter);
+}
+
 /* Restricts the rows to those that satisfy a condition, in a query, or else in a filter, which may be NULL */
 static void
 restrict_rows(const char *condition, char **query, char **filter)
 {
-	/* the newline ends a comment in it */
 	if (*query != NULL)
 		*query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", *query, condition);
 	else
-		*filter = *filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, *filter);
+		*filter = restricted(condition, *filter);
 }
 
 /* Raises an error if rows have no place of their own, which `argument` requires; the others are hints */
@@ -210,9 +218,7 @@ need_places(const dana_training *training, const char *argument, const char *of_
 static char *
 take_part(dana_training *training, const char *argument, double size, int seed, char **filter)
 {
-	char *query = NULL;
-	char *taken = *filter;
-	char *part;
+	char *part, *taken;
 
 	if (!(size > 0 && size < 1))
 		dana_reject_argument("%s", "be a part of the rows between 0 and 1, not \"%g\"", argument, size);
@@ -220,8 +226,8 @@ take_part(dana_training *training, const char *argument, double size, int seed, 
 				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that identifies its rows.", size, seed));
 	training->key = dana_key_of(training->rows.relation);
 	part = dana_holdout_of_key(&training->key, size, seed);
-	restrict_rows(part, &query, &taken);
-	restrict_rows(psprintf("NOT %s", part), &query, filter);
+	taken = restricted(part, *filter);
+	*filter = restricted(psprintf("NOT %s", part), *filter);
 	return taken;
 }
 
@@ -364,7 +370,7 @@ dana_training_restrict(dana_training *training, const char *condition)
 {
 	restrict_rows(condition, &training->rows.query, &training->rows.filter);
 	if (training->validation_size > 0)
-		restrict_rows(condition, &(char *){NULL}, &training->held_out);
+		training->held_out = restricted(condition, training->held_out);
 }
 
 /* An argument for the worker, unchanged */
