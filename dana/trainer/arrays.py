@@ -7,6 +7,7 @@ in the database. Predictions are computed by the interpreter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import prod
@@ -197,12 +198,11 @@ def train(
     trainer = MachineTrainer()
     request = replace(request, largest={name: _largest(columns[name]) for name in trainer.categories(request).columns})
     training = trainer.open(request, notify)
-    try:
+    with ExitStack() as opened:
+        opened.callback(training.close)
         fed = _frames(columns, training.stream) if pages is None else pages
-        taken = fed if training.order is None else _permuted(training.order, fed)
+        taken = fed if training.order is None else opened.enter_context(closing(_permuted(training.order, fed)))
         outcome = run(training, request, feed=lambda sink: _feed(training, sink, taken), notify=notify)
-    finally:
-        training.close()
     result = outcome.result
     binding = bind_request(graph, request, chosen_extents(dict(graph.extents), with_extents(request).hyper))
     return Trained(

@@ -193,6 +193,8 @@ class DesignStore:
     """
 
     def __init__(self, folder: CacheFolder | None = None) -> None:
+        # now: a session is forked from a worker and has its code, whose sources may change before its first training
+        _sources()
         self._folder = folder
         self._designs: OrderedDict[str, Design] = OrderedDict()
         self._on_disk: set[str] = set()

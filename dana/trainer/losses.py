@@ -60,6 +60,28 @@ def loss_graph(graph: Graph) -> Graph | None:
     return made
 
 
+def losses_at(graph: Graph, metas: Mapping[str, float], predicted: Doubles, labels: Doubles) -> Doubles:
+    """Return the loss of each prediction and label, in their shape."""
+    evaluator = Evaluator(graph, numerics, [graph.loss or 0])
+    columns = {PREDICTED: predicted.ravel().astype(np.float32), LABEL: labels.ravel().astype(np.float32)}
+    numbers = {name: np.asarray(value, np.float32) for name, value in metas.items()}
+    found = evaluator.run(labels.size, columns, {}, numbers)
+    return evaluator.per_tuple(graph.loss or 0, found, labels.size).astype(np.float64).reshape(labels.shape)
+
+
+def is_multiple(losses: Doubles, others: Doubles) -> bool:
+    """Return whether losses are a positive multiple of others, apart from a part that depends on the label alone.
+
+    Parameters
+    ----------
+    losses, others
+        Shape [labels, scores].
+    """
+    found, expected = (one[:, 1:] - one[:, :1] for one in (losses, others))
+    scale = float((found * expected).sum() / (expected**2).sum())
+    return scale > 0 and np.allclose(found, scale * expected, rtol=1e-4, atol=1e-5 * scale)
+
+
 def minimised(graph: Graph | None, metas: Mapping[str, float]) -> dict[str, object]:
     """Return the metadata of a model about the metric that its rule minimises, from the values of the loss.
 
@@ -77,32 +99,20 @@ def minimised(graph: Graph | None, metas: Mapping[str, float]) -> dict[str, obje
     if graph is None or graph.concrete_shape(graph.inputs[0]):
         return {}
     scores, labels = np.meshgrid(np.array([-1.0, -0.25, 0.5, 1.5]), np.array([1.0, 2.0, 5.0]))
-    evaluator = Evaluator(graph, numerics, [graph.loss or 0])
-    numbers = {name: np.asarray(value, np.float32) for name, value in metas.items()}
-
-    def losses(predicted: Doubles) -> Doubles:
-        columns = {PREDICTED: predicted.ravel().astype(np.float32), LABEL: labels.ravel().astype(np.float32)}
-        found = evaluator.run(labels.size, columns, {}, numbers)
-        return evaluator.per_tuple(graph.loss or 0, found, labels.size).astype(np.float64).reshape(labels.shape)
-
-    steps = losses(scores)
-    steps = steps[:, 1:] - steps[:, :1]
+    found = losses_at(graph, metas, scores, labels)
     for name, deviance in (
         ("poisson_deviance", np.exp(scores) - labels * scores),
         ("gamma_deviance", scores + labels * np.exp(-scores)),
     ):
-        expected = deviance[:, 1:] - deviance[:, :1]
-        scale = float((steps * expected).sum() / (expected**2).sum())
-        if scale > 0 and np.allclose(steps, scale * expected, rtol=1e-3, atol=1e-3 * scale):
+        if is_multiple(found, deviance):
             return {"deviance": name}
-    below = losses(labels - np.array([0.5, 1.0, 2.0, 4.0]))  # the prediction is too small
-    above = losses(labels + np.array([0.5, 1.0, 2.0, 4.0]))
+    distances = np.array([0.5, 1.0, 2.0, 4.0])
+    below, above = (losses_at(graph, metas, labels + sign * distances, labels) for sign in (-1, 1))
     quantile = float(below[0, 1])
-    pinball = np.array([0.5, 1.0, 2.0, 4.0])
     if (
         0 < quantile < 1
-        and np.allclose(below, quantile * pinball, atol=1e-5)
-        and np.allclose(above, (1 - quantile) * pinball, atol=1e-5)
+        and np.allclose(below, quantile * distances, atol=1e-5)
+        and np.allclose(above, (1 - quantile) * distances, atol=1e-5)
     ):
         return {"quantile": round(quantile, 6)}
     return {}

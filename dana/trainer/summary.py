@@ -23,15 +23,14 @@ from dana.predictor.program import Program, decode_predictor
 from dana.trainer.contract import Level, Notice, Notify, Parameter, Sink, Training, TrainRequest, TrainResult
 from dana.trainer.data.coefficients import MOST
 from dana.trainer.data.likelihood import Basis, Doubles, Family, Floats, LikelihoodObserver, Sum
+from dana.trainer.data.survey import categories_of
 from dana.trainer.designs import rule_of
-from dana.trainer.losses import LABEL, PREDICTED, loss_graph
+from dana.trainer.losses import is_multiple, loss_graph, losses_at
 from dana.trainer.messages.page_errors import ARRAYS
 from dsl import RuleError
-from dsl.hdfg.evaluate import Evaluator
 from dsl.hdfg.graph import BindError
 from dsl.hdfg.ops import Op
 from dsl.semantics.program import reachable
-from hwgen.spec import numerics
 
 MAX_COLUMNS = 100
 """Columns beyond which the curvature, which grows with their square, costs more than the training."""
@@ -120,7 +119,8 @@ def summarise(
     passes = _Passes(measured=measured, model=model, request=request, notify=notify)
     if found.link is Link.LARGEST:
         return passes.of_classes(found) if classes else None
-    if found.link not in FAMILIES or FAMILIES[found.link] is not likelihood_of(request.text, request.rule):
+    metas = tuple(result.metadata["hyper"].items())
+    if found.link not in FAMILIES or FAMILIES[found.link] is not likelihood_of(request.text, request.rule, metas):
         return None
     return passes.of_sum(FAMILIES[found.link], found, result.metadata)
 
@@ -144,7 +144,7 @@ def penalty_of(request: TrainRequest, metas: Mapping[str, float]) -> float:
 
 
 @lru_cache(maxsize=64)  # trainings of groups ask again and again
-def likelihood_of(text: str, rule: str) -> Family | None:
+def likelihood_of(text: str, rule: str, metas: tuple[tuple[str, float], ...]) -> Family | None:
     """Return the distribution with a log likelihood proportional to the negative of a rule's loss; None: there is none.
 
     The loss is a function of a score and the label: it is compared with each likelihood on a few of both.
@@ -157,24 +157,17 @@ def likelihood_of(text: str, rule: str) -> Family | None:
         return None
     if loss is None or loss.loss is None or loss.concrete_shape(loss.inputs[0]):
         return None
-    evaluator = Evaluator(loss, numerics, [loss.loss])
-    score = np.repeat(np.array([-1.5, -0.5, 0.25, 1, 2]), 3)
-    metas = {str(loss.nodes[k].name): np.asarray(loss.nodes[k].value, np.float32) for k in loss.metas}
-    for family in (Family.NORMAL, Family.BINOMIAL, Family.POISSON):
-        label = np.tile([0.0, 1.0, 1.0 if family is Family.BINOMIAL else 3.0], 5)
-        columns = {PREDICTED: score.astype(np.float32), LABEL: label.astype(np.float32)}
-        values = evaluator.per_tuple(loss.loss, evaluator.run(15, columns, {}, metas), 15).astype(np.float64)
+    score = np.array([-1.5, -0.5, 0.25, 1, 2])
+    for family, highest in ((Family.NORMAL, 3.0), (Family.BINOMIAL, 1.0), (Family.POISSON, 3.0)):
+        scores, labels = np.meshgrid(score, np.array([0.0, 1.0, highest]))
         expected = (
-            (score - label) ** 2
+            (scores - labels) ** 2
             if family is Family.NORMAL
-            else np.log1p(np.exp(score)) - label * score
+            else np.log1p(np.exp(scores)) - labels * scores
             if family is Family.BINOMIAL
-            else np.exp(score) - label * score
+            else np.exp(scores) - labels * scores
         )
-        # what depends on the label alone changes no optimum
-        found, wanted = (one.reshape(5, 3)[1:] - one.reshape(5, 3)[0] for one in (values, expected))
-        times = float(found[0, 0] / wanted[0, 0])
-        if times > 0 and np.allclose(found, times * wanted, rtol=1e-4, atol=1e-5 * times):
+        if is_multiple(losses_at(loss, dict(metas), scores, labels), expected):
             return family
     return None
 
@@ -342,8 +335,7 @@ class _Passes:
             if settled:
                 break
         if family is not Family.NORMAL:
-            moves, dependent = self._movements(at, full, basis)
-            if moves > MOVES or dependent:
+            if self._has_no_maximum(at, full, basis):
                 return self._separated(full, at, columns)
             if not settled:
                 return self._without(f"the maximum of the likelihood was not found in {STEPS} steps")
@@ -351,30 +343,26 @@ class _Passes:
         self._notify_dropped([columns[k - 1] for k in full.dropped if k])
         return self._summary(family, at, full, basis, weights, variance)
 
-    def _sums(self) -> Scores:
-        found = self.model.scores()
-        assert found is not None
-        return found
-
     def _bare(self, family: Family, found: Scores, reason: str) -> Summary:
         """Return a summary without standard errors, which reports two classes that are separated."""
         separated = False
         if family is Family.BINOMIAL:
-            none = np.zeros_like(found.coefficients)
-            weights = np.concatenate([none, found.coefficients]), np.append(0 * found.intercepts, found.intercepts)
-            both = Scores(link=found.link, coefficients=weights[0], intercepts=weights[1])
+            # as scores of two classes: that of the first is 0
+            each = (found.coefficients, found.intercepts)
+            coefficients, intercepts = (np.concatenate([np.zeros_like(one), one]) for one in each)
+            both = Scores(link=found.link, coefficients=coefficients, intercepts=intercepts)
             separated = bool(self.of_classes(both).metadata["separated"])
         return self._without(reason, separated=separated)
 
-    def _movements(self, at: LikelihoodObserver, full: _Solved, basis: Basis) -> tuple[float, bool]:
-        """Return how far the last step moves a score at most, and whether dropped columns have rows of their own.
+    def _has_no_maximum(self, at: LikelihoodObserver, full: _Solved, basis: Basis) -> bool:
+        """Return whether the last step moves a score by more than `MOVES`, or a dropped column has rows of its own.
 
         A column that the others explain only in the rows with curvature left separates the other rows.
         """
         most = float(np.abs(full.step) @ at.moved[: len(full.step)])
         dependent = [k for k in full.dropped if at.moved[k] > 0]
         if most <= MOVES and not dependent:
-            return most, False
+            return False
         matrix, directions = _whole(at.matrix), [full.step]
         for k in dependent:
             direction = np.zeros(len(full.step))
@@ -382,7 +370,7 @@ class _Passes:
             directions.append(direction)
         moved = self.measured(Family.MOVES, basis, np.array(directions))
         rest = moved.squares[1:] / at.sums[Sum.ROWS]
-        return float(moved.moved[0]), bool((rest > DEPENDENT * at.moved[dependent] ** 2).any())
+        return bool(moved.moved[0] > MOVES or (rest > DEPENDENT * at.moved[dependent] ** 2).any())
 
     def _separated(self, full: _Solved, at: LikelihoodObserver, columns: list[str]) -> Summary:
         moves = np.abs(full.step) * at.moved[: len(full.step)]
@@ -401,7 +389,8 @@ class _Passes:
         old = next(one.values for one in self.model.parameters if one.name == name)
         new = np.divide(coefficients, each, out=old.astype(np.float64), where=each != 0)
         self.model.set(name, new.astype(np.float32))
-        at, rounded = self._sums(), new.astype(np.float32).astype(np.float64) * each
+        at, rounded = self.model.scores(), new.astype(np.float32).astype(np.float64) * each
+        assert at is not None
         # at the centre of the columns
         missing = weights[0] - (at.intercepts[0] + rounded @ basis.centre)
         own = next(one.values for one in self.model.parameters if one.name == intercept)
@@ -409,7 +398,8 @@ class _Passes:
 
     def _notify_dropped(self, names: list[str]) -> None:
         # the categories of a column always depend on each other: one of them is the reference
-        names = [name for name in names if "=" not in name]
+        encoded = categories_of(self.request)
+        names = [name for name in names if name not in encoded]
         if not names:
             return
         self.notify(

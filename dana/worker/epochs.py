@@ -173,11 +173,7 @@ class _Pages:
         else:
             pages, status = self._stream(sink.function, sink.context)
         if status != 0:
-            error = self.training.failure(status)
-            if isinstance(error, OutOfLine) and self.permuted is None:
-                # the backend sends the rest in any case, and waits for room in the ring
-                ring.drain()
-            raise error
+            raise self._failure(status, streams=self.permuted is None)
         return pages
 
     def find_fault(self) -> None:
@@ -187,8 +183,15 @@ class _Pages:
         sink = self.training.sink
         _, status = self._stream(sink.function, sink.context)
         if status != 0:
-            raise self.training.failure(status)
+            raise self._failure(status, streams=True)
         self.training.end_epoch()
+
+    def _failure(self, status: int, *, streams: bool) -> Exception:
+        error = self.training.failure(status)
+        if streams and isinstance(error, OutOfLine):
+            # the backend sends the rest in any case, and waits for room in the ring
+            self.ring.drain()
+        return error
 
     def _stream(self, function: int, context: int) -> tuple[int, int]:
         if self.fed:

@@ -99,6 +99,28 @@ def test_a_damaged_page_is_named_as_in_the_table(cluster: Cluster, workshop: Wor
             assert "page" in str(said[0][1])
 
 
+def test_a_compressed_value_before_another_fault(workshop: Workshop) -> None:
+    """In the other order the fault comes first; under its number in the table, the training finds the value before."""
+    with workshop.connect() as session:
+        session.execute("CREATE TABLE test_compressed (x real[])")
+        session.execute("INSERT INTO test_compressed SELECT array_agg(1::real) FROM generate_series(1, 600)")
+        session.execute("ALTER TABLE test_compressed ALTER x SET STORAGE PLAIN")
+        session.execute(
+            "INSERT INTO test_compressed SELECT array_agg(nullif(g, k * 9)::real) FROM generate_series(1, 600) g, "
+            "generate_series(1, 60) k GROUP BY k"
+        )
+        session.execute(
+            "SELECT dana_create_udf('keep600', %s)",
+            (KEEP.replace("dana.input()", "dana.input([600])").replace("dana.model()", "dana.model([600])"),),
+        )
+        said = []
+        for shuffle in ("false", "true"):
+            with pytest.raises(psycopg.Error) as raised:
+                session.execute(f"SELECT dana_train('keep600', 'test_compressed', shuffle => {shuffle})".encode())
+            said.append((raised.value.sqlstate, raised.value.diag.message_primary))
+        assert said == 1
+
+
 KEEP = """
 import dana
 w, x = dana.model(), dana.input()

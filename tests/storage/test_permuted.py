@@ -138,6 +138,17 @@ def test_rows_that_are_skipped_do_not_count_and_come_last() -> None:
     assert [row[0] for row in found] == [complete[k][0] for k in order_of(5, len(complete))]
 
 
+def test_more_rows_that_are_skipped_than_one_bin_holds() -> None:
+    """Before any row that trains, so that there is nothing to deal into several bins."""
+    schema = schema_of("a", "b")
+    page = build_pages(schema, [(k, None) for k in range(226)])
+    complete = build_pages(schema, [(k, k) for k in range(100)])
+    made, _ = permuted(page * 2000 + complete, 8192, RowOrder(seed=1, used=(0, 1)))
+    found, _ = rows_of(made[:8192], 8192, schema, (0, 1))
+    assert [row[0] for row in found] == order_of(1, 100).tolist()
+    assert len(made) >= 2000 * 8192
+
+
 def test_tuples_without_the_column_dead_ones_and_empty_pages() -> None:
     schema = schema_of("a", "b")
     builder = PageBuilder(8192)

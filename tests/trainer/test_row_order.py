@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import mmap
+import weakref
+
 import numpy as np
 import pytest
 
 from dana import rules
+from dana.storage.permuted import anonymous
+from dana.trainer import arrays
 from dana.trainer.arrays import Trained, train
 from tests.sql.conftest import SUMS
 from tests.storage.test_permuted import order_of
@@ -26,10 +32,27 @@ def test_interpreter_simulator_and_hardware(design: dict[str, int]) -> None:
     assert one.cycles == other.cycles
     assert one.losses == other.losses == reference.losses
     order = order_of(1, ROWS)
-    arrays = {name: values[order] for name, values in COLUMNS.items()}
-    before = train(SUMS, arrays, label="y", epochs=3, shuffle=False, design=design)
+    ordered = {name: values[order] for name, values in COLUMNS.items()}
+    before = train(SUMS, ordered, label="y", epochs=3, shuffle=False, design=design)
     assert before.models["w"].tobytes() == one.models["w"].tobytes()
     assert before.cycles == one.cycles
+
+
+def test_the_rows_are_freed_without_python_s_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[mmap.mmap]] = []
+
+    def counted(size: int) -> mmap.mmap:
+        memory = anonymous(size)
+        made.append(weakref.ref(memory))
+        return memory
+
+    monkeypatch.setattr(arrays, "anonymous", counted)
+    gc.disable()
+    try:
+        trained("sim", shuffle=True)
+        assert [one() for one in made] == [None]
+    finally:
+        gc.enable()
 
 
 def test_where_the_table_is_one_batch_no_order_makes_a_difference() -> None:

@@ -142,6 +142,41 @@ def test_dependent_columns_are_dropped_as_r_does(rule: str) -> None:
     np.testing.assert_allclose(predicted, expected.predict(), rtol=1e-3, atol=1e-4)
 
 
+def test_a_dependent_column_is_named_as_it_is() -> None:
+    """Only the categories of a text, which always depend on each other, are not."""
+    x, y = table("linear", 100, 2, 1.0, 14)
+    notices: list[Notice] = []
+    train(rules.text("linear"), {"a": x[:, 0], "A=b": x[:, 0], "y": y}, label="y", notify=notices.append)
+    assert [one.message for one in notices] == ["column A=b depends on the columns before: no coefficient of its own"]
+
+
+QUARTIC = """
+import dana
+from dana.optimizers import conjugate_gradients
+n = dana.dim()
+w, b = dana.model([n]), dana.model()
+x, y = dana.input([n]), dana.output()
+fourth = dana.meta(0.0)
+mine = dana.algo(w, b, x, y)
+s = w @ x + b
+error = (s - y) * (s - y)
+mine.setLoss(error + fourth * error * error)
+gain = mine.minimize(conjugate_gradients)
+mine.setConvergence(dana.rows * gain < 1e-9)
+mine.setPrediction(s)
+mine.setEpochs(100)
+"""
+
+
+def test_hyperparameters_decide_the_likelihood() -> None:
+    x, y = table("linear", 200, 2, 1.0, 15)
+    x = x / np.abs(x).max(axis=0)
+    normal, other = (fitted("linear", x, y, text=QUARTIC, hyper={"fourth": k})[0] for k in (0.0, 0.5))
+    assert normal.summary is not None
+    assert normal.summary["family"] == "normal"
+    assert other.summary is None
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -88,7 +88,7 @@ typedef struct permutation
 	chunk *idle;
 	bin bins[BINS + 1];		 /* the last: rows that are skipped */
 	uint32_t count;			 /* of bins in use, 1 or BINS */
-	uint64_t dealt;			 /* bytes in bins */
+	uint64_t dealt;			 /* bytes of tuples that train */
 	uint64_t tuples;		 /* that train, so far */
 	bool damaged;			 /* a page or tuple contradicts itself */
 	uint32_t laid_out;		 /* bins */
@@ -269,7 +269,7 @@ take_page(permutation *self, const uint8_t *page)
 				 trains ? self->tuples / self->tuples_of_row : 0, page + offset, length))
 			return false;
 		self->tuples += trains;
-		self->dealt += length;
+		self->dealt += trains ? length : 0;
 	}
 	return self->count > 1 || self->dealt <= ONE_BIN || deal_anew(self);
 }
@@ -445,7 +445,7 @@ lay_out_more(permutation *self)
 
 /*
  * Feeds the next pages to a sink. In the first pass each bin is laid out when its turn comes, so that the sink finds it in
- * the processor's cache. Call it until it returns something else than AGAIN; `fed` 0 begins a pass.
+ * the processor's cache. Call it again while it returns AGAIN; `fed` 0 begins a pass.
  */
 EXPORT enum outcome
 dana_permutation_feed(permutation *self, sink_function sink, void *context)
