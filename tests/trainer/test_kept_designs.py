@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dana.storage.builder import build_pages
+from dana.trainer import designs
 from dana.trainer.contract import ExplainRequest, TrainRequest
 from dana.trainer.designs import Design, compile_design
 from dana.trainer.trainer import MachineTrainer
@@ -109,3 +111,18 @@ def test_a_question_leaves_nothing_on_disk(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
     trainer.open(asked, lambda notice: None).close()
     assert len(list(tmp_path.iterdir())) == 1, "what was compiled for a question and is trained on now is cached"
+
+
+def test_an_edit_after_the_start_of_a_worker_is_not_what_its_sessions_compile_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    designs._sources.cache_clear()
+    worker = MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 20))
+    with monkeypatch.context() as edited:
+        edited.setattr(designs, "COMPILING", ())
+        worker.open(request(relation(REALS)), lambda notice: None).close()
+    designs._sources.cache_clear()
+    (cached,) = tmp_path.iterdir()
+    made = cached.stat().st_ino
+    opened(tmp_path, request(relation(REALS)))
+    assert [one.stat().st_ino for one in tmp_path.iterdir()] == [made]
