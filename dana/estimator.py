@@ -245,7 +245,8 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
         Epochs, and the rule's mean loss in the last one.
     coef_, intercept_
         Coefficients of the columns in their own units, shape (columns,), if the prediction is a weighted sum of them or
-        a function of one; (numbers, columns) for several. `Connection.coefficients` has their standard errors.
+        a function of one; (numbers, columns) for several. A text or a date of a frame counts as the columns that it
+        becomes; `Connection.coefficients` names them, and has standard errors.
     """
 
     def fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

@@ -143,8 +143,8 @@ def history(session: Session, rule: str, seconds: float) -> None:
     """A run of a rule on the table: what the next one is predicted to take."""
     session.execute(
         "WITH r AS (INSERT INTO dana.run (owner, model, model_version, rule, source, machine, started, wall_seconds, "
-        "epochs, converged, tuples, skipped, pages, design) SELECT oid, 'm', 1, %s, 'test.t', 'sim', now(), "
-        "0, 1, false, 1, 0, 1, '{}' FROM pg_roles WHERE rolname = 'ann' RETURNING id) "
+        "epochs, kept, converged, tuples, skipped, pages, design) SELECT oid, 'm', 1, %s, 'test.t', 'sim', now(), "
+        "0, 1, 1, false, 1, 0, 1, '{}' FROM pg_roles WHERE rolname = 'ann' RETURNING id) "
         "INSERT INTO dana.epoch (run, epoch, tuples, skipped, seconds, counters) SELECT id, 1, 1, 0, %s, '{}' FROM r",
         (rule, seconds),
     )

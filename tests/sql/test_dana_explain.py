@@ -91,6 +91,7 @@ def test_an_epoch_takes_what_was_explained(session: Session, name: str, shuffle:
     features = [column for column in made if column.startswith("x")]
     asked: dict[str, Any] = {"features": features, "label": "y", "epochs": 2, "shuffle": shuffle}
     by_name = ", ".join(made)
+    laid_out_by_means = shuffle and name == "texts among them"
 
     def check(table: str) -> None:
         found = explained(session, table, **asked)
@@ -101,7 +102,8 @@ def test_an_epoch_takes_what_was_explained(session: Session, name: str, shuffle:
         cycles, pages, rows = session.execute(
             "SELECT cycles / epochs, pages / epochs, tuples FROM dana.run ORDER BY id DESC LIMIT 1"
         ).fetchone() or (0, 0, 0)
-        assert (found["reads"]["pages"], found["reads"]["counted"]) == (pages, True)
+        assert found["reads"]["counted"]
+        assert found["reads"]["pages"] == (pytest.approx(pages, rel=0.02) if laid_out_by_means else pages)
         assert found["epoch"]["cycles"] == pytest.approx(cycles, rel=0.02), rows
         assert explained(session, table, **asked)["last_run"]["error"] == pytest.approx(0, abs=0.02)
 
@@ -117,7 +119,7 @@ def test_an_epoch_takes_what_was_explained(session: Session, name: str, shuffle:
         for block in rows:
             copy.write(block)
     check("copied")
-    if shuffle and name == "texts among them":  # how long the rows are that remain is not known
+    if laid_out_by_means:  # how long the rows are that remain is not known
         return
     for statement in (
         "DELETE FROM copied WHERE x0 > 0.7",

@@ -278,6 +278,9 @@ def test_a_rule_without_a_label_has_its_loss(session: Session, source: str) -> N
         heap = given(OF_PAIRS, shuffle=False)
         alone = rows(session, f"dana_search('pairs', 'pairs', '[{{}}]', test_size => 0.25, {heap})")
         assert held_out == (alone[0][2],)
+        validating = given(OF_PAIRS, validation_size=0.1)
+        with pytest.raises(errors.InvalidParameterValue, match='"validation_size" is for rules with a label here'):
+            rows(session, f"dana_cross_validate('pairs', 'pairs', {validating})")
     grid = '{"lr": [1e-6, 0.3]}'
     ranked = rows(session, f"dana_search('pairs', {source} grid => '{grid}', folds => 3, {given(OF_PAIRS, **query)})")
     assert [row[0] for row in ranked] == [1, 2]

@@ -72,6 +72,18 @@ def test_a_prediction(table: Session, given: str) -> None:
     assert types == {"d": "date", "t": "time", "y": "real"}
 
 
+def test_an_enum_that_is_named_as_a_date(session: Session) -> None:
+    session.execute("CREATE TYPE date AS ENUM ('early', 'late'); SET search_path = test, pg_catalog, public")
+    session.execute(
+        "CREATE TABLE u AS SELECT (ARRAY['early', 'late']::test.date[])[1 + i % 2] AS c, (i % 2)::real AS y"
+        " FROM generate_series(1, 100) AS i"
+    )
+    session.execute("SELECT dana_train('sums', 'u', 'm', '{c}', 'y')")
+    assert one(session, "SELECT metadata -> 'types' FROM dana.model WHERE name = 'm'") == {"c": "enum", "y": "real"}
+    early, late = (f"dana_predict('m', '{value}'::test.date)" for value in ("early", "late"))
+    assert one(session, f"SELECT {early} <> {late}")
+
+
 def test_a_row(table: Session) -> None:
     trained(table, "two", "{d,t}", "y")
     predicted = "SELECT dana_predict('two', r) FROM (SELECT timestamp '2000-01-11 10:00' AS d, {}::timetz AS t) r"
