@@ -73,7 +73,8 @@ def _number_text(number: float) -> str:
     """A number in rule text: what derives from int or float, such as NumPy's float64, shows itself in another way."""
     if isinstance(number, int):
         return str(int(number))
-    return repr(float(number)).replace("inf", "1 / 0")  # a literal beyond binary32 has a warning
+    # a literal beyond binary32 has a warning, and NaN has no literal
+    return repr(float(number)).replace("inf", "1 / 0").replace("nan", "0 / 0")
 
 
 def _language_name(value: object) -> str:

@@ -388,6 +388,7 @@ class Graph:
                 raise BindError(
                     f"rule {self.name!r} selects elements that do not exist with {given}; needs {need} >= 1"
                 )
+        _check_positions(self, dims)
         nodes = tuple(_bind_node(node, dims) for node in self.nodes)
         # `needs` hold from here on, and no later `bind` may trace the loops again
         bound = replace(self, nodes=nodes, dims=(), extents=(), unrolled=None, needs=())
@@ -479,6 +480,18 @@ def _bind_node(node: Node, dims: Mapping[str, int]) -> Node:
         return replace(node, shape=shape)
     # an extent above 2**24 is rounded as the same number in the rule's text would be
     return replace(node, shape=shape, value=round32(float(node.extent.evaluate(dims))), extent=None)
+
+
+def _check_positions(graph: Graph, dims: Mapping[str, int]) -> None:
+    for node in graph.nodes:
+        position = graph.nodes[node.inputs[1]].extent if node.op is Op.ELEMENT else None
+        at = 0 if position is None else position.evaluate(dims)
+        # rounded, it would be the position of another element
+        if round32(float(at)) != at:
+            raise BindError(
+                f"rule {graph.name!r} selects element {at:,}, but a position must be a number of binary32, which lacks "
+                "some whole numbers above 16,777,216"
+            )
 
 
 def _check_fixed_rows(graph: Graph) -> None:

@@ -192,7 +192,7 @@ def fits_binary32(context: Context, position: Dim, span: Span) -> bool:
         "E302",
         "the position does not fit",
         span,
-        expected="a number of binary32, which has no odd ones above 16,777,216",
+        expected="a number of binary32, which lacks some whole numbers above 16,777,216",
         found=f"{position:,}",
     )
     return False

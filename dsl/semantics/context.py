@@ -123,7 +123,8 @@ class Context:
             for name, value in vars(self.program).items()
         }
         # every field that elaborating an expression changes, or later values take ids of what was discarded
-        mine = {name: copy(getattr(self, name)) for name in ("states", "state_updates", "given", "random_calls")}
+        names = ("states", "state_updates", "given", "random_calls", "optimizers")
+        mine = {name: copy(getattr(self, name)) for name in names}
         algorithm, before = self.algorithm, None if self.algorithm is None else self.algorithm.copy()
         try:
             yield

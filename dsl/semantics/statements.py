@@ -86,6 +86,7 @@ class Statements:
 
     def _check_uncalled(self) -> None:
         """Run functions that nothing calls on poison, so that their errors are found too."""
+        required = list(self.context.requirements)
         with self.context.aside():  # what is never called says nothing about the rule
             for function in self._functions:
                 if function.node not in self.expressions.called:
@@ -93,6 +94,7 @@ class Statements:
                     # poison stays silent, so that only errors that no argument can mend are found
                     scope.names.update({parameter.name: POISON for parameter in function.node.parameters})
                     self._run_function(function.node.body, scope)
+        self.context.requirements = required
 
     def _run(self, body: tuple[ast.Statement, ...], scope: Scope) -> None:
         for statement in body:

@@ -279,3 +279,18 @@ rule = dana.algo(w, y)
 rule.setModel(w - rule.merge(dana.sigma({read}) * y, 8, "+"))
 """
     assert ("E302", "the position does not fit") in [(one.code, one.title) for one in Rule(text).diagnostics]
+
+
+@pytest.mark.parametrize(("read", "wrong"), [("x[-1]", 16777218), ("x[n - 3]", 16777220)])
+def test_a_position_that_binary32_lacks_by_a_dim(read: str, wrong: int) -> None:
+    text = f"""import dana
+n = dana.dim()
+w = dana.model()
+x = dana.input([n])
+rule = dana.algo(w, x)
+rule.setModel(w + {read})
+"""
+    graph = compile_rule(text).hdfg
+    assert 16777214 in [node.value for node in graph.bind({"n": wrong - 3}).nodes]
+    with pytest.raises(BindError, match="selects element 16,777,217, but a position must be a number of binary32"):
+        graph.bind({"n": wrong})

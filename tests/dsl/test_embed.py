@@ -105,8 +105,8 @@ def test_a_function_as_text_is_a_rule_too() -> None:
     assert compile_rule(text).name == "rule"
 
 
-RATES = np.float64(0.25), np.float64(np.inf), -math.inf
-HALF, ENDLESS, BELOW = RATES
+RATES = np.float64(0.25), np.float64(np.inf), -math.inf, math.nan
+HALF, ENDLESS, BELOW, UNKNOWN = RATES
 FOUR = IntEnum("FOUR", "A B C D").D
 
 
@@ -117,7 +117,7 @@ def test_numbers_of_functions_inside_come_along_as_the_language_writes_them() ->
             def bounded(inner: dana.Value) -> dana.Value:
                 return larger(inner * HALF, BELOW)
 
-            return larger(bounded(value) * FOUR, -ENDLESS)
+            return larger(bounded(value) * FOUR, -ENDLESS) + UNKNOWN
 
         w = dana.model([WIDTH])
         x = dana.input([WIDTH])
@@ -125,7 +125,7 @@ def test_numbers_of_functions_inside_come_along_as_the_language_writes_them() ->
         rule.setModel(w - step(x))
 
     lines = [line.strip() for line in nested.text.splitlines()]
-    assert {"HALF = 0.25", "ENDLESS = 1 / 0", "BELOW = -1 / 0", "FOUR = 4", "WIDTH = 3"} <= set(lines)
+    assert {"HALF = 0.25", "ENDLESS = 1 / 0", "BELOW = -1 / 0", "UNKNOWN = 0 / 0", "FOUR = 4"} <= set(lines)
     assert nested.hdfg
 
 

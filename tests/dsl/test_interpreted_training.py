@@ -196,6 +196,14 @@ def test_a_function_that_nothing_calls_asks_nothing_of_a_table() -> None:
     assert rule.hdfg.bind({"n": 3}).batch == 1
 
 
+def test_a_function_that_nothing_calls_asks_nothing_of_a_training() -> None:
+    text = "import dana\nw = dana.model([2])\nx = dana.input([2])\nrate = dana.meta(0.5)\nrule = dana.algo(w, x)\n"
+    text += "def f(v):\n    dana.require(rate < 1)\n    return dana.optimizers.adam(w, x, rate)\n"
+    called, uncalled = Rule(f"{text}rule.setModel(f(w))\n"), Rule(f"{text}rule.setModel(w - rate * x)\n")
+    assert (len(called.checked.requirements), called.checked.optimizers) == (6, ("adam",))
+    assert (uncalled.checked.requirements, uncalled.checked.optimizers) == ((), ())
+
+
 def test_rows_of_models_come_one_by_one_unless_something_is_merged() -> None:
     text = (
         "import dana\nU = dana.model([9, 2])\nw = dana.model([2])\ni = dana.input()\nx = dana.input([2])\n"
