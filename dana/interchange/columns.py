@@ -6,7 +6,7 @@ does the same to the rows of a training and of ``dana_predict``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -67,10 +67,17 @@ class Column:
         wide = int(self.type.removeprefix("character(").removesuffix(")"))
         return tuple(tuple(dict.fromkeys((each, each.ljust(wide)))) for each in self.categories)
 
-    def elements(self, length: int) -> tuple[Column, ...]:
-        """The elements of an array as columns, named with their index from 1."""
-        names = (f"{self.name}_{k + 1}" for k in range(length))
+    def elements(self, length: int, columns: Collection[str]) -> tuple[Column, ...]:
+        """The elements of an array as columns, named with their index from 1, and unlike all columns."""
+        names = (free(f"{self.name}_{k + 1}", columns) for k in range(length))
         return tuple(replace(self, name=name, numbers=(name,), kind=Kind.NUMBER) for name in names)
+
+
+def free(name: str, taken: Collection[str]) -> str:
+    """Return the name, with a ``_`` appended while it is taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def read_columns(metadata: Metadata) -> tuple[Column, ...]:

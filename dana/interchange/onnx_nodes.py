@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.interchange.columns import free
+
 if TYPE_CHECKING:
     import onnx
 
@@ -19,8 +21,6 @@ FLOAT = 1  # onnx.TensorProto.FLOAT
 INT64 = 7  # onnx.TensorProto.INT64
 STRING = 8  # onnx.TensorProto.STRING
 DOUBLE = 11  # onnx.TensorProto.DOUBLE
-
-TYPES = {np.dtype(np.float32): FLOAT, np.dtype(np.int64): INT64, np.dtype(np.float64): DOUBLE}
 
 ML = "ai.onnx.ml"
 """The domain of the operators of classical machine learning."""
@@ -40,7 +40,8 @@ class Nodes:
 
     def __init__(self, inputs: Collection[str]) -> None:
         self.made: list[onnx.NodeProto] = []
-        self._initializers: dict[str, onnx.TensorProto] = {}
+        self._initializers: list[onnx.TensorProto] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._inputs = frozenset(inputs)
         # all names of a graph share one space, and columns are named by users
         self._names: Iterator[str] = (name for name in (f"v{k}" for k in count()) if name not in self._inputs)
@@ -49,7 +50,7 @@ class Nodes:
     def initializers(self) -> list[onnx.TensorProto]:
         """The constants that a node reads: of others runtimes warn."""
         read = {name for node in self.made for name in node.input}
-        return [one for one in self._initializers.values() if one.name in read]
+        return [one for one in self._initializers if one.name in read]
 
     def read_for(self, outputs: Collection[str]) -> list[onnx.NodeProto]:
         """Return the nodes that the outputs need."""
@@ -62,10 +63,8 @@ class Nodes:
         return self.made
 
     def free(self, name: str) -> str:
-        """Return a name for an output: a ``_`` is appended while an input has it."""
-        while name in self._inputs:
-            name += "_"
-        return name
+        """Return a name for an output, which no input has."""
+        return free(name, self._inputs)
 
     def node(self, operator: str, *inputs: str, out: str | None = None, domain: str = "", **attributes: Any) -> str:
         """Append a node and return the name of its output."""
@@ -76,25 +75,22 @@ class Nodes:
         return name
 
     def texts(self, values: Collection[str]) -> str:
-        from onnx import numpy_helper
-
-        name = next(self._names)
-        self._initializers[name] = numpy_helper.from_array(np.array(list(values), dtype=object), name)
-        return name
+        return self._initializer(np.array(list(values), dtype=object))
 
     def ints(self, *values: int) -> str:
         return self.constant(np.array(values, dtype=np.int64))
 
     def constant(self, values: NDArray[Any]) -> str:
         """Return the name of a constant of the array's type and shape."""
+        # by the bytes: 0 and -0 are two constants, and a NaN equals itself
+        key = values.dtype.str, values.shape, values.tobytes()
+        if key not in self._constants:
+            self._constants[key] = self._initializer(np.ascontiguousarray(values))
+        return self._constants[key]
+
+    def _initializer(self, values: NDArray[Any]) -> str:
         from onnx import numpy_helper
 
-        for name, tensor in self._initializers.items():
-            # by the bytes: 0 and -0 are two constants, and a NaN equals itself
-            if tensor.data_type == TYPES[values.dtype] and (
-                tuple(tensor.dims) == values.shape and tensor.raw_data == values.tobytes()
-            ):
-                return name
         name = next(self._names)
-        self._initializers[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
+        self._initializers.append(numpy_helper.from_array(values, name))
         return name

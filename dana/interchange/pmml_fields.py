@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from xml.etree import ElementTree as Xml
 
 from dana.errors import UsageError
-from dana.interchange.columns import DATETIMES, INTEGERS, Column, Kind
+from dana.interchange.columns import DATETIMES, INTEGERS, Column, Kind, free
 
 MOMENT = "2000-01-01 00:00"
 """Computed with in the place of a NULL, since some evaluators compute also what they do not use."""
@@ -52,9 +52,8 @@ class Fields:
             self._add(column)
 
     def free(self, name: str) -> str:
-        """Return a name for another field, and keep it: a ``_`` is appended while a field has it."""
-        while name in self._names:
-            name += "_"
+        """Return a name for another field, and keep it."""
+        name = free(name, self._names)
         self._names.add(name)
         return name
 
@@ -122,7 +121,7 @@ class Fields:
             name, fill = numbers[-1]
             # by what is known: MapValues with a default would need the empty text in an InlineTable,
             # where it is missing
-            others = _apply("-", 1, _apply("sum", *known)) if known else _constant(1)
+            others = _apply("-", 1, _sum(*known)) if known else _constant(1)
             self.terms.append((self._where_known(column, name, others, fill),))
 
     def _where_known(self, column: Column, name: str, value: Xml.Element, fill: float | None) -> str:

@@ -125,11 +125,11 @@ class StoredModel:
             if len(self.columns) == self.prediction.inputs:
                 return self.columns
             return tuple(Column(name=name, numbers=(name,)) for name in self.inputs)
-        length = self.array_length
+        length, names = self.array_length, {column.name for column in self.columns}
         return tuple(
             each
             for column in self.columns
-            for each in (column.elements(length) if column.kind is Kind.ARRAY else (column,))
+            for each in (column.elements(length, names) if column.kind is Kind.ARRAY else (column,))
         )
 
     @property

@@ -21,6 +21,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import RESULT_LATENCY, SPECIAL_LATENCY
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.load import RESET, Block, Held, address, bundle_blocks, training_blocks
+from hwgen.spec.operations import Unit
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import CONFIGURATION, Control, Fault
 from hwgen.spec.strider import Instruction as StriderInstruction
@@ -85,31 +86,14 @@ RING = 2
 """Slots of the ring."""
 STREAMED_EPOCHS = 2
 
+NAMES = {Opcode.MOV: "flush", Opcode.MAX: "maximum", Opcode.MIN: "minimum", Opcode.ABS: "absolute"}
+"""Functions of `numerics` that do not have the operation's name."""
 OPERATIONS: dict[Opcode, Callable[..., npt.NDArray[np.float32]]] = {
-    Opcode.MOV: numerics.flush,
-    Opcode.ADD: numerics.add,
-    Opcode.SUB: numerics.sub,
-    Opcode.MUL: numerics.mul,
-    Opcode.MAX: numerics.maximum,
-    Opcode.MIN: numerics.minimum,
-    Opcode.LT: numerics.lt,
-    Opcode.GT: numerics.gt,
-    Opcode.LE: numerics.le,
-    Opcode.GE: numerics.ge,
-    Opcode.EQ: numerics.eq,
-    Opcode.NEG: numerics.neg,
-    Opcode.ABS: numerics.absolute,
-    Opcode.COPYSIGN: numerics.copysign,
-    Opcode.SIGMOID: numerics.sigmoid,
-    Opcode.GAUSSIAN: numerics.gaussian,
-    Opcode.EXP: numerics.exp,
-    Opcode.LOG: numerics.log,
-    Opcode.SQRT: numerics.sqrt,
-    Opcode.DIV: numerics.div,
-    Opcode.TANH: numerics.tanh,
-    Opcode.SINPI: numerics.sinpi,
+    op: getattr(numerics, NAMES.get(op, op.name.lower()))
+    for op in Opcode
+    if op.unit is not Unit.SEQUENCER and not op.chooses and op is not Opcode.MOVC
 }
-"""Operations that the testbench tries on `OPERANDS`: all but MOVC, LOW, HIGH and those of the sequencer."""
+"""Operations that the testbench tries on `OPERANDS`: all that compute a result from their operands alone."""
 
 OPERANDS = np.array(
     [

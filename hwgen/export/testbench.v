@@ -9,11 +9,11 @@
 // they carry it by the modules at the end of this file.
 `timescale 1ns / 1ps
 @DEFINES@
-`define MOST_ERRORS 10
+`define MAX_ERRORS 10
 `define WRONG(said) begin \
   testbench.errors = testbench.errors + 1; \
-  if (testbench.errors <= `MOST_ERRORS) $display said; \
-  if (testbench.errors == `MOST_ERRORS) testbench.give_up; \
+  if (testbench.errors <= `MAX_ERRORS) $display said; \
+  if (testbench.errors == `MAX_ERRORS) testbench.give_up; \
 end
 
 module testbench;

@@ -322,6 +322,21 @@ def test_an_array(sums: Connection) -> None:
 
 
 @pytest.mark.usefixtures("evaluators")
+def test_an_element_that_has_the_name_of_a_column(sums: Connection) -> None:
+    text = SUM.replace("dana.algo(w, x, y)", "dana.algo(w, x, z, y)").replace("y = ", "z = dana.input()\ny = ")
+    sums.create_rule("addition", text.replace("0 * y", "0 * y * z").replace("dana.sigma(x, 1)", "dana.sigma(x, 1) - z"))
+    sums.session.execute(
+        "CREATE TABLE one AS SELECT ARRAY[i, 7]::real[] AS c, nullif(i, 3) AS c_1, 1::real AS y"
+        " FROM generate_series(1, 9) i"
+    )
+    sums.session.execute("SELECT dana.addition('one', %s)", (Jsonb({"label": "y", "nulls": "5", "model": "m"}),))
+    found = sums.session.execute("SELECT c, c_1, dana_predict('m', o) FROM one AS o").fetchall()
+    given = [{"c_1_": c[0], "c_2": c[1], "c_1": number} for c, number, _ in found]
+    data = encode_model(read_exported(sums.session, "m"), "pmml")
+    close([one["prediction"] for one in pmml_outputs(data, given)], [row[2] for row in found])
+
+
+@pytest.mark.usefixtures("evaluators")
 @pytest.mark.parametrize("date", ["2000-01-01", "1999-12-31", "2024-02-29", "1900-03-01", "0001-01-01", None])
 @pytest.mark.parametrize("encode", ["none", ["year", "day", "hour"], ["dow"]])
 def test_a_date_in_pmml(sums: Connection, date: str | None, encode: object) -> None:
