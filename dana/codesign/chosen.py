@@ -47,7 +47,6 @@ def record_depth(plan: Plan) -> int:
 
 def moving_cycles(records: Sequence[Record], tuples: int) -> int:
     """Cycles in which the records of a batch are fetched and stored, behind its section `tuple`: a row in each."""
-    # every record is fetched; only those of models that change are stored
     rows = tuples * sum(one.rows * (1 + one.column.writes) for one in records)
     return 2 * MachineConfig().record_latency + rows if records else 0
 

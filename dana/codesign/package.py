@@ -295,7 +295,6 @@ def _train(
     converged = False
     try:
         simulator.load(bundle)
-        # tables are numbered from 1
         for t, rows in enumerate(records, 1):
             simulator.write_rows(0, rows.reshape(-1, bundle.config.lanes), table=t)
         # as a training: no epoch after the convergence test held

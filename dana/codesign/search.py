@@ -459,7 +459,6 @@ def _without(job: _Job, given: Mapping[str, int], dropped: Sequence[str]) -> str
 
 def _device_that_fits(found: list[Candidate]) -> str:
     """The smallest of the known devices that holds one of the machines."""
-    # by LUTs, as the measure of its size
     for other in sorted(map(load_device, device_names()), key=lambda device: device.luts):
         held = [
             candidate.bundle.config.units

@@ -86,7 +86,7 @@ class Plan:
         self._sources: dict[int, list[tuple[int, bool]]] = {}
         for k in sorted(self.kept.difference(self.merges)):
             self._enter(k)
-        # the order matters from here on: what is copied decides what is stored, and that what lasts
+        # in this order: what is copied decides what is stored, and what is stored decides what lasts
         later = [u for u in graph.updates if u not in self.by_row and u not in self.at_once]
         later = [u for u in later if u.model not in self.parts.counters]
         self.copied = [u for u in later if not self._stored_in_place(u)]

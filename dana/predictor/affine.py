@@ -132,7 +132,7 @@ class _Followed:
         if read.part is Part.SCRATCH:
             value = self._values.get(read.start)
             instruction = self._written.get(read.start)
-            # a part of a value, or one of another size at the same address, is none that was followed
+            # a part of a value, or a value of another size at the same address, was not followed
             if value is None or instruction is None or result_size(instruction) != read.size:
                 return None
             return value.reshape(*read.shape, self._program.inputs + 1)

@@ -313,7 +313,6 @@ class Statements:
     def _augmented(self, statement: ast.Augmented, scope: Scope) -> None:
         left = Argument(self.expressions.evaluate(statement.target, scope), statement.target.span)
         right = Argument(self.expressions.evaluate(statement.value, scope), statement.value.span)
-        # a new value for the name, as in every assignment: values do not change
         value = binary(self.context, statement.operator, left, right, statement.span)
         self._assign((statement.target,), value, statement.span, scope)
 

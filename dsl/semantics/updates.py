@@ -221,7 +221,7 @@ def _update(context: Context, target: Operation, argument: Argument, span: Span)
             notes=(Note(message=f"{model.name} is declared here", span=model.span),),
             help=_shape_help(kind, value, target),
         )
-    # in spite of a wrong shape: else the model would be reported as never updated, too
+    # even if the shape is wrong: else the model would be reported as never updated, too
     return CheckedUpdate(model=model, value=value, index=index, at_once=model.table, span=span)
 
 
