@@ -14,6 +14,7 @@ import errno
 import importlib.util
 import mmap
 import os
+import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -33,6 +34,10 @@ FILE_BYTES = 64 << 20
 
 NO_MEMORY = errno.ENOMEM
 """Status of the sink, and of `feed`, when the memory of the caller is used up."""
+
+
+class TemporaryFileLimit(Exception):
+    """The rows need more bytes in files than the caller permits."""
 
 
 class NoTemporaryFile(OSError):
@@ -182,29 +187,37 @@ class PermutedPages:
         return len(one)
 
 
-def temporary_files(folder: Path | None) -> Iterator[mmap.mmap]:
+def temporary_files(folder: Path | None, limit: int | None = None) -> Iterator[mmap.mmap]:
     """Yield memory of files without a name: no other process can open them, and they disappear with this one.
 
     Parameters
     ----------
     folder
         The folder of the files; None: that of temporary files, ``$TMPDIR``.
+    limit
+        Bytes of all files together; None: no limit.
 
     Raises
     ------
+    TemporaryFileLimit
+        The files have reached the limit.
     NoTemporaryFile
         The folder gives no file, or the disk is full.
     """
-    while True:
+    left = sys.maxsize if limit is None else limit
+    while left >= CHUNK_BYTES:
+        size = min(FILE_BYTES, left)
+        left -= size
         try:
             with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
                 # a page that is written and has no room on the disk would end the process (SIGBUS)
-                os.posix_fallocate(file.fileno(), 0, FILE_BYTES)
-                mapped = mmap.mmap(file.fileno(), FILE_BYTES)
+                os.posix_fallocate(file.fileno(), 0, size)
+                mapped = mmap.mmap(file.fileno(), size)
         except OSError as error:
-            what = f"no file for {FILE_BYTES:,} bytes of rows: {error.strerror or error}"
+            what = f"no file for {size:,} bytes of rows: {error.strerror or error}"
             raise NoTemporaryFile(error.errno or errno.EACCES, what, str(folder or "$TMPDIR")) from error
         yield mapped
+    raise TemporaryFileLimit
 
 
 def anonymous(size: int) -> mmap.mmap:

@@ -35,6 +35,7 @@ class SqlState(StrEnum):
     DISK_FULL = "53100"
     OUT_OF_MEMORY = "53200"
     TOO_MANY_CONNECTIONS = "53300"
+    CONFIGURATION_LIMIT_EXCEEDED = "53400"
     LIMIT_EXCEEDED = "54000"
     IO_ERROR = "58030"
     INTERNAL = "XX000"
@@ -183,6 +184,8 @@ class TrainRequest:
         Maximum number of epochs; None: no limit.
     max_memory
         Memory limit of the process, bytes; 0: the limit of the worker.
+    temp_file_limit
+        Maximum size of the files with rows in another order, bytes; None: no limit.
     caller
         Role and database, for the log.
     """
@@ -218,6 +221,7 @@ class TrainRequest:
     device: str | None = None
     max_epochs: int | None = None
     max_memory: int = 0
+    temp_file_limit: int | None = None
     caller: str = ""
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dana.errors import InternalError
-from dana.storage.permuted import CHUNK_BYTES, PermutedPages, temporary_files
+from dana.storage.permuted import CHUNK_BYTES, PermutedPages, TemporaryFileLimit, temporary_files
 from dana.trainer.contract import (
     HeldOut,
     Level,
@@ -88,7 +88,8 @@ def run_epochs(
     if training.order is None:
         _make_room(request.relation, stream, streams, ring=ring, cache_bytes=cache_bytes)
     else:
-        memory = _memory(request.relation, stream, ring=ring, room=cache_bytes, temporary=temporary)
+        files = temporary_files(temporary, request.temp_file_limit)
+        memory = _memory(request.relation, stream, ring=ring, room=cache_bytes, files=files)
         permuted = PermutedPages(page_size=ring.laid_out, order=training.order, memory=memory)
     pages = _Pages(training, channel, ring, backend_cpu, permuted)
     # before DESIGN, on which the backend begins to write
@@ -107,6 +108,14 @@ def run_epochs(
     except PageError:
         pages.find_fault()
         raise
+    except TemporaryFileLimit as error:
+        assert request.temp_file_limit is not None
+        limit = request.temp_file_limit >> 10
+        raise TrainingError(
+            f'the rows in their pseudo-random order need larger files than "temp_file_limit" ({limit:,} kB)',
+            sqlstate=SqlState.CONFIGURATION_LIMIT_EXCEEDED,
+            hint="Raise it, start the worker with a higher --cache-limit, or train with shuffle => false.",
+        ) from error
     finally:
         if permuted is not None:
             permuted.close()
@@ -248,7 +257,7 @@ CHUNKS_IN_PART = 33 << 20
 
 
 def _memory(
-    relation: Relation, stream: Stream | None, *, ring: Ring, room: int, temporary: Path | None
+    relation: Relation, stream: Stream | None, *, ring: Ring, room: int, files: Iterator[mmap.mmap]
 ) -> Iterator[mmap.mmap]:
     """Yield memory for the rows in another order: that of kept pages, then files."""
     if relation.pages is not None and stream is None:
@@ -260,7 +269,7 @@ def _memory(
             break
         except MemoryError:
             room //= 2
-    yield from temporary_files(temporary)
+    yield from files
 
 
 @contextmanager

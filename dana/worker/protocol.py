@@ -446,6 +446,7 @@ def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None 
                 "metadata": fields["metadata"],
                 "max_epochs": fields["max_epochs"],
                 "max_memory": fields["max_memory"],
+                "temp_file_limit": fields["temp_file_limit"],
                 "device": fields["device"],
                 "caller": f"{fields['role']}@{fields['database']}",
                 **options,

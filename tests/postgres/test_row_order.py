@@ -71,6 +71,17 @@ def test_no_folder_for_the_rows(workshop: Workshop) -> None:
         assert weights(session, SOURCES[0], "shuffle => false")
 
 
+def test_temp_file_limit(workshop: Workshop) -> None:
+    with restarted(workshop, "--cache-limit", "2MB") as session:
+        expected = weights(session, SOURCES[0])
+        session.execute("SET temp_file_limit = '100MB'")
+        assert weights(session, SOURCES[0]) == expected
+        session.execute("SET temp_file_limit = '1MB'")
+        with pytest.raises(psycopg.errors.ConfigurationLimitExceeded, match=r'"temp_file_limit" \(1,024 kB\)'):
+            weights(session, SOURCES[0])
+        assert weights(session, SOURCES[0], "shuffle => false")
+
+
 def test_a_damaged_page_is_named_as_in_the_table(cluster: Cluster, workshop: Workshop) -> None:
     files: list[tuple[str]] = []
     with cluster.connect() as session:

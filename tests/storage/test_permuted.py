@@ -24,6 +24,7 @@ from dana.storage.permuted import (
     NoTemporaryFile,
     PermutedPages,
     RowOrder,
+    TemporaryFileLimit,
     anonymous,
     temporary_files,
 )
@@ -224,6 +225,13 @@ def test_memory_that_is_used_up(tmp_path: Path) -> None:
     assert _SINK(function)(context, ctypes.addressof(whole), 1) == NO_MEMORY
     with pytest.raises(NoTemporaryFile, match=f"no file for {FILE_BYTES:,} bytes of rows: No such file"):
         missing.check()
+
+
+def test_the_files_have_a_limit(tmp_path: Path) -> None:
+    files = temporary_files(tmp_path, FILE_BYTES + CHUNK_BYTES + 4096)
+    assert [len(next(files)), len(next(files))] == [FILE_BYTES, CHUNK_BYTES + 4096]
+    with pytest.raises(TemporaryFileLimit):
+        next(files)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def train_fields(**changes: Any) -> dict[str, Any]:
         "device": None,
         "max_epochs": None,
         "max_memory": 0,
+        "temp_file_limit": None,
         "cpu": -1,
         **changes,
     }

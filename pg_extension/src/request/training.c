@@ -514,6 +514,10 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	dana_json_text(request, "device", dana_device());
 	dana_json_number(request, "max_epochs", dana_max_epochs);
 	dana_json_number(request, "max_memory", (double)dana_max_memory * 1024 * 1024);
+	if (temp_file_limit >= 0) /* kB */
+		dana_json_number(request, "temp_file_limit", (double)temp_file_limit * 1024);
+	else
+		dana_json_text(request, "temp_file_limit", NULL);
 	/* the worker stays off this CPU while pages are streamed */
 	dana_json_number(request, "cpu", sched_getcpu());
 	dana_json_close(request, '}');
