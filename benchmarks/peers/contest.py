@@ -163,7 +163,9 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3, pa
 
 def _later_pass(of_all: Line, alone: Line, passes: int) -> Line:
     def less(all_: float | None, one: float | None) -> float | None:
-        return None if all_ is None or one is None else max(0.0, (passes * all_ - one) / (passes - 1))
+        # below 0: noise, of a table of few pages
+        taken = None if all_ is None or one is None else (passes * all_ - one) / (passes - 1)
+        return taken if taken is None or taken > 0 else None
 
     return Line(
         peer=LATER_PASS,
