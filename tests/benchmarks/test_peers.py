@@ -69,7 +69,8 @@ def test_all_learn(db: Connection, name: str) -> None:
         assert loss < ignorant, (peer, loss, ignorant)
     assert (found.rows, found.columns) == (case.rows, prepared(case).shape[1])
     assert found.pages * found.page_size > 4 * found.rows * found.columns
-    for line in (ONE_PASS, LATER_PASS, COUNT, EXPORT):
+    assert LATER_PASS in {line.peer for line in found.lines}  # its time may be less than the noise
+    for line in (ONE_PASS, COUNT, EXPORT):
         assert found.seconds(line) is not None
     assert found.ratio(found.lines[0]) == 1
     left = """SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'),
