@@ -11,13 +11,14 @@ NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o
 	$(shell find hwgen/spec dana/simulator -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all pytest pytest-all bench bench-quick mutants headers lint clean all install installcheck
+.PHONY: help demo wheel test test-all pytest pytest-all bench bench-quick mutants headers lint clean all install installcheck
 
 help:
 	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
 	@echo 'make test   lint, types, import contracts, tests; make test-all: every version and example, before a release'
 	@echo 'make bench  measure, as ratios to references of the same run; make bench-quick: in minutes'
 	@echo 'make mutants PATHS=FILE TESTS=TESTS  change one thing of a Python file at a time: do its tests notice?'
+	@echo 'make wheel  dist/*.whl, which needs no compiler where it is installed, and the source archive that it is built from'
 	@echo 'make lint   lint, types and import contracts alone'
 	@echo 'make clean  stop the embedded server and remove what the others made'
 
@@ -63,6 +64,9 @@ mutants: $(STAMPS)/test
 	$(BIN)/pip install --quiet 'mutmut>=3.8,<4'
 	$(BIN)/python -m benchmarks.faults.mutants $(PATHS) --tests $(TESTS)
 
+wheel: $(STAMPS)/demo
+	.ci/wheel $(CURDIR)/$(BIN)/python dist
+
 lint: $(STAMPS)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -79,7 +83,7 @@ ROOT := env -u DANA_HOME $(BIN)/python -c \
 
 clean:
 	if [ -x $(BIN)/dana ]; then $(BIN)/dana stop --major 16 && $(BIN)/dana stop --major 18 && rm -rf "$$($(ROOT))"; fi
-	rm -rf $(VENV) $(STAMPS) .dana .icarus build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(STAMPS) .dana .icarus build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find dana dsl hwgen tests benchmarks \( -name '*.so' -o -name __pycache__ \) -exec rm -rf {} +
 
 # Icarus Verilog is on no package index of Python's: where the machine has none, Debian's package is unpacked into .icarus

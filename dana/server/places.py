@@ -16,8 +16,11 @@ from dana.server.account import Account
 
 HOME_VARIABLE = "DANA_HOME"
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-"""Folder that holds the packages `dana`, `dsl`, `hwgen` and, in a checkout, ``pg_extension``."""
+SITE = Path(__file__).resolve().parents[2]
+"""Folder that holds the packages `dana`, `dsl` and `hwgen`."""
+
+CHECKOUT = SITE if (SITE / "pg_extension").is_dir() else SITE / "dana" / "checkout"
+"""The checkout; in an installed package what setup.py keeps of it: documents, examples, the extension's sources."""
 
 PAPER = CHECKOUT / "examples" / "paper"
 """The rules of the paper in their plainest form: a fixed rate, no intercept."""
@@ -32,17 +35,23 @@ LONGEST_SOCKET_NAME = ".s.PGSQL.5432"
 
 
 def default_root(account: Account) -> Path:
-    """Folder of the embedded server: ``$DANA_HOME``, else ``.dana`` in the checkout.
+    """Folder of the embedded server: ``$DANA_HOME``, else ``.dana`` in the checkout, else ``~/.local/share/dana``.
 
-    Root's server runs as an unprivileged account. Where that account cannot reach the checkout (one below a 0700
-    home), the folder is below ``/var/cache/dana``, which only root can write.
+    Root's server runs as an unprivileged account. Without a checkout that this account can reach (one below a 0700
+    home it cannot), the folder is below ``/var/cache/dana``, which only root can write.
     """
     chosen = os.environ.get(HOME_VARIABLE)
     if chosen:
         return Path(os.path.abspath(Path(chosen).expanduser()))  # links are checked where it is opened
-    if not account.switched or account.can("x", CHECKOUT):
+    installed = CHECKOUT != SITE
+    if account.switched:
+        reached = not installed and account.can("x", CHECKOUT)
+        return CHECKOUT / ".dana" if reached else Path("/var/cache/dana") / short_name(SITE)
+    if not installed:
         return CHECKOUT / ".dana"
-    return Path("/var/cache/dana") / short_name(CHECKOUT)
+    # XDG Base Directory Specification: a relative path must be ignored
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share") / "dana"
 
 
 def short_name(path: Path) -> str:

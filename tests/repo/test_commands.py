@@ -47,13 +47,19 @@ LANGUAGES = {"sh", "sql", "python", "output", "text", "toml", "ini", "c", ""}
 ACTIVATE = ". .venv/bin/activate"
 FIRST = "the tests run in that environment, and begin where the demo ends; test_client.py runs that"
 LONG = "minutes, and it is what runs this test"
+WHEEL = "tests/server/test_installed_package.py and .ci/bare"
 OTHER_SERVER = "root's, for a PostgreSQL that is installed for the whole machine"
 NOT_RUN = {
+    ("README.md", "pip install"): WHEEL,
+    ("README.md", "dana demo "): FIRST,
     ("README.md", "make demo "): FIRST,
     ("README.md", "make test "): LONG,
     ("README.md", ACTIVATE): FIRST,
     ("docs/tutorial.md", "make demo\n"): FIRST,
     ("docs/tutorial.md", ACTIVATE): FIRST,
+    ("docs/install.md", "python3 -m venv dana-venv"): WHEEL,
+    ("docs/install.md", "pip install"): WHEEL,
+    ("docs/install.md", "dana demo "): FIRST,
     ("docs/install.md", ACTIVATE): FIRST,
     ("docs/install.md", "dana start"): FIRST,
     ("docs/install.md", "make -C pg_extension install PG_CONFIG"): OTHER_SERVER,
@@ -104,6 +110,7 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make -C pg_extension check-headers"): LONG,
     ("CONTRIBUTING.md", "make test "): LONG,
     ("CONTRIBUTING.md", "make test-all"): LONG,
+    ("CONTRIBUTING.md", "make wheel"): WHEEL,
     ("CONTRIBUTING.md", ".ci/bare"): "root and an hour",
 }
 """Beginnings of lines that are not run, with … of all lines from there to the block's end: where they are, and why."""
