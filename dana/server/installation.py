@@ -41,7 +41,7 @@ SHARED_HEADERS = (SITE / "dana/worker/native", SITE / "hwgen/spec/numerics/nativ
 """Further folders with headers of the extension."""
 
 PREBUILT = CHECKOUT / "prebuilt"
-"""The extension's libraries in a wheel, ``18/dana.so`` for PostgreSQL 18; ``key``: `sources_key` of their sources."""
+"""The extension's libraries in a wheel, ``pg18/dana.so`` for PostgreSQL 18; ``key``: `sources_key` of their sources."""
 
 
 MAKE_CANNOT = re.compile(r"""[\s#$%:;&|<>()'"\\`]""")
@@ -208,7 +208,7 @@ def _copy_extension(sources: Path, installation: Installation) -> None:
     """Install the library that came with the package, as the Makefile's `install` does what it compiled."""
     release = version("dana-db")
     control = (sources / "dana.control.in").read_text(encoding="utf-8").replace("@VERSION@", release)
-    shutil.copyfile(PREBUILT / str(installation.major) / "dana.so", installation.library)
+    shutil.copyfile(PREBUILT / f"pg{installation.major}" / "dana.so", installation.library)
     (installation.scripts / "dana.control").write_text(control, encoding="utf-8")
     shutil.copyfile(sources / "sql" / "dana.sql", installation.scripts / f"dana--{release}.sql")
     make_readable(installation.prefix)

@@ -56,9 +56,9 @@ def run(*arguments: str | Path, path: str = "", **environment: str | Path) -> su
 def prebuilt(site: Path) -> Iterator[Path]:
     """The folder with the compiled extension, as a wheel has it."""
     folder = site / "dana" / "checkout" / PREBUILT.name
-    (folder / str(DEFAULT_MAJOR)).mkdir(parents=True)
+    (folder / f"pg{DEFAULT_MAJOR}").mkdir(parents=True)
     library = prepared(DEFAULT_MAJOR) / f"build-{DEFAULT_MAJOR}" / "dana.so"
-    shutil.copy2(library, folder / str(DEFAULT_MAJOR) / "dana.so")
+    shutil.copy2(library, folder / f"pg{DEFAULT_MAJOR}" / "dana.so")
     (folder / "key").write_text(installation.sources_key(CHECKOUT / "pg_extension"))
     yield folder
     shutil.rmtree(folder)
