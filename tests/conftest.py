@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,14 +53,24 @@ SEPARATE = ("lockstep/test_rtl.py", "server/test_embedded.py")
 
 EXHAUSTIVE = (
     "benchmarks",  # the measurements, not what is measured
+    "cli/test_design.py::test_models_that_no_machine",
     "codesign/test_device.py",
+    "codesign/test_search.py::test_a_queue_is_shorter",
+    "codesign/test_search.py::test_memories_are_ultraram",
+    "codesign/test_search.py::test_models_lie_beside",
+    "codesign/test_search.py::test_the_smallest_machine_has",
+    "codesign/test_search.py::test_what_keeps_models_from_lying_beside_the_machine_is_named[design1",
+    "codesign/test_search.py::test_who_asks_for_records",
+    "compiler/test_strider_program.py::test_more_descriptors_than_there_are[4100",
     "dsl/test_editors.py",
     "hwgen/board/test_board",
     "hwgen/export/test_exported_records.py",
+    "hwgen/export/test_floorplan.py",
     "hwgen/export/test_netlist.py",
-    "hwgen/export/test_package.py::test_a_training_that_does_not_end",
     "hwgen/export/test_package.py::test_a_driver_trains",
+    "hwgen/export/test_package.py::test_a_training_that_does_not_end",
     "hwgen/export/test_package.py::test_it_is_the_same",
+    "hwgen/export/test_package.py::test_names_of_modules",
     "hwgen/export/test_package.py::test_pages_are_as_large",
     "hwgen/export/test_package.py::test_the_testbench_passes_in_icarus",
     "hwgen/export/test_package.py::test_two_packages",
@@ -82,8 +93,33 @@ EXHAUSTIVE = (
     "trainer/test_builds.py::test_a_build_that_is_cut_short_leaves_nothing[hang up",
     "trainer/test_builds.py::test_a_build_that_is_cut_short_leaves_nothing[stop",
     "trainer/test_large_models.py",
+    "trainer/test_stopping.py::test_a_rule_s_own_test_decides_on_a_plateau[interp",
+    "trainer/test_stopping.py::test_models_beside",
 )
 """Beginnings of the names of tests, below this folder, that ``make test`` leaves to ``make test-all``."""
+
+SAMPLED = (
+    "compiler/test_random_programs.py::test_models_losses",
+    "compiler/test_shards.py::test_optimizers_keep_their_shards",
+    "dsl/test_text_limits.py::test_long_rules",
+    "dsl/test_text_limits.py::test_pathological_text",
+    "lockstep/test_turns.py::test_blocks_of_tuples",
+    "postgres/test_faults.py::test_faults",
+    "postgres/test_lies.py::test_lies",
+    "report/test_report.py::test_the_machine_is_the_one",
+    "rules/test_recipes.py::test_recipe",
+    "rules/test_rule_weights.py::test_class_weights",
+    "rules/test_rule_weights.py::test_weights_of_1",
+    "rules/test_sql.py::test_a_category_that_no_row_had",
+    "trainer/test_explain.py::test_every_rule_is_explained",
+    "trainer/test_machine_code.py::test_code_of_the_library",
+    "trainer/test_order.py::test_a_class_at_the_end",
+    "trainer/test_pages_again.py::test_reused_is_as_counted",
+    "trainer/test_stopping.py::test_the_validation_loss_is",
+    "trainer/test_trained_rows.py::test_a_model_to_start_from",
+    "trainer/test_trained_rows.py::test_of_computed_rows",
+)
+"""Those with dear cases that are alike: ``make test`` runs every fourth case, from the first."""
 
 
 def place(path: str) -> int:
@@ -115,12 +151,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BothEnd
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the exhaustive tests; sort the files for `BothEnds`."""
+    """Mark the exhaustive tests and cases; sort the files for `BothEnds`."""
     here = Path(__file__).parent
     paths = {item: item.path.relative_to(here).as_posix() for item in items}
+    cases: Counter[str] = Counter()
     for item, path in paths.items():
-        if f"{path}::{item.name}".startswith(EXHAUSTIVE):
+        name = f"{path}::{item.name}"
+        test = name.partition("[")[0]
+        if name.startswith(EXHAUSTIVE) or (test.startswith(SAMPLED) and cases[test] % 4):
             item.add_marker("exhaustive")
+        cases[test] += 1
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: place(paths[item]))
 
