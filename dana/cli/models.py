@@ -37,10 +37,19 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
     evaluate = commands.add_parser("evaluate", help="compare a model's predictions with the labels")
     evaluate.add_argument("model", metavar="MODEL", help="its name, or name@version")
-    _add_rows(evaluate, "table to evaluate on (what it was trained on)")
-    evaluate.add_argument("--part", metavar="PART", help="test (held-out rows), train or all")
-    evaluate.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     evaluate.set_defaults(run=run_evaluate)
+
+    importance = commands.add_parser("importance", help="show what a model's metric loses without each feature")
+    importance.add_argument("model", metavar="MODEL", help="its name, or name@version")
+    importance.add_argument("--metric", metavar="NAME", help="metric that gets worse: rmse, log_loss, auc, accuracy …")
+    importance.add_argument("--repeats", type=int, metavar="N", help="permutations of each feature (5)")
+    importance.add_argument("--rows", type=int, metavar="N", help="maximum number of rows, else a sample (10000)")
+    importance.add_argument("--seed", type=int, metavar="N", help="selects rows and permutations (1)")
+    importance.set_defaults(run=run_importance)
+    for command in (evaluate, importance):
+        _add_rows(command, "table to evaluate on (what it was trained on)")
+        command.add_argument("--part", metavar="PART", help="test (held-out rows), train or all")
+        command.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
 
     predict = commands.add_parser("predict", help="write a model's predictions for a table's rows as CSV")
     predict.add_argument("model", metavar="MODEL", help="its name, or name@version")
@@ -58,7 +67,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     export.add_argument("--format", choices=FORMATS, help="by default the suffix of the output's name, else json")
     export.add_argument("-o", "--output", type=path, metavar="FILE", help="write there instead of to the terminal")
     export.set_defaults(run=run_export_model)
-    for command in (models, evaluate, predict, export):
+    for command in (models, evaluate, importance, predict, export):
         command.add_argument("--dsn", help="server that has the model (the embedded one)")
 
 
@@ -108,6 +117,18 @@ def run_evaluate(options: argparse.Namespace) -> int:
     for titles, rows in found.tables():
         console.print()
         console.print(_table(tuple(titles), ([_shown(each) for each in row] for row in rows), names=1))
+    return 0
+
+
+def run_importance(options: argparse.Namespace) -> int:
+    """Show the features, the most important first."""
+    from rich.console import Console
+
+    names = ("query", "filter", "part", "threshold", "metric", "repeats", "rows", "seed")
+    with _connected(options) as db:
+        found = db.importance(options.model, options.source, **{name: getattr(options, name) for name in names})
+    rows = ((one.feature, _shown(one.importance), _shown(one.deviation)) for one in found)
+    Console().print(_table(("feature", "importance", "± deviation"), rows, names=1))
     return 0
 
 

@@ -7,7 +7,8 @@ SQL functions; nothing here compiles or trains.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace as replaced
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from dana.client.models import Model, encode_model, format_of, read_exported, read_models
 from dana.client.options import TrainOptions, TrialOptions
-from dana.client.outcomes import Coefficient, Curve, Evaluation, Explanation, TrainResult, read_curve
+from dana.client.outcomes import Coefficient, Curve, Evaluation, Explanation, Importance, TrainResult, read_curve
 from dana.client.predictions import PredictingSession, loaded, read_predicting
 from dana.client.progress import shown_progress
 from dana.errors import UsageError
@@ -435,14 +436,53 @@ class Connection(PredictingSession):
             Least prediction that counts as positive.
         """
         asked = {"model": model, "query": query, "filter": filter, "part": part, "threshold": threshold}
-        if source is None or isinstance(source, str | LoadedTable):
-            asked["source"] = None if source is None else table_of(self.session, source)
-            metrics = value(self.session, "dana_evaluate", asked)
-        else:
-            with loaded(self.session, source) as table:
-                metrics = value(self.session, "dana_evaluate", asked | {"source": table})
+        with self._rows_of(source) as table:
+            metrics = value(self.session, "dana_evaluate", asked | {"source": table})
         # in the order of the class numbers, as the rows of the confusion matrix are
         return Evaluation(metrics, read_predicting(self.session, model).labels())
+
+    def importance(
+        self,
+        model: str,
+        source: str | LoadedTable | Frame | None = None,
+        *,
+        query: str | None = None,
+        filter: str | None = None,
+        part: str | None = None,
+        threshold: float | None = None,
+        metric: str | None = None,
+        repeats: int | None = None,
+        rows: int | None = None,
+        seed: int | None = None,
+    ) -> Rows[Importance]:
+        """By how much a metric gets worse when a feature's values are permuted, the most first (``dana_importance``).
+
+        Parameters
+        ----------
+        source, query, filter, part, threshold
+            As in `evaluate`.
+        metric
+            By default ``rmse``; for classes ``log_loss``, or ``accuracy`` where the model predicts no probabilities.
+        repeats
+            Permutations of each feature; 5.
+        rows
+            Maximum number of rows; of more, a pseudo-random sample is taken; 10,000.
+        seed
+            Selects rows and permutations; 1.
+        """
+        asked = {"model": model, "query": query, "filter": filter, "part": part, "threshold": threshold}
+        asked |= {"metric": metric, "repeats": repeats, "rows": rows, "seed": seed}
+        with self._rows_of(source) as table:
+            return call(self.session, "dana_importance", asked | {"source": table}, Importance)
+
+    @contextmanager
+    def _rows_of(self, source: str | LoadedTable | Frame | None) -> Iterator[str | None]:
+        """The table with the rows of a source, temporary for a frame."""
+        if source is None or isinstance(source, str | LoadedTable):
+            yield None if source is None else table_of(self.session, source)
+        else:
+            with loaded(self.session, source) as table:
+                yield table
 
     def parameters(self, model: str, version: int | None = None) -> dict[str, NDArray[np.float32]]:
         """What a model learnt: each parameter's values in its shape, in the rule's order; the last version by default.

@@ -50,6 +50,24 @@ class Coefficient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Importance:
+    """What a model loses without the values of one feature.
+
+    Attributes
+    ----------
+    feature
+        The column.
+    importance, deviation
+        By how much the metric gets worse when its values are permuted among the rows: mean and standard deviation over
+        the permutations.
+    """
+
+    feature: str
+    importance: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainResult:
     """The row that ``dana_train`` returns.
 

@@ -389,6 +389,14 @@ def column_scale(value: Value) -> Start:
     not_in_rule("column_scale")
 
 
+def centres(value: Value, runs: Value | None = None) -> Start:
+    """Start a model with centres of clusters of the rows: ``dana.model([k, n], init=dana.centres(x))``; by k-means++.
+
+    They are those of `standardized` where the rule has it of the input. The best of `runs` counts, a meta; 10 without.
+    """
+    not_in_rule("centres")
+
+
 # hides Python's `all` in this module, as `input` above does
 all = AllTuples()
 
@@ -460,6 +468,7 @@ __all__ = [
     "argmax",
     "argmin",
     "batch",
+    "centres",
     "column_deviation",
     "column_mean",
     "column_scale",

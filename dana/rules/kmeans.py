@@ -1,30 +1,26 @@
-"""K-means by mini-batches: a row belongs to all of k centres at first, in the end to the nearest; predicts which."""
+"""K-means: k-means++ starts, then Lloyd's algorithm; a row belongs to the nearest of k centres; predicts which."""
 
 import dana
 from dana.functions import one_hot, standardized
-from dana.optimizers import inverse_decay, running_mean
 
 k = dana.dim(8)  # centres
 n = dana.dim()
-C = dana.model([k, n], init=dana.normal(0, 0.1))
-rows = dana.model([k])  # that each centre stands for, old ones fading
-spread = dana.model()
+n_init = dana.meta(10)
 x = dana.input([n])
-heat = dana.meta(0.2)
-kmeans = dana.algo(C, rows, spread, x)
+C = dana.model([k, n], init=dana.centres(x, n_init))
+kmeans = dana.algo(C, x)
+dana.require(n_init >= 1)
 
 away = standardized(x) - C
 distance = dana.sigma(away * away, 2)
 nearest = dana.argmin(distance)
-least = dana.sigma(distance * one_hot(nearest, k), 1)
-warm = dana.max(inverse_decay(heat, 0.03) * spread, 1e-30)
-part = dana.exp((least - distance) * (1 / warm))
-part = part * (1 / dana.sigma(part, 1))
-total = (1 - inverse_decay(0.2, 0.02)) * rows + kmeans.merge(part, 64, "+")
+least = dana.amin(distance)
+own = one_hot(nearest, k)
+rows = kmeans.merge(own, dana.all, "+")
+step = kmeans.merge(dana.expand(own, 2) * away, dana.all, "+") * dana.expand(1 / dana.max(1, rows), 2)
 
-kmeans.setModel(C, C + kmeans.merge(dana.expand(part, 2) * away, 64, "+") * dana.expand(1 / dana.max(total, 1e-30), 2))
-kmeans.setModel(rows, total)
-kmeans.setModel(spread, running_mean(kmeans.merge(least, 64, "+") / 64))
+kmeans.setModel(C, C + step)
 kmeans.setLoss(least)
 kmeans.setPrediction(nearest)
+kmeans.setConvergence(dana.total(step * step) <= 1e-5 * kmeans.merge(least, dana.all, "mean"))
 kmeans.setEpochs(100)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dana.errors import UsageError
 from dana.storage.permuted import RowOrder
 from dana.storage.schema import Attribute, TableSchema
+from dsl.hdfg.init import InitKind
 
 Json = Mapping[str, Any]
 """A JSON object: string keys, JSON values."""
@@ -409,6 +410,24 @@ class TrainResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic:
+    """A model that is initialised with a statistic of the columns of an input, or with centres of its rows.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    kind, of, runs
+        As in `dsl.hdfg.init.Init`.
+    """
+
+    model: str
+    kind: InitKind
+    of: str
+    runs: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TupleLayout:
     """Where a tuple of a training has its numbers, as an observer gets them.
 
@@ -420,13 +439,16 @@ class TupleLayout:
         Of a tuple.
     features
         Element of each feature, shape [features].
+    inputs
+        Elements of each input, in its shape.
     label, weight
-        Elements; -1: there is no weight.
+        Elements; -1: there is no weight, no label or several of them.
     """
 
     lanes: int
     elements: int
     features: NDArray[np.int64]
+    inputs: Mapping[str, NDArray[np.int64]]
     label: int
     weight: int
 
@@ -501,8 +523,12 @@ class Training(Protocol):
         """Continue from other values of the models."""
 
     @property
-    def layout(self) -> TupleLayout | None:
-        """Where a tuple has the features and the label; None: there is no single label."""
+    def layout(self) -> TupleLayout:
+        """Where a tuple has its numbers."""
+
+    @property
+    def clustered(self) -> Sequence[Statistic]:
+        """The models to initialise with centres of clusters of the rows, before the first epoch."""
 
     def look(self, observer: Observer) -> Sink:
         """Return the sink of a pass over the pages that an observer looks at, and that trains nothing."""

@@ -34,9 +34,9 @@ from dana.errors import UsageError
 from dana.predictor.program import encode_predictor
 from dana.storage import layout
 from dana.storage.schema import Attribute
-from dana.trainer.contract import Json, Level, Notice, Notify, TrainRequest
+from dana.trainer.contract import Json, Level, Notice, Notify, Statistic, TrainRequest
 from dana.trainer.data.classes import classes_of, prediction_kind
-from dana.trainer.data.survey import Statistic, statistics_of
+from dana.trainer.data.survey import statistics_of
 from dana.trainer.data.weights import bind_request
 from dana.trainer.losses import loss_graph
 from dana.trainer.messages.page_errors import row_dims

@@ -20,6 +20,7 @@ from dana.trainer.contract import (
     Parameter,
     Sink,
     SqlState,
+    Statistic,
     Stream,
     Training,
     TrainingError,
@@ -31,7 +32,14 @@ from dana.trainer.data.classes import classes_of, prediction_kind
 from dana.trainer.data.coefficients import coefficients
 from dana.trainer.data.likelihood import tuple_layout
 from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
-from dana.trainer.data.survey import check_labels, check_survey, started, statistics_of, survey_columns
+from dana.trainer.data.survey import (
+    check_labels,
+    check_survey,
+    clustered,
+    started,
+    statistics_of,
+    survey_columns,
+)
 from dana.trainer.data.weights import (
     BALANCED,
     balanced_class_weights,
@@ -258,7 +266,7 @@ class InterpretedTraining:
         self._models = {**self._models, **{one.name: one.values for one in parameters}}
 
     @property
-    def layout(self) -> TupleLayout | None:
+    def layout(self) -> TupleLayout:
         places, elements = {}, 0
         for name, shape in self._shapes.items():
             size = int(np.prod(shape))
@@ -273,6 +281,10 @@ class InterpretedTraining:
             lanes=1,
             elements=elements,
         )
+
+    @property
+    def clustered(self) -> Sequence[Statistic]:
+        return clustered(self._request, statistics_of(self._binding.graph))
 
     def look(self, observer: Observer) -> Sink:
         self._observer = observer

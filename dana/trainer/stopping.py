@@ -26,6 +26,7 @@ from dana.trainer.contract import (
     TrainRequest,
     TrainResult,
 )
+from dana.trainer.data.centres import start_centres
 from dana.trainer.messages.notices import (
     diverged_error,
     risen_notice,
@@ -178,6 +179,8 @@ def run(
     if survey is not None:
         feed(survey)
         training.end_survey()
+    for start in training.clustered:
+        training.adopt([start_centres(training, request, start, feed=feed)])
     reports: list[EpochReport] = []
     best: tuple[int, Sequence[Parameter]] | None = None
     left: Sequence[Parameter] = ()

@@ -96,7 +96,7 @@ def summarise(
         Receives the names of dependent columns, and a warning if the rows are separated.
     """
     layout = training.layout
-    if result.predictor is None or layout is None or sum(one.values.size for one in result.parameters) > MOST:
+    if result.predictor is None or layout.label < 0 or sum(one.values.size for one in result.parameters) > MOST:
         return None
     try:
         model = _Model(program=decode_predictor(result.predictor), parameters=list(result.parameters))

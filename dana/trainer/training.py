@@ -20,6 +20,7 @@ from dana.trainer.contract import (
     OutOfLine,
     Parameter,
     Sink,
+    Statistic,
     Stream,
     TrainRequest,
     TrainResult,
@@ -32,6 +33,7 @@ from dana.trainer.data.survey import (
     check_labels,
     check_survey,
     check_values,
+    clustered,
     columns_to_sum,
     nothing_surveyed,
     started,
@@ -324,7 +326,7 @@ class MachineTraining:
         self._write_models({one.name: one.values for one in parameters})
 
     @property
-    def layout(self) -> TupleLayout | None:
+    def layout(self) -> TupleLayout:
         inputs = {one.name: one for one in self._bundle.inputs}
         lanes, elements = self._bundle.config.lanes, self._bundle.tuple_rows * self._bundle.config.lanes
         places = np.arange(elements).reshape(-1, lanes)
@@ -337,6 +339,10 @@ class MachineTraining:
             lanes=lanes,
             elements=elements,
         )
+
+    @property
+    def clustered(self) -> Sequence[Statistic]:
+        return clustered(self._request, self._design.statistics)
 
     def look(self, observer: Observer) -> Sink:
         # a simulator of its own: the machine's may compare the pages of an epoch with those of the one before

@@ -20,12 +20,13 @@ class InitKind(StrEnum):
     DEVIATION = "deviation"
     SCALE = "scale"
     ROWS = "rows"
+    CENTRES = "centres"
 
 
 OF_COLUMNS = frozenset({InitKind.MEAN, InitKind.DEVIATION, InitKind.SCALE})
 """Families that the table decides: statistics of the columns that fill an input."""
 
-OF_TABLE = OF_COLUMNS | {InitKind.ROWS}
+OF_TABLE = OF_COLUMNS | {InitKind.ROWS, InitKind.CENTRES}
 """All that the table decides."""
 
 
@@ -39,13 +40,15 @@ class Init:
         CONSTANT: every element is `first`. UNIFORM: from `first` (inclusive) to `second` (exclusive).
         NORMAL: mean `first`, standard deviation `second`. MEAN, DEVIATION: mean and standard deviation of each of the
         columns that fill `of`; SCALE: 1 / the deviation, 1 of a column that is constant. ROWS: how many the table has.
-        Without a table `first`.
+        Without a table `first`. CENTRES: of clusters of the rows of `of`; without a table as NORMAL.
     first, second
         Binary32 numbers, see `kind`.
     seed
         Chooses the sequence; mixed with the model's name, so that two models of one rule differ.
     of
-        MEAN, DEVIATION, SCALE: name of the input or output.
+        MEAN, DEVIATION, SCALE, CENTRES: name of the input or output.
+    runs
+        CENTRES: the meta with the number of runs, of which the best one counts.
     """
 
     kind: InitKind = InitKind.CONSTANT
@@ -53,6 +56,7 @@ class Init:
     second: float = 0.0
     seed: int = 0
     of: str = ""
+    runs: str = ""
 
 
 ZEROS = Init()

@@ -47,7 +47,7 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
 def start_block(init: Init, name: str, first: int, count: int) -> npt.NDArray[np.float32]:
     """Return `count` of the values of a model from element `first` on: what `start_values` has there."""
     values = np.empty(count, dtype=np.float32)
-    if init.kind is InitKind.CONSTANT or init.kind in OF_TABLE:
+    if init.kind is InitKind.CONSTANT or init.kind in OF_TABLE - {InitKind.CENTRES}:
         values[:] = init.first
         return values
     # as `dsl.hdfg.draw.draw` does without NumPy

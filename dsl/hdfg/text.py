@@ -118,8 +118,8 @@ def _node_line(node: Node) -> str:
     if node.merge_op is not None:
         words.append(f"op={node.merge_op}")
     if node.init != ZEROS:
-        of = f",{node.init.of}" if node.init.of else ""
-        words.append(f"init={node.init.kind},{node.init.first!r},{node.init.second!r},{node.init.seed}{of}")
+        names = "".join(f",{name}" for name in (node.init.of, node.init.runs) if name)
+        words.append(f"init={node.init.kind},{node.init.first!r},{node.init.second!r},{node.init.seed}{names}")
     if node.each_epoch is not None:
         words.append(f"epoch={node.each_epoch}")
     if node.table:
@@ -271,9 +271,10 @@ def _read_extent(text: str | None) -> DimExpr | None:
 def _read_init(text: str | None) -> Init:
     if text is None:
         return ZEROS
-    # the column's name is written where a start depends on one
-    kind, first, second, seed, *of = text.split(",")
-    return Init(kind=InitKind(kind), first=float(first), second=float(second), seed=int(seed), of="".join(of))
+    # names are written where a start depends on them
+    kind, first, second, seed, *names = text.split(",")
+    of, runs = (*names, "", "")[:2]
+    return Init(kind=InitKind(kind), first=float(first), second=float(second), seed=int(seed), of=of, runs=runs)
 
 
 def parse_dim(text: str) -> Dim:

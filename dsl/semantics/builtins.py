@@ -68,7 +68,7 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
     if name in DECLARATIONS:
         return _declare(context, name, bound, span)
     if name in COLUMN_STARTS:
-        return _column_start(context, name, bound["value"])
+        return _column_start(context, name, bound)
     return _start(context, name, bound)
 
 
@@ -179,16 +179,17 @@ def _meta_value(context: Context, argument: Argument) -> float | None:
 
 def _init(context: Context, argument: Argument, shape: Shape | None) -> Init | None:
     if isinstance(argument.value, Start):
-        like = argument.value.like
-        if like is None or shape is None or like.shape == shape:
-            return argument.value.init
+        like, init = argument.value.like, argument.value.init
+        several = init.kind is InitKind.CENTRES
+        if like is None or shape is None or like.shape == (shape[1:] if several and shape else shape):
+            return init
         context.report(
             "E403",
             "the shapes do not fit",
             argument.span,
             label=f"{like.name} has shape {shape_text(like.shape)}",
             expected=f"a start of shape {shape_text(shape)}",
-            help=f"declare the model with the shape of {like.name}",
+            help=f"declare the model with the shape of {like.name}" + (", and an axis before it" if several else ""),
         )
         return None
     if isinstance(argument.value, Poison):
@@ -197,12 +198,22 @@ def _init(context: Context, argument: Argument, shape: Shape | None) -> Init | N
     return None if number is None else Init(first=round32(number))
 
 
-def _column_start(context: Context, name: str, argument: Argument) -> Object:
+def _column_start(context: Context, name: str, bound: Bound) -> Object:
+    argument, runs = bound["value"], bound.get("runs")
     value = argument.value
-    if isinstance(value, Poison):
+    if isinstance(value, Poison) or (runs is not None and isinstance(runs.value, Poison)):
         return POISON
+    if runs is not None and not (isinstance(runs.value, Operation) and runs.value.op is Op.META):
+        return context.report(
+            "E311",
+            f"dana.{name} takes the number of runs as a meta",
+            runs.span,
+            expected="what dana.meta declared",
+            found=describe(runs.value),
+        )
     if isinstance(value, Operation) and value.op in (Op.INPUT, Op.OUTPUT):
-        return Start(replace(COLUMN_STARTS[name], of=str(value.name)), like=value)
+        named = "" if runs is None else str(runs.value.name)
+        return Start(replace(COLUMN_STARTS[name], of=str(value.name), runs=named), like=value)
     return context.report(
         "E311",
         f"dana.{name} takes an input or an output",

@@ -45,6 +45,7 @@ COLUMN_STARTS = {
     "column_mean": Init(kind=InitKind.MEAN),
     "column_deviation": Init(kind=InitKind.DEVIATION, first=1.0),
     "column_scale": Init(kind=InitKind.SCALE, first=1.0),
+    "centres": Init(kind=InitKind.CENTRES, second=1.0),
 }
 """Starts that the table decides, as they are without one."""
 
@@ -68,7 +69,10 @@ FUNCTIONS = {
     "setState": Signature(name="dana.setState", required=("state", "value")),
     "uniform": Signature(name="dana.uniform", required=("low", "high"), optional=("seed",)),
     "normal": Signature(name="dana.normal", required=("mean", "deviation"), optional=("seed",)),
-    **{name: Signature(name=f"dana.{name}", required=("value",)) for name in COLUMN_STARTS},
+    **{
+        name: Signature(name=f"dana.{name}", required=("value",), optional=("runs",) if name == "centres" else ())
+        for name in COLUMN_STARTS
+    },
 }
 
 MARKERS = ("all", "rule")

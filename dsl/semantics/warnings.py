@@ -205,8 +205,9 @@ def _unused(context: Context, checked: Checked) -> None:
         # what depends on whether the rule trains was recorded again; what a gradient merges is its own affair
         if operation.id in checked.merges and operation not in used and not operation.on_training:
             context.warn("W709", "nothing uses the merged value", operation.span, label="merged here", help="remove it")
+    runs = {model.init.runs for model in checked.models}
     for meta in checked.metas:
-        if meta not in used and (checked.batch is None or checked.batch.meta is not meta):
+        if meta not in used and meta.name not in runs and (checked.batch is None or checked.batch.meta is not meta):
             context.warn(
                 "W708", f"the meta {meta.name} is never used", meta.span, label="declared here", help="remove it"
             )

@@ -704,6 +704,50 @@ CREATE FUNCTION dana_evaluate(
 ) RETURNS jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default of the rows that it was trained on, or of the part that was left out';
 
+CREATE FUNCTION dana.dana_permuted(
+	model text, source regclass, query text, filter text, part text, threshold double precision, repeats integer, "rows" integer,
+	seed integer
+) RETURNS TABLE (feature text, metrics jsonb) LANGUAGE c STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_permuted IS 'The metrics of a model on rows, with feature NULL, and on the same rows with the values of each feature permuted, repeatedly';
+
+CREATE FUNCTION dana_importance(
+	model text, source regclass DEFAULT NULL, query text DEFAULT NULL, filter text DEFAULT NULL, part text DEFAULT NULL,
+	threshold double precision DEFAULT NULL, metric text DEFAULT NULL, repeats integer DEFAULT NULL, "rows" integer DEFAULT NULL,
+	seed integer DEFAULT NULL
+) RETURNS TABLE (feature text, importance double precision, deviation double precision)
+	LANGUAGE plpgsql STABLE
+	AS $$
+DECLARE
+	safe boolean := dana.dana_catalog_first();
+	measured pg_catalog.jsonb;
+	features pg_catalog.text[];
+	metrics pg_catalog.jsonb[];
+	sign pg_catalog.float8;
+BEGIN
+	IF metric IS NOT NULL AND NOT EXISTS (SELECT FROM dana.metric AS k WHERE k.name = metric AND k.better IS NOT NULL) THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
+			HINT = dana.dana_metric_names();
+	END IF;
+	SELECT pg_catalog.array_agg(p.feature), pg_catalog.array_agg(p.metrics) INTO features, metrics
+	FROM dana.dana_permuted($1, $2, $3, $4, $5, $6, COALESCE($8, 5), COALESCE($9, 10000), COALESCE($10, 1)) AS p;
+	measured := metrics[1];
+	metric := COALESCE(metric, CASE WHEN measured ? 'rmse'::pg_catalog.text THEN 'rmse'
+		WHEN measured ->> 'log_loss'::pg_catalog.text IS NOT NULL THEN 'log_loss' ELSE 'accuracy' END);
+	IF measured ->> metric IS NULL OR measured ->> metric = 'NaN' THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no %s on these rows', metric),
+			HINT = pg_catalog.format('There are: %s.', (SELECT pg_catalog.string_agg(m.key, ', ') FROM pg_catalog.jsonb_each(measured) AS m
+				JOIN dana.metric AS k ON k.name = m.key AND k.better IS NOT NULL));
+	END IF;
+	sign := CASE WHEN (SELECT k.better FROM dana.metric AS k WHERE k.name = metric) = 'greater' THEN -1 ELSE 1 END;
+	RETURN QUERY
+		SELECT p.feature, pg_catalog.avg(p.lost), pg_catalog.stddev_pop(p.lost)
+		FROM (SELECT u.feature, u.n, sign * ((u.metrics ->> metric)::pg_catalog.float8 - (measured ->> metric)::pg_catalog.float8) AS lost
+			FROM pg_catalog.unnest(features, metrics) WITH ORDINALITY AS u (feature, metrics, n) WHERE u.feature IS NOT NULL) AS p
+		GROUP BY p.feature ORDER BY 2 DESC, pg_catalog.min(p.n);
+END
+$$;
+COMMENT ON FUNCTION dana_importance IS 'Permutation importance: by how much a metric gets worse, in the mean over repeats, when the values of a feature are permuted among the rows, and the standard deviation';
+
 -- Drift: how far a table has moved from the rows that a model was trained on. A profile has, for each number of each
 -- feature and label, or text, the number of rows in each of its bins: first NULL; then single values, if there are at
 -- most 30, or the 30 most frequent categories; then all others, numbers in deciles. It is part of the version's

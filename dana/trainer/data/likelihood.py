@@ -31,13 +31,15 @@ BLOCK = 64
 
 
 class Family(IntEnum):
-    """What a pass computes: the likelihood of a distribution, misplaced labels of classes, or movements of scores."""
+    """What a pass computes: the likelihood of a distribution, misplaced labels of classes, movements of scores, or a
+    sample of the rows."""
 
     NORMAL = 0
     BINOMIAL = 1
     POISSON = 2
     CLASSES = 3
     MOVES = 4
+    SAMPLE = 5
 
 
 class Sum(IntEnum):
@@ -56,7 +58,7 @@ class Sum(IntEnum):
 
 class LikelihoodData(ctypes.Structure):
     """The state of a pass; size is features + 1, for the intercept. matrix: [size][size], lower triangle of the
-    curvature. gradient: [size]. weights: [directions][size]. moved: largest magnitude of an element, [size], or of a
+    curvature; of a sample [directions][size], its rows. gradient: [size]. weights: [directions][size]. moved: largest magnitude of an element, [size], or of a
     direction's score, [directions]. squares: [directions]. block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of
     `elements` numbers. places: [features], elements of a tuple. weight, label: elements, or -1."""
 
@@ -67,7 +69,7 @@ class LikelihoodData(ctypes.Structure):
         *pointers("float", "room"),
         *pointers("int64_t", "filled"),
         *members(ctypes.c_double, "middle"),
-        *members(ctypes.c_int64, "features directions elements lanes weight label family"),
+        *members(ctypes.c_int64, "features directions elements lanes weight label family seed"),
     )
 
 
@@ -119,8 +121,8 @@ def tuple_layout(
     weight: str | None,
     lanes: int,
     elements: int,
-) -> TupleLayout | None:
-    """Return the layout of a training's tuples; None if it has no label, or several.
+) -> TupleLayout:
+    """Return the layout of a training's tuples.
 
     Parameters
     ----------
@@ -132,14 +134,14 @@ def tuple_layout(
         return places[one.input].reshape(-1)[one.element : one.element + one.count]
 
     found = {one.column: elements_of(one) for one in fills}
-    if len(labels) != 1 or found[labels[0]].size != 1:
-        return None
+    single = len(labels) == 1 and found[labels[0]].size == 1
     used = [elements_of(one) for one in fills if one.column in features]
     return TupleLayout(
         lanes=lanes,
         elements=elements,
         features=np.concatenate(used or [np.zeros(0, np.int64)]),
-        label=int(found[labels[0]][0]),
+        inputs=places,
+        label=int(found[labels[0]][0]) if single else -1,
         weight=-1 if weight is None else int(found[weight][0]),
     )
 
@@ -162,8 +164,10 @@ class LikelihoodObserver:
         Intercept and weights of the basis, shape [directions, features + 1].
     middle
         A number near the labels, from which their distances are summed.
+    rows, seed
+        Maximum number of rows of a sample, and what chooses them.
     matrix, gradient
-        Curvature (lower triangle) and gradient of the loss; of squared errors, half of them.
+        Curvature (lower triangle) and gradient of the loss; of squared errors, half of them. Of a sample, the rows.
     moved, squares
         Largest magnitude of each element, or of each direction's score, and the sum of its squares.
     sums
@@ -175,6 +179,8 @@ class LikelihoodObserver:
     basis: Basis
     weights: Doubles
     middle: float = 0.0
+    rows: int = 0
+    seed: int = 0
     matrix: Doubles = field(init=False)
     gradient: Doubles = field(init=False)
     moved: Doubles = field(init=False)
@@ -186,9 +192,9 @@ class LikelihoodObserver:
     def __post_init__(self) -> None:
         layout, size = self.layout, len(self.layout.features) + 1
         self.weights = np.ascontiguousarray(self.weights, np.float64).reshape(-1, size)
-        directions = len(self.weights)
+        directions = self.rows or len(self.weights)
         curved = self.family in (Family.NORMAL, Family.BINOMIAL, Family.POISSON)
-        self.matrix = np.zeros((size, size) if curved else (0, 0))
+        self.matrix = np.zeros((size, size) if curved else (self.rows, size))
         self.gradient = np.zeros(size)
         self.moved, self.squares = np.zeros(max(size, directions)), np.zeros(directions)
         self.sums = np.zeros(len(Sum))
@@ -198,7 +204,8 @@ class LikelihoodObserver:
         centre, scale = (np.ascontiguousarray(one, np.float64) for one in (self.basis.centre, self.basis.scale))
         results = (self.matrix, self.gradient, self.moved, self.squares, self.sums)
         arrays = (*results, block, curvature, self.weights, centre, scale, places, room, filled)
-        numbers = (size - 1, directions, layout.elements, layout.lanes, layout.weight, layout.label, self.family)
+        tuples = (layout.elements, layout.lanes, layout.weight, layout.label)
+        numbers = (size - 1, directions, *tuples, self.family, self.seed)
         self._state = LikelihoodData(*(one.ctypes.data for one in arrays), self.middle, *numbers)
         self._kept = arrays
 

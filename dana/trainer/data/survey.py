@@ -17,41 +17,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.storage.types import SCALARS
-from dana.trainer.contract import Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
+from dana.trainer.contract import (
+    Level,
+    Notice,
+    Notify,
+    OutOfLine,
+    SqlState,
+    Statistic,
+    TrainingError,
+    TrainRequest,
+)
 from dana.trainer.data.surveyed import SURVEY_BLOCK, Surveyed
 from dana.trainer.messages.page_errors import ARRAYS
 from dana.trainer.metas import check_requirements
 from dsl import Rule
 from dsl.hdfg.choice import choosing_inputs
 from dsl.hdfg.graph import Graph, Op
-from dsl.hdfg.init import OF_TABLE, InitKind
+from dsl.hdfg.init import OF_COLUMNS, OF_TABLE, InitKind
 from hwgen.spec.bundle import Bundle, Fill, InputPlace
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistic:
-    """A model that is initialised with a statistic of the columns of an input."""
-
-    model: str
-    kind: InitKind
-    of: str
-
-
 def statistics_of(graph: Graph) -> tuple[Statistic, ...]:
-    """Return the models of a rule that are initialised with column statistics."""
+    """Return the models of a rule that are initialised from the table."""
     found = ((str(node.name), node.init) for node in (graph.nodes[k] for k in graph.models))
-    return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_TABLE)
+    return tuple(
+        Statistic(model=name, kind=init.kind, of=init.of, runs=init.runs)
+        for name, init in found
+        if init.kind in OF_TABLE
+    )
 
 
 def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
-    """Return the models to initialise; after a warm start only the number of rows is taken from the table."""
+    """Return the models that the survey initialises; after a warm start only the number of rows is from the table."""
     known = request.warm_start_from or {}
     # None is the default of dana_train() and means true
     columns = request.standardize is not False
-    return tuple(one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known))
+    return tuple(
+        one
+        for one in statistics
+        if one.kind is InitKind.ROWS or (columns and one.kind in OF_COLUMNS and one.model not in known)
+    )
+
+
+def clustered(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
+    """Return the models that centres of the rows initialise."""
+    known = request.warm_start_from or {}
+    return tuple(one for one in statistics if one.kind is InitKind.CENTRES and one.model not in known)
 
 
 def starts_models(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.drawing.words import Words, batch_text, number_text
 from dsl.hdfg.graph import Graph, Node
-from dsl.hdfg.init import OF_COLUMNS, InitKind
+from dsl.hdfg.init import InitKind
 from dsl.hdfg.ops import LEAVES, Op, Region
 
 Row = tuple[str, str, str]
@@ -36,7 +36,7 @@ def _declared(node: Node) -> str:
     shape = f" {shape_text(node.shape)}" if node.shape else ""
     if node.op is Op.META:
         return f"{node.name} = {number_text(node.value or 0.0)}"
-    if node.op is Op.MODEL and node.init.kind in OF_COLUMNS:
+    if node.op is Op.MODEL and node.init.of:
         return f"{node.name}{shape} from the {node.init.kind.value} of {node.init.of}"
     if node.classes is not None:
         what = "classes" if node.op is Op.OUTPUT else "categories"

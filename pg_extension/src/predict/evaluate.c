@@ -41,6 +41,14 @@
 	"pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) " \
 	"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later, %s AS unseen FROM %s AS r WHERE %s OFFSET 0) AS s"
 
+/* Rows of an evaluation. $1: seed, $2: limit; the columns, FROM and WHERE. The order does not depend on their places. */
+#define ROWS \
+	"SELECT %1$s FROM (SELECT %1$s FROM %2$s AS r WHERE %3$s OFFSET 0) AS s " \
+	"ORDER BY pg_catalog.hashtextextended(ROW(%1$s)::pg_catalog.text, $1) LIMIT $2"
+
+/* The name of rows in memory, in statements */
+#define SAMPLE "dana_sample"
+
 /* The metrics of labels s.y and predictions s.p; %s: the aggregates, called with exactly their declared types */
 #define METRICS_OF_NUMBERS NOT_PREDICTED "%s(s.y, s.p)"
 
@@ -178,6 +186,14 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	bool		   given = asked->query != NULL || OidIsValid(asked->source);
 	bool		   same; /* the rows of the training, and rows inserted since */
 
+	rows.places = (dana_places){.later = "false", .running = PointerGetDatum(construct_empty_array(XIDOID))};
+	if (asked->sample != NULL)
+	{
+		rows.from = SAMPLE;
+		rows.condition = "true";
+		rows.part = "all";
+		return rows;
+	}
 	if (asked->query != NULL && OidIsValid(asked->source))
 		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"source\" or argument \"query\", not both");
 	if (!given && !model->own)
@@ -210,7 +226,6 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	if (OidIsValid(asked->source) && !same)
 		report_all_rows(asked, model, rows.from, trained_on);
 	rows.condition = filter == NULL ? "true" : psprintf("(%s\n)", filter);
-	rows.places = (dana_places){.later = "false", .running = PointerGetDatum(construct_empty_array(XIDOID))};
 	if (strcmp(rows.part, "all") != 0)
 		rows.condition = psprintf("%s AND %s%s", rows.condition, strcmp(rows.part, "train") == 0 ? "NOT " : "",
 								  dana_places_read(model->metadata, rows.table, asked->model, &rows.places));
@@ -486,6 +501,68 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 	return DatumGetJsonbPCopy(found);
 }
 
+static void
+require_label(const dana_evaluation *asked, const evaluated_model *model)
+{
+	if (model->labels.count < 1 || (model->labels.count > 1 && !predicts(model, "numbers")))
+		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
+}
+
+/* Lets the statements of the SPI connection read rows in memory, as those of a trigger read its transition tables */
+static void
+use_sample(const dana_sample *sample)
+{
+	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
+
+	relation->md.name = SAMPLE;
+	relation->md.tupdesc = sample->columns;
+	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
+	relation->md.enrtuples = tuplestore_tuple_count(sample->stored);
+	relation->reldata = sample->stored;
+	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
+		elog(ERROR, "could not register the rows of a sample");
+}
+
+bool
+dana_evaluation_rows(const dana_evaluation *asked, int64 most, int seed, dana_sample *sample, HeapTuple **rows,
+					 uint64 *count)
+{
+	const evaluated_model model = find_model(asked, false);
+	const evaluated_rows  from = find_rows(asked, &model);
+	const int			  level = NewGUCNestLevel();
+	MemoryContext		  caller = CurrentMemoryContext;
+	Oid					  types[] = {INT8OID, INT8OID};
+	Datum				  values[] = {Int64GetDatum(seed), Int64GetDatum(most + 1)};
+	StringInfoData		  columns;
+	bool				  all;
+
+	require_label(asked, &model);
+	if (from.as_trained)
+		dana_training_settings(model.metadata);
+	initStringInfo(&columns);
+	sample->features = Max(model.features.count, 0);
+	for (int i = 0; i < sample->features + model.labels.count; i++)
+		appendStringInfo(&columns, "%s%s", i > 0 ? ", " : "",
+						 quote_identifier(i < sample->features ? model.features.values[i]
+															   : model.labels.values[i - sample->features]));
+	dana_connect();
+	(void)columns_of(asked, &model, &from);
+	if (SPI_execute_with_args(psprintf(ROWS, columns.data, from.from, from.condition), lengthof(types), types, values, NULL,
+							  true, 0) != SPI_OK_SELECT)
+		dana_error(SYNTAX_ERROR, "argument \"query\" must be one SELECT");
+	MemoryContextSwitchTo(caller);
+	all = SPI_processed <= (uint64)most;
+	*count = all ? SPI_processed : (uint64)most;
+	*rows = MemoryContextAllocHuge(caller, sizeof(HeapTuple) * Max(*count, 1));
+	for (uint64 i = 0; i < *count; i++)
+		(*rows)[i] = heap_copytuple(SPI_tuptable->vals[i]);
+	sample->columns = CreateTupleDescCopy(SPI_tuptable->tupdesc);
+	SPI_finish();
+	AtEOXact_GUC(true, level);
+	dana_places_report(&from.places, from.table, asked->model, from.part, 0, 0);
+	return all;
+}
+
 Jsonb *
 dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 {
@@ -495,15 +572,18 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	Jsonb				 *metrics;
 	StringInfoData		  encoded;
 
-	if (model.labels.count < 1 || (model.labels.count > 1 && !predicts(&model, "numbers")))
-		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
+	require_label(asked, &model);
 	if (rows.as_trained)
 		dana_training_settings(model.metadata);
 	initStringInfo(&encoded); /* columns */
 	dana_connect();
+	if (asked->sample != NULL)
+		use_sample(asked->sample);
 	metrics = evaluate(asked, &model, &rows, snapshot, &encoded);
 	SPI_finish();
 	AtEOXact_GUC(true, level);
+	if (asked->sample != NULL)
+		return metrics;
 	if (snapshot == InvalidSnapshot)
 	{
 		report_one_class(asked, metrics);
@@ -513,8 +593,8 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	return metrics;
 }
 
-/* dana_evaluate(model, source, query, filter, part, threshold) */
-DANA_FUNCTION(dana_evaluate)
+dana_evaluation
+dana_evaluation_of(FunctionCallInfo fcinfo)
 {
 	dana_evaluation asked = {.threshold = fcinfo->args[5]};
 
@@ -526,5 +606,13 @@ DANA_FUNCTION(dana_evaluate)
 	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
 	asked.filter = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
 	asked.part = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
+	return asked;
+}
+
+/* dana_evaluate(model, source, query, filter, part, threshold) */
+DANA_FUNCTION(dana_evaluate)
+{
+	const dana_evaluation asked = dana_evaluation_of(fcinfo);
+
 	PG_RETURN_JSONB_P(dana_evaluate_model(&asked, InvalidSnapshot));
 }

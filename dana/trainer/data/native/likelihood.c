@@ -107,11 +107,36 @@ is_misplaced(const struct dana_likelihood *state, const double *row, ptrdiff_t l
 	return false;
 }
 
+/* Keeps a uniform sample of the rows so far (Vitter 1985, algorithm R), by numbers that the row's place decides */
+static void
+sample(const struct dana_likelihood *state, const double *row)
+{
+	const ptrdiff_t size = state->features + 1;
+	const uint64_t before = (uint64_t)state->sums[DANA_ROWS], rows = (uint64_t)state->directions;
+	uint64_t place = before;
+
+	for (ptrdiff_t k = 0; k < size; k++)
+		if (!isfinite(row[k]))
+			return;
+	state->sums[DANA_ROWS] += 1;
+	if (before >= rows)
+	{
+		/* splitmix64 */
+		place = (uint64_t)state->seed + (before + 1) * UINT64_C(0x9E3779B97F4A7C15);
+		place = (place ^ place >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+		place = (place ^ place >> 27) * UINT64_C(0x94D049BB133111EB);
+		place = (place ^ place >> 31) % (before + 1);
+	}
+	if (place < rows)
+		memcpy(state->matrix + place * size, row, size * sizeof *row);
+}
+
 static void
 add_row(const struct dana_likelihood *state, const float *tuple)
 {
 	const ptrdiff_t size = state->features + 1;
-	const double weight = state->weight < 0 ? 1.0 : (double)tuple[state->weight], y = tuple[state->label];
+	const double weight = state->weight < 0 ? 1.0 : (double)tuple[state->weight];
+	const double y = state->label < 0 ? 0.0 : (double)tuple[state->label];
 	double *row = state->block + *state->filled * size, *gradient = state->gradient;
 	double score, error, curvature, loss;
 
@@ -123,6 +148,11 @@ add_row(const struct dana_likelihood *state, const float *tuple)
 	if (state->family == DANA_MOVES)
 	{
 		move(state, row, weight);
+		return;
+	}
+	if (state->family == DANA_SAMPLE)
+	{
+		sample(state, row);
 		return;
 	}
 	state->sums[DANA_ROWS] += 1;

@@ -5,13 +5,14 @@
 #include <stdint.h>
 
 /* Hash of this text and of the contract of the simulator; a library with another value is rejected */
-#define DANA_LIKELIHOOD_CONTRACT UINT64_C(0xfe3ca2d0fca395c4)
+#define DANA_LIKELIHOOD_CONTRACT UINT64_C(0x55d76d886e71a22e)
 #define DANA_LIKELIHOOD_BLOCK 64
 #define DANA_NORMAL 0
 #define DANA_BINOMIAL 1
 #define DANA_POISSON 2
 #define DANA_CLASSES 3
 #define DANA_MOVES 4
+#define DANA_SAMPLE 5
 #define DANA_ROWS 0
 #define DANA_WEIGHT 1
 #define DANA_LABELS 2
@@ -21,10 +22,11 @@
 #define DANA_LOGARITHMS 6
 #define DANA_GAMMAS 7
 
-/* The state of a pass; size is features + 1, for the intercept. matrix: [size][size], lower triangle of the curvature.
- * gradient: [size]. weights: [directions][size]. moved: largest magnitude of an element, [size], or of a direction's
- * score, [directions]. squares: [directions]. block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements`
- * numbers. places: [features], elements of a tuple. weight, label: elements, or -1. */
+/* The state of a pass; size is features + 1, for the intercept. matrix: [size][size], lower triangle of the curvature;
+ * of a sample [directions][size], its rows. gradient: [size]. weights: [directions][size]. moved: largest magnitude of
+ * an element, [size], or of a direction's score, [directions]. squares: [directions]. block:
+ * [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places: [features], elements of a tuple. weight,
+ * label: elements, or -1. */
 struct dana_likelihood
 {
 	double *matrix, *gradient, *moved, *squares, *sums, *block, *curvature;
@@ -33,7 +35,7 @@ struct dana_likelihood
 	float *room;
 	int64_t *filled;
 	double middle;
-	int64_t features, directions, elements, lanes, weight, label, family;
+	int64_t features, directions, elements, lanes, weight, label, family, seed;
 };
 
 #endif

@@ -1,0 +1,135 @@
+"""Start values of models that are centres of clusters: k-means++ and Lloyd's algorithm on a sample of the rows.
+
+The sample is drawn in a pass before the first epoch and depends on the seed and on the order of the rows alone. Its
+numbers are rounded to a grid, fine enough for start values, so that every sum is exact: all processors and libraries
+find the same centres, regardless of the order in which they add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import frexp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.trainer.contract import Parameter, Sink, Statistic, Training, TrainRequest
+from dana.trainer.data.likelihood import Basis, Doubles, Family, LikelihoodObserver, Sum
+from dana.trainer.data.order import DEFAULT_SEED
+from dsl.hdfg.draw import draw
+
+RUNS = 10
+"""Number of runs of a rule that does not declare it, as in scikit-learn."""
+
+ROWS = 8192
+"""Maximum number of rows of the sample, unless there are many centres."""
+
+NUMBERS = 1 << 20
+"""Maximum number of values of the sample: its width times its rows."""
+
+ROWS_PER_CENTRE = 20
+"""Minimum number of rows of the sample for each centre, where the table has as many."""
+
+WORK = 1 << 32
+"""Products after which no further iteration of Lloyd's algorithm is made: the training continues from there."""
+
+ITERATIONS = 100
+"""Maximum number of iterations of a run."""
+
+
+def start_centres(
+    training: Training, request: TrainRequest, start: Statistic, *, feed: Callable[[Sink], int]
+) -> Parameter:
+    """Return the start values of a model: the centres of the best of several runs on a sample of the rows.
+
+    Parameters
+    ----------
+    feed
+        Feeds all pages to a sink.
+    """
+    models = {one.name: one.values for one in training.parameters()}
+    values = models[start.model]
+    places = training.layout.inputs[start.of].reshape(-1)
+    # the units of `standardized`, where the rule has it
+    centre = models.get(f"{start.of}.mean", np.zeros(places.shape, np.float32)).reshape(-1).astype(np.float64)
+    scale = models.get(f"{start.of}.scale", np.ones(places.shape, np.float32)).reshape(-1).astype(np.float64)
+    seed = DEFAULT_SEED if request.seed is None else request.seed
+    observer = LikelihoodObserver(
+        family=Family.SAMPLE,
+        layout=replace(training.layout, features=places),
+        basis=Basis(centre=centre, scale=scale),
+        weights=np.zeros((1, places.size + 1)),
+        rows=max(min(ROWS, NUMBERS // places.size), ROWS_PER_CENTRE * len(values)),
+        seed=seed,
+    )
+    feed(training.look(observer))
+    training.end_look()
+    rows = observer.matrix[: int(observer.sums[Sum.ROWS]), 1:]
+    runs = int(training.design["metas"][start.runs]) if start.runs else RUNS
+    if len(rows):
+        values = centres_of(rows, len(values), runs=runs, seed=seed).astype(np.float32).reshape(values.shape)
+    return Parameter(name=start.model, values=values)
+
+
+def centres_of(rows: Doubles, count: int, *, runs: int, seed: int) -> Doubles:
+    """Return the centres of the run with the least sum of squared distances, shape [count, columns].
+
+    Parameters
+    ----------
+    rows
+        Shape [rows, columns]; at least one row.
+    """
+    # twice the bits of a number, and those of a sum of four such products over the columns, fit into binary64's 53
+    bits = (50 - int(rows.shape[1]).bit_length()) // 2
+    grid = 2.0 ** (bits - frexp(np.abs(rows).max())[1])
+    points = np.rint(rows * grid)
+    squares = (points * points).sum(axis=1)
+    work = runs * rows.size * count
+    iterations = int(np.clip(WORK // (2 * work) - 4, 2, ITERATIONS))
+    best, found = np.inf, points[:0]
+    for run in range(runs):
+        centres = _spread(points, squares, count, [draw("centres", seed + run, k) for k in range(count * _tries(count))])
+        inertia, centres = _moved(points, squares, centres, iterations)
+        if inertia < best:
+            best, found = inertia, centres
+    return found / grid
+
+
+def _tries(count: int) -> int:
+    """Number of rows of which the best becomes the next centre, as in scikit-learn."""
+    return 2 + int(np.log(count))
+
+
+def _distances(points: Doubles, squares: Doubles, centres: Doubles) -> Doubles:
+    """Squared distances, shape [rows, centres]; exact, because all are whole numbers below 2**53."""
+    return (squares[:, None] - 2 * (points @ centres.T)) + (centres * centres).sum(axis=1)
+
+
+def _spread(points: Doubles, squares: Doubles, count: int, draws: list[int]) -> Doubles:
+    """Choose rows as centres by k-means++ (Arthur and Vassilvitskii 2007), each the best of several draws."""
+    numbers = np.array([number >> 11 for number in draws]).reshape(count, -1) / 2.0**53
+    chosen = [int(numbers[0, 0] * len(points))]
+    near = _distances(points, squares, points[chosen])[:, 0]
+    for some in numbers[1:]:
+        # in order: unlike a sum, which adds pairwise
+        ends = np.cumsum(near)
+        rows = np.minimum(np.searchsorted(ends, some * ends[-1], side="right"), len(points) - 1)
+        nearer = np.minimum(near[:, None], _distances(points, squares, points[rows]))
+        best = int(np.argmin(np.cumsum(nearer, axis=0)[-1]))
+        chosen.append(int(rows[best]))
+        near = nearer[:, best]
+    return points[chosen]
+
+
+def _moved(points: Doubles, squares: Doubles, centres: Doubles, iterations: int) -> tuple[float, Doubles]:
+    """Return the sum of squared distances, and the centres after so many iterations of Lloyd's algorithm."""
+    nearest: NDArray[np.intp] | None = None
+    for _ in range(iterations):
+        before, nearest = nearest, np.argmin(_distances(points, squares, centres), axis=1)
+        if before is not None and np.array_equal(before, nearest):
+            break
+        members = nearest[:, None] == np.arange(len(centres))
+        sums, counts = members.T.astype(np.float64) @ points, members.sum(axis=0)[:, None]
+        centres = np.where(counts > 0, np.rint(sums / np.maximum(counts, 1)), centres)
+    return float(np.cumsum(_distances(points, squares, centres).min(axis=1))[-1]), centres
