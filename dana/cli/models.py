@@ -49,7 +49,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     for command in (evaluate, importance):
         _add_rows(command, "table to evaluate on (what it was trained on)")
         command.add_argument("--part", metavar="PART", help="test (held-out rows), train or all")
-        command.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
+        command.add_argument("--threshold", type=float, metavar="X", help="least prediction that counts as positive")
 
     predict = commands.add_parser("predict", help="write a model's predictions for a table's rows as CSV")
     predict.add_argument("model", metavar="MODEL", help="its name, or name@version")

@@ -50,4 +50,4 @@ class TrainOptions(TrialOptions, total=False):
 
     model: Annotated[str, "name of the model (the rule's)"]
     test_size: Annotated[float, "part of the table's rows to leave out, for evaluating, such as 0.2"]
-    seed: Annotated[int, "which rows these are, and the order of the rows that train (1)"]
+    seed: Annotated[int, "which rows these are, the order of the rows that train, and the starts of kmeans (1)"]

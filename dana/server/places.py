@@ -26,7 +26,7 @@ PAPER = CHECKOUT / "examples" / "paper"
 """The rules of the paper in their plainest form: a fixed rate, no intercept."""
 
 STOCHASTIC = CHECKOUT / "examples" / "stochastic"
-"""Rules of the library that are solved by conjugate gradients, in their stochastic form."""
+"""Rules of the library that step once a pass, in their stochastic form."""
 
 SOCKET_PATH_LIMIT = 107
 """Bytes in ``sockaddr_un.sun_path`` less the terminating zero (unix(7))."""

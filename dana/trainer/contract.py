@@ -164,7 +164,7 @@ class TrainRequest:
     shuffle
         Whether rows come in a pseudo-random order; None: where the rule is a stochastic one.
     seed
-        Chooses that order; None: 1.
+        Chooses that order, and centres to start from; None: 1.
     warm_start_from
         Initial values of models by name; None: as declared in the rule.
     warm_start_features

@@ -199,21 +199,25 @@ def _init(context: Context, argument: Argument, shape: Shape | None) -> Init | N
 
 
 def _column_start(context: Context, name: str, bound: Bound) -> Object:
-    argument, runs = bound["value"], bound.get("runs")
-    value = argument.value
-    if isinstance(value, Poison) or (runs is not None and isinstance(runs.value, Poison)):
+    argument = bound["value"]
+    value, runs = argument.value, ""
+    if "runs" in bound:
+        meta = bound["runs"].value
+        if isinstance(meta, Poison):
+            return POISON
+        if not (isinstance(meta, Operation) and meta.op is Op.META):
+            return context.report(
+                "E311",
+                f"dana.{name} takes the number of runs as a meta",
+                bound["runs"].span,
+                expected="what dana.meta declared",
+                found=describe(meta),
+            )
+        runs = str(meta.name)
+    if isinstance(value, Poison):
         return POISON
-    if runs is not None and not (isinstance(runs.value, Operation) and runs.value.op is Op.META):
-        return context.report(
-            "E311",
-            f"dana.{name} takes the number of runs as a meta",
-            runs.span,
-            expected="what dana.meta declared",
-            found=describe(runs.value),
-        )
     if isinstance(value, Operation) and value.op in (Op.INPUT, Op.OUTPUT):
-        named = "" if runs is None else str(runs.value.name)
-        return Start(replace(COLUMN_STARTS[name], of=str(value.name), runs=named), like=value)
+        return Start(replace(COLUMN_STARTS[name], of=str(value.name), runs=runs), like=value)
     return context.report(
         "E311",
         f"dana.{name} takes an input or an output",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -13,6 +14,7 @@ from dana.cli import main
 from dana.cli.entry import OK
 from dana.client.connection import Connection
 from dana.session.tables import create_table
+from dana.trainer.arrays import train
 from tests.rules.tables import EXTENTS, table
 from tests.rules.test_optimizers import CASES, RULE, gradients
 
@@ -129,3 +131,17 @@ def test_the_command_registers(pg_uri: str, capsys: pytest.CaptureFixture[str]) 
     finally:
         with psycopg.connect(pg_uri, autocommit=True) as session:
             session.execute("SELECT dana_drop_rule('lasso'), dana_drop_rule('huber')")
+
+
+def test_clusters_of_a_table_a_query_and_arrays_are_the_same(db: Connection) -> None:
+    """More rows than the sample: it depends on their order, not on their pages."""
+    random = np.random.default_rng(4)
+    columns = {f"x{k}": random.standard_normal(9000).astype(np.float32) * (k + 1) for k in range(3)}
+    create_table(db.session, "spread", columns | {"number": np.arange(9000)})
+    asked: dict[str, Any] = {"features": list(columns), "hyper": {"k": 5}, "epochs": 3, "seed": 7}
+    found = [train(rules.text("kmeans"), columns, **asked).models["C"]]
+    for model, source in {"of_table": {"source": "spread"}, "of_query": {"query": "SELECT * FROM spread"}}.items():
+        db.train("kmeans", model=model, **source, **asked)
+        found.append(db.parameters(model)["C"])
+    assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+    db.session.execute("DROP TABLE spread")

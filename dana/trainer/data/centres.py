@@ -31,8 +31,11 @@ NUMBERS = 1 << 20
 ROWS_PER_CENTRE = 20
 """Minimum number of rows of the sample for each centre, where the table has as many."""
 
-WORK = 1 << 32
+WORK = 1 << 31
 """Products after which no further iteration of Lloyd's algorithm is made: the training continues from there."""
+
+SWAPS = 2
+"""Number of attempts for each run to improve the best one."""
 
 ITERATIONS = 100
 """Maximum number of iterations of a run."""
@@ -85,41 +88,64 @@ def centres_of(rows: Doubles, count: int, *, runs: int, seed: int) -> Doubles:
     grid = 2.0 ** (bits - frexp(np.abs(rows).max())[1])
     points = np.rint(rows * grid)
     squares = (points * points).sum(axis=1)
-    work = runs * rows.size * count
+    work = (1 + SWAPS) * runs * rows.size * count
     iterations = int(np.clip(WORK // (2 * work) - 4, 2, ITERATIONS))
     best, found = np.inf, points[:0]
     for run in range(runs):
-        centres = _spread(points, squares, count, [draw("centres", seed + run, k) for k in range(count * _tries(count))])
-        inertia, centres = _moved(points, squares, centres, iterations)
+        inertia, centres = _moved(points, squares, _spread(points, squares, count, seed + run), iterations)
+        if inertia < best:
+            best, found = inertia, centres
+    for swap in range(SWAPS * runs if count > 1 else 0):
+        inertia, centres = _moved(points, squares, _swapped(points, squares, found, seed + swap), iterations)
         if inertia < best:
             best, found = inertia, centres
     return found / grid
 
 
-def _tries(count: int) -> int:
-    """Number of rows of which the best becomes the next centre, as in scikit-learn."""
-    return 2 + int(np.log(count))
+def _draws(purpose: str, count: int, seed: int) -> Doubles:
+    """Numbers from 0 to 1 that choose rows, for each centre as many as scikit-learn's k-means++ tries."""
+    tries = 2 + int(np.log(count))
+    return np.array([draw(purpose, seed, k) >> 11 for k in range(count * tries)]).reshape(count, tries) / 2.0**53
 
 
 def _distances(points: Doubles, squares: Doubles, centres: Doubles) -> Doubles:
     """Squared distances, shape [rows, centres]; exact, because all are whole numbers below 2**53."""
-    return (squares[:, None] - 2 * (points @ centres.T)) + (centres * centres).sum(axis=1)
+    # not points @ centres.T, which starts threads of BLAS that wait for a core longer than they compute
+    products = np.einsum("ij,kj->ik", points, centres)
+    found: Doubles = (squares[:, None] - 2 * products) + (centres * centres).sum(axis=1)
+    return found
 
 
-def _spread(points: Doubles, squares: Doubles, count: int, draws: list[int]) -> Doubles:
+def _chosen(points: Doubles, squares: Doubles, near: Doubles, numbers: Doubles) -> tuple[int, Doubles]:
+    """Return a row by its squared distance `near` from the centres, the best of several; and the distances with it."""
+    # in order: unlike a sum, which adds pairwise
+    ends = np.cumsum(near)
+    rows = np.minimum(np.searchsorted(ends, numbers * ends[-1], side="right"), len(points) - 1)
+    nearer = np.minimum(near[:, None], _distances(points, squares, points[rows]))
+    best = int(np.argmin(np.cumsum(nearer, axis=0)[-1]))
+    return int(rows[best]), nearer[:, best]
+
+
+def _spread(points: Doubles, squares: Doubles, count: int, seed: int) -> Doubles:
     """Choose rows as centres by k-means++ (Arthur and Vassilvitskii 2007), each the best of several draws."""
-    numbers = np.array([number >> 11 for number in draws]).reshape(count, -1) / 2.0**53
-    chosen = [int(numbers[0, 0] * len(points))]
+    first, *others = _draws("centres", count, seed)
+    chosen = [int(first[0] * len(points))]
     near = _distances(points, squares, points[chosen])[:, 0]
-    for some in numbers[1:]:
-        # in order: unlike a sum, which adds pairwise
-        ends = np.cumsum(near)
-        rows = np.minimum(np.searchsorted(ends, some * ends[-1], side="right"), len(points) - 1)
-        nearer = np.minimum(near[:, None], _distances(points, squares, points[rows]))
-        best = int(np.argmin(np.cumsum(nearer, axis=0)[-1]))
-        chosen.append(int(rows[best]))
-        near = nearer[:, best]
+    for numbers in others:
+        row, near = _chosen(points, squares, near, numbers)
+        chosen.append(row)
     return points[chosen]
+
+
+def _swapped(points: Doubles, squares: Doubles, centres: Doubles, seed: int) -> Doubles:
+    """Replace the centre that is needed the least by a row, chosen as by k-means++."""
+    distances = _distances(points, squares, centres)
+    near, second = np.partition(distances, 1, axis=1)[:, :2].T
+    needed = np.bincount(np.argmin(distances, axis=1), weights=second - near, minlength=len(centres))
+    row, _ = _chosen(points, squares, near, _draws("swap", len(centres), seed)[0])
+    swapped = centres.copy()
+    swapped[np.argmin(needed)] = points[row]
+    return swapped
 
 
 def _moved(points: Doubles, squares: Doubles, centres: Doubles, iterations: int) -> tuple[float, Doubles]:
@@ -129,7 +155,11 @@ def _moved(points: Doubles, squares: Doubles, centres: Doubles, iterations: int)
         before, nearest = nearest, np.argmin(_distances(points, squares, centres), axis=1)
         if before is not None and np.array_equal(before, nearest):
             break
-        members = nearest[:, None] == np.arange(len(centres))
-        sums, counts = members.T.astype(np.float64) @ points, members.sum(axis=0)[:, None]
-        centres = np.where(counts > 0, np.rint(sums / np.maximum(counts, 1)), centres)
+        counts = np.bincount(nearest, minlength=len(centres))
+        own = counts > 0
+        ends = np.cumsum(counts[own])
+        sums = np.add.reduceat(points[np.argsort(nearest, kind="stable")], np.append(0, ends[:-1]), axis=0)
+        centres = centres.copy()
+        # a centre without a row stays
+        centres[own] = np.rint(sums / counts[own, None])
     return float(np.cumsum(_distances(points, squares, centres).min(axis=1))[-1]), centres

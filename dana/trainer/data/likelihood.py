@@ -58,9 +58,10 @@ class Sum(IntEnum):
 
 class LikelihoodData(ctypes.Structure):
     """The state of a pass; size is features + 1, for the intercept. matrix: [size][size], lower triangle of the
-    curvature; of a sample [directions][size], its rows. gradient: [size]. weights: [directions][size]. moved: largest magnitude of an element, [size], or of a
-    direction's score, [directions]. squares: [directions]. block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of
-    `elements` numbers. places: [features], elements of a tuple. weight, label: elements, or -1."""
+    curvature; of a sample [directions][size], its rows. gradient: [size]. weights: [directions][size]. moved: largest
+    magnitude of an element, [size], or of a direction's score, [directions]. squares: [directions]. block:
+    [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places: [features], elements of a tuple. weight,
+    label: elements, or -1."""
 
     _fields_ = (
         *pointers("double", "matrix gradient moved squares sums block curvature"),
