@@ -742,7 +742,7 @@ BEGIN
 	RETURN QUERY
 		SELECT p.feature, pg_catalog.avg(p.lost), pg_catalog.stddev_pop(p.lost)
 		FROM (SELECT u.feature, u.n, sign * ((u.metrics ->> metric)::pg_catalog.float8 - (measured ->> metric)::pg_catalog.float8) AS lost
-			FROM pg_catalog.unnest(features, metrics) WITH ORDINALITY AS u (feature, metrics, n) WHERE u.feature IS NOT NULL) AS p
+			FROM ROWS FROM (pg_catalog.unnest(features), pg_catalog.unnest(metrics)) WITH ORDINALITY AS u (feature, metrics, n) WHERE u.feature IS NOT NULL) AS p
 		GROUP BY p.feature ORDER BY 2 DESC, pg_catalog.min(p.n);
 END
 $$;
