@@ -26,7 +26,7 @@ from dana.trainer.contract import (
     TrainRequest,
     TrainResult,
 )
-from dana.trainer.data.centres import start_centres
+from dana.trainer.data.clusters import start_centres
 from dana.trainer.messages.notices import (
     diverged_error,
     risen_notice,

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from dana import rules
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import TrainingError, TupleLayout
-from dana.trainer.data import centres
-from dana.trainer.data.centres import centres_of
+from dana.trainer.data import clusters
+from dana.trainer.data.clusters import centres_of
 from dana.trainer.data.likelihood import Basis, Family, LikelihoodObserver
 
 Doubles = NDArray[np.float64]
@@ -54,7 +54,7 @@ def test_within_one_percent_of_scikit_learn(name: str, k: int) -> None:
 def test_more_rows_than_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     x = data("blobs")
     whole = fitted(x, 8)
-    monkeypatch.setattr(centres, "ROWS", 250)
+    monkeypatch.setattr(clusters, "ROWS", 250)
     sampled = fitted(x, 8)
     assert len(sampled.losses) > len(whole.losses)
     rows = standardised(x)
