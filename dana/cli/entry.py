@@ -17,7 +17,22 @@ from importlib.metadata import version
 from typing import NoReturn
 
 from dana import ours
-from dana.cli import bench, demo, design, hardware, jobs, library, models, report, rules, search, server, top, train
+from dana.cli import (
+    bench,
+    demo,
+    design,
+    doctor,
+    hardware,
+    jobs,
+    library,
+    models,
+    report,
+    rules,
+    search,
+    server,
+    top,
+    train,
+)
 from dana.errors import SetupError, UsageError
 from dana.printable import printable
 from dana.session.terminal import say
@@ -36,7 +51,7 @@ INTERNAL = 70
 INTERRUPTED = 130
 """Ctrl-C, as a shell reports it (128 + SIGINT)."""
 
-GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, report, server, demo, bench)
+GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, report, server, doctor, demo, bench)
 """Modules of commands, in the order in which ``dana --help`` lists them."""
 
 

@@ -34,6 +34,8 @@ BUNDLED_LIBRARIES = f"{PACKAGE}.libs"
 
 MAJORS = tuple(WHEEL_FOLDERS)
 DEFAULT_MAJOR = 18
+SUPPORTED = range(14, 19)
+"""Major versions of PostgreSQL that the extension compiles for."""
 
 EXTENSION_SOURCES = ("Makefile", "dana.control.in", "sql/*.sql", "src/*/*.[ch]")
 
@@ -66,16 +68,6 @@ class Installation:
     def program(self, name: str) -> Path:
         """Path of one of its programs."""
         return self.prefix / "bin" / name
-
-    @property
-    def library(self) -> Path:
-        """The extension's library."""
-        return self.prefix / "lib" / "postgresql" / "dana.so"
-
-    @property
-    def scripts(self) -> Path:
-        """Folder with the extension's script and control file."""
-        return self.prefix / "share" / "postgresql" / "extension"
 
     @property
     def stamp(self) -> Path:
@@ -126,11 +118,8 @@ def prepare(
         _copy(wheel_installation(major).prefix, root / f"postgresql-{major}")
     key = sources_key(sources)
     if not installation.stamp.exists() or installation.stamp.read_text() != key:
-        if _is_prebuilt(key):
-            _copy_extension(sources, installation)
-        else:
-            progress(f"compiling the extension for PostgreSQL {major} (about half a minute)")
-            _build_extension(sources, installation, root / f"build-{major}")
+        put_extension(installation.program("pg_config"), root / f"build-{major}", sources, progress=progress)
+        make_readable(installation.prefix)
         installation.stamp.write_text(key)
     return installation
 
@@ -146,8 +135,68 @@ def adopt(prefix: Path, target: Path, major: int, sources: Path = CHECKOUT / "pg
     shutil.copytree(prefix, target, symlinks=True)
     make_readable(target)
     installation = Installation(prefix=target, major=major)
-    _build_extension(sources, installation, target.with_name(f"{target.name}-build"))
+    _build_extension(sources, installation.program("pg_config"), target.with_name(f"{target.name}-build"))
+    make_readable(target)
     return installation
+
+
+def put_extension(
+    pg_config: Path,
+    folder: Path,
+    sources: Path = CHECKOUT / "pg_extension",
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Put the extension into the installation that ``pg_config`` belongs to, and return its library's path.
+
+    The library that came with the package is copied if it is of these sources, and for this PostgreSQL; otherwise the
+    extension is compiled, in ``folder``.
+
+    Raises
+    ------
+    SetupError
+        ``pg_config`` does not run, a file cannot be written, or the extension does not compile.
+    """
+    try:
+        asked = [str(pg_config), "--version", "--pkglibdir", "--sharedir", "--pgxs", "--configure"]
+        said = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SetupError(
+            f"{pg_config} does not run ({error}); give the pg_config of the server that is to have the extension"
+        ) from None
+    major = int(re.sub(r"\D*(\d+).*", r"\1", said[0]))
+    if major not in SUPPORTED:
+        raise SetupError(f"the extension needs PostgreSQL {SUPPORTED[0]} to {SUPPORTED[-1]}, and this is {said[0]}")
+    library, scripts = Path(said[1], "dana.so"), Path(said[2], "extension")
+    prebuilt, key = PREBUILT / f"pg{major}" / "dana.so", PREBUILT / "key"
+    # another size of a block is compiled in, and PostgreSQL does not compare it when it loads a library
+    fits = prebuilt.exists() and key.read_text() == sources_key(sources) and "--with-blocksize" not in said[4]
+    if not fits:
+        if not Path(said[3]).exists():
+            raise SetupError(
+                f"compiling the extension needs PostgreSQL's development files, and there is no {said[3]}; "
+                f"install them (Debian: apt install postgresql-server-dev-{major})"
+            )
+        progress(f"compiling the extension for PostgreSQL {major} (about half a minute)")
+        _build_extension(sources, pg_config, folder)
+        return library
+    release = version("dana-db")
+    control = (sources / "dana.control.in").read_text(encoding="utf-8").replace("@VERSION@", release)
+    try:
+        _write(library, prebuilt.read_bytes(), 0o755)
+        _write(scripts / "dana.control", control.encode())
+        _write(scripts / f"dana--{release}.sql", (sources / "sql" / "dana.sql").read_bytes())
+    except OSError as error:
+        raise SetupError(f"cannot write {error.filename}: {error.strerror}; run this as root") from None
+    return library
+
+
+def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file in one step: backends that run may have the old one mapped into their memory."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(content)
+    part.chmod(mode)
+    part.replace(path)
 
 
 def sources_key(sources: Path) -> str:
@@ -199,36 +248,21 @@ def make_readable(tree: Path) -> None:
                     os.chmod(path, mode | readable)
 
 
-def _is_prebuilt(key: str) -> bool:
-    stamp = PREBUILT / "key"
-    return stamp.exists() and stamp.read_text() == key
-
-
-def _copy_extension(sources: Path, installation: Installation) -> None:
-    """Install the library that came with the package, as the Makefile's `install` does what it compiled."""
-    release = version("dana-db")
-    control = (sources / "dana.control.in").read_text(encoding="utf-8").replace("@VERSION@", release)
-    shutil.copyfile(PREBUILT / f"pg{installation.major}" / "dana.so", installation.library)
-    (installation.scripts / "dana.control").write_text(control, encoding="utf-8")
-    shutil.copyfile(sources / "sql" / "dana.sql", installation.scripts / f"dana--{release}.sql")
-    make_readable(installation.prefix)
-
-
-def _build_extension(sources: Path, installation: Installation, folder: Path) -> None:
+def _build_extension(sources: Path, pg_config: Path, folder: Path) -> None:
     for tool in ("make", "cc"):
         if shutil.which(tool) is None:
             raise SetupError(
                 f"building the extension needs '{tool}', which is not on the PATH; install it "
                 "(Debian: apt install gcc libc6-dev make; Fedora: dnf install gcc make)"
             )
-    for path in (sources, installation.prefix):
+    for path in (sources, pg_config):
         if bad := MAKE_CANNOT.search(str(path)):
             raise SetupError(
                 f"make cannot build in {path}, for the character {bad[0]!r} in its name; "
                 "move the checkout, or set DANA_HOME to a folder without such characters"
             )
     # the wheel's PGXS names the compiler of the machine that built it
-    command = ["make", "-C", str(sources), "install", f"PG_CONFIG={installation.program('pg_config')}"]
+    command = ["make", "-C", str(sources), "install", f"PG_CONFIG={pg_config}"]
     # BUILDDIR: nothing is written into the sources, which the account may not own
     command += [f"BUILDDIR={folder}", f"PROJECT={CHECKOUT}", f"PACKAGES={SITE}"]
     command += ["CC=cc", f"-j{os.cpu_count() or 1}", "--output-sync"]
@@ -239,5 +273,4 @@ def _build_extension(sources: Path, installation: Installation, folder: Path) ->
     )
     if done.returncode != 0:
         tail = "\n".join(done.stdout.splitlines()[-25:])
-        raise SetupError(f"the extension does not compile for PostgreSQL {installation.major}:\n{tail}")
-    make_readable(installation.prefix)
+        raise SetupError(f"the extension does not compile for {pg_config}:\n{tail}")

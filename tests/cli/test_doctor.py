@@ -1,0 +1,135 @@
+"""``dana doctor`` and ``dana install``: what is wrong with a server, with the command that mends it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from dana.cli import main
+from dana.cli.doctor import FAILED
+from dana.server.embedded import EmbeddedServer
+from dana.server.installation import DEFAULT_MAJOR
+from dana.server.places import HOME_VARIABLE
+from tests.servers import prepared
+
+
+@contextmanager
+def database(server: EmbeddedServer, *statements: str) -> Iterator[str]:
+    """Connection string of a new database, in which these statements ran."""
+    with psycopg.connect(server.dsn, autocommit=True) as session:
+        session.execute("CREATE DATABASE examined")
+        try:
+            dsn = make_conninfo(server.dsn, dbname="examined")
+            with psycopg.connect(dsn, autocommit=True) as made:
+                for statement in statements:
+                    made.execute(sql.SQL(statement))  # type: ignore[arg-type]
+            yield dsn
+        finally:
+            session.execute("DROP DATABASE examined WITH (FORCE)")
+            session.execute("DROP ROLE IF EXISTS ana")
+
+
+def examined(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit code and output of ``dana doctor``."""
+    code = main(["doctor", *arguments])
+    return code, capsys.readouterr().out
+
+
+def test_a_server_that_trains_has_no_problem(server: EmbeddedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    with database(server, "CREATE EXTENSION dana") as dsn:
+        code, text = examined(capsys, "--dsn", dsn)
+        assert (code, "problem" in text) == (0, False), text
+        assert [line.split()[1] for line in text.splitlines()] == [
+            "packages",
+            "server",
+            "extension",
+            "rights",
+            "worker",
+            "settings",
+        ]
+        assert f"version {version('dana-db')} in database examined" in text
+        with psycopg.connect(dsn) as session:
+            assert session.execute("SELECT count(*) FROM dana.rule").fetchall() == [(0,)]  # what it asked is undone
+
+
+@pytest.mark.parametrize(
+    ("statements", "problem", "command"),
+    [
+        ([], "extension  none in database examined", "'CREATE EXTENSION dana'"),
+        (
+            ["CREATE EXTENSION dana", "ALTER DATABASE examined SET dana.socket_path = '/nowhere/w.sock'"],
+            'worker     could not reach the dana worker at "/nowhere/w.sock": No such file or directory (08001)',
+            "dana worker --socket /nowhere/w.sock, as the server's account",
+        ),
+        (
+            ["CREATE EXTENSION dana", "ALTER DATABASE examined SET dana.max_memory = '200MB'"],
+            "settings   dana.max_memory = 200MB, dana.socket_path = ",
+            "ALTER DATABASE examined SET dana.max_memory = ",
+        ),
+        (
+            ["CREATE EXTENSION dana", "UPDATE pg_extension SET extversion = '0.0' WHERE extname = 'dana'"],
+            f"extension  version 0.0, its library {version('dana-db')}",
+            "'ALTER EXTENSION dana UPDATE'",
+        ),
+    ],
+)
+def test_a_problem_comes_with_a_command(
+    server: EmbeddedServer, capsys: pytest.CaptureFixture[str], statements: list[str], problem: str, command: str
+) -> None:
+    with database(server, *statements) as dsn:
+        code, text = examined(capsys, "--dsn", dsn)
+    assert code == FAILED
+    found, run = text.splitlines()[-2:]
+    assert found.startswith(f"problem  {problem}")
+    assert run.startswith("         run:       ")
+    assert command in run
+
+
+def test_a_role_without_rights(server: EmbeddedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    with database(server, "CREATE EXTENSION dana", "CREATE ROLE ana LOGIN") as dsn:
+        code, text = examined(capsys, "--dsn", make_conninfo(dsn, user="ana"))
+        found, run = text.splitlines()[-2:]
+        assert (code, found) == (FAILED, "problem  rights     may not execute dana_create_udf, dana_train")
+        grant = run.partition(" -c ")[2].removesuffix(", as a superuser").strip("'")
+        with psycopg.connect(dsn, autocommit=True) as session:
+            session.execute(grant.encode())
+        assert examined(capsys, "--dsn", make_conninfo(dsn, user="ana"))[0] == 0
+        with psycopg.connect(dsn, autocommit=True) as session:
+            session.execute("DROP OWNED BY ana")
+
+
+def test_a_server_that_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    code, text = examined(capsys)
+    assert (code, text.splitlines()[-1].split()) == (FAILED, ["run:", "dana", "start"])
+    code, text = examined(capsys, "--dsn", f"host={tmp_path} dbname=none")
+    assert code == FAILED
+    assert text.splitlines()[-2].startswith("problem  server     ")
+    assert f"{tmp_path}/.s.PGSQL.5432" in text
+
+
+def test_install_needs_a_pg_config_that_runs_and_development_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["install", "--pg-config", "/nowhere/pg_config"]) == FAILED
+    assert "/nowhere/pg_config does not run (" in capsys.readouterr().err
+    copy = tmp_path / "postgresql"
+    shutil.copytree(prepared(DEFAULT_MAJOR) / f"postgresql-{DEFAULT_MAJOR}", copy, symlinks=True)
+    (pgxs,) = copy.rglob("pgxs.mk")
+    pgxs.unlink()
+    assert main(["install", "--pg-config", str(next(copy.rglob("bin/pg_config")))]) == FAILED
+    said = capsys.readouterr().err
+    assert (
+        f"development files, and there is no {pgxs}; install them (Debian: apt install postgresql-server-dev-18)"
+        in said
+    )
