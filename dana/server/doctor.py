@@ -28,7 +28,12 @@ dana_doctor.setModel(w, w - dana_doctor.merge(w * x - y, 8, "+"))
 """
 
 SCHEMA = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'dana'"
-SOCKET = "SELECT current_setting('dana.socket_path')"
+SOCKET = """
+SELECT CASE WHEN s.setting LIKE '/%' THEN s.setting ELSE concat_ws('/', d.setting, s.setting) END
+FROM pg_settings AS s LEFT JOIN pg_settings AS d ON d.name = 'data_directory' WHERE s.name = 'dana.socket_path'
+"""
+"""The worker's socket; without the data directory for a role that may not see it."""
+
 MISSING = """
 SELECT string_agg(p.oid::regproc::text, ', ' ORDER BY proname) FROM pg_proc AS p
 JOIN pg_extension AS e ON extname = 'dana' AND pronamespace = extnamespace
@@ -99,6 +104,7 @@ def examine(dsn: str | None) -> Iterator[Finding]:
         yield Finding(what="server", text=_one_line(str(error)), fix=f"psql {shlex.quote(dsn)}, until it connects")
         return
     with connection:
+        connection.execute("SET search_path = pg_catalog")  # a superuser may ask, and others own what lies elsewhere
         yield from _Examination(connection=connection, release=release, psql=f"psql {shlex.quote(dsn)} -c").findings()
 
 
@@ -163,8 +169,9 @@ class _Examination:
         missing = self._ask(MISSING)
         if missing is None:
             return Finding(what="rights", text="may create rules and train")
-        fix = self._sql(f"GRANT EXECUTE ON FUNCTION {missing} TO {self._ask('SELECT quote_ident(current_user)')}")
-        return Finding(what="rights", text=f"may not execute {missing}", fix=f"{fix}, as a superuser")
+        role = self._ask("SELECT quote_ident(current_user)")
+        fix = f"GRANT EXECUTE ON FUNCTION {missing} TO {role};  -- as a superuser"
+        return Finding(what="rights", text=f"may not execute {missing}", fix=fix)
 
     def _worker(self) -> Finding:
         """Have it check a rule, and keep nothing."""

@@ -158,7 +158,7 @@ def put_extension(
         ``pg_config`` does not run, a file cannot be written, or the extension does not compile.
     """
     try:
-        asked = [str(pg_config), "--version", "--pkglibdir", "--sharedir", "--pgxs", "--configure"]
+        asked = [str(pg_config), "--version", "--pkglibdir", "--sharedir", "--includedir-server", "--configure"]
         said = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError) as error:
         raise SetupError(
@@ -172,9 +172,10 @@ def put_extension(
     # another size of a block is compiled in, and PostgreSQL does not compare it when it loads a library
     fits = prebuilt.exists() and key.read_text() == sources_key(sources) and "--with-blocksize" not in said[4]
     if not fits:
-        if not Path(said[3]).exists():
+        header = Path(said[3], "postgres.h")
+        if not header.exists():
             raise SetupError(
-                f"compiling the extension needs PostgreSQL's development files, and there is no {said[3]}; "
+                f"compiling the extension needs PostgreSQL's development files, and there is no {header}; "
                 f"install them (Debian: apt install postgresql-server-dev-{major})"
             )
         progress(f"compiling the extension for PostgreSQL {major} (about half a minute)")
