@@ -55,8 +55,12 @@ class Trained:
         Values by name, states included.
     metas, extents
         Values used in the training; extents are the dims that the caller may choose.
+    loss
+        Mean loss of the models over the rows, measured at the end; None for a rule without a loss.
     losses
-        By epoch; empty for a rule without a loss.
+        By epoch, measured while the models change; empty for a rule without a loss.
+    kept
+        Epoch of the models.
     cycles
         Of the machine, over all epochs; None for ``interp``.
     converged
@@ -75,7 +79,9 @@ class Trained:
     models: dict[str, Floats]
     metas: dict[str, float]
     extents: dict[str, int]
+    loss: float | None
     losses: tuple[float, ...]
+    kept: int
     cycles: int | None
     converged: bool
     features: tuple[str, ...]
@@ -210,7 +216,9 @@ def train(
         models={parameter.name: parameter.values for parameter in result.parameters},
         metas=dict(result.metadata["hyper"]),
         extents=dict(result.metadata["dims"]),
+        loss=outcome.kept.loss,
         losses=tuple(report.loss for report in outcome.reports if report.loss is not None),
+        kept=outcome.result.metadata["epoch"],
         cycles=outcome.cycles,
         converged=outcome.converged,
         features=binding.features,

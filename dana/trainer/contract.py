@@ -349,7 +349,7 @@ class EpochReport:
     Attributes
     ----------
     loss
-        Mean of the setLoss of the rule over the tuples of the epoch; None without setLoss.
+        Mean of the setLoss of the rule over the tuples of the epoch, while the models change; None without setLoss.
     converged
         Whether the setConvergence of the rule held, which ends the training.
     tuples, skipped
@@ -508,8 +508,6 @@ class Training(Protocol):
     """Loss of the best prediction that is the same for every row; None: unknown."""
     not_finite: str
     """Columns with NaN or infinite values that are kept, and their number, as text for a message; or empty."""
-    in_order: bool
-    """Whether the rows were found to be sorted, which was reported."""
 
     @property
     def whole_table(self) -> bool:
@@ -536,6 +534,15 @@ class Training(Protocol):
     def end_look(self) -> None:
         """End that pass after the last page."""
 
+    def judge(self, parameters: Sequence[Parameter]) -> Sink | None:
+        """Return the sink of a pass that measures the loss of models; None: the rule has no loss.
+
+        The memory of the training is freed before: afterwards only `end_judging`, `failure` and `close` are called.
+        """
+
+    def end_judging(self) -> float | None:
+        """End that pass after the last page; return the mean loss of the models over the rows."""
+
     def parameters(self, over: Sequence[Parameter] = ()) -> Sequence[Parameter]:
         """Return copies of the models and states after the last epoch; the arrays of `over` may be reused for them."""
 
@@ -543,7 +550,7 @@ class Training(Protocol):
         """Return the result after the last epoch, with the parameters of the epoch that is kept."""
 
     def close(self) -> None:
-        """Free all resources; called exactly once, also after an error."""
+        """Free all resources; called once, also after an error."""
 
 
 class HeldOut(Protocol):

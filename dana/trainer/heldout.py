@@ -8,7 +8,6 @@ trained them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +20,10 @@ AT_ONCE = 1024
 """Pages fed in one call; a session notices between two calls that its backend has disconnected."""
 
 
-class LossTraining(Training, Protocol):
-    """A training of a rule that computes the loss and updates no model."""
-
-    def adopt(self, parameters: Sequence[Parameter]) -> None:
-        """Use the models of another training of the rule."""
-
-
 class HeldOutRows:
     """Implements `dana.trainer.contract.HeldOut`."""
 
-    def __init__(self, training: LossTraining, stream: Stream) -> None:
+    def __init__(self, training: Training, stream: Stream) -> None:
         self.stream = stream
         self._training = training
         self._collector = PageCollector(stream.page_size)

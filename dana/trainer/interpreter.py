@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from dana.predictor.program import encode_predictor
 from dana.storage.parts import PartReader
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
+from dana.trainer.constant import constant_of
 from dana.trainer.contract import (
     EpochReport,
     Json,
@@ -47,10 +48,10 @@ from dana.trainer.data.weights import (
     given_class_weights,
     weight_metadata,
 )
-from dana.trainer.designs import DesignStore, chosen_extents, default_metas, rule_graph, rule_of
+from dana.trainer.designs import chosen_extents, default_metas, rule_graph, rule_of
+from dana.trainer.judge import Judged
 from dana.trainer.losses import loss_graph, minimised
 from dana.trainer.machine import NO_MEMORY, PageCollector
-from dana.trainer.messages.constant import constant_loss
 from dana.trainer.messages.notices import check_finite, notify_crossed
 from dana.trainer.messages.page_errors import no_rows_error, page_error, row_dims
 from dana.trainer.metas import meta_values
@@ -118,24 +119,22 @@ class FaultyPage(Exception):
         self.page = page
 
 
-class InterpretedTraining:
+class InterpretedTraining(Judged):
     """One training in the interpreter; implements `dana.trainer.contract.Training`."""
 
-    @classmethod
-    def prepare(cls) -> None:
-        """Nothing has to be imported."""
-
-    @classmethod
-    def open(cls, request: TrainRequest, designs: DesignStore, notify: Notify, stream: Stream | None) -> Training:
-        """Return a training, which needs no design."""
-        return cls(request, notify, stream)
-
-    def __init__(self, request: TrainRequest, notify: Notify, stream: Stream | None = None) -> None:
+    def __init__(
+        self,
+        request: TrainRequest,
+        notify: Notify,
+        stream: Stream | None = None,
+        *,
+        judge: Callable[[], Training] | None = None,
+    ) -> None:
+        super().__init__(judge)
         self._notify = notify
         self.stream = stream
         self.constant_loss: float | None = None
         self.not_finite = ""
-        self.in_order = False
         rule = rule_graph(request)
         chosen = chosen_extents(dict(rule.extents), request.hyper)
         self._binding = bind_request(rule, request, chosen)
@@ -206,7 +205,11 @@ class InterpretedTraining:
         rule = rule_of(self._request.text, self._request.rule)
         self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
         if not self.whole_table and self.order is None:
-            self.in_order = notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
+            notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
+        starts = started(self._request, statistics_of(self._binding.graph))
+        self._models = {**self._models, **{one.model: survey.start(one) for one in starts}}
+        if self._request.class_weight == BALANCED and self._class_weights is not None:
+            self._models[self._class_weights] = balanced_class_weights(survey)
         label = next((one.input for one in self._fills if one.column in self._binding.labels), None)
         if label is not None:
             side_by_side = np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1)
@@ -214,21 +217,27 @@ class InterpretedTraining:
             good = np.isfinite(side_by_side).all(axis=1)
             if self._request.weight is not None:
                 # as in native/survey.c, the label of a row of weight 0 does not count
-                good &= columns[inputs[self._request.weight]] > 0
-            values, counts = np.unique(columns[label][good], return_counts=True)
+                weights = columns[inputs[self._request.weight]]
+                good &= weights > 0
+            else:
+                weights = np.ones(len(good), np.float32)
+            values, places = np.unique(columns[label][good], return_inverse=True)
             check_labels(rule, self._request, self._metas, self._binding.labels, values)
-            if self._loss is not None and not weight_metadata(self._request):
-                self.constant_loss = constant_loss(self._loss, values.astype(float), counts.astype(float), self._metas)
-        starts = started(self._request, statistics_of(self._binding.graph))
-        self._models = {**self._models, **{one.model: survey.start(one) for one in starts}}
-        if self._request.class_weight == BALANCED and self._class_weights is not None:
-            self._models[self._class_weights] = balanced_class_weights(survey)
+            self.constant_loss = constant_of(
+                self._request,
+                self._loss,
+                (values.astype(float), np.bincount(places, weights[good]).astype(float)),
+                self._metas,
+                rows=survey.tuples,
+                tuples=len(good),
+                classes=None if self._class_weights is None else self._models[self._class_weights],
+            )
 
     @property
     def sink(self) -> Sink:
         return self._collector.sink
 
-    def failure(self, status: int) -> Exception:
+    def _failure(self, status: int) -> Exception:
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
         return AssertionError(f"the page collector accepts every page, but returned status {status}")
@@ -327,5 +336,5 @@ class InterpretedTraining:
             },
         )
 
-    def close(self) -> None:
+    def _free(self) -> None:
         self._collector.take()

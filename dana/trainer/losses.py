@@ -49,7 +49,7 @@ def loss_graph(graph: Graph) -> Graph | None:
             replace(nodes[k], id=place[k], inputs=tuple(place[i] for i in nodes[k].inputs), span=None)
             for k in part
         ),
-        inputs=(place[cut], place[label]),
+        inputs=(place[cut], place[label], *(place[k] for k in part if nodes[k].op is Op.WEIGHT)),
         metas=tuple(place[k] for k in graph.metas if k in place),
         loss=place[graph.loss],
     )
@@ -60,10 +60,23 @@ def loss_graph(graph: Graph) -> Graph | None:
     return made
 
 
-def losses_at(graph: Graph, metas: Mapping[str, float], predicted: Doubles, labels: Doubles) -> Doubles:
-    """Return the loss of each prediction and label, in their shape."""
+def losses_at(
+    graph: Graph, metas: Mapping[str, float], predicted: Doubles, labels: Doubles, weight: float = 1
+) -> Doubles:
+    """Return the loss of each prediction and label, in the shape of the labels.
+
+    Parameters
+    ----------
+    predicted
+        In the shape of the labels, or with the axes of a prediction behind.
+    """
     evaluator = Evaluator(graph, numerics, [graph.loss or 0])
-    columns = {PREDICTED: predicted.ravel().astype(np.float32), LABEL: labels.ravel().astype(np.float32)}
+    shape = graph.concrete_shape(graph.inputs[0])
+    columns = {
+        PREDICTED: np.broadcast_to(predicted, (*labels.shape, *shape)).reshape(-1, *shape).astype(np.float32),
+        LABEL: labels.ravel().astype(np.float32),
+        **{str(graph.nodes[k].name): np.full(labels.size, weight, np.float32) for k in graph.inputs[2:]},
+    }
     numbers = {name: np.asarray(value, np.float32) for name, value in metas.items()}
     found = evaluator.run(labels.size, columns, {}, numbers)
     return evaluator.per_tuple(graph.loss or 0, found, labels.size).astype(np.float64).reshape(labels.shape)

@@ -112,7 +112,7 @@ class Compiled:
         if self._code is not None and not self._simulator.differs:
             if self._code.size > KEPT:
                 self._code.release()
-            self._history.code = self._code
+            self._history.code, self._code = self._code, None
 
     def after_epoch(self, notify: Notify) -> None:
         """Warn if the code gave another result than the program of the machine, which is a bug in DAnA."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from dana.errors import UsageError
 from dana.extras import install_command
 from dana.simulator.machine import Observer, Simulator
 from dana.trainer.contract import Notify, SqlState, Stream, Training, TrainingError, TrainRequest
-from dana.trainer.designs import Design, DesignStore
+from dana.trainer.designs import Design, DesignStore, rule_graph
 from dana.trainer.interpreter import InterpretedTraining
 from dana.trainer.machine import Machine, PageCollector
 from dana.trainer.machine_code import Compiled
@@ -44,7 +45,8 @@ class Bundled(Machine):
     def open(cls, request: TrainRequest, designs: DesignStore, notify: Notify, stream: Stream | None) -> Training:
         """Return a training on the machine."""
         design = designs.get(request, notify=notify)
-        return MachineTraining(request, design, cls(design.bundle.config), notify, stream)
+        machine = cls(design.bundle.config)
+        return MachineTraining(request, design, machine, notify, stream, judge=judge_of(request, designs))
 
 
 # simulator first: its methods implement the abstract ones of Machine
@@ -58,6 +60,42 @@ class Simulated(Simulator, Bundled):
 
     def compiled(self, request: TrainRequest, design: Design, *, loss_only: bool) -> Compiled:
         return Compiled(request, design, self, loss_only=loss_only)
+
+
+def judge_of(
+    request: TrainRequest, designs: DesignStore, *, epochs: int | None = 1
+) -> Callable[[], MachineTraining] | None:
+    """Return what opens a training that computes the loss of a rule and updates no model; None: it has no loss.
+
+    The simulator computes it for every machine, with the same bits.
+
+    Parameters
+    ----------
+    request
+        As it is compiled (`dana.trainer.streams.plan_stream`).
+    epochs
+        Number of passes, from which machine code pays or does not; None: those of the training.
+    """
+    if rule_graph(request).loss is None:
+        return None
+    # the caller's machine is for the training, which also checks the rows and gives the models their values
+    asked = replace(
+        request,
+        machine="sim",
+        design={},
+        device=None,
+        warm_start_from=None,
+        standardize=False,
+        nonfinite="keep",
+        nulls="skip",
+        epochs=request.epochs if epochs is None else epochs,
+    )
+
+    def opened() -> MachineTraining:
+        design = designs.get(asked, loss_only=True)
+        return MachineTraining(asked, design, Simulated(design.bundle.config), lambda notice: None, loss_only=True)
+
+    return opened
 
 
 @contextmanager
@@ -146,9 +184,22 @@ class Rtl(Bundled):
         self._collector.take()
 
 
-MACHINES: Mapping[str, type[Bundled] | type[InterpretedTraining]] = {
+class Interpreted:
+    """The interpreter, which needs no design."""
+
+    @classmethod
+    def prepare(cls) -> None:
+        """Nothing has to be imported."""
+
+    @classmethod
+    def open(cls, request: TrainRequest, designs: DesignStore, notify: Notify, stream: Stream | None) -> Training:
+        """Return a training in the interpreter."""
+        return InterpretedTraining(request, notify, stream, judge=judge_of(request, designs))
+
+
+MACHINES: Mapping[str, type[Bundled] | type[Interpreted]] = {
     "sim": Simulated,
     "rtl": Rtl,
-    "interp": InterpretedTraining,
+    "interp": Interpreted,
 }
 """By the names in SQL."""

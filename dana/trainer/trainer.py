@@ -27,14 +27,13 @@ from dana.trainer.contract import (
     TrainingError,
     TrainRequest,
 )
-from dana.trainer.designs import DesignStore, check_hyper, rule_graph
+from dana.trainer.designs import DesignStore, check_hyper
 from dana.trainer.explain import explain, lines
 from dana.trainer.extents import category_columns, row_columns, with_extents
 from dana.trainer.heldout import HeldOutRows
-from dana.trainer.machines import MACHINES, Simulated
+from dana.trainer.machines import MACHINES, judge_of
 from dana.trainer.stopping import check_stopping
 from dana.trainer.streams import notify_categories, plan_stream
-from dana.trainer.training import MachineTraining
 from dsl import RuleError, compile_rule
 from dsl.hdfg.choice import category_inputs, takes_categories
 from dsl.hdfg.graph import Op
@@ -145,22 +144,15 @@ class MachineTrainer:
     def held_out(self, request: TrainRequest) -> HeldOut | None:
         """See `Trainer.held_out`; the simulator computes the loss for every machine."""
         try:
-            if rule_graph(request).loss is None:
-                return None
             # frames even for a table with pages: held-out rows lie among those that train, so no page has them alone
-            relation = replace(request.relation, rows=True)
-            # the caller's overrides are for the machine that trains; the loss has the same bits on each
-            rows = replace(with_extents(request), relation=relation, design={}, machine="sim")
-            # the models come from the training, and frames contain only valid numbers
-            asked, stream = plan_stream(
-                replace(rows, warm_start_from=None, standardize=False, nonfinite="keep", nulls="skip")
-            )
-            design = self._designs.get(asked, loss_only=True)
+            rows = replace(with_extents(request), relation=replace(request.relation, rows=True))
+            asked, stream = plan_stream(rows)
+            opened = judge_of(asked, self._designs, epochs=None)
+            training = None if opened is None else opened()
         except (RuleError, UsageError, ConfigError) as error:
             _raise_sql_error(error)
         assert stream is not None, "rows come as frames"
-        simulator = Simulated(design.bundle.config)
-        return HeldOutRows(MachineTraining(asked, design, simulator, lambda notice: None, loss_only=True), stream)
+        return None if training is None else HeldOutRows(training, stream)
 
     def categories(self, request: TrainRequest) -> Categories:
         """See `Trainer.categories`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +12,7 @@ from dana.errors import InternalError
 from dana.predictor.program import with_metas
 from dana.simulator.machine import Simulator
 from dana.simulator.native import SPOILT
+from dana.trainer.constant import constant_of
 from dana.trainer.contract import (
     EpochReport,
     Json,
@@ -22,6 +23,7 @@ from dana.trainer.contract import (
     Sink,
     Statistic,
     Stream,
+    Training,
     TrainRequest,
     TrainResult,
     TupleLayout,
@@ -44,9 +46,9 @@ from dana.trainer.data.survey import (
 from dana.trainer.data.surveyed import SurveyObserver
 from dana.trainer.data.weights import BALANCED, balanced_class_weights, given_class_weights, weight_metadata
 from dana.trainer.designs import Design, rule_graph, rule_of
+from dana.trainer.judge import Judged
 from dana.trainer.losses import minimised
 from dana.trainer.machine import NO_MEMORY, Machine, read_symbol, write_symbol
-from dana.trainer.messages.constant import constant_loss
 from dana.trainer.messages.notices import check_finite, notify_chosen_again, notify_crossed, notify_simulated
 from dana.trainer.messages.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.trainer.metas import meta_values
@@ -65,7 +67,7 @@ def _parsed(text: str) -> Graph:
     return parse_graph(text)
 
 
-class MachineTraining:
+class MachineTraining(Judged):
     """One training on a machine; implements `dana.trainer.contract.Training`."""
 
     def __init__(
@@ -77,7 +79,9 @@ class MachineTraining:
         stream: Stream | None = None,
         *,
         loss_only: bool = False,
+        judge: Callable[[], Training] | None = None,
     ) -> None:
+        super().__init__(judge)
         self._request = request
         self.stream = stream
         self._notify = notify
@@ -86,7 +90,7 @@ class MachineTraining:
         self._cycles = 0
         self._begun = False
         self.constant_loss: float | None = None
-        self.not_finite, self.in_order = "", False
+        self.not_finite = ""
         self._bundle = design.bundle
         fills = self._bundle.fills
         columns = [one.column for one in fills]
@@ -187,9 +191,9 @@ class MachineTraining:
             raise self._fault(counters)
         if not counters.tuples:
             raise no_rows_error(self._request, counters.skipped)
-        self._apply_survey()
+        self._apply_survey(counters.tuples)
 
-    def _apply_survey(self) -> None:
+    def _apply_survey(self, tuples: int) -> None:
         """Check the values that a survey found, and initialise models with its statistics."""
         survey = survey_of(self._surveyed, self._bundle.inputs)
         fills = self._bundle.fills
@@ -197,17 +201,29 @@ class MachineTraining:
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
         # one batch is a sum over all rows, so their order does not matter
         if not self.whole_table and self.order is None:
-            self.in_order = notify_order(self._request, survey, fills, self._design.labels, self._notify)
-        if self._surveyed.tally is not None:
-            values, counts = self._surveyed.values
-            check_labels(rule, self._request, self._metas, self._design.labels, values)
-            if self._design.loss_text is not None and not weight_metadata(self._request):
-                # as text in the design, because the rule's own graph is not kept
-                self.constant_loss = constant_loss(_parsed(self._design.loss_text), values, counts, self._metas)
+            notify_order(self._request, survey, fills, self._design.labels, self._notify)
         starts = started(self._request, self._design.statistics)
         self._write_models({one.model: survey.start(one) for one in starts})
-        if self._request.class_weight == BALANCED and self._design.class_weights is not None:
-            self._write_models({self._design.class_weights: balanced_class_weights(survey)})
+        classes = None
+        if self._design.class_weights is not None:
+            balanced = self._request.class_weight == BALANCED
+            count = self._surveyed.classes.size
+            classes = balanced_class_weights(survey) if balanced else given_class_weights(self._request, count)
+            self._write_models({self._design.class_weights: classes})
+        if self._surveyed.tally is not None:
+            values, weights = self._surveyed.values
+            check_labels(rule, self._request, self._metas, self._design.labels, values)
+            # as text in the design, because the rule's own graph is not kept
+            text = self._design.loss_text
+            self.constant_loss = constant_of(
+                self._request,
+                None if text is None else _parsed(text),
+                (values, weights),
+                self._metas,
+                rows=survey.tuples,
+                tuples=tuples,
+                classes=classes,
+            )
 
     @property
     def sink(self) -> Sink:
@@ -215,8 +231,8 @@ class MachineTraining:
         function, context = self._machine.sink
         return Sink(function=function, context=context, again=self._machine.sink_again[0])
 
-    def failure(self, status: int) -> Exception:
-        """See `Training.failure`; the counters of the machine identify the fault."""
+    def _failure(self, status: int) -> Exception:
+        # the counters of the machine identify the fault
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
         if status == SPOILT:
@@ -240,7 +256,7 @@ class MachineTraining:
             raise no_rows_error(self._request, counters.skipped)
         if self._surveys_first_epoch:
             self._surveys_first_epoch = False
-            self._apply_survey()
+            self._apply_survey(counters.tuples)
         # after the first epoch only: every later one has the same pages and would repeat the notice
         if not self._cycles and self.order is None:
             notify_chosen_again(self._request, self._bundle, counters, self._notify)
@@ -302,7 +318,7 @@ class MachineTraining:
             },
         )
 
-    def close(self) -> None:
+    def _free(self) -> None:
         if self._compiled is not None:
             self._compiled.close()
         self._machine.close()

@@ -80,7 +80,8 @@ def run_epochs(
         # at most half: the pages of the training are read in each epoch, too
         cache_bytes -= _receive(held_out, channel, ring, cache_bytes // 2, notify)
     stream = training.stream
-    streams = training.epochs + (training.survey is not None) + training.whole_table
+    # 1: the pass that measures the loss of the kept model
+    streams = training.epochs + (training.survey is not None) + 1
     # after the held-out rows, which use the ring with frames of another size
     ring.keep(0)
     ring.lay_out(request.relation.page_size if stream is None else stream.page_size)

@@ -244,8 +244,13 @@ class PageTraining:
 
     constant_loss = None
     not_finite = ""
-    in_order = False
     whole_table = tests_convergence = False
+
+    def judge(self, parameters: Sequence[Parameter]) -> Sink | None:
+        return None
+
+    def end_judging(self) -> float | None:
+        raise AssertionError("there is no judge")
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
         raise AssertionError("only a training of the whole table as one batch continues from other values")

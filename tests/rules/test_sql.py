@@ -36,7 +36,7 @@ def db(pg_uri: str) -> Iterator[Connection]:
 def test_trains_and_predicts(db: Connection, name: str) -> None:
     columns = table(name)
     create_table(db.session, "rows", columns)
-    models = {}
+    models, losses = {}, set()
     for machine in ("sim", "interp"):
         result = db.train(
             name, "rows", model=f"by_{machine}", epochs=EPOCHS.get(name, 3), machine=machine, hyper=EXTENTS.get(name)
@@ -44,7 +44,9 @@ def test_trains_and_predicts(db: Connection, name: str) -> None:
         assert result.tuples == len(next(iter(columns.values())))
         assert result.loss is not None
         assert np.isfinite(result.loss)
+        losses.add(result.loss)
         models[machine] = db.parameters(f"by_{machine}")
+    assert len(losses) == 1, "equal models have the same loss"
     assert models["sim"].keys() == models["interp"].keys()
     for parameter, values in models["sim"].items():
         assert values.tobytes() == models["interp"][parameter].tobytes(), parameter

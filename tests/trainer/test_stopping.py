@@ -17,10 +17,10 @@ from dana.compiler import bind
 from dana.compiler.binding.weights import weighted
 from dana.storage.builder import build_pages
 from dana.trainer.arrays import train as train_arrays
+from dana.trainer.constant import constant_loss, weighs_loss
 from dana.trainer.contract import EpochReport, HeldOut, Level, Notice, TrainingError, TrainRequest
 from dana.trainer.losses import loss_graph
 from dana.trainer.machine_code import VARIABLE
-from dana.trainer.messages.constant import constant_loss
 from dana.trainer.stopping import Outcome, Stopping, _risen, _still_falls, run
 from dana.trainer.trainer import MachineTrainer
 from dana.trainer.training import MachineTraining
@@ -88,7 +88,7 @@ def test_the_best_model_is_kept(machine: str, changes: Any, epochs: int, kept: i
     outcome = passed(machine=machine, **changes)
     assert (len(outcome.reports), outcome.converged) == (epochs, converged)
     assert outcome.result.metadata["epoch"] == model(outcome) == kept
-    assert outcome.kept is outcome.reports[kept - 1]
+    assert outcome.kept == replace(outcome.reports[kept - 1], loss=float((kept - 5) ** 2))
 
 
 def test_states_are_the_best_model_s() -> None:
@@ -166,7 +166,9 @@ def test_the_validation_loss_is_what_the_rule_says(rule: str, tmp_path: Path, mo
     models = {one.name: one.values for one in outcome.result.parameters}
     still = Interpreter(replace(graph, updates=(), convergence=None), numerics)
     expected = still.train({"x": rows[:, :2], "y": rows[:, 2]}, models, epochs=1)
-    assert outcome.kept.validation_loss == expected.losses[0]
+    # the rows are the same, but the loss of an epoch is that of models that change
+    assert outcome.kept.loss == outcome.kept.validation_loss == expected.losses[0]
+    assert rule in ("linear", "logistic", "softmax", "poisson") or outcome.kept.loss != outcome.reports[-1].loss
 
 
 def test_models_beside_the_chip_are_judged_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,6 +276,64 @@ def test_rows_left_out_compare_the_best_epoch_with_a_constant() -> None:
 @pytest.mark.parametrize("rule", ["lasso", "quantile"])
 def test_the_interpreter_says_the_same(rule: str) -> None:
     assert said(rule, NOISE[rule], "interp", epochs=2) == said(rule, NOISE[rule], epochs=2) != []
+
+
+@pytest.mark.parametrize(
+    ("rule", "class_weight"),
+    [("lasso", None), *(("linear_svm", given) for given in (None, {"0": 3, "1": 0.5}, "balanced"))],
+)
+def test_the_constant_is_weighted_as_the_loss_is(rule: str, class_weight: Any) -> None:
+    random = np.random.default_rng(8)
+    y, weight = (random.random(900) < 0.3).astype(np.float32), random.integers(0, 4, 900).astype(np.float32)
+    columns = {"a": random.normal(size=900).astype(np.float32), "weight": weight, "y": y}
+    told: dict[str, list[str]] = {"sim": [], "interp": []}
+    for machine, texts in told.items():
+        train_arrays(
+            stochastic.text(rule),
+            columns,
+            features=["a"],
+            label="y",
+            weight="weight",
+            class_weight=class_weight,
+            epochs=3,
+            machine=machine,
+            hyper={"lr": 0.001},
+            notify=lambda notice, texts=texts: texts.append(notice.message),
+        )
+    assert told["sim"] == told["interp"]
+    (message,) = told["sim"]
+    each = weight.astype(float)
+    if class_weight == "balanced":
+        each = each * np.where(y == 1, each.sum() / 2 / each[y == 1].sum(), each.sum() / 2 / each[y == 0].sum())
+    elif class_weight is not None:
+        each = each * np.where(y == 1, 0.5, 3)
+    grid = np.linspace(-1, 1, 20001)
+    share = float(each[y == 1].sum() / 900), float(each[y == 0].sum() / 900)
+    # the squared hinge of both classes, the squared error
+    loss = (
+        share[0] * (1 - grid) ** 2 + share[1] * (1 + grid) ** 2
+        if rule == "linear_svm"
+        else share[0] * (1 - grid) ** 2 + share[1] * grid**2
+    )
+    assert f"that of a constant {loss.min():.5g}"[:-1] in message
+
+
+def test_a_weight_that_does_not_multiply_the_loss_has_no_constant() -> None:
+    source = rules.text("lasso")
+    assert weighs_loss(source, "lasso")
+    assert weighs_loss(rules.text("softmax"), "softmax")
+    changed = source.replace("lasso.setLoss(error", "lasso.setLoss(weight * error")
+    assert changed != source
+    assert not weighs_loss(changed, "lasso")
+
+
+def test_arrays_in_another_order_give_the_loss_of_the_kept_model() -> None:
+    columns, _ = plane()
+    columns = {**columns, "y": columns["y"] + np.random.default_rng(2).normal(0, 9, len(columns["y"])).astype("f4")}
+    found = train_arrays(rules.text("lasso"), columns, label="y", epochs=4, hyper={"lr": 0.02})
+    error = found.predict(columns) - columns["y"]
+    assert found.loss == pytest.approx(float((error.astype(float) ** 2).mean()), rel=1e-5)
+    assert found.loss != found.losses[found.kept - 1]
 
 
 def unweighted(graph: Graph) -> Graph:
@@ -423,11 +483,12 @@ def test_few_rows_of_many_columns_need_more_epochs() -> None:
     assert not told, "somebody chose the number"
 
 
-def test_rows_in_order_are_told_in_the_place_of_a_loss_that_they_make_no_better() -> None:
+def test_rows_in_order_and_a_model_no_better_than_a_constant_are_both_reported() -> None:
     columns = {"a": np.random.default_rng(1).normal(size=8000), "y": np.float32(np.arange(8000) >= 7900)}
     told: list[Notice] = []
     train_arrays(stochastic.text("logistic"), columns, label="y", notify=told.append, epochs=3, shuffle=False)
-    assert ["lie together" in one.message for one in told] == [True]
+    for one, text in zip(told, ("lie together", "no better than a constant"), strict=True):
+        assert text in one.message
 
 
 # the whole table as one batch

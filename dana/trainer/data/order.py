@@ -60,8 +60,8 @@ def order_metadata(order: RowOrder | None) -> dict[str, Any]:
 
 def notify_order(
     request: TrainRequest, survey: Survey, fills: Sequence[Fill], labels: Sequence[str], notify: Notify
-) -> bool:
-    """Report the columns by which the rows are sorted; return whether there are any."""
+) -> None:
+    """Report the columns by which the rows are sorted."""
     found = []
     for one in fills:
         if one.column in labels:
@@ -81,7 +81,6 @@ def notify_order(
     names = list(dict.fromkeys(texts.get(one, one) for one in found))
     if names:
         notify(_in_order(request, names))
-    return bool(names)
 
 
 def kinds_to_count(classes: Json | None) -> int:

@@ -28,8 +28,8 @@ TALLY_SLOTS = 8192
 
 
 class Tally(ctypes.Structure):
-    """A hash table of values: their counts (0: the slot is free) and sums. Low bits of the values are dropped as needed
-    to use at most half of the slots."""
+    """A hash table of values: their weights (0: the slot is free) and sums. Low bits of the values are dropped as
+    needed to use at most half of the slots."""
 
     _fields_ = (
         ("keys", ctypes.c_uint32 * TALLY_SLOTS),
@@ -191,7 +191,7 @@ class Surveyed:
 
     @property
     def values(self) -> tuple[Doubles, Doubles]:
-        """Values of the tally and their counts; values in one slot are averaged."""
+        """Values of the tally and the sums of their weights; values in one slot are averaged."""
         assert self.tally is not None
         counts, sums = np.array(self.tally.counts), np.array(self.tally.sums)
         return sums[counts > 0] / counts[counts > 0], counts[counts > 0]

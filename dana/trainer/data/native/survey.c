@@ -304,7 +304,7 @@ look_at_tuple(const struct dana_survey *survey, const float *tuple)
 	survey->labels[(uint64_t)*survey->tuples % DANA_SURVEY_BLOCK] = label;
 	count_tuples(survey, 1);
 	if (survey->tally != NULL)
-		tally_value(survey->tally, label, 1);
+		tally_value(survey->tally, label, weight);
 }
 
 /* A column of a tuple, as binary32 where the elements of the tuple lie */

@@ -5,11 +5,11 @@
 #include <stdint.h>
 
 /* Hash of this text and of the contract of the simulator; a library with another value is rejected */
-#define DANA_SURVEY_CONTRACT UINT64_C(0xf8aa27999a3c3c3)
+#define DANA_SURVEY_CONTRACT UINT64_C(0xc5b9feeba8c365d8)
 #define DANA_SURVEY_BLOCK 64
 #define DANA_TALLY_SLOTS 8192
 
-/* A hash table of values: their counts (0: the slot is free) and sums. Low bits of the values are dropped as needed to
+/* A hash table of values: their weights (0: the slot is free) and sums. Low bits of the values are dropped as needed to
  * use at most half of the slots. */
 struct dana_tally
 {

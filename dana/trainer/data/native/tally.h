@@ -23,9 +23,9 @@ tally_add(struct dana_tally *tally, uint32_t word, double count, double sum)
 	tally->sums[slot] += sum;
 }
 
-/* Counts a value; if there are too many, another low bit is dropped from all of them */
+/* Counts a value, as often as its weight; if there are too many, another low bit is dropped from all of them */
 static void
-tally_value(struct dana_tally *tally, float value, int32_t count)
+tally_value(struct dana_tally *tally, float value, double count)
 {
 	tally_add(tally, dn_bits(value + 0.0f), count, (double)value * count); /* both zeros are one value */
 	while (tally->used > DANA_TALLY_SLOTS / 2)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.trainer.losses import LABEL, PREDICTED
+from dana.compiler.binding.weights import weighted
+from dana.trainer.contract import TrainRequest
+from dana.trainer.data.weights import weight_metadata
+from dana.trainer.designs import default_metas, rule_of
+from dana.trainer.losses import LABEL, PREDICTED, loss_graph, losses_at
+from dsl import RuleError
 from dsl.hdfg.evaluate import Evaluator
-from dsl.hdfg.graph import Graph
+from dsl.hdfg.graph import BindError, Graph
 from hwgen.spec import numerics
 
 Doubles = NDArray[np.float64]
@@ -26,17 +32,74 @@ SCORES = np.concatenate([-(side := np.geomspace(1e-3, 50, 16))[::-1], [0.0], sid
 """Start points of the search for constants that are not labels: logits, logarithms of counts."""
 
 
-def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping[str, float]) -> float | None:
-    """Return the mean loss of the best constant; None if there are too few labels.
+def constant_of(
+    request: TrainRequest,
+    graph: Graph | None,
+    tally: tuple[Doubles, Doubles],
+    metas: Mapping[str, float],
+    *,
+    rows: int,
+    tuples: int,
+    classes: Floats | None,
+) -> float | None:
+    """Return the loss of the best constant as a training measures it; None if it is unknown.
+
+    Parameters
+    ----------
+    graph
+        The result of `loss_graph`, without weights; None: there is none.
+    tally
+        The distinct labels and the sums of their weights.
+    rows, tuples
+        Number of rows with a weight above 0, and of all rows.
+    classes
+        Weights of the classes; None: each is 1.
+    """
+    if graph is None or (weight_metadata(request) and not weighs_loss(request.text, request.rule)):
+        return None
+    values, weights = tally
+    if classes is not None:
+        weights = weights * classes[values.astype(int)]
+    values, weights = values[weights > 0], weights[weights > 0]
+    found = constant_loss(graph, values, weights, metas, rows=rows)
+    return None if found is None else found * float(weights.sum()) / tuples
+
+
+@lru_cache(maxsize=64)
+def weighs_loss(text: str, rule: str) -> bool:
+    """Whether a rule multiplies the loss of a row by its weight; it is compared at a few predictions and labels."""
+    checked = rule_of(text, rule)
+    graph = weighted(checked.hdfg, column=True, classes=False)
+    given = dict(graph.extents)
+    try:
+        loss = loss_graph(graph.bind({name: 2 for name in graph.dims if name not in given}).judging)
+    except (BindError, RuleError):
+        return False
+    if loss is None:
+        return False
+    scores, labels = np.meshgrid(np.array([-1.5, 0.25, 2.0]), np.array([0.0, 1.0]))
+    predicted = scores.reshape(*scores.shape, *(1 for _ in loss.concrete_shape(loss.inputs[0])))
+    metas = default_metas(checked.hdfg)
+    single, double = (losses_at(loss, metas, predicted, labels, weight=weight) for weight in (1.0, 2.0))
+    return bool(np.isfinite(single).all() and np.allclose(double, 2 * single))
+
+
+def constant_loss(
+    graph: Graph, values: Doubles, counts: Doubles, metas: Mapping[str, float], *, rows: float | None = None
+) -> float | None:
+    """Return the mean loss of the best constant, for a mean weight of 1; None if there are too few labels.
 
     Parameters
     ----------
     graph
         The result of `loss_graph`.
     values, counts
-        The distinct labels and their number of occurrences.
+        The distinct labels and their number of occurrences, or the sums of their weights.
+    rows
+        Number of rows; None: the sum of `counts`.
     """
-    if len(values) < 2 or counts.sum() < FEWEST:
+    total = float(counts.sum()) if rows is None else rows
+    if len(values) < 2 or total < FEWEST:
         return None
     evaluator = Evaluator(graph, numerics, [graph.loss or 0])
     weights = counts / counts.sum()
@@ -57,7 +120,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
         least = int(mean.argmin())
         # Kish's effective sample size, with the losses as weights
         square = float((exact[least] ** 2 * weights).sum())
-        return float(mean[least]), mean[least] ** 2 / square * counts.sum() if square else 0, least
+        return float(mean[least]), mean[least] ** 2 / square * total if square else 0, least
 
     shape = graph.concrete_shape(graph.inputs[0])
     if shape:

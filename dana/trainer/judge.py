@@ -1,0 +1,59 @@
+"""The pass that measures the loss of the kept model, which ends a training.
+
+Another training computes it, of the rule's loss alone, so that the models stand still. It runs on the simulator for
+every machine, and equal models have the same loss bit for bit.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from dana.trainer.contract import Parameter, Sink, Training
+
+
+class Judged(ABC):
+    """Methods of `dana.trainer.contract.Training` about its judge.
+
+    Parameters
+    ----------
+    open_judge
+        Opens a training of the loss alone; None: the rule has no loss.
+    """
+
+    def __init__(self, open_judge: Callable[[], Training] | None) -> None:
+        self._open_judge = open_judge
+        self._judge: Training | None = None
+
+    @abstractmethod
+    def _free(self) -> None:
+        """Free all resources."""
+
+    @abstractmethod
+    def _failure(self, status: int) -> Exception:
+        """Return the error for a non-zero status of a sink."""
+
+    def failure(self, status: int) -> Exception:
+        """See `Training.failure`."""
+        return self._failure(status) if self._judge is None else self._judge.failure(status)
+
+    def judge(self, parameters: Sequence[Parameter]) -> Sink | None:
+        """See `Training.judge`."""
+        if self._open_judge is None:
+            return None
+        # first: a large model must not exist three times
+        self._free()
+        self._judge = self._open_judge()
+        self._judge.adopt(parameters)
+        return self._judge.sink
+
+    def end_judging(self) -> float | None:
+        """See `Training.end_judging`."""
+        assert self._judge is not None
+        return self._judge.end_epoch().loss
+
+    def close(self) -> None:
+        """See `Training.close`."""
+        self._free()
+        if self._judge is not None:
+            self._judge.close()
