@@ -84,7 +84,8 @@ class TrainResult:
     converged
         Whether the rule's convergence test ended the training.
     loss
-        Mean of the rule's loss over the rows trained on, in the epoch that was kept; None for a rule without one.
+        Mean loss of the kept model over the rows trained on, measured after the last epoch; None for a rule without
+        one.
     validation_loss
         The same over the rows for validation, which choose the epoch; None without any.
     tuples, skipped

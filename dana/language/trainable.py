@@ -80,7 +80,7 @@ class TrainableRule(Rule):
         Returns
         -------
         Trained
-            With `models` by name, `losses` by epoch, `cycles`, `converged`.
+            With `models` by name, their `loss`, `losses` by epoch, `cycles`, `converged`.
 
         Warns
         -----

@@ -31,7 +31,7 @@ def thinned(items: Sequence[Item], most: int = MAX_EPOCHS) -> list[Item]:
 def loss_chart(run: Run) -> str | None:
     """The losses of each epoch, on the training rows and on the held-out rows; None for a rule without a loss."""
     lines = [
-        ("training", LINE, [(one.epoch, one.loss) for one in run.curve if one.loss is not None]),
+        ("training, as the model changes", LINE, [(one.epoch, one.loss) for one in run.curve if one.loss is not None]),
         (
             "validation",
             OTHER,

@@ -221,7 +221,7 @@ class InterpretedTraining(Judged):
                 good &= weights > 0
             else:
                 weights = np.ones(len(good), np.float32)
-            values, places = np.unique(columns[label][good], return_inverse=True)
+            values, places = np.unique(columns[label].reshape(len(good), -1)[good, 0], return_inverse=True)
             check_labels(rule, self._request, self._metas, self._binding.labels, values)
             self.constant_loss = constant_of(
                 self._request,

@@ -24,6 +24,7 @@ class Judged(ABC):
     def __init__(self, open_judge: Callable[[], Training] | None) -> None:
         self._open_judge = open_judge
         self._judge: Training | None = None
+        self._freed = False
 
     @abstractmethod
     def _free(self) -> None:
@@ -42,7 +43,7 @@ class Judged(ABC):
         if self._open_judge is None:
             return None
         # first: a large model must not exist three times
-        self._free()
+        self._free_once()
         self._judge = self._open_judge()
         self._judge.adopt(parameters)
         return self._judge.sink
@@ -54,6 +55,11 @@ class Judged(ABC):
 
     def close(self) -> None:
         """See `Training.close`."""
-        self._free()
+        self._free_once()
         if self._judge is not None:
             self._judge.close()
+
+    def _free_once(self) -> None:
+        if not self._freed:
+            self._freed = True
+            self._free()

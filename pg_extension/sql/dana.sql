@@ -131,7 +131,7 @@ COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machin
 COMMENT ON COLUMN dana.run.epochs IS 'Passes over the table';
 COMMENT ON COLUMN dana.run.kept IS 'Number of the epoch with the model that was kept';
 COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it, or its loss no longer improved';
-COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the epoch that produced the stored model; NULL if the rule has no setLoss()';
+COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the stored model over the rows trained on, measured after the last epoch; NULL if the rule has no setLoss()';
 COMMENT ON COLUMN dana.run.validation_loss IS 'Mean loss of the kept model over the rows for validation; NULL if there are none';
 COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
 COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';

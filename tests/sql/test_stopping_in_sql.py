@@ -32,7 +32,7 @@ def one(session: Session, statement: str, *values: Any) -> Any:
 @pytest.mark.parametrize("machine", ["sim", "interp"])
 def test_the_best_model_is_kept(passing: Session, machine: str) -> None:
     call = f"SELECT epochs, converged, loss FROM dana_train('passing', 't', 'm', machine => '{machine}', {{}})"
-    assert one(passing, call.format("patience => 3")) == (9, False, 0.0)
+    assert one(passing, call.format("patience => 3")) == (9, False, 1.0)
     assert one(passing, "SELECT \"values\" FROM dana_parameters('m') WHERE parameter = 'w'") == [6.0]
     assert one(passing, "SELECT metadata ->> 'epoch' FROM dana.model WHERE name = 'm'") == "6"
     assert one(passing, "SELECT kept FROM dana.run ORDER BY id DESC LIMIT 1") == 6
@@ -75,13 +75,14 @@ COLUMNS = (
 )
 
 
+@pytest.mark.parametrize("rule", ["linear", "lasso"])
 @pytest.mark.parametrize("kind", TABLES)
-def test_the_validation_loss_is_that_of_predictions(session: Session, kind: str) -> None:
+def test_losses_are_those_of_predictions(session: Session, kind: str, rule: str) -> None:
     """Its filter, its NULLs and its columns are those of the training, and no row is in both."""
     for statement in TABLES[kind].format(COLUMNS).split(";"):
         session.execute(statement)  # type: ignore[arg-type]
-    session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
-    call = "dana_train('linear', 't', 'm', '{a,b}', 'y', validation_size => 0.3, filter => 'i > 100')"
+    session.execute("SELECT dana_create_udf(%s, %s)", (rule, rules.text(rule)))
+    call = f"dana_train('{rule}', 't', 'm', '{{a,b}}', 'y', validation_size => 0.3, filter => 'i > 100')"
     run, loss, tuples = one(session, f"SELECT run, loss, tuples FROM {call}")
     test = one(
         session,
