@@ -89,10 +89,11 @@ class Group(TypedDict):
     key: dict[str, str]
 
 
-class Column(TypedDict):
-    """A column of the key that assigns rows to the test part."""
+class After(TypedDict):
+    """The rows held out for a test: those later than a value."""
 
     column: str
+    value: str
 
 
 class Summary(TypedDict, total=False):
@@ -129,7 +130,7 @@ class Metadata(TypedDict, total=False):
     filter: str | None
     test_size: float | None
     seed: int
-    test_key: list[Column]
+    test_after: After | None
     group: Group | None
     warm_start_from: str | None
     preprocess: list[Preprocessed] | None

@@ -57,13 +57,13 @@ def path(text: str) -> Path:
 def _reader(name: str, kind: object) -> Callable[[str], object]:
     if name == "hyper":
         return assignment
-    if name in ("design", "preprocess"):
-        return _object
+    if name in ("design", "preprocess", "test_after"):
+        return json_object
     if kind is bool:
         return _truth
     # a union such as class_weight: an object of JSON, or a word
     if "Mapping" in str(kind):
-        return lambda text: _object(text) if text.lstrip().startswith("{") else text
+        return lambda text: json_object(text) if text.lstrip().startswith("{") else text
     if kind is int or kind is float:
         return kind
     return names if "Sequence" in str(kind) else str
@@ -85,7 +85,7 @@ def _truth(text: str) -> bool:
     return known[text.lower()]
 
 
-def _object(text: str) -> dict[str, object]:
+def json_object(text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except ValueError:

@@ -35,7 +35,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     search.add_argument("--folds", type=int, metavar="N", help="score by cross-validation with so many folds (5)")
     search.add_argument("--test-size", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
     search.add_argument("--seed", type=int, metavar="N", help="selects the rows of a fold or a part (1)")
-    search.add_argument("--key", metavar="COLUMN", help="column that identifies a row of a view or a query")
     search.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     search.add_argument("--keep", metavar="MODEL", help="train a model of this name with the best")
     add_training(search, TrialOptions)
@@ -68,7 +67,6 @@ def run_search(options: argparse.Namespace) -> int:
             folds=options.folds,
             test_size=options.test_size,
             seed=options.seed,
-            key=options.key,
             threshold=options.threshold,
             keep=options.keep,
             **arguments,

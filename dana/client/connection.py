@@ -223,7 +223,6 @@ class Connection(PredictingSession):
         source: str | LoadedTable | None = None,
         *,
         folds: int | None = None,
-        key: str | None = None,
         seed: int | None = None,
         threshold: float | None = None,
         metrics: Sequence[str] | None = None,
@@ -235,10 +234,8 @@ class Connection(PredictingSession):
         ----------
         folds
             Number of folds; 5.
-        key
-            Column that identifies a row; assigns it to a fold. Required with a query.
         seed
-            Selects the rows of each fold.
+            Selects the rows of each fold; ``test_by`` names a column with values that stay in one fold.
         threshold
             Least prediction that counts as positive.
         metrics
@@ -246,7 +243,6 @@ class Connection(PredictingSession):
         """
         arguments: dict[str, object] = {
             "folds": folds,
-            "key": key,
             "seed": seed,
             "threshold": threshold,
             "metrics": metrics,
@@ -263,8 +259,8 @@ class Connection(PredictingSession):
         metric: str | None = None,
         folds: int | None = None,
         test_size: float | None = None,
+        test_after: Mapping[str, object] | None = None,
         keep: str | None = None,
-        key: str | None = None,
         seed: int | None = None,
         threshold: float | None = None,
         **options: Unpack[TrialOptions],
@@ -277,13 +273,13 @@ class Connection(PredictingSession):
             Values for each meta, in all combinations; or a list of combinations.
         metric
             The metric that ranks them; ``rmse``.
-        folds, test_size
-            Score by cross-validation, or on a part that is left out.
+        folds, test_size, test_after
+            Score by cross-validation, on a part that is left out, or on the rows later than a value.
         keep
             Name of a model to train with the best of them.
         """
         arguments: dict[str, object] = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
-        arguments |= {"keep": keep, "key": key, "seed": seed, "threshold": threshold}
+        arguments |= {"test_after": test_after, "keep": keep, "seed": seed, "threshold": threshold}
         arguments |= self._asked(rule, source) | {"training": given(options)}
         return call(self.session, "dana_search", arguments, SearchPoint)
 
@@ -406,6 +402,10 @@ class Connection(PredictingSession):
         if path is not None:
             write_file(path, made)
         return made
+
+    def test_rows(self, model: str) -> str:
+        """The rows that a training held out, as an SQL condition on those it was trained on (``dana_test_rows``)."""
+        return str(value(self.session, "dana_test_rows", {"model": model}))
 
     def evaluate(
         self,

@@ -39,6 +39,7 @@ class TrialOptions(TypedDict, total=False):
     class_weight: Annotated[
         Mapping[str, float] | str, 'how much rows count by their label: {"yes": 5, "no": 1}; or balanced'
     ]
+    test_by: Annotated[str, "column whose values stay in one part: rows for tests, for validation, of a fold"]
     early_stopping: Annotated[bool, "keep the epoch with the lowest loss on rows for validation, a tenth (false)"]
     validation_size: Annotated[float, "part of the rows to train on that is for validation, such as 0.2 (none)"]
     shuffle: Annotated[bool, "rows in a pseudo-random order (if the rule has batches); no: in the order of the table"]
@@ -49,5 +50,6 @@ class TrainOptions(TrialOptions, total=False):
     """The same, with the options of a training that stores a model."""
 
     model: Annotated[str, "name of the model (the rule's)"]
-    test_size: Annotated[float, "part of the table's rows to leave out, for evaluating, such as 0.2"]
+    test_size: Annotated[float, "part of the rows to leave out, for evaluating, such as 0.2"]
+    test_after: Annotated[Mapping[str, object], 'leave out the rows later than this instead: {"day": "2024-01-01"}']
     seed: Annotated[int, "which rows these are, the order of the rows that train, and the starts of kmeans (1)"]

@@ -23,6 +23,8 @@ def prepared(run: Run, model: StoredModel | None) -> list[tuple[str, str]]:
         lines[0] = ("rows", f"{lines[0][1]}, {run.skipped:,} left out: a column in use is NULL, NaN or infinite")
     if size := kept.get("test_size"):
         lines.append(("for tests", f"{100 * size:g} % of the rows were left out (seed {kept['seed']})"))
+    if after := kept.get("test_after"):
+        lines.append(("for tests", f"rows with {after['column']} later than {after['value']} were left out"))
     if condition := kept.get("filter"):
         lines.append(("filter", condition))
     if group := kept.get("group"):

@@ -135,8 +135,8 @@ def _scores(
 # conditions leave it out, too
 SCORED = """
 WITH s AS MATERIALIZED (
-    SELECT {label} AS y, dana.dana_predict(%(model)s::pg_catalog.text, r.*)::pg_catalog.float8 AS p
-    FROM {rows} AS r WHERE {condition}
+    SELECT {label} AS y, dana.dana_predict(%(model)s::pg_catalog.text, {row}.*)::pg_catalog.float8 AS p
+    FROM {rows} WHERE {condition}
 ), k AS (
     SELECT s.y, s.p FROM s
     WHERE s.y OPERATOR(pg_catalog.>) '-Infinity'::float8 AND s.y OPERATOR(pg_catalog.<) 'Infinity'::float8
@@ -191,21 +191,17 @@ def _rows(session: psycopg.Connection, what: str, model: StoredModel, part: str)
     query = kept.get("query")
     if query:
         # the line break ends a comment in the query's last line
-        rows: sql.Composable = sql.SQL("({}\n)").format(_literally(query))
+        row, rows = sql.SQL("r"), sql.SQL("({}\n) AS r").format(_literally(query))
     else:
-        rows = _literally(session.execute("SELECT %s::regclass::text", (kept["source"],)).fetchall()[0][0])
+        row = rows = _literally(session.execute("SELECT %s::regclass::text", (kept["source"],)).fetchall()[0][0])
     condition = sql.SQL("({}\n)").format(_literally(kept.get("filter") or "true"))
-    # the same rows as in the training: the function decides by the key and the seed alone
     if part == "test":
-        key = [one["column"] for one in kept.get("test_key", [{"column": "ctid"}])]
-        condition += sql.SQL(
-            " AND dana.dana_holdout_key(%(part)s::pg_catalog.float8, %(seed)s::pg_catalog.int4, {})"
-        ).format(_literally(sql.SQL(", ").join(map(sql.Identifier, key)).as_string(session)))
-    statement = sql.SQL(SCORED + what).format(label=number.format(label), rows=rows, condition=condition)
+        condition += sql.SQL(" AND ") + _literally(value(session, "dana_test_rows", {"model": model.reference}))
+    statement = sql.SQL(SCORED + what).format(label=number.format(label), row=row, rows=rows, condition=condition)
     values = {"model": model.reference, "points": MAX_POINTS, "classes": kept.get("classes")}
     # with parameters the server accepts only one statement
     with Messages(session):
-        return session.execute(statement, values | {"part": kept.get("test_size"), "seed": kept.get("seed")}).fetchall()
+        return session.execute(statement, values).fetchall()
 
 
 def _literally(text: str) -> sql.SQL:

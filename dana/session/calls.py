@@ -147,7 +147,7 @@ def _checked(name: str, value: object) -> object:
     if name in NAMES:
         return names_of(name, value)
     # checked here: the server would take the text of any object for a name
-    if name in ("label", "model", "key", "keep") and not isinstance(value, str):
+    if name in ("label", "model", "key", "keep", "test_by") and not isinstance(value, str):
         raise TypeError(f"{name} must be a name, not a {type(value).__name__}")
     return value
 

@@ -281,6 +281,8 @@ CREATE FUNCTION dana_train(
 	class_weight jsonb DEFAULT NULL,
 	shuffle boolean DEFAULT NULL,
 	test_size double precision DEFAULT NULL,
+	test_by text DEFAULT NULL,
+	test_after jsonb DEFAULT NULL,
 	early_stopping boolean DEFAULT NULL,
 	validation_size double precision DEFAULT NULL,
 	seed integer DEFAULT NULL,
@@ -332,9 +334,9 @@ CREATE FUNCTION dana_holdout(key text, part double precision, seed integer DEFAU
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_holdout(text, double precision, integer) IS 'Whether a row with this key is in a part chosen at random by the seed';
 
-CREATE FUNCTION dana.dana_holdout_key(part double precision, seed integer, VARIADIC key "any") RETURNS boolean
-	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_holdout_key IS 'Whether a row with this primary key is in the part that dana_train(test_size => part, seed => seed) leaves out';
+CREATE FUNCTION dana.dana_part(parts double precision[], seed integer, label "any", VARIADIC key "any") RETURNS integer
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_part IS 'Number, from 0, of the part that a row with this key is in; a row of `parts` for each class has its number and the bounds of its parts';
 
 CREATE FUNCTION dana_fold(place tid, folds integer, seed integer DEFAULT 1) RETURNS integer
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -704,6 +706,9 @@ CREATE FUNCTION dana_evaluate(
 ) RETURNS jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default of the rows that it was trained on, or of the part that was left out';
 
+CREATE FUNCTION dana_test_rows(model text) RETURNS text LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_test_rows IS 'SQL condition that is true for the rows that the training of one of your models held out for a test';
+
 CREATE FUNCTION dana.dana_permuted(
 	model text, source regclass, query text, filter text, part text, threshold double precision, repeats integer, "rows" integer,
 	seed integer
@@ -924,10 +929,10 @@ CREATE FUNCTION dana.dana_check_metrics(rule text, metrics text[]) RETURNS void
 	LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_check_metrics IS 'Raises an error unless these metrics fit the rule: loss for a rule without a label, others for one with a label';
 
-CREATE FUNCTION dana.dana_split(
-	source regclass, training jsonb, key text, folds integer, test_size double precision, seed integer
+CREATE FUNCTION dana.dana_trial_rows(
+	rule text, source regclass, training jsonb, folds integer, test_size double precision, test_after jsonb, seed integer
 ) RETURNS text LANGUAGE c STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_split IS 'SQL that splits rows for dana_trial(): the number of a row''s fold, or without folds whether it is left out';
+COMMENT ON FUNCTION dana.dana_trial_rows IS 'SQL that splits rows for dana_trial(): the number of a row''s fold, from 0, or without folds whether it is left out';
 
 CREATE FUNCTION dana.dana_trial(
 	rule text, source regclass, training jsonb, split text, fold integer, threshold double precision
@@ -945,7 +950,7 @@ COMMENT ON COLUMN dana.validation.metrics IS 'Metrics of dana_evaluate() on the 
 
 CREATE FUNCTION dana_cross_validate(
 	rule text, source regclass DEFAULT NULL, folds integer DEFAULT NULL, training jsonb DEFAULT NULL,
-	key text DEFAULT NULL, seed integer DEFAULT NULL, threshold double precision DEFAULT NULL,
+	seed integer DEFAULT NULL, threshold double precision DEFAULT NULL,
 	metrics text[] DEFAULT NULL
 ) RETURNS SETOF dana.validation
 	LANGUAGE plpgsql
@@ -953,7 +958,7 @@ CREATE FUNCTION dana_cross_validate(
 DECLARE
 	safe boolean := dana.dana_catalog_first();
 	number integer := COALESCE(folds, 5);
-	split pg_catalog.text := dana.dana_split(source, training, key, number, NULL::pg_catalog.float8, seed);
+	split pg_catalog.text := dana.dana_trial_rows(rule, source, training, number, NULL::pg_catalog.float8, NULL::pg_catalog.jsonb, seed);
 	results dana.validation[];
 	failed pg_catalog.jsonb;
 	unknown pg_catalog.text;
@@ -965,10 +970,10 @@ BEGIN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric %s', unknown),
 			HINT = dana.dana_metric_names();
 	END IF;
-	PERFORM dana.dana_check_metrics($1, $8);
+	PERFORM dana.dana_check_metrics($1, $7);
 	WITH trials AS MATERIALIZED (
 		SELECT f.n, dana.dana_trial(
-			$1, $2, COALESCE($4, '{}') || pg_catalog.jsonb_build_object('seed', $6), split, f.n, $7) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
+			$1, $2, COALESCE($4, '{}') || pg_catalog.jsonb_build_object('seed', $5), split, f.n, $6) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
 	)
 	SELECT pg_catalog.array_agg(ROW(t.n::pg_catalog.text, t.t #>> '{training,tuples}'::pg_catalog.text[], t.t #>> '{scores,rows}'::pg_catalog.text[], t.t #>> '{training,epochs}'::pg_catalog.text[],
 			t.t #>> '{training,loss}'::pg_catalog.text[], (t.t -> 'scores'::pg_catalog.text) - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
@@ -987,15 +992,15 @@ BEGIN
 			HINT = pg_catalog.format('There are: %s.', (SELECT pg_catalog.string_agg(m, ', ') FROM pg_catalog.jsonb_object_keys((results[1]).metrics) AS m));
 	END IF;
 	RETURN QUERY
-		SELECT r.fold, r.trained, r.tested, r.epochs, r.loss, CASE WHEN $8 IS NULL THEN r.metrics ELSE
-			(SELECT pg_catalog.jsonb_object_agg(m.key, m.value) FROM pg_catalog.jsonb_each(r.metrics) AS m WHERE m.key = ANY ($8)) END
+		SELECT r.fold, r.trained, r.tested, r.epochs, r.loss, CASE WHEN $7 IS NULL THEN r.metrics ELSE
+			(SELECT pg_catalog.jsonb_object_agg(m.key, m.value) FROM pg_catalog.jsonb_each(r.metrics) AS m WHERE m.key = ANY ($7)) END
 		FROM pg_catalog.unnest(results) AS r;
 	RETURN QUERY
 		WITH numbers AS (
 			SELECT m.key AS name, pg_catalog.avg(v.number) AS mean, pg_catalog.stddev_samp(v.number) AS deviation
 			FROM pg_catalog.unnest(results) AS r, pg_catalog.jsonb_each(r.metrics) AS m,
 				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') THEN (m.value #>> '{}'::pg_catalog.text[])::pg_catalog.float8 END AS number) AS v
-			WHERE m.key <> 'positive' AND pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') AND ($8 IS NULL OR m.key = ANY ($8)) GROUP BY m.key
+			WHERE m.key <> 'positive' AND pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') AND ($7 IS NULL OR m.key = ANY ($7)) GROUP BY m.key
 		)
 		SELECT k.kind, NULL::bigint, NULL::bigint,
 			CASE k.kind WHEN 'mean' THEN pg_catalog.avg(r.epochs) ELSE pg_catalog.stddev_samp(r.epochs) END,
@@ -1058,9 +1063,8 @@ COMMENT ON FUNCTION dana.dana_grid(jsonb) IS 'The points of a grid: all combinat
 
 CREATE FUNCTION dana_search(
 	rule text, source regclass DEFAULT NULL, grid jsonb DEFAULT NULL, metric text DEFAULT NULL,
-	folds integer DEFAULT NULL, test_size double precision DEFAULT NULL, keep text DEFAULT NULL,
-	training jsonb DEFAULT NULL, key text DEFAULT NULL, seed integer DEFAULT NULL,
-	threshold double precision DEFAULT NULL
+	folds integer DEFAULT NULL, test_size double precision DEFAULT NULL, test_after jsonb DEFAULT NULL, keep text DEFAULT NULL,
+	training jsonb DEFAULT NULL, seed integer DEFAULT NULL, threshold double precision DEFAULT NULL
 ) RETURNS SETOF dana.search_point
 	LANGUAGE plpgsql
 	AS $$
@@ -1074,16 +1078,16 @@ BEGIN
 	IF metric <> 'loss' AND NOT EXISTS (SELECT FROM dana.metric AS k WHERE k.name = metric AND k.better IS NOT NULL) THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
 			HINT = dana.dana_metric_names();
-	ELSIF folds IS NOT NULL AND test_size IS NOT NULL THEN
-		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "folds" or argument "test_size", not both';
+	ELSIF pg_catalog.num_nonnulls(folds, test_size, test_after) > 1 THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'give one of the arguments "folds", "test_size" and "test_after"';
 	END IF;
 	PERFORM dana.dana_check_metrics($1, CASE WHEN metric IS NOT NULL THEN ARRAY[metric] END);
 	training := COALESCE(training, '{}');
-	folds := CASE WHEN test_size IS NULL THEN COALESCE(folds, 5) END;
-	split := dana.dana_split(source, training, key, folds, test_size, seed);
+	folds := CASE WHEN pg_catalog.num_nulls(test_size, test_after) = 2 THEN COALESCE(folds, 5) END;
+	split := dana.dana_trial_rows(rule, source, training, folds, test_size, test_after, seed);
 	-- one statement, so that all trials see the same rows
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', h.hyper) || dana.dana_trial(
-		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper, 'seed', seed), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
+		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper, 'seed', seed), split, CASE WHEN folds > 0 THEN f.n END, threshold) ORDER BY p.n, f.n)
 	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
 		LATERAL (SELECT CASE WHEN training ->> 'hyper'::pg_catalog.text IS NULL THEN '{}' ELSE training -> 'hyper'::pg_catalog.text END || p.point AS hyper) AS h;
 	-- one that suits the rule: a rule with classes has no rmse, and a rule that predicts scores no log_loss
@@ -1121,10 +1125,8 @@ BEGIN
 		RAISE data_exception USING MESSAGE = pg_catalog.format('no point of the grid has a score: %s', (points[1]).error);
 	END IF;
 	IF keep IS NOT NULL THEN
-		-- rows identified by a key have no place that would show which ones are left out
-		PERFORM dana.dana_train_rule(rule, source, training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper, 'seed', seed)
-			|| CASE WHEN test_size IS NULL OR key IS NOT NULL THEN '{}'::pg_catalog.jsonb
-				ELSE pg_catalog.jsonb_build_object('test_size', test_size) END);
+		PERFORM dana.dana_train_rule(rule, source, CASE WHEN folds > 0 THEN training - 'test_by'::pg_catalog.text ELSE training END
+			|| pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper, 'seed', seed, 'test_size', test_size, 'test_after', test_after));
 	END IF;
 	RETURN QUERY SELECT * FROM pg_catalog.unnest(points);
 END

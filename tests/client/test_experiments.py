@@ -78,7 +78,7 @@ def test_cross_validation_and_search(db: Connection) -> None:
     tried = next(one for one in points if one.hyper == {"lr": 0.2})
     assert tried.score == pytest.approx(folds[3].metrics["auc"])
     assert db.parameters("best")["w"].shape == (3,)
-    query = {"query": "SELECT * FROM small", "key": "x1"}
+    query = {"query": "SELECT * FROM small", "test_by": "x1"}
     points = db.search("attempts", grid=[{"lr": 0.1}, {}], test_size=0.3, features=FEATURES, label="y", **query)  # type: ignore[arg-type]
     assert len(points) == 2
 

@@ -31,8 +31,8 @@ OPTIONS: Any = {"features": ["x"], "label": "y", "epochs": 3}
 CALLS: dict[str, Callable[[Connection], object]] = {
     "train": lambda db: db.train("heard", "heard.watched", **OPTIONS),
     "train_groups": lambda db: db.train_groups("heard", "heard.watched", group_by=["g"], **OPTIONS),
-    "cross_validate": lambda db: db.cross_validate("heard", "heard.watched", key="k", folds=2, **OPTIONS),
-    "search": lambda db: db.search("heard", "heard.watched", grid={"lr": [0.1]}, key="k", folds=2, **OPTIONS),
+    "cross_validate": lambda db: db.cross_validate("heard", "heard.watched", test_by="k", folds=2, **OPTIONS),
+    "search": lambda db: db.search("heard", "heard.watched", grid={"lr": [0.1]}, test_by="k", folds=2, **OPTIONS),
     "evaluate": lambda db: db.evaluate("heard_model", "heard.watched"),
 }
 
@@ -104,7 +104,7 @@ def test_the_command_prints_them(db: Connection, pg_uri: str, capsys: pytest.Cap
     assert capsys.readouterr().err == f"notice: {SAID}\n"
     db.session.execute("DROP VIEW heard.watched; DROP FUNCTION heard.noisy")
     db.session.execute(NOISY.format("WARNING").encode())
-    assert main(["search", *arguments, "--try", "lr=0.1", "--key", "k", "--folds", "2"]) == OK
+    assert main(["search", *arguments, "--try", "lr=0.1", "--test-by", "k", "--folds", "2"]) == OK
     assert capsys.readouterr().err == f"warning: {SAID}\n"
 
 

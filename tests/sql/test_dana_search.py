@@ -72,22 +72,23 @@ def test_folds_divide_the_rows(session: Session, table: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [f"'t', {given(filter='id > 100 -- or so')}", f"key => 'id', {given(query='TABLE t -- all')}"],
+    [f"'t', {given(filter='id > 100 -- or so')}", given(query="TABLE t -- all", test_by="id")],
     ids=["table", "query"],
 )
 def test_each_fold_is_a_training_and_an_evaluation(session: Session, table: str, source: str) -> None:
     found = rows(session, f"dana_cross_validate('fit', {source}, folds => 4, seed => 7)")
     assert [row[0] for row in found] == ["1", "2", "3", "4", "mean", "deviation"]
     assert nothing_kept(session)
-    place, condition = ("id::text", "true") if "query" in source else ("ctid", "id > 100")
+    key, condition = ("id", "true") if "query" in source else ("ctid", "id > 100")
+    of_fold = f"dana.dana_part('{{{{2,0.25,0.5,0.75}}}}', 7, NULL::int, {key}) + 1"
     for fold, trained, tested, epochs, loss, metrics in found[:4]:
-        others = f"NOT dana_fold({place}, 4, 7) = {fold} AND {condition}"
+        others = f"NOT {of_fold} = {fold} AND {condition}"
         alone = session.execute(
-            f"SELECT tuples, epochs, loss FROM dana_train('fit', 't', filter => '{others}', seed => 7, {COLUMNS})"
+            f"SELECT tuples, epochs, loss FROM dana_train('fit', 't', filter => $f${others}$f$, seed => 7, {COLUMNS})"
         )
         assert alone.fetchone() == (trained, epochs, loss)
-        part = f"dana_fold({place}, 4, 7) = {fold} AND {condition}"
-        expected = session.execute(f"SELECT dana_evaluate('fit', filter => '{part}')").fetchone()
+        part = f"{of_fold} = {fold} AND {condition}"
+        expected = session.execute(f"SELECT dana_evaluate('fit', filter => $f${part}$f$)").fetchone()
         assert expected is not None
         assert metrics == {
             name: expected[0][name] for name in expected[0].keys() - {"model", "version", "part", "rows"}
@@ -172,9 +173,12 @@ def test_search_keeps_the_best(session: Session, table: str, seed: str) -> None:
     assert kept == [("best", 1, str(float(found[0][1]["lr"])))]
     score = session.execute("SELECT (dana_evaluate('best') ->> 'rmse')::float8").fetchone()
     assert score == (found[0][2],)
-    query = f"key => 'id', test_size => 0.3, keep => 'best', {given(query='TABLE t')}"
-    rows(session, f"dana_search('fit', grid => '{{\"lr\": [1]}}', {query})")
-    assert session.execute("SELECT max(version) FROM dana.model").fetchone() == (2,)
+    for version, source in enumerate((given(query="TABLE t"), given(query="TABLE t", test_by="id")), start=2):
+        searched = f"test_size => 0.3, keep => 'best', {source}"
+        found = rows(session, f"dana_search('fit', grid => '{{\"lr\": [1]}}', {searched})")
+        assert session.execute("SELECT max(version) FROM dana.model").fetchone() == (version,)
+        score = session.execute("SELECT (dana_evaluate('best') ->> 'rmse')::float8").fetchone()
+        assert score == (found[0][2],)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +186,8 @@ def test_search_keeps_the_best(session: Session, table: str, seed: str) -> None:
     [
         ("dana_cross_validate('fit', 't', folds => 1)", Invalid, "from 2 to 1000, not 1"),
         ("dana_cross_validate('fit', 'few', folds => 100)", errors.DataException, "fold .* of 100: .*no row"),
-        (f"dana_cross_validate('fit', {given(query='TABLE t')})", Invalid, '"key" must name a column'),
-        (f"dana_cross_validate('fit', {given(query='TABLE t')}, key => 'x) = 1; --')", errors.UndefinedColumn, ""),
-        ("dana_cross_validate('fit', 't', key => 'nowhere')", errors.UndefinedColumn, "nowhere"),
+        (f"dana_cross_validate('fit', {given(query='TABLE t', test_by='x) = 1; --')})", errors.UndefinedColumn, ""),
+        (f"dana_cross_validate('fit', 't', {given(test_by='nowhere')})", errors.UndefinedColumn, "nowhere"),
         (f"dana_cross_validate('fit', 't', metrics => '{{auc,q}}', {given()})", Invalid, "metric 'q'"),
         (f"dana_cross_validate('fit', 't', {given(filter='true); DROP TABLE t; --')})", errors.SyntaxError, ""),
         ("dana_cross_validate('none', 't')", errors.UndefinedObject, 'rule "none" does not exist'),
@@ -197,7 +200,7 @@ def test_search_keeps_the_best(session: Session, table: str, seed: str) -> None:
         ("dana_search('fit', 't', '{\"lr\": [\"a\", null, [1]]}')", errors.DataException, "no point .*finite number"),
         ("dana_search('fit', 't', '{\"lr\": [1e400]}')", Invalid, "outside the range of double precision"),
         ("dana_search('fit', 't', '{\"lr\": [1]}', 'speed')", Invalid, 'no metric "speed"'),
-        ("dana_search('fit', 't', '{\"lr\": [1]}', folds => 2, test_size => 0.5)", Invalid, "not both"),
+        ("dana_search('fit', 't', '{\"lr\": [1]}', folds => 2, test_size => 0.5)", Invalid, "give one of the arguments"),
         ("dana_search('fit', 't', '{\"lr\": [1]}', test_size => 1)", Invalid, "between 0 and 1"),
         (f"dana_search('fit', 't', '{{\"lr\": [1]}}', {given(hyper=[])})", Invalid, "must be a JSON object"),
         *(
@@ -263,10 +266,10 @@ SELECT dana_create_udf('pairs', {sql.Literal(rules.text("bpr")).as_string()})
 OF_PAIRS = {"features": ["i", "j"], "epochs": 2}
 
 
-@pytest.mark.parametrize("source", ["'pairs', ", "key => 'i', "])
+@pytest.mark.parametrize("source", ["'pairs', ", ""])
 def test_a_rule_without_a_label_has_its_loss(session: Session, source: str) -> None:
     session.execute(PAIRS)  # type: ignore[arg-type]
-    query = {"query": "SELECT * FROM pairs"} if "key" in source else {}
+    query = {"query": "SELECT * FROM pairs"} if not source else {}
     found = rows(session, f"dana_cross_validate('pairs', {source} folds => 3, {given(OF_PAIRS, **query)})")
     assert [set(row[5]) for row in found] == [{"loss"}] * 5
     assert all(0 < row[5]["loss"] < 2 for row in found[:4])

@@ -41,7 +41,12 @@ def sql_type(annotated: Any) -> str:
 def test_python_has_the_same(declared: dict[str, str]) -> None:
     hints = get_type_hints(TrainOptions, include_extras=True)
     assert OWN | {name: sql_type(hint) for name, hint in hints.items()} == declared
-    assert set(TrainOptions.__annotations__) - set(TrialOptions.__annotations__) == {"model", "test_size", "seed"}
+    assert set(TrainOptions.__annotations__) - set(TrialOptions.__annotations__) == {
+        "model",
+        "test_size",
+        "test_after",
+        "seed",
+    }
 
 
 @pytest.mark.parametrize(("command", "options"), [("train", TrainOptions), ("search", TrialOptions)])

@@ -259,8 +259,12 @@ def test_the_positive_class_has_a_name(trained: Session) -> None:
         ("'m@7'", errors.UndefinedObject, 'model "m@7" does not exist'),
         ("'m', 't', 'SELECT 1'", errors.InvalidParameterValue, "not both"),
         ("'m', part => 'half'", errors.InvalidParameterValue, 'not "half"'),
-        ("'m', 'v', part => 'test'", errors.InvalidParameterValue, "which those of a view are not"),
-        ("'m', query => 'TABLE t', part => 'train'", errors.InvalidParameterValue, "which those of a query are not"),
+        (
+            "'m', 'v', part => 'test'",
+            errors.InvalidParameterValue,
+            "chosen by their place in a table, which these rows do not have",
+        ),
+        ("'m', query => 'TABLE t', part => 'train'", errors.InvalidParameterValue, "chosen by their place in a table"),
         ("'m', query => 'TABLE t; TABLE t'", errors.SyntaxError, ""),
         ("'m', query => 'TABLE t) AS r; DROP TABLE t; --'", errors.SyntaxError, ""),
         ("'m', threshold => 'nan'", errors.InvalidParameterValue, "not NaN"),
@@ -274,7 +278,7 @@ def test_refusals(trained: Session, call: str, error: type[psycopg.Error], messa
     trained.execute("CREATE VIEW v AS TABLE t; CREATE TABLE other AS TABLE t")
     with pytest.raises(error, match=message or None) as raised:
         evaluated(trained, call)
-    assert ("part => 'all'" in str(raised.value.diag.message_hint)) == ("which those" in message)
+    assert ("part => 'all'" in str(raised.value.diag.message_hint)) == ("by their place" in message)
     assert ("have no label" in str(raised.value.diag.message_hint)) == ("no row" in message)
     assert trained.execute("SELECT count(*) FROM t").fetchone() == (1000,)
 
@@ -413,8 +417,8 @@ MOVES = {
 KEYS = {
     "a": "dana_holdout(a, 0.25, 3)",
     "k": "dana_holdout(k, 0.25, 3)",
-    "a, b": "dana.dana_holdout_key(0.25, 3, a, b)",
-    "b, d, n, u, at": "dana.dana_holdout_key(0.25, 3, b, d, n, u, at)",
+    "a, b": "dana.dana_part('{{2,0.25}}', 3, NULL::int, a, b) = 0",
+    "b, d, n, u, at": "dana.dana_part('{{2,0.25}}', 3, NULL::int, b, d, n, u, at) = 0",
 }
 TABLE = """
 CREATE TABLE t AS SELECT i AS a, (i * 37 % 1000)::smallint AS b, chr(65 + i % 26) || i AS k, i / 4::numeric AS n,
@@ -430,7 +434,7 @@ def test_a_primary_key_keeps_a_part_what_it_is(session: Session, warned: list[st
     session.execute(TABLE)
     session.execute(f"ALTER TABLE t ADD PRIMARY KEY ({key})")  # type: ignore[arg-type]
     trained = session.execute(TRAIN).fetchone()
-    assert trained == session.execute(f"SELECT count(*) FROM t WHERE NOT {KEYS[key]}").fetchone()  # type: ignore[arg-type]
+    assert trained == session.execute(f"SELECT count(*) FROM t WHERE NOT ({KEYS[key]})").fetchone()  # type: ignore[arg-type]
     assert session.execute("SELECT run.pages FROM dana.run").fetchall()[-1][0] > 0, "as pages"
     before = session.execute(f"SELECT a FROM t WHERE {KEYS[key]} ORDER BY a").fetchall()  # type: ignore[arg-type]
     for how, move in MOVES.items():
@@ -441,7 +445,7 @@ def test_a_primary_key_keeps_a_part_what_it_is(session: Session, warned: list[st
         assert (found["part"], found["rows"]) == ("test", len([a for (a,) in before if a >= least])), how
     assert warned == []
     session.execute(f"ALTER TABLE t RENAME {key.split(',', 1)[0]} TO other")  # type: ignore[arg-type]
-    with pytest.raises(errors.UndefinedColumn, match="by which test_size chose the rows of model"):
+    with pytest.raises(errors.UndefinedColumn, match="by which the test rows of model"):
         evaluated(session, "'m'")
 
 

@@ -79,7 +79,7 @@ def test_two_columns_a_filter_and_a_part_for_tests(session: Session, table: str)
     assert [row[2] for row in again] == [2] * 12
     session.execute("DELETE FROM t WHERE k <= 100 OR region = 'b' AND NOT dana_holdout(ctid, 0.3)")
     left = {row[0]["region"]: row[4] for row in trained(session, "t", ["region"], **training)}
-    assert left.pop("b") == "the group has no row to train on: test_size leaves all of them out"
+    assert left.pop("b") == "the group has no row to train on: all of them are held out for a test"
     assert left == dict.fromkeys("acdef")
 
 

@@ -75,10 +75,10 @@ def test_names_that_look_like_something_else(session: Session, name: str, witnes
         assert len(made) == 2
         for group in made:  # which has a condition on the rows
             assert session.execute("SELECT dana_evaluate(%s) ->> 'rows'", group).fetchone() == ("1",)
-        # the key decides on the folds, and so is part of a statement
-        tried = "SELECT tested FROM dana_cross_validate(%s, training => %s, key => %s, folds => 2)"
-        training |= {"query": f"TABLE {table.replace('%%', '%')}"}
-        folds = session.execute(tried, (name, Jsonb(training), name + "x")).fetchall()
+        # the column decides on the folds, and so is part of a statement
+        tried = "SELECT tested FROM dana_cross_validate(%s, training => %s, folds => 2)"
+        training |= {"query": f"TABLE {table.replace('%%', '%')}", "test_by": name + "x"}
+        folds = session.execute(tried, (name, Jsonb(training))).fetchall()
         assert len(folds) == 4
         with pytest.raises(errors.UndefinedColumn, match="does not exist"):
             session.execute(call, (*arguments[:3], [name], *arguments[4:]))

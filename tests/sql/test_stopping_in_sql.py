@@ -176,7 +176,6 @@ def test_what_validation_reports(passing: Session) -> None:
             "dana_train('passing', 't', validation_size => 0.1, early_stopping => false)",
             "early_stopping, which is false",
         ),
-        ("dana_train('passing', query => 'TABLE t', early_stopping => true)", '"validation_size" needs a table'),
         ("dana_train_groups('passing', 't', '{y}', '{\"early_stopping\": true}')", "without rows for validation"),
     ],
 )
@@ -191,7 +190,7 @@ def test_trials_validate_on_rows_of_their_own(passing: Session) -> None:
     options = json.dumps({"features": ["x"], "label": "y", "early_stopping": True})
     folds = passing.execute("SELECT trained, tested FROM dana_cross_validate('noisy', 't', 2, %s)", (options,))
     for fold, (trained, tested) in enumerate(folds.fetchall()[:2], start=1):
-        of_fold = f"dana_fold(ctid, 2) = {fold}"
+        of_fold = f"dana.dana_part('{{{{2,0.5}}}}', 1, NULL::int, id) + 1 = {fold}"
         assert tested == one(passing, f"SELECT count(*) FROM t WHERE {of_fold}")
         rest = f"NOT {of_fold} AND NOT dana_holdout(id, 0.1, 2)"
         assert trained == one(passing, f"SELECT count(*) FROM t WHERE {rest}")

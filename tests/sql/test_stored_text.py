@@ -133,6 +133,7 @@ def test_no_cast_of_a_column_s_type_is_called(owners: Session) -> None:
         "SELECT dana_evaluate('m', query => 'TABLE answers') -> 'rows'",
     ):
         assert owners.execute(call).fetchone() == (3,), call  # type: ignore[arg-type]
+    by = ', "test_by": "y"}'
     training = """training => '{"features": ["x"], "label": "y", "classes": ["no", "yes"]}'"""
     owners.execute("SELECT dana_train('sums', query => 'SELECT x, x AS y FROM answers', model => 'n')")
     with pytest.raises(errors.DatatypeMismatch, match="answer"):
@@ -140,8 +141,8 @@ def test_no_cast_of_a_column_s_type_is_called(owners: Session) -> None:
     for call in (
         "dana_predict_table('n', 'answers', key => 'y')",
         f"dana_cross_validate('sums', 'answers', 2, {training})",
-        f"dana_cross_validate('sums', 'answers', 2, {training}, key => 'y')",
-        f"dana_search('sums', 'answers', '[{{}}]', folds => 2, {training}, key => 'y')",
+        f"dana_cross_validate('sums', 'answers', 2, {training.replace('}', by)})",
+        f"dana_search('sums', 'answers', '[{{}}]', folds => 2, {training.replace('}', by)})",
         """dana_train_groups('sums', 'answers', '{y}', '{"features": ["x"], "label": "z"}')""",
         """dana_train_groups('sums', NULL, '{y}', '{"features": ["x"], "label": "z", "query": "TABLE answers"}')""",
         "dana_evaluate('sums[yes]')",

@@ -42,6 +42,7 @@ FOR_USERS = {
     "dana_rollback_model",
     "dana_search",
     "dana_start",
+    "dana_test_rows",
     "dana_train",
     "dana_train_groups",
     "dana_wait",
@@ -66,6 +67,7 @@ GRANTED = FOR_USERS - {
     "dana_predict_table",
     "dana_probabilities",
     "dana_regression_metrics",
+    "dana_test_rows",
     "dana_wait",
 }
 """What a DBA grants. Everybody may call the others: they read what their caller may read, and change nothing; those
@@ -145,7 +147,7 @@ def test_no_function_ends_the_server_over_a_null(session: Session) -> None:
     (pid,) = session.execute("SELECT pg_backend_pid()").fetchall()[0]
     given = {"text": "'sums'", "regclass": "'t'", "jsonb": "'{}'", "integer": "2", "double precision": "0.5"}
     given |= {"text[]": "'{x}'", "regrole": "'postgres'", "bigint": "1", "boolean": "true", "interval": "'1 day'"}
-    given |= {"real": "1", "real[]": "'{1}'"}
+    given |= {"real": "1", "real[]": "'{1}'", "double precision[]": "'{{2,0.5}}'"}
     ended: dict[str, str | None] = {}
     for name, kind, strict, declared in rows:
         types = ["real" if one == '"any"' else one for one in declared]

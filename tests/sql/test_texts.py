@@ -102,15 +102,13 @@ def test_groups(table: Session) -> None:
 
 
 def test_folds_by_a_key(table: Session) -> None:
-    """Rows are chosen by the key's text."""
+    """Rows are chosen by the column's values, which are the same in every session."""
     table.execute(
         "CREATE TABLE u AS SELECT a, b, a + b AS y, timestamptz '2026-01-01 00:00Z' + k * interval '1h' AS at FROM t"
     )
     found = set()
     for settings in SESSIONS:
         enter(table, settings)
-        query = (
-            "SELECT trained, metrics FROM dana_cross_validate('linear', 'u', folds => 2, key => 'at', training => %s)"
-        )
-        found.add(str(table.execute(query, ('{"features": ["a", "b"], "label": "y"}',)).fetchall()))
+        query = "SELECT trained, metrics FROM dana_cross_validate('linear', 'u', folds => 2, training => %s)"
+        found.add(str(table.execute(query, ('{"features": ["a", "b"], "label": "y", "test_by": "at"}',)).fetchall()))
     assert len(found) == 1

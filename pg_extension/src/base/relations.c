@@ -5,6 +5,7 @@
 
 #include "catalog/namespace.h"
 #include "catalog/objectaddress.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "utils/varlena.h"
 
@@ -65,16 +66,19 @@ dana_relation_is(Oid relation, const char *name)
 		get_relname_relid(lsecond(names), get_namespace_oid(linitial(names), true)) == relation;
 }
 
-const char *
-dana_placeless(Oid relation)
+bool
+dana_has_places(Oid relation)
 {
-	switch (get_rel_relkind(relation))
-	{
-		case RELKIND_VIEW:
-			return "view";
-		case RELKIND_FOREIGN_TABLE: /* a wrapper need not set ctid: all rows of file_fdw have the same */
-			return "foreign table";
-		default:
-			return NULL;
-	}
+	ListCell *cell;
+
+	foreach (cell, find_all_inheritors(relation, AccessShareLock, NULL))
+		switch (get_rel_relkind(lfirst_oid(cell)))
+		{
+			case RELKIND_VIEW:
+			case RELKIND_FOREIGN_TABLE: /* a wrapper need not set ctid: all rows of file_fdw have the same */
+				return false;
+			default:
+				break;
+		}
+	return true;
 }

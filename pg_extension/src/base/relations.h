@@ -15,5 +15,5 @@ extern char *dana_relation_name(Oid relation);
 /* Whether a name, which may be out of date, refers to that relation; no error if it refers to none */
 extern bool dana_relation_is(Oid relation, const char *name);
 
-/* The kind of a relation without row places, "view" or "foreign table"; NULL for others, and if there is none */
-extern const char *dana_placeless(Oid relation);
+/* Whether rows of a relation have a place of their own: not those of a view, or of a foreign table or partition */
+extern bool dana_has_places(Oid relation);

@@ -16,6 +16,7 @@
 #include "features/classes.h"
 #include "features/features.h"
 #include "models/rules.h"
+#include "request/split.h"
 #include "request/training.h"
 #include "rows/scan.h"
 #include "source/schema.h"
@@ -134,6 +135,7 @@ explain_training(FunctionCallInfo fcinfo)
 	StringInfoData request;
 
 	dana_training_from_call(fcinfo, 2, &training);
+	dana_split_rows(&training, true);
 	rule = dana_training_rule(&training);
 	source = dana_source_open(&training.rows);
 	dana_classes_find(&training, source, rule.description, false);
@@ -142,7 +144,7 @@ explain_training(FunctionCallInfo fcinfo)
 	dana_json_begin(&request);
 	dana_json_text(&request, "device", PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	dana_json_truth(&request, "search", !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));
-	append_rows(&request, source, training.rows.filter); /* test_size leaves rows out, too */
+	append_rows(&request, source, training.rows.filter); /* without the rows of a test */
 	append_last_run(&request, training.rule, source->asked.query != NULL ? "" : source->name);
 	appendStringInfo(&request, ",\"training\":%s",
 					 dana_training_request(&training, rule.text, source, NULL)->data);

@@ -23,6 +23,7 @@
 #include "limits/bounds.h"
 #include "models/models.h"
 #include "models/rules.h"
+#include "request/split.h"
 #include "request/training.h"
 #include "rows/places.h"
 #include "rows/rows.h"
@@ -186,10 +187,11 @@ open_rows(grouping *grouping)
 	for (int i = 0; i < grouping->by.count; i++)
 		appendStringInfo(&sorted, ", %s", grouping->text[i]);
 	/* includes rows held out for a test, so that a group of only those has a row in the result */
-	if (training->test_size > 0)
-		from = psprintf("%s WHERE (%s\n)", table, training->filter == NULL ? "true" : training->filter);
+	if (training->tried)
+		from = table == NULL ? psprintf("(%s\n) AS r", training->whole_query)
+							 : psprintf("%s WHERE (%s\n)", table, training->filter == NULL ? "true" : training->filter);
 	appendStringInfo(&sorted, ", %s FROM %s ORDER BY %d, %d",
-					 training->test_size > 0 ? dana_holdout_of_key(&training->key, training->test_size, training->seed) : "false",
+					 training->tried ? dana_split_condition(&training->split) : "false",
 					 from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
 	source->stream.row_type = dana_rows_descriptor(rows);
@@ -268,7 +270,7 @@ train_group(void *state)
 							   source->chosen.classes.values[grouping->only])));
 	if (grouping->taken == 0)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-						errmsg("the group has no row to train on: test_size leaves all of them out")));
+						errmsg("the group has no row to train on: all of them are held out for a test")));
 	(void)dana_train_model(&grouping->current, grouping->source, &grouping->rule, &grouping->model);
 }
 
@@ -427,6 +429,7 @@ DANA_COMMAND(dana_train_groups)
 	grouping	  grouping = {.training = &training};
 
 	dana_training_from_call(fcinfo, 3, &training);
+	dana_split_rows(&training, false);
 	grouping.by = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2));
 	if (grouping.by.count < 1)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"group_by\" must name a column"),

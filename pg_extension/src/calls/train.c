@@ -22,6 +22,7 @@
 #include "models/models.h"
 #include "models/rules.h"
 #include "models/weights.h"
+#include "request/split.h"
 #include "request/training.h"
 #include "source/stream.h"
 #include "worker/channel.h"
@@ -407,6 +408,7 @@ DANA_FUNCTION(dana_train)
 
 	dana_arguments_of_call(fcinfo, &arguments);
 	dana_training_parse(&arguments, &training);
+	dana_split_rows(&training, true);
 	return dana_train_and_store(&training);
 }
 
@@ -417,5 +419,6 @@ DANA_FUNCTION(dana_train_rule)
 
 	dana_require_execute(dana_extension_function("dana_train"));
 	dana_training_from_call(fcinfo, 2, &training);
+	dana_split_rows(&training, true);
 	return dana_train_and_store(&training);
 }

@@ -14,54 +14,32 @@
 #include "calls/train.h"
 #include "models/rules.h"
 #include "predict/evaluate.h"
+#include "request/split.h"
 #include "request/training.h"
-#include "rows/places.h"
 
 #define MAX_FOLDS 1000
 
 /*
- * dana.dana_split(source, training, key, folds, test_size, seed): SQL for the number of a row's fold; without folds,
- * for whether the row is left out
+ * dana.dana_trial_rows(rule, source, training, folds, test_size, test_after, seed): SQL for the number of a row's fold, from 0;
+ * without folds, for whether the row is left out
  */
-DANA_FUNCTION(dana_split)
+DANA_FUNCTION(dana_trial_rows)
 {
-	static const char *const ours[] = {"model", "test_size", "seed"};
-	Jsonb *training = PG_ARGISNULL(1) || !JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(1)) ? NULL : PG_GETARG_JSONB_P(1);
-	Oid	   source = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
-	bool   query = training != NULL && !dana_json_is_null(training, "query");
-	const char *placeless;
-	int	   seed = PG_ARGISNULL(5) ? 1 : PG_GETARG_INT32(5);
-	char  *place = "ctid";
-	dana_texts key = {.count = 0};
+	static const char *const ours[] = {"model", "test_size", "test_after", "seed"};
+	dana_training training;
 
-	if (OidIsValid(source))
-		dana_require_relation(source);
-	placeless = dana_placeless(source);
-	for (int i = 0; i < lengthof(ours) && training != NULL; i++)
-		if (!dana_json_is_null(training, ours[i]))
+	dana_training_from_call(fcinfo, 2, &training);
+	for (int i = 0; i < lengthof(ours); i++)
+		if (!training.arguments.nulls[dana_argument(&training.arguments, ours[i])])
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("argument \"training\" must not have a member \"%s\" here", ours[i]),
 							errdetail("Trials choose their rows themselves, and leave no model.")));
-	if (!PG_ARGISNULL(2))
-		place = psprintf("dana.dana_fixed_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
-	else if ((query && !OidIsValid(source)) || placeless != NULL) /* both: dana_trial() raises the error */
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"key\" must name a column of the %s that identifies its rows",
-							   placeless != NULL ? placeless : "query"),
-						errhint("Rows are chosen by it. Name the features too, unless the key is one.")));
-	if (PG_ARGISNULL(3))
-	{
-		if (!(PG_GETARG_FLOAT8(4) > 0 && PG_GETARG_FLOAT8(4) < 1))
-			dana_reject_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", PG_GETARG_FLOAT8(4));
-		if (PG_ARGISNULL(2) && OidIsValid(source)) /* as dana_train() with test_size does */
-			key = dana_key_of(source);
-		PG_RETURN_TEXT_P(cstring_to_text(key.count > 0 ? dana_holdout_of_key(&key, PG_GETARG_FLOAT8(4), seed)
-													   : dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
-	}
-	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MAX_FOLDS)
+	training.test_size = PG_ARGISNULL(4) ? 0 : PG_GETARG_FLOAT8(4);
+	training.test_after = PG_ARGISNULL(5) ? NULL : PG_GETARG_JSONB_P(5);
+	training.seed = PG_ARGISNULL(6) ? 1 : PG_GETARG_INT32(6);
+	if (!PG_ARGISNULL(3) && (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MAX_FOLDS))
 		dana_reject_argument("folds", "be from 2 to %d, not %d", MAX_FOLDS, PG_GETARG_INT32(3));
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s(%s, %d, %d)", dana_extension_name("dana_fold"), place,
-											  PG_GETARG_INT32(3), seed)));
+	PG_RETURN_TEXT_P(cstring_to_text(dana_split_folds(&training, PG_ARGISNULL(3) ? 0 : PG_GETARG_INT32(3))));
 }
 
 static bool
@@ -156,7 +134,7 @@ describe_failure(const ErrorData *error)
 DANA_COMMAND(dana_trial)
 {
 	trial	   one = {.snapshot = GetActiveSnapshot()};
-	char	  *tested;
+	char	  *tested, *rows;
 	ErrorData *error;
 
 	if (PG_ARGISNULL(3))
@@ -164,26 +142,24 @@ DANA_COMMAND(dana_trial)
 	tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
 	dana_require_execute(dana_extension_function("dana_train"));
 	dana_training_from_call(fcinfo, 2, &one.training);
+	dana_split_rows(&one.training, true);
 	one.training.model = psprintf("trial %d", MyProcPid);
 	dana_notices_merge();
 	if (!PG_ARGISNULL(4))
-		tested = psprintf("%s OPERATOR(pg_catalog.=) %d", tested, PG_GETARG_INT32(4));
+		tested = psprintf("(%s OPERATOR(pg_catalog.+) 1 OPERATOR(pg_catalog.=) %d)", tested, PG_GETARG_INT32(4));
 	one.evaluation = (dana_evaluation){.source = one.training.rows.relation, .part = "all", .threshold = fcinfo->args[5]};
-	if (one.training.rows.query != NULL)
-		one.evaluation.query = psprintf("SELECT * FROM (%s\n) AS r WHERE (%s)", one.training.rows.query, tested);
-	else if (one.training.filter != NULL) /* with the rows that would be for validation */
-		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.filter);
+	/* with the rows that would be for validation */
+	if (one.training.whole_query != NULL)
+		rows = one.evaluation.query = dana_training_rows(&one.training, tested, one.training.whole_query);
 	else
-		one.evaluation.filter = tested;
+		rows = one.evaluation.filter = dana_training_rows(&one.training, tested, one.training.filter);
 	one.labelled = has_label(one.training.rule);
-	if (one.training.tried == NULL) /* else all rows */
-		one.training.tried = one.evaluation.query != NULL ? one.evaluation.query : one.evaluation.filter;
 	if (!one.labelled && one.training.held_out != NULL)
 		dana_error(INVALID_PARAMETER_VALUE, "argument \"validation_size\" is for rules with a label here: the score of "
 				   "others is the loss on the rows that are left out");
+	dana_split_restrict(&one.training, psprintf("NOT %s", tested));
 	if (!one.labelled)
-		one.training.held_out = one.training.tried;
-	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));
+		one.training.held_out = rows;
 	error = dana_attempt(train_and_evaluate, &one, false);
 	if (error != NULL && !is_of_trial(error->sqlerrcode))
 		ReThrowError(error);

@@ -121,10 +121,11 @@ number_of_row(TupleDesc columns, const char *column, const char *of_array, const
 
 /* SELECT of the number of rows, then NUMBERS_OF_COLUMN of each column; includes rows that are not trained on */
 static char *
-statement(const category_survey *survey, dana_source *source, const char *others)
+statement(const category_survey *survey, dana_source *source, const dana_training *training)
 {
 	TupleDesc	   columns = dana_source_columns(source);
-	const char	  *filter = source->asked.filter != NULL ? source->asked.filter : "true";
+	const char	  *query = training->tried ? training->whole_query : source->asked.query;
+	const char	  *filter = training->tried ? training->filter : source->asked.filter;
 	StringInfoData text;
 
 	initStringInfo(&text);
@@ -144,15 +145,10 @@ statement(const category_survey *survey, dana_source *source, const char *others
 						 number_of_row(columns, name, "pg_catalog.cardinality(dana.dana_numbers(%s))",
 									   "((%s) IS NOT NULL)::pg_catalog.int4"), i);
 	}
-	if (source->asked.query != NULL && others != NULL)
-		appendStringInfo(&text, " FROM (SELECT * FROM (%s\n) AS a UNION ALL SELECT * FROM (%s\n) AS b) AS r) AS s",
-						 source->asked.query, others);
-	else if (source->asked.query != NULL)
-		appendStringInfo(&text, " FROM (%s\n) AS r) AS s", source->asked.query);
-	else if (others != NULL)
-		appendStringInfo(&text, " FROM %s WHERE (%s\n) OR (%s\n)) AS s", source->name, filter, others);
+	if (query != NULL)
+		appendStringInfo(&text, " FROM (%s\n) AS r) AS s", query);
 	else
-		appendStringInfo(&text, " FROM %s WHERE (%s\n)) AS s", source->name, filter);
+		appendStringInfo(&text, " FROM %s WHERE (%s\n)) AS s", source->name, filter != NULL ? filter : "true");
 	return text.data;
 }
 
@@ -210,6 +206,6 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 		return;
 	survey.found = &found;
 	dana_json_begin(&found);
-	dana_rows_each(dana_source_plan(source, statement(&survey, source, training->tried)), 0, take_numbers, &survey);
+	dana_rows_each(dana_source_plan(source, statement(&survey, source, training)), 0, take_numbers, &survey);
 	source->chosen.largest = dana_json_end(&found);
 }

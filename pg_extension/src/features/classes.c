@@ -129,22 +129,6 @@ survey_label(TupleTableSlot *row, void *context)
 	return true;
 }
 
-/* The column that the worker will use as the label; 0: the worker will report why there is none */
-static int
-label_attribute(TupleDesc descriptor, const dana_training *training, Jsonb *description)
-{
-	Jsonb	   *output = DatumGetJsonbP(DirectFunctionCall2(
-		  jsonb_array_element, JsonbPGetDatum(dana_json_member(description, "outputs")), Int32GetDatum(0)));
-	const char *name = training->label != NULL ? training->label : dana_json_string(output, "name");
-	int			number = SPI_fnumber(descriptor, name);
-
-	for (int i = descriptor->natts; number <= 0 && training->label == NULL && i > 0; i--)
-		if (!TupleDescAttr(descriptor, i - 1)->attisdropped &&
-			(training->weight == NULL || strcmp(NameStr(TupleDescAttr(descriptor, i - 1)->attname), training->weight) != 0))
-			number = i;
-	return number;
-}
-
 /* Scans all rows of the training's table or query, or those of a `sample` of so many pages */
 static void
 survey_rows(label_survey *survey, uint32 sample)
@@ -306,7 +290,7 @@ begin_survey(label_survey *survey, Jsonb *description)
 	Form_pg_attribute attribute;
 
 	survey->context = CurrentMemoryContext;
-	survey->attribute = label_attribute(descriptor, survey->training, description);
+	survey->attribute = dana_training_label(survey->training, descriptor, description);
 	if (survey->attribute <= 0)
 		return false;
 	attribute = TupleDescAttr(descriptor, survey->attribute - 1);

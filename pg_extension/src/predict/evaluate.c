@@ -39,11 +39,11 @@
 #define STATEMENT \
 	"SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) OPERATOR(pg_catalog.||) " UNSEEN "%s, " \
 	"pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) " \
-	"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later, %s AS unseen FROM %s AS r WHERE %s OFFSET 0) AS s"
+	"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later, %s AS unseen FROM %s WHERE %s OFFSET 0) AS s"
 
 /* Rows of an evaluation. $1: seed, $2: limit; the columns, FROM and WHERE. The order does not depend on their places. */
 #define ROWS \
-	"SELECT %1$s FROM (SELECT %1$s FROM %2$s AS r WHERE %3$s OFFSET 0) AS s " \
+	"SELECT %1$s FROM (SELECT %1$s FROM %2$s WHERE %3$s OFFSET 0) AS s " \
 	"ORDER BY pg_catalog.hashtextextended(ROW(%1$s)::pg_catalog.text, $1) LIMIT $2"
 
 /* The name of rows in memory, in statements */
@@ -119,11 +119,13 @@ of_metadata(const evaluated_model *model, const char *key)
 	return dana_json_is_null(model->metadata, key) ? NULL : dana_json_string(model->metadata, key);
 }
 
-/* The rows to evaluate: FROM and WHERE of a statement, with the alias r */
+/* The rows to evaluate: FROM and WHERE of a statement */
 typedef struct evaluated_rows
 {
 	Oid	  table; /* InvalidOid: a query */
 	char *from;
+	char *row; /* SQL for all columns of one */
+	TupleDesc columns;
 	char *condition;
 	char *part;
 	dana_places places; /* of a part */
@@ -147,15 +149,10 @@ check_part(const dana_evaluation *asked, const evaluated_model *model, const cha
 		return;
 	if (strcmp(part, "test") != 0 && strcmp(part, "train") != 0)
 		dana_reject_argument("part", "be 'all', 'train' or 'test', not \"%s\"", part);
-	if (dana_json_is_null(model->metadata, "test_size"))
+	if (!dana_split_exists(model->metadata))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("model \"%s\" was trained without a part for tests", asked->model),
 						errhint("Train with test_size => 0.2, or evaluate on other rows.")));
-	if (asked->query != NULL || dana_placeless(asked->source) != NULL)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("part '%s' is rows of the table that model \"%s\" was trained on, which those of a %s "
-							   "are not", part, asked->model, asked->query != NULL ? "query" : dana_placeless(asked->source)),
-						errhint("Evaluate on all of them with part => 'all'.")));
 }
 
 /*
@@ -165,7 +162,7 @@ check_part(const dana_evaluation *asked, const evaluated_model *model, const cha
 static void
 report_all_rows(const dana_evaluation *asked, const evaluated_model *model, const char *table, const char *trained_on)
 {
-	const bool part = asked->part == NULL && !dana_json_is_null(model->metadata, "test_size");
+	const bool part = asked->part == NULL && dana_split_exists(model->metadata);
 	const bool filter = asked->filter == NULL && !dana_json_is_null(model->metadata, "filter");
 
 	if (part || filter)
@@ -190,6 +187,7 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	if (asked->sample != NULL)
 	{
 		rows.from = SAMPLE;
+		rows.row = SAMPLE ".*";
 		rows.condition = "true";
 		rows.part = "all";
 		return rows;
@@ -199,11 +197,11 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	if (!given && !model->own)
 		reject_foreign_text(asked, dana_json_is_null(model->metadata, "query") ? "table" : "query");
 	if (asked->query != NULL)
-		rows.from = psprintf("(%s\n)", asked->query);
+		rows.from = psprintf("(%s\n) AS r", asked->query);
 	else if (given)
 		rows.table = asked->source;
 	else if (!dana_json_is_null(model->metadata, "query"))
-		rows.from = psprintf("(%s\n)", of_metadata(model, "query"));
+		rows.from = psprintf("(%s\n) AS r", of_metadata(model, "query"));
 	else /* as the server stores it; an error if it no longer exists */
 		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
 	if (OidIsValid(rows.table))
@@ -221,14 +219,12 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	rows.as_trained = (asked->query == NULL && !OidIsValid(rows.table)) || filter != asked->filter;
 	if (filter != NULL)
 		dana_filter_check(filter);
-	rows.part = asked->part != NULL ? asked->part : same && !dana_json_is_null(model->metadata, "test_size") ? "test" : "all";
+	rows.part = asked->part != NULL ? asked->part : same && dana_split_exists(model->metadata) ? "test" : "all";
 	check_part(asked, model, rows.part);
 	if (OidIsValid(asked->source) && !same)
 		report_all_rows(asked, model, rows.from, trained_on);
 	rows.condition = filter == NULL ? "true" : psprintf("(%s\n)", filter);
-	if (strcmp(rows.part, "all") != 0)
-		rows.condition = psprintf("%s AND %s%s", rows.condition, strcmp(rows.part, "train") == 0 ? "NOT " : "",
-								  dana_places_read(model->metadata, rows.table, asked->model, &rows.places));
+	rows.row = OidIsValid(rows.table) ? psprintf("%s.*", rows.from) : "r.*";
 	return rows;
 }
 
@@ -237,12 +233,12 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
  * r.name: PostgreSQL would call a user's function of that name, with the row.
  */
 static char *
-arguments_of(const dana_texts *features)
+arguments_of(const dana_texts *features, char *row)
 {
 	StringInfoData list;
 
 	if (features->count < 1 || features->count > MAX_ARGUMENTS)
-		return "r.*";
+		return row;
 	initStringInfo(&list);
 	for (int i = 0; i < features->count; i++)
 		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(features->values[i]));
@@ -293,7 +289,7 @@ DANA_FUNCTION(dana_feature_list)
 		dana_reject_argument("metadata", "have an array \"features\" of texts, as a model's metadata has");
 	features = dana_json_texts(metadata, "features");
 	(void)require_columns_of(text_to_cstring(PG_GETARG_TEXT_PP(1)), &features, PG_GETARG_OID(2));
-	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(&features)));
+	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(&features, "r.*")));
 }
 
 /* The metrics that belong to the loss of other rules, as elements of an array */
@@ -380,9 +376,20 @@ columns_of(const dana_evaluation *asked, const evaluated_model *model, const eva
 		needed.values[i] = i < features ? model->features.values[i] : model->labels.values[i - features];
 	if (OidIsValid(rows->table))
 		return require_columns_of(asked->model, &needed, rows->table);
-	query = psprintf("SELECT * FROM %s AS r", rows->from);
+	query = psprintf("SELECT * FROM %s", rows->from);
 	return require_columns(asked->model, &needed, dana_rows_descriptor(dana_rows_plan(query, "the query", false)),
 						   "the query");
+}
+
+/* Finds the columns of the rows, and restricts these to the part that is asked for; connected to SPI */
+static void
+restrict_to_part(const dana_evaluation *asked, const evaluated_model *model, evaluated_rows *rows)
+{
+	rows->columns = columns_of(asked, model, rows);
+	if (strcmp(rows->part, "all") != 0)
+		rows->condition =
+			psprintf("%s AND %s%s", rows->condition, strcmp(rows->part, "train") == 0 ? "NOT " : "",
+					 dana_split_read(model->metadata, rows->columns, rows->row, rows->table, asked->model, &rows->places));
 }
 
 /* Classes of the label as a text[]; empty if it is a number */
@@ -476,14 +483,13 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 							  Float8GetDatum(of_quantile ? dana_json_double(model->metadata, "quantile") : 0)};
 	char		  nulls[] = {' ', asked->threshold.isnull && !from_zero ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ',
 							 of_quantile ? ' ' : 'n', '\0'};
-	TupleDesc	  columns = columns_of(asked, model, rows);
-	char		 *label = label_of(model, columns);
+	char		 *label = label_of(model, rows->columns);
 	SPIPlanPtr	  plan;
 	Datum		  found;
 	int			  code;
 
-	plan = SPI_prepare(psprintf(STATEMENT, metrics_of(model), label, arguments_of(&model->features), rows->places.later,
-								unseen_of(model, columns, encoded), rows->from, rows->condition),
+	plan = SPI_prepare(psprintf(STATEMENT, metrics_of(model), label, arguments_of(&model->features, rows->row), rows->places.later,
+								unseen_of(model, rows->columns, encoded), rows->from, rows->condition),
 					   lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));
@@ -528,7 +534,7 @@ dana_evaluation_rows(const dana_evaluation *asked, int64 most, int seed, dana_sa
 					 uint64 *count)
 {
 	const evaluated_model model = find_model(asked, false);
-	const evaluated_rows  from = find_rows(asked, &model);
+	evaluated_rows		  from = find_rows(asked, &model);
 	const int			  level = NewGUCNestLevel();
 	MemoryContext		  caller = CurrentMemoryContext;
 	Oid					  types[] = {INT8OID, INT8OID};
@@ -546,7 +552,7 @@ dana_evaluation_rows(const dana_evaluation *asked, int64 most, int seed, dana_sa
 						 quote_identifier(i < sample->features ? model.features.values[i]
 															   : model.labels.values[i - sample->features]));
 	dana_connect();
-	(void)columns_of(asked, &model, &from);
+	restrict_to_part(asked, &model, &from);
 	if (SPI_execute_with_args(psprintf(ROWS, columns.data, from.from, from.condition), lengthof(types), types, values, NULL,
 							  true, 0) != SPI_OK_SELECT)
 		dana_error(SYNTAX_ERROR, "argument \"query\" must be one SELECT");
@@ -567,7 +573,7 @@ Jsonb *
 dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 {
 	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
-	const evaluated_rows  rows = find_rows(asked, &model);
+	evaluated_rows		  rows = find_rows(asked, &model);
 	const int			  level = NewGUCNestLevel();
 	Jsonb				 *metrics;
 	StringInfoData		  encoded;
@@ -579,6 +585,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	dana_connect();
 	if (asked->sample != NULL)
 		use_sample(asked->sample);
+	restrict_to_part(asked, &model, &rows);
 	metrics = evaluate(asked, &model, &rows, snapshot, &encoded);
 	SPI_finish();
 	AtEOXact_GUC(true, level);
@@ -615,4 +622,23 @@ DANA_FUNCTION(dana_evaluate)
 	const dana_evaluation asked = dana_evaluation_of(fcinfo);
 
 	PG_RETURN_JSONB_P(dana_evaluate_model(&asked, InvalidSnapshot));
+}
+
+/* dana_test_rows(model): SQL that is true for the rows that its training held out */
+DANA_FUNCTION(dana_test_rows)
+{
+	const dana_evaluation asked = {.model = text_to_cstring(PG_GETARG_TEXT_PP(0)), .part = "test"};
+	const evaluated_model model = find_model(&asked, false);
+	evaluated_rows		  rows = find_rows(&asked, &model);
+	const int			  level = NewGUCNestLevel();
+	char				 *condition;
+
+	if (rows.as_trained)
+		dana_training_settings(model.metadata);
+	dana_connect();
+	rows.columns = columns_of(&asked, &model, &rows);
+	condition = dana_split_read(model.metadata, rows.columns, rows.row, rows.table, asked.model, &rows.places);
+	SPI_finish();
+	AtEOXact_GUC(true, level);
+	PG_RETURN_TEXT_P(cstring_to_text(condition));
 }

@@ -38,9 +38,6 @@ typedef struct training_member
 
 #define MEMBER(name, type, sent) {#name, type, offsetof(dana_training, name), sent}
 
-/* As scikit-learn's validation_fraction */
-#define VALIDATION_SIZE 0.1
-
 static char *device;
 
 static const training_member members[] = {
@@ -59,6 +56,8 @@ static const training_member members[] = {
 	MEMBER(classes, TEXTARRAYOID, true),
 	MEMBER(weight, TEXTOID, true),
 	MEMBER(test_size, FLOAT8OID, false),
+	MEMBER(test_by, TEXTOID, false),
+	MEMBER(test_after, JSONBOID, false),
 	MEMBER(early_stopping, BOOLOID, false),
 	MEMBER(validation_size, FLOAT8OID, false),
 	MEMBER(seed, INT4OID, true),
@@ -180,77 +179,13 @@ read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 		check_different(&training->classes);
 }
 
-/* A condition and a filter, which may be NULL; the newline ends a comment in it */
-static char *
-restricted(const char *condition, const char *filter)
+char *
+dana_training_rows(const dana_training *training, const char *condition, const char *rows)
 {
-	return filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, filter);
-}
-
-/* Restricts the rows to those that satisfy a condition, in a query, or else in a filter, which may be NULL */
-static void
-restrict_rows(const char *condition, char **query, char **filter)
-{
-	if (*query != NULL)
-		*query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", *query, condition);
-	else
-		*filter = restricted(condition, *filter);
-}
-
-/* Raises an error if rows have no place of their own, which `argument` requires; the others are hints */
-static void
-need_places(const dana_training *training, const char *argument, const char *of_query, const char *of_relation)
-{
-	const Oid	relation = training->rows.relation;
-	const char *placeless = dana_placeless(relation);
-
 	if (training->rows.query != NULL)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"%s\" needs a table with row addresses", argument), errhint("%s", of_query)));
-	if (placeless != NULL)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"%s\" needs a table with row addresses, and %s is a %s", argument,
-							   dana_relation_name(relation), placeless),
-						errhint("%s", of_relation)));
-}
-
-/* Takes a part of the rows out of `filter`: a condition for these rows alone */
-static char *
-take_part(dana_training *training, const char *argument, double size, int seed, char **filter)
-{
-	char *part, *taken;
-
-	if (!(size > 0 && size < 1))
-		dana_reject_argument("%s", "be a part of the rows between 0 and 1, not \"%g\"", argument, size);
-	need_places(training, argument, psprintf("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", size, seed),
-				psprintf("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that identifies its rows.", size, seed));
-	training->key = dana_key_of(training->rows.relation);
-	part = dana_holdout_of_key(&training->key, size, seed);
-	taken = restricted(part, *filter);
-	*filter = restricted(psprintf("NOT %s", part), *filter);
-	return taken;
-}
-
-/*
- * The filter of the rows to train on: without those held out for a test, which nothing of a training depends on, and of
- * the others without those for validation, which choose the epoch
- */
-static char *
-read_filter(dana_training *training, bool tests, bool validates)
-{
-	char *filter = training->filter;
-
-	if (filter != NULL)
-		dana_filter_check(filter);
-	if (tests)
-		(void)take_part(training, "test_size", training->test_size, training->seed, &filter);
-	/* by another seed: the two parts are independent of each other */
-	if (validates)
-		training->held_out =
-			take_part(training, "validation_size", training->validation_size, (int)((uint32)training->seed + 1), &filter);
-	if (tests || validates)
-		training->tried = training->filter == NULL ? "true" : training->filter;
-	return filter;
+		return psprintf("SELECT * FROM (%s\n) AS r WHERE %s", rows, condition);
+	/* the newline ends a comment in the filter */
+	return rows == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, rows);
 }
 
 /* Checks the arguments, and derives what the source needs to know */
@@ -258,7 +193,6 @@ static void
 training_check(dana_training *training)
 {
 	const dana_arguments *given = &training->arguments;
-	bool				  validates;
 
 	if (training->rule == NULL)
 		dana_error(NULL_VALUE_NOT_ALLOWED, "argument \"rule\" must not be null");
@@ -270,6 +204,7 @@ training_check(dana_training *training)
 							errhint("For instance '{%s}'.",
 									strcmp(given->names[i], "design") == 0 ? "\"threads\": 4"
 									: strcmp(given->names[i], "hyper") == 0 ? "\"lr\": 4"
+									: strcmp(given->names[i], "test_after") == 0 ? "\"day\": \"2024-01-01\""
 									: strcmp(given->names[i], "class_weight") == 0 ? "\"yes\": 5, \"no\": 1"
 																		   : "\"age\": {\"impute\": \"mean\"}")));
 	if (!OidIsValid(training->rows.relation) && training->rows.query == NULL)
@@ -292,14 +227,10 @@ training_check(dana_training *training)
 	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
 		dana_reject_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
 	training->whole_query = training->rows.query;
+	training->rows.filter = training->filter;
+	if (training->filter != NULL)
+		dana_filter_check(training->filter);
 	read_cleaning(training, &training->rows.cleaning);
-	validates = !given->nulls[dana_argument(given, "validation_size")];
-	if (training->early_stopping && !validates)
-		training->validation_size = VALIDATION_SIZE;
-	else if (validates && !given->nulls[dana_argument(given, "early_stopping")] && !training->early_stopping)
-		dana_error(INVALID_PARAMETER_VALUE, "argument \"validation_size\" goes with early_stopping, which is false");
-	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")],
-										validates || training->early_stopping);
 }
 
 void
@@ -352,6 +283,10 @@ dana_training_rule(const dana_training *training)
 	dana_texts			  known = dana_json_keys(dana_json_member(rule.description, "metas"));
 	dana_texts			  dims = dana_json_keys(dana_json_member(rule.description, "dims"));
 
+	if (training->test_by != NULL && !training->tried)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"test_by\" chooses the rows of a part, and there is none"),
+						errhint("Give test_size or validation_size, too.")));
 	if (!given->nulls[hyper])
 		names = dana_json_keys(DatumGetJsonbP(given->values[hyper]));
 	known.values = repalloc(known.values, sizeof(char *) * (known.count + dims.count + 1));
@@ -365,12 +300,19 @@ dana_training_rule(const dana_training *training)
 	return rule;
 }
 
-void
-dana_training_restrict(dana_training *training, const char *condition)
+int
+dana_training_label(const dana_training *training, TupleDesc columns, Jsonb *description)
 {
-	restrict_rows(condition, &training->rows.query, &training->rows.filter);
-	if (training->validation_size > 0)
-		training->held_out = restricted(condition, training->held_out);
+	Jsonb	   *output = DatumGetJsonbP(DirectFunctionCall2(
+		  jsonb_array_element, JsonbPGetDatum(dana_json_member(description, "outputs")), Int32GetDatum(0)));
+	const char *name = training->label != NULL ? training->label : dana_json_string(output, "name");
+	int			number = SPI_fnumber(columns, name);
+
+	for (int i = columns->natts; number <= 0 && training->label == NULL && i > 0; i--)
+		if (!TupleDescAttr(columns, i - 1)->attisdropped &&
+			(training->weight == NULL || strcmp(NameStr(TupleDescAttr(columns, i - 1)->attname), training->weight) != 0))
+			number = i;
+	return number;
 }
 
 /* An argument for the worker, unchanged */
@@ -421,11 +363,12 @@ static void
 append_metadata(StringInfo to, const dana_training *training, const dana_source *source)
 {
 	const dana_group_key *group = training->group;
-	char				 *query = training->rows.query;
+	char				 *query = training->whole_query;
 	char				 *filter = training->filter;
 
 	if (group != NULL)
-		restrict_rows(group->condition, &query, &filter);
+		*(query != NULL ? &query : &filter) =
+			dana_training_rows(training, group->condition, query != NULL ? query : filter);
 	dana_json_open(to, "metadata", '{');
 	dana_json_text(to, "source", source->name);
 	if (source->chosen.encoding != NULL)
@@ -457,10 +400,10 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 	if (source->chosen.choosing.count > 0)
 		dana_json_list(to, "categories", &source->chosen.choosing);
 	if (training->test_size > 0)
-	{
 		dana_json_number(to, "test_size", training->test_size);
-		dana_places_append(to, training->rows.relation, &training->key, source->snapshot);
-	}
+	if (training->test_size > 0 || training->test_after != NULL)
+		dana_split_append(to, &training->split, dana_source_columns((dana_source *)source), training->rows.relation,
+						  source->snapshot);
 	if (training->validation_size > 0)
 		dana_json_number(to, "validation_size", training->validation_size);
 	if (source->asked.cleaning.nonfinite == DANA_NONFINITE_KEEP)

@@ -6,6 +6,7 @@
 #include "base/arguments.h"
 #include "base/dana.h"
 #include "models/rules.h"
+#include "rows/places.h"
 #include "source/source.h"
 #include "values/encode.h"
 #include "worker/session.h"
@@ -35,16 +36,18 @@ struct dana_training
 	char	  *nonfinite;
 	dana_texts classes;
 	char	  *weight; /* column of the rows' weights */
-	double	   test_size; /* 0: no rows are left out for dana_evaluate() */
+	double	   test_size; /* 0: no rows are left out for dana_evaluate(), or those later than test_after */
+	char	  *test_by;	  /* column that identifies the rows, or groups of them, that parts are made of */
+	Jsonb	  *test_after;
 	bool	   early_stopping;
 	double	   validation_size; /* 0: the loss of the training rows chooses the epoch */
 	char	  *held_out; /* filter, or query, of rows that the loss is computed on after each epoch; or NULL */
-	char	  *tried;	 /* filter, or query, of rows that are not trained on: their categories count, too; or NULL */
-	dana_texts key; /* key of the table that identifies rows; count 0: their place does */
+	bool	   tried; /* some rows are not trained on; their categories count, too */
+	dana_split split; /* of the rows into a test part and the others */
 	int		   seed;
 	int		   epochs; /* 0: the rule's number */
 	char	  *warm_start_from;
-	char	  *whole_query; /* as given, including the rows that are left out */
+	char	  *whole_query; /* as given, including the rows that are left out, as `filter` does */
 	dana_source_request rows; /* table or query; derived from the members above, and checked */
 	const dana_group_key *group; /* or NULL */
 	bool	   unnamed; /* the model is named after its rule because no name was given */
@@ -62,8 +65,11 @@ extern void dana_training_parse(const dana_arguments *arguments, dana_training *
  */
 extern void dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training);
 
-/* Restricts the rows to those that satisfy a condition */
-extern void dana_training_restrict(dana_training *training, const char *condition);
+/* The query, or else a filter, of those among `rows` that satisfy a condition; a filter may be NULL */
+extern char *dana_training_rows(const dana_training *training, const char *condition, const char *rows);
+
+/* Number of the column that the worker will use as the label; 0: it will report why there is none */
+extern int dana_training_label(const dana_training *training, TupleDesc columns, Jsonb *description);
 
 extern void dana_training_define(void);
 

@@ -5,17 +5,37 @@
 
 #include "base/dana.h"
 
-/* SQL that is true for rows that are held out; `place` identifies rows: "ctid" or an expression */
-extern char *dana_holdout_expression(const char *place, double part, int seed);
+/* The number of all classes without parts of their own; the numbers of others are from 0 to 1 */
+#define DANA_OTHER_CLASSES 2.0
 
-/* The columns of a table's primary key; count 0: it has no key that identifies rows */
+/* How rows are divided into parts; part 0 is held out */
+typedef struct dana_split
+{
+	dana_texts	key;   /* columns that identify a row; count 0: all of its columns do, or its place */
+	const char *row;   /* SQL for all columns of a row, if they identify it; or NULL */
+	int			seed;
+	const char *parts; /* float8[][]: a class's number, then the bounds of its parts; sorted, last all other classes */
+	const char *label; /* column of these classes, or NULL */
+	const char *time;  /* column, if the rows later than a value are held out; or NULL */
+	Oid			time_type;
+	const char *after; /* that value */
+} dana_split;
+
+/* A number in [0, 1) that a seed and the values of a key give; a domain's type is its base type */
+extern double dana_draw(int seed, const Oid *types, const NullableDatum *key, int count);
+
+/* The number of a class */
+extern double dana_draw_of_class(Oid type, NullableDatum label);
+
+/* The columns of a table's primary key; count 0: it has none */
 extern dana_texts dana_key_of(Oid table);
 
-/* SQL that is true for rows that are held out by such a key, or by ctid if it has no columns */
-extern char *dana_holdout_of_key(const dana_texts *key, double part, int seed);
+/* SQL for the number of a row's part, from 0; and SQL that is true for rows that are held out */
+extern char *dana_split_part(const dana_split *split);
+extern char *dana_split_condition(const dana_split *split);
 
-/* Appends the member "test_key" of the model's metadata, or "test_places" for rows that the snapshot sees */
-extern void dana_places_append(StringInfo to, Oid table, const dana_texts *key, Snapshot snapshot);
+/* Appends to a model's metadata what dana_split_read() needs, for rows of a table or a query that the snapshot sees */
+extern void dana_split_append(StringInfo to, const dana_split *split, TupleDesc columns, Oid table, Snapshot snapshot);
 
 /* Whether rows still have the places that they had when a model was trained */
 typedef struct dana_places
@@ -26,8 +46,15 @@ typedef struct dana_places
 	Datum		running; /* xid[] of the transactions that were running */
 } dana_places;
 
-/* SQL that is true for the rows of a table that a training left out, from the model's metadata */
-extern char *dana_places_read(Jsonb *metadata, Oid table, const char *model, dana_places *places);
+/* Whether a training left rows out for a test, from the model's metadata */
+extern bool dana_split_exists(Jsonb *metadata);
+
+/*
+ * SQL that is true for the rows that a training left out, from the model's metadata, for rows of a table or (InvalidOid)
+ * of a query; `row` is SQL for all columns of one
+ */
+extern char *dana_split_read(Jsonb *metadata, TupleDesc columns, const char *row, Oid table, const char *model,
+							 dana_places *places);
 
 /* Reports that an evaluated part may differ from the training's; `later` of its rows were written since */
 extern void dana_places_report(const dana_places *places, Oid table, const char *model, const char *part, int64 later,

@@ -1,0 +1,460 @@
+/*
+ * The rows that a training leaves out, for a test and for validation: chosen by a column that the caller names, else by
+ * the primary key, else by their place or, where rows have none, by all of their values.
+ *
+ * In a rule with classes each class has its share: its rows in the order of their numbers are cut where the share ends,
+ * and the bounds are kept with the model. Beyond MAX_STRATIFIED rows the parts are large enough for the numbers alone, and
+ * no further pass over the rows is spent on it.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/relation.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/json.h"
+#include "base/relations.h"
+#include "models/rules.h"
+#include "request/split.h"
+#include "request/training.h"
+#include "rows/places.h"
+#include "rows/rows.h"
+#include "rows/scan.h"
+#include "source/schema.h"
+#include "source/source.h"
+#include "source/stream.h"
+#include "values/texts.h"
+
+#define MAX_STRATIFIED 100000
+
+/* As scikit-learn's validation_fraction */
+#define VALIDATION_SIZE 0.1
+
+static bool
+is_given(const dana_training *training, const char *argument)
+{
+	return !training->arguments.nulls[dana_argument(&training->arguments, argument)];
+}
+
+/* What errors call the rows */
+static const char *
+name_of(const dana_training *training)
+{
+	return training->rows.query != NULL ? "the query" : dana_relation_name(training->rows.relation);
+}
+
+/* The columns of the rows */
+static TupleDesc
+columns_of(const dana_training *training)
+{
+	const Oid  relation = training->rows.relation;
+	const bool by_values = training->rows.query != NULL || !dana_has_places(relation);
+	TupleDesc  columns;
+	Relation   table;
+	dana_rows *rows;
+
+	if (!by_values)
+	{
+		table = relation_open(relation, AccessShareLock);
+		columns = CreateTupleDescCopy(RelationGetDescr(table));
+		relation_close(table, NoLock);
+		return columns;
+	}
+	dana_connect();
+	rows = dana_rows_plan(training->rows.query != NULL ? training->rows.query
+													   : psprintf("SELECT * FROM %s", dana_relation_name(relation)),
+						  name_of(training), false);
+	if (training->test_by == NULL && training->test_after == NULL && dana_rows_volatile(rows))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("rows of %s cannot be chosen by their values, which differ each time they are read",
+							   name_of(training)),
+						errdetail("It contains volatile functions, or a sample without REPEATABLE."),
+						errhint("Name a column that identifies its rows with test_by, or store the rows in a table.")));
+	columns = CreateTupleDescCopy(dana_rows_descriptor(rows));
+	SPI_finish();
+	return columns;
+}
+
+/* The type of a column that an argument names */
+static Oid
+require_column(const dana_training *training, TupleDesc columns, const char *argument, const char *name)
+{
+	const int number = SPI_fnumber(columns, name);
+
+	if (number <= 0)
+		dana_error(UNDEFINED_COLUMN, "%s has no column \"%s\", which argument \"%s\" names", name_of(training), name, argument);
+	return SPI_gettypeid(columns, number);
+}
+
+/* What identifies a row */
+static dana_split
+identify(const dana_training *training, TupleDesc columns)
+{
+	const Oid  relation = training->rows.relation;
+	dana_split split = {.seed = training->seed};
+
+	if (training->test_by != NULL)
+	{
+		(void)require_column(training, columns, "test_by", training->test_by);
+		split.key = (dana_texts){1, palloc(sizeof(char *))};
+		split.key.values[0] = training->test_by;
+	}
+	else if (training->rows.query != NULL)
+		split.row = "r.*";
+	else
+		split.key = dana_key_of(relation);
+	if (split.key.count == 0 && split.row == NULL && !dana_has_places(relation))
+		split.row = psprintf("%s.*", dana_relation_name(relation));
+	return split;
+}
+
+/* Classes */
+
+typedef struct class_row
+{
+	double class;
+	double number;
+} class_row;
+
+typedef struct strata
+{
+	const dana_split *split;
+	int			label; /* number of its column */
+	Oid			label_type;
+	int			count; /* of the values that identify a row; 0: its place does */
+	int		   *numbers; /* of their columns */
+	Oid		   *types;
+	NullableDatum *key;
+	class_row  *rows;
+	Size		used, size;
+	MemoryContext of_row;
+} strata;
+
+static bool
+take_row(TupleTableSlot *row, void *context)
+{
+	static const Oid place = TIDOID;
+	strata		 *of = context;
+	MemoryContext caller = MemoryContextSwitchTo(of->of_row);
+	NullableDatum label, tid = {PointerGetDatum(&row->tts_tid), false};
+	class_row	  found;
+
+	label.value = slot_getattr(row, of->label, &label.isnull);
+	for (int i = 0; i < of->count; i++)
+		of->key[i].value = slot_getattr(row, of->numbers[i], &of->key[i].isnull);
+	found.class = dana_draw_of_class(of->label_type, label);
+	found.number = of->count > 0 ? dana_draw(of->split->seed, of->types, of->key, of->count)
+								 : dana_draw(of->split->seed, &place, &tid, 1);
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(of->of_row);
+	if (of->used == of->size)
+		of->rows = repalloc(of->rows, sizeof(class_row) * (of->size *= 2));
+	of->rows[of->used++] = found;
+	return of->used <= MAX_STRATIFIED;
+}
+
+/* Reads class and number of the rows that the training has so far */
+static void
+read_rows(strata *of, const dana_training *training, const char *label)
+{
+	dana_source_request request = training->rows;
+	dana_source		   *source = dana_source_open(&request);
+	TupleDesc			columns = dana_source_columns(source);
+	const dana_split   *split = of->split;
+	char			   *place = split->key.count == 0 && split->row == NULL ? "ctid" : NULL;
+	dana_rows		   *rows = NULL;
+	StringInfoData		text;
+
+	of->label = SPI_fnumber(columns, label);
+	if (!source->heap || TupleDescAttr(columns, of->label - 1)->attgenerated == 'v')
+	{
+		initStringInfo(&text);
+		appendStringInfo(&text, "SELECT %s", split->row != NULL ? "*" : quote_identifier(label));
+		for (int i = 0; i < split->key.count; i++)
+			appendStringInfo(&text, ", %s", quote_identifier(split->key.values[i]));
+		if (place != NULL)
+			appendStringInfo(&text, ", %s", place);
+		if (request.query != NULL)
+			appendStringInfo(&text, " FROM (%s\n) AS r", request.query);
+		else
+			appendStringInfo(&text, " FROM %s WHERE (%s\n)", source->name, request.filter != NULL ? request.filter : "true");
+		rows = dana_source_plan(source, text.data);
+		columns = dana_rows_descriptor(rows);
+		of->label = split->row != NULL ? of->label : 1;
+	}
+	of->label_type = getBaseType(SPI_gettypeid(columns, of->label));
+	of->numbers = palloc(sizeof(int) * columns->natts);
+	of->types = palloc(sizeof(Oid) * columns->natts);
+	of->key = palloc(sizeof(NullableDatum) * columns->natts);
+	for (int i = 0; i < columns->natts && (rows != NULL || i < split->key.count); i++)
+	{
+		const int number = rows == NULL ? SPI_fnumber(columns, split->key.values[i]) : i + 1;
+
+		if (rows != NULL && split->row == NULL && i == 0) /* the label */
+			continue;
+		of->numbers[of->count] = number;
+		of->types[of->count++] = getBaseType(SPI_gettypeid(columns, number));
+	}
+	if (rows != NULL)
+		dana_rows_each(rows, 0, take_row, of);
+	else
+		dana_scan(source->relation, source->snapshot, request.filter, source->pages, 0, 0, take_row, of);
+	dana_source_close(source);
+}
+
+static int
+compare_rows(const void *a, const void *b)
+{
+	const class_row *one = a, *other = b;
+
+	if (one->class != other->class)
+		return one->class < other->class ? -1 : 1;
+	return (one->number > other->number) - (one->number < other->number);
+}
+
+/* The number below which `wanted` of a class's rows lie; rows of one number stay together, on the nearer side */
+static double
+bound_of(const class_row *rows, int count, int wanted)
+{
+	int first = wanted, last = wanted;
+
+	if (wanted >= count)
+		return 1;
+	while (first > 0 && rows[first - 1].number == rows[wanted].number)
+		first--;
+	while (last < count && rows[last].number == rows[wanted].number)
+		last++;
+	if (wanted - first <= last - wanted)
+		return rows[wanted].number;
+	return last < count ? rows[last].number : 1;
+}
+
+/* Appends the parts of a class; without rows, those of the other classes */
+static void
+append_parts(StringInfo to, double class, const class_row *rows, int count, const double *bounds, int parts)
+{
+	appendStringInfo(to, "%s{%.17g", to->len > 1 ? "," : "", class);
+	for (int i = 0; i < parts - 1; i++)
+	{
+		int wanted = (int)floor(bounds[i] * count + 0.5);
+
+		/* one row of each class is to train */
+		if (parts == 2 && wanted == count)
+			wanted--;
+		appendStringInfo(to, ",%.17g", count > 0 ? bound_of(rows, count, wanted) : bounds[i]);
+	}
+	appendStringInfoChar(to, '}');
+}
+
+/* The column of a rule's classes, or NULL */
+static char *
+class_column(const dana_training *training, TupleDesc columns)
+{
+	dana_rule rule = dana_rule_read(training->rule);
+	int		  number;
+
+	if (dana_json_is_null(rule.description, "classes"))
+		return NULL;
+	number = dana_training_label(training, columns, rule.description);
+	return number > 0 ? NameStr(TupleDescAttr(columns, number - 1)->attname) : NULL;
+}
+
+/* Cuts the rows that the training has so far into parts */
+static void
+cut(const dana_training *training, dana_split *split, bool stratify, const double *bounds, int parts)
+{
+	strata		   of = {.split = split, .size = 1024};
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfoChar(&text, '{');
+	if (stratify && training->test_by == NULL)
+		split->label = class_column(training, columns_of(training));
+	if (split->label != NULL)
+	{
+		of.rows = palloc(sizeof(class_row) * of.size);
+		of.of_row = AllocSetContextCreate(CurrentMemoryContext, "dana split row", ALLOCSET_SMALL_SIZES);
+		read_rows(&of, training, split->label);
+		MemoryContextDelete(of.of_row);
+		if (of.used > MAX_STRATIFIED)
+			of.used = 0, split->label = NULL;
+		if (of.used > 0)
+			qsort(of.rows, of.used, sizeof(class_row), compare_rows);
+	}
+	for (Size first = 0, last; first < of.used && of.rows[first].class < DANA_OTHER_CLASSES; first = last)
+	{
+		CHECK_FOR_INTERRUPTS();
+		for (last = first; last < of.used && of.rows[last].class == of.rows[first].class;)
+			last++;
+		append_parts(&text, of.rows[first].class, of.rows + first, (int)(last - first), bounds, parts);
+	}
+	append_parts(&text, DANA_OTHER_CLASSES, NULL, 0, bounds, parts);
+	appendStringInfoChar(&text, '}');
+	split->parts = text.data;
+	if (of.rows != NULL)
+		pfree(of.rows);
+}
+
+/* Time */
+
+/* Whether values of a type come one after another, as times or numbers do */
+static bool
+has_order(Oid type)
+{
+	switch (type)
+	{
+		case DATEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case NUMERICOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Reads {"column": value}; the value is kept as a text that is the same in every session */
+static void
+read_after(const dana_training *training, TupleDesc columns, dana_split *split)
+{
+	const dana_texts names = dana_json_keys(training->test_after);
+	char	*value = names.count == 1 ? dana_json_scalar(training->test_after, names.values[0]) : NULL;
+	Oid		 function, argument;
+	bool	 varlena;
+	FmgrInfo output;
+
+	if (value == NULL || value[0] == '\0')
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"test_after\" must name one column and a value"),
+						errhint("For instance '{\"day\": \"2024-01-01\"}': rows of a later day are held out.")));
+	split->time = names.values[0];
+	split->time_type = getBaseType(require_column(training, columns, "test_after", split->time));
+	if (!has_order(split->time_type))
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("column \"%s\" of %s, which argument \"test_after\" names, is of type %s, which has no times",
+							   split->time, name_of(training), format_type_be(split->time_type)),
+						errhint("Name a date, a timestamp or a number; a query can convert it.")));
+	getTypeInputInfo(split->time_type, &function, &argument);
+	getTypeOutputInfo(split->time_type, &argument, &varlena);
+	fmgr_info(argument, &output);
+	split->after = dana_fixed_output(&output, split->time_type,
+									 OidInputFunctionCall(function, value, split->time_type, -1));
+}
+
+/* The rows that are left out */
+
+/* Takes a part out of the training's rows, and returns a filter, or query, for it alone */
+static char *
+take_part(dana_training *training, const dana_split *split)
+{
+	char **rows = training->rows.query != NULL ? &training->rows.query : &training->rows.filter;
+	char  *condition = dana_split_condition(split);
+	char  *taken = dana_training_rows(training, condition, *rows);
+
+	*rows = dana_training_rows(training, psprintf("NOT %s", condition), *rows);
+	training->tried = true;
+	return taken;
+}
+
+static void
+check_size(const char *argument, double size)
+{
+	if (!(size > 0 && size < 1))
+		dana_reject_argument("%s", "be a part of the rows between 0 and 1, not \"%g\"", argument, size);
+}
+
+/* Raises an error for arguments that contradict each other; returns whether rows are for validation */
+static bool
+check_arguments(dana_training *training)
+{
+	const bool validates = is_given(training, "validation_size");
+
+	if (training->early_stopping && !validates)
+		training->validation_size = VALIDATION_SIZE;
+	else if (validates && is_given(training, "early_stopping") && !training->early_stopping)
+		dana_error(INVALID_PARAMETER_VALUE, "argument \"validation_size\" goes with early_stopping, which is false");
+	if (is_given(training, "test_size") && training->test_after != NULL)
+		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"test_size\" or argument \"test_after\", not both");
+	if (is_given(training, "test_size"))
+		check_size("test_size", training->test_size);
+	if (validates)
+		check_size("validation_size", training->validation_size);
+	return validates || training->early_stopping;
+}
+
+static dana_split
+split_for_test(const dana_training *training, TupleDesc columns, bool stratify)
+{
+	dana_split split = identify(training, columns);
+
+	if (training->test_after != NULL)
+		read_after(training, columns, &split);
+	else
+		cut(training, &split, stratify, &training->test_size, 2);
+	return split;
+}
+
+void
+dana_split_rows(dana_training *training, bool stratify)
+{
+	const bool validates = check_arguments(training);
+	TupleDesc  columns;
+
+	if (training->test_size == 0 && training->test_after == NULL && !validates)
+		return;
+	columns = columns_of(training);
+	if (training->test_size > 0 || training->test_after != NULL)
+	{
+		training->split = split_for_test(training, columns, stratify);
+		(void)take_part(training, &training->split);
+	}
+	if (validates)
+	{
+		dana_split split = identify(training, columns);
+
+		/* by another seed: the two parts are independent of each other */
+		split.seed = (int)((uint32)training->seed + 1);
+		cut(training, &split, stratify, &training->validation_size, 2);
+		training->held_out = take_part(training, &split);
+	}
+}
+
+void
+dana_split_restrict(dana_training *training, const char *condition)
+{
+	char **rows = training->rows.query != NULL ? &training->rows.query : &training->rows.filter;
+
+	*rows = dana_training_rows(training, condition, *rows);
+	if (training->held_out != NULL)
+		training->held_out = dana_training_rows(training, condition, training->held_out);
+	training->tried = true;
+}
+
+char *
+dana_split_folds(const dana_training *training, int folds)
+{
+	TupleDesc  columns = columns_of(training);
+	dana_split split = identify(training, columns);
+	double	  *bounds;
+
+	if (folds == 0)
+	{
+		if (training->test_after == NULL)
+			check_size("test_size", training->test_size);
+		split = split_for_test(training, columns, true);
+		return dana_split_condition(&split);
+	}
+	bounds = palloc(sizeof(double) * folds);
+	for (int i = 0; i < folds; i++)
+		bounds[i] = (i + 1.0) / folds;
+	cut(training, &split, true, bounds, folds);
+	return dana_split_part(&split);
+}
