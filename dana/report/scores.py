@@ -191,7 +191,8 @@ def _rows(session: psycopg.Connection, what: str, model: StoredModel, part: str)
     query = kept.get("query")
     if query:
         # the line break ends a comment in the query's last line
-        row, rows = sql.SQL("r"), sql.SQL("({}\n) AS r").format(_literally(query))
+        row = sql.SQL("r")
+        rows: sql.Composable = sql.SQL("({}\n) AS r").format(_literally(query))
     else:
         row = rows = _literally(session.execute("SELECT %s::regclass::text", (kept["source"],)).fetchall()[0][0])
     condition = sql.SQL("({}\n)").format(_literally(kept.get("filter") or "true"))

@@ -92,6 +92,7 @@ def test_training_and_test_are_all_rows(made: Session, source: str, split: str) 
     else:
         assert 60 < len(test) < 140
     if split == "group":
+        assert abs(len(test) - 100) <= 4
         assert {one // 8 for one in test}.isdisjoint(one // 8 for one in train)
     # the same model as of a table with the rows that train, in their order
     expected = made.execute("SELECT weights FROM dana.model").fetchone()
@@ -233,7 +234,10 @@ def test_folds(made: Session, source: str) -> None:
         assert all(abs(one["rows"] - share) <= apart for one, share in zip(classes, (40, 40, 20), strict=True))
     folds = made.execute(call, (json.dumps(training | {"test_by": "patient"}),)).fetchall()  # type: ignore[arg-type]
     assert sum(tested for tested, *_ in folds) == 400
-    assert all(trained + tested == 400 and tested % 8 in (0, 1, 7) for tested, trained, _ in folds)
+    assert all(trained + tested == 400 and abs(tested - 100) <= 8 for tested, trained, _ in folds)
+    # few values, of 58 or 57 rows
+    folds = made.execute(call, (json.dumps(training | {"features": ["z"], "test_by": "x"}),)).fetchall()  # type: ignore[arg-type]
+    assert all(tested in (57, 58, 114, 115, 116) for tested, *_ in folds)
 
 
 @pytest.mark.parametrize("split", [{"test_size": 0.25}, {"test_after": {"id": 300}}])
@@ -271,8 +275,8 @@ def test_validation_keeps_groups_together(made: Session) -> None:
     for source in ("'t'", "query => 'SELECT * FROM t'"):
         call = f"dana_train('linear', {source}, features => '{{x}}', label => 'y', test_by => 'patient'"
         (trained,) = made.execute(f"SELECT tuples FROM {call}, validation_size => 0.25)".encode()).fetchall()[0]
-        of_patient = "dana.dana_part('{{2,0.25}}', 2, NULL::int, patient)"
-        assert made.execute(f"SELECT count(*) FROM t WHERE {of_patient} = 1").fetchone() == (trained,)  # type: ignore[arg-type]
+        assert trained % 8 in (0, 1, 7)
+        assert abs(trained - 300) <= 4
 
 
 @pytest.mark.parametrize(

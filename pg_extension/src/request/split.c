@@ -2,9 +2,9 @@
  * The rows that a training leaves out, for a test and for validation: chosen by a column that the caller names, else by
  * the primary key, else by their place or, where rows have none, by all of their values.
  *
- * In a rule with classes each class has its share: its rows in the order of their numbers are cut where the share ends,
- * and the bounds are kept with the model. Beyond MAX_STRATIFIED rows the parts are large enough for the numbers alone, and
- * no further pass over the rows is spent on it.
+ * In a rule with classes each class has its share, and so have all rows if the caller names a column: rows in the order
+ * of their numbers are cut where the share ends, and the bounds are kept with the model. Beyond MAX_NUMBERS different
+ * numbers the parts are large enough for the numbers alone, and the pass over the rows ends.
  */
 #include "postgres.h"
 
@@ -28,7 +28,7 @@
 #include "source/stream.h"
 #include "values/texts.h"
 
-#define MAX_STRATIFIED 100000
+#define MAX_NUMBERS 100000
 
 /* As scikit-learn's validation_fraction */
 #define VALIDATION_SIZE 0.1
@@ -117,21 +117,49 @@ typedef struct class_row
 {
 	double class;
 	double number;
+	int64  count; /* of rows with this number */
 } class_row;
 
 typedef struct strata
 {
 	const dana_split *split;
-	int			label; /* number of its column */
+	int			label; /* number of its column, 0: there are no classes */
 	Oid			label_type;
 	int			count; /* of the values that identify a row; 0: its place does */
 	int		   *numbers; /* of their columns */
 	Oid		   *types;
 	NullableDatum *key;
-	class_row  *rows;
+	class_row  *rows; /* one for each number */
 	Size		used, size;
+	bool		many; /* there are too many */
 	MemoryContext of_row;
 } strata;
+
+static int
+compare_rows(const void *a, const void *b)
+{
+	const class_row *one = a, *other = b;
+
+	if (one->class != other->class)
+		return one->class < other->class ? -1 : 1;
+	return (one->number > other->number) - (one->number < other->number);
+}
+
+/* Sorts the rows, and counts those of one number */
+static void
+merge(strata *of)
+{
+	Size used = 0;
+
+	if (of->used > 0)
+		qsort(of->rows, of->used, sizeof(class_row), compare_rows);
+	for (Size i = 0; i < of->used; i++)
+		if (used > 0 && compare_rows(&of->rows[used - 1], &of->rows[i]) == 0)
+			of->rows[used - 1].count += of->rows[i].count;
+		else
+			of->rows[used++] = of->rows[i];
+	of->used = used;
+}
 
 static bool
 take_row(TupleTableSlot *row, void *context)
@@ -139,10 +167,11 @@ take_row(TupleTableSlot *row, void *context)
 	static const Oid place = TIDOID;
 	strata		 *of = context;
 	MemoryContext caller = MemoryContextSwitchTo(of->of_row);
-	NullableDatum label, tid = {PointerGetDatum(&row->tts_tid), false};
-	class_row	  found;
+	NullableDatum label = {0, true}, tid = {PointerGetDatum(&row->tts_tid), false};
+	class_row	  found = {.count = 1};
 
-	label.value = slot_getattr(row, of->label, &label.isnull);
+	if (of->label > 0)
+		label.value = slot_getattr(row, of->label, &label.isnull);
 	for (int i = 0; i < of->count; i++)
 		of->key[i].value = slot_getattr(row, of->numbers[i], &of->key[i].isnull);
 	found.class = dana_draw_of_class(of->label_type, label);
@@ -153,7 +182,12 @@ take_row(TupleTableSlot *row, void *context)
 	if (of->used == of->size)
 		of->rows = repalloc(of->rows, sizeof(class_row) * (of->size *= 2));
 	of->rows[of->used++] = found;
-	return of->used <= MAX_STRATIFIED;
+	if (of->used == MAX_NUMBERS)
+	{
+		merge(of);
+		of->many = of->used > MAX_NUMBERS / 2;
+	}
+	return !of->many;
 }
 
 /* Reads class and number of the rows that the training has so far */
@@ -166,13 +200,16 @@ read_rows(strata *of, const dana_training *training, const char *label)
 	const dana_split   *split = of->split;
 	char			   *place = split->key.count == 0 && split->row == NULL ? "ctid" : NULL;
 	dana_rows		   *rows = NULL;
+	bool				virtual = false;
 	StringInfoData		text;
 
-	of->label = SPI_fnumber(columns, label);
-	if (!source->heap || TupleDescAttr(columns, of->label - 1)->attgenerated == 'v')
+	of->label = label == NULL ? 0 : SPI_fnumber(columns, label);
+	for (int i = 0; i < split->key.count; i++)
+		virtual |= TupleDescAttr(columns, SPI_fnumber(columns, split->key.values[i]) - 1)->attgenerated == 'v';
+	if (!source->heap || virtual || (label != NULL && TupleDescAttr(columns, of->label - 1)->attgenerated == 'v'))
 	{
 		initStringInfo(&text);
-		appendStringInfo(&text, "SELECT %s", split->row != NULL ? "*" : quote_identifier(label));
+		appendStringInfo(&text, "SELECT %s", split->row != NULL ? "*" : label == NULL ? "NULL" : quote_identifier(label));
 		for (int i = 0; i < split->key.count; i++)
 			appendStringInfo(&text, ", %s", quote_identifier(split->key.values[i]));
 		if (place != NULL)
@@ -183,9 +220,9 @@ read_rows(strata *of, const dana_training *training, const char *label)
 			appendStringInfo(&text, " FROM %s WHERE (%s\n)", source->name, request.filter != NULL ? request.filter : "true");
 		rows = dana_source_plan(source, text.data);
 		columns = dana_rows_descriptor(rows);
-		of->label = split->row != NULL ? of->label : 1;
+		of->label = split->row != NULL || label == NULL ? of->label : 1;
 	}
-	of->label_type = getBaseType(SPI_gettypeid(columns, of->label));
+	of->label_type = of->label > 0 ? getBaseType(SPI_gettypeid(columns, of->label)) : InvalidOid;
 	of->numbers = palloc(sizeof(int) * columns->natts);
 	of->types = palloc(sizeof(Oid) * columns->natts);
 	of->key = palloc(sizeof(NullableDatum) * columns->natts);
@@ -205,47 +242,36 @@ read_rows(strata *of, const dana_training *training, const char *label)
 	dana_source_close(source);
 }
 
-static int
-compare_rows(const void *a, const void *b)
-{
-	const class_row *one = a, *other = b;
-
-	if (one->class != other->class)
-		return one->class < other->class ? -1 : 1;
-	return (one->number > other->number) - (one->number < other->number);
-}
-
-/* The number below which `wanted` of a class's rows lie; rows of one number stay together, on the nearer side */
+/* The number below which `wanted` rows of a class lie; those of one number stay together, on the nearer side */
 static double
-bound_of(const class_row *rows, int count, int wanted)
+bound_of(const class_row *rows, Size count, double wanted, bool some_left)
 {
-	int first = wanted, last = wanted;
+	int64 before = 0;
 
-	if (wanted >= count)
-		return 1;
-	while (first > 0 && rows[first - 1].number == rows[wanted].number)
-		first--;
-	while (last < count && rows[last].number == rows[wanted].number)
-		last++;
-	if (wanted - first <= last - wanted)
-		return rows[wanted].number;
-	return last < count ? rows[last].number : 1;
+	for (Size i = 0; i < count; before += rows[i++].count)
+		if (before + rows[i].count > wanted)
+		{
+			const bool last = i + 1 == count;
+
+			if (wanted - before <= before + rows[i].count - wanted || (last && some_left))
+				return rows[i].number;
+			return last ? 1 : rows[i + 1].number;
+		}
+	return count > 0 && some_left ? rows[count - 1].number : 1;
 }
 
-/* Appends the parts of a class; without rows, those of the other classes */
+/* Appends the bounds of a class's parts: `bounds` themselves if its rows are unknown */
 static void
-append_parts(StringInfo to, double class, const class_row *rows, int count, const double *bounds, int parts)
+append_parts(StringInfo to, double class, const class_row *rows, Size count, const double *bounds, int parts)
 {
-	appendStringInfo(to, "%s{%.17g", to->len > 1 ? "," : "", class);
-	for (int i = 0; i < parts - 1; i++)
-	{
-		int wanted = (int)floor(bounds[i] * count + 0.5);
+	int64 all = 0;
 
-		/* one row of each class is to train */
-		if (parts == 2 && wanted == count)
-			wanted--;
-		appendStringInfo(to, ",%.17g", count > 0 ? bound_of(rows, count, wanted) : bounds[i]);
-	}
+	for (Size i = 0; i < count; i++)
+		all += rows[i].count;
+	appendStringInfo(to, "%s{%.17g", to->len > 1 ? "," : "", class);
+	for (int i = 0; i < parts - 1; i++) /* of two parts, some rows are to train */
+		appendStringInfo(to, ",%.17g",
+						 count > 0 ? bound_of(rows, count, floor(bounds[i] * all + 0.5), parts == 2) : bounds[i]);
 	appendStringInfoChar(to, '}');
 }
 
@@ -267,31 +293,34 @@ static void
 cut(const dana_training *training, dana_split *split, bool stratify, const double *bounds, int parts)
 {
 	strata		   of = {.split = split, .size = 1024};
+	Size		   last; /* the end of those with known parts */
 	StringInfoData text;
 
 	initStringInfo(&text);
 	appendStringInfoChar(&text, '{');
 	if (stratify && training->test_by == NULL)
 		split->label = class_column(training, columns_of(training));
-	if (split->label != NULL)
+	if (split->label != NULL || (stratify && training->test_by != NULL))
 	{
 		of.rows = palloc(sizeof(class_row) * of.size);
 		of.of_row = AllocSetContextCreate(CurrentMemoryContext, "dana split row", ALLOCSET_SMALL_SIZES);
 		read_rows(&of, training, split->label);
 		MemoryContextDelete(of.of_row);
-		if (of.used > MAX_STRATIFIED)
+		merge(&of);
+		if (of.many)
 			of.used = 0, split->label = NULL;
-		if (of.used > 0)
-			qsort(of.rows, of.used, sizeof(class_row), compare_rows);
 	}
-	for (Size first = 0, last; first < of.used && of.rows[first].class < DANA_OTHER_CLASSES; first = last)
+	for (last = 0; last < of.used && of.rows[last].class < DANA_OTHER_CLASSES;)
 	{
+		const Size first = last;
+
 		CHECK_FOR_INTERRUPTS();
-		for (last = first; last < of.used && of.rows[last].class == of.rows[first].class;)
+		while (last < of.used && of.rows[last].class == of.rows[first].class)
 			last++;
-		append_parts(&text, of.rows[first].class, of.rows + first, (int)(last - first), bounds, parts);
+		append_parts(&text, of.rows[first].class, of.rows + first, last - first, bounds, parts);
 	}
-	append_parts(&text, DANA_OTHER_CLASSES, NULL, 0, bounds, parts);
+	/* classes that come later have no rows yet */
+	append_parts(&text, DANA_OTHER_CLASSES, of.rows + last, split->label == NULL ? of.used : 0, bounds, parts);
 	appendStringInfoChar(&text, '}');
 	split->parts = text.data;
 	if (of.rows != NULL)
