@@ -55,7 +55,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     predict.add_argument("model", metavar="MODEL", help="its name, or name@version")
     _add_rows(predict, "table or view with the rows; or --query")
     predict.add_argument("--columns", type=names, metavar="A,B,…", help="columns to keep (the primary key)")
-    predict.add_argument("--labels", action="store_true", help="labels instead of probabilities or scores")
+    what = predict.add_mutually_exclusive_group()
+    what.add_argument("--labels", action="store_true", help="labels instead of probabilities or scores")
+    what.add_argument(
+        "--contributions", action="store_true", help="what each feature adds to the sum of a linear model"
+    )
     predict.add_argument(
         "--spreadsheet", action="store_true", help="put ' before texts that a spreadsheet would run as formulas"
     )
@@ -138,7 +142,7 @@ def _shown(value: object) -> str:
 
 def run_predict(options: argparse.Namespace) -> int:
     """Write the predictions as CSV, NULL as an empty field."""
-    from dana.client.predictions import predicted_rows, read_predicting
+    from dana.client.predictions import CONTRIBUTIONS, predicted_rows, read_predicting
     from dana.errors import UsageError
 
     if options.source is None and options.query is None:
@@ -146,12 +150,13 @@ def run_predict(options: argparse.Namespace) -> int:
     asked = {name: getattr(options, name) for name in ("query", "columns", "filter")}
     with _connected(options) as db:
         how = read_predicting(db.session, options.model)
-        function = how.function(labels=options.labels)
+        function = CONTRIBUTIONS if options.contributions else how.function(labels=options.labels)
         titles, rows = predicted_rows(db.session, options.model, options.source, function=function, **asked)
     # an array becomes a column for each element; None is a row without a prediction
-    if function == "dana_predict_array":
-        titles = [*titles[:-1], *how.titles()]
-        rows = [(*kept, *(numbers or [None] * how.width)) for *kept, numbers in rows]
+    if function in ("dana_predict_array", CONTRIBUTIONS):
+        names = how.titles() if function != CONTRIBUTIONS else how.contributions()
+        titles = [*titles[:-1], *(one if isinstance(one, str) else ": ".join(map(str, one)) for one in names)]
+        rows = [(*kept, *(numbers or [None] * len(names))) for *kept, numbers in rows]
     # with the titles: a column may be named by another user as well
     rows = [tuple(titles), *rows]
     formulas = sum(is_formula(value) for row in rows for value in row)

@@ -31,6 +31,7 @@ Source: TypeAlias = "str | LoadedTable | Frame | None"
 Framed: TypeAlias = "pd.DataFrame | dict[str, np.ndarray]"
 
 PREDICTION = "prediction"
+CONTRIBUTIONS = "dana_contributions"
 LOADED = "dana_rows"
 """The temporary table that holds a frame's rows; one at a time."""
 
@@ -68,6 +69,8 @@ class Predicting:
         Whether they are probabilities.
     several
         Whether they are several outputs, not scores of classes.
+    features
+        Columns that it was trained on.
     """
 
     classes: list[str] | None
@@ -75,6 +78,7 @@ class Predicting:
     width: int
     probable: bool
     several: bool
+    features: list[str]
 
     def function(self, *, labels: bool = False) -> str:
         """The function of schema dana to call; with ``labels``, the one that returns labels."""
@@ -85,6 +89,13 @@ class Predicting:
     def titles(self) -> list[str]:
         """Names of the columns of its prediction."""
         return [f"{PREDICTION}_{k}" for k in range(1, self.width + 1)] if self.several else [PREDICTION]
+
+    def contributions(self) -> list[object]:
+        """Names of contributions: features after ``(base)``, with a label before each if there are several sums."""
+        names = ["(base)", *self.features]
+        sums = self.width if self.several else len(self.classes or ()) if self.width > 1 else 1
+        labels = range(1, sums + 1) if self.several else self.labels()
+        return [*names] if sums == 1 else [(label, name) for label in labels for name in names]
 
     def numbers(self, values: list[list[float] | None]) -> NDArray[np.float32]:
         """Results of ``dana_predict_array``, [rows, width]; NaN for a row without a prediction."""
@@ -123,6 +134,7 @@ def read_predicting(session: psycopg.Connection, model: str) -> Predicting:
         width=1 if predictor is None else decode_predictor(predictor).width,
         probable=predicts == "probability",
         several=predicts == "numbers",
+        features=metadata["features"],
     )
 
 
@@ -206,8 +218,11 @@ def predicted_rows(
     before, after, where = (
         part.as_string(session).replace("%", "%%") for part in (kept, rows, sql.SQL(filter or "true"))
     )
+    predicted = f"dana.{function}(%s::pg_catalog.text, r.*)"
+    if function == CONTRIBUTIONS:  # a row for each
+        predicted = f"(SELECT pg_catalog.array_agg(c.contribution) FROM {predicted} AS c)"
     # with a parameter the server accepts only one statement, so a filter cannot add another
-    statement = f"SELECT {before}dana.{function}(%s::pg_catalog.text, r.*) FROM {after} AS r WHERE ({where}\n)"
+    statement = f"SELECT {before}{predicted} FROM {after} AS r WHERE ({where}\n)"
     with Messages(session):
         return names, session.execute(statement.encode(), (model,)).fetchall()
 
@@ -335,6 +350,36 @@ class PredictingSession:
             # each != each: NaN has no class
             chosen = [None if each is None or each != each else labels[int(each >= threshold)] for each in rows.values]
         return _framed(rows, {PREDICTION: chosen})
+
+    def contributions(
+        self,
+        model: str,
+        source: Source = None,
+        *,
+        query: str | None = None,
+        columns: Iterable[str] | None = None,
+        filter: str | None = None,
+    ) -> Framed:
+        """What each feature adds to the weighted sum of a linear model, for each row (``dana_contributions``).
+
+        The arguments are those of `predict`.
+
+        Returns
+        -------
+        pandas.DataFrame or dict
+            The columns to keep, ``(base)``, the sum for a row of means, and a column for each feature; together they
+            are the sum. With a sum for each class the names are pairs of label and feature. NaN for a row with a NULL.
+
+        Raises
+        ------
+        psycopg.Error
+            The model does not predict from weighted sums.
+        """
+        names = read_predicting(self.session, model).contributions()
+        rows = _predicted(self.session, model, source, CONTRIBUTIONS, query=query, columns=columns, filter=filter)
+        none = [float("nan")] * len(names)
+        found = np.array([none if each is None else each for each in rows.values]).reshape(-1, len(names))
+        return _framed(rows, dict(zip(names, found.T, strict=True)))
 
     def probabilities(
         self,

@@ -21,7 +21,7 @@ from dana.errors import UsageError
 from dana.predictor.affine import Link, Scores, scores
 from dana.predictor.program import Program, decode_predictor
 from dana.trainer.contract import Level, Notice, Notify, Parameter, Sink, Training, TrainRequest, TrainResult
-from dana.trainer.data.coefficients import MOST
+from dana.trainer.data.coefficients import MOST, with_bases
 from dana.trainer.data.likelihood import Basis, Doubles, Family, Floats, LikelihoodObserver, Sum
 from dana.trainer.data.survey import categories_of
 from dana.trainer.designs import rule_of
@@ -129,7 +129,7 @@ def with_summary(result: TrainResult, summary: Summary) -> TrainResult:
     """Add a summary to the metadata of a result."""
     coefficients = result.metadata["coefficients"]
     if summary.inference:
-        coefficients = {**coefficients, **summary.inference}
+        coefficients = with_bases({**coefficients, **summary.inference})
     return replace(result, metadata={**result.metadata, "summary": summary.metadata, "coefficients": coefficients})
 
 

@@ -395,6 +395,11 @@ CREATE FUNCTION dana_coefficients(model text, version integer DEFAULT NULL)
 	$$;
 COMMENT ON FUNCTION dana_coefficients IS 'Coefficients of the columns in a model that predicts from weighted sums: by name, in the columns'' own units, with standard errors and 95 % confidence intervals if the model is at the maximum of its likelihood; no rows for other models';
 
+CREATE FUNCTION dana_contributions(model text, VARIADIC features "any", OUT label text, OUT feature text, OUT contribution double precision)
+	RETURNS SETOF record LANGUAGE c STABLE PARALLEL SAFE COST 10 ROWS 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_contributions IS
+	'What each feature of a row adds to a weighted sum that the model predicts from: coefficient * (value - mean); with the base, the sum for a row of means, they add up to the sum; features as for dana_predict()';
+
 CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -472,6 +477,10 @@ COMMENT ON FUNCTION dana_probabilities IS 'Probability of each class for a row, 
 CREATE FUNCTION dana.dana_predict(model text, VARIADIC features "any") RETURNS real
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_predict IS 'dana_predict(), for internal statements';
+
+CREATE FUNCTION dana.dana_contributions(model text, VARIADIC features "any", OUT label text, OUT feature text, OUT contribution double precision)
+	RETURNS SETOF record LANGUAGE c STABLE PARALLEL SAFE COST 10 ROWS 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_contributions IS 'dana_contributions(), for internal statements';
 
 CREATE FUNCTION dana.dana_classify(model text, VARIADIC features "any") RETURNS text
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';

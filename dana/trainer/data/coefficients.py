@@ -6,7 +6,8 @@ and means of standardised inputs are included.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +34,26 @@ def coefficients(
         return None
     if found is None:
         return None
-    terms = [
-        one.column if one.count == 1 else f"{one.column}[{k}]"
-        for one in fills
-        if one.column in features
-        for k in range(1, one.count + 1)
-    ]
-    return {
-        "terms": terms,
-        "intercepts": [float(np.float32(one)) for one in found.intercepts],
-        "values": [[float(np.float32(one)) for one in row] for row in found.coefficients],
-    }
+    terms: list[str] = []
+    means: list[float] = []
+    models = {one.name: one.values for one in parameters}
+    for one in (fill for fill in fills if fill.column in features):
+        terms += [one.column] if one.count == 1 else [f"{one.column}[{k}]" for k in range(1, one.count + 1)]
+        # only `standardized` keeps the means
+        mean = models.get(f"{one.input}.mean", np.zeros(one.element + one.count)).reshape(-1)
+        means += mean[one.element : one.element + one.count].astype(float).tolist()
+    return with_bases(
+        {
+            "terms": terms,
+            "means": means,
+            "intercepts": [float(np.float32(one)) for one in found.intercepts],
+            "values": [[float(np.float32(one)) for one in row] for row in found.coefficients],
+        }
+    )
+
+
+def with_bases(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Add ``bases``, the sums for a row of means, to which features contribute coefficient * (value - mean)."""
+    means = np.array(found["means"])
+    each = zip(found["intercepts"], found["values"], strict=True)
+    return {**found, "bases": [intercept + float(np.array(values) @ means) for intercept, values in each]}

@@ -18,6 +18,7 @@
 #include "utils/float.h"
 #include "utils/hsearch.h"
 
+#include "base/arguments.h"
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/json.h"
@@ -55,6 +56,16 @@ typedef struct view
 	uint32			 running;
 } view;
 
+/* What a model's weighted sums are made of, from the metadata */
+typedef struct weighted_sums
+{
+	int		sums;
+	int		terms;
+	double *bases;	/* of each sum: its value for a row of means */
+	double *means;	/* of each number that the predictor reads */
+	double *values; /* coefficients, [sums][terms] */
+} weighted_sums;
+
 /* A loaded model */
 typedef struct loaded_model
 {
@@ -68,6 +79,7 @@ typedef struct loaded_model
 	bool			 probable; /* predictions are probabilities of them */
 	bool			 several; /* predictions are several numbers without classes */
 	bool			 finite; /* the training left out rows with NaN or an infinity in a feature */
+	weighted_sums	*sums; /* NULL: not read yet */
 } loaded_model;
 
 /* The models of a query; lives in fn_extra */
@@ -154,6 +166,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders, metadata);
 	pfree(metadata);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
+	model->sums = NULL;
 	strlcpy(model->name, reference, NAME_ROOM);
 }
 
@@ -460,6 +473,113 @@ DANA_FUNCTION(dana_probabilities)
 	if (result == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(predicted_array(model, result, true));
+}
+
+/* $1: metadata of a model */
+static dana_statement read_sums = DANA_STATEMENT(
+	"SELECT ARRAY(SELECT b.value::float8 FROM jsonb_array_elements_text(c.made -> 'bases') WITH ORDINALITY AS b (value, n) "
+	"ORDER BY b.n), "
+	"ARRAY(SELECT v.value::float8 FROM jsonb_array_elements_text(c.made -> 'means') WITH ORDINALITY AS v (value, n) "
+	"ORDER BY v.n), "
+	"ARRAY(SELECT v.value::float8 FROM jsonb_array_elements(c.made -> 'values') WITH ORDINALITY AS s (value, n), "
+	"jsonb_array_elements_text(s.value) WITH ORDINALITY AS v (value, n) ORDER BY s.n, v.n) "
+	"FROM (SELECT $1 -> 'coefficients') AS c (made)",
+	JSONBOID);
+
+/* Numbers of a float8[] of the statement's row; returns how many */
+static int
+sums_numbers(int column, double **values)
+{
+	ArrayType *array = DatumGetArrayTypePCopy(dana_value(0, column));
+
+	*values = (double *)ARR_DATA_PTR(array);
+	return ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+}
+
+/* Reads the sums of a model; an error if its prediction is not made of them */
+static weighted_sums *
+read_weighted_sums(const char *reference)
+{
+	dana_identity  before = dana_become_owner();
+	weighted_sums *sums = palloc(sizeof *sums);
+	Jsonb		  *metadata;
+	Datum		   values[1];
+	bool		   none;
+
+	dana_model_find(reference, before.user, true);
+	metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
+	none = dana_json_is_null(metadata, "coefficients");
+	if (none)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" does not predict a weighted sum of its features, so they have no contributions",
+							   reference),
+						errhint("dana_importance() shows which features any model with a label uses.")));
+	values[0] = JsonbPGetDatum(metadata);
+	(void)dana_read(&read_sums, values, NULL);
+	sums->sums = sums_numbers(1, &sums->bases);
+	sums->terms = sums_numbers(2, &sums->means);
+	if (sums_numbers(3, &sums->values) != sums->sums * sums->terms)
+		dana_error(DATA_CORRUPTED, "metadata.coefficients of model \"%s\" is malformed", reference);
+	dana_become_caller(before);
+	pfree(metadata);
+	return sums;
+}
+
+/* Adds the rows of one sum: its base, then the contribution of each feature */
+static void
+add_contributions(ReturnSetInfo *results, const loaded_model *model, const char *label, int sum)
+{
+	const dana_inputs *features = &model->features;
+	const double	  *coefficients = model->sums->values + (ptrdiff_t)sum * model->sums->terms;
+	Datum			   values[] = {label == NULL ? (Datum)0 : CStringGetTextDatum(label), CStringGetTextDatum("(base)"),
+								   Float8GetDatum(model->sums->bases[sum])};
+	bool			   nulls[] = {label == NULL, false, false};
+	int				   at = 0;
+
+	dana_results_add(results, values, nulls);
+	for (int i = 0; i < features->count; i++)
+	{
+		const int count = features->reals ? 1 : model->numbers[i].count;
+		double	  total = 0;
+
+		for (int k = at; k < at + count; k++)
+			total += coefficients[k] * ((double)model->memory[k] - model->sums->means[k]);
+		at += count;
+		values[1] = CStringGetTextDatum(features->count == features->names.count ? features->names.values[i]
+																				  : psprintf("%d", i + 1));
+		values[2] = Float8GetDatum(total);
+		dana_results_add(results, values, nulls);
+	}
+}
+
+/* dana_contributions(model, features ...): what each feature adds to each weighted sum of a linear model */
+DANA_FUNCTION(dana_contributions)
+{
+	ReturnSetInfo *results = dana_results_begin(fcinfo);
+	loaded_model  *model;
+	const float	  *result = predict_row(fcinfo, &model, NULL);
+
+	if (model == NULL)
+		return (Datum)0;
+	if (model->sums == NULL)
+	{
+		loaded_models *models = fcinfo->flinfo->fn_extra;
+		MemoryContext  caller = MemoryContextSwitchTo(models->context);
+
+		model->sums = read_weighted_sums(model->name);
+		MemoryContextSwitchTo(caller);
+	}
+	if (result == NULL)
+		return (Datum)0;
+	if (model->sums->terms != (int)model->program.inputs)
+		dana_error(DATA_CORRUPTED, "metadata.coefficients of model \"%s\" is malformed", model->name);
+	for (int sum = 0; sum < model->sums->sums; sum++)
+		add_contributions(results, model,
+						  model->sums->sums == 1 ? NULL
+						  : sum < model->classes.count ? model->classes.values[sum]
+													   : psprintf("%d", sum + model->several),
+						  sum);
+	return (Datum)0;
 }
 
 /*
