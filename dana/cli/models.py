@@ -154,8 +154,8 @@ def run_predict(options: argparse.Namespace) -> int:
         titles, rows = predicted_rows(db.session, options.model, options.source, function=function, **asked)
     # an array becomes a column for each element; None is a row without a prediction
     if function in ("dana_predict_array", CONTRIBUTIONS):
-        names = how.titles() if function != CONTRIBUTIONS else how.contributions()
-        titles = [*titles[:-1], *(one if isinstance(one, str) else ": ".join(map(str, one)) for one in names)]
+        names = how.contributions() if function == CONTRIBUTIONS else how.titles()
+        titles = [*titles[:-1], *(": ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in names)]
         rows = [(*kept, *(numbers or [None] * len(names))) for *kept, numbers in rows]
     # with the titles: a column may be named by another user as well
     rows = [tuple(titles), *rows]
