@@ -167,6 +167,7 @@ def test_a_package_that_another_distribution_overwrote_is_named(site: Path, tmp_
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(1800)
 def test_the_wheel_trains_the_demonstration_without_a_compiler(server_root: Path) -> None:
     """Built by zig, and checked by .ci/wheel; bare systems are .ci/bare's."""
     built = server_root / "dist"
