@@ -33,6 +33,7 @@ from sklearn.utils.validation import (
 from dana import rules
 from dana.client.connection import Connection, connect
 from dana.client.options import TrainOptions
+from dana.predictor.centres import is_coarse
 from dana.session.frames import Frame, columns_of
 from dana.session.tables import Column, create_table
 
@@ -158,7 +159,11 @@ class DanaEstimator(BaseEstimator):
     def _rows(self, x: Rows, *, reset: bool) -> Rows:
         """A matrix of numbers; or the data frame itself, as the server encodes texts and missing values."""
         if not _is_frame(x):
-            return cast(Rows, validate_data(self, x, reset=reset, dtype=np.float32))  # the machine's numbers
+            numbers = validate_data(self, x, reset=reset, dtype=np.float32)  # the machine's numbers
+            exact = np.asarray(x, np.float64)
+            # columns that the server trains on less their centres need all digits
+            coarse = is_coarse(np.abs(exact).max(axis=0), exact.std(axis=0))
+            return cast(Rows, exact if coarse.any() else numbers)
         # records or compares the names of the columns; values are the server's to check
         validate_data(self, x, reset=reset, skip_check_array=True)
         if len(cast(Sized, x)) == 0:

@@ -5,7 +5,7 @@ In: nothing. Out: typed dictionaries, which `dana_evaluate`, `dana_export_model`
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 ClassMetrics = TypedDict(
     "ClassMetrics",
@@ -134,6 +134,7 @@ class Metadata(TypedDict, total=False):
     group: Group | None
     warm_start_from: str | None
     preprocess: list[Preprocessed] | None
+    centres: dict[str, Any]
     optimizers: list[str]
     ended: str
     summary: Summary

@@ -71,6 +71,8 @@ class Predicting:
         Whether they are several outputs, not scores of classes.
     features
         Columns that it was trained on.
+    double
+        Whether they have more digits than binary32.
     """
 
     classes: list[str] | None
@@ -79,12 +81,13 @@ class Predicting:
     probable: bool
     several: bool
     features: list[str]
+    double: bool = False
 
     def function(self, *, labels: bool = False) -> str:
         """The function of schema dana to call; with ``labels``, the one that returns labels."""
         if labels or (self.classes is not None and self.width > 1):
             return "dana_classify"
-        return "dana_predict_array" if self.several else "dana_predict"
+        return "dana_predict_array" if self.several else "dana_predict_double" if self.double else "dana_predict"
 
     def titles(self) -> list[str]:
         """Names of the columns of its prediction."""
@@ -122,6 +125,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 def read_predicting(session: psycopg.Connection, model: str) -> Predicting:
     """How a model predicts, from its metadata; an error if it does not exist."""
+    from dana.predictor.centres import centres_of
     from dana.predictor.program import decode_predictor
 
     statement = "SELECT metadata, predictor FROM dana.dana_find_model(%s)"
@@ -135,6 +139,7 @@ def read_predicting(session: psycopg.Connection, model: str) -> Predicting:
         probable=predicts == "probability",
         several=predicts == "numbers",
         features=metadata["features"],
+        double=centres_of(metadata).label != 0,
     )
 
 
@@ -304,7 +309,8 @@ class PredictingSession:
         if how.several:
             return _framed(rows, dict(zip(how.titles(), how.numbers(values).T, strict=True)))
         if all(each is None or isinstance(each, float) for each in values):
-            return _framed(rows, {PREDICTION: np.array(values, dtype=np.float32)})  # real; NULL is NaN
+            kind = np.float64 if how.double else np.float32
+            return _framed(rows, {PREDICTION: np.array(values, dtype=kind)})  # NULL is NaN
         return _framed(rows, {PREDICTION: values})
 
     def classify(

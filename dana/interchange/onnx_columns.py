@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dana.errors import UsageError
 from dana.interchange.columns import DATES, DATETIMES, INTEGERS, Column, Kind
@@ -56,8 +57,8 @@ class Encoded:
     null: str | None
 
 
-def encode(nodes: Nodes, columns: Sequence[Column], array: int) -> Encoded:
-    """Append the nodes; arrays have `array` elements.
+def encode(nodes: Nodes, columns: Sequence[Column], array: int, centres: Sequence[float] = ()) -> Encoded:
+    """Append the nodes; arrays have `array` elements; `centres` are those of the numbers, empty without any.
 
     Raises
     ------
@@ -72,7 +73,9 @@ def encode(nodes: Nodes, columns: Sequence[Column], array: int) -> Encoded:
         width = array if column.kind is Kind.ARRAY else 1
         kind, meaning = _input(column)
         inputs.append(helper.make_tensor_value_info(column.name, kind, ["rows", width], meaning))
-        block, missing = _column(nodes, column)
+        count = array if column.kind is Kind.ARRAY else len(column.numbers)
+        block, missing = _column(nodes, column, np.array([centres[:count] or [0.0]]))
+        centres = centres[count:]
         blocks.append(block)
         if column.fill is None:
             null = missing if null is None else nodes.node("Or", null, missing)
@@ -102,7 +105,7 @@ def _null_texts(column: Column) -> list[str]:
     return free or ["\\" * (1 + max(map(len, known))) + "N"]
 
 
-def _column(nodes: Nodes, column: Column) -> tuple[str, str]:
+def _column(nodes: Nodes, column: Column, centres: NDArray[np.float64]) -> tuple[str, str]:
     """Return a column's numbers (float, rows × numbers), 0 for a NULL without a fill; where it is NULL (rows × 1)."""
     if _is_text(column):
         return _text(nodes, column)
@@ -115,11 +118,11 @@ def _column(nodes: Nodes, column: Column) -> tuple[str, str]:
     elif column.kind is Kind.PARTS:
         made = _parts(nodes, column)
     elif column.type in DATETIMES:
-        made = _moment(nodes, column)
+        made = nodes.less(_moment(nodes, column), centres)
     else:
-        made = nodes.node("Cast", column.name, to=FLOAT)
+        made = nodes.less(column.name, centres)
     # without a fill the row has no prediction; 0 is computed with, a row that every model has
-    fill = np.array([column.fill or np.zeros(len(column.numbers))], np.float32)
+    fill = (np.array([column.fill or np.zeros(len(column.numbers))]) - centres).astype(np.float32)
     filled = nodes.node("Where", missing, nodes.constant(fill), made)
     if column.kind is Kind.ARRAY:
         largest = nodes.node("ReduceMax", nodes.node("Cast", missing, to=FLOAT), axes=[1], keepdims=1)
@@ -172,10 +175,9 @@ def _moment(nodes: Nodes, column: Column) -> str:
     made = nodes.node("Cast", made, to=DOUBLE)  # holds microseconds of 285 years
     if column.type != "date":
         made = nodes.node("Div", made, nodes.constant(np.array([SECOND], np.float64)))
-    made = nodes.node("Cast", made, to=FLOAT)
     for stands, value in ((POSITIVE_INFINITY, np.inf), (NEGATIVE_INFINITY, -np.inf)):
         infinite = nodes.node("Equal", column.name, nodes.ints(stands))
-        made = nodes.node("Where", infinite, nodes.constant(np.array([value], np.float32)), made)
+        made = nodes.node("Where", infinite, nodes.constant(np.array([value])), made)
     return made
 
 

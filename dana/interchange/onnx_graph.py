@@ -1,7 +1,8 @@
 """A model's prediction as an ONNX graph.
 
 In: a `StoredModel`. Out: the bytes of a ModelProto. If columns are encoded, it has an input for each column of the
-table (see `dana.interchange.onnx_columns`); else one, ``features`` (float, rows × numbers). A classifier has the
+table (see `dana.interchange.onnx_columns`); else one, ``features`` (float, rows × numbers; double where columns were
+trained on less their centres, which is also the type of a prediction with such a label). A classifier has the
 outputs of skl2onnx: ``label`` (int64 or string, rows) and ``probabilities`` (float, rows × classes), or ``scores`` if
 the numbers are not probabilities (one for two classes). The last or only output is ``prediction``: the result of
 ``dana_predict`` (float, rows), or for several numbers that of ``dana_predict_array`` (float, rows × numbers). Where a
@@ -20,7 +21,7 @@ import numpy as np
 from dana.errors import SetupError, UsageError
 from dana.extras import install_command
 from dana.interchange.onnx_columns import NULL_TEXTS, encode
-from dana.interchange.onnx_nodes import FLOAT, INT64, ML, NULL_INTEGER, STRING, Nodes
+from dana.interchange.onnx_nodes import DOUBLE, FLOAT, INT64, ML, NULL_INTEGER, STRING, Nodes
 from dana.interchange.stored import Floats, StoredModel
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
 from dana.predictor.program import Instruction
@@ -118,11 +119,14 @@ class _Graph:
         self._values: dict[int, tuple[str, int]] = {}
         """Name and size of what was written to scratch, by where it starts there."""
         if model.encoded:
-            made = encode(nodes, model.columns, model.array_length)
+            made = encode(nodes, model.columns, model.array_length, model.centres.features)
             self.inputs, self._features, self._null = made.inputs, made.features, made.null
         else:
-            self.inputs = [helper.make_tensor_value_info("features", FLOAT, ["rows", self._program.inputs])]
-            self._features, self._null = "features", None
+            centred, count = bool(model.centres.features), self._program.inputs
+            kind = DOUBLE if centred else FLOAT
+            self.inputs = [helper.make_tensor_value_info("features", kind, ["rows", count])]
+            self._features = nodes.less("features", model.centres.of_features(count)) if centred else "features"
+            self._null = None
 
     def build(self) -> list[onnx.ValueInfoProto]:
         """Append the nodes of the prediction and return the graph's outputs."""
@@ -164,13 +168,17 @@ class _Graph:
         if labels is not None or width > 1:
             wide = 2 if width == 1 and self._model.predicts == "probability" else width
             outputs.append(self._output(VECTORS.get(self._model.predicts, "scores"), each, wide))
+        if self._model.centres.label:
+            exact = self._node("Cast", prediction, to=DOUBLE)
+            prediction = self._node("Add", exact, self._floats(np.array([self._model.centres.label])))
+            return [*outputs, self._output("prediction", prediction, kind=DOUBLE)]
         return [*outputs, self._output("prediction", prediction)]
 
-    def _output(self, name: str, value: str, *width: int) -> onnx.ValueInfoProto:
+    def _output(self, name: str, value: str, *width: int, kind: int = FLOAT) -> onnx.ValueInfoProto:
         from onnx import helper
 
         named = self._node("Identity", value, out=self.nodes.free(name))
-        return helper.make_tensor_value_info(named, FLOAT, ["rows", *width])
+        return helper.make_tensor_value_info(named, kind, ["rows", *width])
 
     def _nan(self) -> str:
         return self._floats(np.array([np.nan], np.float32))

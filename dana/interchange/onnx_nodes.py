@@ -74,6 +74,11 @@ class Nodes:
         self.made.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
         return name
 
+    def less(self, value: str, centres: NDArray[np.float64]) -> str:
+        """Return the name of a value in binary64 less its centres, as binary32."""
+        smaller = self.node("Sub", value, self.constant(centres)) if centres.any() else value
+        return self.node("Cast", smaller, to=FLOAT)
+
     def texts(self, values: Collection[str]) -> str:
         return self._initializer(np.array(list(values), dtype=object))
 

@@ -15,6 +15,7 @@ from dana.errors import UsageError
 from dana.interchange.pmml_fields import Fields
 from dana.interchange.stored import StoredModel
 from dana.predictor.affine import Link, Scores, scores
+from dana.predictor.centres import NO_CENTRES
 
 NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
@@ -47,13 +48,16 @@ def pmml(model: StoredModel) -> str:
             f"PMML cannot express the prediction of model {model.name!r}: it is not a function of weighted sums",
             hint="Export it as ONNX.",
         )
+    found = found.of_columns(model.centres)
     root = Xml.Element("PMML", version="4.4", xmlns=NAMESPACE)
     header = Xml.SubElement(root, "Header", description=f"model {model.name}@{model.version} of rule {model.rule}")
     Xml.SubElement(header, "Application", name="dana", version=version("dana-db"))
     classes = _classes(model, found)
-    fields = Fields(model.scalars)
+    # of a centred column or label, binary32 would lose the digits
+    kind = "float" if model.centres == NO_CENTRES else "double"
+    fields = Fields(model.scalars, kind)
     target = fields.free(model.labels[0] if model.labels else "target")
-    _dictionary(root, model, fields, target, classes)
+    _dictionary(root, model, fields, target, classes, kind)
     regression = Xml.SubElement(
         root,
         "RegressionModel",
@@ -66,7 +70,7 @@ def pmml(model: StoredModel) -> str:
     schema = Xml.SubElement(regression, "MiningSchema")
     schema.extend(fields.mining)
     Xml.SubElement(schema, "MiningField", name=target, usageType="target")
-    _output(regression, fields.free("prediction"), found, classes)
+    _output(regression, fields.free("prediction"), found, classes, kind)
     if fields.derived:
         Xml.SubElement(regression, "LocalTransformations").extend(fields.derived)
     # of a logistic function there is one sum, for the second class
@@ -117,11 +121,13 @@ def _normalisation(found: Scores, classes: list[str] | None) -> str:
     return "exp" if found.link is Link.EXP else "none"
 
 
-def _dictionary(root: Xml.Element, model: StoredModel, fields: Fields, target: str, classes: list[str] | None) -> None:
+def _dictionary(
+    root: Xml.Element, model: StoredModel, fields: Fields, target: str, classes: list[str] | None, type: str
+) -> None:
     dictionary = Xml.SubElement(root, "DataDictionary", numberOfFields=str(len(fields.data) + 1))
     dictionary.extend(fields.data)
     if classes is None:
-        Xml.SubElement(dictionary, "DataField", name=target, optype="continuous", dataType="float")
+        Xml.SubElement(dictionary, "DataField", name=target, optype="continuous", dataType=type)
         return
     kind = "string" if model.classes is not None else "integer"
     field = Xml.SubElement(dictionary, "DataField", name=target, optype="categorical", dataType=kind)
@@ -129,7 +135,7 @@ def _dictionary(root: Xml.Element, model: StoredModel, fields: Fields, target: s
         Xml.SubElement(field, "Value", value=text)
 
 
-def _output(regression: Xml.Element, name: str, found: Scores, classes: list[str] | None) -> None:
+def _output(regression: Xml.Element, name: str, found: Scores, classes: list[str] | None, type: str) -> None:
     """The prediction of dana_predict: the probability for a logistic function, else the predicted value."""
     output = Xml.SubElement(regression, "Output")
     if found.link is Link.LOGIT:
@@ -139,10 +145,10 @@ def _output(regression: Xml.Element, name: str, found: Scores, classes: list[str
             "OutputField",
             name=name,
             optype="continuous",
-            dataType="float",
+            dataType=type,
             feature="probability",
             value=classes[1],
         )
         return
-    kind = ("continuous", "float") if classes is None else ("categorical", "string")
+    kind = ("continuous", type) if classes is None else ("categorical", "string")
     Xml.SubElement(output, "OutputField", name=name, optype=kind[0], dataType=kind[1], feature="predictedValue")

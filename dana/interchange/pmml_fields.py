@@ -25,6 +25,11 @@ PLACES = {"year": (1, 4), "month": (6, 2), "day": (9, 2), "hour": (12, 2)}
 class Fields:
     """The fields of columns.
 
+    Parameters
+    ----------
+    type
+        PMML's type of a column of numbers.
+
     Attributes
     ----------
     data, mining
@@ -40,7 +45,8 @@ class Fields:
         PMML cannot express a column.
     """
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], type: str = "float") -> None:
+        self._type = type
         self.data: list[Xml.Element] = []
         self.mining: list[Xml.Element] = []
         self.derived: list[Xml.Element] = []
@@ -82,7 +88,7 @@ class Fields:
                 hint="Export it as ONNX, or train it on parts of the column.",
             )
         else:
-            self._declare(column, "continuous", "float")
+            self._declare(column, "continuous", self._type)
             if fill is not None:
                 mining.set("missingValueReplacement", repr(fill))
             self.terms.append((column.name,))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dana.errors import UsageError
 from dana.interchange.columns import NUMBERS, Column, Kind, read_columns
+from dana.predictor.centres import NO_CENTRES, Centres, centres_of
 from dana.predictor.program import Program, decode_predictor
 from dana.records import Exported
 
@@ -47,6 +48,8 @@ class StoredModel:
         The table's columns, in the order of the features.
     encoded
         Whether a column is encoded, or has its NULLs replaced.
+    centres
+        What is subtracted from features before the prediction, and added to it.
     """
 
     name: str
@@ -61,6 +64,7 @@ class StoredModel:
     class_type: str | None = None
     columns: tuple[Column, ...] = ()
     encoded: bool = False
+    centres: Centres = NO_CENTRES
 
     @property
     def weights(self) -> Floats:
@@ -172,6 +176,7 @@ def read_model(exported: Exported) -> StoredModel:
             class_type=notes.get("class_type"),
             columns=read_columns(notes),
             encoded=bool(notes.get("preprocess")),
+            centres=centres_of(notes),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the model's JSON lacks or misnames a field: {error}") from None

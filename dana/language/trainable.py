@@ -36,10 +36,10 @@ class TrainableRule(Rule):
     Notes
     -----
     Everywhere ``X`` is the array of the rule's only input, with the rows along axis 0, or a mapping with an array for
-    each input by its name; ``y`` the same of its outputs, None where it has none. Numbers are rounded to binary32; of a
-    rule with classes `fit` takes labels that are texts, too. A NaN, an infinity, a missing or a misshapen array is a
-    `UsageError`. ``hyper`` are new values for metas and for dims that have a default; all other dims follow from the
-    shapes.
+    each input by its name; ``y`` the same of its outputs, None where it has none. Numbers are rounded to binary32, less
+    their column's centre where that keeps digits; of a rule with classes `fit` takes labels that are texts, too. A NaN,
+    an infinity, a missing or a misshapen array is a `UsageError`. ``hyper`` are new values for metas and for dims that
+    have a default; all other dims follow from the shapes.
     """
 
     def __init__(self, text: str, *, filename: str = "<rule>", first_line: int = 1) -> None:
@@ -130,8 +130,9 @@ class TrainableRule(Rule):
 
     def predict(
         self, X: Arrays, *, models: Mapping[str, ArrayLike] | None = None, hyper: Mapping[str, float] | None = None
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.floating[Any]]:
         """The rule's prediction for each row, as ``dana_predict`` computes it: shape (rows,), or (rows, k) of a vector.
+        They are binary32, or binary64 where a label was trained on less its centre.
 
         Parameters
         ----------
@@ -143,11 +144,12 @@ class TrainableRule(Rule):
         UsageError
             Arrays do not fit the rule, it sets no prediction, or it was not trained.
         """
+        from dana.trainer.arrays import less_centres
         from dana.trainer.data.inputs import inputs_of, models_of
         from dsl.hdfg.interpreter import Interpreter
         from hwgen.spec import numerics
 
-        graph = self.hdfg
+        graph, centres = self.hdfg, None
         if graph.prediction is None:
             raise UsageError(f"rule {graph.name!r} predicts nothing", hint="Add setPrediction to it.")
         if models is None:
@@ -157,14 +159,18 @@ class TrainableRule(Rule):
                     hint="Call fit before, on the same object, or give the models' values: models={…}.",
                 )
             # bound to the dims of the training, which shapes alone may leave open
-            graph = self.trained.graph
+            graph, centres = self.trained.graph, self.trained.centres
             models, hyper = self.trained.models, {**self.trained.metas, **(hyper or {})}
         assert graph.prediction is not None, "training leaves predictions alone"
         needed = graph.reachable([graph.prediction])
-        state, inputs = models_of(graph, models, needed), inputs_of(graph, X, needed)
+        state = models_of(graph, models, needed)
+        inputs = inputs_of(graph, X, None if centres and centres.features else needed)
         graph, metas = self._bound(graph, _shapes(inputs, state), hyper)
+        if centres is not None:
+            inputs = less_centres(inputs, centres, list(inputs))
         with _data_errors():
-            return Interpreter(graph, numerics).predict(inputs, state, metas)
+            predicted = Interpreter(graph, numerics).predict(inputs, state, metas)
+        return predicted if centres is None else centres.predicted(predicted)
 
     def classify(self, X: Arrays) -> np.ndarray:
         """The label of each row by the last `fit`, as ``dana_classify`` chooses it: texts where those were texts.

@@ -6,13 +6,14 @@ rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
+from dana.predictor.centres import Centres
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
 from dana.predictor.program import Instruction, Program, decode_predictor, encode_predictor
 from dsl import compile_rule
@@ -52,6 +53,11 @@ class Scores:
     link: Link
     coefficients: Doubles
     intercepts: Doubles
+
+    def of_columns(self, centres: Centres) -> Scores:
+        """Return the sums of columns from which these centres are subtracted before the prediction."""
+        away = self.coefficients @ centres.of_features(self.coefficients.shape[1])
+        return replace(self, intercepts=self.intercepts - away + centres.label)
 
 
 def scores(program: Program, weights: Floats, limit: int = MAX_COEFFICIENTS) -> Scores | None:

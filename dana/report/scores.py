@@ -135,7 +135,7 @@ def _scores(
 # conditions leave it out, too
 SCORED = """
 WITH s AS MATERIALIZED (
-    SELECT {label} AS y, dana.dana_predict(%(model)s::pg_catalog.text, {row}.*)::pg_catalog.float8 AS p
+    SELECT {label} AS y, dana.dana_predict_double(%(model)s::pg_catalog.text, {row}.*) AS p
     FROM {rows} WHERE {condition}
 ), k AS (
     SELECT s.y, s.p FROM s

@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 
 from dana.codesign.sample import fits
 from dana.errors import UsageError
+from dana.predictor.centres import Centres, centred
 from dana.storage.columns import column_pages, column_schema
 from dana.storage.parts import build_part_pages
 from dana.storage.permuted import PermutedPages, RowOrder, anonymous
-from dana.trainer.contract import Json, Notify, Relation, Sink, Stream, Training, TrainRequest
+from dana.trainer.contract import Json, Notify, Relation, Sink, Stream, Training, TrainRequest, once
+from dana.trainer.data.centres import NeedsCentres
 from dana.trainer.data.classes import prediction_kind
 from dana.trainer.data.weights import bind_request
 from dana.trainer.designs import chosen_extents, graph_of
 from dana.trainer.extents import with_extents
 from dana.trainer.machine import feed_pages
-from dana.trainer.stopping import run
+from dana.trainer.stopping import Outcome, run
 from dana.trainer.trainer import MachineTrainer
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.interpreter import Interpreter
@@ -38,6 +40,14 @@ Floats = NDArray[np.float32]
 
 PAGE_SIZE = 8192
 """PostgreSQL's default BLCKSZ (pg_config.h)."""
+
+TYPE_NAMES = {
+    "bool": "boolean",
+    **dict.fromkeys(("float16", "float32"), "real"),
+    **dict.fromkeys(("int8", "uint8", "int16"), "smallint"),
+    **dict.fromkeys(("uint16", "int32"), "integer"),
+    **dict.fromkeys(("uint32", "int64", "uint64"), "bigint"),
+}
 
 MEMORY_STEP = 16 << 20
 """Bytes of memory that rows in another order take at a time."""
@@ -73,6 +83,8 @@ class Trained:
         Coefficients of the columns, with standard errors after a solved training; None: the prediction has none.
     summary
         What is known at the maximum of the likelihood; None: the rule was not solved.
+    centres
+        What was subtracted from columns before they became binary32; the models belong to the smaller numbers.
     """
 
     graph: Graph
@@ -88,16 +100,18 @@ class Trained:
     labels: NDArray[Any] | None
     coefficients: Json | None
     summary: Json | None
+    centres: Centres
 
     @property
     def classes(self) -> tuple[str, ...] | None:
         """Texts of `labels`."""
         return None if self.labels is None else _texts(self.labels)
 
-    def predict(self, columns: Columns) -> Floats:
+    def predict(self, columns: Columns) -> NDArray[np.floating[Any]]:
         """Return the predictions, shape (rows,), or (rows, k) for vectors; `columns` contain the features."""
         values: dict[str, Floats] = {}
-        each = [np.asarray(columns[name], dtype=np.float32) for name in self.features]
+        smaller = less_centres(columns, self.centres, self.features)
+        each = [np.asarray(smaller[name], dtype=np.float32) for name in self.features]
         features = np.concatenate([column.reshape(len(column), -1) for column in each], axis=1)
         taken = 0
         # columns fill the inputs in the order of their declaration, not by name
@@ -105,9 +119,9 @@ class Trained:
             shape = self.graph.concrete_shape(node.id)
             values[str(node.name)] = features[:, taken : taken + prod(shape)].reshape(-1, *shape)
             taken += prod(shape)
-        return Interpreter(self.graph, numerics).predict(values, self.models, self.metas)
+        return self.centres.predicted(Interpreter(self.graph, numerics).predict(values, self.models, self.metas))
 
-    def classify(self, predicted: Floats) -> NDArray[Any]:
+    def classify(self, predicted: NDArray[np.floating[Any]]) -> NDArray[Any]:
         """Return the label that each prediction selects, as ``dana_classify`` does.
 
         Raises
@@ -174,6 +188,7 @@ def train(
     # rows that exceed a page are streamed as frames, as by a backend
     rows = not fits(schema, page_size=PAGE_SIZE)
     pages = None if rows else column_pages(columns, page_size=PAGE_SIZE)
+    attributes = zip(schema.attributes, columns.values(), strict=True)
     request = TrainRequest(
         rule=graph.name,
         text=text,
@@ -181,7 +196,7 @@ def train(
             name=schema.relation,
             pages=None if pages is None else len(pages),
             page_size=PAGE_SIZE,
-            attributes=schema.attributes,
+            attributes=tuple(replace(one, type_name=_type_name(values)) for one, values in attributes),
             rows=rows,
         ),
         features=None if features is None else tuple(features),
@@ -203,12 +218,12 @@ def train(
     )
     trainer = MachineTrainer()
     request = replace(request, largest={name: _largest(columns[name]) for name in trainer.categories(request).columns})
-    training = trainer.open(request, notify)
-    with ExitStack() as opened:
-        opened.callback(training.close)
-        fed = _frames(columns, training.stream) if pages is None else pages
-        taken = fed if training.order is None else opened.enter_context(closing(_permuted(training.order, fed)))
-        outcome = run(training, request, feed=lambda sink: _feed(training, sink, taken), notify=notify)
+    notify, outcome = once(notify), None
+    while outcome is None:
+        try:
+            outcome = _run(trainer, request, columns, pages, notify)
+        except NeedsCentres as error:
+            request = error.amended(request)
     result = outcome.result
     binding = bind_request(graph, request, chosen_extents(dict(graph.extents), with_extents(request).hyper))
     return Trained(
@@ -225,7 +240,44 @@ def train(
         labels=labels,
         coefficients=result.metadata["coefficients"],
         summary=result.metadata.get("summary"),
+        centres=request.centres,
     )
+
+
+def _run(
+    trainer: MachineTrainer, request: TrainRequest, columns: Columns, pages: NDArray[np.uint8] | None, notify: Notify
+) -> Outcome:
+    """Run a training, on pages unless it asks for frames."""
+    training = trainer.open(request, notify)
+    with ExitStack() as opened:
+        opened.callback(training.close)
+        if pages is None or training.stream is not None:
+            named = (training.design["features"], training.design["labels"])
+            pages = _frames(less_centres(columns, request.centres, *named), training.stream)
+        taken = pages if training.order is None else opened.enter_context(closing(_permuted(training.order, pages)))
+        return run(training, request, feed=lambda sink: _feed(training, sink, taken), notify=notify)
+
+
+def less_centres(
+    columns: Columns, centres: Centres, features: Sequence[str], labels: Sequence[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Subtract centres from columns in binary64; columns without a centre are as they are."""
+    made = dict(columns)
+    places = centres.of_features(sum(prod(np.shape(columns[name])[1:]) for name in features))
+    for name in features:
+        shape = np.shape(columns[name])[1:]
+        made[name] = centred(columns[name], places[: prod(shape)].reshape(shape))
+        places = places[prod(shape) :]
+    for name in labels:
+        made[name] = centred(columns[name], centres.label)
+    return made
+
+
+def _type_name(values: NDArray[Any]) -> str:
+    """Return SQL's name of the type that holds an array's numbers."""
+    kind = np.asarray(values).dtype
+    name = TYPE_NAMES.get(kind.name, "double precision")
+    return name if np.ndim(values) == 1 else f"{name}[]"
 
 
 def _largest(values: NDArray[Any]) -> float | None:

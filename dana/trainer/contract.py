@@ -6,7 +6,7 @@ It depends neither on sockets, rings and the processes of PostgreSQL nor on comp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
+from dana.predictor.centres import NO_CENTRES, Centres
 from dana.storage.permuted import RowOrder
 from dana.storage.schema import Attribute, TableSchema
 from dsl.hdfg.init import InitKind
@@ -68,6 +69,10 @@ class TrainingError(UsageError):
 class OutOfLine(TrainingError):
     """A page cannot be trained on as it is, for instance because a value is compressed; frames can."""
 
+    def amended(self, request: TrainRequest) -> TrainRequest:
+        """Return the request to train on frames; in them the backend handles invalid values and NULLs."""
+        return replace(request, relation=replace(request.relation, rows=True), nulls="skip")
+
 
 class Level(StrEnum):
     """Severity of a notice, in PostgreSQL's terms."""
@@ -94,6 +99,18 @@ class Notice:
 
 
 Notify = Callable[[Notice], None]
+
+
+def once(notify: Notify) -> Notify:
+    """Return a function that passes each notice on once, for a training that begins again."""
+    sent: set[Notice] = set()
+
+    def notify_once(notice: Notice) -> None:
+        if notice not in sent:
+            sent.add(notice)
+            notify(notice)
+
+    return notify_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +188,8 @@ class TrainRequest:
         Columns of the model to start from, in order; empty: unknown.
     warm_start_whole
         The initial values are a complete trained model; otherwise missing models are initialised by the rule.
+    centres
+        What is subtracted from the columns before their values become binary32.
     held_out
         Rows were held out and can be requested.
     validates
@@ -215,6 +234,7 @@ class TrainRequest:
     warm_start_from: Mapping[str, NDArray[np.float32]] | None = None
     warm_start_features: tuple[str, ...] = ()
     warm_start_whole: bool = True
+    centres: Centres = NO_CENTRES
     held_out: bool = False
     validates: bool = False
     largest: Mapping[str, float | None] = field(default_factory=dict)
@@ -313,12 +333,15 @@ class Stream:
         Bytes of a frame.
     part
         Number of values in a part of a row, flattened over its columns; 0: a row is a tuple.
+    centres
+        What to subtract from the values of a row before they become binary32; empty: nothing.
     """
 
     numbers: tuple[int, ...]
     lengths: tuple[int, ...]
     page_size: int
     part: int = 0
+    centres: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

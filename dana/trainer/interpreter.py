@@ -29,6 +29,7 @@ from dana.trainer.contract import (
     TrainResult,
     TupleLayout,
 )
+from dana.trainer.data.centres import check_centres
 from dana.trainer.data.classes import classes_of, prediction_kind
 from dana.trainer.data.coefficients import coefficients
 from dana.trainer.data.likelihood import tuple_layout
@@ -203,6 +204,7 @@ class InterpretedTraining(Judged):
             kinds=kinds,
         )
         rule = rule_of(self._request.text, self._request.rule)
+        check_centres(rule.hdfg, self._request, survey, self._fills, self._binding.labels)
         self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
         if not self.whole_table and self.order is None:
             notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)
@@ -222,7 +224,7 @@ class InterpretedTraining(Judged):
             else:
                 weights = np.ones(len(good), np.float32)
             values, places = np.unique(columns[label].reshape(len(good), -1)[good, 0], return_inverse=True)
-            check_labels(rule, self._request, self._metas, self._binding.labels, values)
+            check_labels(rule, self._request, self._metas, self._binding.labels, values + self._request.centres.label)
             self.constant_loss = constant_of(
                 self._request,
                 self._loss,
@@ -332,7 +334,10 @@ class InterpretedTraining(Judged):
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
                 "batch": "all" if self.whole_table else graph.batch or 1,
                 "machine": "interp",
-                "coefficients": coefficients(predictor, parameters, self._fills, self._binding.features),
+                **self._request.centres.metadata,
+                "coefficients": coefficients(
+                    predictor, parameters, self._fills, self._binding.features, self._request.centres
+                ),
             },
         )
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from dana.codesign.sample import fits
 from dana.compiler.binding.columns import Binding, BindingError, bind, choosing_columns, crossed, labels_of
+from dana.predictor.centres import NO_CENTRES, Centres
 from dana.storage.columns import column_attribute
 from dana.storage.declared import TEXT_TYPES
 from dana.storage.frames import framed, readable, rewritten, unique_names
@@ -38,16 +39,17 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
         As `dana.compiler.binding.columns.bind`.
     """
     relation = request.relation
+    rows = relation.rows or request.centres != NO_CENTRES
     # most tables: no column needs a binding to know that
-    if not relation.rows and all(readable(one) for one in relation.attributes if not one.dropped):
+    if not rows and all(readable(one) for one in relation.attributes if not one.dropped):
         return request, None
-    if relation.rows:
+    if rows:
         unique_names(relation.name, relation.attributes)
     # with the types of frames: a numeric column cannot be bound as it is
     binding, schema = logical_binding(request)
     used = [use.attribute for use in binding.uses]
     # a column that no Strider reads does no harm while the rule does not use it
-    if not relation.rows and all(readable(relation.attributes[k]) for k in used):
+    if not rows and all(readable(relation.attributes[k]) for k in used):
         return request, None
     columns, frames = framed(schema, binding.uses)
     stream = Stream(
@@ -56,6 +58,7 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
         lengths=tuple(column.array_length or 0 for column in columns.attributes),
         page_size=frames.page_size,
         part=frames.part,
+        centres=_of_values(request.centres, sum(use.count for use in binding.uses)),
     )
     made = Relation(
         name=relation.name,
@@ -67,6 +70,14 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
     )
     label = binding.labels[0] if len(binding.labels) == 1 else None
     return replace(request, relation=made, features=binding.features, label=label), stream
+
+
+def _of_values(centres: Centres, count: int) -> tuple[float, ...]:
+    """Return the centres of the values of a row: those of features come first, those of labels last."""
+    if centres == NO_CENTRES:
+        return ()
+    features = (*centres.features, *[0.0] * count)[:count]
+    return (*features[:-1], centres.label or features[-1])
 
 
 def logical_binding(request: TrainRequest) -> tuple[Binding, TableSchema]:

@@ -422,10 +422,11 @@ class _Passes:
         weights[full.kept] += full.inverse @ (matrix[np.ix_(full.kept, full.dropped)] @ weights[full.dropped])
         weights[full.dropped] = 0
         # from the basis to the columns' units
-        change = np.eye(len(weights))
-        change[0, 1:] = -basis.centre * basis.scale
+        change, centres = np.eye(len(weights)), self.request.centres
+        change[0, 1:] = -(basis.centre + centres.of_features(len(weights) - 1)) * basis.scale
         change[1:, 1:] = np.diag(basis.scale)
         coefficients = change @ weights
+        coefficients[0] += centres.label
         half = change[:, full.kept]
         errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", half, full.inverse, half) * variance, 0))
         with np.errstate(divide="ignore", invalid="ignore"):

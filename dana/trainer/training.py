@@ -28,6 +28,7 @@ from dana.trainer.contract import (
     TrainResult,
     TupleLayout,
 )
+from dana.trainer.data.centres import check_centres
 from dana.trainer.data.coefficients import coefficients
 from dana.trainer.data.likelihood import tuple_layout
 from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
@@ -198,6 +199,7 @@ class MachineTraining(Judged):
         survey = survey_of(self._surveyed, self._bundle.inputs)
         fills = self._bundle.fills
         rule = rule_of(self._request.text, self._request.rule)
+        check_centres(rule.hdfg, self._request, survey, fills, self._design.labels)
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
         # one batch is a sum over all rows, so their order does not matter
         if not self.whole_table and self.order is None:
@@ -212,7 +214,7 @@ class MachineTraining(Judged):
             self._write_models({self._design.class_weights: classes})
         if self._surveyed.tally is not None:
             values, weights = self._surveyed.values
-            check_labels(rule, self._request, self._metas, self._design.labels, values)
+            check_labels(rule, self._request, self._metas, self._design.labels, values + self._request.centres.label)
             # as text in the design, because the rule's own graph is not kept
             text = self._design.loss_text
             self.constant_loss = constant_of(
@@ -314,7 +316,10 @@ class MachineTraining(Judged):
                 "batch": "all" if self.whole_table else self._bundle.rule_batch,
                 "machine": self._request.machine,
                 "units": config.units,
-                "coefficients": coefficients(predictor, parameters, self._bundle.fills, self._design.features),
+                **self._request.centres.metadata,
+                "coefficients": coefficients(
+                    predictor, parameters, self._bundle.fills, self._design.features, self._request.centres
+                ),
             },
         )
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
+from dana.predictor.centres import NO_CENTRES, Centres
 from dana.simulator import large
 from dana.storage.layout import ALIGNMENTS
 from dana.trainer.contract import (
@@ -440,6 +441,7 @@ def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None 
                 "nulls": fields["nulls"],
                 "warm_start_from": None if start is None else _models(start.parameters, weights),
                 "warm_start_features": () if start is None else start.features,
+                "centres": NO_CENTRES if start is None or start.centres is None else start.centres,
                 "held_out": fields["held_out"],
                 "validates": fields["validates"],
                 "largest": fields.get("largest", {}),
@@ -481,6 +483,7 @@ class _Parameter:
 class _Start:
     parameters: tuple[_Parameter, ...]
     features: tuple[str, ...]
+    centres: Centres | None = None
 
 
 def _models(parameters: Sequence[_Parameter], weights: NDArray[np.float32] | None) -> dict[str, NDArray[np.float32]]:

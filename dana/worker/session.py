@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,17 @@ from typing import Any
 from dana.errors import UsageError, causes
 from dana.simulator.large import NoFile
 from dana.storage.permuted import NoTemporaryFile
-from dana.trainer.contract import Json, OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
+from dana.trainer.contract import (
+    Json,
+    Notify,
+    OutOfLine,
+    SqlState,
+    Trainer,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+    once,
+)
 from dana.trainer.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
 from dana.worker.activity import GIVE_WAY, Activity
 from dana.worker.epochs import run_epochs
@@ -51,6 +61,10 @@ SUPPORTED_SERVERS = range(14_00_00, 19_00_00)
 
 HANGUP_GRACE = 2.0
 """Seconds between the interruption of an abandoned request and the end of the process."""
+
+MAX_ATTEMPTS = 5
+"""Streams of a training before its first epoch: pages, frames, and frames less centres, each with 24 more of the 53
+bits of a column's values."""
 
 SPARING_SECONDS = 10.0
 """Idle seconds after which a session frees the memory that it keeps for its next training."""
@@ -299,15 +313,7 @@ class _Session:
         counts: Mapping[str, Any] = {}
         outcome = "abandoned"
         try:
-            try:
-                result, counts = self._run(request, backend_cpu, fresh=not self.answered)
-            except OutOfLine:
-                # compressed and invalid values are found only on the pages; with frames the backend handles them and
-                # NULLs
-                rows = replace(request, relation=replace(request.relation, rows=True), nulls="skip")
-                result, counts = self._run(
-                    rows, backend_cpu, fresh=True
-                )  # messages were sent, so no other session can take over
+            result, counts = self._run_amended(request, backend_cpu)
             outcome = "converged" if counts["converged"] else "done"
             return partial(self.channel.send_result, result, counts, request.metadata)
         except (ConnectionError, EOFError):
@@ -321,6 +327,19 @@ class _Session:
             raise
         finally:
             log.info("%s", self._run_line(request, counts, time.perf_counter() - started, outcome))
+
+    def _run_amended(self, request: TrainRequest, backend_cpu: int) -> tuple[TrainResult, dict[str, Any]]:
+        """Run a training, again if only its rows show how they must be streamed."""
+        notify = once(self.channel.send_notice)
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                # once messages were sent, no other session can take over
+                return self._run(request, backend_cpu, notify, fresh=attempt > 0 or not self.answered)
+            except OutOfLine as error:
+                if attempt == MAX_ATTEMPTS - 1:
+                    raise
+                request = error.amended(request)
+        raise AssertionError("the last attempt returns or raises")
 
     def _run_line(self, request: TrainRequest, counts: Mapping[str, Any], seconds: float, outcome: str) -> str:
         """Return the log line of a run; values are quoted as JSON, so that names cannot forge other fields."""
@@ -338,7 +357,9 @@ class _Session:
         }
         return "run " + " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items() if value is not None)
 
-    def _run(self, request: TrainRequest, backend_cpu: int, *, fresh: bool) -> tuple[TrainResult, dict[str, Any]]:
+    def _run(
+        self, request: TrainRequest, backend_cpu: int, notify: Notify, *, fresh: bool
+    ) -> tuple[TrainResult, dict[str, Any]]:
         cache_bytes = self.limits.cache_bytes
         if request.max_memory:
             cache_bytes = min(cache_bytes, request.max_memory // 2)
@@ -346,7 +367,7 @@ class _Session:
         if min(room_bytes(), request.max_memory or math.inf) < ROOM_WITH_SPARED:
             self.ring.release()  # spared memory counts towards the limit
         with memory_at_most(request.max_memory, fresh=fresh, classes=len(request.classes or ())):
-            training = self.trainer.open(request, self.channel.send_notice)
+            training = self.trainer.open(request, notify)
             held_out = self.trainer.held_out(request) if request.held_out else None
             try:
                 return run_epochs(
@@ -357,7 +378,7 @@ class _Session:
                     cache_bytes=cache_bytes,
                     temporary=self.limits.temporary,
                     backend_cpu=backend_cpu,
-                    notify=self.channel.send_notice,
+                    notify=notify,
                     held_out=held_out,
                 )
             finally:

@@ -460,6 +460,11 @@ CREATE FUNCTION dana_predict(model text, VARIADIC features "any") RETURNS real
 COMMENT ON FUNCTION dana_predict IS
 	'Prediction of a model ("name", or "name@version") for one row: its features in the order of training, as columns or arrays, or a whole row with columns found by name';
 
+CREATE FUNCTION dana_predict_double(model text, VARIADIC features "any") RETURNS double precision
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_predict_double IS
+	'dana_predict() in double precision: a label with more digits than real has is trained on less its centre, which is added without rounding';
+
 CREATE FUNCTION dana_predict_array(model text, VARIADIC features "any") RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_predict_array IS 'All numbers that a model predicts for a row: several if its rule predicts a vector, else one; features as for dana_predict()';
@@ -482,6 +487,10 @@ CREATE FUNCTION dana.dana_contributions(model text, VARIADIC features "any", OUT
 	RETURNS SETOF record LANGUAGE c STABLE PARALLEL SAFE COST 10 ROWS 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_contributions IS 'dana_contributions(), for internal statements';
 
+CREATE FUNCTION dana.dana_predict_double(model text, VARIADIC features "any") RETURNS double precision
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_predict_double IS 'dana_predict_double(), for internal statements';
+
 CREATE FUNCTION dana.dana_classify(model text, VARIADIC features "any") RETURNS text
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_classify IS 'dana_classify(), for internal statements';
@@ -492,7 +501,7 @@ COMMENT ON FUNCTION dana.dana_predict_array IS 'dana_predict_array(), for intern
 
 CREATE FUNCTION dana.dana_scored(model text, VARIADIC features "any") RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_scored IS 'dana_predict_array() for an evaluation: NaN for rows that the training would have left out for NaN or an infinity in a feature';
+COMMENT ON FUNCTION dana.dana_scored IS 'dana_predict_array() for an evaluation: less the centre of the label, NaN for rows that the training would have left out for NaN or an infinity in a feature';
 
 CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';

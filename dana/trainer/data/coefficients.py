@@ -13,6 +13,7 @@ import numpy as np
 
 from dana.errors import UsageError
 from dana.predictor.affine import scores
+from dana.predictor.centres import NO_CENTRES, Centres
 from dana.predictor.program import decode_predictor
 from dana.trainer.contract import Json, Parameter
 from hwgen.spec.bundle import Fill
@@ -22,7 +23,11 @@ MOST = 1 << 20
 
 
 def coefficients(
-    predictor: bytes | None, parameters: Sequence[Parameter], fills: Iterable[Fill], features: Collection[str]
+    predictor: bytes | None,
+    parameters: Sequence[Parameter],
+    fills: Iterable[Fill],
+    features: Collection[str],
+    centres: Centres,
 ) -> Json | None:
     """Return the terms and their coefficients in each sum; None if the prediction is not made of weighted sums."""
     if predictor is None or sum(one.values.size for one in parameters) > MOST:
@@ -42,12 +47,15 @@ def coefficients(
         # only `standardized` keeps the means
         mean = models.get(f"{one.input}.mean", np.zeros(one.element + one.count)).reshape(-1)
         means += mean[one.element : one.element + one.count].astype(float).tolist()
+    # with centres in binary64: a product with a large number of the column is compared with its small distances
+    kind: type[np.floating[Any]] = np.float32 if centres == NO_CENTRES else np.float64
+    found = found.of_columns(centres)
     return with_bases(
         {
             "terms": terms,
-            "means": means,
-            "intercepts": [float(np.float32(one)) for one in found.intercepts],
-            "values": [[float(np.float32(one)) for one in row] for row in found.coefficients],
+            "means": (np.array(means) + centres.of_features(len(means))).tolist(),
+            "intercepts": found.intercepts.astype(kind).tolist(),
+            "values": found.coefficients.astype(kind).tolist(),
         }
     )
 

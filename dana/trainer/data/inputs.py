@@ -1,11 +1,13 @@
 """Assigns arrays of the caller to the inputs and outputs of a rule, and checks them.
 
-The results are binary32 arrays of shape [rows, *shape] by name, and the dims that follow from their shapes.
+The results are arrays of shape [rows, *shape] by name, as precise as they were given, and the dims that follow from
+their shapes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,11 +17,12 @@ from dsl.hdfg.dims import shape_text
 from dsl.hdfg.graph import BindError, Graph, Node, Op
 
 Floats = NDArray[np.float32]
+Numbers = NDArray[Any]
 Arrays = ArrayLike | Mapping[str, ArrayLike]
 """The array of the only input, or arrays by name."""
 
 
-def inputs_of(graph: Graph, given: Arrays, needed: Collection[int] | None = None) -> dict[str, Floats]:
+def inputs_of(graph: Graph, given: Arrays, needed: Collection[int] | None = None) -> dict[str, Numbers]:
     """Return the arrays of the inputs of a rule.
 
     Parameters
@@ -35,7 +38,7 @@ def inputs_of(graph: Graph, given: Arrays, needed: Collection[int] | None = None
     return _arrays(graph, given, Op.INPUT, "X", needed)
 
 
-def columns_of(graph: Graph, inputs: Arrays, outputs: Arrays | None, weight: ArrayLike | None) -> dict[str, Floats]:
+def columns_of(graph: Graph, inputs: Arrays, outputs: Arrays | None, weight: ArrayLike | None) -> dict[str, Numbers]:
     """Return the arrays of the inputs, outputs and weight of a rule, with equal numbers of rows.
 
     Raises
@@ -77,7 +80,7 @@ def models_of(graph: Graph, given: Mapping[str, ArrayLike], needed: Collection[i
     if unknown or missing:
         what = f"{unknown[0]!r} is none of them" if unknown else f"{missing[0]!r} is missing"
         raise UsageError(f"models are those of rule {graph.name!r} by name ({', '.join(known)}); {what}")
-    return {name: _array(known[name], values, rows=False) for name, values in given.items()}
+    return {name: np.asarray(_array(known[name], each, rows=False), np.float32) for name, each in given.items()}
 
 
 def dims_of(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
@@ -108,7 +111,7 @@ def bound(graph: Graph, dims: Mapping[str, int]) -> Graph:
         raise UsageError(str(error)) from None
 
 
-def check_classes(graph: Graph, columns: Mapping[str, Floats]) -> None:
+def check_classes(graph: Graph, columns: Mapping[str, Numbers]) -> None:
     """Raise UsageError if a label of a bound rule is not a class number."""
     for node in (graph.nodes[k] for k in graph.inputs if graph.nodes[k].classes is not None):
         assert isinstance(node.classes, int), "the graph is bound"
@@ -127,7 +130,7 @@ def check_classes(graph: Graph, columns: Mapping[str, Floats]) -> None:
 
 def _arrays(
     graph: Graph, given: Arrays | None, op: Op, argument: str, needed: Collection[int] | None
-) -> dict[str, Floats]:
+) -> dict[str, Numbers]:
     nodes = _nodes(graph, op)
     kind, names = op.value, ", ".join(nodes)
     # a rule without outputs takes an empty mapping, and nothing else
@@ -151,7 +154,7 @@ def _arrays(
     return {name: _array(nodes[name], values) for name, values in given.items()}
 
 
-def _weights(graph: Graph, given: ArrayLike) -> dict[str, Floats]:
+def _weights(graph: Graph, given: ArrayLike) -> dict[str, Numbers]:
     node = graph.weight
     if node is None:
         raise UsageError(
@@ -165,7 +168,7 @@ def _weights(graph: Graph, given: ArrayLike) -> dict[str, Floats]:
     return {str(node.name): values}
 
 
-def _array(node: Node, given: ArrayLike, *, rows: bool = True) -> Floats:
+def _array(node: Node, given: ArrayLike, *, rows: bool = True) -> Numbers:
     wanted = _tuple([*(["rows"] if rows else []), *map(str, node.shape)])
     try:
         values = np.asarray(given)
@@ -195,7 +198,7 @@ def _array(node: Node, given: ArrayLike, *, rows: bool = True) -> Floats:
             f"{node.name} must hold finite numbers of binary32, but {node.name}[{', '.join(map(str, place))}] is "
             f"{values[place]}"
         )
-    return numbers
+    return values
 
 
 def _tuple(extents: list[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.storage.types import SCALARS
+from dana.predictor.centres import EXACT
 from dana.trainer.contract import (
     Level,
     Notice,
@@ -27,6 +27,7 @@ from dana.trainer.contract import (
     TrainingError,
     TrainRequest,
 )
+from dana.trainer.data.centres import INTEGERS, by_column
 from dana.trainer.data.surveyed import SURVEY_BLOCK, Surveyed
 from dana.trainer.messages.page_errors import ARRAYS
 from dana.trainer.metas import check_requirements
@@ -319,12 +320,7 @@ class NegativeWeight(OutOfLine):
     """A weight is negative; with frames the backend names the row."""
 
 
-INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
-EXACT = 2.0**24
-"""Largest number up to which all integers are exact in binary32."""
-COMPARED = (
-    "Values are compared as real, with about seven digits. If they differ by less, subtract one of them from all."
-)
+COMPARED = "Values are compared as {}, with about {} digits. If they differ by less, subtract one of them from all."
 COARSE = 0.02
 """Maximum rounding error relative to the deviation of a column."""
 MANY = 50
@@ -384,16 +380,30 @@ def check_survey(
                 )
             )
     types = {attribute.name: attribute.type_name for attribute in request.relation.attributes}
+    centres = by_column(request, fills, labels)
+    varies_by_label = any(survey.varies[one.input].any() for one in fills if one.column in labels)
+    if request.centres.label and varies_by_label and request.relation.name != ARRAYS:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"{_named(request, *labels)}, the label, has more digits than real, the type of dana_predict()",
+                hint="dana_predict_double() returns the predictions in double precision.",
+            )
+        )
     for one in (one for one in fills if one.column in labels):
         if survey.tuples > 1 and not survey.varies[one.input].any():
-            kind = types.get(one.column, "real")
-            exact = kind == "real" or (kind in INTEGERS and np.abs(survey.mean[one.input]).max() <= EXACT)
+            kind, centre = types.get(one.column, "real"), centres[one.column].max()
+            held = (EXACT, "real", "seven") if not centre else (2.0**53, "double precision", "fifteen")
+            exact = kind in ("real", held[1]) or (
+                kind in INTEGERS and np.abs(survey.mean[one.input] + centre).max() < held[0]
+            )
             notify(
                 Notice(
                     level=Level.WARNING,
                     message=f"{_named(request, one.column)}, the label, has a single value in all rows"
-                    + ("" if exact else ", as real"),
-                    hint="A model can learn nothing but that value." + ("" if exact else f" {COMPARED}"),
+                    + ("" if exact else f", as {held[1]}"),
+                    hint="A model can learn nothing but that value."
+                    + ("" if exact else f" {COMPARED.format(*held[1:])}"),
                 )
             )
     bad = _not_finite(survey, fills)
@@ -424,7 +434,7 @@ def check_survey(
             Notice(
                 level=Level.NOTICE,
                 message=f"{_named(request, *constant)} {have} a single value in all rows",
-                hint=COMPARED,
+                hint=COMPARED.format("real", "seven") if not all(centres[name].all() for name in constant) else "",
             )
         )
     return bad

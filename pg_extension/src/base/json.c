@@ -201,12 +201,12 @@ dana_json_objects(Jsonb *object, const char *key, Jsonb ***values)
 }
 
 int
-dana_json_floats(Jsonb *object, const char *key, float **values)
+dana_json_doubles(Jsonb *object, const char *key, double **values)
 {
 	JsonbValue **elements;
 	int			 count = json_elements_if(object, key, jbvNumeric, &elements);
 
-	*values = palloc(sizeof(float) * Max(count, 1));
+	*values = palloc(sizeof(double) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

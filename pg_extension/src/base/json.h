@@ -30,7 +30,7 @@ extern int dana_json_integers(Jsonb *object, const char *key, int **values); /* 
 /* The same for JSON that the worker did not write: whether there is such an array; its elements, -1 if there is none */
 extern dana_texts dana_json_keys(Jsonb *object);
 extern bool dana_json_are_texts(Jsonb *object, const char *key);
-extern int dana_json_floats(Jsonb *object, const char *key, float **values);
+extern int dana_json_doubles(Jsonb *object, const char *key, double **values);
 extern int dana_json_objects(Jsonb *object, const char *key, Jsonb ***values); /* 0 if it is null */
 extern char *dana_json_scalar(Jsonb *object, const char *key); /* a string, or a number's text */
 

@@ -312,6 +312,7 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 	instr_time	 ended;
 
 	dana_bounds_check_machine(training->machine);
+	source->stream.reported = false;
 	model->name = training->model;
 	model->rule = training->rule;
 	model->machine = training->machine;

@@ -165,7 +165,7 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 	dana_encoder_finish(encoder);
 	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0)) /* which it does not have */
 		return;
-	encoder->fill = palloc0(sizeof(float) * Max(encoder->width, 1));
+	encoder->fill = palloc0(sizeof(double) * Max(encoder->width, 1));
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
 	{
 		if (encoder->other)
@@ -184,7 +184,8 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 		const double most = days ? 1e6 : 1e17;
 
 		dana_write_parts(encoder, date, rint(Max(Min(units, most), -most)));
-		memcpy(encoder->fill, encoder->made, sizeof(float) * encoder->width);
+		for (int k = 0; k < encoder->width; k++)
+			encoder->fill[k] = encoder->made[k];
 	}
 	else
 		for (int k = 0; k < Max(encoder->width, 1); k++)

@@ -17,7 +17,7 @@ typedef struct dana_candidate
 {
 	dana_encoder	 encoder;
 	dana_null_policy nulls;
-	float			 number;   /* of DANA_NULLS_FILL */
+	double			 number;   /* of DANA_NULLS_FILL */
 	int				 column;   /* of the source, from 1 */
 	bool			 choose_parts;
 	const char		*excluded;  /* why it cannot be a feature, or NULL */

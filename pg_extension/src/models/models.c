@@ -212,6 +212,7 @@ typedef struct start_reading
 	const char *reference;
 	Jsonb	   *parameters;
 	dana_texts	features;
+	Jsonb	   *centres; /* or NULL */
 	dana_raw   *weights; /* NULL: not wanted */
 	dana_texts	classes;
 	char	   *rule;
@@ -222,13 +223,17 @@ read_start(void *state)
 {
 	start_reading *reading = state;
 	dana_identity  before = dana_become_owner();
+	Jsonb		  *metadata;
 	Datum		  *parts;
 	int			   n_parts;
 	int64		   count;
 
 	dana_model_find(reading->reference, before.user, false);
 	reading->parameters = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_PARAMETERS));
-	reading->features = dana_json_texts(DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA)), "features");
+	metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
+	reading->features = dana_json_texts(metadata, "features");
+	if (!dana_json_is_null(metadata, "centres"))
+		reading->centres = dana_json_member(metadata, "centres");
 	if (reading->weights != NULL)
 	{
 		n_parts = dana_model_weights(&parts, false);
@@ -249,6 +254,7 @@ dana_model_append_start(StringInfo to, const char *reference, dana_raw *weights)
 	dana_json_open(to, "warm_start_from", '{');
 	dana_json_object(to, "parameters", reading.parameters);
 	dana_json_list(to, "features", &reading.features);
+	dana_json_object(to, "centres", reading.centres);
 	dana_json_close(to, '}');
 }
 

@@ -32,9 +32,9 @@
 
 /*
  * One statement evaluates a model. $1: reference of the model's version, $2: threshold or NULL, $3: classes, $4: the
- * model's name, $5: version, $6: part, $7 and $8: as in dana_places, $9: the quantile, NULL for a rule without one. Its
- * text has the metrics, the label, the features, places, unseen categories, and the rows; OFFSET 0: each prediction is
- * computed once.
+ * model's name, $5: version, $6: part, $7 and $8: as in dana_places, $9: the quantile, NULL for a rule without one,
+ * $10: the label's centre, which dana_scored() leaves out because it returns real. Its text has the metrics, the
+ * label, the features, places, unseen categories, and the rows; OFFSET 0: each prediction is computed once.
  */
 #define STATEMENT \
 	"SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) OPERATOR(pg_catalog.||) " UNSEEN "%s, " \
@@ -57,9 +57,11 @@
  * %s: metrics of other rules
  */
 #define METRICS_OF_NUMBER \
-	NOT_PREDICTED "COALESCE(%s(CASE WHEN s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 " \
+	NOT_PREDICTED "COALESCE(%s(CASE WHEN $10 OPERATOR(pg_catalog.=) 0::pg_catalog.float8 " \
+	"AND s.y OPERATOR(pg_catalog.>) '-Infinity'::pg_catalog.float8 " \
 	"AND s.y OPERATOR(pg_catalog.<) 'Infinity'::pg_catalog.float8 THEN s.y END, s.p, $3, $2), '{}') " \
-	"OPERATOR(pg_catalog.||) (%s(s.y, s.p[1]::pg_catalog.float8, $9) OPERATOR(pg_catalog.-) '{%s}'::pg_catalog.text[])"
+	"OPERATOR(pg_catalog.||) (%s(s.y, s.p[1]::pg_catalog.float8 OPERATOR(pg_catalog.+) $10, $9) " \
+	"OPERATOR(pg_catalog.-) '{%s}'::pg_catalog.text[])"
 
 #define METRICS_OF_CLASSES \
 	COUNT_IF_ANY(METRIC_OTHER_LABELS, "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)") NOT_PREDICTED \
@@ -470,7 +472,8 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 	const bool	  current = snapshot == InvalidSnapshot;
 	const bool	  from_zero = asked->threshold.isnull && predicts(model, "score"); /* from 0 on: the second class */
 	MemoryContext caller = CurrentMemoryContext;
-	Oid			  types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID, FLOAT8OID};
+	Oid			  types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID, XIDOID, XIDARRAYOID, FLOAT8OID,
+							 FLOAT8OID};
 	const bool	  of_quantile = !dana_json_is_null(model->metadata, "quantile");
 	Datum		  values[] = {CStringGetTextDatum(model->reference),
 							  from_zero ? Float8GetDatum(0) : asked->threshold.value,
@@ -480,9 +483,12 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 							  CStringGetTextDatum(rows->part),
 							  rows->places.first,
 							  rows->places.running,
-							  Float8GetDatum(of_quantile ? dana_json_double(model->metadata, "quantile") : 0)};
+							  Float8GetDatum(of_quantile ? dana_json_double(model->metadata, "quantile") : 0),
+							  Float8GetDatum(dana_json_is_null(model->metadata, "centres")
+												 ? 0
+												 : dana_json_double(dana_json_member(model->metadata, "centres"), "label"))};
 	char		  nulls[] = {' ', asked->threshold.isnull && !from_zero ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ',
-							 of_quantile ? ' ' : 'n', '\0'};
+							 of_quantile ? ' ' : 'n', ' ', '\0'};
 	char		 *label = label_of(model, rows->columns);
 	SPIPlanPtr	  plan;
 	Datum		  found;

@@ -22,7 +22,7 @@ all_reals(const dana_inputs *features)
 		if (features->types[i].number == NULL || features->types[i].array ||
 			features->types[i].number->element != DANA_ELEMENT_FLOAT4)
 			return false;
-	return features->encoders == NULL;
+	return features->encoders == NULL && features->centres == NULL;
 }
 
 /* The date or time type of a value of such a type, or InvalidOid; an array may stand for several columns */
@@ -108,9 +108,9 @@ dana_reject_count(const char *model, uint32 wanted, int64 given)
 
 void
 dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *reference, const dana_texts *names,
-			   dana_encoder *encoders, Jsonb *metadata)
+			   dana_encoder *encoders, double *centres, Jsonb *metadata)
 {
-	*features = (dana_inputs){.encoders = encoders};
+	*features = (dana_inputs){.encoders = encoders, .centres = centres};
 	features->row = PG_NARGS() == 2 && type_is_rowtype(get_fn_expr_argtype(fcinfo->flinfo, 1));
 	features->count = features->row ? Max(names->count, 0) : PG_NARGS() - 1;
 	features->names = *names;
@@ -290,12 +290,16 @@ dana_inputs_at(const dana_inputs *features, const dana_numbers *numbers, uint32 
 void
 dana_inputs_write(const dana_inputs *features, const dana_numbers *numbers, float *to)
 {
+	const double *centres = features->centres;
+
 	if (features->reals)
 		write_reals(features->values, features->count, to);
 	else
 		for (int i = 0; i < features->count; i++)
 		{
-			dana_numbers_write(&numbers[i], numbers[i].present != NULL ? features->encoders[i].fill[0] : 0, to);
+			dana_numbers_write(&numbers[i], numbers[i].present != NULL ? features->encoders[i].fill[0] : 0, centres, to);
 			to += numbers[i].count;
+			if (centres != NULL)
+				centres += numbers[i].count;
 		}
 }

@@ -18,7 +18,8 @@ typedef struct dana_inputs
 	Oid		  *literals; /* the type that a literal without one is read as, or InvalidOid */
 	Oid		  *trained; /* dates and times in the training, by the names of columns; or NULL */
 	FmgrInfo  *casts;	/* to these, if fn_oid is set */
-	bool	   reals;  /* each is one real */
+	bool	   reals;  /* each is one real, and has no centre */
+	double	  *centres; /* to subtract from the numbers, or NULL */
 	dana_encoder *encoders; /* or NULL: features are numbers */
 	/* of a row: */
 	bool	  row;
@@ -35,10 +36,10 @@ extern _Noreturn void dana_reject_count(const char *model, uint32 wanted, int64 
 
 /*
  * Determines the types of a call's features; a type that is not numeric is an error. `names` are the columns that the
- * model was trained on. Allocates in the current memory context.
+ * model was trained on. `centres`: of the numbers, or NULL. Allocates in the current memory context.
  */
 extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *reference,
-								const dana_texts *names, dana_encoder *encoders, Jsonb *metadata);
+								const dana_texts *names, dana_encoder *encoders, double *centres, Jsonb *metadata);
 
 /* Reads the features of this call; false if one is NULL without a replacement */
 extern bool dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model);

@@ -80,6 +80,7 @@ typedef struct loaded_model
 	bool			 several; /* predictions are several numbers without classes */
 	bool			 finite; /* the training left out rows with NaN or an infinity in a feature */
 	weighted_sums	*sums; /* NULL: not read yet */
+	double			 centre; /* of the label, which is added to a prediction */
 } loaded_model;
 
 /* The models of a query; lives in fn_extra */
@@ -137,6 +138,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	dana_texts	  features;
 	const char	 *predicts;
 	dana_encoder *encoders;
+	double		 *centres;
 	uint32		 *words;
 	const char	 *wrong;
 	int			  count;
@@ -163,7 +165,8 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	model->weights = palloc0(sizeof(dana_weights));
 	model->memory = dana_weights_prepare(model->weights, &model->program, reference, weights, parts);
 	pfree(predictor);
-	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders, metadata);
+	model->centre = dana_centres_read(metadata, model->program.inputs, reference, &centres);
+	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders, centres, metadata);
 	pfree(metadata);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
 	model->sums = NULL;
@@ -385,6 +388,13 @@ predict_row(FunctionCallInfo fcinfo, loaded_model **found, bool *left_out)
 	return result;
 }
 
+/* A number of a prediction with the label's centre; without one -0 stays -0 */
+static inline double
+with_centre(double centre, float number)
+{
+	return centre == 0 ? number : number + centre;
+}
+
 /* Number of the predicted class, the first one in a tie; -1 if a number is NaN */
 static int
 chosen_class(const loaded_model *model, const float *result)
@@ -403,8 +413,9 @@ chosen_class(const loaded_model *model, const float *result)
 	return largest;
 }
 
-/* dana_predict(model, features ...): the rule's prediction; for one number per class, the number of the largest */
-DANA_FUNCTION(dana_predict)
+/* The prediction of a call as one number; false: it is NULL */
+static bool
+predict_number(FunctionCallInfo fcinfo, double *number)
 {
 	loaded_model *model;
 	const float	 *result = predict_row(fcinfo, &model, NULL);
@@ -416,11 +427,30 @@ DANA_FUNCTION(dana_predict)
 							   model->program.width),
 						errhint("dana_predict_array() returns all of them; (dana_predict_array(...))[1] is the first.")));
 	if (result == NULL)
+		return false;
+	class = model->program.width == 1 ? 0 : chosen_class(model, result);
+	*number = model->program.width == 1 ? with_centre(model->centre, result[0]) : class < 0 ? get_float8_nan() : class;
+	return true;
+}
+
+/* dana_predict(model, features ...): the rule's prediction; for one number per class, the number of the largest */
+DANA_FUNCTION(dana_predict)
+{
+	double number;
+
+	if (!predict_number(fcinfo, &number))
 		PG_RETURN_NULL();
-	if (model->program.width == 1)
-		PG_RETURN_FLOAT4(result[0]);
-	class = chosen_class(model, result);
-	PG_RETURN_FLOAT4(class < 0 ? get_float4_nan() : class);
+	PG_RETURN_FLOAT4((float4)number);
+}
+
+/* dana_predict_double(model, features ...): the same, less its rounding to real where the label has a centre */
+DANA_FUNCTION(dana_predict_double)
+{
+	double number;
+
+	if (!predict_number(fcinfo, &number))
+		PG_RETURN_NULL();
+	PG_RETURN_FLOAT8(number);
 }
 
 /* dana_classify(model, features ...): the label of the predicted class; NULL if there is none */
@@ -442,13 +472,13 @@ DANA_FUNCTION(dana_classify)
 
 /* A prediction's numbers as a real[]; with `both`, a probability of the second class becomes those of both classes */
 static Datum
-predicted_array(const loaded_model *model, const float *result, bool both)
+predicted_array(const loaded_model *model, const float *result, double centre, bool both)
 {
 	const int width = model->program.width;
 	Datum	 *values = palloc(sizeof(Datum) * (width + 1));
 
 	for (int i = 0; i < width; i++)
-		values[i] = Float4GetDatum(result[i]);
+		values[i] = Float4GetDatum((float4)with_centre(centre, result[i]));
 	if (both && width == 1)
 	{
 		values[0] = Float4GetDatum(1 - result[0]);
@@ -472,7 +502,7 @@ DANA_FUNCTION(dana_probabilities)
 											   : "Use dana_classify() to get the class, dana_predict() to get the number.")));
 	if (result == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(predicted_array(model, result, true));
+	PG_RETURN_DATUM(predicted_array(model, result, 0, true));
 }
 
 /* $1: metadata of a model */
@@ -543,7 +573,8 @@ add_contributions(ReturnSetInfo *results, const loaded_model *model, const char 
 		double	  total = 0;
 
 		for (int k = at; k < at + count; k++)
-			total += coefficients[k] * ((double)model->memory[k] - model->sums->means[k]);
+			total += coefficients[k] *
+				(model->memory[k] + (features->centres != NULL ? features->centres[k] : 0) - model->sums->means[k]);
 		at += count;
 		values[1] = CStringGetTextDatum(features->count == features->names.count ? features->names.values[i]
 																				  : psprintf("%d", i + 1));
@@ -583,8 +614,8 @@ DANA_FUNCTION(dana_contributions)
 }
 
 /*
- * dana.dana_scored(model, features ...): as dana_predict_array(); NaN for a row that the training would have left out
- * for NaN or an infinity in a feature
+ * dana.dana_scored(model, features ...): as dana_predict_array(), less the label's centre; NaN for a row that the
+ * training would have left out for NaN or an infinity in a feature
  */
 DANA_FUNCTION(dana_scored)
 {
@@ -596,11 +627,11 @@ DANA_FUNCTION(dana_scored)
 	if (result == NULL)
 		PG_RETURN_NULL();
 	if (!left_out)
-		PG_RETURN_DATUM(predicted_array(model, result, false));
+		PG_RETURN_DATUM(predicted_array(model, result, 0, false));
 	none = palloc(sizeof(float) * model->program.width);
 	for (uint32 i = 0; i < model->program.width; i++)
 		none[i] = get_float4_nan();
-	PG_RETURN_DATUM(predicted_array(model, none, false));
+	PG_RETURN_DATUM(predicted_array(model, none, 0, false));
 }
 
 /* dana_predict_array(model, features ...): all numbers of a prediction */
@@ -611,5 +642,5 @@ DANA_FUNCTION(dana_predict_array)
 
 	if (result == NULL)
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(predicted_array(model, result, false));
+	PG_RETURN_DATUM(predicted_array(model, result, model->centre, false));
 }

@@ -126,7 +126,7 @@ place_of_word(const char *word, const char *const *list)
 }
 
 dana_null_policy
-dana_read_nulls(const char *argument, const char *word, float *number)
+dana_read_nulls(const char *argument, const char *word, double *number)
 {
 	/* in the order of dana_null_policy; the last one is a number */
 	static const char *const policies[] = {"skip", "error", "mean", "median", NULL};
@@ -135,8 +135,8 @@ dana_read_nulls(const char *argument, const char *word, float *number)
 
 	if (policy == DANA_NULLS_FILL)
 	{
-		*number = strtof(word, &end);
-		if (end == word || *end != '\0' || !isfinite(*number))
+		*number = strtod(word, &end);
+		if (end == word || *end != '\0' || !isfinite((float)*number))
 			dana_reject_argument("%s", "%s 'skip', 'error', 'mean', 'median', or a number to put in their place, "
 								 "not \"%s\"", argument, strcmp(argument, "nulls") == 0 ? "be" : "impute", word);
 	}

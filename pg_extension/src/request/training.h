@@ -54,7 +54,7 @@ struct dana_training
 };
 
 /* The policy for NULLs that a word means, or a number to replace them; `argument` is its name, for an error */
-extern dana_null_policy dana_read_nulls(const char *argument, const char *word, float *number);
+extern dana_null_policy dana_read_nulls(const char *argument, const char *word, double *number);
 
 /* The training that a call of dana_train() asks for, checked */
 extern void dana_training_parse(const dana_arguments *arguments, dana_training *training);

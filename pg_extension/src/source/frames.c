@@ -283,6 +283,7 @@ write_columns(dana_frames *frames, char *at, float *label)
 {
 	unsigned mode = dn_enter();
 	int		 nonfinite = 0;
+	const double *centres = frames->source->stream.layout.centres;
 	const frame_column *negative = NULL;
 
 	for (int i = 0; i < frames->source->stream.layout.columns; i++)
@@ -290,7 +291,7 @@ write_columns(dana_frames *frames, char *at, float *label)
 		frame_column *column = &frames->column[i];
 		dana_numbers *numbers = &frames->numbers[i];
 		int			  count = column->count;
-		float		  fill = column->encoder != NULL && column->encoder->fill != NULL ? column->encoder->fill[0] : 0;
+		double		  fill = column->encoder != NULL && column->encoder->fill != NULL ? column->encoder->fill[0] : 0;
 		float		 *to;
 
 		if (column->length > 0 && frames->source->stream.layout.part == 0)
@@ -304,11 +305,14 @@ write_columns(dana_frames *frames, char *at, float *label)
 		to = (float *)at;
 		if (numbers->count < 0)
 			for (int k = 0; k < count; k++)
-				to[k] = fill;
-		else if (numbers->element == DANA_ELEMENT_FLOAT4 && numbers->values != NULL && numbers->present == NULL)
+				to[k] = dn_from_float64(fill - (centres != NULL ? centres[k] : 0));
+		else if (numbers->element == DANA_ELEMENT_FLOAT4 && numbers->values != NULL && numbers->present == NULL &&
+				 centres == NULL)
 			memcpy(to, numbers->values, sizeof(float) * count); /* the machine makes them canonical */
 		else
-			dana_numbers_write(numbers, fill, to);
+			dana_numbers_write(numbers, fill, centres, to);
+		if (centres != NULL)
+			centres += count;
 		if (frames->source->asked.cleaning.nonfinite != DANA_NONFINITE_KEEP)
 		{
 			int bad = 0;
@@ -452,7 +456,7 @@ hint_of_empty(const frame_column *column)
 	return psprintf("Leave column \"%s\" out, by naming the others with features => ARRAY[...].", column->name);
 }
 
-/* Reports the columns that made rows be left out, once for a training */
+/* Reports the columns that made rows be left out */
 static void
 report_left_out(const dana_frames *frames)
 {
@@ -495,13 +499,13 @@ report_left_out(const dana_frames *frames)
 }
 
 void
-dana_frames_finish(dana_frames *frames)
+dana_frames_finish(dana_frames *frames, bool report)
 {
 	if (frames->lower > SizeOfPageHeaderData)
 		send_frame(frames);
 	dana_ring_finish();
 	dana_toast_end(frames->toast);
-	if (frames->source->stream.count == 0 && !frames->source->held_out)
+	if (report)
 		report_left_out(frames);
 	MemoryContextDelete(frames->context);
 }

@@ -10,4 +10,4 @@ typedef struct dana_frames dana_frames;
 /* Frames for the rows of a source's plan. Adding one, as dana_rows_each() does, may wait for space in the ring. */
 extern dana_frames *dana_frames_begin(const dana_source *source);
 extern bool			dana_frames_add(TupleTableSlot *row, void *frames);
-extern void			dana_frames_finish(dana_frames *frames);
+extern void			dana_frames_finish(dana_frames *frames, bool report);

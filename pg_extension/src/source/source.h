@@ -25,7 +25,7 @@ typedef enum dana_nonfinite_policy
 typedef struct dana_cleaning
 {
 	dana_null_policy	  nulls;
-	float				  fill; /* for DANA_NULLS_FILL */
+	double				  fill; /* for DANA_NULLS_FILL */
 	dana_nonfinite_policy nonfinite;
 	dana_texts			  classes; /* labels in the order of their class numbers, from 0; count -1: not given */
 	const char			 *weight; /* column of the rows' weights, or NULL */
@@ -65,6 +65,7 @@ typedef struct dana_frame_layout
 	int	  *lengths; /* elements of array columns, 0 for a scalar */
 	uint32 page_size;
 	uint32 part; /* values in a part, if a row is longer than a frame; 0: a row is a tuple */
+	double *centres; /* to subtract from the values of a row, or NULL */
 } dana_frame_layout;
 
 /* The current stream; filled by dana_source_adopt(), and by dana_train_groups() for rows that it stores */
@@ -73,6 +74,7 @@ typedef struct dana_stream
 	dana_rows		 *plan;	  /* NULL: pages */
 	dana_frame_layout layout; /* of frames; its numbers are those of the plan's columns */
 	int				  count;  /* of streams so far */
+	bool			  reported; /* rows that are left out, once for a training */
 	int				  classes; /* number of classes in the rule, or 0 */
 	Tuplestorestate	 *stored;  /* rows to stream instead of the plan's, or NULL */
 	TupleDesc		  row_type; /* of stored rows */

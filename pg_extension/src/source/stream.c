@@ -179,6 +179,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 {
 	dana_frame_layout *layout = &source->stream.layout;
 	int64			   part;
+	int				   count, values = 0;
 
 	source->stream.classes =
 		dana_json_is_null(design, "classes") ? 0 : dana_json_integer(dana_json_member(design, "classes"), "count");
@@ -198,6 +199,13 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 		dana_protocol_error("asked for malformed frames");
 	layout->part = part;
 	layout->attributes = layout->columns;
+	count = dana_json_doubles(stream, "centres", &layout->centres);
+	for (int i = 0; i < layout->columns; i++)
+		values += Max(layout->lengths[i], 1);
+	if (count <= 0)
+		layout->centres = NULL;
+	else if (count != values)
+		dana_protocol_error("asked for malformed frames");
 	if (source->chosen.encoding != NULL)
 		adopt_encoded(source, layout);
 	if (source->heap) /* the executor, which reads them now, trusts tuples */
@@ -386,7 +394,8 @@ stream_rows(dana_source *source)
 		stream_stored(source, frames);
 	else
 		dana_rows_each(source->stream.plan, 0, dana_frames_add, frames);
-	dana_frames_finish(frames);
+	dana_frames_finish(frames, !source->held_out && !source->stream.reported);
+	source->stream.reported = true;
 }
 
 void

@@ -211,8 +211,12 @@ dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, boo
 	if (isnull && (encoder->fill == NULL || encoder->width < 0))
 		return false;
 	if (isnull)
-		made = encoder->fill;
-	else if (encoder->kind == DANA_ENCODE_ONE_HOT)
+	{
+		*numbers = (dana_numbers){.element = DANA_ELEMENT_FLOAT8, .count = encoder->width, .stored = encoder->width,
+								  .values = (const char *)encoder->fill};
+		return true;
+	}
+	if (encoder->kind == DANA_ENCODE_ONE_HOT)
 	{
 		int category = category_of(encoder, type->encoded, value);
 
@@ -304,7 +308,25 @@ encoder_read(Jsonb *from, dana_encoder *encoder)
 	dana_encoder_finish(encoder);
 	if (dana_json_is_null(from, "impute"))
 		return true;
-	return dana_json_floats(from, "impute", &encoder->fill) == Max(encoder->width, 1);
+	return dana_json_doubles(from, "impute", &encoder->fill) == Max(encoder->width, 1);
+}
+
+double
+dana_centres_read(Jsonb *metadata, int64 numbers, const char *model, double **centres)
+{
+	Jsonb *stored;
+	int	   count;
+
+	*centres = NULL;
+	if (dana_json_is_null(metadata, "centres"))
+		return 0;
+	stored = dana_json_member(metadata, "centres");
+	count = JB_ROOT_IS_OBJECT(stored) ? dana_json_doubles(stored, "features", centres) : -1;
+	if (count != 0 && count != numbers)
+		dana_error(DATA_CORRUPTED, "metadata.centres of model \"%s\" is malformed", model);
+	if (count == 0)
+		*centres = NULL;
+	return dana_json_double(stored, "label");
 }
 
 dana_encoder *

@@ -33,7 +33,7 @@ typedef struct dana_encoder
 	bool			  other; /* the last number is for all other values */
 	int				  parts[5]; /* of a date: which */
 	dana_null_policy  nulls; /* of a training */
-	float			 *fill; /* replacements for a NULL, one for an array's elements; or NULL */
+	double			 *fill; /* replacements for a NULL, one for an array's elements; or NULL */
 	float			 *made; /* the encoded numbers; for categories, zeros around a one */
 } dana_encoder;
 
@@ -47,6 +47,12 @@ extern const char *dana_encoder_wants(const dana_encoder *encoder);
  */
 extern bool dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, bool isnull,
 						dana_numbers *numbers);
+
+/*
+ * The centres of a model's features in its metadata, one for each of its numbers, or NULL if they have none; returns
+ * that of its label
+ */
+extern double dana_centres_read(Jsonb *metadata, int64 numbers, const char *model, double **centres);
 
 /* The list in a model's metadata; NULL if it has none */
 extern dana_encoder *dana_encoders_read(Jsonb *metadata, int *count);

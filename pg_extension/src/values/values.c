@@ -259,9 +259,39 @@ write_stored(const dana_numbers *numbers, float *to)
 	}
 }
 
-void
-dana_numbers_write(const dana_numbers *numbers, float fill, float *to)
+/* Writes numbers less their centres; a function of its own, too */
+static pg_noinline void
+write_centred(const dana_numbers *numbers, double fill, const double *centres, float *to)
 {
+	int next = 0;
+
+#define AS_EXACT(name, type, of_datum, to_float) \
+	case DANA_ELEMENT_##name: \
+		exact = numbers->values == NULL ? (double)of_datum(numbers->value) : (double)((const type *)numbers->values)[next++]; \
+		break;
+	for (int i = 0; i < numbers->count; i++)
+	{
+		double exact = fill;
+
+		if (numbers->present == NULL || numbers->present[i / 8] >> i % 8 & 1)
+			switch (numbers->element)
+			{
+				DANA_ELEMENTS(AS_EXACT)
+				case DANA_ELEMENT_CONVERTED:
+					pg_unreachable();
+			}
+		to[i] = dn_from_float64(exact - centres[i]);
+	}
+}
+
+void
+dana_numbers_write(const dana_numbers *numbers, double fill, const double *centres, float *to)
+{
+	if (centres != NULL)
+	{
+		write_centred(numbers, fill, centres, to);
+		return;
+	}
 	if (numbers->values == NULL)
 	{
 		*to = scalar_as_float(numbers->element, numbers->value);
@@ -333,7 +363,7 @@ write_numbers(const dana_numbers *numbers, int count, float *to)
 
 	for (int i = 0; i < count; i++)
 	{
-		dana_numbers_write(&numbers[i], 0, to);
+		dana_numbers_write(&numbers[i], 0, NULL, to);
 		to += numbers[i].count;
 	}
 	dn_leave(mode);

@@ -55,8 +55,11 @@ extern double dana_number_of(const dana_type *type, Datum value);
 /* Prepares a value; allocates in the current memory context */
 extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers);
 
-/* Writes a value's numbers, `fill` for NULLs in it; called between dn_enter() and dn_leave() */
-extern void dana_numbers_write(const dana_numbers *numbers, float fill, float *to);
+/*
+ * Writes a value's numbers, `fill` for NULLs in it, less their centres, which are subtracted in double precision before
+ * the numbers are rounded; `centres` NULL: there are none. Called between dn_enter() and dn_leave().
+ */
+extern void dana_numbers_write(const dana_numbers *numbers, double fill, const double *centres, float *to);
 
 /* Whether one of the numbers is finite and too large for real */
 extern bool dana_numbers_beyond_real(const dana_numbers *numbers);
