@@ -102,6 +102,20 @@ def test_an_array_contributes_as_a_whole(db: Connection) -> None:
     assert found[1] == ("v", pytest.approx(weights[0] * (a - mean_a) + weights[1] * (b - mean_b), abs=1e-5))
 
 
+def test_a_column_far_from_zero(db: Connection) -> None:
+    """A mean of a million deviations: the base has it, not the contribution."""
+    query = "SELECT id, (1000000 + a)::float8 AS a, y FROM test.t"
+    db.train("linear", model="m", query=query, features=["a"], label="y")
+    ((mean, a, y),) = db.session.execute("SELECT avg(a), min(a) FILTER (WHERE id = 4), avg(y) FROM test.t").fetchall()
+    weight = db.coefficients("m")[1].coefficient
+    (_, base), (_, of_a) = db.session.execute(
+        "SELECT k.feature, k.contribution FROM test.t AS r, dana_contributions('m', (1000000 + r.a)::float8) AS k "
+        "WHERE r.id = 4"
+    ).fetchall()
+    assert base == pytest.approx(y, abs=0.1)
+    assert of_a == pytest.approx(weight * (a - mean), abs=0.1)
+
+
 def test_other_models_have_none(db: Connection) -> None:
     db.train("kmeans", "test.t", model="m", features=["a"], hyper={"k": 2})
     with pytest.raises(psycopg.Error, match="does not predict a weighted sum of its features") as caught:
