@@ -29,8 +29,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         required=True,
         type=_values,
         metavar="META=A,B,…",
-        help="values of a meta; with several metas all combinations are tried",
+        help="values of a meta; with several metas all combinations are tried; with --candidates also META=LOW..HIGH, "
+        "or META=LOW..HIGH:log",
     )
+    search.add_argument("--candidates", type=int, metavar="N", help="try only so many combinations, drawn at random")
     search.add_argument("--metric", metavar="NAME", help="metric that ranks them: rmse (default), auc, accuracy, r2 …")
     search.add_argument("--folds", type=int, metavar="N", help="score by cross-validation with so many folds (5)")
     search.add_argument("--test-size", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
@@ -41,9 +43,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     search.set_defaults(run=run_search)
 
 
-def _values(text: str) -> tuple[str, list[float]]:
+def _values(text: str) -> tuple[str, list[float] | dict[str, float]]:
     name, _, values = text.partition("=")
     try:
+        if ".." in values:
+            low, _, high = values.removesuffix(":log").partition("..")
+            return name.strip(), {"low": float(low), "high": float(high), "log": values.endswith(":log")}
         return name.strip(), [float(value) for value in values.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(f"META=NUMBER,NUMBER,… is expected, not {text!r}") from None
@@ -64,6 +69,7 @@ def run_search(options: argparse.Namespace) -> int:
             table,
             grid=dict(options.grid),
             metric=options.metric,
+            candidates=options.candidates,
             folds=options.folds,
             test_size=options.test_size,
             seed=options.seed,

@@ -255,8 +255,9 @@ class Connection(PredictingSession):
         rule: str,
         source: str | LoadedTable | None = None,
         *,
-        grid: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]],
+        grid: Mapping[str, Sequence[float] | Mapping[str, float]] | Sequence[Mapping[str, float]],
         metric: str | None = None,
+        candidates: int | None = None,
         folds: int | None = None,
         test_size: float | None = None,
         test_after: Mapping[str, object] | None = None,
@@ -270,7 +271,10 @@ class Connection(PredictingSession):
         Parameters
         ----------
         grid
-            Values for each meta, in all combinations; or a list of combinations.
+            Values for each meta, in all combinations; or a list of combinations. With ``candidates`` also ranges,
+            ``{"low": 0.001, "high": 1, "log": True}``.
+        candidates
+            Try only so many combinations, drawn at random by ``seed``.
         metric
             The metric that ranks them; ``rmse``.
         folds, test_size, test_after
@@ -280,7 +284,7 @@ class Connection(PredictingSession):
         """
         arguments: dict[str, object] = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
         arguments |= {"test_after": test_after, "keep": keep, "seed": seed, "threshold": threshold}
-        arguments |= self._asked(rule, source) | {"training": given(options)}
+        arguments |= self._asked(rule, source) | {"training": given(options), "candidates": candidates}
         return call(self.session, "dana_search", arguments, SearchPoint)
 
     def start(self, function: Call, rule: str, source: str | LoadedTable | None = None, **arguments: object) -> int:

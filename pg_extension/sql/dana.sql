@@ -1057,7 +1057,7 @@ BEGIN
 	END IF;
 	IF points IS NULL OR points = 0 THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "grid" must name values to try for each hyperparameter',
-			HINT = 'As an object of arrays, {"lr": [0.01, 0.1], "k": [2, 3]}, or as an array of objects, one for each point.';
+			HINT = 'As an object of arrays, {"lr": [0.01, 0.1], "k": [2, 3]}, or as an array of objects, one for each point; a range needs the argument "candidates".';
 	END IF;
 	IF points > 10000.5 THEN
 		RAISE program_limit_exceeded USING MESSAGE = format('the grid has %s points, more than 10000',
@@ -1079,10 +1079,48 @@ END
 $$;
 COMMENT ON FUNCTION dana.dana_grid(jsonb) IS 'The points of a grid: all combinations of an object''s arrays, or the objects of an array';
 
+CREATE FUNCTION dana.dana_candidates(grid jsonb, candidates integer, seed integer) RETURNS SETOF jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	wrong text;
+BEGIN
+	IF candidates NOT BETWEEN 1 AND 10000 THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('argument "candidates" must be between 1 and 10000, not %s', candidates);
+	ELSIF candidates IS NULL OR jsonb_typeof(grid) IS DISTINCT FROM 'object'
+		OR NOT EXISTS (SELECT FROM jsonb_each(grid) AS g WHERE jsonb_typeof(g.value) = 'object') THEN
+		RETURN QUERY SELECT d.point FROM (SELECT g.point, g.n FROM dana.dana_grid(grid) WITH ORDINALITY AS g (point, n)
+			ORDER BY CASE WHEN candidates IS NOT NULL THEN hashint8extended(g.n, seed) END, g.n LIMIT candidates) AS d ORDER BY d.n;
+		RETURN;
+	END IF;
+	SELECT g.key INTO wrong FROM jsonb_each(grid) AS g WHERE NOT COALESCE(CASE jsonb_typeof(g.value)
+		WHEN 'array' THEN jsonb_array_length(g.value) > 0
+		WHEN 'object' THEN CASE WHEN jsonb_typeof(g.value -> 'low') = 'number' AND jsonb_typeof(g.value -> 'high') = 'number'
+			AND g.value - '{low,high,log}'::text[] = '{}' AND jsonb_typeof(COALESCE(g.value -> 'log', 'false')) = 'boolean'
+			THEN (g.value ->> 'low')::float8 < (g.value ->> 'high')::float8
+				AND ((g.value ->> 'low')::float8 > 0 OR COALESCE(g.value -> 'log', 'false') = 'false') END
+		END, false) LIMIT 1;
+	IF wrong IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('argument "grid" must have values or a range for "%s", not %s', wrong, grid -> wrong),
+			HINT = 'Values are [0.01, 0.1], a range is {"low": 0.001, "high": 1}, and {"low": 0.001, "high": 1, "log": true} draws from it by orders of magnitude, above 0.';
+	END IF;
+	RETURN QUERY SELECT jsonb_object_agg(g.key, CASE WHEN jsonb_typeof(g.value) = 'array' THEN g.value -> floor(u.part * jsonb_array_length(g.value))::integer
+			WHEN g.value -> 'log' = 'true' THEN to_jsonb(exp(ln(r.low) + u.part * (ln(r.high) - ln(r.low))))
+			ELSE to_jsonb(r.low + u.part * (r.high - r.low)) END)
+		FROM generate_series(1, candidates) AS c (n), jsonb_each(grid) AS g,
+			LATERAL (SELECT (g.value ->> 'low')::float8, (g.value ->> 'high')::float8) AS r (low, high),
+			-- 53 bits of a hash, from 0 to just below 1
+			LATERAL (SELECT ((hashtextextended(concat(g.key, ':', c.n), seed) >> 11) & 9007199254740991) / 9007199254740992::float8) AS u (part)
+		GROUP BY c.n ORDER BY c.n;
+END
+$$;
+COMMENT ON FUNCTION dana.dana_candidates(jsonb, integer, integer) IS 'Points of a grid, or so many of them, drawn at random by a seed, from values and ranges';
+
 CREATE FUNCTION dana_search(
 	rule text, source regclass DEFAULT NULL, grid jsonb DEFAULT NULL, metric text DEFAULT NULL,
 	folds integer DEFAULT NULL, test_size double precision DEFAULT NULL, test_after jsonb DEFAULT NULL, keep text DEFAULT NULL,
-	training jsonb DEFAULT NULL, seed integer DEFAULT NULL, threshold double precision DEFAULT NULL
+	training jsonb DEFAULT NULL, seed integer DEFAULT NULL, threshold double precision DEFAULT NULL, candidates integer DEFAULT NULL
 ) RETURNS SETOF dana.search_point
 	LANGUAGE plpgsql
 	AS $$
@@ -1106,7 +1144,7 @@ BEGIN
 	-- one statement, so that all trials see the same rows
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', h.hyper) || dana.dana_trial(
 		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper, 'seed', seed), split, CASE WHEN folds > 0 THEN f.n END, threshold) ORDER BY p.n, f.n)
-	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
+	INTO outcomes FROM dana.dana_candidates(grid, candidates, COALESCE(seed, 1)) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
 		LATERAL (SELECT CASE WHEN training ->> 'hyper'::pg_catalog.text IS NULL THEN '{}' ELSE training -> 'hyper'::pg_catalog.text END || p.point AS hyper) AS h;
 	-- one that suits the rule: a rule with classes has no rmse, and a rule that predicts scores no log_loss
 	metric := COALESCE(metric, (SELECT CASE WHEN pg_catalog.bool_or(t -> 'scores'::pg_catalog.text ? 'rmse'::pg_catalog.text) THEN 'rmse'

@@ -311,3 +311,54 @@ def test_metrics_of_another_rule_are_refused_at_once(
             rows(session, f"dana_{call}")
         assert raised.value.diag.message_primary == message
     assert session.execute("SELECT last_value FROM dana.run_id_seq").fetchone() == last, "nothing was trained"
+
+
+def candidates(session: Session, grid: object, count: int | None, seed: int = 1) -> list[dict[str, float]]:
+    arguments = (json.dumps(grid), count, seed)
+    return [point for (point,) in session.execute("SELECT dana.dana_candidates(%s::jsonb, %s, %s)", arguments)]
+
+
+def test_candidates_are_drawn(session: Session) -> None:
+    grid = {"a": [1, 2, 3], "b": [4, 5]}
+    points = candidates(session, grid, None)
+    some = candidates(session, grid, 4)
+    assert len(points) == 6
+    assert [point for point in points if point in some] == some  # different ones, in the order of the grid
+    assert len(some) == 4
+    assert candidates(session, grid, 9) == points
+    assert candidates(session, grid, 4, 2) != some
+    ranges = {"a": {"low": 1e-6, "high": 1, "log": True}, "b": {"low": -1, "high": 3}, "c": [1, 2, 5]}
+    drawn = candidates(session, ranges, 1000)
+    assert drawn == candidates(session, ranges, 1000)
+    assert drawn[:10] == candidates(session, ranges, 10)
+    a, b, c = ([point[name] for point in drawn] for name in "abc")
+    assert 1e-6 <= min(a) < 1e-5 < max(a) < 1
+    assert statistics.median(a) == pytest.approx(1e-3, rel=0.6)
+    assert -1 <= min(b) < max(b) < 3
+    assert statistics.mean(b) == pytest.approx(1, abs=0.15)
+    assert [c.count(value) for value in (1, 2, 5)] == pytest.approx([333] * 3, abs=80)
+
+
+@pytest.mark.parametrize(
+    ("grid", "count", "wrong"),
+    [
+        ({"a": [1]}, 0, "between 1 and 10000, not 0"),
+        ({"a": {"low": 1, "high": 2}}, None, "must name values to try"),
+        ({"a": {"low": 2, "high": 2}}, 3, 'a range for "a"'),
+        ({"a": {"low": 0, "high": 2, "log": True}}, 3, 'a range for "a"'),
+        ({"a": {"low": "0", "high": 2}}, 3, 'a range for "a"'),
+        ({"a": {"low": 0, "hihg": 2}}, 3, 'a range for "a"'),
+        ({"a": {"low": 1, "high": 2}, "b": []}, 3, 'a range for "b"'),
+    ],
+)
+def test_candidates_that_cannot_be_drawn(session: Session, grid: object, count: int | None, wrong: str) -> None:
+    with pytest.raises(Invalid, match=wrong):
+        candidates(session, grid, count)
+
+
+def test_a_random_search(session: Session, table: str) -> None:
+    grid = json.dumps({"lr": {"low": 0.001, "high": 1, "log": True}})
+    found = rows(session, f"dana_search('fit', '{table}', '{grid}', test_size => 0.3, candidates => 3, {given()})")
+    drawn = candidates(session, json.loads(grid), 3)
+    assert sorted(point[1]["lr"] for point in found) == sorted(point["lr"] for point in drawn)
+    assert [point[0] for point in found] == [1, 2, 3]

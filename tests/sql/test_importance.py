@@ -133,6 +133,29 @@ def test_arguments_and_errors(model: Connection) -> None:
             found(session, arguments)
 
 
+def test_rights_are_the_caller_s(model: Connection) -> None:
+    session = model.session
+    model.train("linear", "test.t", features=FEATURES, label="y", filter="a < 9")
+    session.execute("DROP ROLE IF EXISTS importance_reader")
+    session.execute("CREATE ROLE importance_reader")
+    owner = session.execute("SELECT current_user").fetchall()[0][0]
+    try:
+        session.execute("GRANT USAGE ON SCHEMA test TO importance_reader")
+        session.execute("SELECT dana_grant_model('linear', 'importance_reader')")
+        session.execute("SET ROLE importance_reader")
+        for arguments, wrong in {
+            "": "its table would be used with your rights",
+            ", 'test.t', filter => 'true'": "permission denied for table t",
+            ", query => 'SELECT * FROM test.t'": "permission denied for table t",
+        }.items():
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match=wrong):
+                found(session, f"'{owner}.linear'{arguments}")
+    finally:
+        session.execute("RESET ROLE")
+        session.execute("DROP OWNED BY importance_reader")
+        session.execute("DROP ROLE importance_reader")
+
+
 def test_command(model: Connection, server: Any, capsys: pytest.CaptureFixture[str]) -> None:
     model.train("linear", "test.t", features=FEATURES, label="y")
     assert main(["importance", "linear", "--repeats", "2", "--dsn", server.dsn]) == OK
