@@ -7,10 +7,12 @@ It changes nothing: what it asks of the worker is rolled back.
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
@@ -51,6 +53,8 @@ SELECT pg_size_bytes(current_setting(name)), source, quote_ident(current_databas
 FROM pg_settings WHERE name = 'dana.max_memory'
 """
 """The limit in bytes, and the place where it is set."""
+
+MEMORY_FILE = Path("/proc/meminfo")
 
 UNREACHABLE = ("08001", "08006")
 
@@ -127,7 +131,7 @@ class _Examination:
     psql: str
 
     def findings(self) -> Iterator[Finding]:
-        for check in (self._server, self._extension, self._rights, self._worker, self._settings):
+        for check in (self._server, self._extension, self._rights, self._worker, self._settings, self._memory):
             finding = check()
             yield finding
             # what comes next needs this
@@ -145,7 +149,7 @@ class _Examination:
         found = self._ask("SHOW server_version")
         text = f"PostgreSQL {found}, role {self._ask('SELECT current_user')}"
         known = self.connection.info.server_version // 10000 in SUPPORTED
-        fix = "" if known else f"pg_upgradecluster, to PostgreSQL {SUPPORTED[0]} to {SUPPORTED[-1]}"
+        fix = "" if known else f"use a server of PostgreSQL {SUPPORTED[0]} to {SUPPORTED[-1]}"
         return Finding(what="server", text=text, fix=fix)
 
     def _extension(self) -> Finding:
@@ -203,6 +207,15 @@ class _Examination:
             }
             fix = self._sql(f"ALTER {places.get(source, 'SYSTEM')} SET dana.max_memory = '{LEAST_MEMORY}MB'")
         return Finding(what="settings", text=text, fix=fix)
+
+    def _memory(self) -> Finding:
+        if not self._ask("SELECT inet_server_addr() IS NOT DISTINCT FROM inet_client_addr()"):
+            return Finding(what="memory", text="not checked, the server is on another machine")
+        (available,) = re.findall(r"^MemAvailable: +(\d+) kB", MEMORY_FILE.read_text(), re.M)
+        text = f"{int(available) // 1024} MB available"
+        few = int(available) // 1024 < LEAST_MEMORY
+        fix = f"stop other programs, or add memory: a training needs {LEAST_MEMORY} MB" if few else ""
+        return Finding(what="memory", text=text, fix=fix)
 
 
 def _one_line(text: str) -> str:

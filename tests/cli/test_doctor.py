@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from dana.cli import main
 from dana.cli.doctor import FAILED
+from dana.server import doctor
 from dana.server.embedded import EmbeddedServer
 from dana.server.installation import DEFAULT_MAJOR
 from dana.server.places import HOME_VARIABLE
@@ -54,6 +56,7 @@ def test_a_server_that_trains_has_no_problem(server: EmbeddedServer, capsys: pyt
             "rights",
             "worker",
             "settings",
+            "memory",
         ]
         assert f"version {version('dana-db')} in database examined" in text
         with psycopg.connect(dsn) as session:
@@ -91,6 +94,16 @@ def test_a_problem_comes_with_a_command(
     assert found.startswith(f"problem  {problem}")
     assert run.startswith("         run:       ")
     assert command in run
+
+
+def test_too_little_memory(
+    server: EmbeddedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "LEAST_MEMORY", 1 << 40)
+    with database(server, "CREATE EXTENSION dana") as dsn:
+        code, text = examined(capsys, "--dsn", dsn)
+    assert code == FAILED
+    assert re.fullmatch(r"problem  memory     \d+ MB available", text.splitlines()[-2])
 
 
 def test_a_role_without_rights(server: EmbeddedServer, capsys: pytest.CaptureFixture[str]) -> None:
