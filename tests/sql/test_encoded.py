@@ -57,6 +57,10 @@ def test_a_warm_start_has_the_list_of_its_model(people: Session) -> None:
         trained(people, warm_start_from="m", preprocess={"age": {}})
     with pytest.raises(errors.UndefinedColumn, match='has feature "town"'):
         trained(people, warm_start_from="m", features=["age"])
+    trained(people, features=["town", "age"])  # a number behind a column that is several
+    trained(people, features=["town", "age"], warm_start_from="m")
+    with pytest.raises(errors.UndefinedColumn, match='has feature "town", which the training does not have in that p'):
+        trained(people, warm_start_from="m", features=["age", "town"])
     people.execute("CREATE TABLE numbers AS SELECT age, member, y FROM people")
     trained(people, "numbers")
     again, _ = trained(people, warm_start_from="m")

@@ -304,8 +304,8 @@ adopt_list_of_model(dana_survey *survey)
 
 		if (column <= 0 || other)
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-							errmsg("model \"%s\", to start from, has feature \"%s\", which the training does not have",
-								   reference, encoding->encoders[i].column)));
+							errmsg("model \"%s\", to start from, has feature \"%s\", which the training does not have%s",
+								   reference, encoding->encoders[i].column, column > 0 ? " in that position" : "")));
 		dana_survey_add(survey, column);
 		survey->features[i].encoder.kind = encoding->encoders[i].kind;
 		encoding->encoders[i].nulls = survey->source->asked.cleaning.nulls;

@@ -231,7 +231,8 @@ read_start(void *state)
 	dana_model_find(reading->reference, before.user, false);
 	reading->parameters = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_PARAMETERS));
 	metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
-	reading->features = dana_json_texts(metadata, "features");
+	/* a column with an encoding is several columns of the worker's */
+	reading->features = dana_json_texts(metadata, dana_json_are_texts(metadata, "encoded") ? "encoded" : "features");
 	if (!dana_json_is_null(metadata, "centres"))
 		reading->centres = dana_json_member(metadata, "centres");
 	if (reading->weights != NULL)
