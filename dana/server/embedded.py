@@ -23,6 +23,7 @@ from dana.errors import SetupError, UsageError
 from dana.server import cluster, installation, interpreter, supervisor
 from dana.server.account import Account, server_account
 from dana.server.places import CHECKOUT, SITE, default_root, socket_folder
+from dana.worker.conform import Mismatch, conform
 from hwgen.folders import ForeignFolder, open_folder
 
 WORKER = ("-m", "dana.cli", "worker")
@@ -95,7 +96,7 @@ class EmbeddedServer:
             build = _build_key(major)
             # under the lock, so that no other process sees a server between its launch and CREATE EXTENSION
             if server.is_running:
-                if server._state().get("build") == build:
+                if server._state().build == build:
                     return server
                 progress("restarting the server with the new code")
                 server._stop()
@@ -148,12 +149,12 @@ class EmbeddedServer:
     @property
     def worker_pid(self) -> int | None:
         """Process number of the worker; None between its end and its restart."""
-        return self._state().get("worker")
+        return self._state().worker
 
     @property
     def server_pid(self) -> int | None:
         """Process number of the postmaster."""
-        return self._state().get("server")
+        return self._state().server
 
     @property
     def server_log(self) -> Path:
@@ -216,9 +217,18 @@ class EmbeddedServer:
 
     def _state(self) -> supervisor.State:
         try:
-            state: supervisor.State = json.loads(self.account.read(self._folder, "state.json"))
+            read = json.loads(self.account.read(self._folder, "state.json"))
+            state: supervisor.State = conform(supervisor.State, read, "state.json")
+            # kill(1) takes others as groups of processes
+            if any(pid is not None and pid < 1 for pid in (state.supervisor, state.server, state.worker)):
+                raise Mismatch("a number of a process is at least 1")
         except FileNotFoundError:
-            return {}
+            return supervisor.State()
+        except (ValueError, RecursionError, Mismatch) as error:
+            raise SetupError(
+                f"{self._folder / 'state.json'} is not as the server's supervisor wrote it: {error}; end the process "
+                f"that holds {self._folder / 'alive.lock'} (fuser names it), remove the file, and run dana start"
+            ) from None
         return state
 
     def _launch(self, installed: installation.Installation, python: interpreter.Interpreter, build: str) -> None:
@@ -271,7 +281,7 @@ class EmbeddedServer:
             what = ""
             if not self.is_running:
                 what = "ended at once"
-            elif self._state().get("failures", 0) >= MAX_FAILURES:
+            elif self._state().failures >= MAX_FAILURES:
                 what = f"are not ready: the worker ended {MAX_FAILURES} times"
             elif time.monotonic() > deadline:
                 what = f"were not ready within {START_TIMEOUT:.0f} s"
@@ -310,7 +320,7 @@ class EmbeddedServer:
         deadline = time.monotonic() + STOP_TIMEOUT
         asked: int | None = None
         while self.is_running:
-            pid = self._state().get("supervisor")
+            pid = self._state().supervisor
             if pid is not None and asked is None:
                 asked = pid
                 self._end(pid)

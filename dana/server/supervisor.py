@@ -19,7 +19,6 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypedDict
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
@@ -60,17 +59,18 @@ class Plan:
     build: str
 
 
-class State(TypedDict, total=False):
-    """What the state file holds while the supervisor lives.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What the state file holds while the supervisor lives; the defaults are those without a file.
 
     Process numbers, how many workers in a row ended within `SHORTEST_WORKER_LIFE`, and the plan's ``build``.
     """
 
-    supervisor: int
-    server: int
-    worker: int | None
-    failures: int
-    build: str
+    supervisor: int | None = None
+    server: int | None = None
+    worker: int | None = None
+    failures: int = 0
+    build: str = ""
 
 
 class Supervisor:
@@ -129,7 +129,7 @@ class Supervisor:
         )
         path = Path(self._plan.state)
         part = path.with_name(f"{path.name}.part")
-        part.write_text(json.dumps(state))
+        part.write_text(json.dumps(asdict(state)))
         part.replace(path)  # atomic: a reader never sees half a file
 
 

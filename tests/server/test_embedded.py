@@ -145,6 +145,23 @@ def test_a_server_that_cannot_be_signalled_is_an_error_at_once(own_root: Path, g
         (own_root / "18" / "state.json").unlink()
 
 
+@pytest.mark.parametrize(
+    "damaged", [b"\xff\xfe", b"[" * 300_000, b"[]", b'{"supervisor": "x"}', b'{"supervisor": -1}', b'{"worker": 0}']
+)
+def test_a_damaged_state_file_is_named(own_root: Path, damaged: bytes) -> None:
+    server = EmbeddedServer.at(own_root)
+    file = own_root / "18" / "state.json"
+    with open(own_root / "18" / "alive.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        file.write_bytes(damaged)
+        for name in ("alive.lock", "state.json"):
+            os.chown(own_root / "18" / name, server.account.uid, server.account.gid)
+        for call in (server.stop, lambda: EmbeddedServer.start(own_root)):
+            with pytest.raises(SetupError, match=f"^{file} is not as .*; end the process that holds .*alive.lock "):
+                call()
+        file.unlink()
+
+
 def test_a_worker_that_dies_is_replaced(own_root: Path) -> None:
     server = EmbeddedServer.start(own_root)
     first = pid_of(server.worker_pid)
