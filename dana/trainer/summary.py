@@ -95,6 +95,46 @@ def summarise(
     notify
         Receives the names of dependent columns, and a warning if the rows are separated.
     """
+    passes = _opened(training, request, result, feed=feed, notify=notify)
+    if passes is None:
+        return None
+    if penalty_of(request, result.metadata["hyper"]) > WEAK:
+        reason = "a penalty keeps the model from the maximum of its likelihood"
+        return Summary(parameters=result.parameters, metadata={"no_errors": reason})
+    if passes.found.link is Link.LARGEST:
+        classes = (training.design.get("classes") or {}).get("count")
+        return passes.of_classes(passes.found) if classes else None
+    family = _family_of(passes.found, request, result)
+    return None if family is None else passes.of_sum(family, passes.found, result.metadata)
+
+
+def newton(
+    training: Training, request: TrainRequest, result: TrainResult, *, feed: Callable[[Sink], int]
+) -> Sequence[Parameter] | None:
+    """Return models that Newton's method brings towards the minimum of a rule's loss; None if it cannot.
+
+    A penalty is assumed to be that of the shipped rules. The rule continues from these models, so that its own test
+    decides whether they are the minimum of its loss.
+
+    Parameters
+    ----------
+    result
+        The result of the training so far.
+    feed
+        Feeds all pages to a sink.
+    """
+    passes = _opened(training, request, result, feed=feed, notify=lambda notice: None)
+    penalty = penalty_of(request, result.metadata["hyper"])
+    if passes is None or not isfinite(penalty) or request.class_weight is not None:
+        return None
+    family = _family_of(passes.found, request, result)
+    return None if family is None else passes.newton(family, penalty)
+
+
+def _opened(
+    training: Training, request: TrainRequest, result: TrainResult, *, feed: Callable[[Sink], int], notify: Notify
+) -> _Passes | None:
+    """Return what makes passes over the rows of a training; None if its prediction is no function of sums."""
     layout = training.layout
     if result.predictor is None or layout.label < 0 or sum(one.values.size for one in result.parameters) > MOST:
         return None
@@ -103,7 +143,6 @@ def summarise(
         found = model.scores()
     except UsageError:
         return None
-    classes = (training.design.get("classes") or {}).get("count")
     if found is None or found.coefficients.shape[1] != len(layout.features):
         return None
 
@@ -113,16 +152,14 @@ def summarise(
         training.end_look()
         return observer
 
-    if penalty_of(request, result.metadata["hyper"]) > WEAK:
-        reason = "a penalty keeps the model from the maximum of its likelihood"
-        return Summary(parameters=result.parameters, metadata={"no_errors": reason})
-    passes = _Passes(measured=measured, model=model, request=request, notify=notify)
-    if found.link is Link.LARGEST:
-        return passes.of_classes(found) if classes else None
+    return _Passes(measured=measured, model=model, found=found, request=request, notify=notify)
+
+
+def _family_of(found: Scores, request: TrainRequest, result: TrainResult) -> Family | None:
+    """Return the likelihood that a rule maximises; None: it has none, or its prediction is not the likelihood's."""
+    family = FAMILIES.get(found.link)
     metas = tuple(result.metadata["hyper"].items())
-    if found.link not in FAMILIES or FAMILIES[found.link] is not likelihood_of(request.text, request.rule, metas):
-        return None
-    return passes.of_sum(FAMILIES[found.link], found, result.metadata)
+    return family if family is not None and family is likelihood_of(request.text, request.rule, metas) else None
 
 
 def with_summary(result: TrainResult, summary: Summary) -> TrainResult:
@@ -277,6 +314,7 @@ class _Passes:
 
     measured: Callable[..., LikelihoodObserver]
     model: _Model
+    found: Scores
     request: TrainRequest
     notify: Notify
 
@@ -302,12 +340,7 @@ class _Passes:
         mapped = self.model.weights(found)
         if mapped is None:
             return None
-        basis, middle = Basis(centre=np.zeros(count), scale=np.ones(count)), float(found.intercepts[0])
-        for name in (".mean", ".scale"):
-            own = [one.values for one in self.model.parameters if one.name.endswith(name)]
-            if len(own) == 1 and own[0].shape == (count,):
-                basis = replace(basis, **{"centre" if name == ".mean" else "scale": own[0].astype(np.float64)})
-        basis = replace(basis, scale=np.where(basis.scale > 0, basis.scale, 1))
+        basis, middle = self._own_basis(count), float(found.intercepts[0])
         weights, centred, settled = _in_basis(found, basis), False, False
         for _ in range(STEPS):
             at = self.measured(family, basis, weights, middle)
@@ -342,6 +375,45 @@ class _Passes:
         self._set(mapped, basis, weights)
         self._notify_dropped([columns[k - 1] for k in full.dropped if k])
         return self._summary(family, at, full, basis, weights, variance)
+
+    def newton(self, family: Family, penalty: float) -> Sequence[Parameter] | None:
+        """See `newton`."""
+        mapped, count = self.model.weights(self.found), self.found.coefficients.shape[1]
+        if mapped is None or count > MAX_COLUMNS:
+            return None
+        basis, (_, _, each) = self._own_basis(count), mapped
+        weights = _in_basis(self.found, basis)
+        # for a row: half of the penalty times the square of the rule's own weight
+        ratio = np.divide(basis.scale, each, out=np.zeros(count), where=each != 0)
+        penalties = np.append(0, penalty * ratio**2)
+        best, least, step = weights, inf, np.zeros(count + 1)
+        for _ in range(STEPS):
+            at = self.measured(family, basis, weights, float(self.found.intercepts[0]))
+            square = float(at.sums[Sum.WEIGHT]) * penalties
+            loss = float(at.sums[Sum.LOSS]) * (0.5 if family is Family.NORMAL else 1)
+            value = loss + float(square @ weights**2) / 2
+            if not (np.isfinite(at.matrix).all() and np.isfinite(at.gradient).all() and value <= least):
+                # the step was too long: half of it
+                step /= 2
+                weights = best + step
+                continue
+            full = solved(at.matrix + np.diag(square), at.gradient + square * weights)
+            best, least, step = weights, value, full.step
+            weights = best + step
+            if family is Family.NORMAL or full.squared <= SETTLED * float(at.sums[Sum.WEIGHT]):
+                best = weights
+                break
+        self._set(mapped, basis, best)
+        return self.model.parameters
+
+    def _own_basis(self, count: int) -> Basis:
+        """Return the columns as the rule scales them."""
+        basis = Basis(centre=np.zeros(count), scale=np.ones(count))
+        for name in (".mean", ".scale"):
+            own = [one.values for one in self.model.parameters if one.name.endswith(name)]
+            if len(own) == 1 and own[0].shape == (count,):
+                basis = replace(basis, **{"centre" if name == ".mean" else "scale": own[0].astype(np.float64)})
+        return replace(basis, scale=np.where(basis.scale > 0, basis.scale, 1))
 
     def _bare(self, family: Family, found: Scores, reason: str) -> Summary:
         """Return a summary without standard errors, which reports two classes that are separated."""

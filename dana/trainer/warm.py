@@ -55,12 +55,12 @@ def warm_values(
     _same_order(request, features)
     given = request.warm_start_from
     if CONJUGATE in rule_of(request.text, request.rule).checked.optimizers:
-        given = {name: values for name, values in given.items() if not _remembered(name, given)}
+        given = {name: values for name, values in given.items() if not remembered(name, given)}
     start = {
         name: values
         for name, values in given.items()
         # states that the new rule lacks are dropped; a parameter that it lacks is an error below
-        if name != own and (name in shapes or not (is_of_classes(name) or _remembered(name, given)))
+        if name != own and (name in shapes or not (is_of_classes(name) or remembered(name, given)))
     }
     for name in (name for names in growing_models(rule_graph(request)).values() for name in names):
         # only to more rows: fewer would drop trained categories, which is the error below
@@ -73,7 +73,7 @@ def warm_values(
     wanted = {
         name: shape
         for name, shape in shapes.items()
-        if name != own and (name in start or (request.warm_start_whole and not _remembered(name, shapes)))
+        if name != own and (name in start or (request.warm_start_whole and not remembered(name, shapes)))
     }
     if found != wanted:
         raise TrainingError(
@@ -114,7 +114,7 @@ def _help(
     )
 
 
-def _remembered(name: str, models: Collection[str]) -> bool:
+def remembered(name: str, models: Collection[str]) -> bool:
     """Whether it is the state of a model (``w.velocity``) or a counter of the language (``dana.epoch``).
 
     ``x.mean`` belongs to an input and is not a state: the weights depend on it.
