@@ -41,6 +41,9 @@ WEAK = 1.001e-6
 SETTLED = 1e-9
 """Squared distance for each row below which a step changes no standard error in its fourth digit."""
 
+ARRIVED = 1e-5
+"""Twice the gain in the loss of all rows by a step of Newton's method that ends it: the next gains its square."""
+
 STEPS = 12
 """Steps of Newton's method at most; each squares the distance, unless the rows are separated."""
 
@@ -400,11 +403,11 @@ class _Passes:
             full = solved(at.matrix + np.diag(square), at.gradient + square * weights)
             best, least, step = weights, value, full.step
             weights = best + step
-            if family is Family.NORMAL or full.squared <= SETTLED * float(at.sums[Sum.WEIGHT]):
-                best = weights
-                break
-        self._set(mapped, basis, best)
-        return self.model.parameters
+            if family is Family.NORMAL or full.squared <= max(ARRIVED, SETTLED * float(at.sums[Sum.WEIGHT])):
+                self._set(mapped, basis, weights)
+                return self.model.parameters
+        # after a restart conjugate gradients gain little, and the rule's test would take that for the end
+        return None
 
     def _own_basis(self, count: int) -> Basis:
         """Return the columns as the rule scales them."""

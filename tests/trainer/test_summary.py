@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dana import rules
+from dana.trainer import stopping
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Level, Notice
 from dana.trainer.summary import critical, two_sided
@@ -298,9 +299,39 @@ def test_few_rows_and_no_error() -> None:
     assert fitted("lasso", *table("linear", 100, 3, 1.0, 10))[0].summary is None
 
 
+@pytest.mark.parametrize(("rule", "penalty"), [("logistic", 1e-6), ("logistic", 1e-3), ("poisson", 1e-6)])
+def test_slow_conjugate_gradients_end_by_newton_s_method(
+    rule: str, penalty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rare categories of one class have no finite coefficient without the penalty."""
+    random = np.random.default_rng(4)
+    kind, z = random.integers(0, 14, 1500), random.standard_normal((1500, 4))
+    z[:, 3] = z[:, 0] + 0.01 * z[:, 3]
+    x = rounded(np.column_stack([kind[:, None] == np.arange(1, 14), z @ np.diag([1, 10, 100, 1])]).astype(float))
+    rate = np.exp(z[:, 0] + (kind % 5) / 3 - 1) * (kind > 1)
+    y = (random.random(1500) < rate / (1 + rate)) if rule == "logistic" else random.poisson(rate)
+    options: dict[str, Any] = {"hyper": {"penalty": penalty}}
+    fast, _ = fitted(rule, x, y.astype(float), **options)
+    monkeypatch.setattr(stopping, "newton", lambda *args, **more: None)
+    slow, _ = fitted(rule, x, y.astype(float), **options)
+    assert fast.converged
+    assert stopping.SLOW < len(fast.losses) <= stopping.SLOW + 6 < len(slow.losses)
+    assert fast.loss is not None
+    assert slow.loss is not None
+    if penalty == 1e-6:
+        assert fast.loss <= slow.loss + 1e-6 * abs(slow.loss)
+    else:
+        score = (x - x.mean(axis=0)) / x.std(axis=0) @ fast.models["w"] + fast.models["b"]
+        slope = ((1 / (1 + np.exp(-score)) - y) @ ((x - x.mean(axis=0)) / x.std(axis=0))) / 1500
+        np.testing.assert_allclose(slope + penalty * fast.models["w"], 0, atol=2e-5)
+
+
 def test_models_are_those_of_every_machine() -> None:
-    x, y = table("logistic", 60, 2, 1.0, 12)
+    x, y = table("logistic", 60, 4, 0.05, 12)
+    # half of the rows have one label, and columns are alike: conjugate gradients do not end before Newton's method
+    y[x[:, 0] > np.median(x[:, 0])] = 1
     sim, interp = (fitted("logistic", x, y, machine=machine)[0] for machine in ("sim", "interp"))
+    assert len(sim.losses) == len(interp.losses) > stopping.SLOW
     for name, values in sim.models.items():
         np.testing.assert_array_equal(values, interp.models[name])
     assert sim.coefficients == interp.coefficients
