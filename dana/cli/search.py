@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dana.cli.options import add_training, table_or_query, training_options
+from dana.cli.options import add_training, json_object, table_or_query, training_options
 from dana.cli.train import registered
 from dana.client.options import TrialOptions
 from dana.printable import printable
@@ -36,6 +36,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     search.add_argument("--metric", metavar="NAME", help="metric that ranks them: rmse (default), auc, accuracy, r2 …")
     search.add_argument("--folds", type=int, metavar="N", help="score by cross-validation with so many folds (5)")
     search.add_argument("--test-size", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
+    search.add_argument("--test-after", type=json_object, metavar="JSON", help="score on the rows later than a value instead")
     search.add_argument("--seed", type=int, metavar="N", help="selects the rows of a fold or a part (1)")
     search.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     search.add_argument("--keep", metavar="MODEL", help="train a model of this name with the best")
@@ -72,6 +73,7 @@ def run_search(options: argparse.Namespace) -> int:
             candidates=options.candidates,
             folds=options.folds,
             test_size=options.test_size,
+            test_after=options.test_after,
             seed=options.seed,
             threshold=options.threshold,
             keep=options.keep,

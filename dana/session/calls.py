@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal, TypeVar
 
 import psycopg
@@ -181,6 +181,8 @@ def _plain(value: object) -> object:
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, Iterable):
         return list(value)
     raise TypeError(f"{value!r} has no counterpart in JSON")

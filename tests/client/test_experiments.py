@@ -103,6 +103,7 @@ def test_sequences_and_numpys_numbers_are_arguments() -> None:
             "nulls": 0,
             "label": None,
             "design": {"threads": 4},
+            "test_after": {"day": date(2024, 3, 1)},
         }
     )
     assert given == {
@@ -111,6 +112,7 @@ def test_sequences_and_numpys_numbers_are_arguments() -> None:
         "grid": '[{"lr": [0.0, 0.5, 1.0], "n": [0, 1]}]',
         "nulls": "0",
         "design": '{"threads": 4}',
+        "test_after": '{"day": "2024-03-01"}',
     }
 
 
@@ -149,6 +151,12 @@ def test_the_commands(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture
         [str(one.rank), f"{one.hyper['lr']:g}", f"{one.score:.6g}"] for one in points
     ]
     assert db.parameters("best")["w"].shape == (3,)
+    later = ["--try", "lr=0.1", "--test-after", '{"x1": 0}', "--test-by", "x2", "--keep", "later"]
+    assert main(["search", "attempts", table, *later, *common]) == OK
+    capsys.readouterr()
+    counts = db.session.execute("SELECT count(*) FILTER (WHERE x1 > 0) FROM small").fetchone()
+    assert counts == (db.evaluate("later")["rows"],)
+    assert db.test_rows("later").startswith("COALESCE(x1 ")
     assert main(["train", "attempts", table, "--background", *common]) == OK
     job = int(capsys.readouterr().out.split()[1])
     assert db.wait(job).state == "done"

@@ -71,11 +71,14 @@ def trained(session: Session, call: str) -> dict[str, Any]:
 
 def test_rows_left_out_are_judged_without_dropout(table: Session) -> None:
     found = trained(table, "'net', 't', 'm', '{a,b}', 'y', validation_size => 0.25")
-    chosen = "dana_holdout(ctid, 0.25, 2)"
-    evaluated = table.execute(f"SELECT dana_evaluate('m', filter => '{chosen}') -> 'log_loss'").fetchone()
+    # rows for validation are those that the next seed chooses for a test
+    trained(table, "'net', 't', 'split', '{a,b}', 'y', epochs => 1, test_size => 0.25, seed => 2")
+    chosen = table.execute("SELECT dana_test_rows('split')").fetchall()[0][0]
+    judged = "SELECT dana_evaluate('m', filter => %s) -> 'log_loss'"
+    evaluated = table.execute(judged, (chosen,)).fetchone()
     assert evaluated is not None
     assert found["epochs"][-1][1] == pytest.approx(evaluated[0], rel=1e-5)
-    training = table.execute(f"SELECT dana_evaluate('m', filter => 'NOT {chosen}') -> 'log_loss'").fetchone()
+    training = table.execute(judged, (f"NOT {chosen}",)).fetchone()
     assert training is not None
     assert abs(found["epochs"][-1][0] - training[0]) > 0.01, "the training's loss is that of the units that are left"
 

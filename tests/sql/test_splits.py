@@ -144,6 +144,15 @@ FROM t
 """
 
 
+def test_equal_numbers_have_one_part(session: Session) -> None:
+    pairs = (("0::float8", "'-0'::float8"), ("0::real", "'-0'::real"), ("1::smallint", "1::bigint"), ("1.5", "1.500"))
+    for one, other in (*pairs, ("'NaN'::float8", "'-NaN'::float8"), ("'a'::char(3)", "'a'::text")):
+        parts = "SELECT {} = {} FROM generate_series(0, 99) AS seed".format(
+            *(f"dana.dana_part('{{{{2,0.5}}}}', seed, NULL::int, {value})" for value in (one, other))
+        )
+        assert set(session.execute(parts.encode()).fetchall()) == {(True,)}, one
+
+
 def test_values_of_any_type_identify_a_row(made: Session) -> None:
     made.execute("CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE TYPE pair AS (a int, b real)")
     made.execute(ANY_TYPE.format("").encode())

@@ -60,6 +60,7 @@ GIVEN = {
     "interval": "'1 day'::interval",
     "boolean": "true",
     "real[]": "'{1}'::real[]",
+    "double precision[]": "'{{2,0.5}}'::float8[]",
     "tid": "'(0,1)'::tid",
 }
 

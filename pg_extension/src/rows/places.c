@@ -11,6 +11,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/genam.h"
 #include "access/relation.h"
 #include "access/transam.h"
@@ -19,6 +21,7 @@
 #include "catalog/pg_inherits.h"
 #include "common/hashfn.h"
 #include "utils/date.h"
+#include "utils/float.h"
 #include "utils/numeric.h"
 #include "utils/typcache.h"
 #include "utils/uuid.h"
@@ -68,15 +71,29 @@ hash_of_other(Oid type, Datum value, uint64 seed)
 	bool			varlena;
 	char		   *text;
 
-	if (type_is_rowtype(type))
+	if (type == RECORDOID || entry->typtype == TYPTYPE_COMPOSITE)
 		return hash_of_row(DatumGetHeapTupleHeader(value), seed);
-	if (OidIsValid(entry->hash_extended_proc) && !type_is_enum(type))
+	if (OidIsValid(entry->hash_extended_proc) && entry->typtype != TYPTYPE_ENUM)
 		return DatumGetUInt64(FunctionCall2Coll(&entry->hash_extended_proc_finfo, DEFAULT_COLLATION_OID, value,
 												UInt64GetDatum(seed)));
 	getTypeOutputInfo(type, &function, &varlena);
 	fmgr_info(function, &output);
 	text = dana_fixed_output(&output, type, value);
 	return hash_bytes_extended((unsigned char *)text, (int)strlen(text), seed);
+}
+
+/* The bits of a number; equal numbers, such as 0 and -0, have equal bits */
+static int64
+bits_of(double number)
+{
+	int64 bits;
+
+	if (number == 0)
+		number = 0;
+	else if (isnan(number))
+		number = get_float8_nan();
+	memcpy(&bits, &number, sizeof bits);
+	return bits;
 }
 
 /* A hash of a value, the same in each type of its kind; `type` is not a domain */
@@ -113,6 +130,13 @@ hash_of(Oid type, Datum value, uint64 seed)
 			break;
 		case DATEOID:
 			number = DatumGetDateADT(value);
+			break;
+		case BOOLOID:
+			number = DatumGetBool(value);
+			break;
+		case FLOAT4OID:
+		case FLOAT8OID:
+			number = bits_of(type == FLOAT4OID ? DatumGetFloat4(value) : DatumGetFloat8(value));
 			break;
 		case INT8OID:
 		case TIMESTAMPOID:
