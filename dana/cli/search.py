@@ -36,7 +36,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     search.add_argument("--metric", metavar="NAME", help="metric that ranks them: rmse (default), auc, accuracy, r2 …")
     search.add_argument("--folds", type=int, metavar="N", help="score by cross-validation with so many folds (5)")
     search.add_argument("--test-size", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
-    search.add_argument("--test-after", type=json_object, metavar="JSON", help="score on the rows later than a value instead")
+    search.add_argument("--test-after", type=json_object, metavar="JSON", help="score on the rows later than this")
     search.add_argument("--seed", type=int, metavar="N", help="selects the rows of a fold or a part (1)")
     search.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     search.add_argument("--keep", metavar="MODEL", help="train a model of this name with the best")
