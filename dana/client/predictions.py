@@ -289,10 +289,11 @@ class PredictingSession:
         Returns
         -------
         pandas.DataFrame or dict
-            The columns to keep, and ``prediction``: the rule's prediction. For rules that predict a number for each
-            class (``softmax``) it is the label, as `classify` returns it; for other rules with several numbers the
-            columns are ``prediction_1``, ``prediction_2`` and so on. The rows of a frame keep their order and, without
-            ``filter``, their index. Without pandas the result is a dict of NumPy arrays.
+            The columns to keep, and ``prediction``: the rule's prediction, binary64 where the label has more digits
+            than binary32. For rules that predict a number for each class (``softmax``) it is the label, as `classify`
+            returns it; for other rules with several numbers the columns are ``prediction_1``, ``prediction_2`` and so
+            on. The rows of a frame keep their order and, without ``filter``, their index. Without pandas the result is
+            a dict of NumPy arrays.
 
         Raises
         ------

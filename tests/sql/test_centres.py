@@ -8,6 +8,7 @@ from xml.etree import ElementTree as Xml
 
 import numpy as np
 import onnxruntime
+import psycopg
 import pytest
 
 from dana import rules
@@ -247,3 +248,19 @@ def test_estimator(server: EmbeddedServer, session: Session) -> None:
         np.testing.assert_allclose(fitted.predict(x), y, rtol=0, atol=1e-4)
     np.testing.assert_allclose(fitted.coef_, [200, 1], rtol=1e-4)
     np.testing.assert_allclose(x @ fitted.coef_ + fitted.intercept_, y, rtol=0, atol=1e-3)
+
+
+def test_contributions_and_damaged_metadata(session: Session, told: list[str]) -> None:
+    session.execute(
+        f"CREATE TABLE t AS SELECT {ROWS.format(kind='float8')}, {LABEL} AS y FROM generate_series(1, 300) AS i"
+    )
+    session.execute("SELECT dana_train('linear', 't', 'm')")
+    total, predicted = columns(
+        session,
+        "SELECT (SELECT sum(contribution) FROM dana_contributions('m', a, x)), dana_predict_double('m', a, x) FROM t",
+    )
+    np.testing.assert_allclose(total, predicted, rtol=0, atol=1e-3)
+    for damaged in ('{"features": [1], "label": 0}', '"x"', '{"label": 1}'):
+        session.execute("UPDATE dana.model SET metadata = jsonb_set(metadata, '{centres}', %s)", (damaged,))
+        with pytest.raises(psycopg.errors.DataCorrupted, match=r"metadata\.centres of model \"m\" is malformed"):
+            session.execute("SELECT dana_predict('m', a, x) FROM t")
