@@ -366,7 +366,8 @@ def by_chance(columns: int) -> float:
 
 
 def _no_better(loss: float, constant: float, columns: int) -> Notice:
-    chance = f", and {columns} columns of random numbers explain as much" if loss < constant * (1 - TOLERANCE) else ""
+    random = "1 column of random numbers explains" if columns == 1 else f"{columns} columns of random numbers explain"
+    chance = f", and {random} as much" if loss < constant * (1 - TOLERANCE) else ""
     return Notice(
         level=Level.WARNING,
         message=f"the model is no better than a constant prediction: its loss is {loss:.6g}, that of a constant "

@@ -318,6 +318,17 @@ def test_the_constant_is_weighted_as_the_loss_is(rule: str, class_weight: Any) -
     assert f"that of a constant {loss.min():.5g}"[:-1] in message
 
 
+def test_what_random_columns_explain_is_no_better_than_a_constant() -> None:
+    random = np.random.default_rng(6)
+    x = random.normal(size=(90, 8))
+    told: list[Notice] = []
+    for strength in (0.0, 1.0):
+        columns = {f"x{k}": values for k, values in enumerate(x.T)} | {"y": strength * x[:, 0] + random.normal(size=90)}
+        train_arrays(rules.text("linear"), columns, label="y", notify=told.append)
+    (one,) = told
+    assert one.message.endswith(", and 8 columns of random numbers explain as much")
+
+
 def test_a_weight_that_does_not_multiply_the_loss_has_no_constant() -> None:
     source = rules.text("lasso")
     assert weighs_loss(source, "lasso")
