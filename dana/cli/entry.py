@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dana import ours
 from dana.cli import (
@@ -33,6 +33,7 @@ from dana.cli import (
     top,
     train,
 )
+from dana.cli.screen import integer
 from dana.errors import SetupError, UsageError
 from dana.printable import printable
 from dana.session.terminal import say
@@ -57,6 +58,10 @@ GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, re
 
 class _Parser(argparse.ArgumentParser):
     """A parser with printable errors: they quote arguments, which may be untrusted names."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("type", int, integer)  # for every option with type=int
 
     def error(self, message: str) -> NoReturn:
         super().error(printable(message, lines=True))

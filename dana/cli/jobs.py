@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dana.cli.screen import bigint
 from dana.session.terminal import cells, shown
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ SHOWN = 20
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     jobs = commands.add_parser("jobs", help="list the trainings in the background, wait for one, or cancel it")
-    jobs.add_argument("--wait", type=int, metavar="JOB", help="wait for the end of this one")
+    jobs.add_argument("--wait", type=bigint, metavar="JOB", help="wait for the end of this one")
     jobs.add_argument("--timeout", type=float, metavar="SECONDS", help="wait no longer than that")
-    jobs.add_argument("--cancel", type=int, metavar="JOB", help="cancel this one")
+    jobs.add_argument("--cancel", type=bigint, metavar="JOB", help="cancel this one")
     jobs.add_argument("--dsn", help="server to look at (the embedded one)")
     jobs.set_defaults(run=run_jobs)
 

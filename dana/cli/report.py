@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from dana.cli.options import path
+from dana.cli.screen import bigint
 from dana.session.terminal import say
 from hwgen.folders import write_file
 
@@ -15,7 +16,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     report = commands.add_parser(
         "report", help="write an HTML report on a run: metrics, curves, coefficients, data, and the machine"
     )
-    report.add_argument("number", type=int, metavar="RUN", help="number of the run, as dana_train returns it")
+    report.add_argument("number", type=bigint, metavar="RUN", help="number of the run, as dana_train returns it")
     report.add_argument("-o", "--output", type=path, metavar="FILE", help="file to write (run-RUN.html)")
     report.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     report.add_argument(

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+MAX_QUOTED = 40
+"""Characters of an argument that a message quotes."""
+
 WIDTH = 160
 """Characters of a line of tables in a file."""
 
@@ -40,6 +43,24 @@ def one_thread() -> None:
     """Limit BLAS to one thread; call it before NumPy is loaded, which reads the limit then."""
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
+
+
+def integer(text: str, bits: int = 32) -> int:
+    """An argument that is an integer of SQL with so many bits."""
+    end = 1 << (bits - 1)
+    try:
+        value = int(text)
+    except ValueError:  # no number, or one with thousands of digits
+        value = end
+    if not -end <= value < end:
+        found = repr(text if len(text) <= MAX_QUOTED else text[:MAX_QUOTED] + "…")
+        raise argparse.ArgumentTypeError(f"a whole number from {-end} to {end - 1} is expected, not {found}")
+    return value
+
+
+def bigint(text: str) -> int:
+    """The same with 64 bits, as numbers of runs and jobs have."""
+    return integer(text, 64)
 
 
 def positive(text: str) -> float:

@@ -135,6 +135,28 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
     assert "COMMAND" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option", "most"),
+    [
+        (["train", "r", "t", "--epochs"], "--epochs", 2**31 - 1),
+        (["train", "r", "t", "--seed"], "--seed", 2**31 - 1),
+        (["search", "r", "t", "--folds"], "--folds", 2**31 - 1),
+        (["jobs", "--wait"], "--wait", 2**63 - 1),
+        (["report"], "RUN", 2**63 - 1),
+    ],
+)
+@pytest.mark.parametrize("value", ["{beyond}", "x", "9" * 5000])
+def test_integers_have_a_range(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], option: str, most: int, value: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args([*arguments, value.format(beyond=most + 1)])
+    assert ended.value.code == USAGE
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert f"argument {option}: a whole number from {-most - 1} to {most} is expected, not " in message
+    assert len(message) < 250
+
+
 def test_training_s_arguments() -> None:
     options = parser().parse_args(
         ["train", "rule.py", "t", "--features", "a, b,c", "--label", "y", "--hyper", "lr=0.5", "--hyper", "reg = 1e-3"]
