@@ -10,7 +10,7 @@ In: `Column`s. Out: one input for each, named as the column, of shape (rows, 1),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -99,8 +99,11 @@ def _input(column: Column) -> tuple[int, str]:
 
 
 def _null_texts(column: Column) -> list[str]:
-    # PostgreSQL's text can be each of these, and then it is no NULL
-    known = {text for texts in column.spellings for text in texts}
+    return null_texts({text for texts in column.spellings for text in texts})
+
+
+def null_texts(known: Collection[str]) -> list[str]:
+    """Return the texts that stand for NULL: none of the `known` ones, each of which can be a text of PostgreSQL."""
     free = [text for text in NULL_TEXTS if text not in known]
     return free or ["\\" * (1 + max(map(len, known))) + "N"]
 

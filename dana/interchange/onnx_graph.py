@@ -20,7 +20,7 @@ import numpy as np
 
 from dana.errors import SetupError, UsageError
 from dana.extras import install_command
-from dana.interchange.onnx_columns import NULL_TEXTS, encode
+from dana.interchange.onnx_columns import encode, null_texts
 from dana.interchange.onnx_nodes import DOUBLE, FLOAT, INT64, ML, NULL_INTEGER, STRING, Nodes
 from dana.interchange.stored import Floats, StoredModel
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
@@ -254,4 +254,5 @@ class _Graph:
         """The labels, and after them that of no class."""
         if is_whole(labels):
             return self._ints(*map(int, labels), NULL_INTEGER)
-        return self.nodes.texts([*map(str, labels), NULL_TEXTS[0]])
+        texts = [*map(str, labels)]
+        return self.nodes.texts([*texts, null_texts(texts)[0]])

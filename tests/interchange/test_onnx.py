@@ -103,6 +103,15 @@ def test_the_bound_between_two_classes_is_the_second_s(predicts: str, prediction
     assert session.run(["label"], {"features": rows})[0].tolist() == ["no", "yes", "yes"]
 
 
+def test_no_class_has_a_text_that_no_class_has() -> None:
+    """A class may be the text that stands for NULL elsewhere."""
+    made = rule_case("w = dana.model(); x = dana.input()", "w, x", "w * x", {"x": ()})
+    data = onnx_model(replace(made.model, predicts="score", classes=("no", "\\N"), class_type="text"))
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    found = session.run(["label"], {"features": np.float32([[np.nan], [0]])})[0].tolist()
+    assert found == ["None", "\\N"]
+
+
 ONE = ("w = dana.model([7]); x = dana.input([7])", "w, x")
 OPERATIONS = {
     "sqrt and abs": (*ONE, "dana.sigma(dana.sqrt(dana.abs(w * x)), 1)"),
