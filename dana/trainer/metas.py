@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from dana.trainer.contract import Json, SqlState, TrainingError
 from dsl import Rule
+from dsl.binary32 import round32
 from dsl.diagnostics import did_you_mean
 from dsl.render import render
 
@@ -38,6 +39,11 @@ def meta_values(
             )
         if not _is_finite(value):
             raise TrainingError(f"hyperparameter {name!r} must be a finite number, not {_shortened(value)}")
+        if math.isinf(round32(value)):
+            raise TrainingError(
+                f"hyperparameter {name!r} is {float(value):g}, which is infinite in binary32",
+                hint="A hyperparameter is a number from -3.40e+38 to 3.40e+38.",
+            )
         values[name] = float(value)
     return values
 

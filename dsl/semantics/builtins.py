@@ -6,6 +6,7 @@ Must not: bind arguments or give names.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dsl.binary32 import round32
@@ -174,7 +175,18 @@ def _numbered(context: Context, argument: Argument, what: str, shape: Shape | No
 def _meta_value(context: Context, argument: Argument) -> float | None:
     number = to_number(context, argument.value, argument.span, what="the value of a meta")
     # a meta is compared and computed with as the machine holds it
-    return None if number is None else round32(number)
+    value = None if number is None else round32(number)
+    if value is not None and not math.isfinite(value):
+        context.report(
+            "E302",
+            "the value of the meta does not fit",
+            argument.span,
+            label=f"{value:g} in binary32",
+            expected="a number from -3.40e+38 to 3.40e+38",
+            found=f"{value:g}",
+        )
+        return None
+    return value
 
 
 def _init(context: Context, argument: Argument, shape: Shape | None) -> Init | None:

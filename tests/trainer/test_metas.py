@@ -35,6 +35,12 @@ def test_what_is_no_number_is_refused(value: object) -> None:
     assert len(str(raised.value)) < 200
 
 
+@pytest.mark.parametrize("value", [1e39, -3.5e38])
+def test_a_number_beyond_binary32(value: float) -> None:
+    with pytest.raises(TrainingError, match=r"hyperparameter 'lr' is .*e\+3., which is infinite in binary32"):
+        meta_values(DEFAULTS, {"lr": value})
+
+
 def test_a_name_that_the_rule_has_not() -> None:
     with pytest.raises(TrainingError, match="has no hyperparameter 'rate'; it has: k, lr, penalty"):
         meta_values(DEFAULTS, {"rate": 1}, {"k": 2})

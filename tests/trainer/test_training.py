@@ -185,7 +185,7 @@ def test_a_training_that_runs_away_though_all_values_are_numbers(machine: str) -
     for text, said in (
         (source.replace("lr = dana.meta(0.1)", "lr = dana.meta(0.1)\nquarter = dana.meta(1e38)"), '{"lr": 1e+37}'),
         (source.replace("lr", "rate"), '{"rate": 1e+37}'),
-        (source.replace("lr", "quarter"), "which is a number in the rule's text, "),
+        (source.replace("lr", "quarter"), "Lower quarter, as in hyper => '{\"quarter\": 1e+37}', "),
     ):
         hyper = {name: 1e38 for name in ("lr", "rate", "quarter") if f"{name} = dana.meta" in text}
         with pytest.raises(TrainingError) as raised:

@@ -120,7 +120,7 @@ def diverged_error(what: str, request: TrainRequest, kept: str = "") -> Training
     return TrainingError(
         f"the training diverged: {what}",
         sqlstate=SqlState.DATA_EXCEPTION,
-        hint=f"Lower the learning rate, {_steadier(request)}.",
+        hint=_steadier(request) + ".",
     )
 
 
@@ -129,13 +129,16 @@ def risen_notice(
 ) -> Notice:
     """Report that the loss rose far above that of the kept epoch, perhaps because of the order of rows."""
     (kept, risen), (least, most) = epochs, losses
-    rate = _rate_of(request, compile_rule(request.text, filename=request.rule).hdfg)
+    rate = _lower(request, compile_rule(request.text, filename=request.rule).hdfg)
     return Notice(
         level=Level.WARNING,
         message=f"the loss rose from {least:.6g} in epoch {kept} to {most:.6g} in epoch {risen}; the model of epoch "
         f"{kept} is kept",
-        hint=(f"Train in another order, {another_order(request)}, or lower" if heap_order else "Lower")
-        + f" the learning rate, {rate}.",
+        hint=(
+            f"Train in another order, {another_order(request)}, or {rate[0].lower()}{rate[1:]}."
+            if heap_order
+            else f"{rate}."
+        ),
     )
 
 
@@ -165,7 +168,7 @@ def _steadier(request: TrainRequest) -> str:
     """Return the hint for a training that diverges: lower the rate, and scale what can be scaled."""
     graph = compile_rule(request.text, filename=request.rule).hdfg
     names = {str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.INPUT}
-    rate = _rate_of(request, graph)
+    rate = _lower(request, graph)
     # row numbers cannot be scaled, so the advice is for inputs that hold numbers
     if not names <= choosing_inputs(graph):
         return (
@@ -182,17 +185,23 @@ def _steadier(request: TrainRequest) -> str:
     return rate
 
 
-def _rate_of(request: TrainRequest, graph: Graph) -> str:
-    """Return how to change the learning rate: the argument with a tenth of its value, or the text of the rule."""
+def _lower(request: TrainRequest, graph: Graph) -> str:
+    """Return what to lower: the learning rate, with a tenth of its value, else what the caller set, or the text."""
     for node in (graph.nodes[k] for k in graph.metas):
         name = str(node.name)
         # by name: nothing else marks the learning rate of a rule
         if re.search("(^|_)(lr|rate|eta)($|_)", name):
             # a tenth of the value in use, which the caller may have set already
-            lower = float(request.hyper.get(name, node.value or 0.0)) / 10
-            written = f'{{"{name}": {lower:g}}}'
-            return f"as in hyper={written}" if request.relation.name == ARRAYS else f"as in hyper => '{written}'"
-    return "which is a number in the rule's text"
+            return f"Lower the learning rate, {_tenth(request, name, node.value or 0.0)}"
+    if request.hyper:
+        name = max(request.hyper, key=lambda one: abs(float(request.hyper[one])))
+        return f"Lower {name}, {_tenth(request, name, 0.0)}"
+    return "Lower the learning rate, if the rule's text has one"
+
+
+def _tenth(request: TrainRequest, name: str, default: float) -> str:
+    written = f'{{"{name}": {float(request.hyper.get(name, default)) / 10:g}}}'
+    return f"as in hyper={written}" if request.relation.name == ARRAYS else f"as in hyper => '{written}'"
 
 
 def check_finite(parameters: Iterable[Parameter], request: TrainRequest, kept: str) -> None:
