@@ -210,6 +210,15 @@ def test_it_reads_with_the_rights_of_the_caller(session: Session, table: str) ->
         with pytest.raises(errors.InsufficientPrivilege):
             trained(session, "t", ["region"])
         session.execute("RESET ROLE")
+        session.execute("GRANT SELECT (region, x, y) ON t TO grouper")
+        session.execute("SET ROLE grouper")
+        assert [row[1] for row in trained(session, "t", ["region"], **XY)] == [f"sums[{one}]" for one in "abcdefg"]
+        session.execute(
+            "SELECT count(dana_drop_model(format('sums[%s]', one))) FROM unnest('{a,b,c,d,e,f,g}'::text[]) one"
+        )
+        with pytest.raises(errors.InsufficientPrivilege):
+            trained(session, "t", ["region"], label="y")
+        session.execute("RESET ROLE")
         session.execute("GRANT SELECT ON t TO grouper")
         session.execute("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
         session.execute("CREATE POLICY p ON t USING (region = 'a')")

@@ -108,11 +108,24 @@ typedef struct grouping
 #define NONE_YET (-1)
 #define SEVERAL	 (-2)
 
-/* The columns that a training may use: not the grouping ones, unless they are named as features or as label */
+/* Whether features and label are named, so that no right on other columns is needed; a wrong name's error lists all */
+static bool
+names_all(const dana_training *training, TupleDesc descriptor)
+{
+	if (training->features.count < 0 || training->label == NULL || SPI_fnumber(descriptor, training->label) <= 0)
+		return false;
+	for (int i = 0; i < training->features.count; i++)
+		if (SPI_fnumber(descriptor, training->features.values[i]) <= 0)
+			return false;
+	return training->weight == NULL || SPI_fnumber(descriptor, training->weight) > 0;
+}
+
+/* The columns that a training may use: those that are named, else all except the grouping ones */
 static char *
 select_list(grouping *grouping, TupleDesc descriptor)
 {
 	const dana_training *training = grouping->training;
+	const bool			 named = names_all(training, descriptor);
 	StringInfoData		 list;
 
 	initStringInfo(&list);
@@ -120,7 +133,7 @@ select_list(grouping *grouping, TupleDesc descriptor)
 	{
 		char *name = NameStr(TupleDescAttr(descriptor, i)->attname);
 
-		if (dana_is_one_of(name, &grouping->by) && !dana_is_one_of(name, &training->features) &&
+		if ((named || dana_is_one_of(name, &grouping->by)) && !dana_is_one_of(name, &training->features) &&
 			(training->label == NULL || strcmp(name, training->label) != 0) &&
 			(training->weight == NULL || strcmp(name, training->weight) != 0))
 			continue;
