@@ -9,9 +9,14 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 MAX_INTEGER = 1 << 63
 """Bound of integers, those of the bigint of PostgreSQL: -MAX_INTEGER <= n < MAX_INTEGER."""
+
+
+_ARRAY = get_origin(NDArray[np.float32])
+"""numpy.ndarray; from NumPy 2.5 on an alias."""
 
 
 class Mismatch(TypeError):
@@ -45,7 +50,7 @@ def conform(kind: Any, value: Any, where: str) -> Any:
         return tuple(conform(arguments[0], one, where) for one in value)
     if origin is Mapping and isinstance(value, Mapping):
         return {key: conform(arguments[1], one, f"{where}.{key}") for key, one in value.items()}
-    if origin is np.ndarray and isinstance(value, np.ndarray):
+    if origin is _ARRAY and isinstance(value, np.ndarray):
         return value
     # type(value), not isinstance: True is an int in Python, but not in JSON. Larger integers would lose digits
     if kind is float and type(value) is int and abs(value) < MAX_INTEGER:

@@ -278,7 +278,7 @@ def test_dates_of_every_age(sums: Connection, kind: str, part: str) -> None:
         sums, f"ARRAY[{listed}, NULL]::{kind}[]", nulls="5", preprocess={"c": {"encode": encode}}
     )
     unit = "D" if kind == "date" else "us"
-    values = [*(since_1970(date, unit) for date in DATES), int(np.datetime64("NaT").astype(np.int64))]
+    values = [*(since_1970(date, unit) for date in DATES), np.iinfo(np.int64).min]
     found = onnx_outputs(data, {"c": np.array(values, np.int64)[:, None]})["prediction"]
     np.testing.assert_array_equal(found, np.array(expected, np.float32))
 

@@ -245,6 +245,7 @@ class PageTraining:
     constant_loss = None
     not_finite = ""
     whole_table = tests_convergence = False
+    clustered = ()
 
     def judge(self, parameters: Sequence[Parameter]) -> Sink | None:
         return None
