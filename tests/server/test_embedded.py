@@ -97,7 +97,7 @@ def test_no_process_of_it_is_root_s(server: EmbeddedServer) -> None:
 
 def test_starting_again_is_finding_it(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     # as it was started, whatever an editor has saved since
-    monkeypatch.setattr("dana.server.embedded._build_key", lambda major: server._state()["build"])
+    monkeypatch.setattr("dana.server.embedded._build_key", lambda major: server._state().build)
     before = server.server_pid
     assert EmbeddedServer.start(server.root, server.major) == server
     assert server.server_pid == before
@@ -174,7 +174,7 @@ def test_a_worker_that_dies_is_replaced(own_root: Path) -> None:
 def test_nothing_outlives_a_killed_supervisor_and_the_next_start_works(own_root: Path) -> None:
     server = EmbeddedServer.start(own_root)
     processes = [pid_of(server.server_pid), pid_of(server.worker_pid)]
-    os.kill(pid_of(server._state().get("supervisor")), signal.SIGKILL)
+    os.kill(pid_of(server._state().supervisor), signal.SIGKILL)
     assert eventually(lambda: not any(map(lives, processes)))
     assert not server.is_running
     assert ask(EmbeddedServer.start(own_root), "SELECT 1") == 1

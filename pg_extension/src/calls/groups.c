@@ -108,10 +108,15 @@ typedef struct grouping
 #define NONE_YET (-1)
 #define SEVERAL	 (-2)
 
-/* Whether features and label are named, so that no right on other columns is needed; a wrong name's error lists all */
+/*
+ * Whether features and label are named, so that no right on other columns is needed. A wrong name's error lists all, and
+ * test or validation rows may be chosen by any column.
+ */
 static bool
 names_all(const dana_training *training, TupleDesc descriptor)
 {
+	if (training->test_size > 0 || training->test_after != NULL || training->validation_size > 0)
+		return false;
 	if (training->features.count < 0 || training->label == NULL || SPI_fnumber(descriptor, training->label) <= 0)
 		return false;
 	for (int i = 0; i < training->features.count; i++)
