@@ -483,7 +483,8 @@ class _Passes:
                 message=f"{'columns' if len(names) > 1 else 'column'} {', '.join(names)} "
                 f"{'depend' if len(names) > 1 else 'depends'} on the columns before: no coefficient of "
                 f"{'their' if len(names) > 1 else 'its'} own",
-                hint="dana_coefficients() shows the coefficients of the equal model without such columns.",
+                hint="dana_coefficients() shows the coefficients of the model without such columns. If a small "
+                "difference of columns matters, as closed - opened may, train on it as a column of its own.",
             )
         )
 
