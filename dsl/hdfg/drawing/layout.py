@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from math import fsum
 
 ORDERINGS = 16
 """Sweeps that look for fewer crossings; the best order seen is kept."""
@@ -104,7 +105,8 @@ def _ordered(things: list[Thing], links: list[Link]) -> list[list[int]]:
                 if upwards
                 else [float(position[link.upper]) for link in things[i].up]
             )
-            return sum(linked) / len(linked) if linked else float(position[i])
+            # sum() rounds otherwise from Python 3.12 on; a picture is the same everywhere
+            return fsum(linked) / len(linked) if linked else float(position[i])
 
         for row in reversed(rows) if upwards else rows:
             row.sort(key=pull)
@@ -139,7 +141,7 @@ def _straighten(things: list[Thing], row: list[int], gap: float, pulls: str) -> 
         below = [things[link.lower].x + link.at_lower for link in thing.down]
         # a thing without links on one side follows those of the other, else it would not move at all
         linked = {"up": above, "down": below, "both": above + below}[pulls] or above + below
-        wanted.append(sum(linked) / len(linked) if linked else thing.x)
+        wanted.append(fsum(linked) / len(linked) if linked else thing.x)
         weights.append(thing.weight * max(1, len(linked)))
     apart = [(things[left].width + things[right].width) / 2 + gap for left, right in itertools.pairwise(row)]
     for i, x in zip(row, spread(wanted, weights, apart), strict=True):
