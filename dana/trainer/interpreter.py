@@ -34,14 +34,8 @@ from dana.trainer.data.classes import classes_of, prediction_kind
 from dana.trainer.data.coefficients import coefficients
 from dana.trainer.data.likelihood import tuple_layout
 from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
-from dana.trainer.data.survey import (
-    check_labels,
-    check_survey,
-    clustered,
-    started,
-    statistics_of,
-    survey_columns,
-)
+from dana.trainer.data.survey import clustered, started, statistics_of, survey_columns
+from dana.trainer.data.survey_checks import check_labels, check_survey
 from dana.trainer.data.weights import (
     BALANCED,
     balanced_class_weights,

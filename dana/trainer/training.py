@@ -33,9 +33,6 @@ from dana.trainer.data.coefficients import coefficients
 from dana.trainer.data.likelihood import tuple_layout
 from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
 from dana.trainer.data.survey import (
-    check_labels,
-    check_survey,
-    check_values,
     clustered,
     columns_to_sum,
     nothing_surveyed,
@@ -44,6 +41,7 @@ from dana.trainer.data.survey import (
     survey_of,
     taken,
 )
+from dana.trainer.data.survey_checks import check_labels, check_survey, check_values
 from dana.trainer.data.surveyed import SurveyObserver
 from dana.trainer.data.weights import BALANCED, balanced_class_weights, given_class_weights, weight_metadata
 from dana.trainer.designs import Design, rule_graph, rule_of

@@ -12,7 +12,7 @@ import pytest
 from dana.server.embedded import EmbeddedServer
 from dana.trainer.arrays import train
 from dana.trainer.contract import TrainingError
-from dana.trainer.data.survey import NotFinite
+from dana.trainer.data.survey_checks import NotFinite
 from tests.sql.conftest import Session
 
 errors = psycopg.errors

@@ -13,7 +13,8 @@ from dana.storage.builder import build_pages
 from dana.trainer import training as training_module
 from dana.trainer.contract import Notice, TrainingError, TrainResult
 from dana.trainer.data import surveyed
-from dana.trainer.data.survey import NotFinite, survey_columns, survey_of
+from dana.trainer.data.survey import survey_columns, survey_of
+from dana.trainer.data.survey_checks import NotFinite
 from dana.trainer.machine_code import VARIABLE
 from dana.trainer.trainer import MachineTrainer
 from dana.trainer.training import MachineTraining

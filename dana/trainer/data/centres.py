@@ -2,8 +2,8 @@
 
 A centre is subtracted in binary64, before the conversion to binary32, and only where the rule computes the same from
 the smaller numbers: from an input less its mean (`dana.functions.standardized`), or from a prediction less the label,
-where the prediction has an intercept that starts at the label's mean. Where neither holds, `dana.trainer.data.survey`
-reports the loss.
+where the prediction has an intercept that starts at the label's mean. Where neither holds,
+`dana.trainer.data.survey_checks` reports the loss.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import floor, log10
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,11 @@ from numpy.typing import NDArray
 from dana.predictor.centres import EXACT, Centres, is_coarse
 from dana.storage.types import SCALARS
 from dana.trainer.contract import OutOfLine, TrainRequest
+from dana.trainer.data.survey import Survey
 from dana.trainer.data.surveyed import Doubles
 from dsl.hdfg.graph import COMPARISONS, Graph, Op
 from dsl.hdfg.init import InitKind
 from hwgen.spec.bundle import Fill
-
-if TYPE_CHECKING:
-    from dana.trainer.data.survey import Survey
 
 INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
 
