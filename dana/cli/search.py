@@ -33,6 +33,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "or META=LOW..HIGH:log",
     )
     search.add_argument("--candidates", type=int, metavar="N", help="try only so many combinations, drawn at random")
+    search.add_argument("--halving", action="store_true", help="train all on few rows, the best on more")
     search.add_argument("--metric", metavar="NAME", help="metric that ranks them: rmse (default), auc, accuracy, r2 …")
     search.add_argument("--folds", type=int, metavar="N", help="score by cross-validation with so many folds (5)")
     search.add_argument("--test-size", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
@@ -71,6 +72,7 @@ def run_search(options: argparse.Namespace) -> int:
             grid=dict(options.grid),
             metric=options.metric,
             candidates=options.candidates,
+            halving=options.halving,
             folds=options.folds,
             test_size=options.test_size,
             test_after=options.test_after,
@@ -90,11 +92,11 @@ def _table(points: list[SearchPoint]) -> Table:
     table = Table(box=None)
     # all points of a grid have the same metas
     metas = list(points[0].hyper)
-    for title in ("rank", *metas, "score", "± deviation", ""):
+    for title in ("rank", *metas, "round", "score", "± deviation", ""):
         table.add_column(Text(printable(title)), justify="left" if title == "" else "right")
     for point in points:
         score, deviation = (f"{value:.6g}" if value is not None else "" for value in (point.score, point.deviation))
         rank = "" if point.rank is None else str(point.rank)
         values = (f"{point.hyper[meta]:g}" for meta in metas)
-        table.add_row(*cells((rank, *values, score, deviation)), shown(point.error or ""))
+        table.add_row(*cells((rank, *values, str(point.round), score, deviation)), shown(point.error or ""))
     return table

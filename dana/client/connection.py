@@ -264,6 +264,7 @@ class Connection(PredictingSession):
         keep: str | None = None,
         seed: int | None = None,
         threshold: float | None = None,
+        halving: bool | None = None,
         **options: Unpack[TrialOptions],
     ) -> Rows[SearchPoint]:
         """Try hyperparameters and rank them, the best first (``dana_search``).
@@ -281,9 +282,11 @@ class Connection(PredictingSession):
             Score by cross-validation, on a part that is left out, or on the rows later than a value.
         keep
             Name of a model to train with the best of them.
+        halving
+            In rounds: train all on a small part of the rows, then the best third on three times as many, up to all.
         """
         arguments: dict[str, object] = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
-        arguments |= {"test_after": test_after, "keep": keep, "seed": seed, "threshold": threshold}
+        arguments |= {"test_after": test_after, "keep": keep, "seed": seed, "threshold": threshold, "halving": halving}
         arguments |= self._asked(rule, source) | {"training": given(options), "candidates": candidates}
         return call(self.session, "dana_search", arguments, SearchPoint)
 

@@ -87,6 +87,8 @@ class SearchPoint:
         1 is the best.
     score, deviation
         The metric's mean over the folds, and its deviation.
+    round
+        The last round that it took part in; 1 without halving.
     """
 
     rank: int | None
@@ -95,6 +97,7 @@ class SearchPoint:
     deviation: float | None
     metrics: Metrics | None
     error: str | None
+    round: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

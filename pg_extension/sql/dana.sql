@@ -953,9 +953,9 @@ CREATE FUNCTION dana.dana_trial_rows(
 COMMENT ON FUNCTION dana.dana_trial_rows IS 'SQL that splits rows for dana_trial(): the number of a row''s fold, from 0, or without folds whether it is left out';
 
 CREATE FUNCTION dana.dana_trial(
-	rule text, source regclass, training jsonb, split text, fold integer, threshold double precision
+	rule text, source regclass, training jsonb, split text, fold integer, threshold double precision, part text DEFAULT NULL
 ) RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_trial IS 'Train on all but a fold of the rows, evaluate on it, and store nothing; returns the result of both, or an error caused by the data';
+COMMENT ON FUNCTION dana.dana_trial IS 'Train on all but a fold of the rows, or on a part of these, evaluate on it, and store nothing; returns the result of both, or an error caused by the data';
 
 CREATE TYPE dana.validation AS (
 	fold text, trained bigint, tested bigint, epochs double precision, loss double precision, metrics jsonb
@@ -1031,7 +1031,7 @@ $$;
 COMMENT ON FUNCTION dana_cross_validate IS 'Train a rule on all but a fold of the rows and evaluate on that fold, for each fold; returns a row for each, then their mean and deviation';
 
 CREATE TYPE dana.search_point AS (
-	rank bigint, hyper jsonb, score double precision, deviation double precision, metrics jsonb, error text
+	rank bigint, hyper jsonb, score double precision, deviation double precision, metrics jsonb, error text, round integer
 );
 COMMENT ON TYPE dana.search_point IS 'A point of a grid, scored by the metric''s mean over the folds; rank 1 is the best, NULL if a training failed';
 COMMENT ON COLUMN dana.search_point.rank IS 'Rank by score; 1 is the best, NULL if a training failed';
@@ -1040,6 +1040,49 @@ COMMENT ON COLUMN dana.search_point.score IS 'The metric''s mean over the folds'
 COMMENT ON COLUMN dana.search_point.deviation IS 'Its standard deviation over the folds';
 COMMENT ON COLUMN dana.search_point.metrics IS 'Means of all metrics';
 COMMENT ON COLUMN dana.search_point.error IS 'Message of the error if a training failed';
+COMMENT ON COLUMN dana.search_point.round IS 'Last round that it took part in; 1 without halving';
+
+CREATE FUNCTION dana.dana_ranked(outcomes jsonb[], metric text) RETURNS TABLE (n integer, point dana.search_point)
+	LANGUAGE plpgsql STABLE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+BEGIN
+	-- one that suits the rule: a rule with classes has no rmse, and a rule that predicts scores no log_loss
+	metric := COALESCE(metric, (SELECT CASE WHEN bool_or(t -> 'scores' ? 'rmse') THEN 'rmse'
+			WHEN bool_or(t -> 'scores' ? 'loss') THEN 'loss'
+			WHEN bool_and(t #>> '{scores,log_loss}' IS NOT NULL) THEN 'log_loss' ELSE 'accuracy' END
+		FROM unnest(outcomes) AS t WHERE t ? 'scores'), 'rmse');
+	RETURN QUERY WITH trials AS (
+		SELECT (t ->> 'n')::integer AS n, (t ->> 'fold')::integer AS fold, (t ->> 'round')::integer AS round, t -> 'tried' AS tried, t
+		FROM unnest(outcomes) AS t
+	), last AS (
+		SELECT t.* FROM trials AS t NATURAL JOIN (SELECT o.n, max(o.round) AS round FROM trials AS o GROUP BY o.n) AS l
+	), means AS (
+		SELECT t.n, m.key AS name, avg((m.value #>> '{}')::float8) AS mean, stddev_samp((m.value #>> '{}')::float8) AS deviation
+		FROM last AS t, jsonb_each((t.t -> 'scores') - ARRAY['model', 'version', 'part', 'rows', 'positive']) AS m
+		WHERE jsonb_typeof(m.value) NOT IN ('object', 'array')
+		GROUP BY t.n, m.key
+	), scored AS (
+		SELECT t.n, t.round, t.tried, (array_agg(t.t ->> 'error' ORDER BY t.fold) FILTER (WHERE t.t ? 'error'))[1] AS error,
+			(SELECT jsonb_object_agg(m.name, m.mean) FROM means AS m WHERE m.n = t.n) AS metrics,
+			(SELECT m.mean FROM means AS m WHERE m.n = t.n AND m.name = metric) AS score,
+			(SELECT m.deviation FROM means AS m WHERE m.n = t.n AND m.name = metric) AS deviation
+		FROM last AS t GROUP BY t.n, t.round, t.tried
+	), judged AS (
+		SELECT s.n, s.round, s.tried, s.deviation, s.metrics, s.score, COALESCE(s.error,
+			CASE WHEN s.score IS NULL THEN format('there is no %s on these rows', metric)
+				WHEN s.score = 'NaN' THEN format('%s is not a number: a training diverged, or rows hold NaN', metric) END) AS error
+		FROM scored AS s
+	), ranked AS (
+		SELECT j.*, CASE WHEN j.error IS NULL THEN rank() OVER (ORDER BY j.error IS NOT NULL, j.round DESC,
+			CASE WHEN k.better = 'greater' THEN -j.score ELSE j.score END) END AS rank
+		FROM judged AS j LEFT JOIN dana.metric AS k ON k.name = metric
+	)
+	SELECT r.n, ROW(r.rank, r.tried, CASE WHEN r.error IS NULL THEN r.score END, CASE WHEN r.error IS NULL THEN r.deviation END,
+		CASE WHEN r.error IS NULL THEN r.metrics END, r.error, r.round)::dana.search_point FROM ranked AS r ORDER BY r.rank NULLS LAST, r.n;
+END
+$$;
+COMMENT ON FUNCTION dana.dana_ranked IS 'The points of a search by rank, each scored by the outcomes of dana_trial() in its last round';
 
 CREATE FUNCTION dana.dana_grid(grid jsonb) RETURNS SETOF jsonb
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -1120,15 +1163,17 @@ COMMENT ON FUNCTION dana.dana_candidates(jsonb, integer, integer) IS 'Points of 
 CREATE FUNCTION dana_search(
 	rule text, source regclass DEFAULT NULL, grid jsonb DEFAULT NULL, metric text DEFAULT NULL,
 	folds integer DEFAULT NULL, test_size double precision DEFAULT NULL, test_after jsonb DEFAULT NULL, keep text DEFAULT NULL,
-	training jsonb DEFAULT NULL, seed integer DEFAULT NULL, threshold double precision DEFAULT NULL, candidates integer DEFAULT NULL
+	training jsonb DEFAULT NULL, seed integer DEFAULT NULL, threshold double precision DEFAULT NULL, candidates integer DEFAULT NULL,
+	halving boolean DEFAULT NULL
 ) RETURNS SETOF dana.search_point
 	LANGUAGE plpgsql
 	AS $$
 DECLARE
 	safe boolean := dana.dana_catalog_first();
-	greater boolean;
+	begun pg_catalog.jsonb[];
+	rounds integer := 1;
+	parts pg_catalog.text[];
 	split pg_catalog.text;
-	outcomes pg_catalog.jsonb[];
 	points dana.search_point[];
 BEGIN
 	IF metric <> 'loss' AND NOT EXISTS (SELECT FROM dana.metric AS k WHERE k.name = metric AND k.better IS NOT NULL) THEN
@@ -1141,42 +1186,34 @@ BEGIN
 	training := COALESCE(training, '{}');
 	folds := CASE WHEN pg_catalog.num_nulls(test_size, test_after) = 2 THEN COALESCE(folds, 5) END;
 	split := dana.dana_trial_rows(rule, source, training, folds, test_size, test_after, seed);
+	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'round', 0, 'tried',
+		CASE WHEN training ->> 'hyper'::pg_catalog.text IS NULL THEN '{}' ELSE training -> 'hyper'::pg_catalog.text END || p.point) ORDER BY p.n)
+	INTO begun FROM dana.dana_candidates(grid, candidates, COALESCE(seed, 1)) WITH ORDINALITY AS p (point, n);
+	-- each round trains the best third of the one before on three times the rows, the last round on all; the parts are
+	-- nested, and chosen by another seed than folds, tests (seed) and validation (seed + 1)
+	WHILE halving AND pg_catalog.power(3, rounds)::integer <= pg_catalog.cardinality(begun) LOOP
+		parts := pg_catalog.array_prepend(dana.dana_trial_rows(rule, source, training, NULL::integer, pg_catalog.power(3, -rounds),
+			NULL::pg_catalog.jsonb, COALESCE(seed, 1) # (1 << 30)), parts);
+		rounds := rounds + 1;
+	END LOOP;
 	-- one statement, so that all trials see the same rows
-	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', h.hyper) || dana.dana_trial(
-		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper, 'seed', seed), split, CASE WHEN folds > 0 THEN f.n END, threshold) ORDER BY p.n, f.n)
-	INTO outcomes FROM dana.dana_candidates(grid, candidates, COALESCE(seed, 1)) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
-		LATERAL (SELECT CASE WHEN training ->> 'hyper'::pg_catalog.text IS NULL THEN '{}' ELSE training -> 'hyper'::pg_catalog.text END || p.point AS hyper) AS h;
-	-- one that suits the rule: a rule with classes has no rmse, and a rule that predicts scores no log_loss
-	metric := COALESCE(metric, (SELECT CASE WHEN pg_catalog.bool_or(t -> 'scores'::pg_catalog.text ? 'rmse'::pg_catalog.text) THEN 'rmse'
-			WHEN pg_catalog.bool_or(t -> 'scores'::pg_catalog.text ? 'loss'::pg_catalog.text) THEN 'loss'
-			WHEN pg_catalog.bool_and(t #>> '{scores,log_loss}'::pg_catalog.text[] IS NOT NULL) THEN 'log_loss' ELSE 'accuracy' END
-		FROM pg_catalog.unnest(outcomes) AS t WHERE t ? 'scores'::pg_catalog.text), 'rmse');
-	greater := EXISTS (SELECT FROM dana.metric AS k WHERE k.name = metric AND k.better = 'greater');
-	WITH trials AS (
-		SELECT (t ->> 'n'::pg_catalog.text)::integer AS n, (t ->> 'fold'::pg_catalog.text)::integer AS fold, t -> 'tried'::pg_catalog.text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
-	), means AS (
-		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::pg_catalog.text[])::pg_catalog.float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::pg_catalog.text[])::pg_catalog.float8) AS deviation
-		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::pg_catalog.text) - ARRAY['model', 'version', 'part', 'rows', 'positive']) AS m
-		WHERE pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array')
-		GROUP BY t.n, m.key
-	), scored AS (
-		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::pg_catalog.text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::pg_catalog.text))[1] AS error,
-			(SELECT pg_catalog.jsonb_object_agg(m.name, m.mean) FROM means AS m WHERE m.n = t.n) AS metrics,
-			(SELECT m.mean FROM means AS m WHERE m.n = t.n AND m.name = metric) AS score,
-			(SELECT m.deviation FROM means AS m WHERE m.n = t.n AND m.name = metric) AS deviation
-		FROM trials AS t GROUP BY t.n, t.tried
-	), judged AS (
-		SELECT s.n, s.tried, s.deviation, s.metrics, s.score, COALESCE(s.error,
-			CASE WHEN s.score IS NULL THEN pg_catalog.format('there is no %s on these rows', metric)
-				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: a training diverged, or rows hold NaN', metric) END) AS error
-		FROM scored AS s
-	), ranked AS (
-		SELECT j.*, CASE WHEN j.error IS NULL THEN pg_catalog.rank() OVER (ORDER BY j.error IS NOT NULL,
-			CASE WHEN greater THEN -j.score ELSE j.score END) END AS rank FROM judged AS j
+	WITH RECURSIVE searched (round, outcomes) AS (
+		SELECT 0, begun
+		UNION ALL
+		SELECT s.round + 1, (
+			SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'round', s.round + 1, 'tried', p.tried) || dana.dana_trial(
+				$1, $2, training || pg_catalog.jsonb_build_object('hyper', p.tried, 'seed', seed), split, CASE WHEN folds > 0 THEN f.n END, threshold,
+				parts[s.round + 1]) ORDER BY p.n, f.n)
+			-- a small part of the rows drops no candidate
+			FROM (SELECT r.n, (r.point).hyper AS tried FROM dana.dana_ranked(s.outcomes, metric) AS r LIMIT (
+					SELECT CASE WHEN pg_catalog.max((t #>> '{training,tuples}'::pg_catalog.text[])::bigint) >= 100 THEN (pg_catalog.count(DISTINCT t -> 'n'::pg_catalog.text) + 2) / 3 END
+					FROM pg_catalog.unnest(s.outcomes) AS t)) AS p,
+				pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n))
+		FROM searched AS s WHERE s.round < rounds
 	)
-	SELECT pg_catalog.array_agg(ROW(r.rank, r.tried, CASE WHEN r.error IS NULL THEN r.score END, CASE WHEN r.error IS NULL THEN r.deviation END,
-		CASE WHEN r.error IS NULL THEN r.metrics END, r.error)::dana.search_point ORDER BY r.rank NULLS LAST, r.n)
-	INTO points FROM ranked AS r;
+	SELECT pg_catalog.array_agg(r.point ORDER BY r.place) INTO points
+	FROM (SELECT pg_catalog.array_agg(t) AS outcomes FROM searched AS s, pg_catalog.unnest(s.outcomes) AS t) AS o,
+		dana.dana_ranked(o.outcomes, metric) WITH ORDINALITY AS r (n, point, place);
 	IF (points[1]).rank IS NULL THEN
 		RAISE data_exception USING MESSAGE = pg_catalog.format('no point of the grid has a score: %s', (points[1]).error);
 	END IF;

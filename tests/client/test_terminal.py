@@ -54,7 +54,7 @@ def test_texts_of_files_and_of_errors(tmp_path: Path, capsys: pytest.CaptureFixt
     good, wrong = tmp_path / f"good{TITLE}.py", tmp_path / f"wrong{TITLE}.py"
     good.write_text((PAPER / "linear.py").read_text())
     wrong.write_text("nothing")
-    point = SearchPoint(rank=1, hyper={NAME: 1.0}, score=None, deviation=None, metrics=None, error=NAME)
+    point = SearchPoint(rank=1, hyper={NAME: 1.0}, score=None, deviation=None, metrics=None, error=NAME, round=1)
     says: list[Callable[[], object]] = [
         lambda: main(["check", str(good)]),
         lambda: main(["check", str(wrong)]),

@@ -137,9 +137,10 @@ def test_search_ranks_the_grid(session: Session, table: str) -> None:
         None,
         None,
         "hyperparameter 'lr' must be a finite number, not \"much\"",
+        1,
     )
     assert nothing_kept(session)
-    for _, hyper, score, deviation, metrics, error in found[:3]:
+    for _, hyper, score, deviation, metrics, error, _ in found[:3]:
         alone = rows(session, f"dana_cross_validate('fit', 't', folds => 3, {given(hyper=hyper)})")
         assert metrics == pytest.approx(alone[3][5], rel=1e-9)
         assert (score, deviation, error) == (
@@ -362,3 +363,28 @@ def test_a_random_search(session: Session, table: str) -> None:
     drawn = candidates(session, json.loads(grid), 3)
     assert sorted(point[1]["lr"] for point in found) == sorted(point["lr"] for point in drawn)
     assert [point[0] for point in found] == [1, 2, 3]
+
+
+def test_halving_trains_the_best_third_on_three_times_the_rows(session: Session, table: str) -> None:
+    session.execute("INSERT INTO t SELECT id + 1000, a, b, ill FROM t")
+    options = f"metric => 'log_loss', test_size => 0.25, seed => 2147483647, {given()}"
+    grid = json.dumps({"lr": [0.0001 * 3**k for k in range(9)]})
+    full = rows(session, f"dana_search('fit', '{table}', '{grid}', {options})")
+    found = rows(session, f"dana_search('fit', '{table}', '{grid}', {options}, halving => true)")
+    assert [point[6] for point in full] == [1] * 9
+    assert [point[6] for point in found] == [3, *[2] * 2, *[1] * 6]
+    assert [point[0] for point in found] == list(range(1, 10))
+    # on all rows it is the training that a full search makes, with the same score
+    assert found[0][:6] == full[0][:6]
+    # the others were not trained on all rows
+    scores = {json.dumps(point[1]): point[2] for point in full}
+    assert all(scores[json.dumps(point[1])] != point[2] for point in found[1:])
+    assert found == rows(session, f"dana_search('fit', '{table}', '{grid}', {options}, halving => true)")
+    assert nothing_kept(session)
+
+
+def test_halving_drops_nothing_on_a_hundred_rows(session: Session, table: str) -> None:
+    """1,000 rows in two folds: a ninth of a fold is 56 rows, a third 167."""
+    grid = json.dumps({"lr": [0.01 * k for k in range(1, 10)]})
+    found = rows(session, f"dana_search('fit', '{table}', '{grid}', folds => 2, {given()}, halving => true)")
+    assert [point[6] for point in found] == [*[3] * 3, *[2] * 6]

@@ -130,7 +130,7 @@ describe_failure(const ErrorData *error)
 	return dana_json_end(&outcome);
 }
 
-/* dana.dana_trial(rule, source, training, split, fold, threshold) */
+/* dana.dana_trial(rule, source, training, split, fold, threshold, part) */
 DANA_COMMAND(dana_trial)
 {
 	trial	   one = {.snapshot = GetActiveSnapshot()};
@@ -158,6 +158,8 @@ DANA_COMMAND(dana_trial)
 		dana_error(INVALID_PARAMETER_VALUE, "argument \"validation_size\" is for rules with a label here: the score of "
 				   "others is the loss on the rows that are left out");
 	dana_split_restrict(&one.training, psprintf("NOT %s", tested));
+	if (!PG_ARGISNULL(6))
+		dana_split_restrict(&one.training, text_to_cstring(PG_GETARG_TEXT_PP(6)));
 	if (!one.labelled)
 		one.training.held_out = rows;
 	error = dana_attempt(train_and_evaluate, &one, false);
