@@ -292,6 +292,11 @@ class Simulator:
         """Rows that were processed a page at a time since the Bundle was loaded."""
         return int(self._core.sim_walked_rows(self._usable()))
 
+    @property
+    def packed_columns(self) -> int:
+        """Columns of tuples that the last epoch packed: their page went before code read them; for tests."""
+        return int(self._core.sim_packed_columns(self._usable()))
+
     def _usable(self) -> int:
         if not self._finalizer.alive:
             raise InternalError("the simulator was closed")

@@ -67,6 +67,7 @@ def library() -> ctypes.CDLL:
         ("sim_proved", ctypes.c_int32, (pointer,)),
         ("sim_special_address", pointer, ()),
         ("sim_walked_rows", ctypes.c_uint64, (pointer,)),
+        ("sim_packed_columns", ctypes.c_uint64, (pointer,)),
         ("sim_write_rows", ctypes.c_int32, rows),
         ("sim_read_rows", ctypes.c_int32, rows),
         ("sim_values", ctypes.c_int32, (*rows[:3], ctypes.c_int64, ctypes.c_int64, pointer, ctypes.c_int32)),

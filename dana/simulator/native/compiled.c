@@ -106,7 +106,7 @@ make_room(struct sim *sim)
 	struct sim_epoch *e = &sim->e;
 
 	e->slot = sim->batched;
-	e->in_slot = e->phase.in_round = 0;
+	e->in_slot = e->phase.in_round = e->passed = 0;
 	e->phase.room = sim->most;
 	if (sim->compiled.rows == NULL && batch != SIM_WHOLE_EPOCH && batch - e->joined < (uint64_t)sim->most)
 		e->phase.room = (int32_t)(batch - e->joined);
@@ -262,18 +262,20 @@ run_some(struct sim *sim, sim_compiled_rows *rows, int32_t first, int32_t count)
 static bool
 run_rows(struct sim *sim, int32_t count, bool epoch_last)
 {
+	const int32_t passed = sim->e.passed;
+
 	count -= epoch_last;
-	if (count > 0 && !run_some(sim, sim->compiled.rows, 0, count))
+	if (count > passed && !run_some(sim, sim->compiled.rows, passed, count - passed))
 		return false;
 	return !epoch_last || run_some(sim, sim->compiled.last_row, count, 1);
 }
 
 static void
-run_pass(struct sim *sim, sim_compiled_function *block, sim_compiled_function *one, int32_t count)
+run_pass(struct sim *sim, sim_compiled_function *block, sim_compiled_function *one, int32_t first, int32_t count)
 {
 	const struct sim_compiled *code = &sim->compiled;
-	const float *const *tuple = sim->places;
 	const ptrdiff_t stride = code->n_inputs;
+	const float *const *tuple = sim->places + first * stride;
 	struct sim_epoch *e = &sim->e;
 
 	for (; block != NULL && count >= SIM_BLOCK; count -= SIM_BLOCK, tuple += SIM_BLOCK * stride)
@@ -288,24 +290,42 @@ run_pass(struct sim *sim, sim_compiled_function *block, sim_compiled_function *o
 	}
 }
 
+/* The batch's first pass over the tuples that have come, up to `count` */
 static void
-run_blocks(struct sim *sim, int32_t count, bool epoch_last)
+run_first_pass(struct sim *sim, int32_t count)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	struct sim_epoch *e = &sim->e;
 
 	if (e->joined == 0)
 		code->before(code->state, sim->places, code->slots, 0);
-	run_pass(sim, code->block, code->one, count);
+	run_pass(sim, code->block, code->one, e->passed, count - e->passed);
+	e->passed = count;
+}
+
+static void
+run_blocks(struct sim *sim, int32_t count, bool epoch_last)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	struct sim_epoch *e = &sim->e;
+
+	run_first_pass(sim, count);
 	for (int32_t k = 0; k < code->n_passes; k++) /* the batch is whole: sim_attach() */
 	{
 		end_pass(sim, k);
 		code->passes[k].between(code->state, sim->places, code->slots, 0);
 		e->joined = 0;
-		run_pass(sim, code->passes[k].block, code->passes[k].one, count);
+		run_pass(sim, code->passes[k].block, code->passes[k].one, 0, count);
 	}
 	if (epoch_last || e->joined == code->batch)
 		end_batch(sim, sim->places + (ptrdiff_t)(count - 1) * code->n_inputs, epoch_last);
+}
+
+/* Whether the stacks of merges hold `count` tuples of those that have come, and the batch's earlier ones */
+static bool
+fits(const struct sim *sim, int32_t count)
+{
+	return sim->e.joined + (uint64_t)(count - sim->e.passed) <= (uint64_t)sim->round_tuples << sim->levels;
 }
 
 /* Runs the tuples that have come, before the next one comes or the epoch ends; false: a fault */
@@ -317,7 +337,7 @@ sim_compiled_run(struct sim *sim, bool epoch_last)
 
 	if (!in_range(sim))
 		return false;
-	if (sim->compiled.rows == NULL && e->joined + (uint64_t)count > (uint64_t)sim->round_tuples << sim->levels)
+	if (sim->compiled.rows == NULL && !fits(sim, count))
 		return sim_engine_fault(sim, SIM_FAULT_STACK, 0);
 	if (sim->compiled.rows != NULL)
 	{
@@ -330,23 +350,45 @@ sim_compiled_run(struct sim *sim, bool epoch_last)
 	return true;
 }
 
-/* The pages go: what code has not read of them is packed */
+/* What is known not to end a batch is run, so that it need not be packed; not where a tuple could be a fault */
+static void
+run_early(struct sim *sim)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	struct sim_epoch *e = &sim->e;
+	const int32_t count = e->phase.in_round, blocks = count - (code->block != NULL ? count % SIM_BLOCK : 0);
+
+	if (code->n_indices > 0 || code->n_passes > 0)
+		return;
+	if (code->rows != NULL && count - 1 > e->passed)
+	{
+		(void)run_rows(sim, count - 1, false); /* the last of the epoch is last_row's */
+		e->passed = count - 1;
+	}
+	else if (code->rows == NULL && blocks > e->passed && fits(sim, blocks))
+		run_first_pass(sim, blocks);
+}
+
+/* The pages go: what code has not read of them is packed. The last tuple is read again where a batch ends. */
 void
 sim_compiled_keep(struct sim *sim, const uint8_t *pages)
 {
 	const struct sim_compiled *code = &sim->compiled;
-	const int32_t tuples = sim->e.phase.in_round + (sim->e.open ? 1 : 0);
+	const int32_t whole = sim->e.phase.in_round, tuples = whole + (sim->e.open ? 1 : 0);
 
-	for (int32_t t = 0; t < tuples; t++)
+	run_early(sim);
+	for (int32_t t = sim->e.passed > 0 && sim->e.passed == whole ? whole - 1 : sim->e.passed; t < tuples; t++)
 		for (int32_t i = 0; i < code->n_inputs; i++)
 		{
 			const struct sim_compiled_input *input = &code->inputs[i];
 			const float **place = &sim->places[t * code->n_inputs + i];
 			const uintptr_t at = (uintptr_t)*place;
 
-			if (at >= (uintptr_t)pages && at < (uintptr_t)sim->until)
-				*place = memcpy(sim->batched + t * sim->fill.stride + input->first, *place,
-								(size_t)sim->columns[input->column].bytes);
+			if (at < (uintptr_t)pages || at >= (uintptr_t)sim->until)
+				continue;
+			sim->e.packed++;
+			*place = memcpy(sim->batched + t * sim->fill.stride + input->first, *place,
+							(size_t)sim->columns[input->column].bytes);
 		}
 }
 

@@ -220,6 +220,13 @@ sim_walked_rows(const struct sim *sim)
 	return sim->walk != NULL ? sim->walk->rows : 0;
 }
 
+/* Columns of tuples that were packed in this epoch because their page went before code read them; for tests */
+SIM_EXPORT uint64_t
+sim_packed_columns(const struct sim *sim)
+{
+	return sim->e.packed;
+}
+
 /* Whether there are rows [row, row + count) of the scratchpad */
 static bool
 are_rows(const struct sim *sim, int64_t row, int64_t count)

@@ -181,6 +181,8 @@ struct sim_epoch
 
 	/* compiled.c */
 	uint64_t joined;	   /* tuples of the batch that have */
+	int32_t passed;		   /* tuples of the round that the first pass has run */
+	uint64_t packed;	   /* columns of tuples that waited when their page went */
 	float loss[2];		   /* sum over the epoch, and of its errors */
 };
 

@@ -35,6 +35,8 @@ enum dana_outcome
 
 /* Pages per call of the sink, at most: what the processor's cache holds, and few enough to notice a cancel soon */
 #define BATCH 64
+/* Batches of kept pages per call from Python, which costs about 5 % of a batch */
+#define REPLAYED 16
 
 /* A consumer and how far it is; class _Consumer of ring.py */
 typedef struct dana_consumer
@@ -245,20 +247,24 @@ dana_ring_discard(void *context, const uint8_t *pages, size_t n_pages)
 	return 0;
 }
 
-/* Feeds the next batch of the first `pages` kept pages; FINISHED after the last */
+/* Feeds the next batches of the first `pages` kept pages; FINISHED after the last */
 EXPORT enum dana_outcome
 dana_ring_replay(dana_consumer *self, sink_function sink, void *context, uint64_t pages)
 {
-	uint64_t n = pages - self->fed < BATCH ? pages - self->fed : BATCH;
 	struct pollfd peer = {.fd = self->socket, .events = POLLRDHUP};
 
-	if (n == 0)
-		return FINISHED;
-	if (poll(&peer, 1, 0) > 0)
-		return HUNG_UP;
-	self->status = sink(context, self->cache + self->fed * self->page_size, n);
-	if (self->status != 0)
-		return SINK_FAILED;
-	self->fed += n;
+	for (int k = 0; k < REPLAYED; k++)
+	{
+		uint64_t n = pages - self->fed < BATCH ? pages - self->fed : BATCH;
+
+		if (n == 0)
+			return FINISHED;
+		if (poll(&peer, 1, 0) > 0)
+			return HUNG_UP;
+		self->status = sink(context, self->cache + self->fed * self->page_size, n);
+		if (self->status != 0)
+			return SINK_FAILED;
+		self->fed += n;
+	}
 	return CALL_AGAIN;
 }
