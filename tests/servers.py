@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -52,8 +53,9 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+@cache
 def prepared(major: int) -> Path:
-    """The folder that the processes of a run share, with PostgreSQL and the extension in it.
+    """The folder that the processes of a run share: PostgreSQL, the extension, the worker's Python.
 
     The extension is compiled in a folder of the checkout, which stays: the next run compiles what has changed. It is
     copied since the server's account may have no right to enter the checkout.
@@ -67,6 +69,8 @@ def prepared(major: int) -> Path:
                 installation.prepare(kept, major)
                 for folder in (f"build-{major}", name):
                     shutil.copytree(kept / folder, shared / folder, symlinks=True)
+    with locked(shared / "python.lock"):
+        interpreter.worker_interpreter(shared, server_account(), major)
     return shared
 
 
@@ -76,8 +80,6 @@ def install(root: Path, major: int) -> None:
     It holds a data directory, which takes seconds to make.
     """
     shared, name = prepared(major), f"postgresql-{major}"
-    with locked(shared / "python.lock"):
-        interpreter.worker_interpreter(shared, server_account(), major)
     if not (root / name).exists():  # a tree of its own: tests add files
         shutil.copytree(shared / name, root / name, symlinks=True, copy_function=os.link)
     if (python := shared / f"python-{major}").exists():

@@ -44,6 +44,7 @@ from dana.trainer.contract import (
     TrainResult,
 )
 from dana.worker import process as worker
+from dana.worker import sessions
 
 CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
@@ -314,10 +315,12 @@ class PageTrainer:
 
 
 def main() -> None:
-    """Arguments: socket, library, and worker options as JSON."""
+    """Arguments: socket, library, and worker options as JSON; names of constants are capitals."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s")
     socket_path, library, options = sys.argv[1:]
     chosen = json.loads(options)
+    for name in [name for name in chosen if name.isupper()]:
+        setattr(sessions if hasattr(sessions, name) else worker, name, chosen.pop(name))
     if folder := chosen.get("model_directory"):
         chosen["model_directory"] = Path(folder)
     worker.serve(

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 Start = Callable[..., subprocess.Popen[str]]
 
 
-@pytest.fixture
-def start(library: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts workers with the tests' trainer; `path` is the socket."""
+@contextmanager
+def starter(library: Path, folder: Path) -> Iterator[Start]:
+    """Starts workers with the tests' trainer; `path` is the socket. They end with this."""
     started: list[subprocess.Popen[str]] = []
 
     def run(path: Path, wait: bool = True, **options: Any) -> subprocess.Popen[str]:
@@ -61,7 +62,7 @@ def start(library: Path, tmp_path: Path) -> Iterator[Start]:
             command,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=tmp_path,
+            cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         started.append(worker)
@@ -76,6 +77,21 @@ def start(library: Path, tmp_path: Path) -> Iterator[Start]:
         worker.wait()
         if worker.stderr is not None:
             worker.stderr.close()
+
+
+@pytest.fixture
+def start(library: Path, tmp_path: Path) -> Iterator[Start]:
+    with starter(library, tmp_path) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def path(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Socket of a worker for tests of single sessions, which leave it as it was."""
+    folder = tmp_path_factory.mktemp("worker")
+    with starter(library, folder) as run:
+        run(folder / "w")
+        yield folder / "w"
 
 
 def connected(path: Path) -> socket.socket:
@@ -146,9 +162,7 @@ def check(client: socket.socket, **rule: Any) -> tuple[int, Any]:
         (struct.pack("=IB", 0xFFFFFFFF, ord("H")), "more than"),
     ],
 )
-def test_greetings_that_are_refused(start: Start, tmp_path: Path, hello: bytes, says: str) -> None:
-    path = tmp_path / "w"
-    start(path)
+def test_greetings_that_are_refused(path: Path, hello: bytes, says: str) -> None:
     client = connected(path)
     ring = Producer(lambda: None)
     socket.send_fds(client, [hello[:5]], [ring.memfd])
@@ -166,9 +180,7 @@ def test_greetings_that_are_refused(start: Start, tmp_path: Path, hello: bytes, 
 
 
 @pytest.mark.parametrize("descriptors", [0, 1])
-def test_memory_that_is_no_ring(start: Start, tmp_path: Path, descriptors: int) -> None:
-    path = tmp_path / "w"
-    start(path)
+def test_memory_that_is_no_ring(path: Path, descriptors: int) -> None:
     client = connected(path)
     hello = frame(Message.HELLO, HELLO)
     with open("/dev/null") as nothing:
@@ -179,9 +191,7 @@ def test_memory_that_is_no_ring(start: Start, tmp_path: Path, descriptors: int) 
 
 
 @pytest.mark.parametrize("request_", [frame(Message.HELLO, HELLO), frame(Message.EPOCH, {}), frame(Message.TRAIN, {})])
-def test_requests_out_of_place(start: Start, tmp_path: Path, request_: bytes) -> None:
-    path = tmp_path / "w"
-    start(path)
+def test_requests_out_of_place(path: Path, request_: bytes) -> None:
     client, ring, _ = greeted(path)
     client.sendall(request_)
     assert read(client)[1]["sqlstate"] == "08P01"
@@ -190,10 +200,8 @@ def test_requests_out_of_place(start: Start, tmp_path: Path, request_: bytes) ->
     ring.close()
 
 
-def test_a_message_that_has_no_end(start: Start, tmp_path: Path) -> None:
+def test_a_message_that_has_no_end(path: Path) -> None:
     """Where the next one begins is unknown: the session ends, and says so to a request that crosses this."""
-    path = tmp_path / "w"
-    start(path)
     client, ring, _ = greeted(path)
     client.sendall(struct.pack("=IB", 0xFFFFFFFF, Message.CHECK))
     assert read(client)[1]["sqlstate"] == "08P01"
@@ -221,9 +229,7 @@ def test_a_connection_waits_for_room(start: Start, tmp_path: Path) -> None:
     ring.close()
 
 
-def test_one_session_takes_no_other_down(start: Start, tmp_path: Path) -> None:
-    path = tmp_path / "w"
-    start(path)
+def test_one_session_takes_no_other_down(path: Path) -> None:
     first, ring, pid = greeted(path)
     other, other_ring, other_pid = greeted(path)
     assert pid != other_pid
@@ -253,7 +259,7 @@ def test_a_runaway_allocation_is_an_error(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_the_worker(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "w"
-    worker = start(path)
+    worker = start(path, STOP_GRACE=0.3)
     sessions = [greeted(path) for _ in range(3)]
     sessions[0][0].sendall(frame(Message.CHECK, {"text": '{"on_check": "hang"}'}))
     sessions[1][0].sendall(frame(Message.CHECK, {"text": '{"on_check": "stop"}'}))
@@ -268,10 +274,8 @@ def test_nothing_outlives_the_worker(start: Start, tmp_path: Path, number: signa
         ring.close()
 
 
-def test_hang_up_in_the_middle(start: Start, tmp_path: Path) -> None:
+def test_hang_up_in_the_middle(path: Path) -> None:
     """A session ends when its backend does, whatever it is doing."""
-    path = tmp_path / "w"
-    start(path)
     client, ring, pid = greeted(path)
     client.sendall(frame(Message.CHECK, {"text": '{"on_check": "hang"}'}))
     time.sleep(0.1)
@@ -381,7 +385,7 @@ def test_all_sessions_together_have_a_limit(start: Start, tmp_path: Path) -> Non
 
 def test_who_does_not_give_way_is_killed(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "w"
-    worker = start(path, total_memory=300 << 20)
+    worker = start(path, total_memory=300 << 20, GIVE_WAY_GRACE=0.5)
     other, other_ring, _ = greeted(path)
     client, ring, pid = greeted(path)
     ask(client, on_check="hoard for good")
@@ -470,7 +474,7 @@ def test_a_session_that_has_grown_leaves_requests_to_a_new_one(start: Start, tmp
 
 def test_sessions_have_a_number(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "w"
-    start(path, max_sessions=2)
+    start(path, max_sessions=2, ROOM_SECONDS=2.0)
     first, second = greeted(path), greeted(path)
     for client, _, _ in (first, second):
         assert check(client)[0] == Message.CHECKED
@@ -502,7 +506,7 @@ def test_sessions_have_a_number(start: Start, tmp_path: Path) -> None:
 def test_a_session_that_was_not_asked_anything_yet_is_not_idle(start: Start, tmp_path: Path) -> None:
     """Its backend connected because it has a request."""
     path = tmp_path / "w"
-    start(path, max_sessions=1)
+    start(path, max_sessions=1, ROOM_SECONDS=0.5)
     client, ring, _ = greeted(path)
     refused = connected(path)
     assert read(refused)[1]["sqlstate"] == "53300"
@@ -535,9 +539,7 @@ def test_a_backend_that_goes_away_while_it_connects(start: Start, tmp_path: Path
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_what_a_session_started_ends_with_it(start: Start, tmp_path: Path, killed: bool) -> None:
-    path = tmp_path / "w"
-    start(path)
+def test_what_a_session_started_ends_with_it(path: Path, killed: bool) -> None:
     client, ring, pid = greeted(path)
     assert check(client, on_check="spawn")[0] == Message.CHECKED
     started = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
