@@ -271,6 +271,18 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
         return self._predicted(X)
 
 
+def _calibrated(estimator: DanaEstimator) -> bool:
+    return (estimator.training or {}).get("calibrate") is not None
+
+
+def _predicts_probabilities(estimator: DanaEstimator) -> bool:
+    return getattr(estimator, "rule_", estimator.rule or PROBABILITIES[0]) in PROBABILITIES or _calibrated(estimator)
+
+
+def _predicts_scores(estimator: DanaEstimator) -> bool:
+    return getattr(estimator, "rule_", estimator.rule) in SCORES and not _calibrated(estimator)
+
+
 class DanaClassifier(ClassifierMixin, DanaEstimator):
     """A classifier that trains in PostgreSQL.
 
@@ -285,7 +297,7 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         Weight of the rows by label, ``{label: weight}``, 1 by default; or ``"balanced"``, which gives all classes the
         same total weight.
     threshold
-        Least prediction that counts as the second of two classes; 0 for ``linear_svm``, else 0.5.
+        Least prediction that counts as the second of two classes; 0 for ``linear_svm`` without ``calibrate``, else 0.5.
 
     Attributes
     ----------
@@ -360,14 +372,18 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         if self.rule_ in OF_CLASSES or len(self.classes_) > 2:
             numbers = predicted.astype(np.intp)
         else:
-            least = (0.0 if self.rule_ in SCORES else 0.5) if self.threshold is None else self.threshold
+            scores = _predicts_scores(self)
+            least = (0.0 if scores else 0.5) if self.threshold is None else self.threshold
             # a score of 0 predicts the first class, as in scikit-learn
-            numbers = (predicted > least if self.rule_ in SCORES else predicted >= least).astype(np.intp)
+            numbers = (predicted > least if scores else predicted >= least).astype(np.intp)
         return np.asarray(self.classes_[numbers])
 
-    @available_if(lambda self: getattr(self, "rule_", self.rule or PROBABILITIES[0]) in PROBABILITIES)
+    @available_if(_predicts_probabilities)
     def predict_proba(self, X: Rows) -> NDArray[np.float64]:
-        """The probability of each class in the order of ``classes_``, if the rule predicts it."""
+        """The probability of each class in the order of ``classes_``, if the rule predicts it.
+
+        ``training={"calibrate": "platt"}`` makes one of a score.
+        """
         check_is_fitted(self)
         if self.rule_ not in OF_CLASSES:  # an older rule of that name may not know of classes
             second = self._known(X)
@@ -375,7 +391,7 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         found = _session(self.dsn).probabilities(*self._model_and_rows(X))
         return self._complete(np.stack([np.asarray(each, dtype=np.float64) for _, each in found.items()], axis=1))
 
-    @available_if(lambda self: getattr(self, "rule_", self.rule) in SCORES)
+    @available_if(_predicts_scores)
     def decision_function(self, X: Rows) -> NDArray[np.float64]:
         """The score of each row, above 0 for the second class, if the rule predicts it."""
         return self._known(X)

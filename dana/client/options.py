@@ -42,6 +42,9 @@ class TrialOptions(TypedDict, total=False):
     test_by: Annotated[str, "column whose values stay in one part: rows for tests, for validation, of a fold"]
     early_stopping: Annotated[bool, "keep the epoch with the lowest loss on rows for validation, a tenth (false)"]
     validation_size: Annotated[float, "part of the rows to train on that is for validation, such as 0.2 (none)"]
+    calibrate: Annotated[
+        str, "platt: fit probabilities to scores of two classes on rows for validation, a fifth (none)"
+    ]
     shuffle: Annotated[bool, "rows in a pseudo-random order (if the rule has batches); no: in the order of the table"]
     warm_start_from: Annotated[str, "model to start from"]
 

@@ -178,6 +178,8 @@ class TrainRequest:
         False: models that are initialised with column statistics get neutral values, so columns are not scaled.
     classes
         Texts of the classes of the label, in the order of their numbers from 0; None: the label is a number.
+    calibrate
+        'platt': the prediction becomes a probability, fitted to the held-out rows (`dana.trainer.calibration`).
     shuffle
         Whether rows come in a pseudo-random order; None: where the rule is a stochastic one.
     seed
@@ -228,6 +230,7 @@ class TrainRequest:
     standardize: bool | None = None
     classes: tuple[str, ...] | None = None
     weight: str | None = None
+    calibrate: str | None = None
     shuffle: bool | None = None
     seed: int | None = None
     class_weight: Json | str | bool | float | None = None
@@ -603,6 +606,13 @@ class HeldOut(Protocol):
 
     def loss(self, parameters: Sequence[Parameter]) -> float | None:
         """Return the mean of the setLoss of the rule over the rows; None without a complete row."""
+
+    @property
+    def request(self) -> TrainRequest:
+        """The request, with the columns of the frames."""
+
+    def rows(self) -> tuple[Mapping[str, NDArray[np.float32]], NDArray[np.float64], NDArray[np.float64]]:
+        """Return inputs by name, labels and weights of the rows, or of a sample of many; empty if none is kept."""
 
     def close(self) -> None:
         """Free all resources; called exactly once, also after an error."""

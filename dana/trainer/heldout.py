@@ -7,12 +7,14 @@ trained them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.trainer.contract import Json, Parameter, Sink, Stream, Training
+from dana.trainer.contract import Json, Parameter, Sink, Stream, Training, TrainRequest
+from dana.trainer.data.likelihood import Basis, Doubles, Family, Floats, LikelihoodObserver, Sum
 from dana.trainer.machine import NO_MEMORY, PageCollector, feed_pages
 from dana.trainer.messages.page_errors import NoRows
 
@@ -20,10 +22,15 @@ AT_ONCE = 1024
 """Pages fed in one call; a session notices between two calls that its backend has disconnected."""
 
 
+MOST = 1 << 23
+"""Maximum number of values of a sample of the rows: 64 MB."""
+
+
 class HeldOutRows:
     """Implements `dana.trainer.contract.HeldOut`."""
 
-    def __init__(self, training: Training, stream: Stream) -> None:
+    def __init__(self, training: Training, request: TrainRequest, stream: Stream) -> None:
+        self.request = request
         self.stream = stream
         self._training = training
         self._collector = PageCollector(stream.page_size)
@@ -57,14 +64,40 @@ class HeldOutRows:
         if not self.kept or self._pages is None:
             return None
         self._training.adopt(parameters)
-        for first in range(0, len(self._pages), AT_ONCE):
-            status = feed_pages(self._training.sink, self._pages[first : first + AT_ONCE])
-            if status:
-                raise self._training.failure(status)
+        self._feed(self._training.sink)
         try:
             return self._training.end_epoch().loss
         except NoRows:  # every row has a NULL
             return None
+
+    def rows(self) -> tuple[Mapping[str, Floats], Doubles, Doubles]:
+        layout = self._training.layout
+        shapes = {name: places.shape for name, places in layout.inputs.items()}
+        places = np.concatenate([each.reshape(-1) for each in layout.inputs.values()])
+        observer = LikelihoodObserver(
+            family=Family.SAMPLE,
+            layout=replace(layout, features=places),
+            basis=Basis(centre=np.zeros(places.size), scale=np.ones(places.size)),
+            weights=np.zeros((1, places.size + 1)),
+            # a tuple has at least 4 bytes for each value
+            rows=max(1, min(self.kept, 4 * MOST) // (4 * places.size)),
+        )
+        if self.kept:
+            self._feed(self._training.look(observer))
+            self._training.end_look()
+        found = observer.matrix[: int(observer.sums[Sum.ROWS]), 1:]
+        ends = np.cumsum([each.size for each in layout.inputs.values()])[:-1]
+        parts = zip(shapes.items(), np.split(found, ends, axis=1), strict=True)
+        columns = {name: part.reshape(-1, *shape).astype(np.float32) for (name, shape), part in parts}
+        label, weight = (found[:, places == place] for place in (layout.label, layout.weight))
+        return columns, label[:, 0], weight[:, 0] if weight.size else np.ones(len(found))
+
+    def _feed(self, sink: Sink) -> None:
+        assert self._pages is not None
+        for first in range(0, len(self._pages), AT_ONCE):
+            status = feed_pages(sink, self._pages[first : first + AT_ONCE])
+            if status:
+                raise self._training.failure(status)
 
     def close(self) -> None:
         self._training.close()

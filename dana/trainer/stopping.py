@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from dana.trainer.calibration import calibrated
 from dana.trainer.contract import (
     EpochReport,
     HeldOut,
@@ -247,6 +248,8 @@ def run(
         kept = replace(kept, loss=training.end_judging())
     if kept.loss is not None and not math.isfinite(kept.loss):
         raise diverged_error(f"the loss of the model is {kept.loss}", request, training.not_finite)
+    if request.calibrate is not None:
+        result = calibrated(request, result, held_out, notify)
     constant = training.constant_loss
     risen = _risen(reports, epoch)
     # a last step that arrives at the maximum of the likelihood ends what the epochs did not

@@ -14,6 +14,7 @@ from dana.errors import UsageError
 from dana.simulator.headers import digest
 from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
+from dana.trainer.calibration import check_calibrate
 from dana.trainer.contract import (
     Categories,
     ExplainRequest,
@@ -134,6 +135,7 @@ class MachineTrainer:
         try:
             check_hyper(request, notify)
             request = with_extents(request)
+            check_calibrate(request)
             notify_categories(request, notify)
             # after with_extents: whether columns need frames is known from a binding, which needs all extents
             request, stream = plan_stream(request)
@@ -152,7 +154,7 @@ class MachineTrainer:
         except (RuleError, UsageError, ConfigError) as error:
             _raise_sql_error(error)
         assert stream is not None, "rows come as frames"
-        return None if training is None else HeldOutRows(training, stream)
+        return None if training is None else HeldOutRows(training, asked, stream)
 
     def categories(self, request: TrainRequest) -> Categories:
         """See `Trainer.categories`."""

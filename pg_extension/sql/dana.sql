@@ -285,6 +285,7 @@ CREATE FUNCTION dana_train(
 	test_after jsonb DEFAULT NULL,
 	early_stopping boolean DEFAULT NULL,
 	validation_size double precision DEFAULT NULL,
+	calibrate text DEFAULT NULL,
 	seed integer DEFAULT NULL,
 	warm_start_from text DEFAULT NULL
 ) RETURNS dana.training LANGUAGE c AS 'MODULE_PATHNAME';

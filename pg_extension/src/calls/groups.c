@@ -455,7 +455,7 @@ DANA_COMMAND(dana_train_groups)
 	if (training.validation_size > 0)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("groups are trained without rows for validation"),
-						errhint("Leave early_stopping and validation_size out; the loss of the training rows chooses the epoch.")));
+						errhint("Leave early_stopping, validation_size and calibrate out; the loss of the training rows chooses the epoch.")));
 	dana_model_check_name(training.model);
 	grouping.result = dana_results_begin(fcinfo);
 	dana_notices_merge();

@@ -33,6 +33,9 @@
 /* As scikit-learn's validation_fraction */
 #define VALIDATION_SIZE 0.1
 
+/* As the folds of scikit-learn's CalibratedClassifierCV */
+#define CALIBRATION_SIZE 0.2
+
 static bool
 is_given(const dana_training *training, const char *argument)
 {
@@ -406,9 +409,9 @@ check_arguments(dana_training *training)
 {
 	const bool validates = is_given(training, "validation_size");
 
-	if (training->early_stopping && !validates)
-		training->validation_size = VALIDATION_SIZE;
-	else if (validates && is_given(training, "early_stopping") && !training->early_stopping)
+	if (!validates && (training->early_stopping || training->calibrate != NULL))
+		training->validation_size = training->calibrate != NULL ? CALIBRATION_SIZE : VALIDATION_SIZE;
+	else if (validates && training->calibrate == NULL && is_given(training, "early_stopping") && !training->early_stopping)
 		dana_error(INVALID_PARAMETER_VALUE, "argument \"validation_size\" goes with early_stopping, which is false");
 	if (is_given(training, "test_size") && training->test_after != NULL)
 		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"test_size\" or argument \"test_after\", not both");
@@ -416,7 +419,7 @@ check_arguments(dana_training *training)
 		check_size("test_size", training->test_size);
 	if (validates)
 		check_size("validation_size", training->validation_size);
-	return validates || training->early_stopping;
+	return training->validation_size > 0;
 }
 
 static dana_split

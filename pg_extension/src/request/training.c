@@ -60,6 +60,7 @@ static const training_member members[] = {
 	MEMBER(test_after, JSONBOID, false),
 	MEMBER(early_stopping, BOOLOID, false),
 	MEMBER(validation_size, FLOAT8OID, false),
+	MEMBER(calibrate, TEXTOID, true),
 	MEMBER(seed, INT4OID, true),
 	MEMBER(warm_start_from, TEXTOID, false),
 };
@@ -444,7 +445,8 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	}
 	dana_json_close(request, '}');
 	dana_json_truth(request, "held_out", training->held_out != NULL);
-	dana_json_truth(request, "validates", training->validation_size > 0);
+	dana_json_truth(request, "validates",
+					training->early_stopping || (training->validation_size > 0 && training->calibrate == NULL));
 	if (source->chosen.largest != NULL)
 		dana_json_object(request, "largest", source->chosen.largest);
 	append_metadata(request, training, source);

@@ -41,6 +41,7 @@ struct dana_training
 	Jsonb	  *test_after;
 	bool	   early_stopping;
 	double	   validation_size; /* 0: the loss of the training rows chooses the epoch */
+	char	  *calibrate; /* the method that fits probabilities to the rows for validation; or NULL */
 	char	  *held_out; /* filter, or query, of rows that the loss is computed on after each epoch; or NULL */
 	bool	   tried; /* some rows are not trained on; their categories count, too */
 	dana_split split; /* of the rows into a test part and the others */
