@@ -70,7 +70,11 @@ class Column:
     def elements(self, length: int, columns: Collection[str]) -> tuple[Column, ...]:
         """The elements of an array as columns, named with their index from 1, and unlike all columns."""
         names = (free(f"{self.name}_{k + 1}", columns) for k in range(length))
-        return tuple(replace(self, name=name, numbers=(name,), kind=Kind.NUMBER) for name in names)
+        fills = [self.fill] * length if self.fill is None or len(self.fill) == 1 else [(one,) for one in self.fill]
+        return tuple(
+            replace(self, name=name, numbers=(name,), kind=Kind.NUMBER, fill=fill)
+            for name, fill in zip(names, fills, strict=True)
+        )
 
 
 def free(name: str, taken: Collection[str]) -> str:

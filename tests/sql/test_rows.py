@@ -158,8 +158,38 @@ def test_nulls_in_arrays(session: Session) -> None:
     )
     session.execute("CREATE TABLE plain AS SELECT array_replace(x, NULL, 7) AS x, y FROM t")
     assert weights(session, "'t', nulls => '7'") == weights(session, "'plain'")
-    with pytest.raises(psycopg.errors.DataException, match="NULL elements"):
+    with pytest.raises(psycopg.errors.DataException, match=r'no row to train on: of 9 rows "x" is null \(9\)'):
         weights(session, "'t'")
+
+
+@pytest.mark.parametrize("kind", ["real[]", "numeric[]"])
+def test_nulls_in_arrays_follow_nulls(session: Session, kind: str) -> None:
+    """A row with such an array is skipped, an error, or filled with the element's mean; a NULL array, too."""
+    session.execute(
+        "CREATE TABLE t AS SELECT CASE WHEN i = 7 THEN NULL ELSE ARRAY[i, CASE WHEN i % 3 > 0 THEN 2 * i END, 8 - i]"
+        f"::{kind} END AS x, i::real AS y FROM generate_series(1, 12) i"  # type: ignore[arg-type]
+    )
+    session.execute("CREATE TABLE complete AS SELECT x::real[], y FROM t WHERE x[2] IS NOT NULL")
+    kept, rows, _ = weights(session, "'complete'")
+    for source in ("'t'", "query => 'SELECT * FROM t'"):
+        assert weights(session, f"{source}, nulls => 'skip'") == (kept, rows, 5)
+        with pytest.raises(psycopg.errors.NullValueNotAllowed, match="row 3 of .* has an array with NULL elements"):
+            weights(session, f"{source}, nulls => 'error'")
+    median = "percentile_cont(0.5) WITHIN GROUP (ORDER BY x[{0}]::float8)"
+    for nulls, middle in (("mean", "avg(x[{0}]::float8)"), ("median", median)):
+        each = ", ".join(f"coalesce(x[{k}], (SELECT {middle.format(k)} FROM t))" for k in (1, 2, 3))
+        session.execute(f"CREATE TABLE plain AS SELECT ARRAY[{each}]::real[] AS x, y FROM t")  # type: ignore[arg-type]
+        expected = weights(session, "'plain'")
+        for source in ("'t'", "query => 'SELECT * FROM t'"):
+            assert weights(session, f"{source}, nulls => '{nulls}', model => 'filled'") == expected
+        of_table, of_plain = (f"SELECT dana_predict('filled', x) FROM {name} ORDER BY y" for name in ("t", "plain"))
+        filled = session.execute(of_table).fetchall()  # type: ignore[arg-type]
+        assert filled == session.execute(of_plain).fetchall()  # type: ignore[arg-type]
+        assert (None,) not in filled
+        session.execute("DROP TABLE plain")
+    session.execute("UPDATE t SET x[3] = NULL WHERE x IS NOT NULL")
+    with pytest.raises(psycopg.errors.DataException, match='element 3 of the arrays in column "x" of'):
+        weights(session, "'t', nulls => 'mean'")
 
 
 def test_non_finite_values(session: Session) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dana.compiler.binding.columns import crossed
-from dana.storage.types import ALL_ARRAYS
 from dana.trainer.contract import (
     EpochReport,
     Level,
@@ -38,15 +37,14 @@ MAX_CHECKED = 1 << 18
 
 
 def skipped_notice(request: TrainRequest, report: EpochReport) -> Notice:
-    """Report skipped rows; most of the rows are a WARNING. Arrays and categories have no mean, and no hint."""
+    """Report skipped rows; most of the rows are a WARNING. Categories have no mean, and no hint."""
     relation, rows = request.relation, report.tuples + report.skipped
-    arrays = any(one.type_oid in ALL_ARRAYS for one in relation.attributes)  # NULL arrays have no mean
     hint = "With nulls => 'mean' a NULL counts as the mean of its column."
     return Notice(
         level=Level.WARNING if report.skipped > report.tuples else Level.NOTICE,
         message=f"{report.skipped:,} of {rows:,} rows of {relation.name} are left out: "
         "a column in use is null, NaN or infinite",
-        hint="" if arrays or request.metadata.get("categories") else hint,
+        hint="" if request.metadata.get("categories") else hint,
     )
 
 

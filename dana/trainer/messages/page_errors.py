@@ -26,15 +26,12 @@ FAULT_TEXTS = {
         "an array in use has another length than the first row's, or more than one dimension",
         "Give all rows arrays of one length: SELECT array_length(…, 1), count(*) … GROUP BY 1 shows which differ.",
     ),
-    Fault.ARRAY_NULLS: (
-        "an array in use has NULL elements",
-        "Replace them: UPDATE … SET … = array_replace(…, NULL, 0).",
-    ),
+    Fault.ARRAY_NULLS: ("an array in use has NULL elements", ""),
     Fault.STACK: ("the batch has more tuples than the machine's merge stack holds", "Use a smaller batch in merge."),
     Fault.TUPLE_PARTS: ("the parts of a row do not follow one another", ""),
     Fault.RUNAWAY: ("the Strider program did not end on the page", ""),
 }
-DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
+DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.STACK)
 """Faults that occur with undamaged pages; the others indicate a damaged page."""
 
 ARRAYS, QUERY = "columns", "the query"
@@ -55,7 +52,7 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
     # in frames the backend has read the row already, so asking for frames again would not help
     arrays = relation.pages is not None and any(one.array_length is not None for one in relation.attributes)
     # reading the row through PostgreSQL distinguishes an empty array from a damaged page
-    if fault in (Fault.TOASTED, Fault.COMPRESSED) or (fault is Fault.TUPLE_SHORT and arrays):
+    if fault in (Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_NULLS) or (fault is Fault.TUPLE_SHORT and arrays):
         return OutOfLine(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION)
     if fault in DATA_FAULTS:
         return PageError(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION, hint=hint)

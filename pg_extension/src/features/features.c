@@ -163,9 +163,16 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 		encoder->other = feature->covered < feature->rows || encoder->categories.count == 0 ||
 			(feature->has_nulls && feature->nulls > DANA_NULLS_ERROR);
 	dana_encoder_finish(encoder);
-	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0)) /* which it does not have */
+	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0 && feature->means == NULL))
 		return;
-	encoder->fill = palloc0(sizeof(double) * Max(encoder->width, 1));
+	if (feature->means != NULL)
+	{
+		encoder->fill = feature->means;
+		encoder->fills = feature->mean_count;
+		return;
+	}
+	encoder->fills = Max(encoder->width, 1);
+	encoder->fill = palloc0(sizeof(double) * encoder->fills);
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
 	{
 		if (encoder->other)
@@ -188,7 +195,7 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 			encoder->fill[k] = encoder->made[k];
 	}
 	else
-		for (int k = 0; k < Max(encoder->width, 1); k++)
+		for (int k = 0; k < encoder->fills; k++)
 			encoder->fill[k] = seen ? feature->value : feature->number;
 }
 
@@ -220,9 +227,12 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 		appendStringInfoString(&done, done.len > 0 ? "; NULL becomes " : "NULL becomes ");
 		if (encoder->kind == DANA_ENCODE_ONE_HOT)
 			appendStringInfoString(&done, "other");
-		for (int k = 0; k < Max(encoder->width, 1) && encoder->kind != DANA_ENCODE_ONE_HOT; k++)
-			appendStringInfo(&done, "%s%g", k > 0 ? ", " : "", encoder->fill[k]);
-		if (encoder->kind != DANA_ENCODE_ONE_HOT && feature->nulls != DANA_NULLS_FILL)
+		else if (feature->means != NULL)
+			appendStringInfo(&done, "the %s of the element", feature->nulls == DANA_NULLS_MEAN ? "mean" : "median");
+		else
+			for (int k = 0; k < encoder->fills; k++)
+				appendStringInfo(&done, "%s%g", k > 0 ? ", " : "", encoder->fill[k]);
+		if (encoder->kind != DANA_ENCODE_ONE_HOT && feature->means == NULL && feature->nulls != DANA_NULLS_FILL)
 			appendStringInfoString(&done, feature->nulls == DANA_NULLS_MEAN ? ", the mean" : ", the median");
 	}
 	if (done.len > 0)
@@ -406,7 +416,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		if (feature->excluded != NULL)
 			continue;
 		plain &= is_plain(&survey, feature);
-		feature->encoder.nulls = dana_array_mean(feature) ? DANA_NULLS_SKIP : feature->nulls;
+		feature->encoder.nulls = dana_array_mean(feature) && feature->means == NULL ? DANA_NULLS_SKIP : feature->nulls;
 		encoding->encoders[kept] = feature->encoder;
 		survey.features[kept++] = *feature;
 	}

@@ -168,6 +168,11 @@ take_numbers(TupleTableSlot *row, void *context)
 	return true;
 }
 
+/* Of the numbers s.v%d that are neither NaN nor infinite */
+#define FINITE "FILTER (WHERE pg_catalog.abs(s.v%d) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8)"
+#define MEDIAN "pg_catalog.percentile_cont(0.5::pg_catalog.float8) WITHIN GROUP (ORDER BY s.v%d) %s"
+#define MEAN   "pg_catalog.avg(s.v%d) %s"
+
 void
 dana_survey_numbers(dana_survey *survey, int first)
 {
@@ -182,15 +187,12 @@ dana_survey_numbers(dana_survey *survey, int first)
 	{
 		const dana_candidate *feature = &survey->features[i];
 		const char		*comma = aggregates.len > 0 ? ", " : "";
-		/* neither NaN nor infinite */
-		char *finite = psprintf("FILTER (WHERE pg_catalog.abs(s.v%d) OPERATOR(pg_catalog.<=) "
-								"3.4e38::pg_catalog.float8)", i);
+		char *finite = psprintf(FINITE, i);
 
 		if (feature->excluded != NULL || !needs_number(feature))
 			continue;
-		appendStringInfo(&aggregates, feature->nulls == DANA_NULLS_MEDIAN
-				? "%spg_catalog.percentile_cont(0.5::pg_catalog.float8) WITHIN GROUP (ORDER BY s.v%d) %s"
-				: "%spg_catalog.avg(s.v%d) %s", comma, i, finite);
+		appendStringInfoString(&aggregates, comma);
+		appendStringInfo(&aggregates, feature->nulls == DANA_NULLS_MEDIAN ? MEDIAN : MEAN, i, finite);
 		appendStringInfo(&aggregates,
 						 ", pg_catalog.max(s.v%d OPERATOR(pg_catalog.-) (86400::pg_catalog.float8 OPERATOR(pg_catalog.*) "
 						 "pg_catalog.floor(s.v%d OPERATOR(pg_catalog./) 86400::pg_catalog.float8))) %s, "
@@ -223,6 +225,52 @@ take_arrays(TupleTableSlot *row, void *context)
 	return true;
 }
 
+/* The mean or the median of each element, in their order */
+static bool
+take_element(TupleTableSlot *row, void *context)
+{
+	dana_survey	   *survey = context;
+	dana_candidate *feature = survey->current;
+	const int		count = feature->mean_count++;
+
+	slot_getallattrs(row);
+	if (row->tts_isnull[0])
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("element %d of the arrays in column \"%s\" of %s has no value to take a mean or a median of",
+							   feature->mean_count, feature->encoder.column, survey->source->name),
+						errhint("Give a number for its NULLs, or leave the column out.")));
+	if (count == 0)
+		feature->means = MemoryContextAlloc(survey->context, sizeof(double));
+	else if ((count & (count - 1)) == 0) /* a power of two: the list is full */
+		feature->means = repalloc(feature->means, sizeof(double) * 2 * count);
+	feature->means[count] = DatumGetFloat8(row->tts_values[0]);
+	return true;
+}
+
+static void
+survey_elements(dana_survey *survey, dana_candidate *feature)
+{
+	char	 *name = (char *)quote_identifier(feature->encoder.column);
+	char	 *finite = psprintf(FINITE, 0);
+	dana_type type;
+
+	(void)dana_type_of(TupleDescAttr(survey->columns, feature->column - 1)->atttypid, &type);
+	survey->current = feature;
+	dana_rows_each(
+		dana_source_plan(
+			survey->source,
+			psprintf("SELECT %s FROM (SELECT dana.dana_number(u.e) AS v0, u.k FROM (SELECT %s AS x FROM %s) AS t "
+					 "CROSS JOIN LATERAL pg_catalog.unnest(t.x) WITH ORDINALITY AS u(e, k)) AS s GROUP BY s.k ORDER BY s.k",
+					 psprintf(feature->nulls == DANA_NULLS_MEDIAN ? MEDIAN : MEAN, 0, finite),
+					 type.vector ? psprintf("dana.dana_numbers(%s)", name) : name, rows_of(survey))),
+		0, take_element, survey);
+	if (feature->mean_count == 0)
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("column \"%s\" of %s has no value to take a mean or a median of", feature->encoder.column,
+							   survey->source->name),
+						errhint("Give a number for its NULLs, or leave the column out.")));
+}
+
 void
 dana_survey_arrays(dana_survey *survey)
 {
@@ -237,16 +285,8 @@ dana_survey_arrays(dana_survey *survey)
 		dana_rows_each(dana_source_plan(survey->source, psprintf("SELECT %s FROM %s", list.data, rows_of(survey))), 0,
 					   take_arrays, survey);
 	for (int i = 0; i < survey->count; i++)
-	{
-		const char *name = survey->features[i].encoder.column;
-
 		if (survey->features[i].excluded == NULL && dana_array_mean(&survey->features[i]) && survey->features[i].has_nulls)
-			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							errmsg("column \"%s\" of %s is an array with NULLs, which have no mean", name,
-								   survey->source->name),
-							errhint("Give a number for them: preprocess => '{\"%s\": {\"impute\": 0}}'; or leave such rows "
-									"out, with \"skip\" in its place.", name)));
-	}
+			survey_elements(survey, &survey->features[i]);
 }
 
 void

@@ -22,6 +22,8 @@ typedef struct dana_candidate
 	bool			 choose_parts;
 	const char		*excluded;  /* why it cannot be a feature, or NULL */
 	double			 value;	   /* the mean or the median */
+	double			*means;	   /* of an array: those of its elements */
+	int				 mean_count;
 	bool			 has_value;
 	bool			 has_hours;
 	bool			 has_nulls;
@@ -61,7 +63,7 @@ extern void dana_survey_texts(dana_survey *survey, dana_candidate *feature);
 #define DANA_MAX_NUMBERS 400 /* a statement has four results for each */
 extern void dana_survey_numbers(dana_survey *survey, int first);
 
-/* raises an error for arrays with NULLs that a mean or a median is to replace: arrays have neither */
+/* means or medians of the elements of arrays with NULLs */
 extern void dana_survey_arrays(dana_survey *survey);
 
 /* Whether a mean or a median is to replace an array's NULLs */

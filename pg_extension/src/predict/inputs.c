@@ -297,7 +297,7 @@ dana_inputs_write(const dana_inputs *features, const dana_numbers *numbers, floa
 	else
 		for (int i = 0; i < features->count; i++)
 		{
-			dana_numbers_write(&numbers[i], numbers[i].present != NULL ? features->encoders[i].fill[0] : 0, centres, to);
+			dana_numbers_write(&numbers[i], centres, to);
 			to += numbers[i].count;
 			if (centres != NULL)
 				centres += numbers[i].count;

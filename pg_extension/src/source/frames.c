@@ -220,6 +220,15 @@ name_row(const dana_frames *frames)
 	return psprintf("row " UINT64_FORMAT " of %s", frames->rows + 1, frames->source->name);
 }
 
+static _Noreturn void
+reject_null(const dana_frames *frames, const frame_column *column, const char *what)
+{
+	ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					errmsg("%s has %s in column \"%s\"", name_row(frames), what, column->name),
+					column->target ? errhint("Leave such rows out, with nulls => 'skip' or a filter.")
+								   : errhint("Fill it in, or use nulls => 'skip' or nulls => '0'.")));
+}
+
 /* The row's numbers for one column; false if the row is to be skipped */
 static bool
 take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Datum value, bool isnull)
@@ -233,10 +242,7 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 		return true;
 	}
 	if (isnull && nulls == DANA_NULLS_ERROR && (encoder == NULL || encoder->fill == NULL))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("%s has a NULL in column \"%s\"", name_row(frames), column->name),
-						column->target ? errhint("Leave such rows out, with nulls => 'skip' or a filter.")
-									   : errhint("Fill it in, or use nulls => 'skip' or nulls => '0'.")));
+		reject_null(frames, column, "a NULL");
 	if (encoder != NULL && column->length == 0 && (!isnull || encoder->fill != NULL))
 		return dana_encode(encoder, &column->type, value, isnull, numbers);
 	if (isnull)
@@ -258,11 +264,18 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 						errmsg("%s has an array of %d elements in column \"%s\", not of %d", name_row(frames),
 							   numbers->count, column->name, column->length),
 						errhint("Give all rows one-dimensional arrays of one length.")));
-	if (numbers->present != NULL && (encoder == NULL || encoder->fill == NULL))
-		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-						errmsg("%s has an array with NULL elements in column \"%s\"", name_row(frames), column->name),
-						errhint("Give a number for them: nulls => '0'.")));
-	return true;
+	if (numbers->present == NULL)
+		return true;
+	if (encoder != NULL && encoder->fill != NULL)
+	{
+		numbers->fill = encoder->fill;
+		numbers->fills = encoder->fills;
+		return true;
+	}
+	if (nulls == DANA_NULLS_ERROR)
+		reject_null(frames, column, "an array with NULL elements");
+	column->nulls++;
+	return false;
 }
 
 /* Whether a row's label is one of the rule's classes; true for a rule without classes */
@@ -291,7 +304,6 @@ write_columns(dana_frames *frames, char *at, float *label)
 		frame_column *column = &frames->column[i];
 		dana_numbers *numbers = &frames->numbers[i];
 		int			  count = column->count;
-		double		  fill = column->encoder != NULL && column->encoder->fill != NULL ? column->encoder->fill[0] : 0;
 		float		 *to;
 
 		if (column->length > 0 && frames->source->stream.layout.part == 0)
@@ -305,12 +317,13 @@ write_columns(dana_frames *frames, char *at, float *label)
 		to = (float *)at;
 		if (numbers->count < 0)
 			for (int k = 0; k < count; k++)
-				to[k] = dn_from_float64(fill - (centres != NULL ? centres[k] : 0));
+				to[k] = dn_from_float64(column->encoder->fill[Min(k, column->encoder->fills - 1)] -
+										(centres != NULL ? centres[k] : 0));
 		else if (numbers->element == DANA_ELEMENT_FLOAT4 && numbers->values != NULL && numbers->present == NULL &&
 				 centres == NULL)
 			memcpy(to, numbers->values, sizeof(float) * count); /* the machine makes them canonical */
 		else
-			dana_numbers_write(numbers, fill, centres, to);
+			dana_numbers_write(numbers, centres, to);
 		if (centres != NULL)
 			centres += count;
 		if (frames->source->asked.cleaning.nonfinite != DANA_NONFINITE_KEEP)
@@ -471,9 +484,8 @@ report_left_out(const dana_frames *frames)
 
 		if (column->nulls == frames->rows && (empty == NULL || empty->target))
 			empty = column;
-		/* an array has no mean, nor do categories, and a label's NULL is never replaced */
-		if (column->nulls > 0 && !column->target && column->length == 0 &&
-			!dana_is_one_of(column->name, &frames->source->chosen.choosing))
+		/* categories have no mean, and a label's NULL is never replaced */
+		if (column->nulls > 0 && !column->target && !dana_is_one_of(column->name, &frames->source->chosen.choosing))
 			hint = "With nulls => 'mean' a NULL counts as the mean of its column.";
 		if (column->nulls > 0)
 			appendStringInfo(&text, ", \"%s\" is null (" UINT64_FORMAT ")", column->name, column->nulls);

@@ -208,11 +208,12 @@ dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, boo
 {
 	const float *made = encoder->made;
 
-	if (isnull && (encoder->fill == NULL || encoder->width < 0))
+	/* the length of a NULL array is known by its replacements */
+	if (isnull && (encoder->fill == NULL || (encoder->width < 0 && encoder->fills == 1)))
 		return false;
 	if (isnull)
 	{
-		*numbers = (dana_numbers){.element = DANA_ELEMENT_FLOAT8, .count = encoder->width, .stored = encoder->width,
+		*numbers = (dana_numbers){.element = DANA_ELEMENT_FLOAT8, .count = encoder->fills, .stored = encoder->fills,
 								  .values = (const char *)encoder->fill};
 		return true;
 	}
@@ -228,6 +229,8 @@ dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, boo
 	else
 	{
 		dana_numbers_of(type, value, numbers);
+		numbers->fill = encoder->fill;
+		numbers->fills = encoder->fills;
 		return true;
 	}
 	*numbers = (dana_numbers){.element = DANA_ELEMENT_FLOAT4, .count = encoder->width, .stored = encoder->width,
@@ -308,7 +311,8 @@ encoder_read(Jsonb *from, dana_encoder *encoder)
 	dana_encoder_finish(encoder);
 	if (dana_json_is_null(from, "impute"))
 		return true;
-	return dana_json_doubles(from, "impute", &encoder->fill) == Max(encoder->width, 1);
+	encoder->fills = dana_json_doubles(from, "impute", &encoder->fill);
+	return encoder->width < 0 ? encoder->fills > 0 : encoder->fills == Max(encoder->width, 1);
 }
 
 double
@@ -379,7 +383,7 @@ append_encoders(StringInfo to, const dana_encoding *encoding)
 		if (encoder->fill != NULL)
 		{
 			dana_json_open(to, "impute", '[');
-			for (int k = 0; k < Max(encoder->width, 1); k++)
+			for (int k = 0; k < encoder->fills; k++)
 				dana_json_number(to, NULL, encoder->fill[k]);
 			dana_json_close(to, ']');
 		}

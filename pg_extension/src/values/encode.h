@@ -33,7 +33,8 @@ typedef struct dana_encoder
 	bool			  other; /* the last number is for all other values */
 	int				  parts[5]; /* of a date: which */
 	dana_null_policy  nulls; /* of a training */
-	double			 *fill; /* replacements for a NULL, one for an array's elements; or NULL */
+	double			 *fill; /* replacements for a NULL, of an array one for all elements, or one for each; or NULL */
+	int				  fills; /* their number */
 	float			 *made; /* the encoded numbers; for categories, zeros around a one */
 } dana_encoder;
 

@@ -259,9 +259,16 @@ write_stored(const dana_numbers *numbers, float *to)
 	}
 }
 
+/* What replaces a NULL in an array */
+static double
+fill_of(const dana_numbers *numbers, int element)
+{
+	return numbers->fill[Min(element, numbers->fills - 1)];
+}
+
 /* Writes numbers less their centres; a function of its own, too */
 static pg_noinline void
-write_centred(const dana_numbers *numbers, double fill, const double *centres, float *to)
+write_centred(const dana_numbers *numbers, const double *centres, float *to)
 {
 	int next = 0;
 
@@ -271,9 +278,11 @@ write_centred(const dana_numbers *numbers, double fill, const double *centres, f
 		break;
 	for (int i = 0; i < numbers->count; i++)
 	{
-		double exact = fill;
+		double exact = 0;
 
-		if (numbers->present == NULL || numbers->present[i / 8] >> i % 8 & 1)
+		if (numbers->present != NULL && !(numbers->present[i / 8] >> i % 8 & 1))
+			exact = fill_of(numbers, i);
+		else
 			switch (numbers->element)
 			{
 				DANA_ELEMENTS(AS_EXACT)
@@ -285,11 +294,11 @@ write_centred(const dana_numbers *numbers, double fill, const double *centres, f
 }
 
 void
-dana_numbers_write(const dana_numbers *numbers, double fill, const double *centres, float *to)
+dana_numbers_write(const dana_numbers *numbers, const double *centres, float *to)
 {
 	if (centres != NULL)
 	{
-		write_centred(numbers, fill, centres, to);
+		write_centred(numbers, centres, to);
 		return;
 	}
 	if (numbers->values == NULL)
@@ -304,7 +313,7 @@ dana_numbers_write(const dana_numbers *numbers, double fill, const double *centr
 
 		/* from the end, so that no number is overwritten before it is moved */
 		for (int i = numbers->count - 1; i >= 0; i--)
-			to[i] = numbers->present[i / 8] >> i % 8 & 1 ? to[--next] : fill;
+			to[i] = numbers->present[i / 8] >> i % 8 & 1 ? to[--next] : dn_from_float64(fill_of(numbers, i));
 	}
 }
 
@@ -363,7 +372,7 @@ write_numbers(const dana_numbers *numbers, int count, float *to)
 
 	for (int i = 0; i < count; i++)
 	{
-		dana_numbers_write(&numbers[i], 0, NULL, to);
+		dana_numbers_write(&numbers[i], NULL, to);
 		to += numbers[i].count;
 	}
 	dn_leave(mode);

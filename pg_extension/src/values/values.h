@@ -41,6 +41,8 @@ typedef struct dana_numbers
 	const char	*values; /* of an array, dense */
 	const uint8 *present; /* bitmap where an array holds a NULL, or NULL */
 	int			 dimensions; /* of an array */
+	const double *fill;	/* for NULLs in it: one for all elements, or one for each */
+	int			 fills;
 } dana_numbers;
 
 /* Describes a type; false if it is not numeric, even if it is an array of something else */
@@ -56,10 +58,10 @@ extern double dana_number_of(const dana_type *type, Datum value);
 extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers);
 
 /*
- * Writes a value's numbers, `fill` for NULLs in it, less their centres, which are subtracted in double precision before
- * the numbers are rounded; `centres` NULL: there are none. Called between dn_enter() and dn_leave().
+ * Writes a value's numbers, and those for NULLs in it, less their centres, which are subtracted in double precision
+ * before the numbers are rounded; `centres` NULL: there are none. Called between dn_enter() and dn_leave().
  */
-extern void dana_numbers_write(const dana_numbers *numbers, double fill, const double *centres, float *to);
+extern void dana_numbers_write(const dana_numbers *numbers, const double *centres, float *to);
 
 /* Whether one of the numbers is finite and too large for real */
 extern bool dana_numbers_beyond_real(const dana_numbers *numbers);
