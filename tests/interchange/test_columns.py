@@ -304,13 +304,14 @@ def test_numbers(sums: Connection, values: str, given: list[float | None]) -> No
 
 
 @pytest.mark.usefixtures("evaluators")
-def test_an_array(sums: Connection) -> None:
+@pytest.mark.parametrize("nulls", ["5", "mean"])
+def test_an_array(sums: Connection, nulls: str) -> None:
     """Its NULLs are those of its elements; PMML has a field for each element."""
     sums.session.execute(
         "CREATE TABLE one AS SELECT ARRAY[i, nullif(i % 3, 0), 7]::real[] AS c, 1::real AS y"
         " FROM generate_series(1, 9) i"
     )
-    sums.session.execute("SELECT dana.addition('one', %s)", (Jsonb({"label": "y", "nulls": "5", "model": "m"}),))
+    sums.session.execute("SELECT dana.addition('one', %s)", (Jsonb({"label": "y", "nulls": nulls, "model": "m"}),))
     found = sums.session.execute("SELECT c, dana_predict('m', o) FROM one AS o").fetchall()
     rows = np.array([[np.nan if one is None else one for one in row[0]] for row in found])
     assert np.isnan(rows).any()

@@ -173,7 +173,7 @@ def test_nulls_in_arrays_follow_nulls(session: Session, kind: str) -> None:
     kept, rows, _ = weights(session, "'complete'")
     for source in ("'t'", "query => 'SELECT * FROM t'"):
         assert weights(session, f"{source}, nulls => 'skip'") == (kept, rows, 5)
-        with pytest.raises(psycopg.errors.NullValueNotAllowed, match="row 3 of .* has an array with NULL elements"):
+        with pytest.raises(psycopg.errors.NullValueNotAllowed, match=r"row 3 of .* has an array with NULL elements"):
             weights(session, f"{source}, nulls => 'error'")
     median = "percentile_cont(0.5) WITHIN GROUP (ORDER BY x[{0}]::float8)"
     for nulls, middle in (("mean", "avg(x[{0}]::float8)"), ("median", median)):
