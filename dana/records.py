@@ -80,6 +80,7 @@ class Preprocessed(TypedDict, total=False):
     encode: str | list[str]
     categories: list[str]
     other: bool
+    indicator: bool
     impute: list[float] | None
 
 

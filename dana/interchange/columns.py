@@ -46,6 +46,8 @@ class Column:
         Texts in the order of their numbers; whether one more number is for all other texts.
     parts
         Of a date: some of `PARTS`.
+    indicator
+        Whether one more number, the last, is 1 for a NULL, else 0.
     fill
         The numbers of a NULL; None: a row with a NULL has no prediction.
     """
@@ -57,6 +59,7 @@ class Column:
     categories: tuple[str, ...] = ()
     other: bool = False
     parts: tuple[str, ...] = ()
+    indicator: bool = False
     fill: tuple[float, ...] | None = None
 
     @property
@@ -66,6 +69,12 @@ class Column:
             return tuple((each,) for each in self.categories)
         wide = int(self.type.removeprefix("character(").removesuffix(")"))
         return tuple(tuple(dict.fromkeys((each, each.ljust(wide)))) for each in self.categories)
+
+    @property
+    def without_indicator(self) -> Column:
+        """The column without the number that is 1 for a NULL."""
+        assert self.fill is not None
+        return replace(self, numbers=self.numbers[:-1], fill=self.fill[:-1], indicator=False)
 
     def elements(self, length: int, columns: Collection[str]) -> tuple[Column, ...]:
         """The elements of an array as columns, named with their index from 1, and unlike all columns."""
@@ -112,9 +121,14 @@ def _column(encoder: Preprocessed, types: Mapping[str, str]) -> Column:
     """Read one encoder; its numbers have no names yet."""
     name, encode, fill = encoder["column"], encoder.get("encode"), encoder.get("impute")
     # a member that is not known may change what the numbers mean
-    unknown = encoder.keys() - {"column", "encode", "impute", "categories", "other"}
+    unknown = encoder.keys() - {"column", "encode", "impute", "categories", "other", "indicator"}
+    indicator = encoder.get("indicator", False)
     made = Column(
-        name=name, type=types.get(name, ""), numbers=("",), fill=None if fill is None else tuple(map(float, fill))
+        name=name,
+        type=types.get(name, ""),
+        numbers=("",) * (1 + indicator),
+        indicator=indicator,
+        fill=None if fill is None else tuple(map(float, fill)),
     )
     if encode is None and not unknown:
         return made
@@ -122,10 +136,10 @@ def _column(encoder: Preprocessed, types: Mapping[str, str]) -> Column:
         return replace(made, kind=Kind.ARRAY)
     if encode == "one_hot" and not unknown:
         categories, other = tuple(encoder["categories"]), encoder["other"]
-        width = len(categories) + other
+        width = len(categories) + other + indicator
         return replace(made, kind=Kind.CATEGORY, numbers=("",) * width, categories=categories, other=other)
     if isinstance(encode, list) and set(encode) <= set(PARTS) and not unknown:
-        return replace(made, kind=Kind.PARTS, numbers=("",) * len(encode), parts=tuple(encode))
+        return replace(made, kind=Kind.PARTS, numbers=("",) * (len(encode) + indicator), parts=tuple(encode))
     raise UsageError(
         f"column {name!r} is encoded in a way that exports cannot express: {encoder}",
         hint="Export the model as JSON, or train it with another encoding of the column.",

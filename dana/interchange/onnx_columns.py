@@ -112,6 +112,10 @@ def _column(nodes: Nodes, column: Column, centres: NDArray[np.float64]) -> tuple
     """Return a column's numbers (float, rows × numbers), 0 for a NULL without a fill; where it is NULL (rows × 1)."""
     if _is_text(column):
         return _text(nodes, column)
+    if column.indicator:
+        made, missing = _column(nodes, column.without_indicator, centres[:, : len(column.numbers) - 1])
+        mark = nodes.node("Cast", missing, to=FLOAT)
+        return nodes.node("Concat", made, mark, axis=1), missing
     if column.type in DATETIMES:
         missing = nodes.node("Equal", column.name, nodes.ints(NULL_INTEGER))
     else:
@@ -146,7 +150,7 @@ def _text(nodes: Nodes, column: Column) -> tuple[str, str]:
         domain=ML,
         keys_strings=list(places),
         values_int64s=list(places.values()),
-        default_int64=width - 1 if column.other else -1,
+        default_int64=len(column.categories) if column.other else -1,
     )
     block = nodes.node("OneHotEncoder", place, domain=ML, cats_int64s=list(range(width)), zeros=1)
     missing = nodes.node("Equal", place, nodes.ints(-2))

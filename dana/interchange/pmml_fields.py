@@ -66,6 +66,12 @@ class Fields:
     def _add(self, column: Column) -> None:
         mining = Xml.Element("MiningField", name=column.name)
         self.mining.append(mining)
+        self._encode(column.without_indicator if column.indicator else column, mining if not column.indicator else None)
+        if column.indicator:
+            self.terms.append((self._where_known(column, column.numbers[-1], _constant(0), 1.0),))
+
+    def _encode(self, column: Column, mining: Xml.Element | None) -> None:
+        """Derive all numbers but the indicator; `mining` may replace a NULL, unless the column has an indicator."""
         if column.kind is Kind.CATEGORY:
             self._declare(column, "categorical", "integer" if column.type in INTEGERS else "string")
             self._category(column)
@@ -89,6 +95,10 @@ class Fields:
             )
         else:
             self._declare(column, "continuous", self._type)
+            if mining is None:
+                known = _apply("+", column.name, 0)
+                self.terms.append((self._where_known(column, f"{column.name} known", known, fill),))
+                return
             if fill is not None:
                 mining.set("missingValueReplacement", repr(fill))
             self.terms.append((column.name,))

@@ -60,11 +60,15 @@ def _encoded(column: Preprocessed) -> str:
         said.append(f"one-hot, {len(categories)} categories{other}: {_some(categories, MAX_CATEGORIES)}")
     elif isinstance(encode, list):
         said.append(_some(encode))
+    if encode == "one_hot" and column.get("indicator"):
+        said.append("NULL is a category of its own")
     # all zeros: a NULL has a 1 in no category
-    if encode == "one_hot" and filled is not None and not any(filled):
+    elif encode == "one_hot" and filled is not None and not any(filled):
         said.append("NULL is none of them")
     elif filled is not None:
-        said.append(f"NULL counts as {_some([f'{one:.6g}' for one in filled], MAX_CATEGORIES)}")
+        marked = " and has an indicator" if column.get("indicator") else ""
+        listed = [f"{one:.6g}" for one in (filled[:-1] if marked else filled)]
+        said.append(f"NULL counts as {_some(listed, MAX_CATEGORIES)}{marked}")
     return "; ".join(said)
 
 

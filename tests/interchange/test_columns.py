@@ -167,7 +167,7 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.usefixtures("evaluators")
-@pytest.mark.parametrize("nulls", ["skip", "median"])
+@pytest.mark.parametrize("nulls", ["skip", "median", "indicator"])
 @pytest.mark.parametrize("rule", rules.NAMES)
 def test_the_table_s_columns(db: Connection, rule: str, nulls: str) -> None:
     if rule not in VECTOR:

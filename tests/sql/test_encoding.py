@@ -39,10 +39,10 @@ COLUMNS = ", ".join(f"c{k}" for k in range(len(BY_HAND)))
 """Of table `plain`."""
 
 
-def by_hand(session: Session, expressions: list[str]) -> None:
+def by_hand(session: Session, expressions: list[str], table: str = "people") -> None:
     """Table `plain`: expressions, as columns c0, c1 …, and the label."""
     listed = ", ".join(f"{one} AS c{k}" for k, one in enumerate(expressions))
-    session.execute(f"CREATE TABLE plain AS SELECT {listed}, y FROM people")  # type: ignore[arg-type]
+    session.execute(f"CREATE TABLE plain AS SELECT {listed}, y FROM {table}")  # type: ignore[arg-type]
 
 
 def trained(session: Session, source: str | None = "people", **options: Any) -> tuple[dict[str, Any], list[str]]:
@@ -337,6 +337,38 @@ def test_texts_and_dates_that_are_null(gaps: Session) -> None:
         trained(gaps, "t", nulls="mean", preprocess={"a": {"impute": "error"}})
     metadata, _ = trained(gaps, "t", nulls="mean", features=["a", "b"], preprocess={"a": {"impute": "skip"}})
     assert [("impute" in one) for one in metadata["preprocess"]] == [False, True]
+
+
+def test_nulls_with_an_indicator(gaps: Session) -> None:
+    """The mean and a column that is 1 for a NULL; of a text a category; none where the rows have no NULL."""
+    mean = value(gaps, "SELECT avg(a::float8) FROM t")
+    day = value(gaps, "SELECT date '2000-01-01' + round(avg(d - date '2000-01-01'))::int FROM t")
+    filled = f"coalesce(d, '{day}')"
+    by_hand(
+        gaps,
+        [f"coalesce(a, {mean!r})::float8", "(a IS NULL)::int", "b", *(f"(c IS NOT DISTINCT FROM '{one}')::int" for one in "xz"),
+         "(c IS NULL)::int", *parts(filled, "year", "month", "dow"), "(d IS NULL)::int"],
+        "t",
+    )  # fmt: skip
+    expected = weights(gaps, "'plain'")[0]
+    metadata, told = trained(gaps, "t", features=["a", "b", "c", "d"], nulls="indicator")
+    assert value(gaps, "SELECT weights FROM dana.model WHERE name = 'm'") == expected
+    assert told == [
+        f"column a: NULL becomes {mean:.6g}, the mean, and a.null is 1",
+        "column c: one-hot, 2 categories; NULL becomes a category of its own",
+        f"column d: year, month, dow; NULL becomes {day.year}, {day.month}, {day.isoweekday() % 7}, the mean, "
+        "and d.null is 1",
+    ]
+    names = ["a", "a.null", "b", "c=x", "c=z", "c.null", "d.year", "d.month", "d.dow", "d.null"]
+    assert metadata["encoded"] == names
+    assert weights(gaps, "query => 'SELECT a, b, c, d, y FROM t', nulls => 'indicator'")[0] == expected
+    assert value(gaps, "SELECT count(dana_predict('m', a, b, c, d)) FROM t") == 200
+    gaps.execute("CREATE TABLE again AS SELECT dana_predict('m', a, b, c, d) AS p, id FROM t")
+    of_plain = f"dana_predict('sums', {', '.join(f'c{k}' for k in range(len(names)))})"
+    gaps.execute("SELECT dana_train('sums', 'plain', label => 'y')")
+    assert value(gaps, f"SELECT array_agg({of_plain}) FROM plain") == value(gaps, "SELECT array_agg(p) FROM again")
+    with pytest.raises(errors.FeatureNotSupported, match="has no indicator"):
+        gaps.execute("SELECT dana_train('lrmf', 't', features => '{a,b}', label => 'y', nulls => 'indicator')")
 
 
 def test_predictions(people: Session) -> None:

@@ -163,12 +163,11 @@ reject_means(const category_survey *survey)
 		const dana_encoder *encoder = &source->chosen.encoding->encoders[i];
 		const char *column = encoder->column;
 
-		if ((encoder->nulls != DANA_NULLS_MEAN && encoder->nulls != DANA_NULLS_MEDIAN) ||
-			encoder->kind != DANA_ENCODE_NONE || !dana_is_one_of(column, &source->chosen.choosing))
+		if (!dana_needs_middle(encoder->nulls) || encoder->kind != DANA_ENCODE_NONE || !dana_is_one_of(column, &source->chosen.choosing))
 			continue;
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("column \"%s\" of %s chooses rows of a model: a %s of its numbers cannot replace NULLs",
-							   column, source->name, encoder->nulls == DANA_NULLS_MEAN ? "mean" : "median"),
+							   column, source->name, encoder->nulls == DANA_NULLS_MEDIAN ? "median" : "mean"),
 						dana_is_one_of(column, &survey->unknown)
 							? errhint("Give -1, which the rule takes as unknown: preprocess => '{\"%s\": {\"impute\": -1}}'; "
 									  "or leave such rows out, with \"skip\" in its place.", column)

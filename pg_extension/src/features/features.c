@@ -130,6 +130,11 @@ plan_feature(dana_survey *survey, dana_candidate *feature)
 								 encoder->column);
 		read_settings(survey, feature, settings);
 	}
+	if (feature->nulls == DANA_NULLS_INDICATOR && !survey->single)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("a NULL of column \"%s\" of %s has no indicator: rule \"%s\" does not have one vector as its "
+							   "only input", encoder->column, survey->source->name, survey->training->rule),
+						errhint("Use 'mean', 'median' or a number.")));
 	if (feature->max_given && encoder->kind != DANA_ENCODE_ONE_HOT)
 		dana_reject_argument("preprocess", "say \"encode\": \"one_hot\" of column \"%s\" where it says \"categories\"",
 							 encoder->column);
@@ -151,7 +156,7 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 	dana_encoder *encoder = &feature->encoder;
 	const dana_date_type *date =
 		dana_find_date_type(dana_encoded_type(TupleDescAttr(survey->columns, feature->column - 1)->atttypid));
-	const bool	  seen = feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN;
+	const bool	  seen = dana_needs_middle(feature->nulls);
 	dana_texts	  parts = {.count = 3, .values = (char *[]){"year", "month", "dow", "hour"}};
 
 	if (feature->choose_parts)
@@ -159,9 +164,10 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 		parts.count += date->unit < USECS_PER_DAY && feature->has_hours;
 		(void)dana_encoder_set_parts(encoder, &parts);
 	}
+	encoder->indicator = feature->nulls == DANA_NULLS_INDICATOR && feature->has_nulls && encoder->width > 0;
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
 		encoder->other = feature->covered < feature->rows || encoder->categories.count == 0 ||
-			(feature->has_nulls && feature->nulls > DANA_NULLS_ERROR);
+			(feature->has_nulls && feature->nulls > DANA_NULLS_ERROR && !encoder->indicator);
 	dana_encoder_finish(encoder);
 	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0 && feature->means == NULL))
 		return;
@@ -175,7 +181,7 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 	encoder->fill = palloc0(sizeof(double) * encoder->fills);
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
 	{
-		if (encoder->other)
+		if (encoder->other && !encoder->indicator)
 			encoder->fill[encoder->width - 1] = 1;
 	}
 	else if (seen && !feature->has_value)
@@ -191,12 +197,14 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 		const double most = days ? 1e6 : 1e17;
 
 		dana_write_parts(encoder, date, rint(Max(Min(units, most), -most)));
-		for (int k = 0; k < encoder->width; k++)
+		for (int k = 0; k < encoder->width - encoder->indicator; k++)
 			encoder->fill[k] = encoder->made[k];
 	}
 	else
 		for (int k = 0; k < encoder->fills; k++)
 			encoder->fill[k] = seen ? feature->value : feature->number;
+	if (encoder->indicator)
+		encoder->fill[encoder->width - 1] = 1;
 }
 
 static void
@@ -220,20 +228,22 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 		hint = psprintf("It has " INT64_FORMAT " values. To have more of them: preprocess => '{\"%s\": {\"encode\": "
 						"\"one_hot\", \"categories\": %d}}'.", feature->values, encoder->column,
 						(int)Min(feature->values, DANA_MAX_COLUMNS));
-	for (int k = 0; k < encoder->width && encoder->kind == DANA_ENCODE_PARTS; k++)
+	for (int k = 0; k < encoder->width - encoder->indicator && encoder->kind == DANA_ENCODE_PARTS; k++)
 		appendStringInfo(&done, "%s%s", k > 0 ? ", " : "", dana_part_names[encoder->parts[k]]);
 	if (encoder->fill != NULL && feature->has_nulls)
 	{
 		appendStringInfoString(&done, done.len > 0 ? "; NULL becomes " : "NULL becomes ");
 		if (encoder->kind == DANA_ENCODE_ONE_HOT)
-			appendStringInfoString(&done, "other");
+			appendStringInfoString(&done, encoder->indicator ? "a category of its own" : "other");
 		else if (feature->means != NULL)
-			appendStringInfo(&done, "the %s of the element", feature->nulls == DANA_NULLS_MEAN ? "mean" : "median");
+			appendStringInfo(&done, "the %s of the element", feature->nulls == DANA_NULLS_MEDIAN ? "median" : "mean");
 		else
-			for (int k = 0; k < encoder->fills; k++)
+			for (int k = 0; k < encoder->fills - encoder->indicator; k++)
 				appendStringInfo(&done, "%s%g", k > 0 ? ", " : "", encoder->fill[k]);
 		if (encoder->kind != DANA_ENCODE_ONE_HOT && feature->means == NULL && feature->nulls != DANA_NULLS_FILL)
-			appendStringInfoString(&done, feature->nulls == DANA_NULLS_MEAN ? ", the mean" : ", the median");
+			appendStringInfoString(&done, feature->nulls == DANA_NULLS_MEDIAN ? ", the median" : ", the mean");
+		if (encoder->kind != DANA_ENCODE_ONE_HOT && encoder->indicator)
+			appendStringInfo(&done, ", and %s.null is 1", encoder->column);
 	}
 	if (done.len > 0)
 		dana_notice(NOTICE, hint, "column %s: %s", encoder->column, done.data);

@@ -139,7 +139,7 @@ needs_number(const dana_candidate *feature)
 {
 	return feature->choose_parts ||
 		(feature->encoder.kind != DANA_ENCODE_ONE_HOT && feature->encoder.width > 0 &&
-		 (feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN));
+		 dana_needs_middle(feature->nulls));
 }
 
 /* For each such feature its mean or median, the largest distance from midnight, and whether it has NULLs */

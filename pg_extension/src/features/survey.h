@@ -70,7 +70,7 @@ extern void dana_survey_arrays(dana_survey *survey);
 static inline bool
 dana_array_mean(const dana_candidate *feature)
 {
-	return feature->encoder.width < 0 && (feature->nulls == DANA_NULLS_MEAN || feature->nulls == DANA_NULLS_MEDIAN);
+	return feature->encoder.width < 0 && dana_needs_middle(feature->nulls);
 }
 
 /* excludes columns that identify rows: a primary key, or a unique identity column, of one column */

@@ -130,7 +130,7 @@ dana_null_policy
 dana_read_nulls(const char *argument, const char *word, double *number)
 {
 	/* in the order of dana_null_policy; the last one is a number */
-	static const char *const policies[] = {"skip", "error", "mean", "median", NULL};
+	static const char *const policies[] = {"skip", "error", "mean", "median", "indicator", NULL};
 	dana_null_policy policy = place_of_word(word, policies);
 	char *end;
 
@@ -138,8 +138,8 @@ dana_read_nulls(const char *argument, const char *word, double *number)
 	{
 		*number = strtod(word, &end);
 		if (end == word || *end != '\0' || !isfinite((float)*number))
-			dana_reject_argument("%s", "%s 'skip', 'error', 'mean', 'median', or a number to put in their place, "
-								 "not \"%s\"", argument, strcmp(argument, "nulls") == 0 ? "be" : "impute", word);
+			dana_reject_argument("%s", "%s 'skip', 'error', 'mean', 'median', 'indicator', or a number to put in their "
+								 "place, not \"%s\"", argument, strcmp(argument, "nulls") == 0 ? "be" : "impute", word);
 	}
 	return policy;
 }

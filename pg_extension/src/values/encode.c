@@ -189,7 +189,7 @@ dana_write_parts(const dana_encoder *encoder, const dana_date_type *type, int64 
 	parts[PART_YEAR] -= parts[PART_YEAR] <= 0; /* as extract() has it: there is no year 0 */
 	parts[PART_DOW] = j2day(date);
 	parts[PART_HOUR] = rest * type->unit / USECS_PER_HOUR;
-	for (int i = 0; i < encoder->width; i++)
+	for (int i = 0; i < encoder->width - encoder->indicator; i++)
 		encoder->made[i] = parts[encoder->parts[i]];
 }
 
@@ -222,10 +222,18 @@ dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, boo
 		int category = category_of(encoder, type->encoded, value);
 
 		/* a one among zeros: the window starts so that the one is at the category's place */
-		made += category >= 0 ? encoder->width - 1 - category : encoder->other ? 0 : encoder->width;
+		made += category >= 0 ? encoder->width - 1 - category
+				: encoder->other ? encoder->width - 1 - encoder->categories.count : encoder->width;
 	}
 	else if (encoder->kind == DANA_ENCODE_PARTS)
 		encode_date(encoder, dana_find_date_type(type->encoded), value);
+	else if (encoder->indicator)
+	{
+		encoder->pair[0] = dana_number_of(type, value);
+		*numbers = (dana_numbers){.element = DANA_ELEMENT_FLOAT8, .count = 2, .stored = 2,
+								  .values = (const char *)encoder->pair};
+		return true;
+	}
 	else
 	{
 		dana_numbers_of(type, value, numbers);
@@ -246,6 +254,8 @@ dana_encoder_finish(dana_encoder *encoder)
 {
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
 		encoder->width = encoder->categories.count + encoder->other;
+	encoder->width += encoder->indicator;
+	encoder->pair = palloc0(sizeof(double) * 2);
 	encoder->made = palloc0(sizeof(float) * 2 * Max(encoder->width, 1));
 	if (encoder->kind == DANA_ENCODE_ONE_HOT && encoder->width > 0)
 		encoder->made[encoder->width - 1] = 1;
@@ -308,6 +318,9 @@ encoder_read(Jsonb *from, dana_encoder *encoder)
 		if (!dana_encoder_set_parts(encoder, &words))
 			return false;
 	}
+	encoder->indicator = dana_json_boolean(from, "indicator");
+	if (encoder->indicator && encoder->width < 0)
+		return false;
 	dana_encoder_finish(encoder);
 	if (dana_json_is_null(from, "impute"))
 		return true;
@@ -374,12 +387,14 @@ append_encoders(StringInfo to, const dana_encoding *encoding)
 		else if (encoder->kind == DANA_ENCODE_PARTS)
 		{
 			dana_json_open(to, "encode", '[');
-			for (int k = 0; k < encoder->width; k++)
+			for (int k = 0; k < encoder->width - encoder->indicator; k++)
 				dana_json_text(to, NULL, dana_part_names[encoder->parts[k]]);
 			dana_json_close(to, ']');
 		}
 		else if (encoder->width < 0)
 			dana_json_text(to, "encode", "array");
+		if (encoder->indicator)
+			dana_json_truth(to, "indicator", true);
 		if (encoder->fill != NULL)
 		{
 			dana_json_open(to, "impute", '[');
@@ -398,6 +413,8 @@ virtual_name(const dana_encoder *encoder, int number)
 {
 	char *other = "other";
 
+	if (encoder->indicator && number == encoder->width - 1)
+		return psprintf("%s.null", encoder->column);
 	if (encoder->kind == DANA_ENCODE_NONE)
 		return encoder->column;
 	if (encoder->kind == DANA_ENCODE_PARTS)

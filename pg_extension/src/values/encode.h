@@ -13,6 +13,7 @@ typedef enum dana_null_policy
 	DANA_NULLS_ERROR,
 	DANA_NULLS_MEAN, /* this and the following ones replace the NULL */
 	DANA_NULLS_MEDIAN,
+	DANA_NULLS_INDICATOR, /* by the mean; one more number is 1 for a NULL */
 	DANA_NULLS_FILL
 } dana_null_policy;
 
@@ -23,6 +24,13 @@ typedef enum dana_encoder_kind
 	DANA_ENCODE_PARTS
 } dana_encoder_kind;
 
+/* Whether the policy needs the column's mean or median */
+static inline bool
+dana_needs_middle(dana_null_policy nulls)
+{
+	return nulls >= DANA_NULLS_MEAN && nulls <= DANA_NULLS_INDICATOR;
+}
+
 /* How a feature is encoded */
 typedef struct dana_encoder
 {
@@ -31,11 +39,13 @@ typedef struct dana_encoder
 	int				  width; /* numbers that it makes of a value; -1: those of an array */
 	dana_texts		  categories; /* in the order of their bytes */
 	bool			  other; /* the last number is for all other values */
+	bool			  indicator; /* one more number, at the end, is 1 for a NULL, else 0 */
 	int				  parts[5]; /* of a date: which */
 	dana_null_policy  nulls; /* of a training */
 	double			 *fill; /* replacements for a NULL, of an array one for all elements, or one for each; or NULL */
 	int				  fills; /* their number */
 	float			 *made; /* the encoded numbers; for categories, zeros around a one */
+	double			 *pair; /* the same of a number with an indicator */
 } dana_encoder;
 
 /* Whether an encoder accepts values of a type; and, for an error, what it accepts */
