@@ -79,6 +79,7 @@ class Preprocessed(TypedDict, total=False):
     column: str
     encode: str | list[str]
     categories: list[str]
+    buckets: int
     other: bool
     indicator: bool
     impute: list[float] | None

@@ -27,7 +27,9 @@ class TrialOptions(TypedDict, total=False):
     query: Annotated[str, "one SELECT to train on, instead of a table"]
     filter: Annotated[str, "SQL condition on the table's rows"]
     nulls: Annotated[
-        str | float, "rows with a NULL: skip (default), error; or mean, median or a number to put in its place"
+        str | float,
+        "rows with a NULL: skip (default), error; or mean, median or a number to put in its place; or indicator: the "
+        "mean, and a column that is 1 for a NULL",
     ]
     preprocess: Annotated[
         Mapping[str, object], 'what is done to columns: {"city": {"encode": "one_hot"}, "age": {"impute": "mean"}}'

@@ -58,12 +58,14 @@ def _encoded(column: Preprocessed) -> str:
         categories = column.get("categories") or []
         other = " and other" if column.get("other") else ""
         said.append(f"one-hot, {len(categories)} categories{other}: {_some(categories, MAX_CATEGORIES)}")
+    elif encode == "hash":
+        said.append(f"categories hashed into {column.get('buckets')} columns")
     elif isinstance(encode, list):
         said.append(_some(encode))
-    if encode == "one_hot" and column.get("indicator"):
+    if encode in ("one_hot", "hash") and column.get("indicator"):
         said.append("NULL is a category of its own")
     # all zeros: a NULL has a 1 in no category
-    elif encode == "one_hot" and filled is not None and not any(filled):
+    elif encode in ("one_hot", "hash") and filled is not None and not any(filled):
         said.append("NULL is none of them")
     elif filled is not None:
         marked = " and has an indicator" if column.get("indicator") else ""

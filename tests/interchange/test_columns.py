@@ -405,6 +405,12 @@ def test_an_encoding_that_is_unknown_is_an_error(sums: Connection) -> None:
         assert "JSON" in raised.value.hint
 
 
+def test_a_hash_is_not_exported(sums: Connection) -> None:
+    values = "ARRAY['a', 'b', 'c']::text[] || array_fill('d'::text, ARRAY[9])"
+    with pytest.raises(UsageError, match="column 'c' is encoded in a way that exports cannot express"):
+        exported_sum(sums, values, preprocess={"c": {"encode": "hash"}})
+
+
 def test_several_arrays_have_no_length(sums: Connection) -> None:
     exported_sum(sums, "ARRAY[1, NULL]", nulls="5")
     exported = read_exported(sums.session, "m")

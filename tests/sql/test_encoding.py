@@ -344,12 +344,10 @@ def test_nulls_with_an_indicator(gaps: Session) -> None:
     mean = value(gaps, "SELECT avg(a::float8) FROM t")
     day = value(gaps, "SELECT date '2000-01-01' + round(avg(d - date '2000-01-01'))::int FROM t")
     filled = f"coalesce(d, '{day}')"
-    by_hand(
-        gaps,
-        [f"coalesce(a, {mean!r})::float8", "(a IS NULL)::int", "b", *(f"(c IS NOT DISTINCT FROM '{one}')::int" for one in "xz"),
-         "(c IS NULL)::int", *parts(filled, "year", "month", "dow"), "(d IS NULL)::int"],
-        "t",
-    )  # fmt: skip
+    categories = [f"(c IS NOT DISTINCT FROM '{one}')::int" for one in "xz"]
+    day_parts = parts(filled, "year", "month", "dow")
+    numbers = [f"coalesce(a, {mean!r})::float8", "(a IS NULL)::int", "b"]
+    by_hand(gaps, [*numbers, *categories, "(c IS NULL)::int", *day_parts, "(d IS NULL)::int"], "t")
     expected = weights(gaps, "'plain'")[0]
     metadata, told = trained(gaps, "t", features=["a", "b", "c", "d"], nulls="indicator")
     assert value(gaps, "SELECT weights FROM dana.model WHERE name = 'm'") == expected
@@ -369,6 +367,38 @@ def test_nulls_with_an_indicator(gaps: Session) -> None:
     assert value(gaps, f"SELECT array_agg({of_plain}) FROM plain") == value(gaps, "SELECT array_agg(p) FROM again")
     with pytest.raises(errors.FeatureNotSupported, match="has no indicator"):
         gaps.execute("SELECT dana_train('lrmf', 't', features => '{a,b}', label => 'y', nulls => 'indicator')")
+
+
+def test_categories_by_hash(session: Session) -> None:
+    """Each value, also a new one, has its column; equal values of text, name, char(n) and integers have the same."""
+    session.execute(
+        "CREATE TABLE t AS SELECT i AS id, CASE WHEN i % 9 > 0 THEN 'town ' || i % 700 END AS c, i % 800 AS n,"
+        " (i % 7)::real AS y FROM generate_series(1, 2000) i"
+    )
+    hashed = {"encode": "hash", "categories": 50}
+    metadata, told = trained(session, "t", features=["c"], nulls="indicator", preprocess={"c": hashed})
+    assert told == ["column c: 700 categories hashed into 50 columns; NULL becomes a category of its own"]
+    assert metadata["encoded"] == [*(f"c#{k}" for k in range(50)), "c.null"]
+    assert metadata["preprocess"][0] | {"impute": None} == {
+        "column": "c", "encode": "hash", "buckets": 50, "indicator": True, "impute": None
+    }  # fmt: skip
+    expected = weights(
+        session,
+        """'t', features => '{c}', label => 'y', nulls => 'indicator',
+        preprocess => '{"c": {"encode": "hash", "categories": 50}}'""",
+    )
+    assert expected[1:] == (2000, 0)
+    columns = "ARRAY(SELECT dana_predict('m', c)::text FROM t ORDER BY id)"
+    assert value(session, f"SELECT count(DISTINCT e) FROM unnest({columns}) AS e") <= 51
+    assert value(session, "SELECT dana_predict('m', 'town 8') = dana_predict('m', 'town 8'::char(20))")
+    assert value(session, "SELECT dana_predict('m', 'a new one') IS NOT NULL")
+    assert value(session, "SELECT dana_evaluate('m') -> 'unseen_categories'") is None
+    metadata, told = trained(session, "t", features=["c", "n"], nulls="mean", preprocess={"c": hashed, "n": hashed})
+    assert told[0] == "column c: 700 categories hashed into 50 columns; NULL becomes no category"
+    assert told[1] == "column n: 800 categories hashed into 50 columns"
+    assert value(session, "SELECT dana_predict('m', NULL, 7) IS NOT NULL")
+    with pytest.raises(errors.InvalidParameterValue, match="from 1 to 1600"):
+        trained(session, "t", preprocess={"c": {"encode": "hash", "categories": 2000}})
 
 
 def test_predictions(people: Session) -> None:

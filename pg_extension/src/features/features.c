@@ -65,8 +65,13 @@ read_settings(dana_survey *survey, dana_candidate *feature, Jsonb *settings)
 		return;
 	feature->choose_parts = false;
 	*encoder = (dana_encoder){.column = encoder->column, .width = 1};
-	if (strcmp(word, "one_hot") == 0)
+	if (strcmp(word, "one_hot") == 0 || strcmp(word, "hash") == 0)
 	{
+		if (word[0] == 'h')
+		{
+			encoder->buckets = feature->most;
+			feature->most = 0; /* none is listed */
+		}
 		encoder->kind = DANA_ENCODE_ONE_HOT;
 		if (!dana_is_text_type(type) && !dana_is_integer_type(type))
 			reject_type(survey, feature, "which cannot be encoded as categories");
@@ -78,7 +83,7 @@ read_settings(dana_survey *survey, dana_candidate *feature, Jsonb *settings)
 		else
 			words.count = 0;
 		if (!dana_encoder_set_parts(encoder, &words))
-			dana_reject_argument("preprocess", "encode column \"%s\" as \"one_hot\", \"none\", or some of [\"year\", "
+			dana_reject_argument("preprocess", "encode column \"%s\" as \"one_hot\", \"hash\", \"none\", or some of [\"year\", "
 								 "\"month\", \"day\", \"dow\", \"hour\"]", encoder->column);
 		if (dana_find_date_type(type) == NULL)
 			reject_type(survey, feature, "which has no date or time parts");
@@ -136,7 +141,7 @@ plan_feature(dana_survey *survey, dana_candidate *feature)
 							   "only input", encoder->column, survey->source->name, survey->training->rule),
 						errhint("Use 'mean', 'median' or a number.")));
 	if (feature->max_given && encoder->kind != DANA_ENCODE_ONE_HOT)
-		dana_reject_argument("preprocess", "say \"encode\": \"one_hot\" of column \"%s\" where it says \"categories\"",
+		dana_reject_argument("preprocess", "say \"encode\": \"one_hot\" or \"hash\" of column \"%s\" where it says \"categories\"",
 							 encoder->column);
 	if (encoder->kind != DANA_ENCODE_NONE)
 		return;
@@ -166,8 +171,9 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 	}
 	encoder->indicator = feature->nulls == DANA_NULLS_INDICATOR && feature->has_nulls && encoder->width > 0;
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
-		encoder->other = feature->covered < feature->rows || encoder->categories.count == 0 ||
-			(feature->has_nulls && feature->nulls > DANA_NULLS_ERROR && !encoder->indicator);
+		encoder->other = encoder->buckets == 0 &&
+			(feature->covered < feature->rows || encoder->categories.count == 0 ||
+			 (feature->has_nulls && feature->nulls > DANA_NULLS_ERROR && !encoder->indicator));
 	dana_encoder_finish(encoder);
 	if (feature->nulls <= DANA_NULLS_ERROR || (seen && encoder->width < 0 && feature->means == NULL))
 		return;
@@ -220,10 +226,12 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 		return;
 	}
 	initStringInfo(&done);
-	if (encoder->kind == DANA_ENCODE_ONE_HOT)
+	if (encoder->buckets > 0)
+		appendStringInfo(&done, INT64_FORMAT " categories hashed into %d columns", feature->values, encoder->buckets);
+	else if (encoder->kind == DANA_ENCODE_ONE_HOT)
 		appendStringInfo(&done, "one-hot, %d categor%s%s", encoder->categories.count,
 						 encoder->categories.count == 1 ? "y" : "ies", encoder->other ? " and other" : "");
-	if (encoder->kind == DANA_ENCODE_ONE_HOT && encoder->categories.count == feature->most &&
+	if (encoder->kind == DANA_ENCODE_ONE_HOT && encoder->buckets == 0 && encoder->categories.count == feature->most &&
 		feature->values > feature->most && feature->most < DANA_MAX_COLUMNS)
 		hint = psprintf("It has " INT64_FORMAT " values. To have more of them: preprocess => '{\"%s\": {\"encode\": "
 						"\"one_hot\", \"categories\": %d}}'.", feature->values, encoder->column,
@@ -234,7 +242,7 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 	{
 		appendStringInfoString(&done, done.len > 0 ? "; NULL becomes " : "NULL becomes ");
 		if (encoder->kind == DANA_ENCODE_ONE_HOT)
-			appendStringInfoString(&done, encoder->indicator ? "a category of its own" : "other");
+			appendStringInfoString(&done, encoder->indicator ? "a category of its own" : encoder->other ? "other" : "no category");
 		else if (feature->means != NULL)
 			appendStringInfo(&done, "the %s of the element", feature->nulls == DANA_NULLS_MEDIAN ? "median" : "mean");
 		else

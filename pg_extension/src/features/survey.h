@@ -10,7 +10,6 @@
 #include "values/encode.h"
 
 #define DANA_MAX_CATEGORIES   32 /* default for a column */
-#define DANA_MAX_COLUMNS	   1600 /* of encoded rows */
 
 /* A column that may be a feature */
 typedef struct dana_candidate

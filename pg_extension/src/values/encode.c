@@ -15,6 +15,7 @@
 #include "access/relation.h"
 #include "catalog/pg_enum.h"
 #include "catalog/pg_index.h"
+#include "common/hashfn.h"
 #include "utils/date.h"
 #include "utils/datetime.h"
 #include "utils/float.h"
@@ -143,6 +144,15 @@ find_category(const dana_texts *categories, const char *text, Size length)
 	return -1;
 }
 
+/* The number of a text's category; -1 if it has none */
+static int
+number_of_text(const dana_encoder *encoder, const char *text, Size length)
+{
+	if (encoder->buckets > 0)
+		return (int)(hash_bytes_extended((const unsigned char *)text, (int)length, 0) % encoder->buckets);
+	return find_category(&encoder->categories, text, length);
+}
+
 static int
 category_of(const dana_encoder *encoder, Oid type, Datum value)
 {
@@ -158,7 +168,7 @@ category_of(const dana_encoder *encoder, Oid type, Datum value)
 		text = VARDATA_ANY(packed);
 		if (type == BPCHAROID)
 			length = bpchartruelen(text, length);
-		return find_category(&encoder->categories, text, length);
+		return number_of_text(encoder, text, length);
 	}
 	if (type == ANYENUMOID)
 	{
@@ -173,7 +183,7 @@ category_of(const dana_encoder *encoder, Oid type, Datum value)
 				 buffer);
 	else
 		text = DatumGetCString(value); /* a name */
-	return find_category(&encoder->categories, text, strlen(text));
+	return number_of_text(encoder, text, strlen(text));
 }
 
 /* Parts of a moment in units since 2000-01-01, of a timestamp with time zone in UTC */
@@ -253,7 +263,7 @@ void
 dana_encoder_finish(dana_encoder *encoder)
 {
 	if (encoder->kind == DANA_ENCODE_ONE_HOT)
-		encoder->width = encoder->categories.count + encoder->other;
+		encoder->width = encoder->categories.count + encoder->buckets + encoder->other;
 	encoder->width += encoder->indicator;
 	encoder->pair = palloc0(sizeof(double) * 2);
 	encoder->made = palloc0(sizeof(float) * 2 * Max(encoder->width, 1));
@@ -309,6 +319,13 @@ encoder_read(Jsonb *from, dana_encoder *encoder)
 		for (int i = 1; i < encoder->categories.count; i++)
 			if (strcmp(encoder->categories.values[i - 1], encoder->categories.values[i]) >= 0)
 				return false;
+	}
+	else if (strcmp(kind, "hash") == 0)
+	{
+		encoder->kind = DANA_ENCODE_ONE_HOT;
+		encoder->buckets = (int)dana_json_double(from, "buckets");
+		if (encoder->buckets < 1 || encoder->buckets > DANA_MAX_COLUMNS)
+			return false;
 	}
 	else if (!dana_json_is_null(from, "encode"))
 	{
@@ -375,7 +392,12 @@ append_encoders(StringInfo to, const dana_encoding *encoding)
 
 		dana_json_open(to, NULL, '{');
 		dana_json_text(to, "column", encoder->column);
-		if (encoder->kind == DANA_ENCODE_ONE_HOT)
+		if (encoder->buckets > 0)
+		{
+			dana_json_text(to, "encode", "hash");
+			dana_json_number(to, "buckets", encoder->buckets);
+		}
+		else if (encoder->kind == DANA_ENCODE_ONE_HOT)
 		{
 			dana_json_text(to, "encode", "one_hot");
 			dana_json_open(to, "categories", '[');
@@ -419,6 +441,8 @@ virtual_name(const dana_encoder *encoder, int number)
 		return encoder->column;
 	if (encoder->kind == DANA_ENCODE_PARTS)
 		return psprintf("%s.%s", encoder->column, dana_part_names[encoder->parts[number]]);
+	if (encoder->buckets > 0)
+		return psprintf("%s#%d", encoder->column, number);
 	if (number < encoder->categories.count)
 		return psprintf("%s=%s", encoder->column, encoder->categories.values[number]);
 	while (find_category(&encoder->categories, other, strlen(other)) >= 0)

@@ -6,6 +6,8 @@
 #include "base/dana.h"
 #include "values/values.h"
 
+#define DANA_MAX_COLUMNS 1600 /* of encoded rows */
+
 /* What to do with a row that has a NULL in a used column */
 typedef enum dana_null_policy
 {
@@ -38,7 +40,8 @@ typedef struct dana_encoder
 	dana_encoder_kind kind;
 	int				  width; /* numbers that it makes of a value; -1: those of an array */
 	dana_texts		  categories; /* in the order of their bytes */
-	bool			  other; /* the last number is for all other values */
+	bool			  other; /* one more number is for all other values */
+	int				  buckets; /* or categories are numbered by a hash, below this number; 0: they are listed */
 	bool			  indicator; /* one more number, at the end, is 1 for a NULL, else 0 */
 	int				  parts[5]; /* of a date: which */
 	dana_null_policy  nulls; /* of a training */
