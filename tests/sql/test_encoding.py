@@ -487,7 +487,7 @@ def test_predictions_that_are_refused(people: Session, call: str, error: type[Ex
         ),
         ({"preprocess": {"town": {"categories": 2.5}}}, errors.InvalidParameterValue, 'not "2.5"'),
         ({"preprocess": {"town": {"categories": "x"}}}, errors.InvalidParameterValue, 'not "x"'),
-        ({"preprocess": {"age": {"categories": 4}}}, errors.InvalidParameterValue, '"one_hot" of column "age"'),
+        ({"preprocess": {"age": {"categories": 4}}}, errors.InvalidParameterValue, '"hash" of column "age"'),
         ({"nulls": "mode"}, errors.InvalidParameterValue, "must be 'skip', 'error', 'mean', 'median'"),
         (
             {"features": ["town", "y"], "label": "y"},

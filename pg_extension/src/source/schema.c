@@ -181,13 +181,15 @@ append_encoded(StringInfo to, const dana_source *source, TupleDesc descriptor)
 
 	for (int i = 0; i < encoding->count + encoding->labels; i++)
 	{
-		const int		  column = encoding->numbers[i] - 1;
-		Form_pg_attribute attribute = TupleDescAttr(descriptor, column);
+		const int			column = encoding->numbers[i] - 1;
+		Form_pg_attribute	attribute = TupleDescAttr(descriptor, column);
+		const dana_encoder *encoder = i < encoding->count ? &encoding->encoders[i] : NULL;
+		const int			width = encoder != NULL ? abs(encoder->width) : 1;
 
-		if (i >= encoding->count || encoding->encoders[i].kind == DANA_ENCODE_NONE)
-			append_attribute(to, NameStr(attribute->attname), attribute, number++, &source->probe->columns[column]);
-		else
-			for (int k = 0; k < encoding->encoders[i].width; k++, number++)
+		for (int k = 0; k < width; k++, number++)
+			if (encoder == NULL || (encoder->kind == DANA_ENCODE_NONE && k == 0))
+				append_attribute(to, NameStr(attribute->attname), attribute, number, &source->probe->columns[column]);
+			else
 				append_attribute(to, source->chosen.features.values[number], &made, number, &scalar);
 	}
 }
