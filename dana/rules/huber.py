@@ -2,31 +2,30 @@
 
 import dana
 from dana.functions import standardized
-from dana.optimizers import clip, nesterov, running_mean, steady_rate
+from dana.optimizers import clip, conjugate_gradients
 
 n = dana.dim()
 w = dana.model([n])
-spread = dana.model()  # deviation of the errors, learnt with the weights
-x = dana.input([n])
-y = dana.output()
-weight = dana.weight()
+x, y, weight = dana.input([n]), dana.output(), dana.weight()
 b = dana.model(init=dana.column_mean(y))
-lr = dana.meta(1)
+spread = dana.model(init=dana.column_deviation(y))  # deviation of the errors, found with the weights
 epsilon = dana.meta(1.35)
 
 huber = dana.algo(w, b, spread, x, y, weight)
 
 dana.require(epsilon > 0)
-z = standardized(x)
-p = dana.sigma(w * z, 1) + b
-bound = dana.where(spread > 0, epsilon * spread, 1e30)  # no bound before the first batch
-error = clip(p - y, bound)
-rate = steady_rate(lr, huber.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64)
-
-huber.setModel(w, nesterov(w, huber.merge(weight * error * z, 64, "+") / 64, rate))
-huber.setModel(b, nesterov(b, huber.merge(weight * error, 64, "+") / 64, rate))
-variance = huber.merge(weight * error * error, 64, "+") / huber.merge(dana.max(weight, 1e-30) + 0 * error, 64, "+")
-huber.setModel(spread, dana.sqrt(running_mean(variance)))
-huber.setLoss(weight * dana.abs(p - y))
+p = dana.sigma(w * standardized(x), 1) + b
+error = p - y
+near = clip(error, epsilon * spread)
+far = 2 * epsilon * (dana.abs(error) - dana.abs(near))
+huber.setLoss(weight / 2 * (spread + near * near / dana.max(spread, 1e-30) + far))
+share = dana.stop_gradient(dana.where(error == near, 1, near / error))
+gain = huber.minimize(conjugate_gradients, bounded=1, loss=weight * share * error * error / 2)
+weights = huber.merge(weight, dana.all, "mean")
+noise = huber.merge(1e-14 * weight * (p * p), dana.all, "mean") / weights  # of rounding to binary32
+variance = huber.merge(weight * near * near, dana.all, "mean") / weights
+huber.setModel(spread, dana.sqrt(variance))
+settled = dana.abs(variance - spread * spread) <= 1e-3 * variance + 100 * noise
+huber.setConvergence(dana.rows * gain <= dana.where(settled, 1e-4 * variance + dana.rows * noise, 0))
 huber.setPrediction(p)
-huber.setEpochs(100)
+huber.setEpochs(200)

@@ -2,7 +2,7 @@
 
 import dana
 from dana.functions import standardized
-from dana.optimizers import nesterov, soft_threshold, steady_rate
+from dana.optimizers import proximal_gradients
 
 n = dana.dim()
 w = dana.model([n])
@@ -10,20 +10,16 @@ x = dana.input([n])
 y = dana.output()
 weight = dana.weight()
 b = dana.model(init=dana.column_mean(y))
-lr = dana.meta(0.5)
 penalty = dana.meta(0.01)
 
 lasso = dana.algo(w, b, x, y, weight)
 
-z = standardized(x)
-p = dana.sigma(w * z, 1) + b
-error = weight * (p - y)
-rate = steady_rate(lr, lasso.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64)
-moved = nesterov(w, lasso.merge(error * z, 64, "+") / 64, rate, keep=0.9)
+p = dana.sigma(w * standardized(x), 1) + b
+loss = weight * ((p - y) * (p - y))
 
-# momentum makes a gradient count 1 / (1 - keep) times, so the threshold has to
-lasso.setModel(w, soft_threshold(moved, rate * penalty / (1 - 0.9)))
-lasso.setModel(b, nesterov(b, lasso.merge(error, 64, "+") / 64, rate))
-lasso.setLoss(error * (p - y))
+lasso.setLoss(loss)
+gain = lasso.minimize(proximal_gradients, penalty=penalty, loss=loss / 2)
+noise = 1e-14 * weight * (p * p)  # of rounding to binary32
+lasso.setConvergence(dana.rows * gain <= lasso.merge(1e-7 * loss + dana.rows * noise, dana.all, "mean"))
 lasso.setPrediction(p)
-lasso.setEpochs(100)
+lasso.setEpochs(1000)

@@ -12,7 +12,7 @@ from dana.compiler.binding.weights import weighted
 from dana.trainer.contract import TrainRequest
 from dana.trainer.data.weights import weight_metadata
 from dana.trainer.designs import default_metas, rule_of
-from dana.trainer.losses import LABEL, PREDICTED, loss_graph, losses_at
+from dana.trainer.losses import LABEL, PREDICTED, loss_graph, losses_at, numbers_for
 from dsl import RuleError
 from dsl.hdfg.evaluate import Evaluator
 from dsl.hdfg.graph import BindError, Graph
@@ -103,7 +103,7 @@ def constant_loss(
         return None
     evaluator = Evaluator(graph, numerics, [graph.loss or 0])
     weights = counts / counts.sum()
-    numbers = {name: np.asarray(value, np.float32) for name, value in metas.items()}
+    numbers = numbers_for(graph, metas)
 
     def judged(constants: Doubles, values: Doubles, weights: Doubles) -> tuple[float, float, int]:
         """Return the lowest mean loss of constants [constants, *shape], its effective rows, and its index."""

@@ -530,8 +530,9 @@ class Training(Protocol):
     def end_epoch(self) -> EpochReport:
         """End the epoch after the last page."""
 
-    constant_loss: float | None
-    """Loss of the best prediction that is the same for every row; None: unknown."""
+    def constant_loss(self, parameters: Sequence[Parameter]) -> float | None:
+        """Return the loss of the best prediction that is the same for every row, with these models; None: unknown."""
+
     not_finite: str
     """Columns with NaN or infinite values that are kept, and their number, as text for a message; or empty."""
 

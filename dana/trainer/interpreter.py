@@ -128,7 +128,6 @@ class InterpretedTraining(Judged):
         super().__init__(judge)
         self._notify = notify
         self.stream = stream
-        self.constant_loss: float | None = None
         self.not_finite = ""
         rule = rule_graph(request)
         chosen = chosen_extents(dict(rule.extents), request.hyper)
@@ -219,11 +218,11 @@ class InterpretedTraining(Judged):
                 weights = np.ones(len(good), np.float32)
             values, places = np.unique(columns[label].reshape(len(good), -1)[good, 0], return_inverse=True)
             check_labels(rule, self._request, self._metas, self._binding.labels, values + self._request.centres.label)
-            self.constant_loss = constant_of(
+            self._constant = lambda numbers: constant_of(
                 self._request,
                 self._loss,
                 (values.astype(float), np.bincount(places, weights[good]).astype(float)),
-                self._metas,
+                {**self._metas, **numbers},
                 rows=survey.tuples,
                 tuples=len(good),
                 classes=None if self._class_weights is None else self._models[self._class_weights],

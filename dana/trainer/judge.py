@@ -7,9 +7,10 @@ every machine, and equal models have the same loss bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dana.trainer.contract import Parameter, Sink, Training
+from dana.trainer.losses import models_of_one_number
 
 
 class Judged(ABC):
@@ -25,6 +26,7 @@ class Judged(ABC):
         self._open_judge = open_judge
         self._judge: Training | None = None
         self._freed = False
+        self._constant: Callable[[Mapping[str, float]], float | None] | None = None
 
     @abstractmethod
     def _free(self) -> None:
@@ -52,6 +54,10 @@ class Judged(ABC):
         """See `Training.end_judging`."""
         assert self._judge is not None
         return self._judge.end_epoch().loss
+
+    def constant_loss(self, parameters: Sequence[Parameter]) -> float | None:
+        """See `Training.constant_loss`."""
+        return None if self._constant is None else self._constant(models_of_one_number(parameters))
 
     def close(self) -> None:
         """See `Training.close`."""

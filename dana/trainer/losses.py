@@ -6,14 +6,16 @@ score for each class. No loss is known by name; if there is no such node, the fu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.trainer.contract import Parameter
 from dsl.hdfg.evaluate import Evaluator
-from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.graph import Graph, Node, Op, Region
+from dsl.hdfg.init import Init
 from dsl.hdfg.verify import InvalidGraph, verify
 from hwgen.spec import numerics
 
@@ -23,23 +25,34 @@ Doubles = NDArray[np.float64]
 
 
 def loss_graph(graph: Graph) -> Graph | None:
-    """Return the part of a rule from the replaced node and the label to the loss; None if there is no such part."""
+    """Return the part of a rule from the replaced node and the label to the loss; None if there is no such part.
+
+    A model of one number that the loss depends on, such as the deviation of the errors, becomes a meta of that name.
+    """
     outputs = [k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
     if graph.loss is None or len(outputs) != 1 or graph.concrete_shape(outputs[0]):
         return None
     (label,) = outputs
     shapes = {(), (graph.classes,)}
     needed = sorted(graph.reachable([graph.loss]))
-    # ids ascend, so the first cut wins: a score before its sigmoid, which SCORES start from
+    cuts: list[tuple[int, int, list[Node], list[int]]] = []
     for cut in (k for k in needed if graph.nodes[k].shape in shapes and label not in graph.reachable([k])):
         nodes = list(graph.nodes)
         nodes[cut] = replace(nodes[cut], op=Op.INPUT, inputs=(), name=PREDICTED, axis=None)
         part = sorted(replace(graph, nodes=tuple(nodes)).reachable([graph.loss]))
         leaves = {k for k in part if nodes[k].op in (Op.INPUT, Op.OUTPUT, Op.MODEL, Op.MERGE)}
-        if leaves == {cut, label} and nodes[cut].region is nodes[label].region:
-            break
-    else:
+        models = {k for k in leaves - {cut} if nodes[k].op is Op.MODEL and nodes[k].shape == ()}
+        for k in models:
+            nodes[k] = replace(nodes[k], op=Op.META, region=Region.CONST, value=1.0, init=Init())
+        for k in part if models else []:
+            if nodes[k].inputs and all(nodes[i].region is Region.CONST for i in nodes[k].inputs):
+                nodes[k] = replace(nodes[k], region=Region.CONST)
+        if leaves - models == {cut, label} and nodes[cut].region is nodes[label].region:
+            cuts.append((len(models), cut, nodes, part))
+    if not cuts:
         return None
+    # of several with as few models the first: a score before its sigmoid, which SCORES start from
+    _, cut, nodes, part = min(cuts, key=lambda one: one[:2])
     nodes[label] = replace(nodes[label], name=LABEL)
     place = {k: number for number, k in enumerate(part)}
     made = Graph(
@@ -50,7 +63,7 @@ def loss_graph(graph: Graph) -> Graph | None:
             for k in part
         ),
         inputs=(place[cut], place[label], *(place[k] for k in part if nodes[k].op is Op.WEIGHT)),
-        metas=tuple(place[k] for k in graph.metas if k in place),
+        metas=tuple(place[k] for k in part if nodes[k].op is Op.META),
         loss=place[graph.loss],
     )
     try:
@@ -58,6 +71,17 @@ def loss_graph(graph: Graph) -> Graph | None:
     except InvalidGraph:
         return None  # a meta is named PREDICTED or LABEL
     return made
+
+
+def numbers_for(graph: Graph, metas: Mapping[str, float]) -> dict[str, NDArray[np.float32]]:
+    """Return the metas of a loss; those that are not given have their defaults, and models of one number 1."""
+    defaults = {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas}
+    return {name: np.asarray(value, np.float32) for name, value in {**defaults, **metas}.items()}
+
+
+def models_of_one_number(parameters: Sequence[Parameter]) -> dict[str, float]:
+    """Return the values of the models that `loss_graph` turns into metas."""
+    return {one.name: float(one.values) for one in parameters if one.values.shape == ()}
 
 
 def losses_at(
@@ -77,8 +101,7 @@ def losses_at(
         LABEL: labels.ravel().astype(np.float32),
         **{str(graph.nodes[k].name): np.full(labels.size, weight, np.float32) for k in graph.inputs[2:]},
     }
-    numbers = {name: np.asarray(value, np.float32) for name, value in metas.items()}
-    found = evaluator.run(labels.size, columns, {}, numbers)
+    found = evaluator.run(labels.size, columns, {}, numbers_for(graph, metas))
     return evaluator.per_tuple(graph.loss or 0, found, labels.size).astype(np.float64).reshape(labels.shape)
 
 

@@ -17,6 +17,7 @@ from dana.trainer.calibration import calibrated
 from dana.trainer.contract import (
     EpochReport,
     HeldOut,
+    Json,
     Level,
     Notice,
     Notify,
@@ -37,7 +38,7 @@ from dana.trainer.messages.notices import (
 )
 from dana.trainer.messages.page_errors import nulls_error
 from dana.trainer.summary import newton, summarise, with_summary
-from dana.trainer.warm import CONJUGATE, remembered
+from dana.trainer.warm import CONJUGATE, SOLVERS, remembered
 
 PATIENCE = 30
 """Default number of epochs without improvement. With momentum the loss of a small table oscillates and that of a large
@@ -221,7 +222,8 @@ def run(
         if report.converged or stopping.over:
             break
         if solves and epoch == SLOW and request.epochs is None:
-            moved = newton(training, request, training.finish(training.parameters()), feed=feed)
+            now = training.finish(training.parameters())
+            moved = newton(training, request, now, feed=feed) if CONJUGATE in now.metadata["optimizers"] else None
             stepped = moved is not None
             # the directions of conjugate gradients led elsewhere
             training.adopt([fresh[one.name] if remembered(one.name, fresh) else one for one in moved or ()])
@@ -250,12 +252,12 @@ def run(
         raise diverged_error(f"the loss of the model is {kept.loss}", request, training.not_finite)
     if request.calibrate is not None:
         result = calibrated(request, result, held_out, notify)
-    constant = training.constant_loss
+    constant = training.constant_loss(result.parameters)
     risen = _risen(reports, epoch)
     # a last step that arrives at the maximum of the likelihood ends what the epochs did not
     solved = report.converged or (summary is not None and bool(summary.inference))
     ended = solved or stopping.over
-    if len(reports) == 1 and not ended and CONJUGATE in result.metadata["optimizers"]:
+    if len(reports) == 1 and not ended and SOLVERS.intersection(result.metadata["optimizers"]):
         notify(ONLY_A_DIRECTION)
     elif solves and not ended and request.epochs is None and not (summary and summary.metadata.get("separated")):
         notify(unsolved_notice(request, len(reports)))
@@ -270,10 +272,12 @@ def run(
         and (fell := _still_falls(reports, constant, validates=validates))
     ):
         notify(unfinished_notice(request, len(reports), *fell))
-    if constant is not None and kept.loss is not None:
-        columns = len(training.layout.features)
+    columns = len(training.layout.features)
+    if kept.loss and len(reports) > 1 and (zero := _all_zero(result.metadata)) is not None:
+        notify(zero)
+    elif constant is not None and kept.loss is not None:
         if kept.loss >= constant * (1 - max(TOLERANCE, by_chance(columns) / kept.tuples)):
-            notify(_no_better(kept.loss, constant, columns))
+            notify(_no_better(kept.loss, constant, columns, solved=solves and solved))
         elif kept.validation_loss is not None and kept.validation_loss > WORSE * constant:
             notify(_worse_elsewhere(kept.validation_loss, constant))
     if validates and kept.validation_loss is not None and stopping.patience:
@@ -331,7 +335,7 @@ def _still_falls(
 
 ONLY_A_DIRECTION = Notice(
     level=Level.WARNING,
-    message="the model is still where it started: the first epoch of conjugate gradients only finds a direction",
+    message="the model is still where it started: the first epoch of a rule that solves only finds a direction",
     hint="Train for 2 epochs or more; without epochs the training ends when the rule has converged.",
 )
 
@@ -368,12 +372,30 @@ def by_chance(columns: int) -> float:
     return columns + 2 * math.sqrt(2 * columns)
 
 
-def _no_better(loss: float, constant: float, columns: int) -> Notice:
+def _all_zero(metadata: Json) -> Notice | None:
+    """Return a warning if a penalty has set all coefficients of columns to 0."""
+    penalty, found = metadata["hyper"].get("penalty", 0), metadata["coefficients"]
+    if not penalty or found is None or any(value != 0 for values in found["values"] for value in values):
+        return None
+    return Notice(
+        level=Level.WARNING,
+        message="all coefficients are 0: the model predicts the same number for every row",
+        hint=f"penalty is {penalty:g}; for numbers it is in the unit of the label. Decrease it, as in "
+        f"{{\"penalty\": {penalty / 100:g}}}; of columns that are unrelated to the label the coefficients are 0, too.",
+    )
+
+
+def _no_better(loss: float, constant: float, columns: int, *, solved: bool) -> Notice:
     random = "1 column of random numbers explains" if columns == 1 else f"{columns} columns of random numbers explain"
     chance = f", and {random} as much" if loss < constant * (1 - TOLERANCE) else ""
     return Notice(
         level=Level.WARNING,
         message=f"the model is no better than a constant prediction: its loss is {loss:.6g}, that of a constant "
         f"{constant:.6g}{chance}",
-        hint="The features may be unrelated to the label; otherwise train for more epochs or change the learning rate.",
+        hint="The features may be unrelated to the label"
+        + (
+            ", or related to it in a way that is no weighted sum."
+            if solved
+            else "; otherwise train for more epochs or change the learning rate."
+        ),
     )

@@ -101,14 +101,17 @@ def summarise(
     passes = _opened(training, request, result, feed=feed, notify=notify)
     if passes is None:
         return None
+    several = passes.found.link is Link.LARGEST
+    family = None if several else _family_of(passes.found, request, result)
+    if not several and family is None:
+        return None
     if penalty_of(request, result.metadata["hyper"]) > WEAK:
         reason = "a penalty keeps the model from the maximum of its likelihood"
         return Summary(parameters=result.parameters, metadata={"no_errors": reason})
-    if passes.found.link is Link.LARGEST:
-        classes = (training.design.get("classes") or {}).get("count")
-        return passes.of_classes(passes.found) if classes else None
-    family = _family_of(passes.found, request, result)
-    return None if family is None else passes.of_sum(family, passes.found, result.metadata)
+    if family is not None:
+        return passes.of_sum(family, passes.found, result.metadata)
+    classes = (training.design.get("classes") or {}).get("count")
+    return passes.of_classes(passes.found) if classes else None
 
 
 def newton(

@@ -88,7 +88,6 @@ class MachineTraining(Judged):
         self._machine = machine
         self._cycles = 0
         self._begun = False
-        self.constant_loss: float | None = None
         self.not_finite = ""
         self._bundle = design.bundle
         fills = self._bundle.fills
@@ -215,11 +214,11 @@ class MachineTraining(Judged):
             check_labels(rule, self._request, self._metas, self._design.labels, values + self._request.centres.label)
             # as text in the design, because the rule's own graph is not kept
             text = self._design.loss_text
-            self.constant_loss = constant_of(
+            self._constant = lambda numbers: constant_of(
                 self._request,
                 None if text is None else _parsed(text),
                 (values, weights),
-                self._metas,
+                {**self._metas, **numbers},
                 rows=survey.tuples,
                 tuples=tuples,
                 classes=classes,

@@ -13,7 +13,8 @@ from dana.trainer.designs import rule_graph, rule_of
 from dsl.hdfg.choice import growing_models
 
 CONJUGATE = "conjugate_gradients"
-"""Name of the optimizer that takes one step in each pass, after a first pass that finds the direction."""
+SOLVERS = frozenset({CONJUGATE, "proximal_gradients"})
+"""Names of the optimizers that take one step in each pass, after a first pass that finds the direction."""
 
 SHOWN = 3
 """Maximum number of differences listed in a message."""
@@ -29,8 +30,8 @@ def warm_values(
 ) -> dict[str, NDArray[np.float32]]:
     """Return the initial values by model name; empty for a cold start.
 
-    The state of an optimiser is used if both models have it, so that a rule may change its optimiser. A direction of
-    conjugate gradients is not: it belongs to the rows of its training.
+    The state of an optimiser is used if both models have it, so that a rule may change its optimiser. A direction of a
+    solver is not: it belongs to the rows of its training.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def warm_values(
         return {}
     _same_order(request, features)
     given = request.warm_start_from
-    if CONJUGATE in rule_of(request.text, request.rule).checked.optimizers:
+    if SOLVERS.intersection(rule_of(request.text, request.rule).checked.optimizers):
         given = {name: values for name, values in given.items() if not remembered(name, given)}
     start = {
         name: values

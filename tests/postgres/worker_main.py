@@ -243,10 +243,12 @@ class PageTraining:
         self._sum = self._tally.tuples = self._tally.pages = 0
         return report
 
-    constant_loss = None
     not_finite = ""
     whole_table = tests_convergence = False
     clustered = ()
+
+    def constant_loss(self, parameters: Sequence[Parameter]) -> float | None:
+        return None
 
     def judge(self, parameters: Sequence[Parameter]) -> Sink | None:
         return None

@@ -192,7 +192,7 @@ def test_labels_that_a_rule_cannot_have(machine: str, standardize: bool | None) 
         rules.poisson.fit(x, y, **asked)
     assert raised.value.sqlstate == SqlState.DATA_EXCEPTION
     assert rules.poisson.fit(x, y, weight=(y >= 0).astype(float), **asked).losses
-    below = TrainableRule(rules.text("lasso") + "dana.require(2 * y <= 38 + lr)\n")
-    with pytest.raises(TrainingError, match=r"needs 2 \* y <= 38 \+ lr, but array y makes it y = 38; lr = 0\.5"):
+    below = TrainableRule(rules.text("lasso") + "dana.require(2 * y <= 38 + penalty)\n")
+    with pytest.raises(TrainingError, match=r"needs 2 \* y <= 38 \+ penalty, but array y makes it y = 38; penalty = 0\.01"):
         below.fit(x, y, **asked)
     assert below.fit(x[:-19], y[:-19], **asked).losses

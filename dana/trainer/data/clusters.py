@@ -14,9 +14,10 @@ from math import frexp
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.trainer.contract import Parameter, Sink, Statistic, Training, TrainRequest
+from dana.trainer.contract import Parameter, Sink, Statistic, Training, TrainingError, TrainRequest
 from dana.trainer.data.likelihood import Basis, Doubles, Family, LikelihoodObserver, Sum
 from dana.trainer.data.order import DEFAULT_SEED
+from dsl import compile_rule
 from dsl.hdfg.draw import draw
 
 RUNS = 10
@@ -50,6 +51,11 @@ def start_centres(
     ----------
     feed
         Feeds all pages to a sink.
+
+    Raises
+    ------
+    TrainingError
+        There are more centres than rows that differ.
     """
     models = {one.name: one.values for one in training.parameters()}
     values = models[start.model]
@@ -58,21 +64,35 @@ def start_centres(
     centre = models.get(f"{start.of}.mean", np.zeros(places.shape, np.float32)).reshape(-1).astype(np.float64)
     scale = models.get(f"{start.of}.scale", np.ones(places.shape, np.float32)).reshape(-1).astype(np.float64)
     seed = DEFAULT_SEED if request.seed is None else request.seed
+    most = max(min(ROWS, NUMBERS // places.size), ROWS_PER_CENTRE * len(values))
     observer = LikelihoodObserver(
         family=Family.SAMPLE,
         layout=replace(training.layout, features=places),
         basis=Basis(centre=centre, scale=scale),
         weights=np.zeros((1, places.size + 1)),
-        rows=max(min(ROWS, NUMBERS // places.size), ROWS_PER_CENTRE * len(values)),
+        rows=most,
         seed=seed,
     )
     feed(training.look(observer))
     training.end_look()
     rows = observer.matrix[: int(observer.sums[Sum.ROWS]), 1:]
+    # a sample that is full may lack rows of the table
+    if len(rows) < most and 0 < (distinct := len(np.unique(rows, axis=0))) < len(values):
+        raise _too_many(request, start.model, len(values), len(rows), distinct)
     runs = int(training.design["metas"][start.runs]) if start.runs else RUNS
     if len(rows):
         values = centres_of(rows, len(values), runs=runs, seed=seed).astype(np.float32).reshape(values.shape)
     return Parameter(name=start.model, values=values)
+
+
+def _too_many(request: TrainRequest, model: str, centres: int, rows: int, distinct: int) -> TrainingError:
+    graph = compile_rule(request.text, filename=request.rule).hdfg
+    dim = next(str(graph.nodes[k].shape[0]) for k in graph.models if graph.nodes[k].name == model)
+    same = f", with {distinct} different values" if distinct < rows else ""
+    return TrainingError(
+        f"rule {request.rule!r} needs at least {centres} different rows for {dim} = {centres}, but there are {rows}{same}",
+        hint=f'Use a smaller number, as in hyper => \'{{"{dim}": {distinct}}}\', or more rows.',
+    )
 
 
 def centres_of(rows: Doubles, count: int, *, runs: int, seed: int) -> Doubles:

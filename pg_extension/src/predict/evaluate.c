@@ -49,6 +49,9 @@
 /* The name of rows in memory, in statements */
 #define SAMPLE "dana_sample"
 
+/* Share of the rows below which a class is rare */
+#define RARE 0.2
+
 /* The metrics of labels s.y and predictions s.p; %s: the aggregates, called with exactly their declared types */
 #define METRICS_OF_NUMBERS NOT_PREDICTED "%s(s.y, s.p)"
 
@@ -406,11 +409,13 @@ classes_of(const evaluated_model *model)
 	return PointerGetDatum(construct_array(values, Max(classes.count, 0), TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* Reports a model of two classes that predicts the same one for every row, as it may if the other is rare */
+/* Reports a model of two classes that finds less than half of a rare one, as it may at a threshold of 0.5 */
 static void
-report_one_class(const dana_evaluation *asked, Jsonb *metrics)
+report_rare_class(const dana_evaluation *asked, Jsonb *metrics)
 {
-	int64		rows, positives, chosen;
+	const char *hint = "auc shows how well its predictions separate the two classes: if it is well above 0.5, give another "
+					   "threshold, or train with class_weight => '\"balanced\"'.";
+	int64		rows, positives, chosen, rare, found;
 	const char *positive;
 	Jsonb	   *confusion;
 
@@ -421,11 +426,16 @@ report_one_class(const dana_evaluation *asked, Jsonb *metrics)
 	rows = dana_json_integer(metrics, "rows");
 	positives = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fn");
 	chosen = dana_json_integer(confusion, "tp") + dana_json_integer(confusion, "fp");
+	rare = Min(positives, rows - positives);
+	found = dana_json_integer(confusion, positives == rare ? "tp" : "tn");
 	if (chosen == 0 || chosen == rows)
-		dana_notice(NOTICE, "auc shows how well its predictions separate the two classes: if it is well above 0.5, give another "
-							"threshold, or train with class_weight => '\"balanced\"'.",
+		dana_notice(NOTICE, hint,
 					"model \"%s\" takes %s of " INT64_FORMAT " rows for \"%s\", the label of " INT64_FORMAT " rows",
 					asked->model, chosen == 0 ? "none" : "each", rows, positive, positives);
+	else if ((double) rare / rows < RARE && found < rare - found)
+		dana_notice(NOTICE, hint,
+					"model \"%s\" finds only " INT64_FORMAT " of the " INT64_FORMAT " rows of the rarer class, %.2g %% of all",
+					asked->model, found, rare, 100.0 * rare / rows);
 }
 
 static int64
@@ -599,7 +609,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 		return metrics;
 	if (snapshot == InvalidSnapshot)
 	{
-		report_one_class(asked, metrics);
+		report_rare_class(asked, metrics);
 		report_unseen(asked, metrics, encoded.data);
 	}
 	report_not_predicted(asked, metrics);
