@@ -5,9 +5,9 @@ from dana.functions import standardized
 from dana.optimizers import clip, conjugate_gradients
 
 n = dana.dim()
-w = dana.model([n])
-x, y, weight = dana.input([n]), dana.output(), dana.weight()
-b = dana.model(init=dana.column_mean(y))
+x, y = dana.input([n]), dana.output()
+weight = dana.weight()
+w, b = dana.model([n]), dana.model(init=dana.column_mean(y))
 spread = dana.model(init=dana.column_deviation(y))  # deviation of the errors, found with the weights
 epsilon = dana.meta(1.35)
 
@@ -18,7 +18,7 @@ p = dana.sigma(w * standardized(x), 1) + b
 error = p - y
 near = clip(error, epsilon * spread)
 far = 2 * epsilon * (dana.abs(error) - dana.abs(near))
-huber.setLoss(weight / 2 * (spread + near * near / dana.max(spread, 1e-30) + far))
+huber.setLoss(weight * (spread + near * near / dana.max(spread, 1e-30) + far) / 2)
 share = dana.stop_gradient(dana.where(error == near, 1, near / error))
 gain = huber.minimize(conjugate_gradients, bounded=1, loss=weight * share * error * error / 2)
 weights = huber.merge(weight, dana.all, "mean")

@@ -18,7 +18,8 @@ p = dana.sigma(w * standardized(x), 1) + b
 loss = weight * ((p - y) * (p - y))
 
 lasso.setLoss(loss)
-gain = lasso.minimize(proximal_gradients, penalty=penalty, loss=loss / 2)
+weights = lasso.merge(weight, dana.all, "mean")
+gain = lasso.minimize(proximal_gradients, penalty=penalty * weights, loss=loss / 2)
 noise = 1e-14 * weight * (p * p)  # of rounding to binary32
 lasso.setConvergence(dana.rows * gain <= lasso.merge(1e-7 * loss + dana.rows * noise, dana.all, "mean"))
 lasso.setPrediction(p)

@@ -5,9 +5,9 @@ from dana.functions import standardized
 from dana.optimizers import conjugate_gradients
 
 n = dana.dim()
-w = dana.model([n])
-x, y, weight = dana.input([n]), dana.output(), dana.weight()
-b = dana.model(init=dana.column_mean(y))
+x, y = dana.input([n]), dana.output()
+weight = dana.weight()
+w, b = dana.model([n]), dana.model(init=dana.column_mean(y))
 size = dana.model(init=dana.column_deviation(y))  # of the errors; a few large ones hardly count
 width = dana.model(init=1)  # of the kink, rounded off more and more narrowly, in sizes
 q = dana.meta(0.5)

@@ -273,5 +273,5 @@ def test_every_function_is_covered() -> None:
     # tests/trainer/test_training.py has standardized, tests/rules/test_recipes.py what goes by batches and at random,
     # tests/benchmarks/test_rule_accuracy.py what fm, dlrm and autoint choose and look at
     elsewhere = {"one_hot", "standardized", "batch_norm", "dropout", "category", "masked_softmax"}
-    elsewhere.add("conjugate_gradients")  # tests/rules/test_conjugate_gradients.py
+    elsewhere |= {"conjugate_gradients", "proximal_gradients"}  # test_conjugate_gradients.py and test_kinks.py
     assert offered == set(CASES) | elsewhere

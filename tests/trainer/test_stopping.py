@@ -488,12 +488,12 @@ def test_few_rows_of_many_columns_need_more_epochs() -> None:
     columns = {f"x{k}": column.astype(np.float32) for k, column in enumerate(features.T)}
     columns["y"] = (features[:, :5] @ [3, -3, 2, -2, 1]).astype(np.float32)
     told: list[Notice] = []
-    train_arrays(stochastic.text("linear"), columns, label="y", hyper={"lr": 0.02}, notify=told.append)
+    train_arrays(stochastic.text("linear"), columns, label="y", hyper={"lr": 0.1}, notify=told.append)
     (one,) = told
     assert one.message.startswith("the loss was still falling when the rule's 100 epochs were over: from ")
     assert one.hint == "Train for more epochs, as in epochs=1000; the training ends earlier if the loss settles."
     told.clear()
-    train_arrays(stochastic.text("linear"), columns, label="y", hyper={"lr": 0.02}, epochs=100, notify=told.append)
+    train_arrays(stochastic.text("linear"), columns, label="y", hyper={"lr": 0.1}, epochs=100, notify=told.append)
     assert not told, "somebody chose the number"
 
 
