@@ -381,7 +381,7 @@ def _all_zero(metadata: Json) -> Notice | None:
         level=Level.WARNING,
         message="all coefficients are 0: the model predicts the same number for every row",
         hint=f"penalty is {penalty:g}; for numbers it is in the unit of the label. Decrease it, as in "
-        f"{{\"penalty\": {penalty / 100:g}}}; of columns that are unrelated to the label the coefficients are 0, too.",
+        f'{{"penalty": {penalty / 100:g}}}; of columns that are unrelated to the label the coefficients are 0, too.',
     )
 
 

@@ -74,7 +74,18 @@ def test_without_weights_the_bundle_is_that_of_a_rule_without(name: str) -> None
 
 def models(trained: Trained) -> dict[str, NDArray[Any]]:
     # a row of weight 2 counts as one; what steps leave behind at the optimum is rounding
-    left = (".classes", "dana.rows", ".direction", ".last", ".start", ".gained", ".gained_before", ".last_gradient", ".pace", ".seen")
+    left = (
+        ".classes",
+        "dana.rows",
+        ".direction",
+        ".last",
+        ".start",
+        ".gained",
+        ".gained_before",
+        ".last_gradient",
+        ".pace",
+        ".seen",
+    )
     return {name: values for name, values in trained.models.items() if not name.endswith(left)}
 
 

@@ -495,3 +495,24 @@ def test_partitions_without_a_key(session: Session, warned: list[str]) -> None:
     session.execute("VACUUM FULL high")
     evaluated(session, "'m'")
     assert len(warned) == 1
+
+
+def test_a_rare_class_that_is_hardly_found_is_reported_with_its_share(session: Session) -> None:
+    """Of 15 rows in a hundred few are found at a threshold of 0.5; with class weights most are."""
+    session.execute(
+        "CREATE TABLE t AS SELECT x::real, x + 2.5 * sin(i) > 2.7 AS ill"
+        " FROM (SELECT i, 2 * sin(i * i) AS x FROM generate_series(1, 2000) i) s"
+    )
+    session.execute("SELECT dana_create_udf('logistic', %s)", (rules.text("logistic"),))
+    session.execute("SET client_min_messages = notice")
+    for option in ("", ", class_weight => '\"balanced\"'"):
+        session.execute(f"SELECT dana_train('logistic', 't', 'm', '{{x}}', 'ill'{option})")
+        told: list[str] = []
+        session.add_notice_handler(lambda notice, told=told: told.append(str(notice.message_primary)))
+        found = evaluated(session, "'m'")["confusion"]
+        rare = found["tp"] + found["fn"]
+        assert 0 < rare < 400
+        assert (2 * found["tp"] < rare) == (not option)
+        share = f"{100 * rare / 2000:.2g}"
+        text = f'model "m" finds only {found["tp"]} of the {rare} rows of the rarer class, {share} % of all'
+        assert [one for one in told if "rarer class" in one] == ([] if option else [text])

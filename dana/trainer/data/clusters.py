@@ -90,8 +90,9 @@ def _too_many(request: TrainRequest, model: str, centres: int, rows: int, distin
     dim = next(str(graph.nodes[k].shape[0]) for k in graph.models if graph.nodes[k].name == model)
     same = f", with {distinct} different values" if distinct < rows else ""
     return TrainingError(
-        f"rule {request.rule!r} needs at least {centres} different rows for {dim} = {centres}, but there are {rows}{same}",
-        hint=f'Use a smaller number, as in hyper => \'{{"{dim}": {distinct}}}\', or more rows.',
+        f"rule {request.rule!r} needs at least {centres} different rows for {dim} = {centres}, "
+        f"but there are {rows}{same}",
+        hint=f"Use a smaller number, as in hyper => '{{\"{dim}\": {distinct}}}', or more rows.",
     )
 
 
