@@ -40,13 +40,16 @@ def load(module: str, contract: str, digest: int) -> ctypes.CDLL:
     """
     found = importlib.util.find_spec(module)
     if found is None or found.origin is None:
-        raise SetupError(f"the native part {module} is not built: install the package with a C compiler at hand")
+        raise SetupError(f"the native part {module} is missing: run make in a checkout, else install dana-db again")
     library = ctypes.CDLL(found.origin)
     # structures are passed by address: a library with another layout would write outside them
     if hasattr(library, contract):
         getattr(library, contract).restype = ctypes.c_uint64
     if not hasattr(library, contract) or getattr(library, contract)() != digest:
-        raise SetupError(f"the native part {found.origin} was built from other sources: build it again")
+        raise SetupError(
+            f"the native part {found.origin} was built from other sources: run make in a checkout, else install "
+            "dana-db again"
+        )
     return library
 
 

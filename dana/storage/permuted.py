@@ -78,7 +78,7 @@ _MORE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))
 def _library() -> ctypes.CDLL:
     found = importlib.util.find_spec("dana.storage._permute")
     if found is None or found.origin is None:
-        raise SetupError("the native part of storage is not built: install the package where a C compiler is available")
+        raise SetupError("the native part of storage is missing: run make in a checkout, else install dana-db again")
     library = ctypes.CDLL(found.origin)
     pointer, number = ctypes.c_void_p, ctypes.c_uint32
     library.dana_permutation_new.argtypes = (number, ctypes.c_uint64, pointer, number, number, _MORE)
@@ -209,7 +209,8 @@ def temporary_files(folder: Path | None, limit: int | None = None) -> Iterator[m
         size = min(FILE_BYTES, left)
         left -= size
         try:
-            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            # by itself, tempfile takes another folder where this one is missing
+            with tempfile.TemporaryFile(dir=folder or os.environ.get("TMPDIR") or None, buffering=0) as file:
                 # a page that is written and has no room on the disk would end the process (SIGBUS)
                 os.posix_fallocate(file.fileno(), 0, size)
                 mapped = mmap.mmap(file.fileno(), size)

@@ -19,6 +19,7 @@ import numpy as np
 from dana.compiler.binding.weights import weighted
 from dana.errors import UsageError
 from dana.predictor.affine import Link, Scores, scores
+from dana.predictor.centres import centres_of
 from dana.predictor.program import Program, decode_predictor
 from dana.trainer.contract import Level, Notice, Notify, Parameter, Sink, Training, TrainRequest, TrainResult
 from dana.trainer.data.coefficients import MOST, with_bases
@@ -172,7 +173,9 @@ def with_summary(result: TrainResult, summary: Summary) -> TrainResult:
     """Add a summary to the metadata of a result."""
     coefficients = result.metadata["coefficients"]
     if summary.inference:
-        coefficients = with_bases({**coefficients, **summary.inference})
+        inference = dict(summary.inference)
+        at_centres = inference.pop("at_centres")
+        coefficients = with_bases({**coefficients, **inference}, centres_of(result.metadata), at_centres)
     return replace(result, metadata={**result.metadata, "summary": summary.metadata, "coefficients": coefficients})
 
 
@@ -547,6 +550,7 @@ class _Passes:
 
         inference: dict[str, Any] = {
             "intercepts": [float(coefficients[0])],
+            "at_centres": [float(weights[0] - coefficients[1:] @ basis.centre)],
             "values": [coefficients[1:].tolist()],
             "errors": [listed(errors.tolist())],
             "p_values": [listed(p_values)],

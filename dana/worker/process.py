@@ -184,6 +184,9 @@ def _check(options: WorkerOptions) -> None:
         raise SetupError(
             f"no files in --model-directory: {what}; it must be a folder that only this account can write"
         ) from None
+    temporary = os.environ.get("TMPDIR", "")
+    if folder is None and temporary and not (os.path.isdir(temporary) and os.access(temporary, os.W_OK | os.X_OK)):
+        log.warning("$TMPDIR is %s, which is not a folder that this account can write: large tables fail", temporary)
     for cache in options.caches:
         try:
             cache.sweep()

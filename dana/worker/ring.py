@@ -64,9 +64,7 @@ class _Consumer(ctypes.Structure):
 def _library() -> ctypes.CDLL:
     found = importlib.util.find_spec("dana.worker._ring")
     if found is None or found.origin is None:
-        raise SetupError(
-            "the native part of the ring is not built: install the package where a C compiler is available"
-        )
+        raise SetupError("the native part of the ring is missing: run make in a checkout, else install dana-db again")
     library = ctypes.CDLL(found.origin)
     consumer, pointer = ctypes.POINTER(_Consumer), ctypes.c_void_p
     library.dana_ring_reset.argtypes = (pointer,)

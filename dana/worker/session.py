@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dana.errors import UsageError, causes
+from dana.errors import SetupError, UsageError, causes
 from dana.simulator.large import NoFile
 from dana.storage.permuted import NoTemporaryFile
 from dana.trainer.contract import (
@@ -389,7 +389,7 @@ class _Session:
 
     def _error(self, error: Exception) -> Callable[[], None]:
         fields = error_fields(error)
-        if fields["sqlstate"] == SqlState.INTERNAL:
+        if fields["sqlstate"] in {SqlState.INTERNAL, SqlState.SYSTEM_ERROR}:
             log.error("backend %d: request failed", self.backend_pid, exc_info=error)
         return partial(self.channel.send, Message.ERROR, fields)
 
@@ -431,6 +431,18 @@ def error_fields(error: Exception) -> dict[str, str]:
             + (", or in $TMPDIR without one" if isinstance(gone[0], NoTemporaryFile) else ""),
             "detail": f"{gone[0]}.",
             "hint": "Create the folder again, writable by the account of the worker, or start the worker with another.",
+        }
+    missing = [one for one in causes(error) if isinstance(one, SetupError | ImportError)]
+    if missing:
+        return {
+            "sqlstate": SqlState.SYSTEM_ERROR,
+            "message": str(missing[0])
+            if isinstance(missing[0], SetupError)
+            else f"the installation of the worker is incomplete: {missing[0]}",
+            "detail": "",
+            "hint": ""
+            if isinstance(missing[0], SetupError)
+            else "Run make in a checkout, else install dana-db again; then restart the worker.",
         }
     return {
         "sqlstate": SqlState.INTERNAL,

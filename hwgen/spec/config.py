@@ -71,6 +71,12 @@ class ConfigError(ValueError):
     """A machine configuration that cannot be built."""
 
 
+def _shown(value: int) -> str:
+    """Return a number for a message; a long one, which JSON may have, without its middle."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:20]}…{text[-10:]}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineConfig:
     """One machine."""
@@ -240,15 +246,15 @@ class MachineConfig:
             value = getattr(self, name)
             none = "0 or " if name in MAY_BE_NONE else ""
             if not (low <= value <= high and value & (value - 1) == 0) and not (none and value == 0):
-                yield f"{name} must be {none}a power of two from {low} to {high}, not {value!r}"
+                yield f"{name} must be {none}a power of two from {low} to {high}, not {_shown(value)}"
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if not low <= value <= high:
-                yield f"{name} must be from {low} to {high}, not {value!r}"
+                yield f"{name} must be from {low} to {high}, not {_shown(value)}"
         for name, most in MAX_DEPTHS.items():
             value = getattr(self, name)
             if not (16 <= value <= most and value % 16 == 0):
-                yield f"{name} must be a multiple of 16 from 16 to {most}, not {value!r}"
+                yield f"{name} must be a multiple of 16 from 16 to {most}, not {_shown(value)}"
         if self.link_bytes > WIDEST_LINK:
             yield f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: AXI has no wider data bus"
         if self.page_size not in PAGE_SIZES:

@@ -339,6 +339,10 @@ CREATE FUNCTION dana.dana_part(parts double precision[], seed integer, label "an
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_part IS 'Number, from 0, of the part that a row with this key is in; a row of `parts` for each class has its number and the bounds of its parts';
 
+CREATE FUNCTION dana.dana_draw("row" record, seed integer) RETURNS double precision
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_draw_row';
+COMMENT ON FUNCTION dana.dana_draw IS 'A number in [0, 1) that a seed and the values of a row give, the same in every session';
+
 CREATE FUNCTION dana_fold(place tid, folds integer, seed integer DEFAULT 1) RETURNS integer
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_fold(tid, integer, integer) IS 'Number, from 1, of the part that a row with this ctid is in';
@@ -777,6 +781,26 @@ COMMENT ON FUNCTION dana_importance IS 'Permutation importance: by how much a me
 -- most 30, or the 30 most frequent categories; then all others, numbers in deciles. It is part of the version's
 -- metadata.
 
+CREATE FUNCTION dana.dana_checked_profile(profile jsonb, model text) RETURNS jsonb
+	LANGUAGE plpgsql IMMUTABLE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+BEGIN
+	IF jsonb_typeof(profile) IS DISTINCT FROM 'array' OR jsonb_array_length(profile) <> jsonb_array_length(jsonb_path_query_array(profile, 'strict $[*] ? (
+		@.feature.type() == "string" && (@.element == null || @.element.floor() == @.element && @.element.abs() < 1e15)
+		&& (@.values == null || @.values.type() == "array") && (@.bounds == null || @.bounds.type() == "array" && !exists(@.bounds[*] ? (
+			!(@.type() == "string" && (@ == "Infinity" || @ == "-Infinity" || @ == "NaN")
+			|| @.type() == "number" && (@ == 0 || @.abs() >= 1e-45 && @.abs() <= 3.4028235e38)))))
+		&& @.rows.type() == "array" && !exists(@.rows[*] ? (!(@.type() == "number" && @ >= 0 && @.floor() == @ && @ < 1e15))))', '{}', true)) THEN
+		RAISE data_exception USING MESSAGE = format('the profile of model "%s" is malformed', model),
+			DETAIL = 'It has an element for each number or text of the features, with members feature, element, values, bounds and rows.',
+			HINT = format('SELECT dana_profile(%L) stores one, of the table that the model was trained on.', model);
+	END IF;
+	RETURN profile;
+END
+$$;
+COMMENT ON FUNCTION dana.dana_checked_profile IS 'The profile, which dana_drift() can read; else an error';
+
 CREATE FUNCTION dana.dana_store_profile(name text, profile jsonb, version integer) RETURNS void
 	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_store_profile IS 'Store the profile of a version of one of your own models';
@@ -888,7 +912,9 @@ DECLARE
 	other record;
 BEGIN
 	SELECT m.metadata -> 'profile', m.metadata INTO kept, known FROM dana.dana_find_model($1) AS m;
-	IF kept IS NULL THEN
+	IF kept IS NOT NULL THEN
+		kept := dana.dana_checked_profile(kept, $1);
+	ELSE
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no profile of its rows', $1),
 			HINT = format('SELECT dana_profile(%L) keeps one, of the table that it was trained on.', $1);
 	END IF;
@@ -905,7 +931,7 @@ BEGIN
 	WHERE (p.value ->> 'element' IS NULL) <> dana.dana_is_text(t.typcategory, NOT known -> 'features' ? (p.value ->> 'feature')) LIMIT 1;
 	IF FOUND THEN
 		RAISE datatype_mismatch USING MESSAGE = format('column "%s" of %s has type %s, and model "%s" was trained on %s: none of its values can be compared',
-				other.feature, $2, other.type, $1, CASE WHEN other.texts THEN 'texts' ELSE 'numbers' END),
+				other.feature, $2, other.type, $1, CASE WHEN other.texts THEN 'categories' ELSE 'numbers' END),
 			HINT = 'Compare a table or a view with the columns of the training.';
 	END IF;
 	RETURN QUERY
@@ -1142,11 +1168,14 @@ BEGIN
 		WHEN 'array' THEN jsonb_array_length(g.value) > 0
 		WHEN 'object' THEN CASE WHEN jsonb_typeof(g.value -> 'low') = 'number' AND jsonb_typeof(g.value -> 'high') = 'number'
 			AND g.value - '{low,high,log}'::text[] = '{}' AND jsonb_typeof(COALESCE(g.value -> 'log', 'false')) = 'boolean'
+			AND NOT g.value @? '$.* ? (@ > 3.4028235e38 || @ < -3.4028235e38 || @ != 0 && @ > -1e-300 && @ < 1e-300)'
 			THEN (g.value ->> 'low')::float8 < (g.value ->> 'high')::float8
 				AND ((g.value ->> 'low')::float8 > 0 OR COALESCE(g.value -> 'log', 'false') = 'false') END
 		END, false) LIMIT 1;
 	IF wrong IS NOT NULL THEN
-		RAISE invalid_parameter_value USING MESSAGE = format('argument "grid" must have values or a range for "%s", not %s', wrong, grid -> wrong),
+		RAISE invalid_parameter_value USING MESSAGE = format('argument "grid" must have values or a range for "%s", not %s', wrong,
+				regexp_replace((grid -> wrong)::text, '^(.{100}).+$', '\1...')),
+			DETAIL = 'The ends of a range are numbers of type real, and low is below high.',
 			HINT = 'Values are [0.01, 0.1], a range is {"low": 0.001, "high": 1}, and {"low": 0.001, "high": 1, "log": true} draws from it by orders of magnitude, above 0.';
 	END IF;
 	RETURN QUERY SELECT jsonb_object_agg(g.key, CASE WHEN jsonb_typeof(g.value) = 'array' THEN g.value -> floor(u.part * jsonb_array_length(g.value))::integer

@@ -53,7 +53,8 @@ def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[...
     for _ in range(2):
         session.execute(f"SELECT * FROM dana.{name}('t')")
     session.execute("SELECT dana_train(%s, 't', 'large')", (rule(random_weights=(1 << 22) + 5),))  # of two parts
-    session.execute('SELECT dana.dana_store_profile(%s, \'[{"feature": "id"}]\', 2)', (name,))
+    profile = '[{"feature": "id", "element": 1, "values": null, "bounds": [50], "rows": [0, 49, 51]}]'
+    session.execute("SELECT dana.dana_store_profile(%s, %s, 2)", (name, profile))
     before = contents(session)
     through_dump(cluster, restored_dsn)
     with cluster.connect(dbname="restored") as other:

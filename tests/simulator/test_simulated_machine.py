@@ -60,7 +60,7 @@ def loaded() -> Simulator:
 
 def test_a_core_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headers, "digest", lambda: 1)
-    with pytest.raises(SetupError, match="built from other sources: build it again"):
+    with pytest.raises(SetupError, match="built from other sources: run make"):
         native.library.__wrapped__()
 
 

@@ -250,6 +250,27 @@ def test_estimator(server: EmbeddedServer, session: Session) -> None:
     np.testing.assert_allclose(x @ fitted.coef_ + fitted.intercept_, y, rtol=0, atol=1e-3)
 
 
+def test_contributions_far_from_zero(session: Session) -> None:
+    """Up to the rounding of binary64 at the label's distance from 0; a column's own distance adds nothing."""
+    session.execute(
+        "CREATE TABLE t AS SELECT 1e15 + 8 * (i % 50) AS a, 1e12 + i % 7 AS x, 1e12 + 3 * (i % 50) "
+        "+ (i * 7919 % 13) / 4.0 AS y FROM generate_series(1, 300) AS i"
+    )
+    session.execute("SELECT dana_train('linear', 't', 'm')")
+    total, predicted = columns(
+        session,
+        "SELECT (SELECT sum(contribution) FROM dana_contributions('m', a, x)), dana_predict_double('m', a, x) FROM t",
+    )
+    assert np.abs(total - predicted).max() <= 4 * np.spacing(1e12)
+    session.execute("UPDATE t SET y = y - 1e12::numeric")
+    session.execute("SELECT dana_train('linear', 't', 'm')")
+    total, predicted = columns(
+        session,
+        "SELECT (SELECT sum(contribution) FROM dana_contributions('m', a, x)), dana_predict_double('m', a, x) FROM t",
+    )
+    np.testing.assert_allclose(total, predicted, rtol=1e-6, atol=1e-4)
+
+
 def test_contributions_and_damaged_metadata(session: Session, told: list[str]) -> None:
     session.execute(
         f"CREATE TABLE t AS SELECT {ROWS.format(kind='float8')}, {LABEL} AS y FROM generate_series(1, 300) AS i"

@@ -176,3 +176,26 @@ def test_arrays_that_are_shorter_are_not_alike(rated: Connection) -> None:
     rated.session.execute("CREATE VIEW halves AS SELECT ARRAY[i] AS pair, y FROM rated")
     found = rated.session.execute("SELECT element, psi, found FROM dana_drift('fm', 'halves')").fetchall()
     assert found[0] == (2, float("inf"), 0)
+
+
+MALFORMED = {
+    "of texts": '"x"',
+    "without members": '[{"feature": "size"}]',
+    "too large": '[{"feature": "size", "element": 1, "values": null, "bounds": [1e400], "rows": [0, 1, 1]}]',
+    "no counts": '[{"feature": "size", "element": 1, "values": null, "bounds": [1], "rows": [0, "a", 1]}]',
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("profile", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_profile_is_an_error(db: Connection, profile: str | None) -> None:
+    message = 'the profile of model "linear" is malformed'
+    with pytest.raises(psycopg.errors.DataException, match=message), db.session.transaction():
+        db.session.execute("SELECT dana.dana_store_profile('linear', %s, 1)", (profile,))
+    if profile is not None:
+        # a superuser stored it
+        db.session.execute(
+            "UPDATE dana.model SET metadata = metadata || jsonb_build_object('profile', %s::jsonb)", (profile,)
+        )
+        with pytest.raises(psycopg.errors.DataException, match=message):
+            drift(db, "after")

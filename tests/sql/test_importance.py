@@ -163,3 +163,26 @@ def test_command(model: Connection, server: Any, capsys: pytest.CaptureFixture[s
     assert titles.split() == ["feature", "importance", "±", "deviation"]
     assert first.split()[0] == "a"
     assert len(others) == 3
+
+
+def test_the_sample_is_the_same_in_every_session(model: Connection) -> None:
+    session = model.session
+    ((same,),) = session.execute(
+        "SELECT dana.dana_draw(ROW(1::money), 1) = dana.dana_draw(ROW(100::bigint), 1)"
+    ).fetchall()
+    assert same, "not by its text, which depends on lc_monetary"
+    session.execute("ALTER TABLE test.t ADD at timestamptz")
+    session.execute("UPDATE test.t SET at = 'epoch'::timestamptz + id * '1 hour'::interval")
+    model.train("linear", "test.t", features=["a", "at"], label="y")
+    expected = model.importance("linear", rows=50, repeats=1)
+    settings = {"extra_float_digits": "-10", "DateStyle": "German", "TimeZone": "Asia/Tokyo"}
+    for name, value in settings.items():
+        session.execute("SELECT set_config(%s, %s, false)", (name, value))
+    try:
+        found = model.importance("linear", rows=50, repeats=1)
+        assert [one.feature for one in found] == [one.feature for one in expected]
+        values = ([one.importance for one in each] for each in (found, expected))
+        np.testing.assert_allclose(*values, rtol=1e-4)
+    finally:
+        for name in settings:
+            session.execute(f"RESET {name}".encode())

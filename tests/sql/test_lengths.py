@@ -58,6 +58,70 @@ def test_arguments_have_a_length(session: Session, call: str, message: str) -> N
     assert message in str(raised.value.diag.message_primary)
 
 
+LONG = "repeat('x', 100000)"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(
+            f"dana_train('sums', 't', {name} => {LONG})"
+            for name in ("nulls", "nonfinite", "label", "weight", "machine", "warm_start_from")
+        ),
+        f"dana_train('sums', 't', test_size => 0.5, test_by => {LONG})",
+        f"dana_train('sums', 't', classes => ARRAY[{LONG}, {LONG}])",
+        f"dana_train('sums', 't', hyper => jsonb_build_object({LONG}, 1))",
+        f"dana_train('sums', 't', preprocess => jsonb_build_object({LONG}, '{{}}'::jsonb))",
+        "dana_train('sums', 't', design => '{\"threads\": 1e300}')",
+        f"dana_train({LONG}, 't')",
+        f"dana_evaluate({LONG})",
+        f"dana_predict({LONG}, 1)",
+        "dana_search('sums', 't', '{\"lr\": {\"low\": 0, \"high\": 1e999}}', test_size => 0.5, candidates => 2)",
+    ],
+)
+def test_a_message_quotes_a_part_of_a_long_argument(session: Session, call: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, (i % 2)::real AS y FROM generate_series(1, 20) AS i")
+    with pytest.raises(psycopg.Error) as raised:
+        session.execute(f"SELECT {call}".encode())
+    message = raised.value.diag.message_primary
+    assert raised.value.sqlstate is not None
+    assert message is not None
+    assert raised.value.sqlstate[:2] in {"22", "42"}
+    assert len(message) <= (2003 if "'" in message and "xxx" in message else 250)
+
+
+@pytest.mark.parametrize("value", ["1e400", "'1e400'", "'abc'"])
+def test_an_error_of_a_prediction_names_the_feature(session: Session, value: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, (i % 2)::real AS y FROM generate_series(1, 20) AS i")
+    session.execute("SELECT dana_train('sums', 't', 'm')")
+    with pytest.raises(errors.DataError) as raised:
+        session.execute(f"SELECT dana_predict('m', {value})".encode())
+    assert 'feature 1, column "x"' in str(raised.value.diag.context)
+    assert len(str(raised.value.diag.message_primary)) < 100
+
+
+@pytest.mark.parametrize("arguments", ["'{c,c}', 'y'", "'{c}', 'y', weight => 'y'", "'{x,x}', 'y'"])
+def test_a_column_that_is_used_twice(session: Session, arguments: str) -> None:
+    session.execute(
+        "CREATE TABLE t AS SELECT i::real AS x, 'a' || i % 2 AS c, (i % 2)::real AS y FROM generate_series(1, 20) AS i"
+    )
+    with pytest.raises(errors.InvalidParameterValue, match=r"of test\.t is used twice; each column fills one place"):
+        session.execute(f"SELECT dana_train('sums', 't', 'm', {arguments})".encode())
+
+
+def test_the_texts_of_classes_have_a_length(session: Session) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, (i % 2)::real AS y FROM generate_series(1, 20) AS i")
+    with pytest.raises(errors.ProgramLimitExceeded, match='argument "classes" has texts of 50000001 bytes, more than'):
+        session.execute("SELECT dana_train('sums', 't', classes => ARRAY[repeat('x', 50000000), '1'])")
+
+
+def test_the_ends_of_a_range_are_numbers_of_type_real(session: Session) -> None:
+    for low, high in (("-1e308", "1e308"), ("0", "1e999"), ("1e-999", "1")):
+        grid = f'{{"lr": {{"low": {low}, "high": {high}}}}}'
+        with pytest.raises(errors.InvalidParameterValue, match='"grid" must have values or a range for "lr", not'):
+            session.execute("SELECT * FROM dana.dana_candidates(%s, 3, 1)", (grid,))
+
+
 def test_as_many_classes_as_may_be(session: Session) -> None:
     session.execute("CREATE TABLE t AS SELECT i::real AS x, (i % 2)::real AS y FROM generate_series(1, 20) AS i")
     with pytest.raises(errors.InvalidParameterValue, match='must be labels that differ, not "77"'):

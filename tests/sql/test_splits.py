@@ -299,20 +299,33 @@ def test_validation_keeps_groups_together(made: Session) -> None:
         ("test_after => '{\"id\": [1]}'", Invalid, "must name one column and a value"),
         ("test_after => '3'", Invalid, '"test_after" must be a JSON object'),
         ("test_after => '{\"kind\": \"a\"}'", errors.DatatypeMismatch, "is of type text, which has no times"),
-        ("test_after => '{\"day\": \"soon\"}'", errors.InvalidDatetimeFormat, "soon"),
+        ("test_after => '{\"day\": \"soon\"}'", errors.InvalidDatetimeFormat,
+         'argument "test_after" must have a value of column "day", which is of type .*: .*soon'),
+        ("test_after => '{\"id\": 1e400}'", Invalid, '"test_after" has a number outside the range of double precision'),
+        ("test_after => '{\"id\": 1e20}'", errors.NumericValueOutOfRange, '"test_after" must have a value of column "id"'),
         ("test_after => '{\"id\": 3}', test_size => 0.5", Invalid, "not both"),
-        ("test_after => '{\"id\": 1000}'", None, ""),
+        ("test_after => '{\"id\": 1000}'", Invalid,
+         '"test_after" leaves no row for a test: no value of column "id" of test.t is later than 1000\n.* is 400.'),
+        ("test_after => '{\"day\": \"2023-01-01\"}'", Invalid,
+         'leaves no row to train on: each value of column "day" of test.t is later than 2023-01-01'),
+        ("test_size => 1e-9", Invalid, '"test_size" leaves no row for a test: it is 1e-09\n.*has 400 rows'),
+        ("test_size => 0.5, test_by => 'same'", Invalid, "leaves no row for a test.*\n.*1 different value, and"),
     ],
 )  # fmt: skip
-def test_what_cannot_be(made: Session, options: str, error: type[psycopg.Error] | None, message: str) -> None:
-    call = f"SELECT tuples FROM dana_train('sums', 't', features => '{{x}}', label => 'y', {options})"
-    if error is None:
-        assert made.execute(call).fetchone() == (400,)  # type: ignore[arg-type]
-        with pytest.raises(errors.DataException, match="there is no row to evaluate on"):
-            evaluated(made, "sums")
-        return
-    with pytest.raises(error, match=message):
-        made.execute(call)  # type: ignore[arg-type]
+def test_what_cannot_be(made: Session, options: str, error: type[psycopg.Error], message: str) -> None:
+    made.execute("ALTER TABLE t ADD same int DEFAULT 3")
+    for source in ("'t'", "query => 'SELECT * FROM t'"):
+        wanted = message if source == "'t'" else message.replace("test.t", "the query")
+        call = f"SELECT tuples FROM dana_train('sums', {source}, features => '{{x}}', label => 'y', {options})"
+        with pytest.raises(error, match=wanted):
+            made.execute(call)  # type: ignore[arg-type]
+
+
+def test_an_empty_part_of_a_search(made: Session) -> None:
+    call = 'SELECT dana_search(\'sums\', \'t\', \'{"lr": [1]}\', training => \'{"features": ["x"], "label": "y"}\', %s)'
+    for options in ("test_size => 1e-9", "test_after => '{\"id\": 1000}'"):
+        with pytest.raises(Invalid, match="leaves no row for a test"):
+            made.execute((call % options).encode())
 
 
 def test_a_split_of_a_table_reads_its_pages(made: Session) -> None:

@@ -519,6 +519,16 @@ def test_values_renamed_after_the_training(session: Session, told: Told) -> None
         '50 rows have a category that model "classes" does not know, in column c',
         '150 rows have a label that is not a class of model "classes"',
     ]
+    # only columns with such a row are named
+    session.execute("SELECT dana_train('linear', 'u', 'both', '{c,y}', 'z')")
+    told.clear()
+    query = (
+        "SELECT 'green' AS y, CASE WHEN i > 3 THEN 'grey' ELSE 'blue' END AS c, 1 AS z FROM generate_series(1, 9) AS i"
+    )
+    session.execute("SELECT dana_evaluate('both', query => %s)", (query,))
+    query = query.replace("'green' AS y", "'grey' AS y")
+    session.execute("SELECT dana_evaluate('both', query => %s)", (query,))
+    assert [one.partition(",")[2].partition("\n")[0] for one in told] == [" in column c", " in column c, y"]
     query = "SELECT CASE WHEN i > 3 THEN 'green' END AS c, 1 AS a, 1 AS z FROM generate_series(1, 9) AS i"
     (found,) = session.execute("SELECT dana_evaluate('numbers', query => %s)", (query,)).fetchall()[0]
     assert "unseen_categories" not in found, "a NULL is none"

@@ -227,6 +227,12 @@ def test_memory_that_is_used_up(tmp_path: Path) -> None:
         missing.check()
 
 
+def test_a_missing_folder_of_temporary_files_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    with pytest.raises(NoTemporaryFile, match="No such file"):
+        next(temporary_files(None))
+
+
 def test_the_files_have_a_limit(tmp_path: Path) -> None:
     files = temporary_files(tmp_path, FILE_BYTES + CHUNK_BYTES + 4096)
     assert [len(next(files)), len(next(files))] == [FILE_BYTES, CHUNK_BYTES + 4096]

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dana.errors import UsageError
+from dana.errors import SetupError, UsageError
 from dana.simulator import large
 from dana.storage.builder import build_pages
 from dana.trainer.contract import TrainingError
 from dana.trainer.machine import NO_MEMORY, Machine, PageCollector
 from dana.trainer.machines import MACHINES, Rtl, Simulated
 from dana.trainer.memory import least_bytes
+from dana.simulator.native import load
 from dana.worker.session import error_fields
 from hwgen.harness.build import verilog_of
 from hwgen.rtl.verilate import cache_folder
@@ -175,3 +176,14 @@ def test_a_machine_is_a_class_and_a_row_of_the_table(monkeypatch: pytest.MonkeyP
     assert found[1].metadata["machine"] == "plain"
     for simulated, plain in zip(*(one.parameters for one in found), strict=True):
         np.testing.assert_array_equal(simulated.values, plain.values)
+
+
+def test_a_missing_part_of_the_installation_has_a_message_of_its_own() -> None:
+    with pytest.raises(SetupError) as missing:
+        load("dana.simulator._missing", "contract", 0)
+    fields = error_fields(missing.value)
+    assert fields["sqlstate"] == "58000"
+    assert "_missing is missing: run make in a checkout, else install dana-db again" in fields["message"]
+    fields = error_fields(ModuleNotFoundError("No module named 'amaranth'"))
+    assert (fields["sqlstate"], "run make" in fields["hint"].lower()) == ("58000", True)
+    assert fields["message"] == "the installation of the worker is incomplete: No module named 'amaranth'"

@@ -26,7 +26,7 @@ ROWS = (1, 2, 3, 63, 64, 65, 200, 1000)
 
 def test_a_survey_of_other_structures_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveyed, "digest", lambda: 1)
-    with pytest.raises(SetupError, match="built from other sources: build it again"):
+    with pytest.raises(SetupError, match="built from other sources: run make"):
         surveyed._functions.__wrapped__()
 
 

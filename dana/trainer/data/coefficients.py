@@ -49,19 +49,22 @@ def coefficients(
         means += mean[one.element : one.element + one.count].astype(float).tolist()
     # with centres in binary64: a product with a large number of the column is compared with its small distances
     kind: type[np.floating[Any]] = np.float32 if centres == NO_CENTRES else np.float64
-    found = found.of_columns(centres)
-    return with_bases(
-        {
-            "terms": terms,
-            "means": (np.array(means) + centres.of_features(len(means))).tolist(),
-            "intercepts": found.intercepts.astype(kind).tolist(),
-            "values": found.coefficients.astype(kind).tolist(),
-        }
-    )
+    away = found.of_columns(centres)
+    described = {
+        "terms": terms,
+        "means": (np.array(means) + centres.of_features(len(means))).tolist(),
+        "intercepts": away.intercepts.astype(kind).tolist(),
+        "values": away.coefficients.astype(kind).tolist(),
+    }
+    return with_bases(described, centres, found.intercepts.tolist())
 
 
-def with_bases(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Add ``bases``, the sums for a row of means, to which features contribute coefficient * (value - mean)."""
-    means = np.array(found["means"])
-    each = zip(found["intercepts"], found["values"], strict=True)
-    return {**found, "bases": [intercept + float(np.array(values) @ means) for intercept, values in each]}
+def with_bases(found: Mapping[str, Any], centres: Centres, at_centres: Sequence[float]) -> dict[str, Any]:
+    """Add ``bases``, the sums for a row of means, to which features contribute coefficient * (value - mean).
+
+    They are computed from the intercepts of the columns less their centres, `at_centres`: an intercept far from the
+    rows is a large number, and rounded.
+    """
+    distances = np.array(found["means"]) - centres.of_features(len(found["means"]))
+    each = zip(at_centres, found["values"], strict=True)
+    return {**found, "bases": [one + float(np.array(values) @ distances) + centres.label for one, values in each]}

@@ -26,6 +26,9 @@
  * Maximum number of elements in a list that a caller passes: columns, labels, metrics. No other limit on lists is
  * higher.
  */
+/* Maximum number of bytes of a caller's text in a message */
+#define MAX_SHOWN 100
+
 #define MAX_LIST 10000
 
 /* Maximum depth of JSON in an argument; the worker accepts twice as many */
@@ -38,6 +41,20 @@ check_encoding(const char *name, const char *text, int length)
 	if (GetDatabaseEncoding() == PG_SQL_ASCII && !pg_verify_mbstr(PG_UTF8, text, length, true))
 		ereport(ERROR, (errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE), errmsg("argument \"%s\" must be UTF-8", name),
 						errdetail("The database has the encoding SQL_ASCII, where DAnA takes texts as UTF-8.")));
+}
+
+char *
+dana_cut(const char *text, int most)
+{
+	const int length = pg_mbcliplen(text, (int)strnlen(text, most + 1), most);
+
+	return text[length] == '\0' ? pstrdup(text) : psprintf("%.*s...", length, text);
+}
+
+char *
+dana_shown(const char *text)
+{
+	return dana_cut(text, MAX_SHOWN);
 }
 
 void

@@ -30,6 +30,10 @@ extern void dana_check_argument(const char *name, Oid type, Datum value);
 #define dana_reject_argument(name, ...) \
 	dana_error(INVALID_PARAMETER_VALUE, "argument \"" name "\" must " __VA_ARGS__)
 
+/* A text of at most so many bytes, with "..." after them if it was longer; and so for a caller's text in a message */
+extern char *dana_cut(const char *text, int most);
+extern char *dana_shown(const char *text);
+
 /* Number of an argument by name, -1 if the function does not have it */
 extern int dana_argument(const dana_arguments *arguments, const char *name);
 

@@ -57,6 +57,22 @@ dana_require_relation(Oid relation)
 		aclcheck_error(result, get_relkind_objtype(get_rel_relkind(relation)), get_rel_name(relation));
 }
 
+char *
+dana_denied_columns(Oid relation)
+{
+	StringInfoData list;
+	const char	  *name;
+
+	if (pg_class_aclcheck(relation, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
+		return NULL;
+	initStringInfo(&list);
+	for (AttrNumber i = 1; i <= get_relnatts(relation); i++)
+		if ((name = get_attname(relation, i, true)) != NULL &&
+			pg_attribute_aclcheck(relation, i, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", name);
+	return list.len > 0 ? list.data : NULL;
+}
+
 bool
 dana_relation_is(Oid relation, const char *name)
 {

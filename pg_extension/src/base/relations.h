@@ -9,6 +9,9 @@
  */
 extern void dana_require_relation(Oid relation);
 
+/* The columns on which the caller has no SELECT, for an error; NULL: there are none */
+extern char *dana_denied_columns(Oid relation);
+
 /* A relation's name, qualified and quoted; an error if it does not exist */
 extern char *dana_relation_name(Oid relation);
 

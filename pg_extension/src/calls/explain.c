@@ -163,7 +163,7 @@ DANA_FUNCTION(dana_explain)
 	dana_texts	   lines;
 
 	if (!json && strcmp(format, "text") != 0)
-		dana_reject_argument("format", "be 'text' or 'json', not \"%s\"", format);
+		dana_reject_argument("format", "be 'text' or 'json', not \"%s\"", dana_shown(format));
 	explained = explain_training(fcinfo);
 	lines = dana_json_texts(explained, "lines");
 	if (lines.count < 1)

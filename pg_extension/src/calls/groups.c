@@ -108,14 +108,11 @@ typedef struct grouping
 #define NONE_YET (-1)
 #define SEVERAL	 (-2)
 
-/*
- * Whether features and label are named, so that no right on other columns is needed. A wrong name's error lists all, and
- * test or validation rows may be chosen by any column.
- */
+/* Whether features and label are named, so that no right on other columns is needed. A wrong name's error lists all. */
 static bool
 names_all(const dana_training *training, TupleDesc descriptor)
 {
-	if (training->test_size > 0 || training->test_after != NULL || training->validation_size > 0)
+	if (training->split.row != NULL) /* all columns choose the rows for a test */
 		return false;
 	if (training->features.count < 0 || training->label == NULL || SPI_fnumber(descriptor, training->label) <= 0)
 		return false;
@@ -123,6 +120,14 @@ names_all(const dana_training *training, TupleDesc descriptor)
 		if (SPI_fnumber(descriptor, training->features.values[i]) <= 0)
 			return false;
 	return training->weight == NULL || SPI_fnumber(descriptor, training->weight) > 0;
+}
+
+/* Whether a column chooses the rows for a test */
+static bool
+is_of_split(const char *name, const dana_split *split)
+{
+	return dana_is_one_of(name, &split->key) || (split->label != NULL && strcmp(name, split->label) == 0) ||
+		(split->time != NULL && strcmp(name, split->time) == 0);
 }
 
 /* The columns that a training may use: those that are named, else all except the grouping ones */
@@ -139,6 +144,7 @@ select_list(grouping *grouping, TupleDesc descriptor)
 		char *name = NameStr(TupleDescAttr(descriptor, i)->attname);
 
 		if ((named || dana_is_one_of(name, &grouping->by)) && !dana_is_one_of(name, &training->features) &&
+			!is_of_split(name, &training->split) &&
 			(training->label == NULL || strcmp(name, training->label) != 0) &&
 			(training->weight == NULL || strcmp(name, training->weight) != 0))
 			continue;
@@ -190,6 +196,12 @@ open_rows(grouping *grouping)
 	if (table != NULL)
 		source->name = table;
 	find_columns(grouping, dana_rows_descriptor(source->stream.plan));
+	if (table != NULL && !names_all(training, dana_rows_descriptor(source->stream.plan)) &&
+		dana_denied_columns(request.relation) != NULL)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for table %s", table),
+						errdetail("Without named features and label, all columns are read, and there is no SELECT on %s.",
+								  dana_denied_columns(request.relation)),
+						errhint("Name \"features\" and \"label\" in argument \"training\".")));
 	list = select_list(grouping, dana_rows_descriptor(source->stream.plan));
 	source->asked.query = psprintf("SELECT %s FROM %s", list, from);
 	source->stream.plan = dana_source_plan(source, source->asked.query);

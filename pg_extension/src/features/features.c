@@ -265,6 +265,12 @@ is_plain(const dana_survey *survey, const dana_candidate *feature)
 		feature->nulls == survey->source->asked.cleaning.nulls;
 }
 
+static _Noreturn void
+reject_twice(const char *column, const char *source)
+{
+	dana_error(INVALID_PARAMETER_VALUE, "column \"%s\" of %s is used twice; each column fills one place", column, source);
+}
+
 /* Sets the encoding of the features and the columns that follow them */
 static void
 adopt_encoding(dana_survey *survey, dana_encoding *encoding)
@@ -277,12 +283,20 @@ adopt_encoding(dana_survey *survey, dana_encoding *encoding)
 	{
 		encoding->numbers[i] = survey->features[i].column;
 		encoding->columns += abs(encoding->encoders[i].width);
+		for (int k = 0; k < i; k++)
+			if (encoding->numbers[k] == encoding->numbers[i])
+				reject_twice(encoding->encoders[i].column, source->name);
 		if (dana_is_one_of(encoding->encoders[i].column, &survey->labels))
 			dana_error(INVALID_PARAMETER_VALUE, "column \"%s\" of %s is a feature and the label or the weight",
 					   encoding->encoders[i].column, source->name);
 	}
 	for (int i = 0; i < survey->labels.count; i++)
+	{
+		for (int k = 0; k < i; k++)
+			if (strcmp(survey->labels.values[k], survey->labels.values[i]) == 0)
+				reject_twice(survey->labels.values[i], source->name);
 		encoding->numbers[survey->count + i] = SPI_fnumber(survey->columns, survey->labels.values[i]);
+	}
 	if (encoding->columns + encoding->labels > DANA_MAX_COLUMNS)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("the features of %s become %d columns, more than %d", source->name, encoding->columns,
@@ -386,7 +400,7 @@ check_wishes(const dana_survey *survey)
 			i++;
 		if (i == survey->count)
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-							errmsg("argument \"preprocess\" names \"%s\", which is no feature of %s", names.values[k],
+							errmsg("argument \"preprocess\" names \"%s\", which is no feature of %s", dana_shown(names.values[k]),
 								   survey->source->name),
 							errhint("%s", dana_hint_of(names.values[k], &known))));
 	}

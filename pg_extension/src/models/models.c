@@ -136,7 +136,7 @@ dana_model_find(const char *reference, Oid caller, bool read_only)
 	namesake = owner_of_namesake(name, caller);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("model \"%s\" does not exist", reference),
+			 errmsg("model \"%s\" does not exist", dana_shown(reference)),
 			 namesake != NULL ? errhint("Perhaps you meant \"%s.%s\": a model of another role has its owner before the name.", namesake, name)
 							  : errhint("SELECT owner, name, version FROM dana.model lists the models; dana_train() makes one.")));
 }

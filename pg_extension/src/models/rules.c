@@ -89,7 +89,7 @@ rule_required(const char *name, Oid caller, dana_rule *rule)
 	closest = closest_rule(name, caller);
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("rule \"%s\" does not exist", name),
+			 errmsg("rule \"%s\" does not exist", dana_shown(name)),
 			 closest != NULL
 				 ? errhint("Perhaps you meant \"%s\".", closest)
 				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, text) makes one, "

@@ -102,7 +102,7 @@ MODEL_COMMAND(dana_comment_model, 2,
 
 /* dana.dana_store_profile(name, profile, version) */
 MODEL_COMMAND(dana_store_profile, 2,
-			  "UPDATE dana.model SET metadata = jsonb_set(metadata, '{profile}', $3)" OF_MODEL " AND version = $4",
+			  "UPDATE dana.model SET metadata = jsonb_set(metadata, '{profile}', dana.dana_checked_profile($3, $2))" OF_MODEL " AND version = $4",
 			  JSONBOID, INT4OID)
 
 /* dana_grant_model(name, role): all versions; later ones inherit from the highest */

@@ -34,17 +34,18 @@
  * One statement evaluates a model. $1: reference of the model's version, $2: threshold or NULL, $3: classes, $4: the
  * model's name, $5: version, $6: part, $7 and $8: as in dana_places, $9: the quantile, NULL for a rule without one,
  * $10: the label's centre, which dana_scored() leaves out because it returns real. Its text has the metrics, the
- * label, the features, places, unseen categories, and the rows; OFFSET 0: each prediction is computed once.
+ * columns that have unseen categories, the label, the features, places, whether each column has one, and the rows;
+ * OFFSET 0: each prediction is computed once.
  */
 #define STATEMENT \
 	"SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) OPERATOR(pg_catalog.||) " UNSEEN "%s, " \
-	"pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*) " \
+	"pg_catalog.count(*) FILTER (WHERE s.later), pg_catalog.count(*), pg_catalog.array_to_string(ARRAY[%s]::pg_catalog.text[], ', ') " \
 	"FROM (SELECT %s, dana.dana_scored($1, %s) AS p, %s AS later, %s AS unseen FROM %s WHERE %s OFFSET 0) AS s"
 
 /* Rows of an evaluation. $1: seed, $2: limit; the columns, FROM and WHERE. The order does not depend on their places. */
 #define ROWS \
 	"SELECT %1$s FROM (SELECT %1$s FROM %2$s WHERE %3$s OFFSET 0) AS s " \
-	"ORDER BY pg_catalog.hashtextextended(ROW(%1$s)::pg_catalog.text, $1) LIMIT $2"
+	"ORDER BY dana.dana_draw(ROW(%1$s), $1) LIMIT $2"
 
 /* The name of rows in memory, in statements */
 #define SAMPLE "dana_sample"
@@ -70,7 +71,7 @@
 	COUNT_IF_ANY(METRIC_OTHER_LABELS, "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)") NOT_PREDICTED \
 	"%s(s.y, s.p, $3, $2)"
 
-#define UNSEEN COUNT_IF_ANY(METRIC_UNSEEN_CATEGORIES, "pg_catalog.count(s.y) FILTER (WHERE s.unseen)")
+#define UNSEEN COUNT_IF_ANY(METRIC_UNSEEN_CATEGORIES, "pg_catalog.count(s.y) FILTER (WHERE true OPERATOR(pg_catalog.=) ANY (s.unseen))")
 #define NOT_PREDICTED COUNT_IF_ANY(METRIC_NOT_PREDICTED, "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)")
 
 #define COUNT_IF_ANY(name, count) \
@@ -153,7 +154,7 @@ check_part(const dana_evaluation *asked, const evaluated_model *model, const cha
 	if (strcmp(part, "all") == 0)
 		return;
 	if (strcmp(part, "test") != 0 && strcmp(part, "train") != 0)
-		dana_reject_argument("part", "be 'all', 'train' or 'test', not \"%s\"", part);
+		dana_reject_argument("part", "be 'all', 'train' or 'test', not \"%s\"", dana_shown(part));
 	if (!dana_split_exists(model->metadata))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("model \"%s\" was trained without a part for tests", asked->model),
@@ -339,16 +340,19 @@ label_of(const evaluated_model *model, TupleDesc columns)
 	return psprintf(dana_json_is_null(model->metadata, "classes") ? LABEL_NUMBER : LABEL_CLASS, list.data);
 }
 
-/* SQL that is true for a row with a category that the training did not have, in one of the columns that `names` lists */
+/*
+ * SQL for an array with an element for each one-hot column, true for a row with a category that the training did not
+ * have; appends to `names` SQL for the name of each column with such a row, else NULL
+ */
 static char *
 unseen_of(const evaluated_model *model, TupleDesc columns, StringInfo names)
 {
-	int			   count;
+	int			   count, found = 0;
 	dana_encoder  *encoders = dana_encoders_read(model->metadata, &count);
 	StringInfoData condition;
 
 	initStringInfo(&condition);
-	appendStringInfoString(&condition, "false");
+	appendStringInfoString(&condition, "ARRAY[");
 	for (int i = 0; encoders != NULL && i < count; i++)
 	{
 		const dana_encoder *encoder = &encoders[i];
@@ -357,14 +361,16 @@ unseen_of(const evaluated_model *model, TupleDesc columns, StringInfo names)
 		/* what is not listed may have been among the others of the training */
 		if (encoder->kind != DANA_ENCODE_ONE_HOT || encoder->other || encoder->categories.count == 0 || number <= 0)
 			continue;
-		appendStringInfo(names, "%s%s", names->len > 0 ? ", " : "", encoder->column);
+		appendStringInfo(names, "%sCASE WHEN pg_catalog.count(s.y) FILTER (WHERE s.unseen[%d]) OPERATOR(pg_catalog.>) 0 "
+						 "THEN %s END", found > 0 ? ", " : "", found + 1, quote_literal_cstr(encoder->column));
 		/* by bytes, as dana_encode() compares: a collation may ignore case */
-		appendStringInfo(&condition, " OR (%s) COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.<>) ALL (ARRAY[",
+		appendStringInfo(&condition, "%s(%s) COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.<>) ALL (ARRAY[", found++ > 0 ? ", " : "",
 						 dana_text_expression(encoder->column, SPI_gettypeid(columns, number)));
 		for (int k = 0; k < encoder->categories.count; k++)
 			appendStringInfo(&condition, "%s%s", k > 0 ? ", " : "", quote_literal_cstr(encoder->categories.values[k]));
 		appendStringInfoString(&condition, "]::pg_catalog.text[])");
 	}
+	appendStringInfoString(&condition, "]::pg_catalog.bool[]");
 	return condition.data;
 }
 
@@ -477,7 +483,7 @@ report_not_predicted(const dana_evaluation *asked, Jsonb *metrics)
 /* Runs the statement in the caller's SPI connection */
 static Jsonb *
 evaluate(const dana_evaluation *asked, const evaluated_model *model, const evaluated_rows *rows, Snapshot snapshot,
-		 StringInfo encoded)
+		 char **unseen)
 {
 	const bool	  current = snapshot == InvalidSnapshot;
 	const bool	  from_zero = asked->threshold.isnull && predicts(model, "score"); /* from 0 on: the second class */
@@ -499,13 +505,16 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 												 : dana_json_double(dana_json_member(model->metadata, "centres"), "label"))};
 	char		  nulls[] = {' ', asked->threshold.isnull && !from_zero ? 'n' : ' ', ' ', ' ', ' ', ' ', ' ', ' ',
 							 of_quantile ? ' ' : 'n', ' ', '\0'};
-	char		 *label = label_of(model, rows->columns);
+	char		 *label = label_of(model, rows->columns), *conditions;
+	StringInfoData names;
 	SPIPlanPtr	  plan;
 	Datum		  found;
 	int			  code;
 
-	plan = SPI_prepare(psprintf(STATEMENT, metrics_of(model), label, arguments_of(&model->features, rows->row), rows->places.later,
-								unseen_of(model, rows->columns, encoded), rows->from, rows->condition),
+	initStringInfo(&names);
+	conditions = unseen_of(model, rows->columns, &names);
+	plan = SPI_prepare(psprintf(STATEMENT, metrics_of(model), names.data, label, arguments_of(&model->features, rows->row),
+								rows->places.later, conditions, rows->from, rows->condition),
 					   lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));
@@ -520,6 +529,7 @@ evaluate(const dana_evaluation *asked, const evaluated_model *model, const evalu
 								"nor do those that \"filter\" or \"part\" leaves out.")));
 	dana_places_report(&rows->places, rows->table, asked->model, rows->part, DatumGetInt64(dana_value(0, 2)),
 					 DatumGetInt64(dana_value(0, 3)));
+	*unseen = TextDatumGetCString(dana_value(0, 4));
 	return DatumGetJsonbPCopy(found);
 }
 
@@ -553,8 +563,8 @@ dana_evaluation_rows(const dana_evaluation *asked, int64 most, int seed, dana_sa
 	evaluated_rows		  from = find_rows(asked, &model);
 	const int			  level = NewGUCNestLevel();
 	MemoryContext		  caller = CurrentMemoryContext;
-	Oid					  types[] = {INT8OID, INT8OID};
-	Datum				  values[] = {Int64GetDatum(seed), Int64GetDatum(most + 1)};
+	Oid					  types[] = {INT4OID, INT8OID};
+	Datum				  values[] = {Int32GetDatum(seed), Int64GetDatum(most + 1)};
 	StringInfoData		  columns;
 	bool				  all;
 
@@ -592,17 +602,16 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	evaluated_rows		  rows = find_rows(asked, &model);
 	const int			  level = NewGUCNestLevel();
 	Jsonb				 *metrics;
-	StringInfoData		  encoded;
+	char				 *unseen; /* columns */
 
 	require_label(asked, &model);
 	if (rows.as_trained)
 		dana_training_settings(model.metadata);
-	initStringInfo(&encoded); /* columns */
 	dana_connect();
 	if (asked->sample != NULL)
 		use_sample(asked->sample);
 	restrict_to_part(asked, &model, &rows);
-	metrics = evaluate(asked, &model, &rows, snapshot, &encoded);
+	metrics = evaluate(asked, &model, &rows, snapshot, &unseen);
 	SPI_finish();
 	AtEOXact_GUC(true, level);
 	if (asked->sample != NULL)
@@ -610,7 +619,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	if (snapshot == InvalidSnapshot)
 	{
 		report_rare_class(asked, metrics);
-		report_unseen(asked, metrics, encoded.data);
+		report_unseen(asked, metrics, unseen);
 	}
 	report_not_predicted(asked, metrics);
 	return metrics;

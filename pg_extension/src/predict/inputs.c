@@ -212,18 +212,42 @@ read_feature_row(dana_inputs *features, HeapTupleHeader row, const char *model)
 	return true;
 }
 
+typedef struct reading
+{
+	const dana_inputs *features;
+	int				   feature;
+} reading;
+
+/* Names the feature that an error is about */
+static void
+in_feature(void *arg)
+{
+	const reading *of = arg;
+
+	if (of->features->count == of->features->names.count)
+		errcontext("feature %d, column \"%s\"", of->feature + 1, of->features->names.values[of->feature]);
+	else
+		errcontext("feature %d", of->feature + 1);
+}
+
 /* The features of the call's arguments; false if one is NULL without a replacement */
 static bool
 read_feature_arguments(dana_inputs *features, const NullableDatum *given)
 {
-	for (int i = 0; i < features->count; i++)
+	reading				 of = {.features = features};
+	ErrorContextCallback context = {.previous = error_context_stack, .callback = in_feature, .arg = &of};
+
+	for (int i = of.feature = 0; i < features->count; of.feature = ++i)
 	{
 		features->values[i] = given[i].value;
 		features->nulls[i] = given[i].isnull;
 		if (given[i].isnull && features->encoders == NULL)
 			return false;
-		if (OidIsValid(features->literals[i]) && !given[i].isnull)
-			features->values[i] = read_literal(features->literals[i], DatumGetCString(given[i].value));
+		if (!OidIsValid(features->literals[i]) || given[i].isnull)
+			continue;
+		error_context_stack = &context;
+		features->values[i] = read_literal(features->literals[i], DatumGetCString(given[i].value));
+		error_context_stack = context.previous;
 	}
 	return true;
 }
@@ -245,23 +269,27 @@ dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *mod
 int64
 dana_inputs_prepare(const dana_inputs *features, dana_numbers *numbers)
 {
-	int64 count = 0;
+	int64				 count = 0;
+	reading				 of = {.features = features};
+	ErrorContextCallback context = {.previous = error_context_stack, .callback = in_feature, .arg = &of};
+	bool				 known = true;
 
 	if (features->reals)
 		return features->count;
-	for (int i = 0; i < features->count; i++)
+	error_context_stack = &context;
+	for (int i = of.feature = 0; known && i < features->count; of.feature = ++i)
 	{
 		const dana_encoder *encoder = features->encoders == NULL ? NULL : &features->encoders[i];
 
 		if (encoder == NULL)
 			dana_numbers_of(&features->types[i], features->values[i], &numbers[i]);
-		else if (!dana_encode(encoder, &features->types[i], features->values[i], features->nulls[i], &numbers[i]))
-			return -1;
-		if (numbers[i].present != NULL && (encoder == NULL || encoder->fill == NULL))
-			return -1;
+		else
+			known = dana_encode(encoder, &features->types[i], features->values[i], features->nulls[i], &numbers[i]);
+		known = known && (numbers[i].present == NULL || (encoder != NULL && encoder->fill != NULL));
 		count += numbers[i].count;
 	}
-	return count;
+	error_context_stack = context.previous;
+	return known ? count : -1;
 }
 
 /* A function of its own: see numerics.h on brackets and loops */

@@ -572,9 +572,10 @@ add_contributions(ReturnSetInfo *results, const loaded_model *model, const char 
 		const int count = features->reals ? 1 : model->numbers[i].count;
 		double	  total = 0;
 
+		/* a value less its centre is exact, and so is that of a mean; their sum with a large centre is not */
 		for (int k = at; k < at + count; k++)
 			total += coefficients[k] *
-				(model->memory[k] + (features->centres != NULL ? features->centres[k] : 0) - model->sums->means[k]);
+				(model->memory[k] - (model->sums->means[k] - (features->centres != NULL ? features->centres[k] : 0)));
 		at += count;
 		values[1] = CStringGetTextDatum(features->count == features->names.count ? features->names.values[i]
 																				  : psprintf("%d", i + 1));

@@ -88,7 +88,8 @@ require_column(const dana_training *training, TupleDesc columns, const char *arg
 	const int number = SPI_fnumber(columns, name);
 
 	if (number <= 0)
-		dana_error(UNDEFINED_COLUMN, "%s has no column \"%s\", which argument \"%s\" names", name_of(training), name, argument);
+		dana_error(UNDEFINED_COLUMN, "%s has no column \"%s\", which argument \"%s\" names", name_of(training),
+				   dana_shown(name), argument);
 	return SPI_gettypeid(columns, number);
 }
 
@@ -353,6 +354,34 @@ has_order(Oid type)
 	}
 }
 
+/* A value as one of the column of times; an error that names the argument if it is none */
+static Datum
+read_value(const dana_split *split, Oid function, char *value)
+{
+	MemoryContext  caller = CurrentMemoryContext;
+	volatile Datum read = (Datum)0;
+
+	PG_TRY();
+	{
+		read = OidInputFunctionCall(function, value, split->time_type, -1);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(caller);
+		error = CopyErrorData();
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_DATA_EXCEPTION)
+			PG_RE_THROW();
+		FlushErrorState();
+		ereport(ERROR, (errcode(error->sqlerrcode),
+						errmsg("argument \"test_after\" must have a value of column \"%s\", which is of type %s: %s", split->time,
+							   format_type_be(split->time_type), error->message)));
+	}
+	PG_END_TRY();
+	return read;
+}
+
 /* Reads {"column": value}; the value is kept as a text that is the same in every session */
 static void
 read_after(const dana_training *training, TupleDesc columns, dana_split *split)
@@ -377,11 +406,108 @@ read_after(const dana_training *training, TupleDesc columns, dana_split *split)
 	getTypeInputInfo(split->time_type, &function, &argument);
 	getTypeOutputInfo(split->time_type, &argument, &varlena);
 	fmgr_info(argument, &output);
-	split->after = dana_fixed_output(&output, split->time_type,
-									 OidInputFunctionCall(function, value, split->time_type, -1));
+	split->after = dana_fixed_output(&output, split->time_type, read_value(split, function, value));
 }
 
 /* The rows that are left out */
+
+/* A SELECT from the rows of a filter, or query */
+static char *
+select_from(const dana_training *training, const char *list, const char *rows)
+{
+	if (training->rows.query != NULL)
+		return psprintf("SELECT %s FROM (%s\n) AS r", list, rows);
+	return psprintf("SELECT %s FROM %s WHERE (%s\n)", list, dana_relation_name(training->rows.relation),
+					rows != NULL ? rows : "true");
+}
+
+/* Runs a statement that returns a row */
+static void
+select_row(const char *text)
+{
+	if (SPI_execute(text, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not examine the parts of the rows");
+}
+
+/* Raises an error for rows, a filter or query, that are all on one side of test_after */
+static _Noreturn void
+reject_time(const dana_training *training, const dana_split *split, const char *rows, bool later)
+{
+	const char *column = quote_identifier(split->time);
+
+	select_row(select_from(training, psprintf("dana.dana_fixed_text(pg_catalog.%s(%s))", later ? "min" : "max", column), rows));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("argument \"test_after\" leaves no row %s: %s column \"%s\" of %s is later than %s",
+						   later ? "to train on" : "for a test", later ? "each value of" : "no value of", split->time,
+						   name_of(training), split->after),
+					DatumGetPointer(dana_value(0, 1)) == NULL ? errdetail("All of them are null.")
+					: errdetail("The %s is %s.", later ? "smallest" : "largest", TextDatumGetCString(dana_value(0, 1))),
+					errhint("Give %s value.", later ? "a later" : "an earlier")));
+}
+
+/* Raises an error for rows, a filter or query, none of them in the part of test_size */
+static _Noreturn void
+reject_part(const dana_training *training, const char *rows)
+{
+	const char *by = training->test_by == NULL ? "*" : psprintf("DISTINCT ROW(%s)", quote_identifier(training->test_by));
+	int64		count;
+
+	select_row(select_from(training, psprintf("pg_catalog.count(%s)", by), rows));
+	count = DatumGetInt64(dana_value(0, 1));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("argument \"test_size\" leaves no row for a test: it is %g", training->test_size),
+					training->test_by == NULL
+						? errdetail("%s has " INT64_FORMAT " row%s.", name_of(training), count, count == 1 ? "" : "s")
+						: errdetail("Column \"%s\", which argument \"test_by\" names, has " INT64_FORMAT
+									" different value%s, and rows with the same one stay together.",
+									training->test_by, count, count == 1 ? "" : "s"),
+					training->test_by != NULL && count < 2 ? errhint("Name another column with test_by.")
+														   : errhint("Give a larger test_size, or more rows.")));
+}
+
+static bool
+find_one(TupleTableSlot *row, void *found)
+{
+	*(bool *)found = true;
+	return false;
+}
+
+/* Whether there are rows of a filter, or query; `pages`: a heap's are read, which checks its tuples, before the executor's */
+static bool
+have_row(const dana_training *training, char *rows, bool pages)
+{
+	dana_source_request request = training->rows;
+	dana_source		   *source;
+	bool				found = false;
+
+	*(request.query != NULL ? &request.query : &request.filter) = rows;
+	if (!pages && request.query == NULL)
+		request.query = select_from(training, "*", rows);
+	source = dana_source_open(&request);
+	if (source->heap)
+		dana_scan(source->relation, source->snapshot, rows, source->pages, 0, 0, find_one, &found);
+	else
+		dana_rows_each(dana_source_plan(source, select_from(training, "", rows)), 1, find_one, &found);
+	dana_source_close(source);
+	return found;
+}
+
+/* Raises an error if one of two parts of rows, filters or queries, is empty */
+static void
+check_parts(const dana_training *training, const dana_split *split, char *test, char *train, const char *rows, bool pages)
+{
+	const bool tests = have_row(training, test, pages), trains = have_row(training, train, pages);
+
+	if (tests && trains)
+		return;
+	dana_connect();
+	/* without any row, the training's own error is the better one */
+	if (tests != trains && split->after != NULL)
+		reject_time(training, split, rows, tests);
+	if (trains && !tests)
+		reject_part(training, rows);
+	SPI_finish();
+}
 
 /* Takes a part out of the training's rows, and returns a filter, or query, for it alone */
 static char *
@@ -445,8 +571,13 @@ dana_split_rows(dana_training *training, bool stratify)
 	columns = columns_of(training);
 	if (training->test_size > 0 || training->test_after != NULL)
 	{
+		const char *whole = training->rows.query != NULL ? training->rows.query : training->rows.filter;
+		char	   *test;
+
 		training->split = split_for_test(training, columns, stratify);
-		(void)take_part(training, &training->split);
+		test = take_part(training, &training->split);
+		check_parts(training, &training->split, test,
+					training->rows.query != NULL ? training->rows.query : training->rows.filter, whole, stratify);
 	}
 	if (validates)
 	{
@@ -476,13 +607,18 @@ dana_split_folds(const dana_training *training, int folds)
 	TupleDesc  columns = columns_of(training);
 	dana_split split = identify(training, columns);
 	double	  *bounds;
+	const char *rows = training->rows.query != NULL ? training->rows.query : training->rows.filter;
+	char	  *condition;
 
 	if (folds == 0)
 	{
 		if (training->test_after == NULL)
 			check_size("test_size", training->test_size);
 		split = split_for_test(training, columns, true);
-		return dana_split_condition(&split);
+		condition = dana_split_condition(&split);
+		check_parts(training, &split, dana_training_rows(training, condition, rows),
+					dana_training_rows(training, psprintf("NOT %s", condition), rows), rows, true);
+		return condition;
 	}
 	bounds = palloc(sizeof(double) * folds);
 	for (int i = 0; i < folds; i++)

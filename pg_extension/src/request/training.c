@@ -139,7 +139,8 @@ dana_read_nulls(const char *argument, const char *word, double *number)
 		*number = strtod(word, &end);
 		if (end == word || *end != '\0' || !isfinite((float)*number))
 			dana_reject_argument("%s", "%s 'skip', 'error', 'mean', 'median', 'indicator', or a number to put in their "
-								 "place, not \"%s\"", argument, strcmp(argument, "nulls") == 0 ? "be" : "impute", word);
+								 "place, not \"%s\"", argument, strcmp(argument, "nulls") == 0 ? "be" : "impute",
+								 dana_shown(word));
 	}
 	return policy;
 }
@@ -159,23 +160,31 @@ check_different(const dana_texts *classes)
 	qsort(sorted, classes->count, sizeof(char *), compare_texts);
 	for (int i = 1; i < classes->count; i++)
 		if (strcmp(sorted[i - 1], sorted[i]) == 0)
-			dana_reject_argument("classes", "be labels that differ, not \"%s\"", sorted[i]);
+			dana_reject_argument("classes", "be labels that differ, not \"%s\"", dana_shown(sorted[i]));
 }
+
+/* Bytes of classes: a request has them twice, and JSON may need more for them */
+#define MAX_CLASSES (DANA_MAX_REQUEST / 8)
 
 static void
 read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 {
 	/* in the order of dana_nonfinite_policy */
 	static const char *const nonfinite_policies[] = {"skip", "keep", "error", NULL};
+	Size length = 0;
 
 	cleaning->nulls = dana_read_nulls("nulls", training->nulls, &cleaning->fill);
 	cleaning->nonfinite = place_of_word(training->nonfinite, nonfinite_policies);
 	if (cleaning->nonfinite > DANA_NONFINITE_ERROR)
-		dana_reject_argument("nonfinite", "be 'skip', 'keep' or 'error', not \"%s\"", training->nonfinite);
+		dana_reject_argument("nonfinite", "be 'skip', 'keep' or 'error', not \"%s\"", dana_shown(training->nonfinite));
 	cleaning->classes = training->classes;
 	cleaning->weight = training->weight;
 	if (training->classes.count == 0)
 		dana_reject_argument("classes", "be a list of labels, not \"{}\"");
+	for (int i = 0; i < training->classes.count; i++)
+		length += strlen(training->classes.values[i]);
+	if (length > MAX_CLASSES)
+		dana_error(PROGRAM_LIMIT_EXCEEDED, "argument \"classes\" has texts of %zu bytes, more than %u", length, MAX_CLASSES);
 	if (training->classes.count > 1)
 		check_different(&training->classes);
 }
@@ -296,7 +305,7 @@ dana_training_rule(const dana_training *training)
 	for (int i = 0; i < names.count; i++)
 		if (!dana_is_one_of(names.values[i], &known))
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("rule \"%s\" has no hyperparameter \"%s\"", training->rule, names.values[i]),
+							errmsg("rule \"%s\" has no hyperparameter \"%s\"", training->rule, dana_shown(names.values[i])),
 							known.count > 0 ? errhint("%s", dana_hint_of(names.values[i], &known)) : 0));
 	return rule;
 }

@@ -141,6 +141,7 @@ hash_of(Oid type, Datum value, uint64 seed)
 		case INT8OID:
 		case TIMESTAMPOID:
 		case TIMESTAMPTZOID:
+		case MONEYOID: /* it has no hash, and its text depends on lc_monetary */
 			number = DatumGetInt64(value);
 			break;
 		case TIDOID:
@@ -221,6 +222,14 @@ is_held_out(double number, double part)
 DANA_FUNCTION(dana_holdout)
 {
 	PG_RETURN_BOOL(is_held_out(part_number(fcinfo), PG_GETARG_FLOAT8(1)));
+}
+
+/* dana.dana_draw(row, seed) */
+DANA_FUNCTION(dana_draw_row)
+{
+	static const Oid type = RECORDOID;
+
+	PG_RETURN_FLOAT8(dana_draw(PG_GETARG_INT32(1), &type, &fcinfo->args[0], 1));
 }
 
 /* The bounds of a class's parts: rows of `parts`, sorted by the class's number, the last one for all other classes */

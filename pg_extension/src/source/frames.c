@@ -209,7 +209,7 @@ class_number(dana_frames *frames, frame_column *column, Datum value)
 		return NAN;
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 					errmsg("column \"%s\" of %s holds \"%s\", which is none of the classes", column->name,
-						   frames->source->name, label),
+						   frames->source->name, dana_shown(label)),
 					errhint("Name every class in classes => ARRAY[...], or leave these rows out.")));
 }
 

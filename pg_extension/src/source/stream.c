@@ -79,12 +79,14 @@ source_check_kind(Relation relation, const char *name)
 static void
 source_check_rights(Relation relation, const char *name)
 {
-	Oid id = RelationGetRelid(relation);
+	Oid			id = RelationGetRelid(relation);
+	const char *denied = dana_denied_columns(id);
 
 	if (pg_class_aclcheck(id, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for table %s", name),
+				 denied != NULL ? errdetail("There is no SELECT on its columns %s.", denied) : 0,
 				 errhint("Training reads whole pages, so it needs SELECT on the table, not on some of its columns. "
 						 "With query => 'SELECT ...' it needs what the query needs.")));
 	if (check_enable_rls(id, InvalidOid, true) == RLS_ENABLED)

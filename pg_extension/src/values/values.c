@@ -42,6 +42,19 @@ timestamp_number(Timestamp timestamp)
 										   : timestamp / (double)USECS_PER_SEC;
 }
 
+/* PostgreSQL's error has all digits of the number */
+static double
+double_of_numeric(Datum value)
+{
+	const double number = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
+
+	if (isinf(number) && !numeric_is_inf(DatumGetNumeric(value)))
+		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+						errmsg("a number of type numeric is outside the range of double precision"),
+						errhint("Numbers lie between -1.8e308 and 1.8e308.")));
+	return number;
+}
+
 #define NO_CONVERSION(...)
 #define CONVERSION(type, length, align, number) \
 	static double convert_##type(Datum value) \

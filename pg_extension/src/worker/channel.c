@@ -14,6 +14,7 @@
 
 #include "storage/fd.h"
 
+#include "base/arguments.h"
 #include "base/dana.h"
 #include "base/json.h"
 #include "base/notices.h"
@@ -103,6 +104,9 @@ channel_receive_all(char *data, size_t length, dana_wait_reason why)
 	}
 }
 
+/* Maximum number of bytes of a worker's message: it may quote an argument */
+#define MAX_MESSAGE 2000
+
 /* Reports a notice of the worker at its level, or raises the error that it answered with */
 static void
 channel_report(Jsonb *report, bool is_error)
@@ -126,7 +130,7 @@ channel_report(Jsonb *report, bool is_error)
 		elevel = WARNING;
 	if (!is_error)
 		return dana_notice(elevel, *hint != '\0' ? hint : NULL, "%s", dana_json_string(report, "message"));
-	ereport(ERROR, (errcode(code), errmsg("%s", dana_json_string(report, "message")),
+	ereport(ERROR, (errcode(code), errmsg("%s", dana_cut(dana_json_string(report, "message"), MAX_MESSAGE)),
 					 *detail != '\0' ? errdetail("%s", detail) : 0, *hint != '\0' ? errhint("%s", hint) : 0));
 }
 
