@@ -18,8 +18,8 @@ QUERY = "query => 'SELECT id, a, y FROM t'"
 def session(owners: Session) -> Session:
     owners.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
     owners.execute(
-        "CREATE TABLE t AS SELECT i AS id, sin(i)::real AS a, sin(i) * 2 AS y, 'c' || i % 2 AS c, 'x' AS secret, 0 AS more"
-        " FROM generate_series(1, 300) AS i; ALTER TABLE t ADD PRIMARY KEY (id);"
+        "CREATE TABLE t AS SELECT i AS id, sin(i)::real AS a, sin(i) * 2 AS y, 'c' || i % 2 AS c, 'x' AS secret,"
+        " 0 AS more FROM generate_series(1, 300) AS i; ALTER TABLE t ADD PRIMARY KEY (id);"
         " GRANT SELECT (id, a, y, c) ON t TO ana; SELECT dana_grant_rule('linear', 'ana')"
     )
     return owners
@@ -40,7 +40,7 @@ def test_the_columns_in_use_suffice(session: Session) -> None:
             "dana_profile('m', 't')",
             "dana_drift('m', 't')",
             """dana_cross_validate('linear', folds => 2, training => '{"query": "SELECT a, y FROM t"}')""",
-            """dana_search('linear', grid => '[{}]', test_size => 0.2, training => '{"query": "SELECT a, y FROM t"}')""",
+            """dana_search('linear', NULL, '[{}]', test_size => 0.2, training => '{"query": "SELECT a, y FROM t"}')""",
         ):
             assert session.execute(f"SELECT count(*) FROM {call}".encode()).fetchall()[0][0] > 0, call
 

@@ -17,12 +17,12 @@ import pytest
 
 from dana.errors import SetupError, UsageError
 from dana.simulator import large
+from dana.simulator.native import load
 from dana.storage.builder import build_pages
 from dana.trainer.contract import TrainingError
 from dana.trainer.machine import NO_MEMORY, Machine, PageCollector
 from dana.trainer.machines import MACHINES, Rtl, Simulated
 from dana.trainer.memory import least_bytes
-from dana.simulator.native import load
 from dana.worker.session import error_fields
 from hwgen.harness.build import verilog_of
 from hwgen.rtl.verilate import cache_folder

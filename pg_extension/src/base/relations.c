@@ -3,6 +3,7 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_inherits.h"
@@ -61,15 +62,19 @@ char *
 dana_denied_columns(Oid relation)
 {
 	StringInfoData list;
-	const char	  *name;
+	Relation	   opened;
+	TupleDesc	   columns;
 
 	if (pg_class_aclcheck(relation, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
 		return NULL;
 	initStringInfo(&list);
-	for (AttrNumber i = 1; i <= get_relnatts(relation); i++)
-		if ((name = get_attname(relation, i, true)) != NULL &&
-			pg_attribute_aclcheck(relation, i, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", name);
+	opened = relation_open(relation, AccessShareLock);
+	columns = RelationGetDescr(opened);
+	for (int i = 0; i < columns->natts; i++)
+		if (!TupleDescAttr(columns, i)->attisdropped &&
+			pg_attribute_aclcheck(relation, i + 1, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", NameStr(TupleDescAttr(columns, i)->attname));
+	relation_close(opened, NoLock);
 	return list.len > 0 ? list.data : NULL;
 }
 
