@@ -48,8 +48,27 @@ ARRIVED = 1e-5
 STEPS = 12
 """Steps of Newton's method at most; each squares the distance, unless the rows are separated."""
 
-DEPENDENT = 5e-9
-"""Share of a column's variance that the columns before it leave unexplained, below which it depends on them."""
+MAX_WEIGHTS = 300
+"""Weights of all classes but the first, with intercepts, beyond which Newton's method does not follow."""
+
+DEPENDENT = 1e-11
+"""Share of a column's variance that the columns before it leave unexplained, below which it depends on them. At a
+tenth of it the weights, in binary32, round predictions by a twentieth of the label's deviation."""
+
+CLOSE = 1e-4
+"""The same share, below which a penalty of `WEAK` decides a coefficient."""
+
+ROUNDED = (2**-23) ** 2 / 12
+"""Variance of a number's rounding to binary32, relative to its square; at most."""
+
+NOISE = 4.0
+"""Variance in roundings, up to which a column depends on others: the roundings of these may add up."""
+
+HIDDEN = 400.0
+"""Variance of a difference of columns in roundings, up to which they change the difference by a twentieth or more."""
+
+APART = 5e-9
+"""Mean square of what a dropped column has of its own, relative to its largest value, that is more than rounding."""
 
 MOVES = 0.1
 """Movement of a score by a step from the optimum, above which there is no optimum: the rows are separated."""
@@ -60,10 +79,18 @@ ROUNDING = 1e-14
 OFF_CENTRE = 10.0
 """Mean in deviations of a column above which binary64 needs columns to be centred first."""
 
+MOST_NAMED = 5
+"""Columns that a message names at most."""
+
 LEVEL = 0.05
 """1 - the level of the confidence intervals."""
 
-FAMILIES = {Link.NONE: Family.NORMAL, Link.LOGIT: Family.BINOMIAL, Link.EXP: Family.POISSON}
+FAMILIES = {
+    Link.NONE: Family.NORMAL,
+    Link.LOGIT: Family.BINOMIAL,
+    Link.EXP: Family.POISSON,
+    Link.LARGEST: Family.MULTINOMIAL,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +130,16 @@ def summarise(
     if passes is None:
         return None
     several = passes.found.link is Link.LARGEST
-    family = None if several else _family_of(passes.found, request, result)
+    family = _family_of(passes.found, request, result)
     if not several and family is None:
         return None
     if penalty_of(request, result.metadata["hyper"]) > WEAK:
         reason = "a penalty keeps the model from the maximum of its likelihood"
         return Summary(parameters=result.parameters, metadata={"no_errors": reason})
-    if family is not None:
-        return passes.of_sum(family, passes.found, result.metadata)
-    classes = (training.design.get("classes") or {}).get("count")
-    return passes.of_classes(passes.found) if classes else None
+    if several:
+        classes = (training.design.get("classes") or {}).get("count")
+        return passes.of_classes(passes.found, family, result.metadata) if classes else None
+    return None if family is None else passes.of_sum(family, passes.found, result.metadata)
 
 
 def newton(
@@ -135,6 +162,8 @@ def newton(
     if passes is None or not isfinite(penalty) or request.class_weight is not None:
         return None
     family = _family_of(passes.found, request, result)
+    if family is Family.MULTINOMIAL:
+        return passes.newton_of_classes(penalty)
     return None if family is None else passes.newton(family, penalty)
 
 
@@ -201,8 +230,13 @@ def likelihood_of(text: str, rule: str, metas: tuple[tuple[str, float], ...]) ->
         loss = loss_graph(graph.bind({name: 2 for name in graph.dims if name not in given}))
     except (BindError, RuleError):
         return None
-    if loss is None or loss.loss is None or loss.concrete_shape(loss.inputs[0]):
+    if loss is None or loss.loss is None:
         return None
+    if shape := loss.concrete_shape(loss.inputs[0]):
+        several = np.sin(np.arange(5 * shape[0])).reshape(5, -1)
+        classes = np.repeat(np.arange(shape[0], dtype=np.float64)[:, None], len(several), axis=1)
+        expected = np.log(np.exp(several).sum(axis=1)) - several.T
+        return Family.MULTINOMIAL if is_multiple(losses_at(loss, dict(metas), several, classes), expected) else None
     score = np.array([-1.5, -0.5, 0.25, 1, 2])
     for family, highest in ((Family.NORMAL, 3.0), (Family.BINOMIAL, 1.0), (Family.POISSON, 3.0)):
         scores, labels = np.meshgrid(score, np.array([0.0, 1.0, highest]))
@@ -231,29 +265,32 @@ class _Model:
         return scores(self.program, np.concatenate([one.reshape(-1) for one in values]).astype(np.float32), MOST)
 
     def weights(self, at: Scores) -> tuple[str, str, Doubles] | None:
-        """Return the names of weights and intercept, and the coefficient of a column for a weight of 1.
+        """Return the names of weights and intercepts, and the coefficient of a column for a weight of 1.
 
         Parameters
         ----------
         at
-            The sums of the parameters.
+            The sums of the parameters, of which each has weights and an intercept.
         """
-        single = [one for one in self.parameters if one.values.shape == ()]
+        sums = len(at.intercepts)
+        shape = at.coefficients.shape if sums > 1 else at.coefficients.shape[1:]
+        single = [one for one in self.parameters if one.values.shape == ((sums,) if sums > 1 else ())]
         for one in self.parameters:
-            if one.values.shape != at.coefficients.shape[1:]:
+            if one.values.shape != shape:
                 continue
             ones = self.scores({one.name: np.ones_like(one.values)})
             if ones is None or not np.isfinite(ones.coefficients).all():
                 continue
-            if not np.allclose(ones.coefficients[0] * one.values, at.coefficients[0], rtol=1e-9, atol=0):
+            if not np.allclose(ones.coefficients * one.values, at.coefficients, rtol=1e-9, atol=0):
                 continue
             for other in single:
-                none = {one.name: np.zeros_like(one.values), other.name: np.float32(0) * other.values}
-                less, more = self.scores(none), self.scores({**none, other.name: none[other.name] + np.float32(1)})
-                if less is None or more is None or less.coefficients.any() or more.coefficients.any():
+                # with weights of 1: sums without columns are no sums to `scores`
+                zero = {one.name: np.ones_like(one.values), other.name: np.float32(0) * other.values}
+                less, more = self.scores(zero), self.scores({**zero, other.name: zero[other.name] + np.float32(1)})
+                if less is None or more is None or (less.coefficients != more.coefficients).any():
                     continue
-                if float(more.intercepts[0] - less.intercepts[0]) == 1:
-                    return one.name, other.name, ones.coefficients[0]
+                if np.allclose(more.intercepts - less.intercepts, 1, rtol=0, atol=1e-6):
+                    return one.name, other.name, ones.coefficients if sums > 1 else ones.coefficients[0]
         return None
 
     def set(self, name: str, values: Floats) -> None:
@@ -275,6 +312,10 @@ class _Solved:
         To the maximum, of all elements: 0 where dropped.
     squared
         Squared length of the step in standard errors, for a variance of 1.
+    weakest
+        Smallest share of its variance that the columns before leave to a column that is kept.
+    alike
+        Elements with little more of their own than rounding, each with the element that explains it by itself.
     """
 
     kept: list[int]
@@ -282,28 +323,56 @@ class _Solved:
     inverse: Doubles
     step: Doubles
     squared: float
+    weakest: float
+    alike: list[tuple[int, int]]
 
 
-def solved(matrix: Doubles, gradient: Doubles) -> _Solved:
-    """Solve for the step of Newton's method; a column that depends on those before it is dropped, as R does."""
+def solved(matrix: Doubles, gradient: Doubles, basis: Basis) -> _Solved:
+    """Solve for the step of Newton's method; a column that depends on those before it is dropped, as R does.
+
+    Parameters
+    ----------
+    matrix, gradient
+        Of the intercept and the columns of the basis, for one sum or for each of several.
+    """
     full = _whole(matrix)
     size = len(full)
     diagonal = np.diag(full)
+    intercepts = np.arange(size) // (len(basis.centre) + 1) * (len(basis.centre) + 1)
+    first, mixed = diagonal[intercepts], full[intercepts, np.arange(size)]
+    offsets = np.resize(np.append(0, basis.centre * basis.scale), size)
+    noise = ROUNDED * (diagonal + 2 * offsets * mixed + offsets**2 * first)
+    noise[intercepts] = 0
     widths = np.sqrt(np.where(diagonal > 0, diagonal, 1))
     scaled = full / widths[:, None] / widths
     # the distances from the mean decide, not those from 0
-    centred = diagonal - full[0] ** 2 / full[0, 0] if full[0, 0] > 0 else diagonal
+    centred = diagonal - np.divide(mixed**2, first, out=np.zeros(size), where=first > 0)
     factor = np.zeros((size, size))
     kept: list[int] = []
+    alike: list[tuple[int, int]] = []
+    weakest = 1.0
     for k in range(size):
         rest = scaled[k, k]
         for place, j in enumerate(kept):
             factor[k, place] = (scaled[k, j] - factor[k, :place] @ factor[j, :place]) / factor[j, place]
         rest -= float(factor[k, : len(kept)] @ factor[k, : len(kept)])
-        least = DEPENDENT * max(centred[k], 0) / diagonal[k] if k and diagonal[k] > 0 else 0.0
-        if diagonal[k] > 0 and rest > least and (not k or centred[k] > 1e-13 * diagonal[k]):
+        inner, least = k != intercepts[k] and diagonal[k] > 0, 0.0
+        if inner:
+            own = max(centred[k], 0) / diagonal[k]
+            least = DEPENDENT * own
+            if kept and rest < CLOSE * own and own > 1e-13:
+                share = np.linalg.solve(factor[np.ix_(kept, range(len(kept)))].T, factor[k, : len(kept)])
+                share *= widths[k] / widths[kept]
+                rounding = (noise[k] + share**2 @ noise[kept]) / diagonal[k]
+                least = max(least, NOISE * rounding)
+                parts = share**2 * centred[kept]
+                most = int(parts.argmax())
+                if rest < max(HIDDEN * rounding, DEPENDENT * own) and parts[most] > 0.99 * parts.sum() > 0:
+                    alike.append((k, kept[most]))
+        if diagonal[k] > 0 and rest > least and (not inner or own > 1e-13):
             factor[k, len(kept)] = sqrt(rest)
             kept.append(k)
+            weakest = min(weakest, rest / own) if inner else weakest
         else:
             factor[k] = 0
     lower = factor[np.ix_(kept, range(len(kept)))]
@@ -313,7 +382,13 @@ def solved(matrix: Doubles, gradient: Doubles) -> _Solved:
     step[kept] = -inverse @ gradient[kept]
     dropped = [k for k in range(size) if k not in kept]
     return _Solved(
-        kept=kept, dropped=dropped, inverse=inverse, step=step, squared=float(-(step[kept] @ gradient[kept]))
+        kept=kept,
+        dropped=dropped,
+        inverse=inverse,
+        step=step,
+        squared=float(-(step[kept] @ gradient[kept])),
+        weakest=weakest,
+        alike=alike,
     )
 
 
@@ -327,22 +402,112 @@ class _Passes:
     request: TrainRequest
     notify: Notify
 
-    def of_classes(self, found: Scores) -> Summary:
-        """Return whether the scores of classes separate them."""
+    def of_classes(self, found: Scores, family: Family | None, metadata: Any) -> Summary:
+        """Return whether the scores of classes separate them; remove the penalty, if there are not too many weights."""
         count = found.coefficients.shape[1]
         weights = np.column_stack([found.intercepts, found.coefficients])
         at = self.measured(Family.CLASSES, Basis(centre=np.zeros(count), scale=np.ones(count)), weights)
-        separated = at.sums[Sum.ROWS] > 0 and at.sums[Sum.MISPLACED] == 0
+        separated = bool(at.sums[Sum.ROWS] > 0 and at.sums[Sum.MISPLACED] == 0)
+        if family is Family.MULTINOMIAL and self.request.class_weight is None and not separated:
+            columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
+            separated = self._without_penalty(columns, penalty_of(self.request, metadata["hyper"]))
         if separated:
-            self.notify(separated_notice(None, self.request))
+            self.notify(separated_notice((), self.request))
         reason = "the coefficients of several classes are defined up to a common constant"
-        return Summary(parameters=self.model.parameters, metadata={"separated": bool(separated), "no_errors": reason})
+        return Summary(parameters=self.model.parameters, metadata={"separated": separated, "no_errors": reason})
+
+    def _without_penalty(self, columns: list[str], penalty: float) -> bool:
+        """Go to the maximum of the likelihood of several classes; return whether there is none, but with a penalty."""
+        arrived = self._steps_of_classes(0)
+        if arrived is None:
+            self._notify_close(columns)
+            return False
+        basis, weights, full, at, settled = arrived
+        directions = full.step.reshape(-1, len(basis.centre) + 1).copy()
+        # the intercept of a class without rows has no maximum either
+        directions[:, 0] = 0
+        if self.measured(Family.MOVES, basis, directions).moved[: len(directions)].max() > MOVES:
+            self.newton_of_classes(penalty)
+            return True
+        if settled or at.sums[Sum.LOSS] < self._loss_of_classes(basis):
+            self._set_classes(basis, weights)
+        if not settled:
+            self.notify(unsettled_notice())
+        self._notify_alike([one for one in full.alike if one[0] <= len(columns)], at, basis, columns)
+        return False
+
+    def newton_of_classes(self, penalty: float) -> Sequence[Parameter] | None:
+        """Go to the minimum of the loss of several classes and the penalty; None if it is not found."""
+        arrived = self._steps_of_classes(penalty)
+        if arrived is None or not arrived[-1]:
+            return None
+        self._set_classes(*arrived[:2])
+        return self.model.parameters
+
+    def _loss_of_classes(self, basis: Basis) -> float:
+        weights = self.found.coefficients / basis.scale
+        all_weights = np.column_stack([self.found.intercepts + self.found.coefficients @ basis.centre, weights])
+        return float(self.measured(Family.MULTINOMIAL, basis, all_weights).sums[Sum.LOSS])
+
+    def _steps_of_classes(self, penalty: float) -> tuple[Basis, Doubles, _Solved, LikelihoodObserver, bool] | None:
+        """Return where steps of Newton's method lead, the last of them, and whether they arrive.
+
+        The weights of all classes count from those of the first: only differences decide.
+        """
+        mapped, (classes, count) = self.model.weights(self.found), self.found.coefficients.shape
+        size = count + 1
+        if mapped is None or (classes - 1) * size > MAX_WEIGHTS:
+            return None
+        basis, (_, _, each) = self._own_basis(count), mapped
+        coefficients = self.found.coefficients
+        weights = np.column_stack([self.found.intercepts + coefficients @ basis.centre, coefficients / basis.scale])
+        weights -= weights[0]
+        ratio = np.divide(basis.scale, each[0], out=np.zeros(count), where=each[0] != 0)
+        # of weights that add up to 0 over the classes
+        square = np.kron(np.eye(classes - 1) - 1 / classes, np.diag(np.append(0, penalty * ratio**2)))
+        best, least, step = weights, inf, np.zeros((classes - 1, size))
+        found = None
+        for _ in range(2 * STEPS):
+            at = self.measured(Family.MULTINOMIAL, basis, weights)
+            rows, free = float(at.sums[Sum.WEIGHT]), weights[1:].reshape(-1)
+            value = float(at.sums[Sum.LOSS]) + rows * float(free @ square @ free) / 2
+            if not (np.isfinite(at.matrix).all() and np.isfinite(at.gradient).all() and value <= least * (1 + 1e-12)):
+                if found is None:
+                    return None
+                # the step was too long: half of it
+                step = step / 2
+                weights = best + np.vstack([np.zeros(size), step])
+                continue
+            full = solved(at.matrix + rows * square, at.gradient + rows * square @ free, basis)
+            best, least, step = weights, value, full.step.reshape(-1, size)
+            weights = best + np.vstack([np.zeros(size), step])
+            found = full, at
+            if full.squared <= SETTLED * rows:
+                return basis, weights, full, at, True
+        return None if found is None else (basis, best, *found, False)
+
+    def _set_classes(self, basis: Basis, weights: Doubles) -> None:
+        """Set the weights of all classes; those of a column, and the intercepts, add up to 0."""
+        mapped = self.model.weights(self.found)
+        assert mapped is not None
+        name, intercept, each = mapped
+        weights = weights - weights.mean(axis=0)
+        coefficients = weights[:, 1:] * basis.scale
+        new = np.divide(coefficients, each, out=np.zeros(each.shape), where=each != 0).astype(np.float32)
+        self.model.set(name, new)
+        at, rounded = self.model.scores(), new.astype(np.float64) * each
+        assert at is not None
+        missing = weights[:, 0] - (at.intercepts + rounded @ basis.centre)
+        own = next(one.values for one in self.model.parameters if one.name == intercept)
+        self.model.set(intercept, (own.astype(np.float64) + missing).astype(np.float32))
 
     def of_sum(self, family: Family, found: Scores, metadata: Any) -> Summary | None:
         """Return the summary of a prediction that is a function of one sum."""
         count = found.coefficients.shape[1]
         columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
         if count > MAX_COLUMNS or len(columns) != count:
+            if family is not Family.NORMAL:
+                self._notify_close(columns)
             return self._bare(family, found, f"there are more than {MAX_COLUMNS} columns")
         if self.request.class_weight is not None:
             return self._bare(family, found, "with class_weight the loss is no likelihood")
@@ -350,8 +515,8 @@ class _Passes:
         if mapped is None:
             return None
         basis, middle = self._own_basis(count), float(found.intercepts[0])
-        weights, centred, settled = _in_basis(found, basis), False, False
-        for _ in range(STEPS):
+        weights, centred, settled, steps = _in_basis(found, basis), False, False, 0
+        for steps in range(STEPS):
             at = self.measured(family, basis, weights, middle)
             if not (np.isfinite(at.matrix).all() and np.isfinite(at.gradient).all() and at.matrix[0, 0] > 0):
                 return self._without("a score is not finite")
@@ -361,9 +526,9 @@ class _Passes:
                 weights[1:] /= moved_basis.scale
                 basis, centred = moved_basis, True
                 continue
-            full, rows = solved(at.matrix, at.gradient), float(at.sums[Sum.WEIGHT])
+            full, rows = solved(at.matrix, at.gradient, basis), float(at.sums[Sum.WEIGHT])
             if family is Family.BINOMIAL and at.sums[Sum.MISPLACED] == 0:
-                return self._separated(full, at, columns)
+                return self._separated(full, at, basis, columns)
             if min(at.sums[Sum.ROWS], rows) <= len(full.kept):
                 return self._without("there are no more rows than coefficients")
             variance = 1.0
@@ -373,16 +538,25 @@ class _Passes:
                 if variance <= ROUNDING * labels / rows:
                     return self._without("the model leaves no error but rounding")
             weights = weights + full.step
-            settled = family is Family.NORMAL or full.squared <= SETTLED * rows
+            # the curvature of columns that nearly depend on each other has few digits: a second step corrects the first
+            exact = family is Family.NORMAL and (full.weakest > CLOSE or steps > 1)
+            settled = exact or full.squared <= SETTLED * rows * variance
             if settled:
                 break
         if family is not Family.NORMAL:
             if self._has_no_maximum(at, full, basis):
-                return self._separated(full, at, columns)
+                return self._separated(full, at, basis, columns)
             if not settled:
+                self.notify(unsettled_notice())
                 return self._without(f"the maximum of the likelihood was not found in {STEPS} steps")
+        # categories keep their weights: those of one that no row had are then the mean of the others
+        encoded = categories_of(self.request)
+        without = [k for k in full.dropped if k and columns[k - 1] not in encoded]
+        weights[full.kept] += full.inverse @ (_whole(at.matrix)[np.ix_(full.kept, without)] @ weights[without])
+        weights[without] = 0
         self._set(mapped, basis, weights)
-        self._notify_dropped([columns[k - 1] for k in full.dropped if k])
+        named = self._notify_alike(full.alike, at, basis, columns)
+        self._notify_dropped([columns[k - 1] for k in without if columns[k - 1] not in named])
         return self._summary(family, at, full, basis, weights, variance)
 
     def newton(self, family: Family, penalty: float) -> Sequence[Parameter] | None:
@@ -406,7 +580,7 @@ class _Passes:
                 step /= 2
                 weights = best + step
                 continue
-            full = solved(at.matrix + np.diag(square), at.gradient + square * weights)
+            full = solved(at.matrix + np.diag(square), at.gradient + square * weights, basis)
             best, least, step = weights, value, full.step
             weights = best + step
             if family is Family.NORMAL or full.squared <= max(ARRIVED, SETTLED * float(at.sums[Sum.WEIGHT])):
@@ -432,7 +606,7 @@ class _Passes:
             each = (found.coefficients, found.intercepts)
             coefficients, intercepts = (np.concatenate([np.zeros_like(one), one]) for one in each)
             both = Scores(link=found.link, coefficients=coefficients, intercepts=intercepts)
-            separated = bool(self.of_classes(both).metadata["separated"])
+            separated = bool(self.of_classes(both, None, {}).metadata["separated"])
         return self._without(reason, separated=separated)
 
     def _has_no_maximum(self, at: LikelihoodObserver, full: _Solved, basis: Basis) -> bool:
@@ -451,13 +625,19 @@ class _Passes:
             directions.append(direction)
         moved = self.measured(Family.MOVES, basis, np.array(directions))
         rest = moved.squares[1:] / at.sums[Sum.ROWS]
-        return bool(moved.moved[0] > MOVES or (rest > DEPENDENT * at.moved[dependent] ** 2).any())
+        return bool(moved.moved[0] > MOVES or (rest > APART * at.moved[dependent] ** 2).any())
 
-    def _separated(self, full: _Solved, at: LikelihoodObserver, columns: list[str]) -> Summary:
-        moves = np.abs(full.step) * at.moved[: len(full.step)]
-        moves[0] = 0
-        most = int(moves.argmax())
-        self.notify(separated_notice(columns[most - 1] if moves[most] > moves.sum() / 2 else None, self.request))
+    def _separated(self, full: _Solved, at: LikelihoodObserver, basis: Basis, columns: list[str]) -> Summary:
+        moves = (np.abs(full.step) * at.moved[: len(full.step)])[1:]
+        # a column by itself: all its values with label 0 are on one side of all others
+        bounds = self.measured(Family.BOUNDS, basis, np.zeros(len(full.step))).matrix[:, 1:]
+        alone = (bounds[0] <= -bounds[3]) | (bounds[2] <= -bounds[1])
+        alone &= np.maximum(bounds[0], bounds[2]) > -np.maximum(bounds[1], bounds[3])
+        if alone.any():
+            names = [columns[int(np.where(alone, moves, -1).argmax())]]
+        else:
+            names = [columns[k] for k in np.flatnonzero(moves > moves.max() / 100)]
+        self.notify(separated_notice(names, self.request))
         return self._without("the rows are separated: the likelihood has no maximum", separated=True)
 
     def _without(self, reason: str, *, separated: bool = False) -> Summary:
@@ -477,10 +657,39 @@ class _Passes:
         own = next(one.values for one in self.model.parameters if one.name == intercept)
         self.model.set(intercept, np.asarray(np.float64(own) + missing, np.float32))
 
+    def _notify_alike(
+        self, pairs: list[tuple[int, int]], at: LikelihoodObserver, basis: Basis, columns: list[str]
+    ) -> set[str]:
+        """Report columns that differ by little more than their rounding to binary32; return the names of the later."""
+        scale = np.append(1, basis.scale)
+        directions = np.zeros((len(pairs), len(scale)))
+        for place, (k, j) in enumerate(pairs):
+            directions[place, [k, j]] = 1 / scale[k], -1 / scale[j]
+        pairs_left = [(columns[k - 1], columns[j - 1]) for k, j in pairs if k and j]
+        if len(pairs_left) < len(pairs) or not pairs:
+            return set()
+        squares = self.measured(Family.MOVES, basis, directions).squares / at.sums[Sum.WEIGHT]
+        mean = (basis.centre[[k - 1 for k, _ in pairs]]) ** 2
+        widths = 1 / basis.scale[[k - 1 for k, _ in pairs]] ** 2
+        # equal columns have no difference, and those in other units differ by more
+        rounding = 2 * ROUNDED * (mean + widths)
+        hidden = (squares > rounding / 100) & (squares < np.maximum(HIDDEN * rounding, CLOSE * CLOSE * widths))
+        for (later, before), mine in zip(pairs_left, hidden, strict=True):
+            if mine:
+                self.notify(alike_notice(before, later))
+        return {later for (later, _), mine in zip(pairs_left, hidden, strict=True) if mine}
+
+    def _notify_close(self, columns: list[str]) -> None:
+        """Report columns that depend on each other so much that the penalty decides their coefficients."""
+        count = len(columns)
+        if not 0 < count <= MAX_WEIGHTS or count != self.found.coefficients.shape[1]:
+            return
+        basis = self._own_basis(count)
+        full = solved(self.measured(Family.NORMAL, basis, np.zeros(count + 1)).matrix, np.zeros(count + 1), basis)
+        if full.weakest < CLOSE:
+            self.notify(close_notice())
+
     def _notify_dropped(self, names: list[str]) -> None:
-        # the categories of a column always depend on each other: one of them is the reference
-        encoded = categories_of(self.request)
-        names = [name for name in names if name not in encoded]
         if not names:
             return
         self.notify(
@@ -580,15 +789,52 @@ def _in_basis(found: Scores, basis: Basis) -> Doubles:
     return np.concatenate([found.intercepts + coefficients @ basis.centre, coefficients / basis.scale])
 
 
-def separated_notice(column: str | None, request: TrainRequest) -> Notice:
-    which = "columns" if column is None else f"column {column}"
+def separated_notice(columns: Sequence[str], request: TrainRequest) -> Notice:
+    """Return the warning of separated rows.
+
+    Parameters
+    ----------
+    columns
+        Those that separate the rows together; none: not known.
+    """
+    which = f"column {columns[0]} separates" if len(columns) == 1 else "a combination of columns separates"
+    if 1 < len(columns) <= MOST_NAMED:
+        which = f"a combination of columns {', '.join(columns)} separates"
     stronger = 'hyper={"penalty": 0.01}' if request.relation.name == ARRAYS else "hyper => '{\"penalty\": 0.01}'"
     return Notice(
         level=Level.WARNING,
-        message=f"{which} separate{'s' if column else ''} rows by their label: the better the model fits, the "
-        "larger its coefficients, without end",
+        message=f"{which} rows by their label: the better the model fits, the larger its coefficients, without end",
         hint="Probabilities near 0 and 1, and the coefficients, depend on the penalty only. A column may be known only "
         f"after the label; remove it, or use a stronger penalty, as in {stronger}.",
+    )
+
+
+def alike_notice(before: str, later: str) -> Notice:
+    return Notice(
+        level=Level.WARNING,
+        message=f"columns {before} and {later} differ by little more than their rounding to binary32: an effect of "
+        "their difference is lost",
+        hint=f"If the difference matters, train on {later} - {before} as a column of its own, instead of one of both.",
+    )
+
+
+def close_notice() -> Notice:
+    return Notice(
+        level=Level.WARNING,
+        message="a column nearly depends on the others: the penalty decides its coefficient, and an effect of a small "
+        "difference of columns is lost",
+        hint="Train on the difference as a column of its own, or on fewer columns: the penalty is removed up to "
+        f"{MAX_COLUMNS} columns, and of several classes up to {MAX_WEIGHTS} weights.",
+    )
+
+
+def unsettled_notice() -> Notice:
+    return Notice(
+        level=Level.WARNING,
+        message="the maximum of the likelihood was not found: the penalty, or where the training ended, decides the "
+        "coefficients",
+        hint="Columns may nearly depend on each other, or have values far from all others: remove them, or use their "
+        "difference or logarithm.",
     )
 
 

@@ -31,8 +31,8 @@ BLOCK = 64
 
 
 class Family(IntEnum):
-    """What a pass computes: the likelihood of a distribution, misplaced labels of classes, movements of scores, or a
-    sample of the rows."""
+    """What a pass computes: the likelihood of a distribution, misplaced labels of classes, movements of scores, a
+    sample of the rows, or the bounds of columns where the label is 0 and above."""
 
     NORMAL = 0
     BINOMIAL = 1
@@ -40,6 +40,8 @@ class Family(IntEnum):
     CLASSES = 3
     MOVES = 4
     SAMPLE = 5
+    MULTINOMIAL = 6
+    BOUNDS = 7
 
 
 class Sum(IntEnum):
@@ -58,9 +60,11 @@ class Sum(IntEnum):
 
 class LikelihoodData(ctypes.Structure):
     """The state of a pass; size is features + 1, for the intercept. matrix: [size][size], lower triangle of the
-    curvature; of a sample [directions][size], its rows. gradient: [size]. weights: [directions][size]. moved: largest
-    magnitude of an element, [size], or of a direction's score, [directions]. squares: [directions]. block:
-    [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places: [features], elements of a tuple. weight,
+    curvature; of a sample [directions][size], its rows; of bounds [2][2][size]. gradient: [size]. Of classes, size in
+    both is that times directions - 1. curvature: [DANA_LIKELIHOOD_BLOCK], or [directions]. weights:
+    [directions][size]. moved: largest magnitude of an element, [size], or of a direction's score, [directions].
+    squares: [directions]. block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places:
+    [features], elements of a tuple. weight,
     label: elements, or -1."""
 
     _fields_ = (
@@ -168,7 +172,8 @@ class LikelihoodObserver:
     rows, seed
         Maximum number of rows of a sample, and what chooses them.
     matrix, gradient
-        Curvature (lower triangle) and gradient of the loss; of squared errors, half of them. Of a sample, the rows.
+        Curvature (lower triangle) and gradient of the loss; of squared errors, half of them. Of a sample, the rows. Of
+        classes, those of the weights of all but the first. Of bounds, the largest values and minus the smallest ones.
     moved, squares
         Largest magnitude of each element, or of each direction's score, and the sum of its squares.
     sums
@@ -194,12 +199,15 @@ class LikelihoodObserver:
         layout, size = self.layout, len(self.layout.features) + 1
         self.weights = np.ascontiguousarray(self.weights, np.float64).reshape(-1, size)
         directions = self.rows or len(self.weights)
-        curved = self.family in (Family.NORMAL, Family.BINOMIAL, Family.POISSON)
-        self.matrix = np.zeros((size, size) if curved else (self.rows, size))
-        self.gradient = np.zeros(size)
+        whole = size * (directions - 1) if self.family is Family.MULTINOMIAL else size
+        curved = self.family in (Family.NORMAL, Family.BINOMIAL, Family.POISSON, Family.MULTINOMIAL)
+        self.matrix = np.zeros((whole, whole) if curved else (self.rows, size))
+        if self.family is Family.BOUNDS:
+            self.matrix = np.full((4, size), -np.inf)
+        self.gradient = np.zeros(whole)
         self.moved, self.squares = np.zeros(max(size, directions)), np.zeros(directions)
         self.sums = np.zeros(len(Sum))
-        block, curvature = np.zeros((BLOCK, size)), np.zeros(BLOCK)
+        block, curvature = np.zeros((BLOCK, size)), np.zeros(max(BLOCK, directions))
         room, filled = np.zeros(layout.elements, np.float32), np.zeros((), np.int64)
         places = np.ascontiguousarray(layout.features, np.int64)
         centre, scale = (np.ascontiguousarray(one, np.float64) for one in (self.basis.centre, self.basis.scale))

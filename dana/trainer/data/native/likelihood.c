@@ -107,6 +107,65 @@ is_misplaced(const struct dana_likelihood *state, const double *row, ptrdiff_t l
 	return false;
 }
 
+/*
+ * Adds gradient and curvature of a multinomial likelihood for all classes but the first, whose score is subtracted: their
+ * weights count from its own. Elements are [class][size].
+ */
+BY_PROCESSOR static void
+add_classes(const struct dana_likelihood *state, const double *restrict row, double weight, ptrdiff_t label)
+{
+	const ptrdiff_t size = state->features + 1, classes = state->directions, whole = (classes - 1) * size;
+	double *restrict p = state->curvature;
+	double most = -INFINITY, sum = 0, own;
+
+	if (label < 0 || label >= classes)
+		return;
+	for (ptrdiff_t k = 0; k < classes; k++)
+	{
+		p[k] = score_of(state->weights + k * size, row, size);
+		most = fmax(most, p[k]);
+	}
+	own = p[label] - most;
+	for (ptrdiff_t k = 0; k < classes; k++)
+		sum += p[k] = exp(p[k] - most);
+	state->sums[DANA_LOSS] += weight * (log(sum) - own);
+	for (ptrdiff_t k = 0; k < classes; k++)
+		p[k] /= sum;
+	for (ptrdiff_t k = 1; k < classes; k++)
+	{
+		double *restrict gradient = state->gradient + (k - 1) * size;
+
+		for (ptrdiff_t i = 0; i < size; i++)
+		{
+			const double element = weight * p[k] * row[i];
+			double *restrict sums = state->matrix + ((k - 1) * size + i) * whole;
+
+			gradient[i] += weight * (p[k] - (k == label)) * row[i];
+			for (ptrdiff_t l = 1; l <= k; l++, sums += size)
+			{
+				const double factor = element * ((l == k) - p[l]);
+
+				for (ptrdiff_t j = 0; j < size; j++)
+					sums[j] += factor * row[j];
+			}
+		}
+	}
+}
+
+/* Of each column, the largest value and minus the smallest one, of rows with label 0 and above: [2][2][size] */
+static void
+bound(const struct dana_likelihood *state, const double *row, bool above)
+{
+	const ptrdiff_t size = state->features + 1;
+	double *largest = state->matrix + (above ? 2 : 0) * size, *smallest = largest + size;
+
+	for (ptrdiff_t k = 0; k < size; k++)
+	{
+		largest[k] = fmax(largest[k], row[k]);
+		smallest[k] = fmax(smallest[k], -row[k]);
+	}
+}
+
 /* Keeps a uniform sample of the rows so far (Vitter 1985, algorithm R), by numbers that the row's place decides */
 static void
 sample(const struct dana_likelihood *state, const double *row)
@@ -155,11 +214,18 @@ add_row(const struct dana_likelihood *state, const float *tuple)
 		sample(state, row);
 		return;
 	}
+	if (state->family == DANA_BOUNDS)
+	{
+		bound(state, row, y > 0);
+		return;
+	}
 	state->sums[DANA_ROWS] += 1;
 	state->sums[DANA_WEIGHT] += weight;
-	if (state->family == DANA_CLASSES)
+	if (state->family == DANA_CLASSES || state->family == DANA_MULTINOMIAL)
 	{
 		state->sums[DANA_MISPLACED] += is_misplaced(state, row, (ptrdiff_t)y);
+		if (state->family == DANA_MULTINOMIAL)
+			add_classes(state, row, weight, (ptrdiff_t)y);
 		return;
 	}
 	score = score_of(state->weights, row, size);
