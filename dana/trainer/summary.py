@@ -408,7 +408,7 @@ class _Passes:
         weights = np.column_stack([found.intercepts, found.coefficients])
         at = self.measured(Family.CLASSES, Basis(centre=np.zeros(count), scale=np.ones(count)), weights)
         separated = bool(at.sums[Sum.ROWS] > 0 and at.sums[Sum.MISPLACED] == 0)
-        if family is Family.MULTINOMIAL and self.request.class_weight is None and not separated:
+        if family is Family.MULTINOMIAL and not separated:
             columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
             separated = self._without_penalty(columns, penalty_of(self.request, metadata["hyper"]))
         if separated:
@@ -418,7 +418,7 @@ class _Passes:
 
     def _without_penalty(self, columns: list[str], penalty: float) -> bool:
         """Go to the maximum of the likelihood of several classes; return whether there is none, but with a penalty."""
-        arrived = self._steps_of_classes(0)
+        arrived = None if self.request.class_weight is not None else self._steps_of_classes(0)
         if arrived is None:
             self._notify_close(columns)
             return False
@@ -510,6 +510,8 @@ class _Passes:
                 self._notify_close(columns)
             return self._bare(family, found, f"there are more than {MAX_COLUMNS} columns")
         if self.request.class_weight is not None:
+            if family is not Family.NORMAL:
+                self._notify_close(columns)
             return self._bare(family, found, "with class_weight the loss is no likelihood")
         mapped = self.model.weights(found)
         if mapped is None:

@@ -235,6 +235,85 @@ def test_separated_rows() -> None:
     assert not separated(fitted("softmax", x, random.integers(0, 3, 80) * 1.0)[1])
 
 
+def test_rows_that_only_several_columns_separate() -> None:
+    random = np.random.default_rng(15)
+    x = rounded(random.standard_normal((200, 3)))
+    message = "a combination of columns x1, x2 separates rows by their label"
+    for part in (1, 0.05):
+        notices = fitted("logistic", x, (x[:, 0] + part * x[:, 1] > 0).astype(np.float64))[1]
+        assert [one.split(":")[0] for one in separated(notices)] == [message]
+
+
+def test_a_class_that_is_separated_from_the_others() -> None:
+    random = np.random.default_rng(16)
+    x = rounded(random.standard_normal((300, 2)))
+    y = np.where(x[:, 0] > 1, 2.0, random.integers(0, 2, 300))
+    found, notices = fitted("softmax", x, y)
+    assert separated(notices)
+    assert (found.summary or {})["separated"]
+
+
+def close(distance: float, away: float = 0.0) -> tuple[Doubles, Doubles]:
+    """Return columns, of which two differ by a distance, and that difference in distances."""
+    random = np.random.default_rng(17)
+    x = random.standard_normal((600, 3))
+    difference = x[:, 1].copy()
+    x[:, 1] = x[:, 0] + distance * difference
+    return x + away, difference
+
+
+@pytest.mark.parametrize(("distance", "away"), [(0.4, 0.0), (1e-2, 100.0), (1e-3, 0.0), (1e-4, 0.0)])
+def test_the_penalty_of_several_classes_is_removed(distance: float, away: float) -> None:
+    x, difference = close(distance, away)
+    scores = np.column_stack([0 * difference, 2 * difference + x[:, 2] - away, x[:, 0] - away - 2 * difference])
+    chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    y = (np.random.default_rng(18).random((600, 1)) > chances.cumsum(axis=1)).sum(axis=1).clip(0, 2)
+    found, notices = fitted("softmax", x, y.astype(np.float64))
+    assert not notices
+    exact = sm.MNLogit(y, sm.add_constant(np.column_stack([x[:, 0] - away, difference, x[:, 2] - away])))
+    assert found.loss == pytest.approx(-exact.fit(disp=0, tol=1e-12, maxiter=100).llf / 600, abs=1e-4)
+
+
+def test_many_weights_of_classes_keep_the_penalty() -> None:
+    x, _ = close(1e-3)
+    y = np.random.default_rng(19).integers(0, 80, 600).astype(np.float64)
+    _, notices = fitted("softmax", x, y)
+    assert [one.message.split(":")[0] for one in notices] == ["a column nearly depends on the others"]
+
+
+@pytest.mark.parametrize("rule", ["linear", "poisson", "logistic"])
+@pytest.mark.parametrize("distance", [1e-3, 1e-5])
+def test_a_small_difference_of_columns_counts(rule: str, distance: float) -> None:
+    x, difference = close(distance)
+    random = np.random.default_rng(20)
+    y = {
+        "linear": difference + random.standard_normal(600),
+        "poisson": random.poisson(np.exp(difference)).astype(np.float64),
+        "logistic": (random.random(600) < 1 / (1 + np.exp(-difference))).astype(np.float64),
+    }[rule]
+    found, notices = fitted(rule, x, y)
+    assert not notices
+    assert found.coefficients is not None
+    expected = theirs(rule, np.column_stack([x[:, 0], difference, x[:, 2]]), y)
+    learnt, errors = found.coefficients["values"][0], found.coefficients["errors"][0]
+    assert abs(learnt[1] * distance - expected.params[2]) < expected.bse[2] / 20
+    assert errors[2] * distance == pytest.approx(expected.bse[2], rel=0.01)
+
+
+@pytest.mark.parametrize("rule", ["linear", "poisson", "logistic"])
+def test_a_difference_that_binary32_hides(rule: str) -> None:
+    """The model is that of the table of coefficients: without the column."""
+    x, difference = close(3e-6, 100.0)
+    y = (difference > 0.5) + (np.random.default_rng(21).random(600) > 0.5) * 1.0
+    found, notices = fitted(rule, x, y.clip(0, 1))
+    assert [
+        one.message.split(":")[0] for one in notices if one.level is Level.WARNING and "binary32" in one.message
+    ] == ["columns x1 and x2 differ by little more than their rounding to binary32"]
+    assert found.coefficients is not None
+    assert (found.summary or {})["dropped"] == [1]
+    assert found.models["w"][1] == found.coefficients["values"][0][1] == 0
+
+
 @pytest.mark.parametrize("rule", ["logistic", "poisson"])
 def test_rows_that_a_column_separates_in_part(rule: str) -> None:
     """All rows with a flag have label 0, those without have any."""
