@@ -27,8 +27,6 @@ NAMES = (
     "cost",
     "text",
     "side_by_side",
-    "rows",
-    "approximate",
     "paging",
     "utilisation",
     "areas",

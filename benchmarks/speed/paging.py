@@ -9,9 +9,11 @@ the kernel's.
 from __future__ import annotations
 
 import ctypes
+import heapq
 import mmap
 import os
 import tempfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,13 +21,16 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.measure import Figure, main
-from benchmarks.speed.rows import Trace, missed_lru, missed_min
 from benchmarks.speed.simulator import feed
 from benchmarks.speed.workload import compiled_rule, with_code
 from dana.simulator import large
 from dana.storage.columns import column_pages, column_schema
+
+Trace = NDArray[np.int64]
+"""Rows, or pages, in the order of their use."""
 
 ROWS, RATINGS, SKEW = 1_000_000, 400_000, 1.0
 BLOCKS = 16
@@ -48,7 +53,7 @@ def run() -> list[Figure]:
         pairs = _pairs(blocks=order == "in blocks")
         trace, held = _pages(pairs)
         twice = np.tile(trace, 2)  # of a later epoch
-        best, lately = (count(twice, held) - count(trace, held) for count in (missed_min, missed_lru))
+        best, lately = (count(twice, held) - count(trace, held) for count in (_missed_min, _missed_lru))
         found = _measured(pairs)
         kernel = "no group to run in" if found is None else f"the kernel {found[0] / RATINGS:.2f}, {found[1]:.0f} s"
         figures.append(
@@ -85,6 +90,41 @@ def _pages(pairs: Trace) -> tuple[Trace, int]:
             used.append(first + column * size // mmap.PAGESIZE)
             first += -(-ROWS * size // mmap.PAGESIZE)
     return np.stack(used, axis=1).reshape(-1), first // SHARE
+
+
+def _missed_lru(trace: Trace, rows: int) -> int:
+    """Misses of a cache that drops what was used least lately."""
+    cached: OrderedDict[int, None] = OrderedDict()
+    missed = 0
+    for row in trace.tolist():
+        missed += row not in cached
+        cached[row] = None
+        cached.move_to_end(row)
+        if len(cached) > rows:
+            cached.popitem(last=False)
+    return missed
+
+
+def _missed_min(trace: Trace, rows: int) -> int:
+    """Misses of a cache that drops what is used again last."""
+    again = np.full(len(trace), len(trace))
+    last: dict[int, int] = {}
+    for k in range(len(trace) - 1, -1, -1):
+        again[k] = last.get(int(trace[k]), len(trace))
+        last[int(trace[k])] = k
+    cached: dict[int, int] = {}  # row: when it is used again
+    heap: list[tuple[int, int]] = []
+    missed = 0
+    for row, then in zip(trace.tolist(), again.tolist(), strict=True):
+        if row not in cached:
+            missed += 1
+            while len(cached) >= rows:
+                latest, other = heapq.heappop(heap)
+                if cached.get(other) == -latest:
+                    del cached[other]
+        cached[row] = then
+        heapq.heappush(heap, (-then, row))
+    return missed
 
 
 def _measured(pairs: Trace) -> tuple[int, float] | None:
