@@ -17,7 +17,6 @@ NAMES = (
     "order",
     "pgbench",
     "simulator",
-    "peers",
     "learners",
     "factor",
     "fixed_cost",
@@ -25,13 +24,11 @@ NAMES = (
     "predict",
     "compile",
     "cost",
-    "text",
     "side_by_side",
     "paging",
     "utilisation",
     "areas",
     "verilator",
-    "accuracy",
 )
 """In the order in which they run; each is a module with ``run() -> list[Figure]``."""
 

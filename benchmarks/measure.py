@@ -38,7 +38,7 @@ class Figure:
     reference: str
     ratio: float
     target: float
-    at_most: bool
+    at_most: bool = True
 
     @property
     def met(self) -> bool:

@@ -60,7 +60,6 @@ def _error(library: ctypes.CDLL, name: str, bound: float, every: int) -> Figure:
         reference=f"libm in double; {unit}",
         ratio=math.inf if wrong.value else worst / bound,
         target=1.0,
-        at_most=True,
     )
 
 
@@ -74,7 +73,6 @@ def _wrong(library: ctypes.CDLL, name: str, what: str, every: int) -> Figure:
         reference="in double, rounded once",
         ratio=float(found),
         target=0.0,
-        at_most=True,
     )
 
 

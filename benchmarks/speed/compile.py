@@ -30,7 +30,6 @@ def run() -> list[Figure]:
                 reference="absolute, seconds",
                 ratio=taken,
                 target=1.0,
-                at_most=True,
             )
         )
     figures.append(
@@ -40,7 +39,6 @@ def run() -> list[Figure]:
             reference=f"{lengths[0]} instructions; log n grows by the target",
             ratio=lengths[1] / lengths[0],
             target=math.log2(FEATURES[1]) / math.log2(FEATURES[0]),
-            at_most=True,
         )
     )
     figures.append(_slowest())
@@ -58,7 +56,6 @@ def _slowest() -> Figure:
         reference="absolute, seconds",
         ratio=taken,
         target=1.0,
-        at_most=True,
     )
 
 

@@ -75,7 +75,6 @@ def _counted(name: str) -> Figure:
         reference=f"{bounds} cycles",
         ratio=cost.per_tuple / max(least.values()),
         target=TARGET,
-        at_most=True,
     )
 
 

@@ -61,7 +61,6 @@ def _measured(major: int) -> list[Figure]:
                 reference=f"{reference}: {1e3 * other:.1f} ms",
                 ratio=taken / other,
                 target=target,
-                at_most=True,
             )
 
         figures = []

@@ -98,7 +98,6 @@ def _beside(
         reference=f"numba {theirs / rows * 1e9:.0f}",
         ratio=ours / theirs,
         target=ASKED,
-        at_most=True,
     )
 
 

@@ -135,7 +135,6 @@ def _beside(
         reference=", ".join(f"{name} {one:.0f}" for name, one in nanoseconds.items()),
         ratio=ours / min(theirs[: len(others)]),
         target=target,
-        at_most=True,
     )
 
 

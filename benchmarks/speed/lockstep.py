@@ -37,7 +37,6 @@ def run() -> list[Figure]:
             reference="interpreter, simulator",
             ratio=float(differing),
             target=0.0,
-            at_most=True,
         )
     ]
 

@@ -67,7 +67,6 @@ def _groups(db: Connection) -> Figure:
         reference=f"as many dana_train: {expected:.2f} s",
         ratio=many / expected,
         target=1.0,
-        at_most=True,
     )
 
 
@@ -89,7 +88,6 @@ def _search(db: Connection) -> Figure:
         reference=f"as many dana_train and dana_evaluate: {1e3 * many:.0f} ms",
         ratio=one / many,
         target=1.0,
-        at_most=True,
     )
 
 
@@ -109,7 +107,6 @@ def _background(db: Connection) -> Figure:
         reference=f"a new session and dana_train in it: {1e3 * direct:.1f} ms",
         ratio=away / direct,
         target=2.0,
-        at_most=True,
     )
 
 

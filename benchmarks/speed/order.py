@@ -66,7 +66,6 @@ def _costs() -> list[Figure]:
                             reference=f"heap order: {1e3 * heap:.0f} ms",
                             ratio=ours / heap,
                             target=most,
-                            at_most=True,
                         )
                     )
             db.session.execute("RESET dana.max_memory")
@@ -109,7 +108,6 @@ def _convergence() -> list[Figure]:
                         reference=f"{other}: {two:.4g}",
                         ratio=one / two,
                         target=1.05,
-                        at_most=True,
                     )
                 )
     return figures

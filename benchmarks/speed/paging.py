@@ -63,7 +63,6 @@ def run() -> list[Figure]:
                 reference=f"MIN {best / RATINGS:.2f}",
                 ratio=(lately if found is None else found[0]) / best,
                 target=bound,
-                at_most=True,
             )
         )
     return figures

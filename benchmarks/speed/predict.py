@@ -67,7 +67,6 @@ def run() -> list[Figure]:
                         reference=f"sum of the columns: {1e3 * summed:.0f} ms",
                         ratio=predicted / summed,
                         target=target,
-                        at_most=True,
                     )
                 )
     return figures

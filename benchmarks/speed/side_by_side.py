@@ -86,7 +86,6 @@ def run() -> list[Figure]:
                         else 1.35
                         if records
                         else 1.01,
-                        at_most=True,
                     )
                 )
     return figures

@@ -72,7 +72,6 @@ def _lockstep() -> Figure:
         reference="the simulator's",
         ratio=float(differing),
         target=0.0,
-        at_most=True,
     )
 
 

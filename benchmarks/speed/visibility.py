@@ -92,7 +92,6 @@ def run() -> list[Figure]:
             reference=f"copying: {1e9 * copied / pages:.0f} ns",
             ratio=found[state] / copied,
             target=target,
-            at_most=True,
         )
         for state, target in TARGETS.items()
     ]

@@ -101,7 +101,7 @@ def test_from_pages_to_models(seed: int) -> None:
     tuples = []
     for start in range(0, len(pages), 8192):
         page = pages[start : start + 8192]
-        for address, number in run_page(bundle.strider, bundle.constants, page).handed:
+        for address, number in run_page(bundle.strider, bundle.constants, page, bundle.config).handed:
             column = bundle.columns[number]
             if column.first:
                 tuples.append(np.full((layout.rows, layout.lanes), np.nan, np.float32))

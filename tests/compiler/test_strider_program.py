@@ -85,7 +85,7 @@ def test_a_contradiction_has_the_reader_s_reason(what: str) -> None:
     with pytest.raises(PageFault) as caught:
         read_page(page, reader.SCHEMA, uses)
     assert caught.value.fault is fault
-    trace = run_page(program.instructions, program.constants, page)
+    trace = run_page(program.instructions, program.constants, page, CONFIG)
     assert (trace.fault, trace.pointer) == (fault, caught.value.pointer)
 
 
@@ -103,7 +103,7 @@ def test_program_equals_reference_reader(seed: int) -> None:
         page = random_page(rng, schema, length)
         if rng.random() < 0.6:
             page = damage(rng, page)
-        trace = run_page(program.instructions, program.constants, page)
+        trace = run_page(program.instructions, program.constants, page, CONFIG)
         if trace.fault is not Fault.NONE:
             with pytest.raises(PageFault) as caught:
                 read_page(page, schema, uses)
@@ -140,7 +140,7 @@ def test_tuples_of_every_length(first: int | None) -> None:
         struct.pack_into("<HHH", page, pages.PD_LOWER, 28, at, 8192)
         struct.pack_into("<I", page, pages.PAGE_HEADER_SIZE, start | 1 << 15 | length << 17)
         struct.pack_into("<I", page, size_at, size << 2)
-        trace = run_page(program.instructions, program.constants, bytes(page))
+        trace = run_page(program.instructions, program.constants, bytes(page), CONFIG)
         if trace.fault is Fault.NONE:
             assert len(read_page(bytes(page), schema, [use]).rows) == 1
         else:

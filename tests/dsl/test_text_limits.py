@@ -21,8 +21,7 @@ from tests.dsl.rules import RULES
 from tests.scale import randomised
 
 MAX_CALLS = 3_000_000
-"""Calls of Python functions that no text may take: less than a second (`benchmarks/speed/text.py` measures it), the
-same number on a machine that is busy."""
+"""Calls of Python functions that no text may take: less than a second, and the same number on a busy machine."""
 
 
 def codes(text: str) -> set[str]:

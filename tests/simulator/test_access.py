@@ -212,7 +212,7 @@ def bound_striders() -> Iterator[Callable[[int], None]]:
     with pytest.MonkeyPatch.context() as patch:
 
         def bound(least: int) -> None:
-            patch.setattr("tests.hwgen.access.oracle.STRIDER_BOUND", least)
+            patch.setattr("tests.oracles.strider.STRIDER_BOUND", least)
             patch.setattr("hwgen.spec.strider.STRIDER_BOUND", least)
             machine_data.cache_clear()
 

@@ -10,35 +10,22 @@ SELECT key, model, version, tuples, error FROM dana_train_groups('logistic', 'vi
 	'{"features": ["a", "b"], "label": "came"}') ORDER BY model;
 SELECT city, count(*), count(dana_predict(dana_group('logistic', city), a, b)) AS predicted FROM visits GROUP BY city ORDER BY city;
 SELECT (dana_evaluate(dana_group('logistic', 'a')) ->> 'rows')::int AS rows_of_a;
-SELECT key, sqlstate, error FROM dana_train_groups('logistic', group_by => '{column1}', training =>
-	$${"query": "VALUES (1, 1.0, 0), (2, 'NaN', 1)", "label": "column3", "nonfinite": "error"}$$) ORDER BY model;
-SELECT model FROM dana_train_groups('logistic', 'visits', group_by => '{nowhere}');
-SELECT dana_group('m', 'a,b', '[c]@1'), dana_group('m', NULL) IS NULL AS none;
 
 SELECT fold, trained + tested AS rows, metrics ? 'auc' AS auc FROM dana_cross_validate('logistic', 'visits', folds => 3,
 	training => '{"features": ["a", "b"], "label": "came"}', metrics => '{auc}');
 SELECT count(DISTINCT dana_fold(id::text, 4)) AS folds, min(dana_fold(ctid, 4)) AS first FROM visits;
-SELECT fold FROM dana_cross_validate('logistic', 'visits', folds => 1);
 
 SELECT rank, hyper, score > 0.9 AS good, error FROM dana_search('logistic', 'visits', '{"lr": [1, "much"]}', 'auc', test_size => 0.3,
 	training => '{"features": ["a", "b"], "label": "came"}', keep => 'best');
 SELECT version, metadata ->> 'test_size' AS test_size FROM dana.model WHERE name = 'best';
-SELECT rank FROM dana_search('logistic', 'visits', '{"speed": [1]}', training => '{"features": ["a", "b"], "label": "came"}');
-SELECT * FROM dana.dana_grid('{"b": [1, 2], "a": [3, 4]}');
 
 SELECT dana_start('dana_train', '{"rule": "logistic", "source": "visits", "model": "background", "features": ["a", "b"], "label": "came"}') AS job \gset
 SELECT dana_wait(:job, 60);
 SELECT function, state, result -> 0 ->> 'model' AS model, (result -> 0 ->> 'tuples')::int AS tuples, pid IS NULL AS gone
 FROM dana.job WHERE id = :job;
-SELECT dana_cancel(:job);
-BEGIN;
-SELECT dana_start('dana_train', '{"rule": "logistic", "source": "visits", "model": "background"}') AS job \gset
-SELECT dana_wait(:job);
-ROLLBACK;
 SELECT dana_start('dana_search', '{"rule": "logistic", "source": "visits", "grid": {"lr": []}}') AS job \gset
 SELECT dana_wait(:job, 60);
 SELECT state, sqlstate, message FROM dana.job WHERE id = :job;
-SELECT dana_start('pg_sleep', '{"a": 1}');
 
 SELECT name, count(*) FROM dana.model WHERE name ~ '\[|^best|^background' GROUP BY 1 ORDER BY 1;
 SELECT count(dana_drop_model(name)) AS dropped FROM dana.model WHERE name ~ '\[|^best|^background';

@@ -59,9 +59,6 @@ wrong = dana.algo(w, x, y)
 wrong.setModel(w - x * z)
 wrong.setModle(w)
 $rule$);
-SELECT dana_create_udf('wrong', 'import os');
-SELECT dana_create_udf('', 'import dana');
-SELECT dana_drop_rule('wrong');
 
 -- who may read and train a rule
 CREATE ROLE regress_dana;

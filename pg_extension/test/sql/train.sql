@@ -1,4 +1,4 @@
--- Trainings: rows that are read, errors, stored results.
+-- Trainings: rows that are read, stored results.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 CREATE TABLE patients (id int, age real, weight real, smokes boolean, ill int);
@@ -36,20 +36,3 @@ BEGIN;
 SELECT version FROM dana_train('logistic', 'patients', 'gone', '{age}', 'ill');
 ROLLBACK;
 SELECT count(*) FROM dana.model WHERE name = 'gone';
-
--- errors
-SELECT dana_train('nothing', 'patients');
-SELECT dana_train('logistic', 'nobody');
-SELECT dana_train('logistic', 'pg_class');
-SELECT dana_train('logistic', 'patients', features => '{height}', label => 'ill');
-SELECT dana_train('logistic', 'patients', epochs => 0);
-SELECT dana_train('logistic', 'patients', hyper => '{"rate": 1}', features => '{age}', label => 'ill');
-SELECT dana_train('logistic', 'patients', features => '{age}', label => 'ill', filter => 'true) OR (true');
-SELECT dana_train('logistic', 'patients', features => '{age}', label => 'ill', nulls => 'error');
-SELECT dana_train('logistic', query => 'DELETE FROM patients RETURNING age, ill');
-BEGIN READ ONLY;
-SELECT dana_train('logistic', 'patients');
-ROLLBACK;
-SET dana.max_epochs = 3;
-SELECT dana_train('logistic', 'patients', features => '{age}', label => 'ill');
-RESET dana.max_epochs;

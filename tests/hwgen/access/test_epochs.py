@@ -7,10 +7,11 @@ import random
 import pytest
 
 from hwgen.spec.strider import Fault
-from tests.hwgen.access import generate, oracle
+from tests.hwgen.access import generate
 from tests.hwgen.access.bench import Bench
 from tests.hwgen.access.compare import check, check_meaning
 from tests.hwgen.access.oracle import expect
+from tests.oracles import strider
 from tests.scale import multiplied
 
 
@@ -89,9 +90,9 @@ def test_programs_with_loops(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
     ended = 0
     while ended < multiplied(10):
         case = generate.wild(rnd, bench.config, pages=1, loops=True)
-        model = oracle.StriderModel(bench.config, case.program, case.constants)
+        model = strider.StriderModel(bench.config, case.program, case.constants)
         with monkeypatch.context() as patch:
-            patch.setattr(oracle, "STRIDER_BOUND", 1)
+            patch.setattr(strider, "STRIDER_BOUND", 1)
             endless = any(push.fault is Fault.RUNAWAY for push in model.run(case.pages[0]))
         if not endless:
             check(case, bench)
