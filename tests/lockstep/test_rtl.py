@@ -32,7 +32,7 @@ from tests.lockstep.cases import (
     tables_case,
 )
 from tests.lockstep.rules import loss_rule
-from tests.scale import multiplied, sampled
+from tests.scale import multiplied, sampled, scaled
 
 DEPTHS = {
     "program_depth": 1024,
@@ -92,10 +92,10 @@ def cases_of(name: str) -> list[Case]:
     config = MACHINES[name]
 
     def made(kind: str, count: int, make: Callable[[random.Random, MachineConfig], Case]) -> list[Case]:
-        return [make(random.Random(f"{name} {kind}{seed}"), config) for seed in range(multiplied(count))]
+        return [make(random.Random(f"{name} {kind}{seed}"), config) for seed in range(scaled(count))]
 
     cases = [
-        random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(multiplied(RANDOM))
+        random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(scaled(RANDOM))
     ]
     cases += made("network ", 2, network_case)
     cases += made("loss ", 2, lambda rng, config: network_case(rng, config, loss_rule))
