@@ -35,14 +35,15 @@ class Pair:
     name: str
     family: str
     fields: Mapping[str, int]
-    """Of the machine, where they are not `MachineConfig`'s own."""
+    """Of the machine, where they are not `MachineConfig`'s own or those of all pairs."""
     measured: Counts
     held_out: bool = False
 
     @property
     def config(self) -> MachineConfig:
         """The machine."""
-        return MachineConfig(**self.fields)
+        clock = {} if self.family == "xcup" else {"clock_hz": 80_000_000}
+        return MachineConfig(**{"queue_depth": 128, "link_bytes": 16, **clock, **self.fields})
 
     @property
     def estimate(self) -> Counts:
@@ -56,20 +57,12 @@ class Pair:
         return tuple(guess / found for guess, found in zip(self.estimate, self.measured, strict=True) if found)
 
 
+SMALL = {"scratch_depth": 512, "tuple_depth": 512}
 PAIRS: tuple[Pair, ...] = (
     Pair(
         name="k-means on lfcpnx-100",
         family="nexus",
-        fields={
-            "threads": 4,
-            "scratch_depth": 512,
-            "tuple_depth": 512,
-            "queue_depth": 128,
-            "link_bytes": 16,
-            "clock_hz": 80000000,
-            "divide_interval": 3,
-            "functions": 36,
-        },
+        fields={"threads": 4, "divide_interval": 3, "functions": 36, **SMALL},
         measured=(60_763, 55_162, 108, 174),
     ),
     Pair(
@@ -80,8 +73,6 @@ PAIRS: tuple[Pair, ...] = (
             "striders": 6,
             "scratch_depth": 512,
             "tuple_depth": 64,
-            "queue_depth": 128,
-            "link_bytes": 16,
             "ultra": 1,
             "divide_interval": 9,
             "functions": 32,
@@ -101,7 +92,6 @@ PAIRS: tuple[Pair, ...] = (
             "watch_depth": 64,
             "record_depth": 64,
             "queue_depth": 1024,
-            "link_bytes": 16,
             "functions": 0,
         },
         measured=(66_615, 95_160, 128, 190),
@@ -109,15 +99,7 @@ PAIRS: tuple[Pair, ...] = (
     Pair(
         name="logistic on lfe5um5g-85",
         family="ecp5",
-        fields={
-            "threads": 2,
-            "striders": 3,
-            "queue_depth": 128,
-            "link_bytes": 16,
-            "clock_hz": 80000000,
-            "functions": 41,
-            "crossed": 0,
-        },
+        fields={"threads": 2, "striders": 3, "functions": 41, "crossed": 0},
         measured=(38_707, 34_182, 58, 176),
     ),
     Pair(
@@ -128,7 +110,6 @@ PAIRS: tuple[Pair, ...] = (
             "striders": 1,
             "scratch_depth": 6144,
             "queue_depth": 64,
-            "link_bytes": 16,
             "ultra": 2,
             "divide_interval": 9,
             "functions": 44,
@@ -146,8 +127,6 @@ PAIRS: tuple[Pair, ...] = (
             "watch_depth": 64,
             "record_depth": 64,
             "queue_depth": 1024,
-            "link_bytes": 16,
-            "clock_hz": 80000000,
             "functions": 0,
         },
         measured=(35_914, 36_289, 48, 153),
@@ -155,21 +134,20 @@ PAIRS: tuple[Pair, ...] = (
     Pair(
         name="pca on xczu7ev",
         family="xcup",
-        fields={"scratch_depth": 1536, "queue_depth": 128, "link_bytes": 16, "functions": 32},
+        fields={"scratch_depth": 1536, "functions": 32},
         measured=(12_457, 18_858, 16, 58),
     ),
     Pair(
         name="logistic on lfe5um5g-85, one Strider",
         family="ecp5",
         fields={
-            "clock_hz": 80000000,
-            "crossed": 0,
-            "functions": 41,
-            "link_bytes": 8,
-            "queue_depth": 2,
-            "scratch_depth": 128,
             "striders": 1,
+            "scratch_depth": 128,
             "tuple_depth": 64,
+            "queue_depth": 2,
+            "link_bytes": 8,
+            "functions": 41,
+            "crossed": 0,
         },
         measured=(21_215, 20_728, 29, 66),
         held_out=True,
@@ -177,60 +155,35 @@ PAIRS: tuple[Pair, ...] = (
     Pair(
         name="linear on LIFCL-40, 4 columns",
         family="nexus",
-        fields={
-            "scratch_depth": 512,
-            "tuple_depth": 512,
-            "queue_depth": 128,
-            "link_bytes": 16,
-            "clock_hz": 80000000,
-            "functions": 32,
-            "crossed": 0,
-        },
+        fields={"functions": 32, "crossed": 0, **SMALL},
         measured=(22_849, 19_870, 24, 70),
         held_out=True,
     ),
     Pair(
         name="Poisson on xczu7ev",
         family="xcup",
-        fields={"queue_depth": 256, "link_bytes": 16, "functions": 44, "crossed": 0},
+        fields={"queue_depth": 256, "functions": 44, "crossed": 0},
         measured=(12_766, 19_877, 21, 51),
         held_out=True,
     ),
     Pair(
         name="linear on LFE5U-45, float8",
         family="ecp5",
-        fields={
-            "striders": 4,
-            "scratch_depth": 512,
-            "tuple_depth": 512,
-            "queue_depth": 128,
-            "link_bytes": 16,
-            "clock_hz": 80000000,
-            "functions": 32,
-            "crossed": 0,
-        },
+        fields={"striders": 4, "functions": 32, "crossed": 0, **SMALL},
         measured=(28_227, 21_609, 24, 82),
         held_out=True,
     ),
     Pair(
         name="logistic on K26",
         family="xcup",
-        fields={"queue_depth": 128, "link_bytes": 16, "functions": 41, "crossed": 0},
+        fields={"functions": 41, "crossed": 0},
         measured=(12_487, 19_665, 20, 51),
         held_out=True,
     ),
     Pair(
         name="logistic on lfcpnx-100",
         family="nexus",
-        fields={
-            "scratch_depth": 512,
-            "tuple_depth": 512,
-            "queue_depth": 128,
-            "link_bytes": 16,
-            "clock_hz": 80000000,
-            "functions": 41,
-            "crossed": 0,
-        },
+        fields={"functions": 41, "crossed": 0, **SMALL},
         measured=(24_193, 20_900, 29, 72),
         held_out=True,
     ),

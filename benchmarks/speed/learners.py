@@ -2,16 +2,13 @@
 
 The simulator unpacks heap pages, standardises and adds the loss up; its epochs are a training's later ones, whose
 cycles are known from the first. The references (`benchmarks.peers`) get finished arrays of binary32, standardised
-before the
-clock starts. The ratio is to the fastest of these. Linear models are also compared with numba on raw rows, which
-standardises and chooses its learning rate, as the shipped rules do.
+before the clock starts. The ratio is to the fastest of these.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -19,11 +16,7 @@ from benchmarks.measure import Figure, interleaved_medians, main
 from benchmarks.peers import scikit
 from benchmarks.peers.factors import factors
 from benchmarks.peers.learners import (
-    BATCH,
     ERROR_OF,
-    ERRORS,
-    KEEP,
-    Floats,
     Learner,
     components,
     dense_factors,
@@ -56,8 +49,7 @@ def run() -> list[Figure]:
         if options is not None:
             others["scikit-learn"] = scikit.sgd(x, y, rule)
         rows = [(*row, float(label)) for row, label in zip(x, y, strict=True)]
-        raw = of_raw_rows(x, y, ERROR_OF[rule])
-        found.append(_beside(f"{rule}, 54 columns", rule, column_table(54), rows, others, raw=raw))
+        found.append(_beside(f"{rule}, 54 columns", rule, column_table(54), rows, others))
     images = random.standard_normal((4000, 784)).astype(np.float32)
     digits = random.integers(0, 10, len(images)).astype(np.float32)
     pictures = list(zip(images, digits, strict=True))
@@ -106,9 +98,7 @@ def _beside(
     *,
     target: float = 1.0,
     label: str | None = "y",
-    raw: Callable[[], object] | None = None,
 ) -> Figure:
-    """`raw` standardises, too; its time is reported, not compared."""
     heap = pages_of(schema, rows)
     request, design = compiled_rule(rule, schema, pages=len(heap), label=label)
     machine = with_code(request, design)
@@ -121,59 +111,19 @@ def _beside(
 
     try:
         # each works on one core: what others do on this machine does not count
-        trains = [epoch, *(other.train for other in others.values()), *([] if raw is None else [raw])]
-        turns = [_several(train) for train in trains]
+        turns = [_several(train) for train in (epoch, *(other.train for other in others.values()))]
         ours, *theirs = interleaved_medians(turns, repeats=9, clock=time.thread_time)
     finally:
         machine.close()
     in_all = PASSES * len(rows)
-    names = [*others, *([] if raw is None else ["numba on raw rows"])]
-    nanoseconds = {name: seconds / in_all * 1e9 for name, seconds in zip(names, theirs, strict=True)}
+    nanoseconds = {name: seconds / in_all * 1e9 for name, seconds in zip(others, theirs, strict=True)}
     return Figure(
         what=name,
         measured=f"{ours / in_all * 1e9:.0f} ns a row",
         reference=", ".join(f"{name} {one:.0f}" for name, one in nanoseconds.items()),
-        ratio=ours / min(theirs[: len(others)]),
+        ratio=ours / min(theirs),
         target=target,
     )
-
-
-def of_raw_rows(x: Floats, y: Floats, error: str) -> Callable[[], object]:
-    """Passes of a linear model in numba over rows as a table has them, in which it does what the shipped rules do: rows
-    are standardised in each pass, and a batch's rate of learning follows from their sum of squares."""
-    import numba
-
-    judge: Any = numba.njit(fastmath=True)(ERRORS[error])
-    mean, scale = x.mean(axis=0), 1 / x.std(axis=0)
-    w, v = (np.zeros(x.shape[1] + 1, np.float32) for _ in range(2))
-
-    @numba.njit(fastmath=True)
-    def epoch(x, y, mean, scale, w, v):  # type: ignore[no-untyped-def]
-        n = x.shape[1]
-        g, r = np.zeros(n + 1, np.float32), np.zeros(n, np.float32)
-        total = np.float32(0)
-        for first in range(0, len(x), BATCH):
-            g[:] = 0
-            squares = np.float32(0)
-            for row in range(first, min(first + BATCH, len(x))):
-                z, square = w[n], np.float32(1)
-                for k in range(n):
-                    r[k] = (x[row, k] - mean[k]) * scale[k]
-                    z += w[k] * r[k]
-                    square += r[k] * r[k]
-                slope, loss = judge(z, y[row])
-                for k in range(n):
-                    g[k] += slope * r[k]
-                g[n] += slope
-                squares += square
-                total += loss
-            for k in range(n + 1):
-                step = np.float32(0.5) / squares * g[k]
-                v[k] = KEEP * v[k] + step
-                w[k] -= step + KEEP * v[k]
-        return total
-
-    return lambda: epoch(x, y, mean, scale, w, v)
 
 
 def _several(train: Callable[[], object]) -> Callable[[], None]:

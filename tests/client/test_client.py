@@ -166,17 +166,6 @@ def test_parameters_are_arrays_of_the_rule_s_shapes_by_version(db: Connection) -
     assert np.array_equal(last["w"], db.parameters("mine", 2)["w"])
 
 
-def test_machines_agree_to_the_bit(db: Connection) -> None:
-    for machine in ("sim", "interp"):
-        db.train("client_logistic", "small", label="y", epochs=3, machine=machine, model=f"by_{machine}")
-    assert db.parameters("by_sim")["w"].tobytes() == db.parameters("by_interp")["w"].tobytes()
-
-
-def test_features_are_chosen_by_name(db: Connection) -> None:
-    db.train("client_logistic", "small", features=["x3", "x1"], label="y", model="two")
-    assert db.parameters("two")["w"].shape == (2,)
-
-
 def test_a_model_belongs_to_its_transaction(db: Connection) -> None:
     with db.session.transaction(force_rollback=True):
         db.train("client_logistic", "small", label="y", model="undone")
@@ -202,11 +191,6 @@ def test_names_cannot_become_sql(db: Connection) -> None:
     with pytest.raises(UsageError, match='table "small; DROP TABLE small" does not exist'):
         db.train("client_logistic", "small; DROP TABLE small", label="y")
     assert db.session.execute("SELECT count(*) FROM small").fetchone() == (ROWS,)
-
-
-def test_a_missing_column_is_named(db: Connection) -> None:
-    with pytest.raises(psycopg.Error, match="no_such"):
-        db.train("client_logistic", "small", label="no_such")
 
 
 def test_the_command_trains_and_prints(pg_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
