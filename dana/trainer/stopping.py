@@ -272,10 +272,10 @@ def run(
         and (fell := _still_falls(reports, constant, validates=validates))
     ):
         notify(unfinished_notice(request, len(reports), *fell))
-    columns = len(training.layout.features)
     if kept.loss and len(reports) > 1 and (zero := _all_zero(result.metadata)) is not None:
         notify(zero)
     elif constant is not None and kept.loss is not None:
+        columns = len(training.layout.features)
         if kept.loss >= constant * (1 - max(TOLERANCE, by_chance(columns) / kept.tuples)):
             notify(_no_better(kept.loss, constant, columns, solved=solves and solved))
         elif kept.validation_loss is not None and kept.validation_loss > WORSE * constant:

@@ -9,7 +9,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -23,75 +22,39 @@ ROWS = 200 * 226
 """Rows of the table: 200 pages, three times the ring."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A request that the trainer or the process fails.
-
-    Attributes
-    ----------
-    rule
-        The rule that makes it fail.
-    error, message, hint
-        What the caller gets.
-    stays
-        Whether the worker's session answers the next request too.
-    """
-
-    rule: dict[str, Any]
-    error: type[psycopg.Error]
-    message: str
-    hint: str = ""
-    stays: bool = True
-
-
-FAILURES = {
-    "refused": Failure(
-        rule={"on_open": "refuse"}, error=errors.UndefinedColumn, message='column "q" does not exist', hint='Use "a".'
-    ),
-    "our bug": Failure(
-        rule={"on_open": "fail"},
-        error=errors.InternalError_,
-        message="the worker failed: ZeroDivisionError: one over nothing",
-        hint="log",
-    ),
-    "our bug later": Failure(
-        rule={"on_epoch": "fail"}, error=errors.InternalError_, message="the worker failed: ZeroDivisionError"
-    ),
-    "memory": Failure(
-        rule={"on_open": "allocate"}, error=errors.OutOfMemory, message="needs more memory than", hint="--memory-limit"
-    ),
-    "a page": Failure(rule={"fail_at": 100}, error=errors.DataCorrupted, message="the sink failed with 7 at page 100"),
-    "the last page": Failure(
-        rule={"fail_at": 200}, error=errors.DataCorrupted, message="the sink failed with 7 at page 200"
-    ),
-    "a page of a kept epoch": Failure(
-        rule={"fail_at": 130, "epochs": 9}, error=errors.DataCorrupted, message="the sink failed with 7 at page 130"
-    ),
-    "crash at first": Failure(
-        rule={"on_open": "abort"}, error=errors.ConnectionFailure, message="closed the connection", stays=False
-    ),
-    "crash at a page": Failure(
-        rule={"on_page": "abort"}, error=errors.ConnectionFailure, message="dana worker", stays=False
-    ),
-    "crash at the end": Failure(
-        rule={"on_epoch": "abort"}, error=errors.ConnectionFailure, message="closed the connection", stays=False
-    ),
-}
-
-
-@pytest.mark.parametrize("case", FAILURES)
-def test_failing_trainers(cluster: Cluster, session: Session, rule: Callable[..., str], case: str) -> None:
-    failure = FAILURES[case]
+@pytest.mark.parametrize(
+    ("bad", "error", "message", "stays"),
+    [
+        ({"on_open": "refuse"}, errors.UndefinedColumn, '(?s)column "q" does not exist.*Use "a"', True),
+        ({"on_open": "fail"}, errors.InternalError_, "(?s)failed: ZeroDivisionError: one over nothing.*log", True),
+        ({"on_epoch": "fail"}, errors.InternalError_, "the worker failed: ZeroDivisionError", True),
+        ({"on_open": "allocate"}, errors.OutOfMemory, "(?s)needs more memory than.*--memory-limit", True),
+        ({"fail_at": 100}, errors.DataCorrupted, "the sink failed with 7 at page 100", True),
+        ({"fail_at": 200}, errors.DataCorrupted, "the sink failed with 7 at page 200", True),
+        ({"fail_at": 130, "epochs": 9}, errors.DataCorrupted, "the sink failed with 7 at page 130", True),
+        ({"on_open": "abort"}, errors.ConnectionFailure, "closed the connection", False),
+        ({"on_page": "abort"}, errors.ConnectionFailure, "dana worker", False),
+        ({"on_epoch": "abort"}, errors.ConnectionFailure, "closed the connection", False),
+    ],
+)
+def test_failing_trainers(
+    cluster: Cluster,
+    session: Session,
+    rule: Callable[..., str],
+    bad: dict[str, Any],
+    error: type[psycopg.Error],
+    message: str,
+    stays: bool,
+) -> None:
+    """`stays`: the worker's session answers the next request, too."""
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, %s) g", (ROWS,))
-    good, bad = rule(), rule(**failure.rule)
+    good, failing = rule(), rule(**bad)
     answered_by = cluster.sessions()
     for _ in range(2):
-        with pytest.raises(failure.error) as raised:
-            session.execute("SELECT * FROM dana_train(%s, 't')", (bad,))
-        assert failure.message in str(raised.value.diag.message_primary)
-        assert failure.hint in (raised.value.diag.message_hint or "")
+        with pytest.raises(error, match=message):
+            session.execute("SELECT * FROM dana_train(%s, 't')", (failing,))
         assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (good,)).fetchone() == (ROWS,)
-    assert (cluster.sessions() == answered_by) == failure.stays
+    assert (cluster.sessions() == answered_by) == stays
 
 
 def test_no_worker(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:

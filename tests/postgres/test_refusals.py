@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import psycopg
 import pytest
@@ -14,66 +13,32 @@ from tests.postgres.conftest import Session
 errors = psycopg.errors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A table that is refused.
-
-    Attributes
-    ----------
-    make
-        Statements that make it.
-    table
-        What is trained on.
-    error
-        Class of the error.
-    message, hint
-        Parts of its texts.
-    """
-
-    make: tuple[str, ...] = ()
-    table: str = "x"
-    error: type[psycopg.Error]
-    message: str
-    hint: str = ""
-
-
-TABLES = {
-    "index": Refusal(
-        make=("CREATE TABLE t (a int PRIMARY KEY)",),
-        table="t_pkey",
-        error=psycopg.Error,
-        message="t_pkey",
-    ),
-    "sequence": Refusal(make=("CREATE SEQUENCE x",), error=errors.WrongObjectType, message="test.x: it is not a table"),
-    "type": Refusal(
-        make=("CREATE TYPE x AS (a int)",), error=errors.WrongObjectType, message="test.x: it is not a table"
-    ),
-    "catalog": Refusal(
-        table="pg_class", error=errors.WrongObjectType, message="pg_catalog.pg_class: it is a system catalog"
-    ),
-    "toast": Refusal(table="pg_toast.pg_toast_2619", error=psycopg.Error, message="pg_toast"),
-    "unpopulated": Refusal(
-        make=("CREATE MATERIALIZED VIEW x AS SELECT 1 AS a WITH NO DATA",),
-        error=errors.ObjectNotInPrerequisiteState,
-        message="has not been populated",
-        hint="REFRESH",
-    ),
-    "missing": Refusal(table="nowhere", error=errors.UndefinedTable, message="nowhere"),
-    "dropped": Refusal(table="4000000000", error=errors.UndefinedTable, message="OID 4000000000"),
-}
-
-
-@pytest.mark.parametrize("case", TABLES)
-def test_tables(session: Session, rule: Callable[..., str], case: str) -> None:
-    refusal = TABLES[case]
+@pytest.mark.parametrize(
+    ("make", "table", "error", "message"),
+    [
+        ("CREATE TABLE t (a int PRIMARY KEY)", "t_pkey", psycopg.Error, "t_pkey"),
+        ("CREATE SEQUENCE x", "x", errors.WrongObjectType, "test.x: it is not a table"),
+        ("CREATE TYPE x AS (a int)", "x", errors.WrongObjectType, "test.x: it is not a table"),
+        ("", "pg_class", errors.WrongObjectType, "pg_catalog.pg_class: it is a system catalog"),
+        ("", "pg_toast.pg_toast_2619", psycopg.Error, "pg_toast"),
+        (
+            "CREATE MATERIALIZED VIEW x AS SELECT 1 AS a WITH NO DATA",
+            "x",
+            errors.ObjectNotInPrerequisiteState,
+            "(?s)has not been populated.*REFRESH",
+        ),
+        ("", "nowhere", errors.UndefinedTable, "nowhere"),
+        ("", "4000000000", errors.UndefinedTable, "OID 4000000000"),
+    ],
+)
+def test_tables(
+    session: Session, rule: Callable[..., str], make: str, table: str, error: type[psycopg.Error], message: str
+) -> None:
     name = rule()
     with session.transaction(force_rollback=True):
-        for statement in refusal.make:
-            session.execute(statement)
-        with pytest.raises(refusal.error) as raised, session.transaction():
-            session.execute("SELECT * FROM dana_train(%s, %s)", (name, refusal.table))
-    assert refusal.message in str(raised.value.diag.message_primary)
-    assert refusal.hint in (raised.value.diag.message_hint or "")
+        session.execute(make)
+        with pytest.raises(error, match=message), session.transaction():
+            session.execute("SELECT * FROM dana_train(%s, %s)", (name, table))
 
 
 def test_temporary_table_of_another_session(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
@@ -86,57 +51,30 @@ def test_temporary_table_of_another_session(cluster: Cluster, session: Session, 
             session.execute("SELECT * FROM dana_train(%s, %s::oid::regclass)", (name, row[0]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadCall:
-    """A call that is refused: its arguments after the rule's name, and the error."""
-
-    arguments: str
-    error: type[psycopg.Error]
-    message: str
-
-
-CALLS = {
-    "no rule": BadCall(
-        arguments="'nothing', 't'", error=errors.UndefinedObject, message='rule "nothing" does not exist'
-    ),
-    "null rule": BadCall(arguments="NULL, 't'", error=errors.NullValueNotAllowed, message='"rule" must not be null'),
-    "null table": BadCall(arguments="'r', NULL", error=errors.NullValueNotAllowed, message='"source" must not be null'),
-    "no epochs": BadCall(
-        arguments="'r', 't', epochs => 0", error=errors.InvalidParameterValue, message="from 1 to 100000, not 0"
-    ),
-    "null feature": BadCall(
-        arguments="'r', 't', features => ARRAY['a', NULL]",
-        error=errors.NullValueNotAllowed,
-        message='"features" must not contain nulls',
-    ),
-    "hyper": BadCall(
-        arguments="'r', 't', hyper => '[1]'",
-        error=errors.InvalidParameterValue,
-        message='"hyper" must be a JSON object',
-    ),
-    "design": BadCall(
-        arguments="'r', 't', design => '3'",
-        error=errors.InvalidParameterValue,
-        message='"design" must be a JSON object',
-    ),
-    "model with version": BadCall(
-        arguments="'r', 't', 'm@2'", error=errors.InvalidName, message='"m@2" cannot be a model\'s name'
-    ),
-    "empty model": BadCall(arguments="'r', 't', ''", error=errors.InvalidName, message="cannot be a model's name"),
-    "long model": BadCall(
-        arguments="'r', 't', repeat('m', 1000000)", error=errors.InvalidName, message=f'"{"m" * 255}" cannot be a'
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CALLS)
-def test_calls(session: Session, case: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ("'nothing', 't'", errors.UndefinedObject, 'rule "nothing" does not exist'),
+        ("NULL, 't'", errors.NullValueNotAllowed, '"rule" must not be null'),
+        ("'r', NULL", errors.NullValueNotAllowed, '"source" must not be null'),
+        ("'r', 't', epochs => 0", errors.InvalidParameterValue, "from 1 to 100000, not 0"),
+        (
+            "'r', 't', features => ARRAY['a', NULL]",
+            errors.NullValueNotAllowed,
+            '"features" must not contain nulls',
+        ),
+        ("'r', 't', hyper => '[1]'", errors.InvalidParameterValue, '"hyper" must be a JSON object'),
+        ("'r', 't', design => '3'", errors.InvalidParameterValue, '"design" must be a JSON object'),
+        ("'r', 't', 'm@2'", errors.InvalidName, '"m@2" cannot be a model\'s name'),
+        ("'r', 't', ''", errors.InvalidName, "cannot be a model's name"),
+        ("'r', 't', repeat('m', 1000000)", errors.InvalidName, f'"{"m" * 255}" cannot be a'),
+    ],
+)
+def test_calls(session: Session, arguments: str, error: type[psycopg.Error], message: str) -> None:
     session.execute("CREATE TABLE t AS SELECT 1 AS a")
     session.execute("SELECT dana_create_udf('r', '{}')")
-    call = CALLS[case]
-    with pytest.raises(call.error) as raised:
-        session.execute(f"SELECT * FROM dana_train({call.arguments})")
-    assert call.message in str(raised.value.diag.message_primary)
+    with pytest.raises(error, match=message):
+        session.execute(f"SELECT * FROM dana_train({arguments})")
     assert session.execute("SELECT FROM dana.model").rowcount == 0
 
 

@@ -145,3 +145,13 @@ def acting(session: Session, role: str) -> Iterator[Session]:
         yield session
     finally:
         session.execute("RESET ROLE")
+
+
+@contextmanager
+def new_role(session: Session, name: str) -> Iterator[None]:
+    """A role that may use schema test; the session's own role is set again when it goes."""
+    session.execute(f"DROP ROLE IF EXISTS {name}; CREATE ROLE {name}; GRANT USAGE ON SCHEMA test TO {name}")
+    try:
+        yield
+    finally:
+        session.execute(f"RESET ROLE; DROP OWNED BY {name}; DROP ROLE {name}")

@@ -6,7 +6,7 @@ import pytest
 
 from dana.cli import main
 from dana.client.connection import Connection
-from tests.sql.conftest import SUMS, Session
+from tests.sql.conftest import SUMS, Session, new_role
 
 OVERLOADS = (
     "dana_create_udf(name varchar, source varchar)",
@@ -60,16 +60,15 @@ def test_the_client_calls_no_function_of_somebody_else(hostile: Session, capsys:
 
 
 def test_who_replaces_a_rule_owns_it(session: Session) -> None:
-    session.execute("CREATE ROLE eve; GRANT EXECUTE ON FUNCTION dana_create_udf TO eve")
-    try:
+    with new_role(session, "eve"):
+        session.execute("GRANT EXECUTE ON FUNCTION dana_create_udf TO eve")
         session.execute("SET ROLE eve")
         session.execute("SELECT dana_create_udf('owned', %s)", (SUMS,))
         session.execute("RESET ROLE")
         session.execute("SELECT dana_create_udf('owned', %s)", (SUMS,))
         mine = "SELECT owner = current_user::regrole FROM dana.rule WHERE name = 'owned'"
         assert session.execute(mine).fetchone() == (True,)
-    finally:
-        session.execute("RESET ROLE; SELECT dana_drop_rule('owned'); DROP OWNED BY eve; DROP ROLE eve")
+        session.execute("SELECT dana_drop_rule('owned')")
 
 
 def test_texts_are_those_of_casts(session: Session) -> None:

@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from dana import rules
-from tests.sql.conftest import Session
+from tests.sql.conftest import Session, new_role
 
 errors = psycopg.errors
 Invalid = errors.InvalidParameterValue
@@ -237,10 +237,7 @@ def test_cancelled_and_without_rights(session: Session, table: str) -> None:
         rows(session, f"dana_search('fit', 't', '{{\"lr\": [1, 2]}}', {given(epochs=50000, patience=0)})")
     session.execute("RESET statement_timeout")
     assert nothing_kept(session)
-    session.execute("DROP ROLE IF EXISTS searcher")
-    session.execute("CREATE ROLE searcher")
-    try:
-        session.execute("GRANT USAGE ON SCHEMA test TO searcher")
+    with new_role(session, "searcher"):
         session.execute("GRANT SELECT ON t TO searcher")
         for function in ("dana_search", "dana_train"):
             session.execute("SET ROLE searcher")
@@ -255,9 +252,6 @@ def test_cancelled_and_without_rights(session: Session, table: str) -> None:
         session.execute("SET ROLE searcher")
         with pytest.raises(errors.InsufficientPrivilege, match="table"):
             rows(session, f"dana_search('fit', 't', '{{\"lr\": [1]}}', {given()})")
-    finally:
-        session.execute("RESET ROLE")
-        session.execute("DROP OWNED BY searcher; DROP ROLE searcher")
 
 
 PAIRS = f"""

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.sql.conftest import SUMS, Session
+from tests.sql.conftest import SUMS, Session, new_role
 from tests.sql.test_encoding import trained, value
 
 errors = psycopg.errors
@@ -100,9 +100,8 @@ def test_no_cast_and_no_operator_of_a_user_is_called(people: Session) -> None:
 
 
 def test_the_look_reads_with_the_rights_of_the_caller(people: Session) -> None:
-    people.execute("DROP ROLE IF EXISTS looker; CREATE ROLE looker")
-    try:
-        people.execute("GRANT USAGE ON SCHEMA test TO looker; GRANT SELECT (town, y) ON people TO looker")
+    with new_role(people, "looker"):
+        people.execute("GRANT SELECT (town, y) ON people TO looker")
         people.execute("GRANT EXECUTE ON FUNCTION dana_train TO looker; SET ROLE looker")
         call = "SELECT dana_train('sums', query => 'SELECT town, {} y FROM people', model => 'm')"
         people.execute(call.format(""))
@@ -110,9 +109,6 @@ def test_the_look_reads_with_the_rights_of_the_caller(people: Session) -> None:
             people.execute(call.format("level,"))
         with pytest.raises(errors.InsufficientPrivilege):
             people.execute("SELECT dana_train('sums', 'people', model => 'm')")
-    finally:
-        people.execute("RESET ROLE; DELETE FROM dana.model")
-        people.execute("DROP OWNED BY looker; DROP ROLE looker")
 
 
 def test_means_of_many_columns(session: Session) -> None:

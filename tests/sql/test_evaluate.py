@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from dana import rules
-from tests.sql.conftest import Session
+from tests.sql.conftest import Session, new_role
 
 metrics = pytest.importorskip("sklearn.metrics")
 errors = psycopg.errors
@@ -284,9 +284,8 @@ def test_refusals(trained: Session, call: str, error: type[psycopg.Error], messa
 
 
 def test_what_is_written_reads_with_the_rights_of_the_caller(trained: Session) -> None:
-    trained.execute("DROP ROLE IF EXISTS asker; CREATE ROLE asker; GRANT USAGE ON SCHEMA test TO asker")
-    trained.execute("SELECT dana_grant_model('m', 'asker')")
-    try:
+    with new_role(trained, "asker"):
+        trained.execute("SELECT dana_grant_model('m', 'asker')")
         trained.execute("SET ROLE asker")
         for call in (
             "dana_evaluate('postgres.m', 't', filter => 'true')",
@@ -295,8 +294,6 @@ def test_what_is_written_reads_with_the_rights_of_the_caller(trained: Session) -
         ):
             with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table t"):
                 trained.execute(f"SELECT {call}")  # type: ignore[arg-type]
-    finally:
-        trained.execute("RESET ROLE; DROP OWNED BY asker; DROP ROLE asker")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from dana import rules
-from tests.sql.conftest import Session
+from tests.sql.conftest import Session, new_role
 
 errors = psycopg.errors
 
@@ -197,10 +197,7 @@ def test_refusals(
 
 
 def test_it_reads_with_the_rights_of_the_caller(session: Session, table: str) -> None:
-    session.execute("DROP ROLE IF EXISTS grouper")
-    session.execute("CREATE ROLE grouper")
-    try:
-        session.execute("GRANT USAGE ON SCHEMA test TO grouper")
+    with new_role(session, "grouper"):
         session.execute("SET ROLE grouper")
         with pytest.raises(errors.InsufficientPrivilege, match="dana_train_groups"):
             trained(session, "t", ["region"])
@@ -226,9 +223,6 @@ def test_it_reads_with_the_rights_of_the_caller(session: Session, table: str) ->
         found = trained(session, "t", ["region"], **XY)
         assert [row[1] for row in found] == ["sums[a]"]
         session.execute("SELECT dana_drop_model('sums[a]')")
-    finally:
-        session.execute("RESET ROLE")
-        session.execute("DROP OWNED BY grouper; DROP ROLE grouper")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dana import rules
 from dana.cli import main
 from dana.cli.entry import OK
 from dana.client.connection import Connection
-from tests.sql.conftest import Session
+from tests.sql.conftest import Session, new_role
 
 ROWS = 3000
 
@@ -136,11 +136,8 @@ def test_arguments_and_errors(model: Connection) -> None:
 def test_rights_are_the_caller_s(model: Connection) -> None:
     session = model.session
     model.train("linear", "test.t", features=FEATURES, label="y", filter="a < 9")
-    session.execute("DROP ROLE IF EXISTS importance_reader")
-    session.execute("CREATE ROLE importance_reader")
     owner = session.execute("SELECT current_user").fetchall()[0][0]
-    try:
-        session.execute("GRANT USAGE ON SCHEMA test TO importance_reader")
+    with new_role(session, "importance_reader"):
         session.execute("SELECT dana_grant_model('linear', 'importance_reader')")
         session.execute("SET ROLE importance_reader")
         for arguments, wrong in {
@@ -150,10 +147,6 @@ def test_rights_are_the_caller_s(model: Connection) -> None:
         }.items():
             with pytest.raises(psycopg.errors.InsufficientPrivilege, match=wrong):
                 found(session, f"'{owner}.linear'{arguments}")
-    finally:
-        session.execute("RESET ROLE")
-        session.execute("DROP OWNED BY importance_reader")
-        session.execute("DROP ROLE importance_reader")
 
 
 def test_command(model: Connection, server: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.sql.conftest import Session
+from tests.sql.conftest import Session, new_role
 
 errors = psycopg.errors
 
@@ -206,12 +206,9 @@ def test_a_model_that_changes_while_a_procedure_runs(session: Session, table: st
 
 
 def test_another_role_in_the_same_transaction(session: Session, table: str) -> None:
-    session.execute("DROP ROLE IF EXISTS later_reader")
-    session.execute("CREATE ROLE later_reader")
-    try:
-        with pytest.raises(errors.UndefinedObject, match='model "m" does not exist'):
-            session.execute(
-                """
+    with new_role(session, "later_reader"), pytest.raises(errors.UndefinedObject, match='model "m" does not exist'):
+        session.execute(
+            """
                 DO $$ DECLARE value real; BEGIN
                     FOR i IN 1..2 LOOP
                         value := dana_predict('m', 1, 2, 3);
@@ -219,9 +216,7 @@ def test_another_role_in_the_same_transaction(session: Session, table: str) -> N
                     END LOOP;
                 END $$
                 """
-            )
-    finally:
-        session.execute("DROP ROLE later_reader")
+        )
 
 
 ROWS = """

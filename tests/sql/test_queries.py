@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.sql.conftest import Session, weights
+from tests.sql.conftest import Session, new_role, weights
 
 errors = psycopg.errors
 
@@ -47,10 +47,7 @@ def test_query(session: Session, table: str) -> None:
 
 
 def test_query_reads_with_the_rights_of_the_caller(session: Session, table: str) -> None:
-    session.execute("DROP ROLE IF EXISTS reader")
-    session.execute("CREATE ROLE reader")
-    try:
-        session.execute("GRANT USAGE ON SCHEMA test TO reader")
+    with new_role(session, "reader"):
         session.execute("GRANT EXECUTE ON FUNCTION dana_train, dana_drop_model TO reader")
         session.execute("GRANT SELECT (x, y) ON t TO reader")
         session.execute("SET ROLE reader")
@@ -69,9 +66,6 @@ def test_query_reads_with_the_rights_of_the_caller(session: Session, table: str)
         assert "query =>" in str(raised.value.diag.message_hint)
         assert weights(session, "query => 'SELECT x, y FROM t'")[1] == 85
         session.execute("SELECT dana_drop_model('sums')")
-    finally:
-        session.execute("RESET ROLE")
-        session.execute("DROP OWNED BY reader; DROP ROLE reader")
 
 
 @pytest.mark.parametrize(
@@ -167,10 +161,7 @@ def test_filters_that_are_refused(
 
 def test_filter_runs_with_the_rights_of_the_caller(session: Session, table: str) -> None:
     session.execute("CREATE FUNCTION mine(int) RETURNS bool LANGUAGE sql STABLE AS 'SELECT current_user = ''nobody'''")
-    session.execute("DROP ROLE IF EXISTS nobody")
-    session.execute("CREATE ROLE nobody")
-    try:
-        session.execute("GRANT USAGE ON SCHEMA test TO nobody")
+    with new_role(session, "nobody"):
         session.execute("GRANT SELECT ON t TO nobody")
         session.execute("GRANT EXECUTE ON FUNCTION dana_train, dana_drop_model TO nobody")
         session.execute("SET ROLE nobody")
@@ -181,9 +172,6 @@ def test_filter_runs_with_the_rights_of_the_caller(session: Session, table: str)
         session.execute("SET ROLE nobody")
         with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function mine"):
             weights(session, "'t', features => '{x}', filter => 'mine(k)'")
-    finally:
-        session.execute("RESET ROLE")
-        session.execute("DROP OWNED BY nobody; DROP ROLE nobody")
 
 
 def test_holdout(session: Session, table: str) -> None:
