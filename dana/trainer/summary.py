@@ -79,7 +79,7 @@ ROUNDING = 1e-14
 OFF_CENTRE = 10.0
 """Mean in deviations of a column above which binary64 needs columns to be centred first."""
 
-MOST_NAMED = 5
+NAMED = 5
 """Columns that a message names at most."""
 
 LEVEL = 0.05
@@ -800,7 +800,7 @@ def separated_notice(columns: Sequence[str], request: TrainRequest) -> Notice:
         Those that separate the rows together; none: not known.
     """
     which = f"column {columns[0]} separates" if len(columns) == 1 else "a combination of columns separates"
-    if 1 < len(columns) <= MOST_NAMED:
+    if 1 < len(columns) <= NAMED:
         which = f"a combination of columns {', '.join(columns)} separates"
     stronger = 'hyper={"penalty": 0.01}' if request.relation.name == ARRAYS else "hyper => '{\"penalty\": 0.01}'"
     return Notice(
