@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.measure import Figure, interleaved_medians, main
 from benchmarks.peers import scikit
@@ -26,8 +28,8 @@ from benchmarks.peers.learners import (
     softmax,
 )
 from benchmarks.speed.simulator import feed
-from benchmarks.speed.workload import array_table, column_table, compiled_rule, float_column, pages_of, with_code
-from dana.storage.schema import TableSchema
+from benchmarks.speed.workload import compiled_rule, with_code
+from dana.storage.columns import column_pages, column_schema
 
 THRESHOLDS = {"lasso": 1e-5, "elastic_net": 1e-5}
 """What a step takes off each weight."""
@@ -40,6 +42,7 @@ def run() -> list[Figure]:
     """Measure."""
     random = np.random.default_rng(0)
     x = random.standard_normal((40_000, 54)).astype(np.float32)
+    features = {f"x{k + 1}": column for k, column in enumerate(x.T)}
     classes = (x[:, 0] > 0).astype(np.float32)
     targets = {"logistic": classes, "linear_svm": classes, "poisson": random.poisson(2.0, len(x)).astype(np.float32)}
     found = []
@@ -48,90 +51,102 @@ def run() -> list[Figure]:
         others = {"numba": linear(x, y, ERROR_OF[rule], threshold=THRESHOLDS.get(rule, 0.0))}
         if options is not None:
             others["scikit-learn"] = scikit.sgd(x, y, rule)
-        rows = [(*row, float(label)) for row, label in zip(x, y, strict=True)]
-        found.append(_beside(f"{rule}, 54 columns", rule, column_table(54), rows, others))
+        found.append(compared(f"{rule}, 54 columns", rule, {**features, "y": y}, others, passes=PASSES))
     images = random.standard_normal((4000, 784)).astype(np.float32)
     digits = random.integers(0, 10, len(images)).astype(np.float32)
-    pictures = list(zip(images, digits, strict=True))
-    unlabelled = [(*row, 0.0) for row in x]
     ratings = np.stack([random.integers(0, 1000, 200_000) for _ in range(2)], axis=1)
     stars = random.standard_normal(len(ratings)).astype(np.float32)
-    triples = TableSchema(relation="bench", attributes=tuple(float_column(name) for name in ("i", "j", "y")))
     people = random.integers(0, 1000, 4000)
     whole = random.standard_normal((len(people), 100)).astype(np.float32) * (random.random((len(people), 100)) < 0.5)
-    wide = TableSchema(relation="bench", attributes=(float_column("i"), array_table(100).attributes[0]))
     return [
         *found,
-        _beside(
-            "softmax, 784 to 10", "softmax", array_table(784), pictures, {"NumPy": softmax(images, digits)}, target=0.6
+        compared(
+            "softmax, 784 to 10", "softmax", {"x": images, "y": digits}, {"NumPy": softmax(images, digits)},
+            target=0.6, passes=PASSES,
         ),
-        _beside(
-            "mlp, 784-32-10, Adam", "mlp", array_table(784), pictures,
-            {"NumPy": perceptron(images, digits), "scikit-learn": scikit.network(images, digits)}, target=0.6,
+        compared(
+            "mlp, 784-32-10, Adam", "mlp", {"x": images, "y": digits},
+            {"NumPy": perceptron(images, digits), "scikit-learn": scikit.network(images, digits)},
+            target=0.6, passes=PASSES,
         ),
-        _beside(
-            "kmeans, 8 x 54", "kmeans", column_table(54), unlabelled,
-            {"numba": means(x, 8), "scikit-learn": scikit.centres(x, 8)}, label=None,
+        compared(
+            "kmeans, 8 x 54", "kmeans", features, {"numba": means(x, 8), "scikit-learn": scikit.centres(x, 8)},
+            passes=PASSES,
         ),
-        _beside(
-            "pca, 2 of 54", "pca", column_table(54), unlabelled,
-            {"NumPy": components(x, 2), "scikit-learn": scikit.components(x, 2)}, label=None,
+        compared(
+            "pca, 2 of 54", "pca", features, {"NumPy": components(x, 2), "scikit-learn": scikit.components(x, 2)},
+            passes=PASSES,
         ),
-        _beside(
-            "lrmf, rank 10, 1,000 x 1,000", "lrmf", triples,
-            [(*map(float, pair), float(y)) for pair, y in zip(ratings, stars, strict=True)],
-            {"numba": factors(ratings, stars, 1000, 1000)},
+        compared(
+            "lrmf, rank 10, 1,000 x 1,000", "lrmf", {"i": ratings[:, 0], "j": ratings[:, 1], "y": stars},
+            {"numba": factors(ratings, stars, 1000, 1000)}, passes=PASSES,
         ),
-        _beside(
-            "lrmf_dense, rank 10, 1,000 x 100", "lrmf_dense", wide, list(zip(map(float, people), whole, strict=True)),
-            {"numba": dense_factors(people, whole.astype(np.float32))}, label=None,
+        compared(
+            "lrmf_dense, rank 10, 1,000 x 100", "lrmf_dense", {"i": people, "x": whole},
+            {"numba": dense_factors(people, whole.astype(np.float32))}, passes=PASSES,
         ),
     ]  # fmt: skip
 
 
-def _beside(
-    name: str,
+def compared(
+    what: str,
     rule: str,
-    schema: TableSchema,
-    rows: list[tuple[object, ...]],
+    columns: Mapping[str, NDArray[np.generic]],
     others: Mapping[str, Learner],
     *,
     target: float = 1.0,
-    label: str | None = "y",
+    passes: int = 1,
+    first: bool = False,
+    hyper: Mapping[str, int] = MappingProxyType({}),
+    repeats: int = 9,
 ) -> Figure:
-    heap = pages_of(schema, rows)
-    request, design = compiled_rule(rule, schema, pages=len(heap), label=label)
+    """Epochs of a rule, and passes of others over the same rows: each on one core, so that other load does not count.
+
+    Parameters
+    ----------
+    columns
+        Of the table, of shape (rows,) or (rows, n); the label, where there is one, is ``y``.
+    passes
+        Of each in its turn.
+    first
+        Whether epochs are first ones, in which cycles are counted.
+    """
+    columns = {name: np.asarray(values, np.float32) for name, values in columns.items()}
+    schema, heap, rows = column_schema(columns, "bench"), column_pages(columns), len(next(iter(columns.values())))
+    label = "y" if "y" in columns else None
+    request, design = compiled_rule(rule, schema, pages=len(heap), label=label, hyper=hyper)
     machine = with_code(request, design)
+    cycles = 0
 
     def epoch() -> None:
+        nonlocal cycles
         machine.begin_epoch()
-        feed(machine.sink_again, heap)
-        if machine.end_epoch().tuples != len(rows) or machine.differs:
+        feed(machine.sink if first else machine.sink_again, heap)
+        found = machine.end_epoch()
+        if found.tuples != rows or machine.differs:
             raise RuntimeError("the simulator stopped, or its code is wrong")
+        cycles = found.cycles
+
+    def several(train: Callable[[], object]) -> Callable[[], None]:
+        def turn() -> None:
+            for _ in range(passes):
+                train()
+
+        return turn
 
     try:
-        # each works on one core: what others do on this machine does not count
-        turns = [_several(train) for train in (epoch, *(other.train for other in others.values()))]
-        ours, *theirs = interleaved_medians(turns, repeats=9, clock=time.thread_time)
+        turns = [several(train) for train in (epoch, *(other.train for other in others.values()))]
+        ours, *theirs = interleaved_medians(turns, repeats=repeats, clock=time.thread_time)
     finally:
         machine.close()
-    in_all = PASSES * len(rows)
-    nanoseconds = {name: seconds / in_all * 1e9 for name, seconds in zip(others, theirs, strict=True)}
+    nanoseconds = {name: seconds / (passes * rows) * 1e9 for name, seconds in zip(others, theirs, strict=True)}
     return Figure(
-        what=name,
-        measured=f"{ours / in_all * 1e9:.0f} ns a row",
+        what=what,
+        measured=f"{ours / (passes * rows) * 1e9:.0f} ns a row, {cycles / rows:.0f} cycles",
         reference=", ".join(f"{name} {one:.0f}" for name, one in nanoseconds.items()),
         ratio=ours / min(theirs),
         target=target,
     )
-
-
-def _several(train: Callable[[], object]) -> Callable[[], None]:
-    def turn() -> None:
-        for _ in range(PASSES):
-            train()
-
-    return turn
 
 
 if __name__ == "__main__":

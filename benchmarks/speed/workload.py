@@ -5,7 +5,7 @@ In: a number of features and overrides for the machine. Out: a `Design` and page
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -80,15 +80,6 @@ def with_code(request: TrainRequest, design: Design) -> Simulator:
     machine.load(design.bundle)
     machine.attach(compile_graph(simplify(bound_graph(request, design)), design.bundle))
     return machine
-
-
-def pages_of(schema: TableSchema, rows: Sequence[Sequence[object]]) -> NDArray[np.uint8]:
-    """Full pages of these rows, shape (pages, PAGE_SIZE).
-
-    NumPy asks for huge pages, as the worker does for what it keeps of a table.
-    """
-    built = build_pages(schema, rows, page_size=PAGE_SIZE)
-    return np.frombuffer(built, dtype=np.uint8).reshape(-1, PAGE_SIZE).copy()
 
 
 def filled_pages(schema: TableSchema, features: int, *, pages: int) -> NDArray[np.uint8]:
