@@ -159,8 +159,9 @@ def conjugate_gradients(parts: list[dana.Part], bounded: dana.Number = 0) -> tup
 def proximal_gradients(parts: list[dana.Part], penalty: dana.Number = 0.01) -> tuple[list[dana.Value], dana.Value]:
     """Least squares with `penalty` × the magnitudes of the first model (FISTA, Beck and Teboulle 2009): a step a pass.
 
-    Steps are as long as the largest curvature permits, which the power method finds on the way. Momentum begins again
-    where it leads away from the minimum (O'Donoghue and Candès 2015). The number is as for `conjugate_gradients`.
+    The second model is the intercept. Steps are as long as the largest curvature permits, which the power method finds
+    on the way. Momentum begins again where it leads away from the minimum (O'Donoghue and Candès 2015). The number is
+    as for `conjugate_gradients`.
     """
     dana.require(penalty >= 0)
     first = parts[0][0]
@@ -175,24 +176,27 @@ def proximal_gradients(parts: list[dana.Part], penalty: dana.Number = 0.01) -> t
     pace = dana.state(first, [], init=1)
     next_pace = (1 + dana.sqrt(1 + 4 * pace * pace)) / 2
     keep = (pace - 1) / next_pace
-    turn: dana.Number = 0
-    moved: dana.Number = 0
-    amount: dana.Number = penalty
-    values = []
+    starts = []
+    targets = []
     for model, gradient, direction, product in parts:
-        last, last_gradient = dana.state(model), dana.state(model)
-        ahead = model + keep * (model - last)
+        step, last_gradient = dana.state(model), dana.state(model)
+        ahead = model + keep * step
         # of squares the gradient changes linearly
-        slope = gradient + keep * (gradient - last_gradient)
-        value = soft_threshold(ahead - rate * slope, rate * amount)
-        turn += dana.total((ahead - value) * (value - model))
-        moved += dana.total((ahead - value) * (ahead - value))
-        values += [value]
-        dana.setState(last, model)
+        target = ahead - rate * (gradient + keep * (gradient - last_gradient))
+        starts += [(model, step, ahead)]
+        targets += [target]
         dana.setState(last_gradient, gradient)
         length = dana.where(squares == 0, slopes, squares)
         dana.setState(direction, dana.where(squares == 0, gradient, product) / dana.sqrt(dana.max(length, 1e-30)))
-        amount = 0
+    # the intercept as a sum alone, so that a label may be centred
+    values = [soft_threshold(targets[0], rate * penalty), targets[1]]
+    turn: dana.Number = 0
+    moved: dana.Number = 0
+    for k in range(2):
+        model, step, ahead = starts[k]
+        turn += dana.total((ahead - values[k]) * (values[k] - model))
+        moved += dana.total((ahead - values[k]) * (ahead - values[k]))
+        dana.setState(step, values[k] - model)
     dana.setState(pace, dana.where(turn > 0, 1, next_pace))
     gain = curvature * moved / 2
     gained, gained_before = dana.state(first, [], init=1e30), dana.state(first, [], init=1e30)

@@ -25,7 +25,7 @@ gain = quantile.minimize(conjugate_gradients, bounded=1, loss=loss)
 weights = quantile.merge(weight, dana.all, "mean")
 noise = quantile.merge(1e-7 * weight * dana.abs(p), dana.all, "mean") / weights  # of rounding to binary32
 root = quantile.merge(weight * dana.sqrt(dana.sqrt(dana.abs(error))), dana.all, "mean") / weights
-quantile.setModel(size, root * root * root * root + noise)
+quantile.setModel(size, root * root * root * root)
 quantile.setModel(width, dana.max(0.7 * width, 0.01))
 quantile.setConvergence(dana.rows * gain <= dana.where(width > 0.01, 0, 0.001 * size + 0.1 * dana.rows * noise))
 quantile.setPrediction(p)

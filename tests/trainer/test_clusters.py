@@ -95,13 +95,6 @@ def test_a_warm_start_keeps_its_centres() -> None:
     assert len(again.losses) <= 2
 
 
-def test_fewer_distinct_rows_than_centres() -> None:
-    x = np.repeat(np.eye(3), 5, axis=0)
-    found = fitted(x, 5)
-    assert inertia(standardised(x), found.models["C"].astype(np.float64)) < 1e-9
-    assert set(found.predict({f"x{j:02}": column for j, column in enumerate(x.T)}).tolist()) <= set(range(5))
-
-
 def test_sums_are_exact() -> None:
     """So no order of additions, and no library or processor, can change the centres."""
     rows = data("digits")
