@@ -375,7 +375,9 @@ def test_few_rows_and_no_error() -> None:
     assert (exact.summary or {})["no_errors"] == "the model leaves no error but rounding"
     assert exact.coefficients is not None
     np.testing.assert_allclose(exact.coefficients["values"][0], [1, 2], rtol=1e-5)
-    assert fitted("lasso", *table("linear", 100, 3, 1.0, 10))[0].summary is None
+    penalised = fitted("lasso", *table("linear", 100, 3, 1.0, 10))[0].summary or {}
+    assert penalised["no_errors"] == "a penalty keeps the model from the maximum of its likelihood"
+    assert fitted("quantile", *table("linear", 100, 3, 1.0, 10))[0].summary is None, "it has no likelihood"
 
 
 @pytest.mark.parametrize(("rule", "penalty"), [("logistic", 1e-6), ("logistic", 1e-3), ("poisson", 1e-6)])
