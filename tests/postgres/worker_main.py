@@ -274,7 +274,13 @@ class PageTraining:
             parameters=parameters,
             predictor=None if predictor is None else bytes.fromhex(predictor),
             modelled_seconds=None,
-            metadata={**self._found, "optimizers": [], "request": asdict(self._request)},
+            metadata={
+                **self._found,
+                "optimizers": [],
+                "hyper": {},
+                "coefficients": None,
+                "request": asdict(self._request),
+            },
         )
 
     def close(self) -> None:
