@@ -81,22 +81,22 @@ def run_search(options: argparse.Namespace) -> int:
             keep=options.keep,
             **arguments,
         )
-    Console().print(_table(points))
+    Console().print(_table(points, rounds=bool(options.halving)))
     return 0
 
 
-def _table(points: list[SearchPoint]) -> Table:
+def _table(points: list[SearchPoint], *, rounds: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None)
     # all points of a grid have the same metas
     metas = list(points[0].hyper)
-    for title in ("rank", *metas, "round", "score", "± deviation", ""):
+    for title in ("rank", *metas, *(["round"] if rounds else []), "score", "± deviation", ""):
         table.add_column(Text(printable(title)), justify="left" if title == "" else "right")
     for point in points:
         score, deviation = (f"{value:.6g}" if value is not None else "" for value in (point.score, point.deviation))
         rank = "" if point.rank is None else str(point.rank)
-        values = (f"{point.hyper[meta]:g}" for meta in metas)
-        table.add_row(*cells((rank, *values, str(point.round), score, deviation)), shown(point.error or ""))
+        values = [f"{point.hyper[meta]:g}" for meta in metas] + ([str(point.round)] if rounds else [])
+        table.add_row(*cells((rank, *values, score, deviation)), shown(point.error or ""))
     return table

@@ -398,7 +398,7 @@ def test_whole_numbers_that_binary64_does_not_tell_apart(sums: Connection) -> No
 def test_an_encoding_that_is_unknown_is_an_error(sums: Connection) -> None:
     exported_sum(sums, "ARRAY[1, NULL]", nulls="5")
     exported = read_exported(sums.session, "m")
-    for wrong in ({"encode": "target"}, {"encode": ["week"]}, {"indicator": True}):
+    for wrong in ({"encode": "target"}, {"encode": ["week"]}):
         exported["metadata"]["preprocess"] = [{"column": "c", **wrong}]  # type: ignore[typeddict-item]
         with pytest.raises(UsageError, match="column 'c' is encoded in a way that exports cannot express") as raised:
             encode_model(exported, "onnx")

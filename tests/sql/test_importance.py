@@ -92,6 +92,7 @@ def test_rows_decide_and_their_order_does_not(model: Connection) -> None:
     assert first != found(session, "'logistic', filter => 'a < 1'")
 
 
+@pytest.mark.filterwarnings("ignore:a combination of columns separates")
 @pytest.mark.parametrize(
     ("rule", "metric"), [("logistic", "auc"), ("logistic", "log_loss"), ("linear_svm", None), ("softmax", None)]
 )

@@ -89,14 +89,17 @@ def test_no_function_is_taken_for_a_column(owners: Session) -> None:
     owners.execute("CREATE VIEW v1 AS TABLE t1")
     with acting(owners, "bob"):
         owners.execute(EVIL)
-        owners.execute("CREATE TABLE of_bob AS SELECT 1::real AS trap, 1::real AS snare, 1::real AS pit, x, y FROM t1")
+        owners.execute(
+            "CREATE TABLE of_bob AS SELECT 1::real AS trap, 1::real AS snare, 1::real AS pit, x, y"
+            " FROM t1, generate_series(1, 40)"
+        )
         for name in ("trap", "snare", "pit"):
             for kind in ("t1", "v1", "record"):
                 owners.execute(
                     f"CREATE FUNCTION {name}({kind}) RETURNS real LANGUAGE plpgsql AS $$ BEGIN RETURN evil(1); END $$"
                 )
-        owners.execute("SELECT dana_train('sums', 'of_bob', 'm', '{trap,snare}', 'y', test_size => 0.0001)")
-        owners.execute("SELECT dana_train('sums', 'of_bob', 'n', '{x}', 'pit', test_size => 0.0001)")
+        owners.execute("SELECT dana_train('sums', 'of_bob', 'm', '{trap,snare}', 'y', test_size => 0.5)")
+        owners.execute("SELECT dana_train('sums', 'of_bob', 'n', '{x}', 'pit', test_size => 0.5)")
         owners.execute("SELECT dana_train('sums', 'of_bob', 'o', '{x}', 'pit', classes => '{0,1}')")
         owners.execute("DROP TABLE of_bob")
     for call in (

@@ -62,6 +62,7 @@ GIVEN = {
     "real[]": "'{1}'::real[]",
     "double precision[]": "'{{2,0.5}}'::float8[]",
     "tid": "'(0,1)'::tid",
+    "record": "ROW(1)",
 }
 
 
