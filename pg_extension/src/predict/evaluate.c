@@ -420,7 +420,7 @@ static void
 report_rare_class(const dana_evaluation *asked, Jsonb *metrics)
 {
 	const char *hint = "auc shows how well its predictions separate the two classes: if it is well above 0.5, give another "
-					   "threshold, or train with class_weight => '\"balanced\"'.";
+					   "threshold, or, if the rule has classes, train with class_weight => '\"balanced\"'.";
 	int64		rows, positives, chosen, rare, found;
 	const char *positive;
 	Jsonb	   *confusion;
