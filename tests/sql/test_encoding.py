@@ -156,7 +156,7 @@ def test_rare_categories_are_one(session: Session) -> None:
     session.execute("INSERT INTO t SELECT 'c' || k, k FROM generate_series(1, 40) k, generate_series(1, k) i")
     metadata, told = trained(session, "t")
     assert metadata["preprocess"][0]["categories"] == sorted(f"c{k}" for k in range(9, 41))
-    assert told == ["column v: one-hot, 32 categories and other"]
+    assert told == ["column v: one-hot, the 32 most frequent of 40 categories, and other"]
     assert metadata["encoded"][-1] == "v=other"
     rest, seldom, often = (
         value(session, "SELECT dana_predict('m', %s::text)", one) for one in ("never seen", "c3", "c30")
@@ -185,17 +185,19 @@ def test_more_categories_where_it_is_said(session: Session) -> None:
     hints = []
     session.add_notice_handler(lambda said: hints.append(said.message_hint or ""))
     _, told = trained(session, "t", label="y")
-    assert told == ["column zip: one-hot, 32 categories and other"]
-    (hint,) = (one for one in hints if "values" in one)
-    assert hint.startswith("It has 301 values. To have more of them: preprocess => ")
-    advised = value(session, f"SELECT ({hint.split('=> ')[1].rstrip('.')})::jsonb")
+    assert told == ["column zip: one-hot, the 32 most frequent of 301 categories, and other"]
+    (hint,) = (one for one in hints if "share" in one)
+    assert hint.startswith("To have more of them: preprocess => ")
+    assert hint.endswith('; with "hash" in place of "one_hot", all of them share so many columns.')
+    advised = value(session, f"SELECT ({hint.split('=> ')[1].partition(';')[0]})::jsonb")
     assert advised == {"zip": {"encode": "one_hot", "categories": 301}}
     for wish, categories in ((advised["zip"], 301), ({"categories": 301}, 301), ({"categories": 40}, 40)):
         hints.clear()
         metadata, told = trained(session, "t", label="y", preprocess={"zip": wish})
         assert len(metadata["preprocess"][0]["categories"]) == categories
-        assert told == [f"column zip: one-hot, {categories} categories" + (" and other" if categories == 40 else "")]
-        assert any("values" in one for one in hints) is (categories == 40)
+        said = "the 40 most frequent of 301 categories, and other" if categories == 40 else "301 categories"
+        assert told == [f"column zip: one-hot, {said}"]
+        assert any("share" in one for one in hints) is (categories == 40)
         assert value(session, "SELECT count(dana_predict('m', zip)) FROM t") == 6005
 
 

@@ -519,6 +519,19 @@ def test_values_renamed_after_the_training(session: Session, told: Told) -> None
         '50 rows have a category that model "classes" does not know, in column c',
         '150 rows have a label that is not a class of model "classes"',
     ]
+    # a prediction reports the first such row, once for a statement and a model
+    for call in (
+        "sum(dana_predict('numbers', c, a)), sum(dana_predict('numbers', c, a))",
+        "dana_predict_table('numbers', 'u')",
+        "dana_predict_table('classes', 'u')",
+        "dana_predict('numbers', 'green', 1), dana_predict('numbers', NULL, 1)",
+    ):
+        told.clear()
+        session.execute(f"SELECT {call} {'FROM u' if 'sum' in call else ''}")
+        model = "classes" if "classes" in call else "numbers"
+        assert [one.partition("\n")[0] for one in told] == [
+            f'a row has a category that model "{model}" does not know, in column c'
+        ] * ("NULL" not in call)
     # only columns with such a row are named
     session.execute("SELECT dana_train('linear', 'u', 'both', '{c,y}', 'z')")
     told.clear()

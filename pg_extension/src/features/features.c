@@ -217,6 +217,8 @@ static void
 report_feature(const dana_survey *survey, const dana_candidate *feature)
 {
 	const dana_encoder *encoder = &feature->encoder;
+	const bool	   cut = encoder->kind == DANA_ENCODE_ONE_HOT && encoder->buckets == 0 &&
+		encoder->categories.count == feature->most && feature->values > feature->most;
 	StringInfoData done;
 	const char	  *hint = NULL;
 
@@ -228,13 +230,15 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 	initStringInfo(&done);
 	if (encoder->buckets > 0)
 		appendStringInfo(&done, INT64_FORMAT " categories hashed into %d columns", feature->values, encoder->buckets);
+	else if (cut)
+		appendStringInfo(&done, "one-hot, the %d most frequent of " INT64_FORMAT " categories, and other", feature->most,
+						 feature->values);
 	else if (encoder->kind == DANA_ENCODE_ONE_HOT)
 		appendStringInfo(&done, "one-hot, %d categor%s%s", encoder->categories.count,
 						 encoder->categories.count == 1 ? "y" : "ies", encoder->other ? " and other" : "");
-	if (encoder->kind == DANA_ENCODE_ONE_HOT && encoder->buckets == 0 && encoder->categories.count == feature->most &&
-		feature->values > feature->most && feature->most < DANA_MAX_COLUMNS)
-		hint = psprintf("It has " INT64_FORMAT " values. To have more of them: preprocess => '{\"%s\": {\"encode\": "
-						"\"one_hot\", \"categories\": %d}}'.", feature->values, encoder->column,
+	if (cut && feature->most < DANA_MAX_COLUMNS)
+		hint = psprintf("To have more of them: preprocess => '{\"%s\": {\"encode\": \"one_hot\", \"categories\": %d}}'; "
+						"with \"hash\" in place of \"one_hot\", all of them share so many columns.", encoder->column,
 						(int)Min(feature->values, DANA_MAX_COLUMNS));
 	for (int k = 0; k < encoder->width - encoder->indicator && encoder->kind == DANA_ENCODE_PARTS; k++)
 		appendStringInfo(&done, "%s%s", k > 0 ? ", " : "", dana_part_names[encoder->parts[k]]);

@@ -22,6 +22,7 @@
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/json.h"
+#include "base/notices.h"
 #include "models/models.h"
 #include "models/predictor.h"
 #include "models/weights.h"
@@ -80,6 +81,7 @@ typedef struct loaded_model
 	bool			 several; /* predictions are several numbers without classes */
 	bool			 finite; /* the training left out rows with NaN or an infinity in a feature */
 	weighted_sums	*sums; /* NULL: not read yet */
+	bool			 reported; /* a row with an unseen category */
 	double			 centre; /* of the label, which is added to a prediction */
 } loaded_model;
 
@@ -170,6 +172,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 	pfree(metadata);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
 	model->sums = NULL;
+	model->reported = false;
 	strlcpy(model->name, reference, NAME_ROOM);
 }
 
@@ -344,6 +347,30 @@ predict_run(FunctionCallInfo fcinfo, loaded_model *model, bool as_trained)
 	}
 }
 
+/* Reports the first row with a category that the training did not have, once for a statement and a model */
+static void
+report_unseen(loaded_model *model)
+{
+	static char		   last[NAME_ROOM]; /* a statement may call several functions for a row */
+	static TimestampTz last_in;
+	const dana_inputs *features = &model->features;
+	int				   i = 0;
+
+	while (i < features->count && (features->nulls[i] || !dana_is_unseen(&features->encoders[i], &model->numbers[i])))
+		i++;
+	if (i == features->count)
+		return;
+	model->reported = true;
+	if (last_in == GetCurrentStatementStartTimestamp() && strcmp(last, model->name) == 0)
+		return;
+	last_in = GetCurrentStatementStartTimestamp();
+	strlcpy(last, model->name, NAME_ROOM);
+	dana_notice(NOTICE, "A value may have been renamed or added since the training; such rows are predicted as of no "
+						"category. Train again.",
+				"a row has a category that model \"%s\" does not know, in column %s", model->name,
+				features->names.values[i]);
+}
+
 /*
  * The numbers that a call's model predicts for its features, which follow the model, or for a row; NULL if a feature is
  * NULL. `left_out`, unless it is NULL, is set if there is no prediction because a training leaves out such a row.
@@ -380,6 +407,8 @@ predict_row(FunctionCallInfo fcinfo, loaded_model **found, bool *left_out)
 		return NULL;
 	if (features != model->program.inputs)
 		dana_reject_count(model->name, model->program.inputs, features);
+	if (left_out == NULL && !model->reported && model->features.encoders != NULL)
+		report_unseen(model);
 	if (!predict_run(fcinfo, model, left_out != NULL))
 		*left_out = true;
 	result = model->memory + model->program.result;

@@ -62,6 +62,13 @@ extern const char *dana_encoder_wants(const dana_encoder *encoder);
 extern bool dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, bool isnull,
 						dana_numbers *numbers);
 
+/* Whether encoded numbers are those of a category that the training did not have, and that is not among others */
+static inline bool
+dana_is_unseen(const dana_encoder *encoder, const dana_numbers *numbers)
+{
+	return encoder->kind == DANA_ENCODE_ONE_HOT && numbers->values == (const char *)(encoder->made + encoder->width);
+}
+
 /*
  * The centres of a model's features in its metadata, one for each of its numbers, or NULL if they have none; returns
  * that of its label
