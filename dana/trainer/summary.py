@@ -518,9 +518,17 @@ class _Passes:
             return None
         basis, middle = self._own_basis(count), float(found.intercepts[0])
         weights, centred, settled, steps = _in_basis(found, basis), False, False, 0
-        for steps in range(STEPS):
+        best, least, step = weights, inf, np.zeros(count + 1)
+        for _ in range(2 * STEPS):
             at = self.measured(family, basis, weights, middle)
-            if not (np.isfinite(at.matrix).all() and np.isfinite(at.gradient).all() and at.matrix[0, 0] > 0):
+            finite = np.isfinite(at.matrix).all() and np.isfinite(at.gradient).all() and at.matrix[0, 0] > 0
+            loss = float(at.sums[Sum.LOSS])
+            if steps and family is not Family.NORMAL and not (finite and loss <= least + 1e-12 * abs(least)):
+                # the step was too long: half of it
+                step = step / 2
+                weights = best + step
+                continue
+            if not finite:
                 return self._without("a score is not finite")
             if not centred and (moved_basis := _centred(at, basis)) is not None:
                 coefficients = weights[1:] * basis.scale
@@ -539,7 +547,8 @@ class _Passes:
                 labels = at.sums[Sum.SQUARES] + 2 * middle * at.sums[Sum.LABELS] + rows * middle**2
                 if variance <= ROUNDING * labels / rows:
                     return self._without("the model leaves no error but rounding")
-            weights = weights + full.step
+            best, least, step = weights, loss, full.step
+            weights, steps = best + step, steps + 1
             # the curvature of columns that nearly depend on each other has few digits: a second step corrects the first
             exact = family is Family.NORMAL and (full.weakest > CLOSE or steps > 1)
             settled = exact or full.squared <= SETTLED * rows * variance
@@ -550,7 +559,7 @@ class _Passes:
                 return self._separated(full, at, basis, columns)
             if not settled:
                 self.notify(unsettled_notice())
-                return self._without(f"the maximum of the likelihood was not found in {STEPS} steps")
+                return self._without(f"the maximum of the likelihood was not found in {2 * STEPS} steps")
         # categories keep their weights: those of one that no row had are then the mean of the others
         encoded = categories_of(self.request)
         without = [k for k in full.dropped if k and columns[k - 1] not in encoded]

@@ -47,9 +47,7 @@ RAW.remove(("mlp", "digits"))  # as long as all the others: `dana bench accuracy
 
 
 @pytest.mark.parametrize(("name", "data"), RAW)
-def test_raw_tables(name: str, data: str, request: pytest.FixtureRequest) -> None:
-    if (name, data) == ("softmax", "wine"):
-        request.applymarker(pytest.mark.xfail(strict=True, reason="one row of 36, and the classes are separated"))
+def test_raw_tables(name: str, data: str) -> None:
     found = compared(name, RAW_TASKS[name].task(), raw_split(name, data))
     assert found.enough, found
 
