@@ -640,10 +640,11 @@ class _Passes:
 
     def _separated(self, full: _Solved, at: LikelihoodObserver, basis: Basis, columns: list[str]) -> Summary:
         moves = (np.abs(full.step) * at.moved[: len(full.step)])[1:]
-        # a column by itself: all its values with label 0 are on one side of all others
+        # a column by itself: all its values with label 0 are on one side of all others; they may share the last
         bounds = self.measured(Family.BOUNDS, basis, np.zeros(len(full.step))).matrix[:, 1:]
-        alone = (bounds[0] <= -bounds[3]) | (bounds[2] <= -bounds[1])
-        alone &= np.maximum(bounds[0], bounds[2]) > -np.maximum(bounds[1], bounds[3])
+        apart = np.maximum(-bounds[3] - bounds[0], -bounds[1] - bounds[2])
+        varies = np.maximum(bounds[0], bounds[2]) > -np.maximum(bounds[1], bounds[3])
+        alone = apart > 0 if (apart > 0).any() else (apart == 0) & varies
         if alone.any():
             names = [columns[int(np.where(alone, moves, -1).argmax())]]
         else:

@@ -244,6 +244,14 @@ def test_rows_that_only_several_columns_separate() -> None:
         assert [one.split(":")[0] for one in separated(notices)] == [message]
 
 
+def test_a_narrow_gap_separates() -> None:
+    """A whole step of Newton's method leads beyond all numbers there."""
+    x = np.array([7131, 8482, 8559, 8762, 9026, 9034, 9104, 9104.25, 9104.25, 9104.25, *np.linspace(2.4, 135.6, 34)])
+    steps = np.repeat([5.0, 7.0, 10.0, 15.0], [10, 15, 10, 9])
+    _, notices = fitted("logistic", np.column_stack([steps, x]), (x < 9104.25) * 1.0)
+    assert [one.split(":")[0] for one in separated(notices)] == ["column x2 separates rows by their label"]
+
+
 def test_a_class_that_is_separated_from_the_others() -> None:
     random = np.random.default_rng(16)
     x = rounded(random.standard_normal((300, 2)))
