@@ -159,12 +159,15 @@ def put_extension(
     """
     try:
         asked = [str(pg_config), "--version", "--pkglibdir", "--sharedir", "--includedir-server", "--configure"]
-        said = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError) as error:
+        found = subprocess.run(asked, stdout=subprocess.PIPE, check=True, timeout=10).stdout
+        said = found.decode(errors="replace").splitlines()
+        if len(said) != len(asked) - 1:
+            raise OSError(f"it prints {len(said)} lines instead of {len(asked) - 1}")
+        major = int(re.sub(r"\D*(\d+).*", r"\1", said[0]))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise SetupError(
             f"{pg_config} does not run ({error}); give the pg_config of the server that is to have the extension"
         ) from None
-    major = int(re.sub(r"\D*(\d+).*", r"\1", said[0]))
     if major not in SUPPORTED:
         raise SetupError(f"the extension needs PostgreSQL {SUPPORTED[0]} to {SUPPORTED[-1]}, and this is {said[0]}")
     library, scripts = Path(said[1], "dana.so"), Path(said[2], "extension")

@@ -137,6 +137,12 @@ def test_install_needs_a_pg_config_that_runs_and_development_files(
 ) -> None:
     assert main(["install", "--pg-config", "/nowhere/pg_config"]) == FAILED
     assert "/nowhere/pg_config does not run (" in capsys.readouterr().err
+    no_text = tmp_path / "pg_config"
+    no_text.write_text("#!/bin/sh\nprintf '\\377\\n\\n\\n\\n\\n'\n")
+    no_text.chmod(0o755)
+    for other, reason in ((Path("/bin/true"), "it prints 0 lines instead of 5"), (no_text, "invalid literal for int")):
+        assert main(["install", "--pg-config", str(other)]) == FAILED
+        assert f"{other} does not run ({reason}" in capsys.readouterr().err
     copy = tmp_path / "postgresql"
     shutil.copytree(prepared(DEFAULT_MAJOR) / f"postgresql-{DEFAULT_MAJOR}", copy, symlinks=True)
     (header,) = copy.rglob("server/postgres.h")
