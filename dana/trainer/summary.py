@@ -327,13 +327,15 @@ class _Solved:
     alike: list[tuple[int, int]]
 
 
-def solved(matrix: Doubles, gradient: Doubles, basis: Basis) -> _Solved:
+def solved(matrix: Doubles, gradient: Doubles, basis: Basis, without: Sequence[int] = ()) -> _Solved:
     """Solve for the step of Newton's method; a column that depends on those before it is dropped, as R does.
 
     Parameters
     ----------
     matrix, gradient
         Of the intercept and the columns of the basis, for one sum or for each of several.
+    without
+        Elements that are dropped in any case.
     """
     full = _whole(matrix)
     size = len(full)
@@ -369,7 +371,7 @@ def solved(matrix: Doubles, gradient: Doubles, basis: Basis) -> _Solved:
                 most = int(parts.argmax())
                 if rest < max(HIDDEN * rounding, DEPENDENT * own) and parts[most] > 0.99 * parts.sum() > 0:
                     alike.append((k, kept[most]))
-        if diagonal[k] > 0 and rest > least and (not inner or own > 1e-13):
+        if k not in without and diagonal[k] > 0 and rest > least and (not inner or own > 1e-13):
             factor[k, len(kept)] = sqrt(rest)
             kept.append(k)
             weakest = min(weakest, rest / own) if inner else weakest
@@ -519,6 +521,9 @@ class _Passes:
         basis, middle = self._own_basis(count), float(found.intercepts[0])
         weights, centred, settled, steps = _in_basis(found, basis), False, False, 0
         best, least, step = weights, inf, np.zeros(count + 1)
+        # categories keep their weights: those of one that no row had are then the mean of the others
+        encoded = categories_of(self.request)
+        without: list[int] = []
         for _ in range(2 * STEPS):
             at = self.measured(family, basis, weights, middle)
             finite = np.isfinite(at.matrix).all() and np.isfinite(at.gradient).all() and at.matrix[0, 0] > 0
@@ -536,9 +541,17 @@ class _Passes:
                 weights[1:] /= moved_basis.scale
                 basis, centred = moved_basis, True
                 continue
-            full, rows = solved(at.matrix, at.gradient, basis), float(at.sums[Sum.WEIGHT])
+            full, rows = solved(at.matrix, at.gradient, basis, without), float(at.sums[Sum.WEIGHT])
             if family is Family.BINOMIAL and at.sums[Sum.MISPLACED] == 0:
                 return self._separated(full, at, basis, columns)
+            now = [k for k in full.dropped if k and columns[k - 1] not in encoded]
+            if weights[now].any():
+                # the curvature without a column may be one that would keep it: it remains dropped
+                without = now
+                weights[full.kept] += full.inverse @ (_whole(at.matrix)[np.ix_(full.kept, now)] @ weights[now])
+                weights[now] = 0
+                steps, least = 0, inf
+                continue
             if min(at.sums[Sum.ROWS], rows) <= len(full.kept):
                 return self._without("there are no more rows than coefficients")
             variance = 1.0
@@ -560,14 +573,9 @@ class _Passes:
             if not settled:
                 self.notify(unsettled_notice())
                 return self._without(f"the maximum of the likelihood was not found in {2 * STEPS} steps")
-        # categories keep their weights: those of one that no row had are then the mean of the others
-        encoded = categories_of(self.request)
-        without = [k for k in full.dropped if k and columns[k - 1] not in encoded]
-        weights[full.kept] += full.inverse @ (_whole(at.matrix)[np.ix_(full.kept, without)] @ weights[without])
-        weights[without] = 0
         self._set(mapped, basis, weights)
-        named = self._notify_alike(full.alike, at, basis, columns)
-        self._notify_dropped([columns[k - 1] for k in without if columns[k - 1] not in named])
+        self._notify_alike(full.alike, at, basis, columns)
+        self._notify_dropped([columns[k - 1] for k in now])
         return self._summary(family, at, full, basis, weights, variance)
 
     def newton(self, family: Family, penalty: float) -> Sequence[Parameter] | None:
@@ -671,15 +679,15 @@ class _Passes:
 
     def _notify_alike(
         self, pairs: list[tuple[int, int]], at: LikelihoodObserver, basis: Basis, columns: list[str]
-    ) -> set[str]:
-        """Report columns that differ by little more than their rounding to binary32; return the names of the later."""
+    ) -> None:
+        """Report columns that differ by little more than their rounding to binary32."""
         scale = np.append(1, basis.scale)
         directions = np.zeros((len(pairs), len(scale)))
         for place, (k, j) in enumerate(pairs):
             directions[place, [k, j]] = 1 / scale[k], -1 / scale[j]
         pairs_left = [(columns[k - 1], columns[j - 1]) for k, j in pairs if k and j]
         if len(pairs_left) < len(pairs) or not pairs:
-            return set()
+            return
         squares = self.measured(Family.MOVES, basis, directions).squares / at.sums[Sum.WEIGHT]
         mean = (basis.centre[[k - 1 for k, _ in pairs]]) ** 2
         widths = 1 / basis.scale[[k - 1 for k, _ in pairs]] ** 2
@@ -689,7 +697,6 @@ class _Passes:
         for (later, before), mine in zip(pairs_left, hidden, strict=True):
             if mine:
                 self.notify(alike_notice(before, later))
-        return {later for (later, _), mine in zip(pairs_left, hidden, strict=True) if mine}
 
     def _notify_close(self, columns: list[str]) -> None:
         """Report columns that depend on each other so much that the penalty decides their coefficients."""

@@ -308,6 +308,32 @@ def test_a_small_difference_of_columns_counts(rule: str, distance: float) -> Non
     assert errors[2] * distance == pytest.approx(expected.bse[2], rel=0.01)
 
 
+@pytest.mark.parametrize("rule", ["linear", "logistic", "poisson"])
+@pytest.mark.parametrize(("base", "distance"), [(0.0, 2e-6), (1000.0, 6e-5)])
+def test_the_summary_is_of_the_model_without_a_dropped_column(rule: str, base: float, distance: float) -> None:
+    """Where the little that the column has of its own decides the label."""
+    random = np.random.default_rng(31)
+    opened, own = base + random.standard_normal(2000), random.exponential(size=2000)
+    x, score = np.column_stack([opened, opened + distance * own]), own - 1 + (opened - base) / 4
+    y = {
+        "linear": rounded(score + random.standard_normal(2000)),
+        "logistic": (random.random(2000) < 1 / (1 + np.exp(-2 * score))).astype(np.float64),
+        "poisson": random.poisson(np.exp(score / 2)).astype(np.float64),
+    }[rule]
+    found, notices = fitted(rule, x, y)
+    assert found.summary is not None
+    assert found.coefficients is not None
+    assert found.summary["dropped"] == [1]
+    assert [one.message for one in notices if one.level is Level.NOTICE and "depend" in one.message] == [
+        "column x2 depends on the columns before: no coefficient of its own"
+    ]
+    expected = theirs(rule, rounded(x[:, :1]) - base, y)
+    assert found.summary["log_likelihood"] == pytest.approx(expected.llf, rel=1e-6)
+    assert found.coefficients["errors"][0][1] == pytest.approx(expected.bse[1], rel=1e-4)
+    predicted = found.predict({"x1": x[:, 0], "x2": x[:, 1]}).astype(np.float64)
+    np.testing.assert_allclose(predicted, expected.predict(), rtol=1e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize("rule", ["linear", "poisson", "logistic"])
 def test_a_difference_that_binary32_hides(rule: str) -> None:
     """The model is that of the table of coefficients: without the column."""
