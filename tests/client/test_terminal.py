@@ -58,7 +58,7 @@ def test_texts_of_files_and_of_errors(tmp_path: Path, capsys: pytest.CaptureFixt
     says: list[Callable[[], object]] = [
         lambda: main(["check", str(good)]),
         lambda: main(["check", str(wrong)]),
-        lambda: Console(width=300).print(search._table([point])),
+        lambda: Console(width=300).print(search._table([point], rounds=True)),
         lambda: entry._show_warning(UserWarning(NAME)),
         lambda: entry._report(RuntimeError(NAME)),
     ]

@@ -127,7 +127,9 @@ def test_a_compressed_value_before_another_fault(workshop: Workshop) -> None:
         said = []
         for shuffle in ("false", "true"):
             with pytest.raises(psycopg.Error) as raised:
-                session.execute(f"SELECT dana_train('keep600', 'compressed', shuffle => {shuffle})".encode())
+                session.execute(
+                    f"SELECT dana_train('keep600', 'compressed', shuffle => {shuffle}, nulls => 'error')".encode()
+                )
             said.append((raised.value.sqlstate, raised.value.diag.message_primary))
         assert said == said[:1] * 2
 

@@ -276,7 +276,7 @@ def test_rows_laid_out_anew_have_the_mean_length() -> None:
     """Of live and dead rows: not that of the fullest page, when later rows have longer texts."""
     schema = declared("a float8, t text, b float8, y float8")
     layout = [(120, 120)] * 25 + [(5, 7)] * 140 + [(1, 1)]
-    training = declared_request(dana.load(rules.FOLDER / "huber.py"), schema, label="y", pages=len(layout))
+    training = declared_request(dana.load(rules.FOLDER / "linear_svm.py"), schema, label="y", pages=len(layout))
     training = replace(training, features=("a", "b"))
     rows = sum(tuples for tuples, _ in layout)
     question = ExplainRequest(training=training, device=None, search=False, rows=rows, layout=layout, last=None)
