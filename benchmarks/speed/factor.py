@@ -2,8 +2,8 @@
 
 The simulator unpacks heap pages and adds the loss up; the references (`benchmarks.peers.factors`) get finished arrays.
 Rows are random, 1,000 categories to a column, or so many that no cache holds the models; a pass each, in turn, of one
-core. Epochs are a training's later ones, whose cycles are known from the first; of `lrmf`, whose times depend on
-values, first epochs are measured, too, in which cycles are counted.
+core. The epochs measured are later ones of a training, so their cycles are known from the first. The times of `lrmf`
+depend on values: its first epochs, in which cycles are counted, are measured too.
 """
 
 from __future__ import annotations

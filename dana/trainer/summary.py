@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import erfc, exp, inf, isfinite, lgamma, log, log1p, pi, sqrt
+from math import inf, isfinite, log, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,21 @@ from dana.errors import UsageError
 from dana.predictor.affine import Link, Scores, scores
 from dana.predictor.centres import centres_of
 from dana.predictor.program import Program, decode_predictor
-from dana.trainer.contract import Level, Notice, Notify, Parameter, Sink, Training, TrainRequest, TrainResult
+from dana.trainer.contract import Notify, Parameter, Sink, Training, TrainRequest, TrainResult
 from dana.trainer.data.coefficients import MOST, with_bases
 from dana.trainer.data.likelihood import Basis, Doubles, Family, Floats, LikelihoodObserver, Sum
 from dana.trainer.data.survey import categories_of
 from dana.trainer.designs import rule_of
+from dana.trainer.distributions import critical, two_sided
+from dana.trainer.equations import CLOSE, HIDDEN, ROUNDED, Solved, solved, whole
 from dana.trainer.losses import is_multiple, loss_graph, losses_at
-from dana.trainer.messages.page_errors import ARRAYS
+from dana.trainer.messages.summary_notices import (
+    UNSETTLED,
+    alike_notice,
+    close_notice,
+    dropped_notice,
+    separated_notice,
+)
 from dsl import RuleError
 from dsl.hdfg.graph import BindError
 from dsl.hdfg.ops import Op
@@ -51,22 +59,6 @@ STEPS = 12
 MAX_WEIGHTS = 300
 """Weights of all classes but the first, with intercepts, beyond which Newton's method does not follow."""
 
-DEPENDENT = 1e-11
-"""Share of a column's variance that the columns before it leave unexplained, below which it depends on them. At a
-tenth of it the weights, in binary32, round predictions by a twentieth of the label's deviation."""
-
-CLOSE = 1e-4
-"""The same share, below which a penalty of `WEAK` decides a coefficient."""
-
-ROUNDED = (2**-23) ** 2 / 12
-"""Variance of a number's rounding to binary32, relative to its square; at most."""
-
-NOISE = 4.0
-"""Variance in roundings, up to which a column depends on others: the roundings of these may add up."""
-
-HIDDEN = 400.0
-"""Variance of a difference of columns in roundings, up to which they change the difference by a twentieth or more."""
-
 APART = 5e-9
 """Mean square of what a dropped column has of its own, relative to its largest value, that is more than rounding."""
 
@@ -78,12 +70,6 @@ ROUNDING = 1e-14
 
 OFF_CENTRE = 10.0
 """Mean in deviations of a column above which binary64 needs columns to be centred first."""
-
-NAMED = 5
-"""Columns that a message names at most."""
-
-LEVEL = 0.05
-"""1 - the level of the confidence intervals."""
 
 FAMILIES = {
     Link.NONE: Family.NORMAL,
@@ -270,7 +256,7 @@ class _Model:
         Parameters
         ----------
         at
-            The sums of the parameters, of which each has weights and an intercept.
+            The sums of the parameters; each has weights and an intercept.
         """
         sums = len(at.intercepts)
         shape = at.coefficients.shape if sums > 1 else at.coefficients.shape[1:]
@@ -296,102 +282,6 @@ class _Model:
     def set(self, name: str, values: Floats) -> None:
         """Replace a parameter."""
         self.parameters = [replace(one, values=values) if one.name == name else one for one in self.parameters]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Solved:
-    """Curvature of the columns that are kept.
-
-    Attributes
-    ----------
-    kept, dropped
-        Elements of the basis; 0 is the intercept.
-    inverse
-        Of the curvature of those kept.
-    step
-        To the maximum, of all elements: 0 where dropped.
-    squared
-        Squared length of the step in standard errors, for a variance of 1.
-    weakest
-        Smallest share of its variance that the columns before leave to a column that is kept.
-    alike
-        Elements with little more of their own than rounding, each with the element that explains it by itself.
-    """
-
-    kept: list[int]
-    dropped: list[int]
-    inverse: Doubles
-    step: Doubles
-    squared: float
-    weakest: float
-    alike: list[tuple[int, int]]
-
-
-def solved(matrix: Doubles, gradient: Doubles, basis: Basis, without: Sequence[int] = ()) -> _Solved:
-    """Solve for the step of Newton's method; a column that depends on those before it is dropped, as R does.
-
-    Parameters
-    ----------
-    matrix, gradient
-        Of the intercept and the columns of the basis, for one sum or for each of several.
-    without
-        Elements that are dropped in any case.
-    """
-    full = _whole(matrix)
-    size = len(full)
-    diagonal = np.diag(full)
-    intercepts = np.arange(size) // (len(basis.centre) + 1) * (len(basis.centre) + 1)
-    first, mixed = diagonal[intercepts], full[intercepts, np.arange(size)]
-    offsets = np.resize(np.append(0, basis.centre * basis.scale), size)
-    noise = ROUNDED * (diagonal + 2 * offsets * mixed + offsets**2 * first)
-    noise[intercepts] = 0
-    widths = np.sqrt(np.where(diagonal > 0, diagonal, 1))
-    scaled = full / widths[:, None] / widths
-    # the distances from the mean decide, not those from 0
-    centred = diagonal - np.divide(mixed**2, first, out=np.zeros(size), where=first > 0)
-    factor = np.zeros((size, size))
-    kept: list[int] = []
-    alike: list[tuple[int, int]] = []
-    weakest = 1.0
-    for k in range(size):
-        rest = scaled[k, k]
-        for place, j in enumerate(kept):
-            factor[k, place] = (scaled[k, j] - factor[k, :place] @ factor[j, :place]) / factor[j, place]
-        rest -= float(factor[k, : len(kept)] @ factor[k, : len(kept)])
-        inner, least = k != intercepts[k] and diagonal[k] > 0, 0.0
-        if inner:
-            own = max(centred[k], 0) / diagonal[k]
-            least = DEPENDENT * own
-            if kept and rest < CLOSE * own and own > 1e-13:
-                share = np.linalg.solve(factor[np.ix_(kept, range(len(kept)))].T, factor[k, : len(kept)])
-                share *= widths[k] / widths[kept]
-                rounding = (noise[k] + share**2 @ noise[kept]) / diagonal[k]
-                least = max(least, NOISE * rounding)
-                parts = share**2 * centred[kept]
-                most = int(parts.argmax())
-                if rest < max(HIDDEN * rounding, DEPENDENT * own) and parts[most] > 0.99 * parts.sum() > 0:
-                    alike.append((k, kept[most]))
-        if k not in without and diagonal[k] > 0 and rest > least and (not inner or own > 1e-13):
-            factor[k, len(kept)] = sqrt(rest)
-            kept.append(k)
-            weakest = min(weakest, rest / own) if inner else weakest
-        else:
-            factor[k] = 0
-    lower = factor[np.ix_(kept, range(len(kept)))]
-    inverse_factor = np.linalg.inv(lower) / widths[kept] if kept else lower
-    inverse = inverse_factor.T @ inverse_factor
-    step = np.zeros(size)
-    step[kept] = -inverse @ gradient[kept]
-    dropped = [k for k in range(size) if k not in kept]
-    return _Solved(
-        kept=kept,
-        dropped=dropped,
-        inverse=inverse,
-        step=step,
-        squared=float(-(step[kept] @ gradient[kept])),
-        weakest=weakest,
-        alike=alike,
-    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -434,7 +324,7 @@ class _Passes:
         if settled or at.sums[Sum.LOSS] < self._loss_of_classes(basis):
             self._set_classes(basis, weights)
         if not settled:
-            self.notify(unsettled_notice())
+            self.notify(UNSETTLED)
         self._notify_alike([one for one in full.alike if one[0] <= len(columns)], at, basis, columns)
         return False
 
@@ -451,7 +341,7 @@ class _Passes:
         all_weights = np.column_stack([self.found.intercepts + self.found.coefficients @ basis.centre, weights])
         return float(self.measured(Family.MULTINOMIAL, basis, all_weights).sums[Sum.LOSS])
 
-    def _steps_of_classes(self, penalty: float) -> tuple[Basis, Doubles, _Solved, LikelihoodObserver, bool] | None:
+    def _steps_of_classes(self, penalty: float) -> tuple[Basis, Doubles, Solved, LikelihoodObserver, bool] | None:
         """Return where steps of Newton's method lead, the last of them, and whether they arrive.
 
         The weights of all classes count from those of the first: only differences decide.
@@ -507,14 +397,13 @@ class _Passes:
         """Return the summary of a prediction that is a function of one sum."""
         count = found.coefficients.shape[1]
         columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
+        reason = "with class_weight the loss is no likelihood" if self.request.class_weight is not None else None
         if count > MAX_COLUMNS or len(columns) != count:
+            reason = f"there are more than {MAX_COLUMNS} columns"
+        if reason is not None:
             if family is not Family.NORMAL:
                 self._notify_close(columns)
-            return self._bare(family, found, f"there are more than {MAX_COLUMNS} columns")
-        if self.request.class_weight is not None:
-            if family is not Family.NORMAL:
-                self._notify_close(columns)
-            return self._bare(family, found, "with class_weight the loss is no likelihood")
+            return self._bare(family, found, reason)
         mapped = self.model.weights(found)
         if mapped is None:
             return None
@@ -544,12 +433,12 @@ class _Passes:
             full, rows = solved(at.matrix, at.gradient, basis, without), float(at.sums[Sum.WEIGHT])
             if family is Family.BINOMIAL and at.sums[Sum.MISPLACED] == 0:
                 return self._separated(full, at, basis, columns)
-            now = [k for k in full.dropped if k and columns[k - 1] not in encoded]
-            if weights[now].any():
+            dropped = [k for k in full.dropped if k and columns[k - 1] not in encoded]
+            if weights[dropped].any():
                 # the curvature without a column may be one that would keep it: it remains dropped
-                without = now
-                weights[full.kept] += full.inverse @ (_whole(at.matrix)[np.ix_(full.kept, now)] @ weights[now])
-                weights[now] = 0
+                without = dropped
+                weights[full.kept] += full.inverse @ (whole(at.matrix)[np.ix_(full.kept, dropped)] @ weights[dropped])
+                weights[dropped] = 0
                 steps, least = 0, inf
                 continue
             if min(at.sums[Sum.ROWS], rows) <= len(full.kept):
@@ -571,11 +460,12 @@ class _Passes:
             if self._has_no_maximum(at, full, basis):
                 return self._separated(full, at, basis, columns)
             if not settled:
-                self.notify(unsettled_notice())
+                self.notify(UNSETTLED)
                 return self._without(f"the maximum of the likelihood was not found in {2 * STEPS} steps")
         self._set(mapped, basis, weights)
         self._notify_alike(full.alike, at, basis, columns)
-        self._notify_dropped([columns[k - 1] for k in now])
+        if dropped:
+            self.notify(dropped_notice([columns[k - 1] for k in dropped]))
         return self._summary(family, at, full, basis, weights, variance)
 
     def newton(self, family: Family, penalty: float) -> Sequence[Parameter] | None:
@@ -628,7 +518,7 @@ class _Passes:
             separated = bool(self.of_classes(both, None, {}).metadata["separated"])
         return self._without(reason, separated=separated)
 
-    def _has_no_maximum(self, at: LikelihoodObserver, full: _Solved, basis: Basis) -> bool:
+    def _has_no_maximum(self, at: LikelihoodObserver, full: Solved, basis: Basis) -> bool:
         """Return whether the last step moves a score by more than `MOVES`, or a dropped column has rows of its own.
 
         A column that the others explain only in the rows with curvature left separates the other rows.
@@ -637,7 +527,7 @@ class _Passes:
         dependent = [k for k in full.dropped if at.moved[k] > 0]
         if most <= MOVES and not dependent:
             return False
-        matrix, directions = _whole(at.matrix), [full.step]
+        matrix, directions = whole(at.matrix), [full.step]
         for k in dependent:
             direction = np.zeros(len(full.step))
             direction[k], direction[full.kept] = 1, -full.inverse @ matrix[full.kept, k]
@@ -646,7 +536,7 @@ class _Passes:
         rest = moved.squares[1:] / at.sums[Sum.ROWS]
         return bool(moved.moved[0] > MOVES or (rest > APART * at.moved[dependent] ** 2).any())
 
-    def _separated(self, full: _Solved, at: LikelihoodObserver, basis: Basis, columns: list[str]) -> Summary:
+    def _separated(self, full: Solved, at: LikelihoodObserver, basis: Basis, columns: list[str]) -> Summary:
         moves = (np.abs(full.step) * at.moved[: len(full.step)])[1:]
         # a column by itself: all its values with label 0 are on one side of all others; they may share the last
         bounds = self.measured(Family.BOUNDS, basis, np.zeros(len(full.step))).matrix[:, 1:]
@@ -706,29 +596,15 @@ class _Passes:
         basis = self._own_basis(count)
         full = solved(self.measured(Family.NORMAL, basis, np.zeros(count + 1)).matrix, np.zeros(count + 1), basis)
         if full.weakest < CLOSE:
-            self.notify(close_notice())
-
-    def _notify_dropped(self, names: list[str]) -> None:
-        if not names:
-            return
-        self.notify(
-            Notice(
-                level=Level.NOTICE,
-                message=f"{'columns' if len(names) > 1 else 'column'} {', '.join(names)} "
-                f"{'depend' if len(names) > 1 else 'depends'} on the columns before: no coefficient of "
-                f"{'their' if len(names) > 1 else 'its'} own",
-                hint="dana_coefficients() shows the coefficients of the model without such columns. If a small "
-                "difference of columns matters, as closed - opened may, train on it as a column of its own.",
-            )
-        )
+            self.notify(close_notice(MAX_COLUMNS, MAX_WEIGHTS))
 
     def _summary(
-        self, family: Family, at: LikelihoodObserver, full: _Solved, basis: Basis, weights: Doubles, variance: float
+        self, family: Family, at: LikelihoodObserver, full: Solved, basis: Basis, weights: Doubles, variance: float
     ) -> Summary:
         """Return the summary at the maximum, where the basis has these weights."""
         rows, total = float(at.sums[Sum.WEIGHT]), len(full.kept)
         freedom = rows - total
-        weights, matrix = weights.copy(), _whole(at.matrix)
+        weights, matrix = weights.copy(), whole(at.matrix)
         weights[full.kept] += full.inverse @ (matrix[np.ix_(full.kept, full.dropped)] @ weights[full.dropped])
         weights[full.dropped] = 0
         # from the basis to the columns' units
@@ -787,11 +663,6 @@ class _Passes:
         return Summary(parameters=self.model.parameters, metadata=metadata, inference=inference)
 
 
-def _whole(lower: Doubles) -> Doubles:
-    """Return a symmetric matrix from its lower triangle."""
-    return np.tril(lower) + np.tril(lower, -1).T
-
-
 def _centred(at: LikelihoodObserver, basis: Basis) -> Basis | None:
     """Return a basis of centred columns if one is far from its centre, where binary64 would lose its digits."""
     mean, square = (at.matrix[1:, 0], np.diag(at.matrix)[1:]) / at.matrix[0, 0]
@@ -806,95 +677,3 @@ def _in_basis(found: Scores, basis: Basis) -> Doubles:
     """Return intercept and weights of the basis, shape [features + 1]."""
     coefficients = found.coefficients[0]
     return np.concatenate([found.intercepts + coefficients @ basis.centre, coefficients / basis.scale])
-
-
-def separated_notice(columns: Sequence[str], request: TrainRequest) -> Notice:
-    """Return the warning of separated rows.
-
-    Parameters
-    ----------
-    columns
-        Those that separate the rows together; none: not known.
-    """
-    which = f"column {columns[0]} separates" if len(columns) == 1 else "a combination of columns separates"
-    if 1 < len(columns) <= NAMED:
-        which = f"a combination of columns {', '.join(columns)} separates"
-    stronger = 'hyper={"penalty": 0.01}' if request.relation.name == ARRAYS else "hyper => '{\"penalty\": 0.01}'"
-    return Notice(
-        level=Level.WARNING,
-        message=f"{which} rows by their label: the better the model fits, the larger its coefficients, without end",
-        hint="Probabilities near 0 and 1, and the coefficients, depend on the penalty only. A column may be known only "
-        f"after the label; remove it, or use a stronger penalty, as in {stronger}.",
-    )
-
-
-def alike_notice(before: str, later: str) -> Notice:
-    return Notice(
-        level=Level.WARNING,
-        message=f"columns {before} and {later} differ by little more than their rounding to binary32: an effect of "
-        "their difference is lost",
-        hint=f"If the difference matters, train on {later} - {before} as a column of its own, instead of one of both.",
-    )
-
-
-def close_notice() -> Notice:
-    return Notice(
-        level=Level.WARNING,
-        message="a column nearly depends on the others: the penalty decides its coefficient, and an effect of a small "
-        "difference of columns is lost",
-        hint="Train on the difference as a column of its own, or on fewer columns: the penalty is removed up to "
-        f"{MAX_COLUMNS} columns, and of several classes up to {MAX_WEIGHTS} weights.",
-    )
-
-
-def unsettled_notice() -> Notice:
-    return Notice(
-        level=Level.WARNING,
-        message="the maximum of the likelihood was not found: the penalty, or where the training ended, decides the "
-        "coefficients",
-        hint="Columns may nearly depend on each other, or have values far from all others: remove them, or use their "
-        "difference or logarithm.",
-    )
-
-
-# distributions
-
-
-def two_sided(statistic: float, freedom: float | None) -> float:
-    """Return the probability of a statistic at least as far from 0: Student's t, or normal if `freedom` is None."""
-    if freedom is None:
-        return erfc(statistic / sqrt(2))
-    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + statistic * statistic))
-
-
-@lru_cache(maxsize=256)  # groups of equal size ask again
-def critical(freedom: float | None) -> float:
-    """Return the statistic that is exceeded with probability `LEVEL`."""
-    low, high = 0.0, 1e4  # Student's t of one degree of freedom: 12.7
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (middle, high) if two_sided(middle, freedom) > LEVEL else (low, middle)
-    return high
-
-
-def incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularised incomplete beta function, by its continued fraction (Numerical Recipes, 6.4)."""
-    if not 0 < x < 1:
-        return float(x >= 1) if x == x else x
-    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
-    if x > (a + 1) / (a + b + 2):
-        return 1 - incomplete_beta(b, a, 1 - x)
-    tiny = 1e-300
-    c, d = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or tiny)
-    result = d
-    for k in range(1, 1000):
-        for term in (
-            k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k)),
-            -(a + k) * (a + b + k) * x / ((a + 2 * k) * (a + 2 * k + 1)),
-        ):
-            d = 1 / ((1 + term * d) or tiny)
-            c = (1 + term / c) or tiny
-            result *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return front * result / a

@@ -432,18 +432,16 @@ def error_fields(error: Exception) -> dict[str, str]:
             "detail": f"{gone[0]}.",
             "hint": "Create the folder again, writable by the account of the worker, or start the worker with another.",
         }
-    missing = [one for one in causes(error) if isinstance(one, SetupError | ImportError)]
-    if missing:
-        return {
-            "sqlstate": SqlState.SYSTEM_ERROR,
-            "message": str(missing[0])
-            if isinstance(missing[0], SetupError)
-            else f"the installation of the worker is incomplete: {missing[0]}",
-            "detail": "",
-            "hint": ""
-            if isinstance(missing[0], SetupError)
-            else "Run make in a checkout, else install dana-db again; then restart the worker.",
-        }
+    for one in causes(error):
+        if isinstance(one, SetupError):
+            return {"sqlstate": SqlState.SYSTEM_ERROR, "message": str(one), "detail": "", "hint": ""}
+        if isinstance(one, ImportError):
+            return {
+                "sqlstate": SqlState.SYSTEM_ERROR,
+                "message": f"the installation of the worker is incomplete: {one}",
+                "detail": "",
+                "hint": "Run make in a checkout, else install dana-db again; then restart the worker.",
+            }
     return {
         "sqlstate": SqlState.INTERNAL,
         "message": f"the worker failed: {type(error).__name__}: {error}",

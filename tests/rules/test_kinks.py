@@ -101,9 +101,9 @@ def test_small_coefficients_of_alike_columns() -> None:
 
 def test_a_penalty_that_leaves_no_coefficient() -> None:
     x, y = table("plain")
-    told: list[Notice] = []
-    fitted("lasso", x, 1e-6 * y, notify=told.append)
-    (one,) = told
+    notices: list[Notice] = []
+    fitted("lasso", x, 1e-6 * y, notify=notices.append)
+    (one,) = notices
     assert one.message == "all coefficients are 0: the model predicts the same number for every row"
     assert one.hint.startswith("penalty is 0.01; for numbers it is in the unit of the label. Decrease it, as in ")
 
@@ -111,11 +111,11 @@ def test_a_penalty_that_leaves_no_coefficient() -> None:
 def test_the_constant_has_the_rule_s_own_loss() -> None:
     """Huber's loss of a constant is measured with the deviation that the model has found."""
     x, y = table("outliers")
-    told: list[Notice] = []
-    fitted("huber", x, y, notify=told.append)
-    assert told == []
-    fitted("huber", x, np.random.default_rng(5).normal(size=ROWS), notify=told.append)
-    (one,) = told
+    notices: list[Notice] = []
+    fitted("huber", x, y, notify=notices.append)
+    assert notices == []
+    fitted("huber", x, np.random.default_rng(5).normal(size=ROWS), notify=notices.append)
+    (one,) = notices
     assert one.message.startswith("the model is no better than a constant prediction: its loss is ")
     assert "more epochs" not in one.hint
 

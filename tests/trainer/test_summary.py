@@ -14,7 +14,7 @@ from dana import rules
 from dana.trainer import stopping
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Level, Notice
-from dana.trainer.summary import critical, two_sided
+from dana.trainer.distributions import critical, two_sided
 
 Doubles = NDArray[np.float64]
 

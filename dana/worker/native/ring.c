@@ -35,7 +35,7 @@ enum dana_outcome
 
 /* Pages per call of the sink, at most: what the processor's cache holds, and few enough to notice a cancel soon */
 #define BATCH 64
-/* Batches of kept pages per call from Python, which costs about 5 % of a batch */
+/* Batches of kept pages per call from Python: it handles signals between two calls */
 #define REPLAYED 16
 
 /* A consumer and how far it is; class _Consumer of ring.py */

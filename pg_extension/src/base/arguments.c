@@ -22,13 +22,13 @@
 #include "base/extension.h"
 #include "wire.h"
 
+/* Maximum number of bytes of a caller's text in a message */
+#define MAX_SHOWN 100
+
 /*
  * Maximum number of elements in a list that a caller passes: columns, labels, metrics. No other limit on lists is
  * higher.
  */
-/* Maximum number of bytes of a caller's text in a message */
-#define MAX_SHOWN 100
-
 #define MAX_LIST 10000
 
 /* Maximum depth of JSON in an argument; the worker accepts twice as many */

@@ -108,8 +108,8 @@ is_misplaced(const struct dana_likelihood *state, const double *row, ptrdiff_t l
 }
 
 /*
- * Adds gradient and curvature of a multinomial likelihood for all classes but the first, whose score is subtracted: their
- * weights count from its own. Elements are [class][size].
+ * Adds gradient and curvature of a multinomial likelihood for all classes but the first. Their weights are relative to
+ * those of the first class. Elements are [class][size].
  */
 BY_PROCESSOR static void
 add_classes(const struct dana_likelihood *state, const double *restrict row, double weight, ptrdiff_t label)
