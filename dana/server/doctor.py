@@ -17,6 +17,7 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dana import ours
 from dana.server.embedded import EmbeddedServer
@@ -103,13 +104,21 @@ def examine(dsn: str | None) -> Iterator[Finding]:
             return
         dsn = server.dsn
     try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:  # its message has parts of the text, which may be those of a password
+        text = "the connection string has neither the form key=value nor that of a URI"
+        yield Finding(what="server", text=text, fix="dana doctor --dsn 'host=… dbname=… user=…'")
+        return
+    # people show what is printed here to others; psql asks for the password
+    shown = shlex.quote(make_conninfo(**{key: str(value) for key, value in parts.items() if "password" not in key}))
+    try:
         connection = psycopg.connect(dsn, autocommit=True)
     except psycopg.OperationalError as error:
-        yield Finding(what="server", text=_one_line(str(error)), fix=f"psql {shlex.quote(dsn)}, until it connects")
+        yield Finding(what="server", text=_one_line(str(error)), fix=f"psql {shown}, until it connects")
         return
     with connection:
         connection.execute("SET search_path = pg_catalog")  # a superuser may ask, and others own what lies elsewhere
-        yield from _Examination(connection=connection, release=release, psql=f"psql {shlex.quote(dsn)} -c").findings()
+        yield from _Examination(connection=connection, release=release, psql=f"psql {shown} -c").findings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from dana.errors import SetupError
+from dana.printable import printable
 from dana.server.account import Account
 
 HOME_VARIABLE = "DANA_HOME"
@@ -41,6 +42,8 @@ def default_root(account: Account) -> Path:
     home it cannot), the folder is below ``/var/cache/dana``, which only root can write.
     """
     chosen = os.environ.get(HOME_VARIABLE)
+    if chosen and not chosen.isprintable():
+        raise SetupError(f"${HOME_VARIABLE} is {printable(chosen)}: name a folder without control characters")
     if chosen:
         return Path(os.path.abspath(Path(chosen).expanduser()))  # links are checked where it is opened
     installed = CHECKOUT != SITE

@@ -365,7 +365,7 @@ def named_device(name: str, what: str) -> Device:
         The name is unknown. Paths are rejected because they would be opened by the account of the worker.
     """
     if name not in device_names():
-        raise UsageError(f"{what} must be one of {', '.join(device_names())}, not {name!r}")
+        raise UsageError(f"{what} must be one of {', '.join(device_names())}, not {name[:100]!r}")
     return load_device(name)
 
 

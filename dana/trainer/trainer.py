@@ -126,7 +126,8 @@ class MachineTrainer:
     def open(self, request: TrainRequest, notify: Notify) -> Training:
         """See `Trainer.open`."""
         if request.machine not in MACHINES:
-            raise TrainingError(f"machine must be one of {', '.join(MACHINES)}, not {request.machine!r}")
+            known, given = ", ".join(MACHINES), request.machine[:100]
+            raise TrainingError(f'argument "machine" must be one of {known}, not {given!r}')
         # Integral: `dana.train` on arrays passes what its caller gave, which may be an integer of NumPy
         whole = isinstance(request.epochs, Integral) and not isinstance(request.epochs, bool)
         if request.epochs is not None and not (whole and request.epochs >= 1):

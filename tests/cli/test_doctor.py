@@ -132,6 +132,19 @@ def test_a_server_that_does_not_run(
     assert f"{tmp_path}/.s.PGSQL.5432" in text
 
 
+def test_no_password_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for dsn in (
+        f"host={tmp_path} user=ana password=geheim sslpassword=geheim",
+        "postgresql://ana:geheim@127.0.0.1:1/x",
+        "postgresql://ana:ge heim@h/x",
+        "host=h password=a geheim",
+        "%zzgeheim",
+    ):
+        code, text = examined(capsys, "--dsn", dsn)
+        assert code == FAILED
+        assert "heim" not in text
+
+
 def test_install_needs_a_pg_config_that_runs_and_development_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

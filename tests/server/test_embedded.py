@@ -125,6 +125,12 @@ def test_stopping_does_not_wait_for_sessions(own_root: Path) -> None:
             session.execute("SELECT 1")
 
 
+def test_a_home_with_a_line_feed_is_named_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DANA_HOME", "/tmp/a\nb")
+    with pytest.raises(SetupError, match=r"^\$DANA_HOME is /tmp/a\\nb: name a folder without control characters$"):
+        EmbeddedServer.at()
+
+
 @pytest.mark.parametrize("gone", [True, False], ids=["another namespace's", "another account's"])
 def test_a_server_that_cannot_be_signalled_is_an_error_at_once(own_root: Path, gone: bool) -> None:
     """The lock is held, but the process is not to be seen, as from another container, or belongs to another account."""

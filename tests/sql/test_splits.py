@@ -186,6 +186,9 @@ def test_rows_of_one_group_that_is_null_stay_together(made: Session) -> None:
     test, train = parts(made, "sums", "t")
     assert test == {one for one in range(1, 391) if one // 4 > 60}
     assert len(test | train) == 400
+    # a type of that name hides the column's own in this session
+    made.execute("CREATE DOMAIN pg_temp.date AS pg_catalog.date; CREATE DOMAIN pg_temp.text AS pg_catalog.text")
+    assert parts(made, "sums", "t") == (test, train)
 
 
 CLASSES = {"kind": "'softmax'", "ill": "'logistic'"}

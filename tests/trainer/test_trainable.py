@@ -232,7 +232,7 @@ def test_other_requests_that_do_not_fit() -> None:
         dana.rules.linear.fit(X, Y, weight=-np.ones(50))
     with pytest.raises(UsageError, match="the rule has no hyperparameter 'rate'; it has: lr"):
         line().step(X[:4], Y[:4], hyper={"rate": 1})
-    with pytest.raises(UsageError, match="machine must be one of sim, rtl, interp, not 'simulator'"):
+    with pytest.raises(UsageError, match="argument \"machine\" must be one of sim, rtl, interp, not 'simulator'"):
         line().fit(X, Y, machine="simulator")
     with pytest.raises(UsageError, match="y must number classes, from 0 to 1, not -1"):
         dana.rules.logistic.step(X[:4], [0, 1, -1, 1])

@@ -271,7 +271,7 @@ def test_a_warm_start_with_another_optimiser(machine: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"machine": "gpu"}, "machine must be one of sim, rtl, interp, not 'gpu'"),
+        ({"machine": "gpu"}, 'argument "machine" must be one of sim, rtl, interp, not ' + "'gpu'"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1"),
         ({"hyper": {"rate": 1}}, "no hyperparameter 'rate'; it has: lr, size"),
         ({"hyper": {"lr": "big"}}, 'must be a finite number, not "big"'),

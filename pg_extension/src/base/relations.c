@@ -78,6 +78,15 @@ dana_denied_columns(Oid relation)
 	return list.len > 0 ? list.data : NULL;
 }
 
+const char *
+dana_type_name(Oid type)
+{
+	static const char catalog[] = "pg_catalog.";
+	const char *name = format_type_extended(type, -1, FORMAT_TYPE_FORCE_QUALIFY);
+
+	return strncmp(name, catalog, sizeof catalog - 1) == 0 ? name + sizeof catalog - 1 : name;
+}
+
 bool
 dana_relation_is(Oid relation, const char *name)
 {

@@ -1,5 +1,5 @@
 /*
- * Relations by name, and their kinds: only some have rows with a place of their own.
+ * Relations and types by name, and kinds of relations: only some have rows with a place of their own.
  */
 #pragma once
 
@@ -14,6 +14,9 @@ extern char *dana_denied_columns(Oid relation);
 
 /* A relation's name, qualified and quoted; an error if it does not exist */
 extern char *dana_relation_name(Oid relation);
+
+/* A type's name, the same in every session: qualified unless it is in pg_catalog, whatever the search_path hides */
+extern const char *dana_type_name(Oid type);
 
 /* Whether a name, which may be out of date, refers to that relation; no error if it refers to none */
 extern bool dana_relation_is(Oid relation, const char *name);

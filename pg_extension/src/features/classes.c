@@ -337,7 +337,7 @@ assume_classes(label_survey *survey, Jsonb *description)
 		names.values[(int)number] = survey->values[i].text;
 	}
 	source->chosen.classes = names;
-	source->chosen.class_type = format_type_be(survey->type.base);
+	source->chosen.class_type = dana_type_name(survey->type.base);
 	source->chosen.assumed = dana_assumed_begin(&survey->type.holds, survey->attribute, names.count);
 	return true;
 }
@@ -393,7 +393,7 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 	if (names.count == 0)
 		return; /* the worker reports it */
 	source->chosen.classes = names;
-	source->chosen.class_type = format_type_be(survey.type.base);
+	source->chosen.class_type = dana_type_name(survey.type.base);
 	if (same) /* their pages are read unchanged */
 		return;
 	source->asked.cleaning.classes = names;

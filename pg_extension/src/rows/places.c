@@ -55,7 +55,7 @@ kind_of(Oid type)
 		case TIMESTAMPTZOID:
 			return "timestamptz";
 		default:
-			return format_type_be(getBaseType(type));
+			return dana_type_name(getBaseType(type));
 	}
 }
 

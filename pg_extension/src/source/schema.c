@@ -14,6 +14,7 @@
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/json.h"
+#include "base/relations.h"
 #include "rows/rows.h"
 #include "rows/scan.h"
 #include "source/schema.h"
@@ -153,7 +154,7 @@ append_attribute(StringInfo to, const char *name, Form_pg_attribute attribute, i
 	dana_json_number(to, "number", number + 1);
 	dana_json_text(to, "name", name);
 	dana_json_number(to, "type_oid", type);
-	dana_json_text(to, "type_name", attribute->attisdropped ? "" : format_type_be(type));
+	dana_json_text(to, "type_name", attribute->attisdropped ? "" : dana_type_name(type));
 	dana_json_number(to, "length", attribute->attlen);
 	dana_json_text(to, "align", (char[]){attribute->attalign, '\0'});
 	dana_json_truth(to, "by_value", attribute->attbyval);

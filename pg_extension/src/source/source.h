@@ -50,7 +50,7 @@ typedef struct dana_choices
 	dana_texts	   classes;	 /* of the label, in the order of their numbers; count -1: there are none */
 	dana_assumed  *assumed;	 /* the classes are, from a sample; NULL: all rows were scanned */
 	int			   class_column; /* number, from 1, of the label with these classes; 0: not looked for */
-	char		  *class_type;	 /* SQL's name of the label's type, or NULL */
+	const char	  *class_type;	 /* SQL's name of the label's type, or NULL */
 	Jsonb		  *types;		 /* of the columns in use, or NULL */
 	dana_texts	   choosing;	 /* columns with numbers that choose rows of models */
 	Jsonb		  *largest;		 /* largest number of each such column, or NULL: not needed */
