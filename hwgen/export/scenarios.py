@@ -41,11 +41,14 @@ class Act(IntEnum):
     LINE = 7  # it must be `word`
     CYCLES = 8  # that pass
     SILENT = 9  # the memory of pages accepts and answers nothing while `word` is 1
-    BAD_BEAT = 10  # the beat at `address`, counted from the first page, comes with the response `word`
+    BAD_BEATS = 10  # beats from `address` on, counted from the memory's first byte, come with the response `word`
     BAD_RECORDS = 11  # bits 1:0 of `word` are the response to reads of records, 3:2 to writes
     RESET = 12  # the board and its memories
     REACHED = 13  # read until it is at least `word`, which it must then be
     FILL = 14  # the page at `word` is copied to `address`, both counted in bytes from the first page
+    PLACE = 15  # the memory of pages begins at `address` * 2**32 + `word` on its bus
+    HOLDS = 16  # it has `word` pages; they repeat those from `address` on, counted in bytes from the first page
+    LONG = 17  # what follows is left out with +QUICK
 
 
 class Step(NamedTuple):
@@ -85,6 +88,21 @@ STALE = 1000.0
 RING = 2
 """Slots of the ring."""
 STREAMED_EPOCHS = 2
+TWICE = Instruction(op=Opcode.ADD, inner=2)
+"""Doubles two sums."""
+PLUS = Instruction(op=Opcode.ADD, inner=2, b_tuple=1, wait=RESULT_LATENCY)
+"""Adds a page's numbers to them."""
+
+LONG_RING = 257
+"""Slots of a ring whose slots and pages need nine bits."""
+CARRY = 1 << 63
+"""An address; the page below it has ones in all other bits."""
+HIGH = 1 << 31
+"""A count that is 0 in all narrower registers."""
+MANY_LOSSES = 514
+"""Epochs that need ten bits."""
+HIGHEST_FAULT = 1 << 7
+"""A fault that is 0 in fewer than eight bits."""
 
 NAMES = {Opcode.MOV: "flush", Opcode.MAX: "maximum", Opcode.MIN: "minimum", Opcode.ABS: "absolute"}
 """Functions of `numerics` that do not have the operation's name."""
@@ -133,10 +151,11 @@ def scenarios(made: Bundle, writes: Iterable[Block], base: int) -> tuple[list[Sc
     """
     small = _every_type(made.config)
     streamed, pages = _streamed(made.config, base + made.config.page_size)
+    numbers, end = (base + (1 + count) * made.config.page_size for count in (RING, len(pages)))
     first, *others = _on(small, base)
     every_type = _page(small, [_stored(column.type) for column in small.columns])
-    arithmetic = _arithmetic(made.config, base)
-    return [*_records(made, writes), first, streamed, arithmetic, *others], b"".join([every_type, *pages])
+    arithmetic, wide = _arithmetic(made.config, base), _wide(made.config, numbers, end)
+    return [*_records(made, writes), first, streamed, arithmetic, *others, *wide], b"".join([every_type, *pages])
 
 
 def text(scenarios: Sequence[Scenario]) -> str:
@@ -193,9 +212,7 @@ def _streamed(config: MachineConfig, base: int) -> tuple[Scenario, list[bytes]]:
     The program doubles its sums before it adds a page's numbers, so the result shows which pages came, in which order.
     """
     size, count = config.page_size, len(STREAMED) * STREAMED_EPOCHS
-    twice = Instruction(op=Opcode.ADD, inner=2)
-    plus = Instruction(op=Opcode.ADD, inner=2, b_tuple=1, wait=RESULT_LATENCY)
-    bundle = _one_tuple(config, [(ColumnType.FLOAT4, 1)] * 2, [twice, plus])
+    bundle = _sums(config, TWICE, PLUS)
     start = training_blocks(bundle, pages=len(STREAMED), epochs=STREAMED_EPOCHS, base=base, slots=RING, ready=0)
     steps = [*_written(bundle_blocks(bundle, before=Held())), *_written(start)]
     read = 0
@@ -211,14 +228,112 @@ def _streamed(config: MachineConfig, base: int) -> tuple[Scenario, list[bytes]]:
         ]
         read = ready
     total = sum(STREAMED[page % len(STREAMED)] * 2 ** (count - 1 - page) for page in range(count))
-    word = int(np.float32(total).view(np.uint32))
     steps += [*_ended(BoardStatus.TRAINED), _read(BoardRegister.EPOCHS_RUN, STREAMED_EPOCHS)]
-    steps += [_word(Act.READ, Region.SCRATCH, row * config.lanes, word) for row in range(2)]
+    steps += _model(config, total)
     pages = [_page(bundle, [np.array([number], dtype="<f4")] * 2) for number in (*[STALE] * RING, *STREAMED)]
     return (
         "a table streams through slots that are filled late, and again when their pages have been read",
         steps,
     ), pages
+
+
+def _sums(config: MachineConfig, *program: Instruction) -> Bundle:
+    """Two sums, the first rows of the scratchpad, over pages of two numbers."""
+    return _one_tuple(config, [(ColumnType.FLOAT4, 1)] * 2, program)
+
+
+def _model(config: MachineConfig, number: float) -> list[Step]:
+    """Both sums must be this number."""
+    return [_word(Act.READ, Region.SCRATCH, row * config.lanes, _bits(number)) for row in range(2)]
+
+
+def _bits(number: float) -> int:
+    return int(np.float32(number).view(np.uint32))
+
+
+def _wide(config: MachineConfig, base: int, end: int) -> Iterator[Scenario]:
+    """Counts and addresses that narrow registers do not hold. `base`: of the pages of `STREAMED`; `end`: of all.
+
+    The last two take twice the cycles of all other scenarios.
+    """
+    size, count = config.page_size, len(STREAMED)
+    usual = [Step(Act.PLACE, BASE >> 32, BASE & 0xFFFFFFFF), Step(Act.HOLDS, 0, (end - BASE) // size)]
+
+    def load(bundle: Bundle) -> Iterator[Step]:
+        return _written(bundle_blocks(bundle, before=Held()))
+
+    doubled = _sums(config, TWICE, PLUS)
+    place = CARRY - size
+    start = training_blocks(doubled, pages=count, epochs=1, base=place, slots=HIGH + 1, ready=HIGH)
+    yield (
+        "page addresses have 64 bits; slots and ready pages are compared in 32",
+        [
+            Step(Act.PLACE, place >> 32, place & 0xFFFFFFFF),
+            Step(Act.HOLDS, base - BASE, count),
+            *load(doubled),
+            *_written(start),
+            *_ended(BoardStatus.TRAINED),
+            *_model(config, sum(number * 2 ** (count - 1 - k) for k, number in enumerate(STREAMED))),
+            *usual,
+        ],
+    )
+    add = Instruction(op=Opcode.ADD, b=1, wait=RESULT_LATENCY)
+    end_of_init = Instruction(op=Opcode.END, wait=RESULT_LATENCY)
+    sums = _sums(config, PLUS)
+    # epochs without a page are short
+    counts = replace(
+        sums,
+        program=(add, end_of_init, *sums.program),
+        sections={Section.INIT: 0, Section.TUPLE: 2},
+        image=np.repeat(np.array([0, _bits(1)], dtype=np.uint32), config.lanes).reshape(2, config.lanes),
+    )
+
+    def count_epochs(epochs: int, register: BoardRegister, row: int) -> Iterator[Step]:
+        blocks = training_blocks(counts, pages=0, epochs=epochs, base=base, slots=1)
+        return _written(blocks, {register: row * config.lanes})
+
+    steps = [*load(counts)]
+    for word in (0, _bits(-0.0), 1, 1 << 30):
+        holds = word << 1 & 0xFFFFFFFF != 0
+        steps += [
+            _word(Act.WRITE, Region.SCRATCH, 2 * config.lanes, word),
+            *count_epochs(2, BoardRegister.CONVERGENCE_AT, 2),
+            *_ended(BoardStatus.TRAINED | (BoardStatus.CONVERGED if holds else 0)),
+            _read(BoardRegister.EPOCHS_RUN, 1 if holds else 2),
+        ]
+    yield "a convergence test holds unless it is 0 or -0", steps
+    fails = replace(sums, strider=(StriderInstruction(StriderOpcode.CTL, Control.FAIL, *divmod(HIGHEST_FAULT, 64)),))
+    start = training_blocks(fails, pages=1, epochs=1, base=base)
+    yield "a fault has eight bits", [*load(fails), *_written(start), *_ended(HIGHEST_FAULT << 8)]
+    epochs = {0, MANY_LOSSES - 1, *(1 << bit for bit in range((MANY_LOSSES - 1).bit_length()))}
+    yield (
+        f"the losses of {MANY_LOSSES} epochs are kept",
+        [
+            Step(Act.LONG),
+            *load(counts),
+            *count_epochs(MANY_LOSSES, BoardRegister.LOSS_AT, 0),
+            _board(Act.REACHED, BoardRegister.EPOCHS_RUN, MANY_LOSSES),
+            *_ended(BoardStatus.TRAINED),
+            *(_word(Act.READ, BoardRegion.LOSSES, epoch, _bits(epoch + 1)) for epoch in sorted(epochs)),
+        ],
+    )
+    page = LONG_RING + 1
+    start = training_blocks(sums, pages=page + 2, epochs=1, base=BASE, slots=LONG_RING, ready=page)
+    yield (
+        f"page {page} fails, in slot 1 of {LONG_RING}",
+        [
+            Step(Act.HOLDS, base - BASE, LONG_RING),
+            *load(sums),
+            *_written(start),
+            _board(Act.REACHED, BoardRegister.PAGES_READ, page),
+            # so late in its page that beats of the next one, where it is under way, fail too
+            Step(Act.BAD_BEATS, 2 * size - config.link_bytes, SLVERR),
+            _write(BoardRegister.PAGES_READY, page + 2),
+            *_ended(Fault.BUS << 8),
+            _read(BoardRegister.FAILED_PAGE, page),
+            Step(Act.BAD_BEATS),
+        ],
+    )
 
 
 def _arithmetic(config: MachineConfig, base: int) -> Scenario:
@@ -398,11 +513,11 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
         yield (
             "an error of the bus ends a training",
             [
-                Step(Act.BAD_BEAT, base - BASE + config.page_size // 2, response),
+                Step(Act.BAD_BEATS, base - BASE + config.page_size // 2, response),
                 *train(EPOCHS=3),
                 *_ended(Fault.BUS << 8),
                 _read(BoardRegister.FAILED_PAGE, 0),
-                Step(Act.BAD_BEAT),
+                Step(Act.BAD_BEATS),
             ],
         )
     last = len(small.constants) - 1
@@ -441,14 +556,21 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
             Step(Act.SILENT, 0, 0),
             _board(Act.CLEARED, BoardRegister.STATUS, BoardStatus.UNANSWERED),
             _read(BoardRegister.STATUS, BoardStatus.STOPPED),
-            _write(BoardRegister.BUS_TIMEOUT, 0),
-            Step(Act.SILENT, 0, 1),
-            *train(),
-            Step(Act.CYCLES, 0, SOME_CYCLES),
-            _read(BoardRegister.STATUS, BoardStatus.BUSY),
-            _write(BoardRegister.COMMAND, Command.STOP),
-            Step(Act.SILENT, 0, 0),
-            *_ended(BoardStatus.STOPPED),
+            *(
+                step
+                for timeout in (0, HIGH + EVERY_CYCLE_ELSE)
+                for step in (
+                    _write(BoardRegister.BUS_TIMEOUT, timeout),
+                    Step(Act.SILENT, 0, 1),
+                    *train(),
+                    Step(Act.CYCLES, 0, SOME_CYCLES),
+                    Step(Act.LINE, 0, 0),
+                    _read(BoardRegister.STATUS, BoardStatus.BUSY),
+                    _write(BoardRegister.COMMAND, Command.STOP),
+                    Step(Act.SILENT, 0, 0),
+                    *_ended(BoardStatus.STOPPED),
+                )
+            ),
             _write(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
         ],
     )

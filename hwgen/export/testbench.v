@@ -5,8 +5,8 @@
 // then be (records.hex) in which bits (held.hex; in all where it has no row), and what the last epoch must have taken
 // (counters.hex); then steps (scenarios.hex) of what must be rejected, fail, stop and go on, with a page of their own
 // (scenario_pages.hex). Out: a line that starts with PASS or FAIL. +STALL=n, 0 to 255: buses of memories pause in n of 256
-// cycles, at random, and counters are not compared. All outputs of the board are checked: what they carry here, and how
-// they carry it by the modules at the end of this file.
+// cycles, at random, and counters are not compared. +QUICK: without the longest scenarios, the last two. All outputs of
+// the board are checked: what they carry here, and how they carry it by the modules at the end of this file.
 `timescale 1ns / 1ps
 @DEFINES@
 `define MAX_ERRORS 10
@@ -17,7 +17,7 @@
 end
 
 module testbench;
-  integer stall = 0;
+  integer stall = 0, quick = 0;
   localparam DATA_BITS = @DATA_BITS@;
   localparam BEATS = @BEATS@;            // of all pages
   localparam MORE_BEATS = @MORE_BEATS@;  // of those of the scenarios, which follow
@@ -199,6 +199,9 @@ module testbench;
     noise <= drawn(noise);
   end
 
+  // The memory of pages begins at `place` and has `holds` beats, which repeat those of `pages` from `repeats` on.
+  reg [63:0] place = BASE, holds = BEATS + MORE_BEATS;
+  integer repeats = 0;
   reg [63:0] page_first [0:QUEUE - 1];   // of each burst: the cycle of its first beat, if none is before it
   reg [31:0] page_beat [0:QUEUE - 1];
   reg [8:0] page_left [0:QUEUE - 1];
@@ -220,8 +223,8 @@ module testbench;
       // beat k of the n of a page comes when (k + 1) / n of the page's cycles are over
       if (now + 1 >= page_began + ((page_part + 1) * PAGE_CYCLES + PAGE_BEATS - 1) / PAGE_BEATS && !`PAUSES(1)) begin
         page_valid = 1;
-        page_data = pages[page_beat[page_head]];
-        page_response = page_beat[page_head] == bad_beat ? bad_response : 2'b00;
+        page_data = pages[repeats + page_beat[page_head] % (BEATS + MORE_BEATS - repeats)];
+        page_response = page_beat[page_head] >= bad_beat ? bad_response : 2'b00;
         page_last = page_left[page_head] == 9'd1;
       end
     end
@@ -233,11 +236,11 @@ module testbench;
       if (page_left[page_head] == 0) page_done = page_done + 1;
     end
     if (page_asked & page_ready) begin
-      if (page_address < BASE || page_address - BASE + (page_length + 64'd1) * (DATA_BITS / 8)
-          > (BEATS + MORE_BEATS) * (DATA_BITS / 8))
+      if (page_address < place || page_address - place + (page_length + 64'd1) * (DATA_BITS / 8)
+          > holds * (DATA_BITS / 8))
         `WRONG(("a burst at %h is outside the pages", page_address))
       page_first[page_asks % QUEUE] = now + LATENCY;
-      page_beat[page_asks % QUEUE] = (page_address - BASE) / (DATA_BITS / 8);
+      page_beat[page_asks % QUEUE] = (page_address - place) / (DATA_BITS / 8);
       page_left[page_asks % QUEUE] = {1'b0, page_length} + 9'd1;
       page_asks = page_asks + 1;
     end
@@ -425,6 +428,7 @@ module testbench;
 
   // One step of the scenarios; hwgen/export/scenarios.py of the project that made this says what each is.
   reg [63:0] waited;
+  reg [31:0] most;
   task play(input [71:0] step);
     case (step[71:64])
       WRITE: write(step[57:32], step[31:0]);
@@ -448,8 +452,10 @@ module testbench;
         waited = 0;
         read(step[57:32], word);
         while (word < step[31:0] && waited < patience) begin
+          most = word;
           waited = waited + 8;
           read(step[57:32], word);
+          if (word > most) waited = 0;
         end
         if (word != step[31:0]) begin
           `WRONG(("%h holds %h after %0d cycles, expected %h", step[57:32], word, waited, step[31:0]))
@@ -459,11 +465,17 @@ module testbench;
       FILL:
         for (beat = 0; beat < PAGE_BEATS; beat = beat + 1)
           pages[step[63:32] / (DATA_BITS / 8) + beat] = pages[step[31:0] / (DATA_BITS / 8) + beat];
+      PLACE: place = step[63:0];
+      HOLDS: begin
+        repeats = step[63:32] / (DATA_BITS / 8);
+        holds = step[31:0] * PAGE_BEATS;
+      end
+      LONG: if (quick) k = STEPS;
       INTERRUPT: await_interrupt(waited);
       LINE: if (interrupt != step[0]) `WRONG(("the interrupt's line is %b, expected %b", interrupt, step[0]))
       CYCLES: repeat (step[31:0]) @(negedge clk);
       SILENT: silent = step[0];
-      BAD_BEAT: begin
+      BAD_BEATS: begin
         bad_beat = step[63:32] / (DATA_BITS / 8);
         bad_response = step[1:0];
       end
@@ -485,6 +497,7 @@ module testbench;
       $display("FAIL: STALL must be 0 to 255, not %0d", stall);
       $finish;
     end
+    if ($test$plusargs("QUICK")) quick = 1;
     $readmemh("../images/load.hex", loads);
     $readmemh("writes.hex", writes);
     $readmemh("expected.hex", expected);
