@@ -136,7 +136,8 @@ def conjugate_gradients(parts: list[dana.Part], bounded: dana.Number = 0) -> tup
     first = parts[0][0]
     start = dana.state(first, [])  # the slope where that step started
     gained, gained_before = dana.state(first, [], init=1e30), dana.state(first, [], init=1e30)
-    fits = dana.max(bounded, turn <= dana.abs(start))
+    # less 0, which costs no operation, unless `bounded` is 1
+    fits = turn - bounded * 1e38 <= dana.abs(start)
     back = dana.where(turn > 0, dana.max(0.1, start / dana.min(start - turn, -1e-30)), 0.1)
     length = dana.where(curvature == 0, 1, -slope / dana.abs(curvature))
     overlap: dana.Number = 0
