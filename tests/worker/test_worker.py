@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -413,6 +414,16 @@ def test_limits_are_finite_by_default(tmp_path: Path) -> None:
     assert default.max_sessions < 1000
     unit = (ROOT / "pg_extension" / "dana-worker.service").read_text().splitlines()
     assert "OOMPolicy=continue" in unit, "one session that the kernel ends must not end the others"
+    assert "MemoryDenyWriteExecute=yes" not in unit, "a rule becomes machine code at run time"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_the_unit_exposes_little() -> None:
+    unit = ROOT / "pg_extension" / "dana-worker.service"
+    checked = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=10", str(unit)], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize("option", ["memory_limit", "total_memory"])
