@@ -1,4 +1,4 @@
-"""The native core's functions, as `native/core.h` has them.
+"""The native core's functions, which `native/core.c` exports.
 
 In: nothing. Out: the loaded library, a machine and a Bundle as the structures that it takes. No decision is
 taken here, and no number of the contract is named: they come from `hwgen.spec`.

@@ -51,7 +51,8 @@ SETTLED = 1e-9
 """Squared distance for each row below which a step changes no standard error in its fourth digit."""
 
 ARRIVED = 1e-5
-"""Twice the gain in the loss of all rows by a step of Newton's method that ends it: the next gains its square."""
+"""Newton's method ends when twice a step's gain in the loss of all rows falls below this: the next step would gain
+about its square."""
 
 STEPS = 12
 """Steps of Newton's method at most; each squares the distance, unless the rows are separated."""

@@ -312,8 +312,8 @@ sim_values(struct sim *sim, int32_t table, int64_t row, int64_t first, int64_t c
 	return true;
 }
 
-/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is looked at, or both, and
- * with or without cycles */
+/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is observed, or
+ * both; counting cycles is optional */
 SIM_EXPORT void
 sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains, int32_t counts)
 {

@@ -1,5 +1,6 @@
 /*
- * The numeric types: one row each, here and in dana/storage/types.py. No other place lists them.
+ * The numeric types: one row each, here and in dana/storage/types.py. Dates and times are also in
+ * dana/interchange/columns.py.
  *
  * The machine converts types that it can read from the page; this backend, which converts all of them, makes a double
  * of the others: a double holds a day, and a microsecond in 285 years, exactly.
