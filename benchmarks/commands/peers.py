@@ -72,7 +72,7 @@ def run_peers(options: argparse.Namespace) -> int:
     if unknown:
         raise UsageError(f"there is no case {unknown[0]!r}", hint=f"Cases are {', '.join(map(repr, SHAPES))}.")
     if options.table and (options.cases or options.scale):
-        raise UsageError("a table of yours is a case of its own, with all of its rows")
+        raise UsageError("--table cannot be combined with cases or --scale: all rows of the table are used")
     if not options.table and (options.rule or options.label or options.features):
         raise UsageError("--rule, --label and --features are for a table of yours", hint="Name it with --table.")
     draw = None if options.html is None else renderer("benchmarks.peers.page")
@@ -130,7 +130,7 @@ def peers_table(contest: Contest) -> Table:
 
     title = f"{contest.case}: {contest.rule}, {contest.rows:,} × {contest.columns:,}, {contest.passes} passes"
     if contest.left_out:
-        title += f"; {contest.left_out:,} rows are left out, which have not a number in each column"
+        title += f"; {contest.left_out:,} rows with a missing or non-numeric value are left out"
     if contest.unused:
         title += f"; without {', '.join(contest.unused)}, which dana_train would use: the peers take numbers alone"
     energy = any(line.joules is not None for line in contest.lines)

@@ -16,7 +16,7 @@ from benchmarks.peers.participants import DANA, DOUBLES, MADLIB, SCIKIT
 
 AHEAD = 1.0
 FAR_BEHIND = 1.25
-"""Times the least loss of the others, from which on DAnA's times are not comparable with theirs."""
+"""If DAnA's loss exceeds this multiple of the lowest, the times are not comparable."""
 QUOTED = (
     " Quoted: measured for this project on another machine, in proportion to the rows; arrays of WLAN were out of line."
 )

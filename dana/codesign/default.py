@@ -63,13 +63,13 @@ LARGER = ((1, 2 * CLUSTERS), (2, CLUSTERS))
 """Threads and clusters for a rule with too many values for 64 units."""
 
 ROUND_ROWS = 16384
-"""Rows of scratchpad and of tuple memory that a machine is given at most for several tuples to a thread in a round."""
+"""Most rows of scratchpad or of tuple memory that are spent to give a thread several tuples per round."""
 
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
 
 SURELY = 1.05
-"""Times the cycles of a target that is known, from which on what others take at the least speaks against them."""
+"""A division is dropped if its lower bound exceeds this multiple of the best cycles found."""
 
 AS_FAST = 0.05
 """Fraction of a tuple's cycles that a smaller division unit may cost."""
@@ -94,7 +94,7 @@ def default_bundle(
     widest_link
         Bytes of the link where `design` does not say, or as many as the machine stores in a cycle; None: some.
     at_most
-        Depths of memories that the machine must do with; they are none that `design` names.
+        Upper bounds of memory depths, for fields that `design` does not set.
     """
     config, draft, plan = _default(binding, schema, max_tuples, design, widest_link, at_most)
     return compile_bundle(binding, schema, config, max_tuples=max_tuples, known=draft, plan=plan)
@@ -253,7 +253,7 @@ def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
 
 
 def _least(plan: Plan, tuples: int, target: Target) -> int:
-    """Tuples of a thread that a round has to have."""
+    """The fewest tuples per thread in a round."""
     if target.together > 1:
         return group_of(target.together, target.threads, records=target.records)
     return least_group(plan, tuples, threads=target.threads)

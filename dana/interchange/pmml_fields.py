@@ -90,7 +90,7 @@ class Fields:
             self.terms.append((self._where_known(column, column.name, days, fill),))
         elif column.type in DATETIMES:
             raise UsageError(
-                f"PMML cannot express the number of column {column.name!r}, of type {column.type}, to its microsecond",
+                f"PMML cannot express column {column.name!r} (type {column.type}) with microsecond precision",
                 hint="Export it as ONNX, or train it on parts of the column.",
             )
         else:

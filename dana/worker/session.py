@@ -177,7 +177,7 @@ def _check_hello(hello: Hello) -> None:
 
 @contextmanager
 def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
-    """Raise `Abandoned` in the main thread when the backend disconnects; exit the process if it is not handled.
+    """Raise `Abandoned` in the main thread when the backend disconnects, as after a cancel; exit if it is not handled.
 
     A thread polls the socket, because a compiler pass or a hardware simulation does not.
     """

@@ -3,8 +3,10 @@ that trains takes them and refuses them alike."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
+from collections.abc import Callable
 from typing import Any, get_args, get_type_hints
 
 import psycopg
@@ -13,7 +15,9 @@ from psycopg.types.json import Jsonb
 
 from dana.cli import main
 from dana.client.options import TrainOptions, TrialOptions
+from dana.language.trainable import TrainableRule
 from dana.server.places import CHECKOUT
+from dana.trainer import arrays
 from tests.sql.conftest import Session
 
 OWN = {"rule": "text", "source": "regclass"}
@@ -47,6 +51,19 @@ def test_python_has_the_same(declared: dict[str, str]) -> None:
         "test_after",
         "seed",
     }
+
+
+NEED_A_TABLE = {
+    *("model", "query", "filter", "nulls", "preprocess", "nonfinite", "classes", "warm_start_from"),
+    *("test_size", "test_after", "test_by", "early_stopping", "validation_size", "calibrate"),
+}
+"""Options that trainings on arrays lack."""
+
+
+@pytest.mark.parametrize(("train", "lacks"), [(arrays.train, set()), (TrainableRule.fit, {"features", "label"})])
+def test_trainings_on_arrays_have_the_same(train: Callable[..., object], lacks: set[str]) -> None:
+    arguments = set(inspect.signature(train).parameters)
+    assert TrainOptions.__annotations__.keys() - arguments == NEED_A_TABLE | lacks
 
 
 @pytest.mark.parametrize(("command", "options"), [("train", TrainOptions), ("search", TrialOptions)])

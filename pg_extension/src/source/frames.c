@@ -451,7 +451,7 @@ dana_frames_add(TupleTableSlot *row, void *to)
 						errmsg("%s has the label %g in column \"%s\", which is none of the rule's classes 0 to %d",
 							   name_row(frames), label, frames->column[frames->source->stream.layout.columns - 1].name,
 							   frames->source->stream.classes - 1),
-						errhint("It was another one when the labels were looked at: the rows change as they are read.")));
+						errhint("The label changed after the classes were determined: rows are modified while they are read.")));
 	frames->rows++;
 	frames->complete += complete;
 	MemoryContextReset(frames->row_context);

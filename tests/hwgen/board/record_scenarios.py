@@ -1,4 +1,4 @@
-"""A board with a record memory between foreign bus models (cocotbext-axi); `test_board_records.py` runs it in Verilator."""
+"""A board with a record memory between foreign bus models (cocotbext-axi), for `test_board_records.py` in Verilator."""
 
 from __future__ import annotations
 
