@@ -11,13 +11,14 @@ NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o
 	$(shell find hwgen/spec dana/simulator -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo wheel test test-all pytest pytest-all bench bench-quick mutants headers lint clean all install installcheck
+.PHONY: help demo wheel site test test-all pytest pytest-all bench bench-quick mutants headers lint clean all install installcheck
 
 help:
 	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
 	@echo 'make test   lint, types, import contracts, tests; make test-all: every version and example, before a release'
 	@echo 'make bench  measure, as ratios to references of the same run; make bench-quick: in minutes'
 	@echo 'make mutants PATHS=FILE TESTS=TESTS  change one thing of a Python file at a time: do its tests notice?'
+	@echo 'make site   build/site/html: the documents as a site, with the notebooks executed'
 	@echo 'make wheel  dist/*.whl, which needs no compiler where it is installed, and the source archive that it is built from'
 	@echo 'make lint   lint, types and import contracts alone'
 	@echo 'make clean  stop the embedded server and remove what the others made'
@@ -63,6 +64,9 @@ bench-quick: $(STAMPS)/test
 mutants: $(STAMPS)/test
 	$(BIN)/pip install --quiet 'mutmut>=3.8,<4'
 	$(BIN)/python -m benchmarks.faults.mutants $(PATHS) --tests $(TESTS)
+
+site: $(STAMPS)/test
+	$(BIN)/python docs/site.py
 
 wheel: $(STAMPS)/demo
 	.ci/wheel $(CURDIR)/$(BIN)/python dist
