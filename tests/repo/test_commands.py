@@ -111,6 +111,7 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make -C pg_extension check-headers"): LONG,
     ("CONTRIBUTING.md", "make test "): LONG,
     ("CONTRIBUTING.md", "make test-all"): LONG,
+    ("CONTRIBUTING.md", "make site"): LONG,
     ("CONTRIBUTING.md", "make wheel"): WHEEL,
     ("CONTRIBUTING.md", ".ci/bare"): "root and an hour",
 }
