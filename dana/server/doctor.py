@@ -59,6 +59,9 @@ MEMORY_FILE = Path("/proc/meminfo")
 
 UNREACHABLE = ("08001", "08006")
 
+ANSWER = 15
+"""Seconds in which a worker answers, with a margin for a busy machine."""
+
 LEAST_MEMORY = 256
 """Megabytes that a session of the worker needs to train a small table (docs/operating.md)."""
 
@@ -193,7 +196,12 @@ class _Examination:
         try:
             with self.connection.transaction(force_rollback=True):
                 self.connection.execute("SET LOCAL client_min_messages = error")
+                self.connection.execute(f"SET LOCAL statement_timeout = '{ANSWER}s'")
                 self.connection.execute(call, (RULE,))
+        except psycopg.errors.QueryCanceled:
+            socket = self._ask(SOCKET)
+            fix = f"dana stop && dana start, systemctl restart dana-worker, or end what listens at {socket}"
+            return Finding(what="worker", text=f"does not answer at {socket} in {ANSWER} seconds", fix=fix)
         except psycopg.Error as error:
             hint = error.diag.message_hint
             text = _one_line(error.diag.message_primary or str(error))

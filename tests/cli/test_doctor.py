@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -61,6 +63,23 @@ def test_a_server_that_trains_has_no_problem(server: EmbeddedServer, capsys: pyt
         assert f"version {version('dana-db')} in database examined" in text
         with psycopg.connect(dsn) as session:
             assert session.execute("SELECT count(*) FROM dana.rule").fetchall() == [(0,)]  # what it asked is undone
+
+
+def test_a_worker_that_hangs(
+    server: EmbeddedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "ANSWER", 1)
+    pid = server.worker_pid
+    assert pid is not None
+    with database(server, "CREATE EXTENSION dana") as dsn:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            code, text = examined(capsys, "--dsn", dsn)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert code == FAILED
+    assert f"worker     does not answer at {server.worker_socket} in 1 seconds" in text
+    assert "run:       dana stop && dana start" in text
 
 
 @pytest.mark.parametrize(
