@@ -562,6 +562,13 @@ class Training(Protocol):
     def end_look(self) -> None:
         """End that pass after the last page."""
 
+    @property
+    def rounded(self) -> NDArray[np.bool_]:
+        """Whether binary32 rounds the numbers of each feature and, last, of the label; shape [features + 1]."""
+
+    def centre(self, close: NDArray[np.bool_]) -> None:
+        """Raise `OutOfLine` if these, in that order, are not yet less their mean, and the rule permits it."""
+
     def judge(self, parameters: Sequence[Parameter]) -> Sink | None:
         """Return the sink of a pass that measures the loss of models; None: the rule has no loss.
 

@@ -56,7 +56,33 @@ class Solved:
     alike: list[tuple[int, int]]
 
 
-def solved(matrix: Doubles, gradient: Doubles, basis: Basis, without: Sequence[int] = ()) -> Solved:
+def roundings(matrix: Doubles, basis: Basis) -> tuple[Doubles, Doubles]:
+    """Return squares of the roundings of columns to binary32, summed as in a curvature; second: of centred columns.
+
+    Parameters
+    ----------
+    matrix, basis
+        As of `solved`.
+    """
+    first, mixed, centred = _moments(matrix, basis)
+    diagonal = np.diag(matrix)
+    offsets = np.resize(np.append(0, basis.centre * basis.scale), len(matrix))
+    noise, least = ROUNDED * (diagonal + 2 * offsets * mixed + offsets**2 * first), ROUNDED * np.maximum(centred, 0)
+    noise[:: len(basis.centre) + 1] = 0
+    return noise, least
+
+
+def _moments(matrix: Doubles, basis: Basis) -> tuple[Doubles, Doubles, Doubles]:
+    """Return the sums of the weights, of the columns, and of the squares of their distances from the mean."""
+    full, size = whole(matrix), len(matrix)
+    intercepts = np.arange(size) // (len(basis.centre) + 1) * (len(basis.centre) + 1)
+    first, mixed = np.diag(full)[intercepts], full[intercepts, np.arange(size)]
+    return first, mixed, np.diag(full) - np.divide(mixed**2, first, out=np.zeros(size), where=first > 0)
+
+
+def solved(
+    matrix: Doubles, gradient: Doubles, basis: Basis, without: Sequence[int] = (), noise: Doubles | None = None
+) -> Solved:
     """Solve for the step of Newton's method; a column that depends on those before it is dropped, as R does.
 
     Parameters
@@ -65,19 +91,18 @@ def solved(matrix: Doubles, gradient: Doubles, basis: Basis, without: Sequence[i
         Of the intercept and the columns of the basis, for one sum or for each of several.
     without
         Elements that are dropped in any case.
+    noise
+        Squares of the roundings of columns; None: those of the columns as they are.
     """
     full = whole(matrix)
     size = len(full)
     diagonal = np.diag(full)
-    intercepts = np.arange(size) // (len(basis.centre) + 1) * (len(basis.centre) + 1)
-    first, mixed = diagonal[intercepts], full[intercepts, np.arange(size)]
-    offsets = np.resize(np.append(0, basis.centre * basis.scale), size)
-    noise = ROUNDED * (diagonal + 2 * offsets * mixed + offsets**2 * first)
-    noise[intercepts] = 0
+    if noise is None:
+        noise, _ = roundings(matrix, basis)
     widths = np.sqrt(np.where(diagonal > 0, diagonal, 1))
     scaled = full / widths[:, None] / widths
     # the distances from the mean decide, not those from 0
-    centred = diagonal - np.divide(mixed**2, first, out=np.zeros(size), where=first > 0)
+    _, _, centred = _moments(matrix, basis)
     factor = np.zeros((size, size))
     kept: list[int] = []
     alike: list[tuple[int, int]] = []
@@ -87,7 +112,7 @@ def solved(matrix: Doubles, gradient: Doubles, basis: Basis, without: Sequence[i
         for place, j in enumerate(kept):
             factor[k, place] = (scaled[k, j] - factor[k, :place] @ factor[j, :place]) / factor[j, place]
         rest -= float(factor[k, : len(kept)] @ factor[k, : len(kept)])
-        inner, least = k != intercepts[k] and diagonal[k] > 0, 0.0
+        inner, least = k % (len(basis.centre) + 1) > 0 and diagonal[k] > 0, 0.0
         if inner:
             own = max(centred[k], 0) / diagonal[k]
             least = DEPENDENT * own

@@ -29,7 +29,7 @@ from dana.trainer.contract import (
     TrainResult,
     TupleLayout,
 )
-from dana.trainer.data.centres import check_centres
+from dana.trainer.data.centres import Centring
 from dana.trainer.data.classes import classes_of, prediction_kind
 from dana.trainer.data.coefficients import coefficients
 from dana.trainer.data.likelihood import tuple_layout
@@ -197,7 +197,10 @@ class InterpretedTraining(Judged):
             kinds=kinds,
         )
         rule = rule_of(self._request.text, self._request.rule)
-        check_centres(rule.hdfg, self._request, survey, self._fills, self._binding.labels)
+        self._centring = Centring(
+            graph=rule.hdfg, request=self._request, survey=survey, fills=self._fills, labels=self._binding.labels
+        )
+        self._centring.check()
         self.not_finite = check_survey(rule, self._request, survey, self._fills, self._binding.labels, self._notify)
         if not self.whole_table and self.order is None:
             notify_order(self._request, survey, self._fills, self._binding.labels, self._notify)

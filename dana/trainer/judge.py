@@ -9,12 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dana.trainer.contract import Parameter, Sink, Training
+from dana.trainer.data.centres import Centring
 from dana.trainer.losses import models_of_one_number
 
 
 class Judged(ABC):
-    """Methods of `dana.trainer.contract.Training` about its judge.
+    """Methods of `dana.trainer.contract.Training` that all machines share: on its judge, and on centres.
 
     Parameters
     ----------
@@ -27,6 +31,7 @@ class Judged(ABC):
         self._judge: Training | None = None
         self._freed = False
         self._constant: Callable[[Mapping[str, float]], float | None] | None = None
+        self._centring: Centring | None = None
 
     @abstractmethod
     def _free(self) -> None:
@@ -54,6 +59,17 @@ class Judged(ABC):
         """See `Training.end_judging`."""
         assert self._judge is not None
         return self._judge.end_epoch().loss
+
+    @property
+    def rounded(self) -> NDArray[np.bool_]:
+        """See `Training.rounded`."""
+        assert self._centring is not None
+        return self._centring.inexact
+
+    def centre(self, close: NDArray[np.bool_]) -> None:
+        """See `Training.centre`."""
+        assert self._centring is not None
+        self._centring.check(close)
 
     def constant_loss(self, parameters: Sequence[Parameter]) -> float | None:
         """See `Training.constant_loss`."""

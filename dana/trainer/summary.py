@@ -34,8 +34,10 @@ from dana.trainer.messages.summary_notices import (
     alike_notice,
     close_notice,
     dropped_notice,
+    rounded_notice,
     separated_notice,
 )
+from dana.trainer.rounding import Rounding
 from dsl import RuleError
 from dsl.hdfg.graph import BindError
 from dsl.hdfg.ops import Op
@@ -175,7 +177,7 @@ def _opened(
         training.end_look()
         return observer
 
-    return _Passes(measured=measured, model=model, found=found, request=request, notify=notify)
+    return _Passes(training=training, measured=measured, model=model, found=found, request=request, notify=notify)
 
 
 def _family_of(found: Scores, request: TrainRequest, result: TrainResult) -> Family | None:
@@ -289,6 +291,7 @@ class _Model:
 class _Passes:
     """The passes of a summary."""
 
+    training: Training
     measured: Callable[..., LikelihoodObserver]
     model: _Model
     found: Scores
@@ -432,6 +435,8 @@ class _Passes:
                 basis, centred = moved_basis, True
                 continue
             full, rows = solved(at.matrix, at.gradient, basis, without), float(at.sums[Sum.WEIGHT])
+            rounding = Rounding(training=self.training, inexact=self.training.rounded, at=at, basis=basis)
+            rounding.check_kept(full)
             if family is Family.BINOMIAL and at.sums[Sum.MISPLACED] == 0:
                 return self._separated(full, at, basis, columns)
             dropped = [k for k in full.dropped if k and columns[k - 1] not in encoded]
@@ -463,8 +468,11 @@ class _Passes:
             if not settled:
                 self.notify(UNSETTLED)
                 return self._without(f"the maximum of the likelihood was not found in {2 * STEPS} steps")
+        rounded = rounding.check(family, full, weights, variance)
         self._set(mapped, basis, weights)
         self._notify_alike(full.alike, at, basis, columns)
+        if rounded and not full.alike:
+            self.notify(rounded_notice([columns[k] for k in rounded]))
         if dropped:
             self.notify(dropped_notice([columns[k - 1] for k in dropped]))
         return self._summary(family, at, full, basis, weights, variance)

@@ -28,7 +28,7 @@ from dana.trainer.contract import (
     TrainResult,
     TupleLayout,
 )
-from dana.trainer.data.centres import check_centres
+from dana.trainer.data.centres import Centring
 from dana.trainer.data.coefficients import coefficients
 from dana.trainer.data.likelihood import tuple_layout
 from dana.trainer.data.order import kinds_to_count, notify_order, order_metadata, row_order
@@ -196,7 +196,10 @@ class MachineTraining(Judged):
         survey = survey_of(self._surveyed, self._bundle.inputs)
         fills = self._bundle.fills
         rule = rule_of(self._request.text, self._request.rule)
-        check_centres(rule.hdfg, self._request, survey, fills, self._design.labels)
+        self._centring = Centring(
+            graph=rule.hdfg, request=self._request, survey=survey, fills=fills, labels=self._design.labels
+        )
+        self._centring.check()
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
         # one batch is a sum over all rows, so their order does not matter
         if not self.whole_table and self.order is None:

@@ -109,6 +109,37 @@ def test_same_bits(session: Session, told: list[str]) -> None:
     np.testing.assert_allclose(trained.predict({"a": a, "x": x}), predicted, rtol=0, atol=1e-6)
 
 
+def test_a_training_begins_again_after_its_epochs(session: Session, told: list[str]) -> None:
+    """What is left of a column after another decides, which only the solved model shows."""
+    session.execute(
+        "CREATE TABLE t AS SELECT a, a + d AS x, 2000 * d + sin(i * i)::float8 / 100 AS y "
+        "FROM (SELECT i, 1000 + sin(i * 0.7)::float8 AS a, (2 + cos(i * 1.3)::float8) / 1000 AS d "
+        "FROM generate_series(1, 300) AS i) AS made"
+    )
+    for call in SAME.split(";"):
+        if "group" in call:
+            session.execute("ALTER TABLE t ADD g integer NOT NULL DEFAULT 1")
+        session.execute(call)  # type: ignore[arg-type]
+    a, x, y = columns(session, "SELECT a, x, y FROM t")
+    (found,) = session.execute("SELECT metadata FROM dana.model WHERE name = 'table'").fetchone() or ({},)
+    assert found["centres"] == {"features": [1000, 1000], "label": 0}
+    best = least_squares(y, a, x - a)[1]
+    error = np.sqrt(((y - best) ** 2).sum() / (len(y) - 3))
+    assert found["summary"]["residual_error"] == pytest.approx(error, rel=1e-3)
+    expected = weights(session, "table")
+    assert expected == weights(session, "query") == weights(session, "interp") == weights(session, "group[1]")
+    trained = train(text("linear"), {"a": a, "x": x, "y": y})
+    assert [np.float32(values).tolist() for values in expected] == [
+        values.reshape(-1).tolist() for values in trained.models.values()
+    ]
+    runs = session.execute(
+        "SELECT epochs, count(*), max(epoch), min(epoch) FROM dana.run JOIN dana.epoch ON run = id GROUP BY id"
+    ).fetchall()
+    assert len(runs) == 4
+    assert all(count == last == epochs and first == 1 for epochs, count, last, first in runs), runs
+    assert not told
+
+
 TYPES = {
     "bigint": "3000000000 + (1000 * sin(i))::bigint",
     "numeric": "12345678901.5 + round(sin(i)::numeric, 3)",

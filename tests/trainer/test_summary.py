@@ -309,12 +309,48 @@ def test_a_small_difference_of_columns_counts(rule: str, distance: float) -> Non
 
 
 @pytest.mark.parametrize("rule", ["linear", "logistic", "poisson"])
+@pytest.mark.parametrize("distance", [1e-3, 6e-5])
+def test_columns_are_centred_where_their_difference_loses_digits(rule: str, distance: float) -> None:
+    """Each column by itself keeps enough of them, and the second distance is only some roundings."""
+    random = np.random.default_rng(11)
+    opened = 1000 + random.standard_normal(2000)
+    x = np.column_stack([opened, opened + distance * random.exponential(size=2000)])
+    own = (x[:, 1] - x[:, 0]) / distance
+    y = {
+        "linear": 1000 + 2 * own + 0.01 * random.standard_normal(2000),
+        "logistic": (random.random(2000) < 1 / (1 + np.exp(-8 * own + 4))).astype(np.float64),
+        "poisson": random.poisson(np.exp(own / 2)).astype(np.float64),
+    }[rule]
+    found, notices = fitted(rule, x, y)
+    assert not notices
+    assert found.coefficients is not None
+    assert found.centres.features == (1000, 1000)
+    expected = theirs(rule, np.column_stack([opened - 1000, own]), y)
+    learnt, errors = found.coefficients["values"][0], found.coefficients["errors"][0]
+    assert abs(learnt[1] * distance - expected.params[2]) < expected.bse[2] / 10
+    assert errors[2] * distance == pytest.approx(expected.bse[2], rel=0.02)
+
+
+def test_rounding_that_no_centre_mends_is_reported() -> None:
+    random = np.random.default_rng(11)
+    opened = random.standard_normal(2000)
+    x = np.column_stack([opened, opened + 1e-5 * random.exponential(size=2000)])
+    y = 2e5 * (x[:, 1] - x[:, 0]) + 0.005 * random.standard_normal(2000)
+    _, notices = fitted("linear", x, y)
+    assert [one.message.split(":")[0] for one in notices if one.level is Level.WARNING] == [
+        "columns x1, x2 are rounded to binary32, and coefficients depend on the digits that are lost"
+    ]
+
+
+@pytest.mark.parametrize("rule", ["linear", "logistic", "poisson"])
 @pytest.mark.parametrize(("base", "distance"), [(0.0, 2e-6), (1000.0, 6e-5)])
 def test_the_summary_is_of_the_model_without_a_dropped_column(rule: str, base: float, distance: float) -> None:
     """Where the little that the column has of its own decides the label."""
     random = np.random.default_rng(31)
     opened, own = base + random.standard_normal(2000), random.exponential(size=2000)
     x, score = np.column_stack([opened, opened + distance * own]), own - 1 + (opened - base) / 4
+    # what is rounded already loses nothing
+    x = x.astype(np.float32)
     y = {
         "linear": rounded(score + random.standard_normal(2000)),
         "logistic": (random.random(2000) < 1 / (1 + np.exp(-2 * score))).astype(np.float64),

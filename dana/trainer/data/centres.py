@@ -9,8 +9,9 @@ where the prediction has an intercept that starts at the label's mean. Where nei
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import floor, log10
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,61 +40,94 @@ class NeedsCentres(OutOfLine):
         return replace(OutOfLine.amended(self, request), centres=self.centres)
 
 
-def check_centres(
-    graph: Graph, request: TrainRequest, survey: Survey, fills: Sequence[Fill], labels: Collection[str]
-) -> None:
-    """Raise `NeedsCentres` if a column is to be centred, or has a better centre.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Centring:
+    """What decides the centres of a training: its rule, its rows, and where they are in tuple memory."""
 
-    Parameters
-    ----------
-    graph
-        The rule.
-    """
-    # models that are given, or are not initialised with the mean, belong to the columns as they are
-    if request.standardize is False or request.warm_start_from is not None:
-        return
-    types = {one.name: one.type_name.removesuffix("[]") for one in request.relation.attributes}
-    before, after = by_column(request, fills, labels), {}
-    relative: dict[str, bool] = {}
-    for one in (one for one in fills if one.column in before):
-        old = before[one.column]
-        new = _centres(types.get(one.column, ""), survey, one, old, of_label=one.column in labels)
-        if (new != old).any() and one.input not in relative:
-            relative[one.input] = is_relative(graph, one.input)
-        after[one.column] = new if relative.get(one.input) else old
-    label = max((float(after.pop(name)[0]) for name in labels), default=0.0, key=abs)
-    features = np.concatenate([*after.values(), np.zeros(0)])
-    found = Centres(features=tuple(features.tolist()) if features.any() else (), label=label)
-    if found != request.centres:
-        raise NeedsCentres(request, found)
+    graph: Graph
+    request: TrainRequest
+    survey: Survey
+    fills: Sequence[Fill]
+    labels: Collection[str]
+
+    @property
+    def inexact(self) -> NDArray[np.bool_]:
+        """Whether binary32 rounds the numbers of each feature and, last, of the label; shape [features + 1]."""
+        found = {one.column: _inexact(self._kind(one), *self._moments(one)) for one in self.fills}
+        label = any(found.pop(name).any() for name in self.labels)
+        found.pop(self.request.weight or "", None)
+        return np.append(np.concatenate([*found.values(), np.zeros(0, bool)]), label)
+
+    def check(self, close: NDArray[np.bool_] | None = None) -> None:
+        """Raise `NeedsCentres` if a column is to be centred, or has a better centre.
+
+        Parameters
+        ----------
+        close
+            Features, and the label, for which smaller roundings matter than for others, shape [features + 1]; None:
+            none.
+        """
+        request, labels = self.request, self.labels
+        # models that are given, or are not initialised with the mean, belong to the columns as they are
+        if request.standardize is False or request.warm_start_from is not None:
+            return
+        before, after = by_column(request, self.fills, labels), {}
+        closely = {} if close is None else _by_column(request, self.fills, labels, close[:-1], bool(close[-1]))
+        relative: dict[str, bool] = {}
+        for one in (one for one in self.fills if one.column in before):
+            old = before[one.column]
+            new = self._centres(one, old, closely.get(one.column, np.zeros(one.count, bool)))
+            if (new != old).any() and one.input not in relative:
+                relative[one.input] = is_relative(self.graph, one.input)
+            after[one.column] = new if relative.get(one.input) else old
+        label = max((float(after.pop(name)[0]) for name in labels), default=0.0, key=abs)
+        features = np.concatenate([*after.values(), np.zeros(0)])
+        found = Centres(features=tuple(features.tolist()) if features.any() else (), label=label)
+        if found != request.centres:
+            raise NeedsCentres(request, found)
+
+    def _kind(self, fill: Fill) -> str:
+        types = {one.name: one.type_name.removesuffix("[]") for one in self.request.relation.attributes}
+        return types.get(fill.column, "")
+
+    def _moments(self, fill: Fill) -> tuple[Doubles, Doubles]:
+        """Return mean and deviation of the numbers of a column."""
+        places = slice(fill.element, fill.element + fill.count)
+        of_input = (values[fill.input].reshape(-1) for values in (self.survey.mean, self.survey.deviation))
+        mean, deviation = (values[places] for values in of_input)
+        return mean, deviation
+
+    def _centres(self, fill: Fill, old: Doubles, close: NDArray[np.bool_]) -> Doubles:
+        """Return the centres of the numbers of a column."""
+        mean, deviation = self._moments(fill)
+        inexact = _inexact(self._kind(fill), mean, deviation)
+        # a column of ones is what it seems to be
+        constant = inexact & (deviation == 0) & (old == 0) & (mean != 0) & (np.abs(mean) != 1)
+        # a prediction is rounded like the label, a feature of exact numbers loses nothing
+        coarse = (deviation > 0) & (is_coarse(mean, deviation) | close) & (inexact | (fill.column in self.labels))
+        new = old.copy()
+        for k in np.flatnonzero(constant | coarse).tolist():
+            total = float(old[k] + mean[k])
+            # a short number, as near as half a deviation
+            new[k] = total if constant[k] else round(total, -floor(log10(deviation[k])))
+        return new
 
 
 def by_column(request: TrainRequest, fills: Sequence[Fill], labels: Collection[str]) -> dict[str, Doubles]:
     """Return the centres of the numbers of each feature and label."""
-    features = [one for one in fills if one.column not in labels and one.column != request.weight]
-    parts = np.split(
-        request.centres.of_features(sum(one.count for one in features)), np.cumsum([one.count for one in features])
-    )
-    found = {one.column: part for one, part in zip(features, parts, strict=False)}
+    count = sum(one.count for one in fills if one.column not in labels and one.column != request.weight)
+    return _by_column(request, fills, labels, request.centres.of_features(count), request.centres.label)
+
+
+def _by_column(
+    request: TrainRequest, fills: Sequence[Fill], labels: Collection[str], features: NDArray[Any], label: float
+) -> dict[str, NDArray[Any]]:
+    """Split what is known of the numbers of all features; what is known of the label is for each label."""
+    used = [one for one in fills if one.column not in labels and one.column != request.weight]
+    parts = np.split(features, np.cumsum([one.count for one in used]))
+    found = {one.column: part for one, part in zip(used, parts, strict=False)}
     # rules with several labels have no centres of them
-    return found | {one.column: np.full(one.count, request.centres.label) for one in fills if one.column in labels}
-
-
-def _centres(kind: str, survey: Survey, fill: Fill, old: Doubles, *, of_label: bool) -> Doubles:
-    """Return the centres of the numbers of a column."""
-    places = slice(fill.element, fill.element + fill.count)
-    mean, deviation = (values[fill.input].reshape(-1)[places] for values in (survey.mean, survey.deviation))
-    inexact = _inexact(kind, mean, deviation)
-    # a column of ones is what it seems to be
-    constant = inexact & (deviation == 0) & (old == 0) & (mean != 0) & (np.abs(mean) != 1)
-    # a prediction is rounded like the label, a feature of exact numbers loses nothing
-    coarse = (deviation > 0) & is_coarse(mean, deviation) & (inexact | of_label)
-    new = old.copy()
-    for k in np.flatnonzero(constant | coarse).tolist():
-        total = float(old[k] + mean[k])
-        # a short number, as near as half a deviation
-        new[k] = total if constant[k] else round(total, -floor(log10(deviation[k])))
-    return new
+    return found | {one.column: np.full(one.count, label, features.dtype) for one in fills if one.column in labels}
 
 
 def _inexact(kind: str, mean: Doubles, deviation: Doubles) -> NDArray[np.bool_]:

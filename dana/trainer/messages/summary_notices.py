@@ -53,6 +53,19 @@ def alike_notice(before: str, later: str) -> Notice:
     )
 
 
+def rounded_notice(columns: Sequence[str]) -> Notice:
+    """Return the warning of columns with a rounding that changes estimates by a tenth of their standard errors."""
+    several = len(columns) > 1
+    names = ", ".join(columns[:NAMED]) + (", …" if len(columns) > NAMED else "")
+    return Notice(
+        level=Level.WARNING,
+        message=f"{'columns' if several else 'column'} {names} {'are' if several else 'is'} rounded to binary32, and "
+        "coefficients depend on the digits that are lost: their standard errors are wrong by a tenth or more",
+        hint="If a small difference of columns matters, train on it as a column of its own. Columns far from 0 are "
+        "centred before they are rounded, unless standardize is false or the training starts from a model.",
+    )
+
+
 def close_notice(columns: int, weights: int) -> Notice:
     """Return the warning of a penalty that decides a coefficient.
 

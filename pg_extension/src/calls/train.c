@@ -28,6 +28,9 @@
 #include "worker/channel.h"
 #include "worker/session.h"
 
+/* The text of a run's epochs before the first */
+#define EPOCHS_BEGIN "{\"epochs\":["
+
 static int notices;
 
 enum
@@ -257,7 +260,7 @@ train_converse(void *state)
 	MemoryContext  epoch = AllocSetContextCreate(caller, "dana epoch", ALLOCSET_DEFAULT_SIZES);
 
 	initStringInfo(&epochs);
-	appendStringInfoString(&epochs, "{\"epochs\":[");
+	appendStringInfoString(&epochs, EPOCHS_BEGIN);
 	dana_send(DANA_MSG_TRAIN, of->request, &of->weights);
 	if (of->weights.data != NULL)
 		pfree(of->weights.data);
@@ -287,14 +290,17 @@ train_converse(void *state)
 			dana_source_stream(source);
 			dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 		}
-		else if (epochs.data[epochs.len - 1] == '[')
+		else
 		{
+			/* a page has a value out of line, or columns need centres: use frames instead, from the first epoch */
 			MemoryContextSwitchTo(caller);
-			if (!train_begin(&reply, of)) /* a page has a value out of line: use frames instead */
+			if (epochs.data[epochs.len - 1] != '[')
+				dana_progress_begin(of->training->rows.relation);
+			resetStringInfo(&epochs);
+			appendStringInfoString(&epochs, EPOCHS_BEGIN);
+			if (!train_begin(&reply, of))
 				return;
 		}
-		else
-			dana_unexpected(&reply);
 		MemoryContextSwitchTo(caller);
 		MemoryContextReset(epoch);
 		pfree(reply.payload);
