@@ -7,12 +7,13 @@ SQL functions; nothing here compiles or trains.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace as replaced
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack, overload
 
 import numpy as np
 import psycopg
@@ -37,7 +38,7 @@ from dana.session.calls import (
     start,
     value,
 )
-from dana.session.frames import Frame, columns_of
+from dana.session.frames import Frame, Loadable, columns_of, frame_of
 from dana.session.notices import repeat
 from dana.session.results import Rows
 from dana.session.sources import LoadedColumn, LoadedTable, identifier, table_of
@@ -112,7 +113,7 @@ class Connection(PredictingSession):
         """Forget the rule ``name``."""
         value(self.session, "dana_drop_rule", {"name": name})
 
-    def load(self, data: Frame, table: str, *, replace: bool = False, temporary: bool = False) -> LoadedTable:
+    def load(self, data: Loadable, table: str, *, replace: bool = False, temporary: bool = False) -> LoadedTable:
         """Create a table from a data frame.
 
         Texts and categories become text, days date, moments timestamp, and so on (`dana.session.frames.columns_of`);
@@ -121,8 +122,9 @@ class Connection(PredictingSession):
         Parameters
         ----------
         data
-            A data frame of pandas, Arrow or polars, any object with Arrow's C stream, or a dict of arrays or lists. The
-            index of pandas is left out.
+            A data frame of pandas, Arrow or polars, any object with Arrow's C stream, or a dict of arrays or lists; an
+            array of shape (rows, n), with columns x1 to xn; the path of a Parquet or CSV file. The index of pandas is
+            left out.
         table
             Name of the table, as in SQL: folded to lower case unless quoted. A name that SQL would not accept without
             quotes, such as ``Größe 2024``, is taken as it is.
@@ -134,11 +136,11 @@ class Connection(PredictingSession):
         Raises
         ------
         UsageError
-            A column is of a kind that has no counterpart in PostgreSQL.
+            A column is of a kind that has no counterpart in PostgreSQL; a file cannot be read.
         psycopg.Error
             There is such a table, or you may not create one.
         """
-        made = columns_of(data)
+        made = columns_of(frame_of(data))
         # without autocommit this begins the transaction, and the block below is a savepoint
         name = identifier(table)
         # parse_ident folds and splits as the server does, which `create_table` quotes again
@@ -518,13 +520,36 @@ class Connection(PredictingSession):
         return call(self.session, "dana_coefficients", {"model": model, "version": version}, Coefficient)
 
 
-def connect(dsn: str | None = None) -> Connection:
+class _Addressed(Protocol):
+    """A URL of SQLAlchemy."""
+
+    def render_as_string(self, hide_password: bool = True) -> str:
+        """The address as a text."""
+
+
+class _Engine(Protocol):
+    """An engine of SQLAlchemy."""
+
+    @property
+    def url(self) -> _Addressed:
+        """The server."""
+
+
+def connect(dsn: str | psycopg.Connection | _Addressed | _Engine | None = None) -> Connection:
     """Connect to a server that has the extension.
 
     Parameters
     ----------
     dsn
-        Connection string of libpq; None connects to the embedded server and starts it if necessary.
+        Connection string of libpq, such as ``postgresql://ana@db/shop`` or ``service=shop``, or an address of
+        SQLAlchemy, ``postgresql+psycopg://…``; an engine or a URL of SQLAlchemy, which name the server of a new
+        connection; an open connection of psycopg, which then belongs to the object. None connects to the embedded
+        server and starts it if necessary.
+
+    Raises
+    ------
+    UsageError
+        ``dsn`` is of another type, names another kind of database, or is a connection with another encoding than UTF-8.
 
     Examples
     --------
@@ -536,4 +561,26 @@ def connect(dsn: str | None = None) -> Connection:
 
         dsn = EmbeddedServer.start().dsn
     # JSON and names are UTF-8 here; the database may have another encoding, or none
-    return Connection(psycopg.connect(dsn, autocommit=True, client_encoding="utf8"))
+    if isinstance(dsn, psycopg.Connection):
+        if dsn.info.encoding != "utf-8":
+            raise UsageError(
+                f"the connection has client_encoding {dsn.info.encoding}", hint="SET client_encoding TO 'UTF8' in it."
+            )
+        return Connection(dsn)
+    return Connection(psycopg.connect(_address(dsn), autocommit=True, client_encoding="utf8"))
+
+
+def _address(dsn: str | _Addressed | _Engine) -> str:
+    """Return the connection string of libpq."""
+    url = getattr(dsn, "url", dsn)
+    text = url if isinstance(url, str) else getattr(url, "render_as_string", lambda **_: None)(hide_password=False)
+    if text is None:
+        raise UsageError(
+            "connect takes a connection string, a connection of psycopg, or an engine or URL of SQLAlchemy, not "
+            f"{type(dsn).__name__}",
+            hint="An asynchronous connection, or one of another driver, cannot be used: pass its address.",
+        )
+    scheme = re.match(r"(\w+)(\+\w+)?://", text)
+    if scheme is not None and scheme[1] not in {"postgres", "postgresql"}:
+        raise UsageError(f"{scheme[0]}… is not a PostgreSQL server", hint="Use postgresql://host/database.")
+    return text if scheme is None or scheme[2] is None else f"postgresql://{text[scheme.end() :]}"

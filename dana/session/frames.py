@@ -11,8 +11,9 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from uuid import UUID
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from dana.errors import UsageError
 from dana.extras import install_command
+from dana.printable import printable
 from dana.session.tables import Column, Fixed, Varying
 from dana.storage.types import ARRAYS, SCALARS
 
@@ -36,8 +38,20 @@ class ArrowStream(Protocol):
 
 
 Values: TypeAlias = "np.ndarray | pd.Series | Sequence[object]"
+
+
+class LazyFrame(Protocol):
+    """A lazy frame of polars."""
+
+    def collect(self) -> ArrowStream:
+        """Its rows."""
+
+
 Frame: TypeAlias = "pd.DataFrame | ArrowStream | Mapping[str, Values]"
 """What `columns_of` reads."""
+
+Loadable: TypeAlias = "Frame | LazyFrame | NDArray[Any] | Path | str"
+"""What `frame_of` makes a frame of."""
 
 EPOCH = np.datetime64("2000-01-01")  # POSTGRES_EPOCH_JDATE of timestamp.h
 
@@ -66,7 +80,8 @@ def columns_of(data: Frame) -> dict[str, Column]:
     dict
         By name. Integers become smallint, integer or bigint, as wide as they were; floats real or double precision;
         booleans boolean; texts and categories text; days date; moments timestamp, with a time zone timestamptz;
-        durations interval; bytes bytea; ``decimal.Decimal`` double precision, UUIDs uuid; a matrix of floats an array.
+        durations interval; bytes bytea; ``decimal.Decimal`` double precision, UUIDs uuid; a matrix of floats, or
+        lists of as many numbers in each row, an array.
 
     Raises
     ------
@@ -100,6 +115,59 @@ def columns_of(data: Frame) -> dict[str, Column]:
             raise UsageError(f"two columns have the name {str(name)!r}")
         found[str(name)] = column_of(str(name), value)
     return found
+
+
+def frame_of(data: Loadable) -> Frame:
+    """What a user loads, as a data frame.
+
+    Parameters
+    ----------
+    data
+        A data frame; a lazy one of polars, which is collected; an array of shape (rows, n), with columns x1 to xn, or
+        one with named fields; the path of a Parquet or CSV file, which pyarrow reads.
+
+    Raises
+    ------
+    UsageError
+        The array has another shape; there is no such file, or it cannot be read.
+    """
+    if isinstance(data, str | Path):
+        return _read(Path(data))
+    if isinstance(data, np.ndarray):
+        return _named(data)
+    return cast(LazyFrame, data).collect() if hasattr(data, "collect_schema") and hasattr(data, "collect") else data
+
+
+def _read(file: Path) -> ArrowStream:
+    """Read a Parquet or CSV file."""
+    if not file.is_file():
+        raise UsageError(f"there is no file {printable(str(file))}", hint="db.load takes a file's path first.")
+    module, read = {".parquet": ("parquet", "read_table"), ".csv": ("csv", "read_csv")}.get(
+        file.suffix if file.suffix != ".gz" else Path(file.stem).suffix, ("", "")
+    )
+    if not module:
+        raise UsageError(
+            f"{printable(str(file))} is not a file .parquet, .csv or .csv.gz",
+            hint="Read it into a data frame first, and load that.",
+        )
+    pyarrow = _pyarrow()
+    try:
+        table: ArrowStream = getattr(import_module(f"pyarrow.{module}"), read)(file)
+    except pyarrow.ArrowInvalid as error:
+        raise UsageError(f"cannot read {printable(str(file))}: {error}") from None
+    return table
+
+
+def _named(values: NDArray[Any]) -> Mapping[str, Values]:
+    """The columns of an array by name."""
+    if values.dtype.names is not None:
+        return {name: values[name] for name in values.dtype.names}
+    if values.ndim != 2:
+        raise UsageError(
+            f"an array must have the shape (rows, columns), not {values.shape}",
+            hint="Use a dict of arrays, such as {'x': values}.",
+        )
+    return {f"x{k + 1}": values[:, k] for k in range(values.shape[1])}
 
 
 def column_of(name: str, values: Values) -> Column:
@@ -166,7 +234,7 @@ def _present(values: np.ndarray, valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return valid if missing is None else valid & ~np.asarray(missing(values), dtype=np.bool_)
 
 
-def _of_matrix(name: str, values: np.ndarray) -> Column:
+def _of_matrix(name: str, values: np.ndarray, valid: NDArray[np.bool_] | None = None) -> Column:
     """A row of the matrix is an array: its header (array_recv), then each element's length and value."""
     rows, length = values.shape
     wide = NUMBERS.get(values.dtype.newbyteorder("="))
@@ -185,7 +253,24 @@ def _of_matrix(name: str, values: np.ndarray) -> Column:
     )  # dimensions, whether there are NULLs, elements' type, length, lower bound
     fields["elements"]["length"] = wide.itemsize
     fields["elements"]["value"] = values
-    return Fixed(f"{element.name}[]", np.ones(rows, dtype=np.bool_), fields.view(f"V{fields.dtype.itemsize}"))
+    valid = np.ones(rows, dtype=np.bool_) if valid is None else valid
+    return Fixed(f"{element.name}[]", valid, fields.view(f"V{fields.dtype.itemsize}"))
+
+
+def _of_lists(name: str, found: list[Any], valid: NDArray[np.bool_]) -> Column:
+    """From lists of as many numbers in each row that has one."""
+    lengths = sorted({len(each) for each in found})
+    if len(lengths) > 1:
+        raise UsageError(
+            f"column {name} has lists of {lengths[0]} and of {lengths[-1]} elements",
+            hint="A rule reads arrays of one length: pad them, or leave rows out.",
+        )
+    numbers = np.array(found)
+    if numbers.ndim != 2 or numbers.dtype.kind not in "biuf":
+        raise UsageError(f"column {name} must have lists of numbers without gaps, not such as {found[0]!r}")
+    rows = np.zeros((len(valid), lengths[0]), dtype="f4" if numbers.dtype == np.float32 else "f8")
+    rows[valid] = numbers
+    return _of_matrix(name, rows, valid)
 
 
 def _of_series(name: str, values: pd.Series) -> Column:
@@ -313,6 +398,8 @@ def _of_objects(name: str, values: list[Any], valid: NDArray[np.bool_] | None = 
         valid = ~np.fromiter(map(_missing, values), dtype=np.bool_, count=len(values))
     found = values if valid.all() else [each for each, kept in zip(values, valid, strict=True) if kept]
     types = set(map(type, found))
+    if types and types <= {list, tuple, np.ndarray}:
+        return _of_lists(name, found, valid)
     # datetime is a subclass of date: as a date it would lose its time of day
     fitting = (
         (sql_type, convert)

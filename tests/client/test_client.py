@@ -8,11 +8,14 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
+import sqlalchemy
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 import dana
@@ -44,6 +47,42 @@ def small() -> Dataset:
     """A few rows of breast cancer."""
     data = breast_cancer()
     return Dataset(name="small", features=data.features[:ROWS, :7], label=data.label[:ROWS])
+
+
+def test_what_names_a_server(pg_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = conninfo_to_dict(pg_uri)
+    url = sqlalchemy.URL.create(
+        "postgresql+psycopg", username=parts["user"], database=parts["dbname"], query={"host": parts["host"]}
+    )
+    (tmp_path / "services").write_text("[shop]\n" + "".join(f"{name}={value}\n" for name, value in parts.items()))
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    open_one = psycopg.connect(pg_uri)
+    places = [pg_uri, "service=shop", url, url.render_as_string(hide_password=False), sqlalchemy.create_engine(url)]
+    for place in (*places, open_one):
+        with dana.connect(place) as db:
+            assert db.session.info.dbname == parts["dbname"]
+    assert open_one.closed
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (7, "connect takes a connection string, a connection of psycopg, or an engine or URL of SQLAlchemy, not int"),
+        ("mysql://db/shop", r"mysql://… is not a PostgreSQL server"),
+        ("sqlite+pysqlite:///x", r"sqlite\+pysqlite://… is not"),
+    ],
+)
+def test_what_names_no_server(place: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        dana.connect(place)
+
+
+def test_a_connection_of_another_encoding(pg_uri: str) -> None:
+    with (
+        psycopg.connect(pg_uri, client_encoding="latin1") as session,
+        pytest.raises(UsageError, match="client_encoding iso8859-1"),
+    ):
+        dana.connect(session)
 
 
 def test_a_training_says_what_it_did(db: Connection) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import json
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -21,8 +23,8 @@ from dana.client.connection import Connection
 from dana.client.predictions import predicted_rows
 from dana.errors import UsageError
 from dana.extras import install_command
-from dana.session.frames import columns_of
-from dana.session.tables import BYTES_AT_ONCE, ROWS_AT_ONCE, create_table
+from dana.session.frames import columns_of, frame_of
+from dana.session.tables import BYTES_AT_ONCE, ROWS_AT_ONCE, Fixed, create_table
 
 Session = psycopg.Connection[Any]
 UTC = dt.UTC
@@ -175,8 +177,9 @@ def test_no_rows(connection: Session) -> None:
         (7, "a data frame of pandas, Arrow or polars, or a dict of arrays is expected, not int"),
         ({"x": 7}, "column x must be an array or a list, not int"),
         ({"x": ["a", 3]}, "column x must be numbers, texts, dates … of one kind, but row 1 has 3"),
-        ({"x": [[1], [2]]}, r"but row 0 has \[1\]"),
-        ({"x": pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))}, r"but row 0 has \[1.0, 2.0\]"),
+        ({"x": [[1], [2, 3]]}, "column x has lists of 1 and of 2 elements"),
+        ({"x": [[1, None]]}, r"lists of numbers without gaps, not such as \[1, None\]"),
+        ({"x": [["a"]]}, r"lists of numbers without gaps, not such as \['a'\]"),
         ({"x": pd.period_range("2020", periods=2, freq="M")}, "but row 0 has Period"),
         ({"x": [MOMENT, ZONED]}, "column x has moments with and without a time zone"),
         ({"x": ["\ud800"]}, "column x has a value that does not fit the type text"),
@@ -191,6 +194,55 @@ def test_no_rows(connection: Session) -> None:
 def test_what_no_column_can_hold_is_said(data: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         columns_of(data)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1, 2], None, [3, 4]],
+        pd.Series([np.array([1.0, 2.0]), None, [3, 4]]),
+        pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float64(), 2)),
+        pl.Series([[1, 2], None, [3, 4]]),
+    ],
+)
+def test_columns_of_lists_are_arrays(connection: Session, values: Any) -> None:
+    create_table(connection, "lists", columns_of({"x": values}))
+    assert connection.execute("SELECT x, pg_typeof(x)::text FROM lists").fetchall() == [
+        ([1.0, 2.0], "double precision[]"),
+        (None, "double precision[]"),
+        ([3.0, 4.0], "double precision[]"),
+    ]
+
+
+def test_files_lazy_frames_and_arrays_are_frames(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"x1": [1.0, 2.0], "x2": [3.0, 4.0]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    frame.write_csv(tmp_path / "a.csv")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    named = np.array([(1.0, 3.0), (2.0, 4.0)], dtype=[("x1", "f8"), ("x2", "f8")])
+    files = [tmp_path / "a.parquet", str(tmp_path / "a.csv"), tmp_path / "a.csv.gz"]
+    for data in (*files, frame, frame.lazy(), frame.to_numpy(), named):
+        columns = columns_of(frame_of(data))
+        assert [(name, each.type, list(each.values)) for name, each in columns.items() if isinstance(each, Fixed)] == [
+            ("x1", "double precision", [1.0, 2.0]),
+            ("x2", "double precision", [3.0, 4.0]),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("nowhere.csv", "there is no file nowhere.csv"),
+        (Path(__file__), "is not a file .parquet, .csv or .csv.gz"),
+        ("bad.parquet", "cannot read bad.parquet"),
+        (np.zeros(3), r"must have the shape \(rows, columns\), not \(3,\)"),
+    ],
+)
+def test_what_is_no_frame(data: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.parquet").write_text("no")
+    with pytest.raises(UsageError, match=message):
+        frame_of(data)
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
