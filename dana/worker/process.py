@@ -7,6 +7,7 @@ ends only that session.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import gc
 import logging
@@ -368,7 +369,8 @@ def _listening(path: Path, max_sessions: int) -> Iterator[_Listener]:
     except ForeignFolder as error:
         raise SetupError(f"cannot listen on {path}: {error}") from None
     except OSError as error:
-        raise SetupError(f"cannot listen on {path}: {error.strerror}; its folder must exist and be writable") from None
+        fix = f"remove the link {path}.lock" if error.errno == errno.ELOOP else "its folder must exist and be writable"
+        raise SetupError(f"cannot listen on {path}: {error.strerror}; {fix}") from None
     listener = _Listener(socket=socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), folder=folder, lock=lock)
     try:
         try:

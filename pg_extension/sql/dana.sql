@@ -544,6 +544,17 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dana.dana_catalog_first() IS 'Raises an error if search_path puts other schemas before pg_catalog; else true';
 
+CREATE FUNCTION dana.dana_may_write(command text) RETURNS boolean
+	LANGUAGE plpgsql STABLE
+	AS $$
+BEGIN
+	IF pg_catalog.current_setting('transaction_read_only'::pg_catalog.text)::pg_catalog.bool THEN
+		RAISE read_only_sql_transaction USING MESSAGE = pg_catalog.format('cannot execute %s in a read-only transaction', command);
+	END IF;
+	RETURN true;
+END $$;
+COMMENT ON FUNCTION dana.dana_may_write IS 'Raises an error in a read-only transaction, before a function in PL/pgSQL reads its rows; else true';
+
 -- Runs with the rights of the caller. Materialised, like every function in FROM. PARALLEL UNSAFE, because a filter may
 -- call anything; the query inside may use parallel workers.
 CREATE FUNCTION dana_predict_table(
@@ -1002,6 +1013,7 @@ CREATE FUNCTION dana_cross_validate(
 	AS $$
 DECLARE
 	safe boolean := dana.dana_catalog_first();
+	writes boolean := dana.dana_may_write('dana_cross_validate()');
 	number integer := COALESCE(folds, 5);
 	split pg_catalog.text := dana.dana_trial_rows(rule, source, training, number, NULL::pg_catalog.float8, NULL::pg_catalog.jsonb, seed);
 	results dana.validation[];
@@ -1200,6 +1212,7 @@ CREATE FUNCTION dana_search(
 	AS $$
 DECLARE
 	safe boolean := dana.dana_catalog_first();
+	writes boolean := dana.dana_may_write('dana_search()');
 	begun pg_catalog.jsonb[];
 	rounds integer := 1;
 	parts pg_catalog.text[];

@@ -115,11 +115,23 @@ def test_reserved_function_name(session: Session) -> None:
             session.execute("DROP FUNCTION dana.taken")
 
 
+QUERY = '{"query": "SELECT 1 / 0 AS a"}'
+GRID = '{"penalty": [1]}'
+
+
 def test_read_only_transaction(session: Session, rule: Callable[..., str]) -> None:
     """Refused before the work, not after it."""
     name = rule(on_open="abort")
     session.execute("CREATE TABLE t AS SELECT 1 AS a")
     session.execute("SET default_transaction_read_only = on")
-    for call in (f"dana_train('{name}', 't')", "dana_create_udf('r', '{}')"):
-        with pytest.raises(errors.ReadOnlySqlTransaction):
+    query = "query => 'SELECT 1 / 0 AS a'"  # an error where its rows are read
+    for call in (
+        f"dana_train('{name}', 't')",
+        f"dana_train('{name}', {query})",
+        f"dana_cross_validate('{name}', training => '{QUERY}')",
+        f"dana_search('{name}', grid => '{GRID}', training => '{QUERY}')",
+        "dana_create_udf('r', '{}')",
+    ):
+        command = call.partition("(")[0]
+        with pytest.raises(errors.ReadOnlySqlTransaction, match=rf"cannot execute {command}\(\) in a read-only"):
             session.execute(f"SELECT {call}")
