@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
+from math import isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dana.compiler.binding.weights import weighted
-from dana.trainer.contract import TrainRequest
+from dana.trainer.contract import Constant, TrainRequest
 from dana.trainer.data.weights import weight_metadata
 from dana.trainer.designs import default_metas, rule_of
 from dana.trainer.losses import LABEL, PREDICTED, loss_graph, losses_at, numbers_for
@@ -28,6 +30,9 @@ ten thousand, only the positive rows count."""
 GROUPS = 256
 """Maximum number of distinct labels in the search; the loss of the result is computed with all labels."""
 
+LOOKS = 40
+"""Windows that are tried for the curvature of a loss, of which each is up to four times as wide as the one before."""
+
 SCORES = np.concatenate([-(side := np.geomspace(1e-3, 50, 16))[::-1], [0.0], side])
 """Start points of the search for constants that are not labels: logits, logarithms of counts."""
 
@@ -41,8 +46,8 @@ def constant_of(
     rows: int,
     tuples: int,
     classes: Floats | None,
-) -> float | None:
-    """Return the loss of the best constant as a training measures it; None if it is unknown.
+) -> Constant | None:
+    """Return the best constant as a training measures its loss; None if it is unknown.
 
     Parameters
     ----------
@@ -62,7 +67,8 @@ def constant_of(
         weights = weights * classes[values.astype(int)]
     values, weights = values[weights > 0], weights[weights > 0]
     found = constant_loss(graph, values, weights, metas, rows=rows)
-    return None if found is None else found * float(weights.sum()) / tuples
+    share = float(weights.sum()) / tuples
+    return None if found is None else replace(found, loss=found.loss * share, chance=found.chance * share)
 
 
 @lru_cache(maxsize=64)
@@ -86,8 +92,8 @@ def weighs_loss(text: str, rule: str) -> bool:
 
 def constant_loss(
     graph: Graph, values: Doubles, counts: Doubles, metas: Mapping[str, float], *, rows: float | None = None
-) -> float | None:
-    """Return the mean loss of the best constant, for a mean weight of 1; None if there are too few labels.
+) -> Constant | None:
+    """Return the best constant, for a mean weight of 1; None if there are too few labels.
 
     Parameters
     ----------
@@ -105,16 +111,19 @@ def constant_loss(
     weights = counts / counts.sum()
     numbers = numbers_for(graph, metas)
 
-    def judged(constants: Doubles, values: Doubles, weights: Doubles) -> tuple[float, float, int]:
-        """Return the lowest mean loss of constants [constants, *shape], its effective rows, and its index."""
+    def losses(constants: Doubles, values: Doubles) -> Doubles:
         columns = {
             PREDICTED: np.repeat(constants.astype(np.float32), len(values), axis=0),
             LABEL: np.tile(values.astype(np.float32), len(constants)),
         }
         found = evaluator.run(len(columns[LABEL]), columns, {}, numbers)
         each = evaluator.per_tuple(graph.loss or 0, found, len(columns[LABEL])).reshape(len(constants), -1)
+        return np.asarray(each, np.float64)
+
+    def judged(constants: Doubles, values: Doubles, weights: Doubles) -> tuple[float, float, int]:
+        """Return the lowest mean loss of constants [constants, *shape], its effective rows, and its index."""
         # an infinity is never the minimum; a NaN would be one of argmin
-        exact = np.nan_to_num(each.astype(np.float64), nan=np.inf, posinf=np.inf)
+        exact = np.nan_to_num(losses(constants, values), nan=np.inf, posinf=np.inf)
         # not a matrix product: BLAS allocates 30 MB, which can exceed the memory limit of the session
         mean = (exact * weights).sum(axis=1)
         least = int(mean.argmin())
@@ -131,7 +140,7 @@ def constant_loss(
         shares[values.astype(int)] = weights
         # logarithms of the shares suit scores, the shares probabilities; zeros are the start of most models
         loss, rows, _ = judged(np.stack([np.log(np.maximum(shares, 1e-12)), shares, np.zeros(shape)]), values, weights)
-        return loss if rows >= FEWEST else None
+        return Constant(loss=loss, chance=abs(loss)) if rows >= FEWEST else None
     order = np.argsort(values)
     # without the end: the sum of the weights may stay below 1 by rounding, and the rank would be behind the last label
     ranks = np.searchsorted(np.cumsum(weights[order]), np.linspace(0, 1, 33)[:-1])
@@ -147,7 +156,32 @@ def constant_loss(
     if len(few[0]) < len(values):
         # the last step compares with all labels: the groups shifted the minimum a little
         loss, rows, _ = judged(points[max(least - 1, 0) : least + 2], values, weights)
-    return loss if rows >= FEWEST else None
+    if rows < FEWEST:
+        return None
+    chance = _chance(lambda constants: losses(constants, few[0]), float(points[least]), few[1])
+    return Constant(loss=loss, chance=chance or abs(loss))
+
+
+def _chance(losses: Callable[[Doubles], Doubles], constant: float, weights: Doubles) -> float | None:
+    """Return the mean square of the slopes of a loss at a constant, over twice its curvature; None: it is unknown.
+
+    That is what a random column saves of the sum of the losses. The curvature is that of the mean loss over a window,
+    since an absolute error has none at a point; the slope of a label far away is as large as that of any other.
+    """
+    width, found = 0.1, None
+    for _ in range(LOOKS):
+        below, at, above = losses(np.array([constant - width, constant, constant + width]))
+        with np.errstate(all="ignore"):
+            square = float((((above - at) ** 2 + (at - below) ** 2) * weights).sum()) / 2 / width**2
+            curvature = float(((above - at + (below - at)) * weights).sum()) / width**2
+        if not (isfinite(square) and isfinite(curvature) and square > 0 and curvature > 0):
+            width *= 4 if isfinite(square) else 0.25
+            continue
+        found, best = square / curvature / 2, 0.3 * sqrt(square) / curvature
+        if 0.5 < best / width < 2:
+            break
+        width = min(best, 4 * width)
+    return found
 
 
 def _grouped(values: Doubles, weights: Doubles) -> tuple[Doubles, Doubles]:

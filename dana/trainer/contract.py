@@ -437,6 +437,23 @@ class TrainResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """What the best prediction is worth that is the same for every row.
+
+    Attributes
+    ----------
+    loss
+        Mean loss of a row.
+    chance
+        What a column of random numbers saves of the loss of all rows, on average; for a loss that is not understood as
+        well, its mean.
+    """
+
+    loss: float
+    chance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
     """A model that is initialised with a statistic of the columns of an input, or with centres of its rows.
 
@@ -531,8 +548,8 @@ class Training(Protocol):
     def end_epoch(self) -> EpochReport:
         """End the epoch after the last page."""
 
-    def constant_loss(self, parameters: Sequence[Parameter]) -> float | None:
-        """Return the loss of the best prediction that is the same for every row, with these models; None: unknown."""
+    def constant(self, parameters: Sequence[Parameter]) -> Constant | None:
+        """Return the best prediction that is the same for every row, with these models; None: unknown."""
 
     not_finite: str
     """Columns with NaN or infinite values that are kept, and their number, as text for a message; or empty."""

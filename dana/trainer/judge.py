@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.trainer.contract import Parameter, Sink, Training
+from dana.trainer.contract import Constant, Parameter, Sink, Training
 from dana.trainer.data.centres import Centring
 from dana.trainer.losses import models_of_one_number
 
@@ -30,7 +30,7 @@ class Judged(ABC):
         self._open_judge = open_judge
         self._judge: Training | None = None
         self._freed = False
-        self._constant: Callable[[Mapping[str, float]], float | None] | None = None
+        self._constant: Callable[[Mapping[str, float]], Constant | None] | None = None
         self._centring: Centring | None = None
 
     @abstractmethod
@@ -71,8 +71,8 @@ class Judged(ABC):
         assert self._centring is not None
         self._centring.check(close)
 
-    def constant_loss(self, parameters: Sequence[Parameter]) -> float | None:
-        """See `Training.constant_loss`."""
+    def constant(self, parameters: Sequence[Parameter]) -> Constant | None:
+        """See `Training.constant`."""
         return None if self._constant is None else self._constant(models_of_one_number(parameters))
 
     def close(self) -> None:

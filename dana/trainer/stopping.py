@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from dana.trainer.calibration import calibrated
 from dana.trainer.contract import (
+    Constant,
     EpochReport,
     HeldOut,
     Json,
@@ -67,6 +68,9 @@ LEFT = 0.1
 SLOW = 20
 """Epochs of conjugate gradients after which Newton's method is faster: columns depend on each other, or separate rows.
 A step costs as much as four epochs at 54 columns, and about eight steps suffice."""
+
+SUMMED = 1e-6
+"""Relative rounding error of a sum of losses in binary32."""
 
 WORSE = 1.1
 """Multiple of the loss of a constant above which a loss on held-out rows, possibly few, is not due to chance."""
@@ -252,7 +256,7 @@ def run(
         raise diverged_error(f"the loss of the model is {kept.loss}", request, training.not_finite)
     if request.calibrate is not None:
         result = calibrated(request, result, held_out, notify)
-    constant = training.constant_loss(result.parameters)
+    constant = training.constant(result.parameters)
     risen = _risen(reports, epoch)
     # a last step that arrives at the maximum of the likelihood ends what the epochs did not
     solved = report.converged or (summary is not None and bool(summary.inference))
@@ -269,17 +273,18 @@ def run(
         request.epochs is None
         and stopping.patience
         and not ended
-        and (fell := _still_falls(reports, constant, validates=validates))
+        and (fell := _still_falls(reports, None if constant is None else constant.loss, validates=validates))
     ):
         notify(unfinished_notice(request, len(reports), *fell))
     if kept.loss and len(reports) > 1 and (zero := _all_zero(result.metadata)) is not None:
         notify(zero)
     elif constant is not None and kept.loss is not None:
         columns = len(training.layout.features)
-        if kept.loss >= constant * (1 - max(TOLERANCE, by_chance(columns) / kept.tuples)):
+        least = constant.chance * max(TOLERANCE, by_chance(columns) / kept.tuples)
+        if kept.loss >= constant.loss - max(least, SUMMED * abs(constant.loss)):
             notify(_no_better(kept.loss, constant, columns, solved=solves and solved))
-        elif kept.validation_loss is not None and kept.validation_loss > WORSE * constant:
-            notify(_worse_elsewhere(kept.validation_loss, constant))
+        elif kept.validation_loss is not None and kept.validation_loss > WORSE * constant.loss:
+            notify(_worse_elsewhere(kept.validation_loss, constant.loss))
     if validates and kept.validation_loss is not None and stopping.patience:
         notify(_validated(epoch, len(reports), kept.validation_loss))
     return Outcome(
@@ -364,7 +369,7 @@ def _worse_elsewhere(loss: float, constant: float) -> Notice:
 
 
 def by_chance(columns: int) -> float:
-    """Return what random columns explain of one row's share of the loss at most, in 19 of 20 tables.
+    """Return what random columns explain at most, in 19 of 20 tables, in multiples of `Constant.chance`.
 
     The squared error that they explain has a chi-squared distribution; two deviations above its mean are close to its
     95 % quantile.
@@ -385,13 +390,13 @@ def _all_zero(metadata: Json) -> Notice | None:
     )
 
 
-def _no_better(loss: float, constant: float, columns: int, *, solved: bool) -> Notice:
+def _no_better(loss: float, constant: Constant, columns: int, *, solved: bool) -> Notice:
     random = "1 column of random numbers explains" if columns == 1 else f"{columns} columns of random numbers explain"
-    chance = f", and {random} as much" if loss < constant * (1 - TOLERANCE) else ""
+    chance = f", and {random} as much" if loss < constant.loss - TOLERANCE * constant.chance else ""
     return Notice(
         level=Level.WARNING,
         message=f"the model is no better than a constant prediction: its loss is {loss:.6g}, that of a constant "
-        f"{constant:.6g}{chance}",
+        f"{constant.loss:.6g}{chance}",
         hint="The features may be unrelated to the label"
         + (
             ", or related to it in a way that is no weighted sum."

@@ -247,7 +247,7 @@ class PageTraining:
     whole_table = tests_convergence = False
     clustered = ()
 
-    def constant_loss(self, parameters: Sequence[Parameter]) -> float | None:
+    def constant(self, parameters: Sequence[Parameter]) -> None:
         return None
 
     def judge(self, parameters: Sequence[Parameter]) -> Sink | None:

@@ -18,7 +18,7 @@ from dana.compiler.binding.weights import weighted
 from dana.storage.builder import build_pages
 from dana.trainer.arrays import train as train_arrays
 from dana.trainer.constant import constant_loss, weighs_loss
-from dana.trainer.contract import EpochReport, HeldOut, Level, Notice, TrainingError, TrainRequest
+from dana.trainer.contract import Constant, EpochReport, HeldOut, Level, Notice, TrainingError, TrainRequest
 from dana.trainer.losses import loss_graph
 from dana.trainer.machine_code import VARIABLE
 from dana.trainer.stopping import Outcome, Stopping, _risen, _still_falls, run
@@ -351,13 +351,56 @@ def unweighted(graph: Graph) -> Graph:
     return weighted(graph, column=False, classes=False)
 
 
-def best_constant(rule: str, labels: Any, dims: dict[str, int] | None = None, **metas: float) -> float | None:
+def constant_and_chance(rule: str, labels: Any, dims: dict[str, int] | None = None, **metas: float) -> Constant | None:
     graph = unweighted(compile_rule(rules.text(rule), filename=rule).hdfg.bind({"n": 2, **(dims or {})}))
     loss = loss_graph(graph)
     assert loss is not None
     values, counts = np.unique(np.float64(labels), return_counts=True)
     defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0) for k in graph.metas}
     return constant_loss(parse_graph(graph_text(loss)), values, counts.astype(float), {**defaults, **metas})
+
+
+def best_constant(rule: str, labels: Any, dims: dict[str, int] | None = None, **metas: float) -> float | None:
+    found = constant_and_chance(rule, labels, dims, **metas)
+    return None if found is None else found.loss
+
+
+def test_what_a_random_column_saves() -> None:
+    """Half of a row's likelihood; of absolute errors, a number that does not depend on outliers."""
+    random = np.random.default_rng(5)
+    labels = random.normal(3e4, 700, 9000)
+    outliers = np.concatenate([labels, random.normal(0, 1e8, 90)])
+    density = 1 / np.sqrt(2 * np.pi) / 700
+    expected = {
+        "linear": (labels, 490_000.0, {}),
+        "quantile": (labels, 0.25 / density / 2, {}),
+        "poisson": (random.poisson(900, 2000), 0.5, {}),
+        "logistic": ([0.0] * 700 + [1.0] * 300, 0.5, {}),
+    }
+    for rule, (given, chance, metas) in expected.items():
+        found = constant_and_chance(rule, given, **metas)
+        assert found is not None
+        assert found.chance == pytest.approx(chance, rel=0.1), rule
+    found = constant_and_chance("quantile", outliers)
+    assert found is not None
+    assert found.chance == pytest.approx(0.25 / density / 2, rel=0.1)
+    assert found.loss > 300 * found.chance
+
+
+def test_outliers_hide_no_model_of_absolute_errors() -> None:
+    """They own the loss, and the columns explain nearly all of the other labels."""
+    random = np.random.default_rng(7)
+    x = random.normal(size=(3000, 2))
+    y = x @ [2.0, -1.0] + random.normal(size=3000) / 10
+    y[::50] += 1e3 * random.normal(size=60)
+    columns = {"a": x[:, 0], "b": x[:, 1], "y": y}
+    for rule in ("quantile", "huber"):
+        told: list[Notice] = []
+        train_arrays(rules.text(rule), columns, label="y", notify=told.append)
+        assert not told, rule
+        noise = {**columns, "y": random.permutation(y)}
+        train_arrays(rules.text(rule), noise, label="y", notify=told.append)
+        assert ["no better than a constant" in one.message for one in told] == [True], rule
 
 
 def test_the_loss_of_a_constant_is_what_the_books_say() -> None:
@@ -390,7 +433,9 @@ def test_a_score_may_be_any_operation() -> None:
     for text in (source, rules.text("linear").replace("dana.sigma(w * z, 1) + b", "b + 0 * dana.sigma(w * z, 1)")):
         loss = loss_graph(unweighted(compile_rule(text, filename="linear").hdfg.bind({"n": 2})))
         assert loss is not None
-        assert constant_loss(parse_graph(graph_text(loss)), np.arange(4.0), np.full(4, 20.0), {}) == pytest.approx(1.25)
+        found = constant_loss(parse_graph(graph_text(loss)), np.arange(4.0), np.full(4, 20.0), {})
+        assert found is not None
+        assert found.loss == pytest.approx(1.25)
 
 
 def test_a_loss_that_a_label_does_not_judge_has_no_constant() -> None:
@@ -416,7 +461,9 @@ def test_labels_are_counted_all_of_them_roughly_where_there_are_many() -> None:
     assert counts.sum() == len(labels)
     assert values @ counts == pytest.approx(labels.astype(float).sum(), rel=1e-12)
     assert [counts[values == k][0] for k in range(3)] == [np.count_nonzero(labels == k) for k in range(3)]
-    assert training.constant_loss(()) == pytest.approx(labels.astype(float).var(), rel=1e-5)
+    found = training.constant(())
+    assert found is not None
+    assert found.loss == pytest.approx(labels.astype(float).var(), rel=1e-5)
     training.close()
 
 
