@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.options import add_training, table_or_query, training_options
 from dana.client.options import TrainOptions
+from dana.errors import UsageError
 from dana.session.terminal import cells, say
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     train.add_argument("rule", help="file with the rule, registered under its name; or a registered rule")
     train.add_argument("table", nargs="?", help="table to train on, as SQL names it; or --query")
     add_training(train, TrainOptions)
+    train.add_argument(
+        "--shard",
+        action="append",
+        metavar="DSN",
+        help="a server that has a part of the table, for each part; --dsn trains, and gathers the parts",
+    )
     train.add_argument("--background", action="store_true", help="start it and do not wait: dana jobs shows it")
     train.set_defaults(run=run_train)
 
@@ -32,12 +39,14 @@ def run_train(options: argparse.Namespace) -> int:
 
     # before the server is started, which takes seconds: a wrong argument is reported at once
     table, arguments = table_or_query(options), training_options(options, TrainOptions)
+    if options.shard and options.background:
+        raise UsageError("--shard and --background exclude each other", hint="The command itself reads the shards.")
     with connect(options.dsn or started(major=18).dsn) as db:
         name = registered(db, options.rule)
         if options.background:
             say(f"job {db.start('train', name, table, **arguments)}")
             return 0
-        result = db.train(name, table, progress=True, **arguments)
+        result = db.train(name, table, shards=options.shard, progress=True, **arguments)
     _print(result)
     return 0
 

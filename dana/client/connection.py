@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack, overload
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
+from psycopg import sql
 
 from dana.client.models import Model, encode_model, format_of, read_exported, read_models
 from dana.client.options import TrainOptions, TrialOptions
 from dana.client.outcomes import Coefficient, Curve, Evaluation, Explanation, Importance, TrainResult, read_curve
 from dana.client.predictions import PredictingSession, loaded, read_predicting
 from dana.client.progress import shown_progress
+from dana.cluster.gather import TIMEOUT, gather
 from dana.errors import UsageError
 from dana.session.calls import (
     Call,
@@ -154,6 +156,60 @@ class Connection(PredictingSession):
         )
         return LoadedTable(name=written, rows=rows, columns=Rows(columns))
 
+    def gather(
+        self,
+        table: str,
+        shards: Sequence[str],
+        *,
+        into: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> str:
+        """Gather a table from several servers into a temporary table of this session; its name, as SQL writes it.
+
+        Pages (where only rows can be had: rows) of all shards come in fixed turn: a model trained on the gathered
+        table has the bits of one trained where one server has these rows in this order. Each shard is read under a
+        snapshot of its own. The temporary table needs as much room on this server as all shards.
+
+        Parameters
+        ----------
+        table
+            Its name on each of the servers, as SQL writes it: a table, a view, a foreign table.
+        shards
+            Connection strings of the servers. Their order numbers the shards, from 1, and with it the rows.
+        into
+            Name of the temporary table; by default that of the table.
+        timeout
+            Seconds without a message after which a shard is lost.
+
+        Raises
+        ------
+        UsageError
+            The shards have not the same columns, types and primary key, or one is listed twice.
+        dana.cluster.shards.ShardError
+            An error of one shard; the message names the shard and its server.
+        psycopg.Error
+            This server has such a temporary table, or you may not create one.
+        """
+        name = identifier(table)
+        # parse_ident folds and splits as the server does
+        parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
+        return gather(self.session, name, shards, into=into or parts[-1], timeout=timeout)
+
+    @contextmanager
+    def _gathered(
+        self, source: str | LoadedTable | None, shards: Sequence[str] | None
+    ) -> Iterator[str | LoadedTable | None]:
+        """The table of a training: gathered from its shards, if there are any, and dropped at the end."""
+        if shards is None:
+            yield source
+            return
+        if source is None:
+            raise UsageError("shards are of a table, not of a query", hint="Make the query a view on each shard.")
+        with self.session.transaction():
+            table = self.gather(identifier(source), shards)
+            yield table
+            self.session.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(table)))
+
     def _asked(self, rule: str, source: str | LoadedTable | None) -> dict[str, str | None]:
         # looked up first: the error of `table_of` suggests a table, that of the server does not
         return {"rule": rule, "source": None if source is None else table_of(self.session, source)}
@@ -163,6 +219,7 @@ class Connection(PredictingSession):
         rule: str,
         source: str | LoadedTable | None = None,
         *,
+        shards: Sequence[str] | None = None,
         progress: bool | None = None,
         **options: Unpack[TrainOptions],
     ) -> TrainResult:
@@ -174,6 +231,8 @@ class Connection(PredictingSession):
             Its name.
         source
             Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``), or what `load` returned.
+        shards
+            Connection strings of the servers that have the table; it is gathered (`gather`), trained on and dropped.
         progress
             Show each epoch: True in a notebook, and on stderr if that is a terminal; None only in a notebook.
         options
@@ -186,11 +245,12 @@ class Connection(PredictingSession):
         psycopg.Error
             The error of the statement. Ctrl-C cancels the statement and leaves the session usable.
         """
-        asked = self._asked(rule, source)
-        on = asked["source"] or "a query"
-        # around the call alone: the setting that it makes lasts for the transaction
-        with shown_progress(self.session, f"training {rule} on {on}", progress):
-            rows = call(self.session, "dana_train", {**asked, **options}, TrainResult)
+        with self._gathered(source, shards) as table:
+            asked = self._asked(rule, table)
+            on = asked["source"] or "a query"
+            # around the call alone: the setting that it makes lasts for the transaction
+            with shown_progress(self.session, f"training {rule} on {on}", progress):
+                rows = call(self.session, "dana_train", {**asked, **options}, TrainResult)
         if not rows:
             raise UsageError(f"dana_train returned no row for {rule} on {on}")
         # the session is for the curve in a notebook; it is no column of the result

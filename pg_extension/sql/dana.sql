@@ -1314,6 +1314,17 @@ COMMENT ON COLUMN dana.curve.pid IS 'Process that trains, as in dana.progress an
 COMMENT ON COLUMN dana.curve.model IS 'Model of the run; NULL during the training';
 COMMENT ON COLUMN dana.curve.source IS 'Table that it reads; NULL for a query, and during a training in another database';
 
+-- Tables on several servers
+
+CREATE FUNCTION dana_shard_pages(relation regclass, pages integer DEFAULT 64) RETURNS SETOF bytea
+	LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_shard_pages IS
+	'The pages of a table for a training on another server, at most so many in a row, with the rows that the snapshot sees alone. Needs SELECT on the table';
+
+CREATE FUNCTION dana.dana_take_pages(relation regclass, pages bytea) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_take_pages IS
+	'Append what dana_shard_pages() returned on another server to a temporary table that this transaction created, after a check of each value';
+
 -- Calls in the background
 
 CREATE FUNCTION dana.dana_job_lost(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';

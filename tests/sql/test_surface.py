@@ -50,6 +50,7 @@ PUBLIC = {
     "dana_predict_table",
     "dana_probabilities",
     "dana_regression_metrics",
+    "dana_shard_pages",
     "dana_test_rows",
     "dana_wait",
 }

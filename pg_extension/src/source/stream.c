@@ -97,6 +97,21 @@ source_check_rights(Relation relation, const char *name)
 								"with query => 'SELECT ...'.")));
 }
 
+Relation
+dana_source_heap(Oid id)
+{
+	const char *name;
+	Relation	relation;
+
+	dana_require_relation(id);
+	name = dana_relation_name(id);
+	relation = relation_open(id, AccessShareLock);
+	source_check_rights(relation, name);
+	if (source_check_kind(relation, name))
+		dana_error(WRONG_OBJECT_TYPE, "%s has rows, and no pages of its own", name);
+	return relation;
+}
+
 /* Opens the table, and its filter if pages are read */
 static void
 source_open_relation(dana_source *source, Oid id)

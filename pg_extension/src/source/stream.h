@@ -9,6 +9,9 @@
 extern dana_source *dana_source_open(const dana_source_request *request);
 extern void			dana_source_close(dana_source *source);
 
+/* Opens a table, locked AccessShareLock; an error if the caller may not read its pages, or it has none of its own */
+extern Relation dana_source_heap(Oid id);
+
 /*
  * Prepares the stream that the worker requests: frames of certain columns, or (NULL) pages as they are. Its design has
  * the columns in use and the number of classes.

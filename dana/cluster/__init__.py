@@ -1,0 +1,1 @@
+"""Trainings over tables that lie on several servers."""

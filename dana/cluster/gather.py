@@ -1,0 +1,164 @@
+"""One table from its shards: pages of all of them in fixed turn.
+
+In: a session on the server that trains, and `Shard`s. Out: a temporary table there with the rows of all, in an order
+that follows from the shards' numbers alone: `PAGES` pages of each in turn, or `ROWS` rows. So its models are those of
+one server that has these pages, and what precedes the first epoch (classes, categories, statistics, splits, the order
+of the rows) needs no second implementation.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import psycopg
+from psycopg import sql
+
+from dana.cluster.shards import Look, Shard, check_alike, opened
+from dana.session.tables import HEADER, TRAILER
+
+PAGES = 64
+"""Pages of a shard in its turn."""
+
+ROWS = 4096
+"""Rows of a shard in its turn, where only rows can be had."""
+
+FIELD = 2 + 4
+"""Bytes before the value in a row of one column: the number of columns, the length."""
+
+TIMEOUT = 60.0
+"""Seconds without a message after which a shard is lost."""
+
+
+def gather(
+    session: psycopg.Connection, table: str, shards: Sequence[str], *, into: str, timeout: float = TIMEOUT
+) -> str:
+    """Make a temporary table of the rows that ``table`` has on all shards; all of it, or none after an error.
+
+    Parameters
+    ----------
+    table
+        Name of the table on each shard, as SQL writes it.
+    shards
+        Connection strings; their order numbers the shards.
+    into
+        Name of the temporary table, unquoted.
+
+    Returns
+    -------
+    str
+        Its name, as SQL writes it.
+
+    Raises
+    ------
+    UsageError
+        The shards are not alike; the message names shard and column.
+    ShardError
+        An error of one shard, or none of its messages for ``timeout`` seconds; the message names shard and server.
+    psycopg.Error
+        An error of the server that trains.
+    """
+    made = sql.Identifier("pg_temp", into)
+    with opened(shards, table, timeout) as parts, session.transaction():
+        looks = [shard.look() for shard in parts]
+        check_alike(parts, looks)
+        types = _types(session, looks[0])
+        columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
+        session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
+        if not (_has_alike_pages(session, looks, types) and _take_pages(session, made, parts, looks)):
+            _take_rows(session, made, parts, looks[0], types)
+        _add_key(session, made, looks[0].key)
+        return made.as_string(session)
+
+
+def _types(session: psycopg.Connection, look: Look) -> dict[str, str]:
+    """Columns and types of the gathered table: text for types that this server has not, and for enums."""
+    types = {}
+    for column in look.columns:
+        known = column.builtin
+        if not known and not column.enum:
+            known = session.execute("SELECT pg_catalog.to_regtype(%s) IS NOT NULL", (column.type,)).fetchall()[0][0]
+        types[column.name] = column.type if known else "text"
+    return types
+
+
+def _has_alike_pages(session: psycopg.Connection, looks: Sequence[Look], types: dict[str, str]) -> bool:
+    """Whether pages of the shards mean the same on this server."""
+    here = session.execute(
+        "SELECT pg_catalog.current_setting('block_size')::int, pg_catalog.current_setting('server_encoding')"
+    ).fetchall()[0]
+    return all(
+        look.pages is not None
+        and (look.block_size, look.encoding) == here
+        and look.columns == looks[0].columns
+        and all(column.builtin for column in look.columns)
+        for look in looks
+    )
+
+
+def _take_pages(
+    session: psycopg.Connection, made: sql.Identifier, shards: Sequence[Shard], looks: Sequence[Look]
+) -> bool:
+    """Append the shards' pages; False if a column is of a type that only rows can carry."""
+    take = sql.SQL("SELECT dana.dana_take_pages({}, %b)").format(sql.Literal(made.as_string(session)))
+    try:
+        with session.transaction():
+            session.execute(take, (b"",))
+    except psycopg.errors.FeatureNotSupported:
+        return False
+    copies = [
+        shard.copy(f"SELECT {look.pages}({sql.Literal(shard.table).as_string(session)}, {PAGES})")
+        for shard, look in zip(shards, looks, strict=True)
+    ]
+    for row in _in_turn(copies, 1):
+        session.execute(take, (row[FIELD:],))
+    return True
+
+
+def _take_rows(
+    session: psycopg.Connection, made: sql.Identifier, shards: Sequence[Shard], look: Look, types: dict[str, str]
+) -> None:
+    """Append the shards' rows, as their types' own functions send and receive them."""
+    values = sql.SQL(", ").join(
+        sql.SQL("{}" if types[column.name] == column.type else "{}::text").format(sql.Identifier(column.name))
+        for column in look.columns
+    )
+    copies = [shard.copy(f"SELECT {values.as_string(session)} FROM {shard.table}") for shard in shards]
+    with session.cursor().copy(sql.SQL("COPY {} FROM STDIN (FORMAT binary, FREEZE)").format(made)) as into:
+        into.write(HEADER)
+        for row in _in_turn(copies, ROWS):
+            into.write(row)
+        into.write(TRAILER)
+
+
+def _in_turn(copies: Sequence[Iterator[memoryview]], most: int) -> Iterator[memoryview]:
+    """The rows of all, at most so many of each in its turn, until the last has ended."""
+    left = list(copies)
+    while left:
+        going = []
+        for copy in left:
+            count = 0
+            for row in islice(copy, most):
+                yield row
+                count += 1
+            if count == most:
+                going.append(copy)
+        left = going
+
+
+def _add_key(session: psycopg.Connection, made: sql.Identifier, key: Sequence[str]) -> None:
+    """Give the gathered table the shards' primary key, unless shards have the same keys, which is a warning."""
+    if not key:
+        return
+    columns = sql.SQL(", ").join(map(sql.Identifier, key))
+    try:
+        with session.transaction():
+            session.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(made, columns))
+    except psycopg.errors.UniqueViolation:
+        warnings.warn(
+            f"the primary key ({', '.join(key)}) is not unique over the shards: its columns are like any others; list "
+            "features without them",
+            UserWarning,
+            stacklevel=2,
+        )

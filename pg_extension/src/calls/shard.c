@@ -1,0 +1,235 @@
+/*
+ * Pages of a table on their way to a training on another server: handed over here, and taken there.
+ *
+ * The server that takes them trusts nothing in them: PostgreSQL would follow a wrong length out of its memory.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/relation.h"
+#include "access/tableam.h"
+#include "storage/predicate.h"
+#include "storage/smgr.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/relations.h"
+#include "source/blocks.h"
+#include "source/stream.h"
+#include "values/contents.h"
+#include "values/pack.h"
+#include "values/tuples.h"
+
+/* A row of pages stays far below PostgreSQL's limit of 1 GB */
+#define MOST_PAGES 4096
+
+typedef struct handed
+{
+	Oid			relation;
+	int			most; /* pages in a row of the result */
+	BlockNumber pages, next;
+} handed;
+
+/* Packs the visible tuples of a block; false if there are none */
+static bool
+pack_block(Relation relation, BlockNumber block, Snapshot snapshot, BufferAccessStrategy strategy, Page page)
+{
+	Buffer		  buffer = dana_read_block(relation, block, InvalidBuffer, strategy);
+	bool		  serializable = CheckForSerializableConflictOutNeeded(relation, snapshot);
+	bool		  all_visible;
+	Page		  from = BufferGetPage(buffer);
+	OffsetNumber  last;
+	HeapTupleData tuple;
+	bool		  any = false;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	dana_test_for_old_snapshot(snapshot, relation, from);
+	/* as in stream_pages() */
+	all_visible = PageIsAllVisible(from) && !snapshot->takenDuringRecovery && !serializable;
+	PageInit(page, BLCKSZ, 0);
+	last = PageGetMaxOffsetNumber(from);
+	for (OffsetNumber i = FirstOffsetNumber; i <= last; i++)
+	{
+		if (!dana_tuple_on_page(relation, block, from, i, &tuple))
+			continue;
+		if (!all_visible)
+		{
+			bool visible = HeapTupleSatisfiesVisibility(&tuple, snapshot, buffer);
+
+			if (serializable)
+				HeapCheckForSerializableConflictOut(visible, relation, &tuple, buffer, snapshot);
+			if (!visible)
+				continue;
+		}
+		if (HeapTupleHasExternal(&tuple))
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("cannot hand over the pages of %s: values are stored out of line",
+								   dana_relation_name(relation->rd_id)),
+							errhint("Hand over its rows, with SELECT.")));
+		if (!dana_pack(page, i, &tuple))
+			dana_page_corrupt(relation, block, "its tuples overlap");
+		any = true;
+	}
+	UnlockReleaseBuffer(buffer);
+	return any;
+}
+
+/* dana_shard_pages(relation, pages): rows of at most so many pages, in the order of the table */
+DANA_FUNCTION(dana_shard_pages)
+{
+	FuncCallContext		*calls;
+	handed				*state;
+	Relation			 relation;
+	BufferAccessStrategy strategy;
+	Snapshot			 snapshot = GetActiveSnapshot();
+	bytea				*row;
+	int					 count = 0;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		calls = SRF_FIRSTCALL_INIT();
+		state = calls->user_fctx = MemoryContextAllocZero(calls->multi_call_memory_ctx, sizeof *state);
+		dana_require_arguments(fcinfo, 2);
+		state->relation = PG_GETARG_OID(0);
+		state->most = PG_GETARG_INT32(1);
+		if (state->most < 1 || state->most > MOST_PAGES)
+			dana_reject_argument("pages", "be from 1 to %d, not %d", MOST_PAGES, state->most);
+		if (!IsMVCCSnapshot(snapshot))
+			elog(ERROR, "handing over pages needs an MVCC snapshot");
+		relation = dana_source_heap(state->relation);
+		PredicateLockRelation(relation, snapshot);
+		state->pages = RelationGetNumberOfBlocks(relation);
+		relation_close(relation, NoLock);
+	}
+	calls = SRF_PERCALL_SETUP();
+	state = calls->user_fctx;
+	/* opened in each call, so that nothing is left open where a query reads no further; the lock is kept */
+	relation = relation_open(state->relation, NoLock);
+	strategy = state->pages > NBuffers / 4 ? GetAccessStrategy(BAS_BULKREAD) : NULL;
+	row = palloc(VARHDRSZ + Min(state->most, state->pages - state->next) * (Size)BLCKSZ + MAXIMUM_ALIGNOF);
+	while (count < state->most && state->next < state->pages)
+	{
+		PGAlignedBlock page;
+
+		CHECK_FOR_INTERRUPTS();
+		if (pack_block(relation, state->next++, snapshot, strategy, page.data))
+			memcpy(VARDATA(row) + BLCKSZ * (Size)count++, page.data, BLCKSZ);
+	}
+	if (strategy != NULL)
+		FreeAccessStrategy(strategy);
+	relation_close(relation, NoLock);
+	if (count == 0)
+		SRF_RETURN_DONE(calls);
+	SET_VARSIZE(row, VARHDRSZ + BLCKSZ * (Size)count);
+	SRF_RETURN_NEXT(calls, PointerGetDatum(row));
+}
+
+/* Raises an error unless pages may be appended: no other session sees them, and an abort removes them */
+static void
+check_taking(Relation relation)
+{
+	const char *name = dana_relation_name(RelationGetRelid(relation));
+	TupleDesc	columns = RelationGetDescr(relation);
+
+	if (relation->rd_rel->relowner != GetUserId() || relation->rd_rel->relkind != RELKIND_RELATION ||
+		relation->rd_rel->relpersistence != RELPERSISTENCE_TEMP || RELATION_IS_OTHER_TEMP(relation) ||
+		relation->rd_tableam != GetHeapamTableAmRoutine() || relation->rd_rel->relhasindex ||
+		relation->rd_createSubid == InvalidSubTransactionId)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("cannot append pages to %s", name),
+						errdetail("It must be a temporary table of yours without indexes, created in this transaction.")));
+	for (int i = 0; i < columns->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(columns, i);
+
+		if (column->attisdropped || !dana_contents_known(column->atttypid))
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("cannot append pages to %s: column %d, %s, is of a type that is not checked", name, i + 1,
+								   NameStr(column->attname)),
+							errhint("Copy its rows.")));
+	}
+}
+
+/* Appends a page from another server, tuple by tuple; `from` is aligned */
+static void
+take_page(Relation relation, Page from, const dana_tuple_shape *shape)
+{
+#if PG_VERSION_NUM >= 160000
+	static PGIOAlignedBlock block;
+#else
+	static PGAlignedBlock block;
+#endif
+	const PageHeader  header = (PageHeader)from;
+	const TupleDesc	  columns = RelationGetDescr(relation);
+	const BlockNumber number = RelationGetNumberOfBlocks(relation);
+	Page			  page = block.data;
+	Datum			  values[MaxTupleAttributeNumber];
+	bool			  nulls[MaxTupleAttributeNumber];
+	HeapTupleData	  tuple;
+	int				  last;
+
+	if (header->pd_pagesize_version != (BLCKSZ | PG_PAGE_LAYOUT_VERSION) || header->pd_lower < SizeOfPageHeaderData ||
+		header->pd_lower > header->pd_upper || header->pd_upper > BLCKSZ || header->pd_special != BLCKSZ)
+		dana_page_corrupt(relation, number, "its header is not that of a page");
+	PageInit(page, BLCKSZ, 0);
+	last = Min(PageGetMaxOffsetNumber(from), MaxHeapTuplesPerPage);
+	for (OffsetNumber i = FirstOffsetNumber; i <= last; i++)
+	{
+		const char *damage;
+
+		if (!dana_tuple_on_page(relation, number, from, i, &tuple))
+			continue;
+		if (!dana_pack(page, i, &tuple))
+			dana_page_corrupt(relation, number, "its tuples overlap");
+		/* the copy is checked, which nothing changes any more */
+		tuple.t_data = (HeapTupleHeader)PageGetItem(page, PageGetItemId(page, i));
+		damage = dana_tuple_damage(shape, &tuple);
+		/* any bytes of a fixed length are a value */
+		if (damage == NULL && HeapTupleHasVarWidth(&tuple))
+		{
+			heap_deform_tuple(&tuple, columns, values, nulls);
+			for (int c = 0; c < columns->natts && damage == NULL; c++)
+				if (!nulls[c] && TupleDescAttr(columns, c)->attlen == -1)
+					damage = dana_contents_damage(TupleDescAttr(columns, c)->atttypid, values[c]);
+		}
+		if (damage != NULL)
+			dana_page_corrupt(relation, number, psprintf("line pointer %u: %s", i, damage));
+	}
+	PageSetChecksumInplace(page, number);
+	smgrextend(RelationGetSmgr(relation), MAIN_FORKNUM, number, page, true);
+}
+
+/* dana.dana_take_pages(relation, pages): appends what dana_shard_pages() returned on another server */
+DANA_COMMAND(dana_take_pages)
+{
+	bytea			 *pages;
+	Relation		  relation;
+	Size			  size;
+	dana_tuple_shape *shape;
+	MemoryContext	  context;
+
+	dana_require_arguments(fcinfo, 2);
+	dana_require_execute(dana_extension_function("dana_train")); /* which is what the pages are for */
+	relation = relation_open(PG_GETARG_OID(0), RowExclusiveLock);
+	check_taking(relation);
+	pages = PG_GETARG_BYTEA_PP(1);
+	size = VARSIZE_ANY_EXHDR(pages);
+	if (size % BLCKSZ != 0)
+		dana_reject_argument("pages", "be pages of %d bytes, not %zu bytes", BLCKSZ, size);
+	shape = dana_tuple_shape_of(RelationGetDescr(relation));
+	context = AllocSetContextCreate(CurrentMemoryContext, "pages from another server", ALLOCSET_DEFAULT_SIZES);
+	for (Size at = 0; at < size; at += BLCKSZ)
+	{
+		PGAlignedBlock page;
+		MemoryContext  before = MemoryContextSwitchTo(context);
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(page.data, VARDATA_ANY(pages) + at, BLCKSZ);
+		take_page(relation, page.data, shape);
+		MemoryContextSwitchTo(before);
+		MemoryContextReset(context);
+	}
+	MemoryContextDelete(context);
+	relation_close(relation, NoLock);
+	PG_RETURN_VOID();
+}
