@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from dana.cli.entry import main
 from dana.client.connection import Connection
 from dana.cluster.shards import ShardError
 from dana.errors import UsageError
@@ -271,3 +272,15 @@ def test_types_are_those_of_numpy(db: Connection, shards: list[str]) -> None:
     gathered = db.session.execute(f"SELECT t::text FROM {table} AS t").fetchall()
     rows = [fetched(dsn, "SELECT t::text FROM rows AS t") for dsn in shards]
     assert gathered == rows[0] + rows[1] + rows[2]
+
+
+def test_the_command_takes_shards(db: Connection, shards: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    everywhere(shards, ROWS)
+    asked = ["train", "logistic", "rows", "--label", "y", "--features", "x,z", "--dsn", shards[0]]
+    parts = [word for dsn in shards for word in ("--shard", dsn)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert main([*asked, *parts]) == 0
+    assert "12,000, 0 skipped" in capsys.readouterr().out
+    assert main([*asked, *parts, "--background"]) == 2
+    assert "--shard and --background exclude each other" in capsys.readouterr().err

@@ -115,7 +115,7 @@ def test_pages_of_a_hostile_server_are_errors_or_values(server: EmbeddedServer, 
     data = pages(session, "t")
     generator = random.Random(38)
     found = 0
-    for _ in range(scaled(600)):
+    for _ in range(scaled(200)):
         damaged = bytearray(data)
         for _ in range(generator.choice((1, 1, 2, 8, 100))):
             # most bytes of a page are its end, where the values are
@@ -129,7 +129,7 @@ def test_pages_of_a_hostile_server_are_errors_or_values(server: EmbeddedServer, 
             found += 1
         except psycopg.DataError:  # a number that no type's output function writes
             pass
-    assert found > scaled(100)
+    assert found > scaled(30)
     session.rollback()
     with psycopg.connect(server.dsn) as other:  # not restarted
         assert other.execute("SELECT 1").fetchall() == [(1,)]

@@ -134,7 +134,7 @@ def test_no_function_ends_the_server_over_a_null(session: Session) -> None:
     (pid,) = session.execute("SELECT pg_backend_pid()").fetchall()[0]
     given = {"text": "'sums'", "regclass": "'t'", "jsonb": "'{}'", "integer": "2", "double precision": "0.5"}
     given |= {"text[]": "'{x}'", "regrole": "'postgres'", "bigint": "1", "boolean": "true", "interval": "'1 day'"}
-    given |= {"jsonb[]": "'{}'", "real": "1", "real[]": "'{1}'", "double precision[]": "'{{2,0.5}}'"}
+    given |= {"bytea": "''", "jsonb[]": "'{}'", "real": "1", "real[]": "'{1}'", "double precision[]": "'{{2,0.5}}'"}
     ended: dict[str, str | None] = {}
     for name, kind, strict, declared in rows:
         types = ["real" if one == '"any"' else one for one in declared]

@@ -22,7 +22,7 @@
 #include "values/tuples.h"
 
 /* A row of pages stays far below PostgreSQL's limit of 1 GB */
-#define MOST_PAGES 4096
+#define MAX_PAGES 4096
 
 typedef struct handed
 {
@@ -93,8 +93,8 @@ DANA_FUNCTION(dana_shard_pages)
 		dana_require_arguments(fcinfo, 2);
 		state->relation = PG_GETARG_OID(0);
 		state->most = PG_GETARG_INT32(1);
-		if (state->most < 1 || state->most > MOST_PAGES)
-			dana_reject_argument("pages", "be from 1 to %d, not %d", MOST_PAGES, state->most);
+		if (state->most < 1 || state->most > MAX_PAGES)
+			dana_reject_argument("pages", "be from 1 to %d, not %d", MAX_PAGES, state->most);
 		if (!IsMVCCSnapshot(snapshot))
 			elog(ERROR, "handing over pages needs an MVCC snapshot");
 		relation = dana_source_heap(state->relation);

@@ -14,7 +14,7 @@
 #include "values/contents.h"
 
 /* A stored text shrinks at most by so much: both methods write a copy of at most 255 + 18 bytes with one byte or more */
-#define MOST_SHRUNK 300
+#define MAX_SHRINKING 300
 
 /* Of numeric.c: the digits to the base 10,000 begin behind a header of one or two words */
 #define NUMERIC_BASE 10000
@@ -145,7 +145,7 @@ dana_contents_damage(Oid type, Datum value)
 		return "a value that is stored out of line";
 	if (VARATT_IS_COMPRESSED(stored))
 	{
-		if (VARDATA_COMPRESSED_GET_EXTSIZE(stored) > MOST_SHRUNK * (Size)VARSIZE(stored))
+		if (VARDATA_COMPRESSED_GET_EXTSIZE(stored) > MAX_SHRINKING * (Size)VARSIZE(stored))
 			return "a compressed value of an impossible size";
 		stored = detoast_attr(stored);
 	}
