@@ -32,24 +32,17 @@ test test-all: $(STAMPS)/icarus
 	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/test headers
 	$(MAKE) --jobs 2 lint $(@:test%=pytest%)
 
-# Hundreds of processes import what the first of them compiles, whatever the caller's environment says. A session that
-# crashes ends the run: pytest-xdist by file waits for ever for the rest of its file when it starts another.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --max-worker-restart 0 --dist loadfile \
-	--no-loadscope-reorder
+# Hundreds of processes import what the first of them compiles, whatever the caller's environment says.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --processes 3
 
 # the newest PostgreSQL, a quarter of the random examples, without what is exhaustive
-pytest: $(STAMPS)/collected
+pytest: $(STAMPS)/test
 	DANA_TEST_SCALE=$${DANA_TEST_SCALE:-0.25} $(PYTEST) -m 'not exhaustive'
 
 # every version that is embedded, all examples, and examples of hypothesis that no run has seen
-pytest-all: $(STAMPS)/collected
+pytest-all: $(STAMPS)/test
 	seed=$${DANA_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "DANA_TEST_SEED=$$seed"; \
 	DANA_TEST_SEED=$$seed $(PYTEST) --hypothesis-seed $$seed --postgresql 16,18
-
-# Python compiles the tests once, and not in each session at the same time
-$(STAMPS)/collected: $(STAMPS)/test
-	-PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only --quiet --quiet >/dev/null
-	@touch $@
 
 # the tests compile it for 16 and 18, with warnings as errors, too
 headers: $(STAMPS)/venv

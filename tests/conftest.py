@@ -8,18 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
 
 from dana.server.installation import DEFAULT_MAJOR
 from dana.simulator import Simulator
 from dana.trainer import machine_code
 from hwgen.spec.counters import EpochCounters
+from tests import processes
 from tests.golden import Golden
+from tests.processes import pytest_runtestloop
 from tests.servers import connection, own_root, pg_uri, server, server_root, servers, share_installations
 
-__all__ = ["connection", "golden", "own_root", "pg_uri", "server", "server_root", "servers"]
+__all__ = ["connection", "golden", "own_root", "pg_uri", "pytest_runtestloop", "server", "server_root", "servers"]
 
 
 COMPILING = (
@@ -201,29 +200,8 @@ def sampled(case: int) -> bool:
     return case % 4 == case // 4 % 4
 
 
-class BothEnds(LoadFileScheduling):
-    """The first process runs files from the beginning of the order, the others from its end.
-
-    Compilations need a processor and tests of servers mostly wait, so both kinds run at any time; few processes start
-    servers.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = super()._split_scope(nodeid)
-        return nodeid if path.removeprefix("tests/").startswith(SEPARATE) else path
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        if node.gateway.id != "gw0":
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-        super()._assign_work_unit(node)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BothEnds:
-    return BothEnds(config, log)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the exhaustive tests and cases; sort the files for `BothEnds`."""
+    """Mark the exhaustive tests and cases; sort the files for `tests.processes`."""
     here = Path(__file__).parent
     paths = {item: item.path.relative_to(here).as_posix() for item in items}
     cases: Counter[str] = Counter()
@@ -233,16 +211,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if name.startswith(EXHAUSTIVE) or (test.startswith(SAMPLED) and not sampled(cases[test])):
             item.add_marker("exhaustive")
         cases[test] += 1
-    if hasattr(config, "workerinput"):
+        if path.startswith(SEPARATE):
+            item.stash[processes.UNIT] = name
+    # a process needs a processor for compilations and mostly waits in tests of servers: both kinds run at any time
+    if config.getoption("processes") > 1:
         items.sort(key=lambda item: place(paths[item]))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        share_installations(config)
+    share_installations(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    processes.pytest_addoption(parser)
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what the tests print")
     parser.addoption(
         "--postgresql",
