@@ -5,7 +5,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
-comma := ,
 # compiled into the packages by the editable install, so a change of one installs again
 NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.inc') \
 	$(shell find hwgen/spec dana/simulator -name '*.py')
@@ -26,10 +25,10 @@ help:
 demo: $(STAMPS)/demo
 	$(BIN)/dana demo
 
-# The extension is compiled for three versions while pip unpacks packages, and mypy runs during the tests: each alone
-# would leave a core idle, and so would as many test sessions as there are cores, of which some wait for a server.
-test test-all: $(STAMPS)/icarus
-	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/test headers
+# The extension is compiled for other versions while pip unpacks packages, and mypy runs during the tests: each alone
+# would leave a core idle, and so would as many test processes as there are cores, since some wait for a server.
+test test-all:
+	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/icarus $(STAMPS)/test headers $(if $(filter test,$@),MAJORS=14)
 	$(MAKE) --jobs 2 lint $(@:test%=pytest%)
 
 # Hundreds of processes import what the first of them compiles, whatever the caller's environment says.
@@ -44,9 +43,10 @@ pytest-all: $(STAMPS)/test
 	seed=$${DANA_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "DANA_TEST_SEED=$$seed"; \
 	DANA_TEST_SEED=$$seed $(PYTEST) --hypothesis-seed $$seed --postgresql 16,18
 
-# the tests compile it for 16 and 18, with warnings as errors, too
+# the tests compile it for 16 and 18, with warnings as errors, too; make test for the oldest alone
+MAJORS := 14 15 17
 headers: $(STAMPS)/venv
-	$(MAKE) -C pg_extension check-headers MAJORS='14 15 17' PYTHON=$(CURDIR)/$(BIN)/python
+	$(MAKE) -C pg_extension check-headers MAJORS='$(MAJORS)' PYTHON=$(CURDIR)/$(BIN)/python
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m benchmarks
@@ -89,27 +89,39 @@ $(STAMPS)/icarus:
 	command -v iverilog >/dev/null || .ci/icarus .icarus
 	@touch $@
 
+# What builds ours is installed, too, and not fetched for each build: a change of a native source is compiled without
+# the network.
+BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])
+CANNOT = { echo 'dana: pip could not install the packages, see above; the first time it needs a package index' >&2; exit 1; }
+
 $(STAMPS)/venv:
 	@.ci/ready $(PYTHON)
 	$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --no-compile $$($(BIN)/python -c '$(BUILD_REQUIRES)') || $(CANNOT)
 	@mkdir -p $(STAMPS)
 	@touch $@
 
-# The packages of an extra, with pip's own progress. What builds ours is installed, too, and not fetched for each build:
-# a change of a native source is compiled without the network.
-BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])
-define install
-	@echo 'installing Python packages into $(VENV) (the first time $(2), a minute or more)'
-	@$(BIN)/pip install --no-compile $$($(BIN)/python -c '$(BUILD_REQUIRES)') && \
-	  $(BIN)/pip install --no-compile --no-build-isolation --editable '.[$(1)]' || \
-	  { echo 'dana: pip could not install the packages, see above; the first time it needs a package index' >&2; exit 1; }
-endef
-
-# demo: what a user needs; test: that and the developer's tools
-$(STAMPS)/demo: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
-	$(call install,embedded$(comma)rtl,120 MB)
+# Ours is compiled while pip unpacks the packages that it needs, which it does with one core.
+$(STAMPS)/ours: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
+	@$(BIN)/pip install --no-compile --no-build-isolation --no-deps --editable . || $(CANNOT)
 	@touch $@
 
-$(STAMPS)/test: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
-	$(call install,embedded$(comma)rtl$(comma)test,600 MB)
-	@touch $@ $(STAMPS)/demo
+# The packages of the extras $(1), with pip's own progress
+NEEDED := import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*project["dependencies"], *(line for extra in sys.argv[1:] for line in project["optional-dependencies"][extra]), sep="\n")
+define install
+	@echo 'installing Python packages into $(VENV) (the first time $(2), a minute or more)'
+	@$(BIN)/python -c '$(NEEDED)' $(1) >$@.txt && $(BIN)/pip install --no-compile --requirement $@.txt || $(CANNOT)
+	@touch $@
+endef
+
+$(STAMPS)/demo-packages: $(STAMPS)/venv pyproject.toml
+	$(call install,embedded rtl,120 MB)
+
+$(STAMPS)/test-packages: $(STAMPS)/venv pyproject.toml
+	$(call install,embedded rtl test,600 MB)
+	@touch $(STAMPS)/demo-packages
+
+# demo: what a user needs; test: that and the developer's tools
+$(STAMPS)/demo $(STAMPS)/test: $(STAMPS)/%: $(STAMPS)/%-packages $(STAMPS)/ours
+	@touch $@

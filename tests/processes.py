@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 

@@ -56,16 +56,18 @@ def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
 
 FIRST = """
 import dana
+from dana.functions import standardized
+from dana.optimizers import conjugate_gradients
 w, x, y = dana.model(), dana.input(), dana.output()
 first = dana.algo(w, x, y)
 first.setModel(w + x * y)
 """
-"""A rule for `warm_up`."""
+"""A rule for `warm_up`: it imports the modules that most rules import."""
 
 
 @cache
 def warm_up() -> None:
-    """Initialise the parser and the contract of the simulator, which a process does once."""
+    """Do what a process does once: initialise the parser and the contract of the simulator, parse shared modules."""
     compile_rule(FIRST)
     digest()
 

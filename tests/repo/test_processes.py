@@ -41,18 +41,23 @@ def test_reports_are_those_of_one_process(tmp_path: Path) -> None:
     files = {"a": PASSES, "b": PASSES, "c": PASSES, "fails": FAILS}
     status, text = outcome(tmp_path, files, "--processes", "2")
     assert status == 1
-    assert re.search("^seen by a reader$", text, re.MULTILINE) and "assert (1 + 1) == 3" in text
-    assert "1 failed, 6 passed, 3 warnings" in text and "take care" in text
+    assert re.search("^seen by a reader$", text, re.MULTILINE)
+    assert "assert (1 + 1) == 3" in text
+    assert "1 failed, 6 passed, 3 warnings" in text
+    assert "take care" in text
     assert len(list(tmp_path.rglob("*.by"))) in (1, 2)
 
 
 def test_a_crash_is_a_failure_and_ends_the_run(tmp_path: Path) -> None:
     status, text = outcome(tmp_path, {"crashes": CRASHES}, "--processes", "2")
     assert status == 1
-    assert "FAILED" in text and "test_crashes.py::test_it" in text and "ended with status -9" in text
+    assert "FAILED" in text
+    assert "test_crashes.py::test_it" in text
+    assert "ended with status -9" in text
     assert "1 failed in" in text  # and not the test behind
 
 
 def test_it_ends_after_as_many_failures_as_were_asked_for(tmp_path: Path) -> None:
     status, text = outcome(tmp_path, {"fails": FAILS, "other": FAILS * 2}, "--processes", "2", "--maxfail", "1")
-    assert status == 1 and "stopping after 1 failures" in text
+    assert status == 1
+    assert "stopping after 1 failures" in text

@@ -13,7 +13,9 @@ from dana.trainer import designs
 from dana.trainer.contract import Notice
 from dana.trainer.designs import DesignStore, pass_results
 from dana.trainer.streams import declared_request
+from dana.trainer.trainer import warm_up
 from dsl import compile_rule
+from dsl.semantics.modules import statements
 from hwgen.cache import CacheFolder
 
 LONG = """
@@ -82,3 +84,12 @@ def test_tables_of_the_same_columns_share_a_bundle() -> None:
     first = declared_request(rule, declared("a float4, y bool"), label="y")
     second = replace(first, relation=replace(first.relation, name="another"))
     assert DesignStore().get(first).bundle.digest == DesignStore().get(second).bundle.digest
+
+
+def test_sessions_inherit_the_modules_that_rules_import() -> None:
+    """A worker parses them once, before it forks a process for each session."""
+    statements.cache_clear()
+    warm_up.__wrapped__()
+    parsed = statements.cache_info().misses
+    compile_rule(rules.text("linear"))
+    assert statements.cache_info().misses == parsed
