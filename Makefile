@@ -43,7 +43,7 @@ pytest-all: $(STAMPS)/test
 	seed=$${DANA_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "DANA_TEST_SEED=$$seed"; \
 	DANA_TEST_SEED=$$seed $(PYTEST) --hypothesis-seed $$seed --postgresql 16,18
 
-# the tests compile it for 16 and 18, with warnings as errors, too; make test for the oldest alone
+# warnings are errors, as where the tests compile it for their servers; make test compiles it for the oldest alone
 MAJORS := 14 15 17
 headers: $(STAMPS)/venv
 	$(MAKE) -C pg_extension check-headers MAJORS='$(MAJORS)' PYTHON=$(CURDIR)/$(BIN)/python

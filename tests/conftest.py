@@ -92,7 +92,6 @@ EXHAUSTIVE = (
     "postgres/test_row_order.py::test_the_model_does_not_depend_on_the_memory_limit[pg18-query",
     "repo/test_commands.py::test_the_commands_run[docs/",
     "rules/test_rules_in_rtl.py",
-    "server/test_installation.py::test_the_copy_runs_and_has_the_extension[pg16",
     "server/test_regress.py::test_suite_on_every_other_major",
     "server/test_soak.py",
     "server/test_worker_python.py::test_one_closed_file_is_noticed[420",

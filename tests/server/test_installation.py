@@ -15,7 +15,7 @@ import pytest
 from dana.errors import SetupError
 from dana.server import installation
 from dana.server.embedded import EmbeddedServer
-from dana.server.installation import MAJORS, Installation, prepare, sources_key, wheel_installation
+from dana.server.installation import DEFAULT_MAJOR, Installation, prepare, sources_key, wheel_installation
 from dana.server.places import CHECKOUT
 from tests.servers import prepared
 
@@ -33,7 +33,7 @@ def listing(folder: Path) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """Installations of every major version, made under a umask that keeps others out."""
+    """Installations of each version of --postgresql, made under a umask that keeps others out."""
 
     root: Path
     installations: dict[int, Installation]
@@ -41,24 +41,25 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Made:
+    majors = {DEFAULT_MAJOR, *pytestconfig.getoption("--postgresql")}
     root = tmp_path_factory.mktemp("installations")
     before = [listing(folder) for folder in UNTOUCHED]
-    for major in MAJORS:  # make finds what was compiled for the run's servers
+    for major in majors:  # make finds what was compiled for the run's servers
         shutil.copytree(prepared(major) / f"build-{major}", root / f"build-{major}")
     umask = os.umask(0o077)
     try:
-        installations = {major: prepare(root, major) for major in MAJORS}
+        installations = {major: prepare(root, major) for major in majors}
     finally:
         os.umask(umask)
     untouched = [listing(folder) for folder in UNTOUCHED] == before
     return Made(root=root, installations=installations, untouched=untouched)
 
 
-@pytest.fixture(params=MAJORS, ids=lambda major: f"pg{major}")
-def major(request: pytest.FixtureRequest) -> int:
-    version: int = request.param
-    return version
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "major" in metafunc.fixturenames:
+        majors = metafunc.config.getoption("--postgresql")
+        metafunc.parametrize("major", majors, ids=[f"pg{major}" for major in majors])
 
 
 def test_the_copy_runs_and_has_the_extension(made: Made, major: int) -> None:
@@ -98,11 +99,11 @@ def test_changed_sources_are_built_again(made: Made, tmp_path: Path, monkeypatch
     control.write_text(control.read_text() + "# changed\n")
     built: list[Path] = []
     monkeypatch.setattr(installation, "_build_extension", lambda sources, *_: built.append(sources))
-    stamp = made.installations[18].stamp.read_text()
+    stamp = made.installations[DEFAULT_MAJOR].stamp.read_text()
     try:
-        prepare(made.root, 18, sources)
+        prepare(made.root, DEFAULT_MAJOR, sources)
     finally:
-        made.installations[18].stamp.write_text(stamp)
+        made.installations[DEFAULT_MAJOR].stamp.write_text(stamp)
     assert built == [sources]
 
 
@@ -112,26 +113,26 @@ def test_sources_that_do_not_compile_are_an_error_with_the_compiler_s_words(made
     for file in (sources / "src").glob("*/*.c"):
         file.write_text("int f(void) { return nothing_of_that_name; }\n")
     with pytest.raises(SetupError, match=r"does not compile for \S+pg_config:(.|\n)*nothing_of_that_name"):
-        prepare(made.root, 18, sources)
-    assert made.installations[18].stamp.read_text() == sources_key(SOURCES)  # and what was there stays
+        prepare(made.root, DEFAULT_MAJOR, sources)
+    assert made.installations[DEFAULT_MAJOR].stamp.read_text() == sources_key(SOURCES)  # and what was there stays
 
 
 def test_missing_sources_and_missing_tools_are_named(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SetupError, match="extension's sources are expected in"):
-        prepare(made.root, 18, tmp_path / "nowhere")
+        prepare(made.root, DEFAULT_MAJOR, tmp_path / "nowhere")
     sources = tmp_path / "sources"
     sources.mkdir()
     (sources / "Makefile").write_text("")
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
         with pytest.raises(SetupError, match=r"needs 'make'.* install gcc libc6-dev make"):
-            prepare(made.root, 18, sources)
+            prepare(made.root, DEFAULT_MAJOR, sources)
     spaced = tmp_path / "a folder"
     shutil.copytree(sources, spaced)
     with pytest.raises(SetupError, match=r"make cannot build in \S+/a folder, for the character ' ' in its name"):
-        prepare(made.root, 18, spaced)
+        prepare(made.root, DEFAULT_MAJOR, spaced)
 
 
 def test_an_unknown_major_version_is_refused(tmp_path: Path) -> None:
