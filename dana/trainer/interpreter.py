@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def read_columns(
     for number in range(last + 1):
         stored = bytes(pages[number * page_size : (number + 1) * page_size])
         try:
-            page = read_page(stored, schema, uses) if reader is None else reader.read(stored)
+            page = _page(stored, schema, uses) if reader is None else reader.read(stored)
             # a row in parts may continue on the next page; after the last one it is incomplete
             if reader is not None and number == last:
                 reader.finish()
@@ -103,6 +104,9 @@ def read_columns(
         tuples=count,
         skipped=skipped,
     )
+
+
+_page = lru_cache(maxsize=64)(read_page)  # the epochs of a small table read the same pages
 
 
 class FaultyPage(Exception):

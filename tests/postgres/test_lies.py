@@ -17,6 +17,7 @@ import pytest
 from tests.postgres.cluster import Cluster
 from tests.postgres.test_surroundings import spawned
 from tests.postgres.workshop import Session, Workshop, open_workshop
+from tests.scale import scaled
 
 STATEMENTS = {
     "dana_create_udf": ("SELECT dana_create_udf('lied', text) FROM dana.rule WHERE name = 'linear'", 1, 1),
@@ -35,7 +36,7 @@ STATEMENTS = {
 }
 """Statements, with how many messages go to the worker and, at least, come back."""
 
-LIES = 12
+LIES = scaled(12)
 """Of each statement in each direction."""
 
 
