@@ -74,6 +74,13 @@ def prepared(major: int) -> Path:
     return shared
 
 
+def copy_build(major: int, root: Path) -> None:
+    """Have make find in ``root`` what was compiled for the servers of this run, from the same sources."""
+    build = f"build-{major}"
+    # as new: sources may have got later times without a change since it was compiled
+    shutil.copytree(prepared(major) / build, root / build, copy_function=shutil.copy)
+
+
 def install(root: Path, major: int) -> None:
     """Give ``root`` PostgreSQL with the extension, the worker's Python, and a folder for the embedded server.
 

@@ -17,7 +17,7 @@ from dana.server import installation
 from dana.server.embedded import EmbeddedServer
 from dana.server.installation import DEFAULT_MAJOR, Installation, prepare, sources_key, wheel_installation
 from dana.server.places import CHECKOUT
-from tests.servers import prepared
+from tests.servers import copy_build
 
 SOURCES = CHECKOUT / "pg_extension"
 
@@ -45,8 +45,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
     majors = {DEFAULT_MAJOR, *pytestconfig.getoption("--postgresql")}
     root = tmp_path_factory.mktemp("installations")
     before = [listing(folder) for folder in UNTOUCHED]
-    for major in majors:  # make finds what was compiled for the run's servers
-        shutil.copytree(prepared(major) / f"build-{major}", root / f"build-{major}")
+    for major in majors:
+        copy_build(major, root)
     umask = os.umask(0o077)
     try:
         installations = {major: prepare(root, major) for major in majors}

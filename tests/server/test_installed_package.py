@@ -18,7 +18,7 @@ import pytest
 from dana.server import installation
 from dana.server.installation import DEFAULT_MAJOR, PREBUILT, Installation, installed_below
 from dana.server.places import CHECKOUT
-from tests.servers import prepared
+from tests.servers import copy_build, prepared
 
 PREPARE = """
 import sys
@@ -111,8 +111,7 @@ def test_a_library_of_other_sources_is_not_installed(site: Path, prebuilt: Path,
 
 
 def test_the_extension_is_compiled_from_the_package_s_sources(site: Path, tmp_path: Path) -> None:
-    # make finds what was compiled for the run's servers, from the same sources
-    shutil.copytree(prepared(DEFAULT_MAJOR) / f"build-{DEFAULT_MAJOR}", tmp_path / f"build-{DEFAULT_MAJOR}")
+    copy_build(DEFAULT_MAJOR, tmp_path)
     done = run("-c", PREPARE, tmp_path, str(DEFAULT_MAJOR), PYTHONPATH=site, path=os.environ["PATH"])
     assert done.returncode == 0, done.stderr
     check_extension(installed_below(tmp_path, DEFAULT_MAJOR))
