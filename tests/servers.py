@@ -37,7 +37,7 @@ SHARED_VARIABLE = "DANA_TEST_INSTALLATIONS"
 
 
 def share_installations(config: pytest.Config) -> None:
-    """Have this process, and those that xdist starts for it, make installations and the worker's Python once."""
+    """Have this process, and those that are forked of it, make installations and the worker's Python once."""
     folder = tempfile.TemporaryDirectory(prefix="dana-test-")
     Path(folder.name).chmod(0o755)
     os.environ[SHARED_VARIABLE] = folder.name
