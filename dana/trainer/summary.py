@@ -15,6 +15,7 @@ from math import inf, isfinite, log, pi, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dana.compiler.binding.weights import weighted
 from dana.errors import UsageError
@@ -302,13 +303,16 @@ class _Passes:
         """Return whether the scores of classes separate them; remove the penalty, if there are not too many weights."""
         count = found.coefficients.shape[1]
         weights = np.column_stack([found.intercepts, found.coefficients])
-        at = self.measured(Family.CLASSES, Basis(centre=np.zeros(count), scale=np.ones(count)), weights)
+        basis = Basis(centre=np.zeros(count), scale=np.ones(count))
+        at = self.measured(Family.CLASSES, basis, weights)
         separated = bool(at.sums[Sum.ROWS] > 0 and at.sums[Sum.MISPLACED] == 0)
+        columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
         if family is Family.MULTINOMIAL and not separated:
-            columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
             separated = self._without_penalty(columns, penalty_of(self.request, metadata["hyper"]))
         if separated:
-            self.notify(separated_notice((), self.request))
+            alone = self._alone(basis, len(weights)) if columns else np.zeros(0, bool)
+            names = [columns[int(alone.argmax())]] if alone.any() else []
+            self.notify(separated_notice(names, self.request))
         reason = "the coefficients of several classes are defined up to a common constant"
         return Summary(parameters=self.model.parameters, metadata={"separated": separated, "no_errors": reason})
 
@@ -407,7 +411,7 @@ class _Passes:
         if reason is not None:
             if family is not Family.NORMAL:
                 self._notify_close(columns)
-            return self._bare(family, found, reason)
+            return self._bare(family, found, reason, metadata)
         mapped = self.model.weights(found)
         if mapped is None:
             return None
@@ -516,7 +520,7 @@ class _Passes:
                 basis = replace(basis, **{"centre" if name == ".mean" else "scale": own[0].astype(np.float64)})
         return replace(basis, scale=np.where(basis.scale > 0, basis.scale, 1))
 
-    def _bare(self, family: Family, found: Scores, reason: str) -> Summary:
+    def _bare(self, family: Family, found: Scores, reason: str, metadata: Any) -> Summary:
         """Return a summary without standard errors, which reports two classes that are separated."""
         separated = False
         if family is Family.BINOMIAL:
@@ -524,7 +528,7 @@ class _Passes:
             each = (found.coefficients, found.intercepts)
             coefficients, intercepts = (np.concatenate([np.zeros_like(one), one]) for one in each)
             both = Scores(link=found.link, coefficients=coefficients, intercepts=intercepts)
-            separated = bool(self.of_classes(both, None, {}).metadata["separated"])
+            separated = bool(self.of_classes(both, None, metadata).metadata["separated"])
         return self._without(reason, separated=separated)
 
     def _has_no_maximum(self, at: LikelihoodObserver, full: Solved, basis: Basis) -> bool:
@@ -547,17 +551,25 @@ class _Passes:
 
     def _separated(self, full: Solved, at: LikelihoodObserver, basis: Basis, columns: list[str]) -> Summary:
         moves = (np.abs(full.step) * at.moved[: len(full.step)])[1:]
-        # a column by itself: all its values with label 0 are on one side of all others; they may share the last
-        bounds = self.measured(Family.BOUNDS, basis, np.zeros(len(full.step))).matrix[:, 1:]
-        apart = np.maximum(-bounds[3] - bounds[0], -bounds[1] - bounds[2])
-        varies = np.maximum(bounds[0], bounds[2]) > -np.maximum(bounds[1], bounds[3])
-        alone = apart > 0 if (apart > 0).any() else (apart == 0) & varies
+        alone = self._alone(basis, 2)
         if alone.any():
             names = [columns[int(np.where(alone, moves, -1).argmax())]]
         else:
             names = [columns[k] for k in np.flatnonzero(moves > moves.max() / 100)]
         self.notify(separated_notice(names, self.request))
         return self._without("the rows are separated: the likelihood has no maximum", separated=True)
+
+    def _alone(self, basis: Basis, labels: int) -> NDArray[np.bool_]:
+        """Return whether a column separates the rows by itself: the values of each label are apart, or share an end."""
+        bounds = self.measured(Family.BOUNDS, basis, np.zeros((labels, len(basis.centre) + 1))).matrix
+        # without labels of no row
+        bounds = bounds[np.isfinite(bounds[:, 0])].reshape(-1, 2, len(basis.centre) + 1)[:, :, 1:]
+        order = (bounds[:, 0] - bounds[:, 1]).argsort(axis=0, kind="stable")
+        largest, smallest = (np.take_along_axis(bounds[:, k], order, axis=0) for k in (0, 1))
+        # of rows with one label, none does
+        apart = (-smallest[1:] - largest[:-1]).min(axis=0) if len(bounds) > 1 else np.full(len(basis.centre), -1.0)
+        varies = largest.max(axis=0) > -smallest.max(axis=0)
+        return np.asarray(apart > 0 if (apart > 0).any() else (apart == 0) & varies)
 
     def _without(self, reason: str, *, separated: bool = False) -> Summary:
         return Summary(parameters=self.model.parameters, metadata={"separated": separated, "no_errors": reason})

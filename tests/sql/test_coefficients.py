@@ -43,6 +43,24 @@ def test_of_numbers(table: Session, machine: str) -> None:
     np.testing.assert_allclose(sums, [row[2] for row in rows], rtol=1e-4)
 
 
+def test_the_reference_of_categories_is_no_dependent_column(table: Session) -> None:
+    """Of a text with NULLs, and of hashed values; a year that all dates share differs by no digit that is lost."""
+    table.execute(
+        "CREATE TABLE texts AS SELECT CASE WHEN i % 5 > 0 THEN 'c' || i % 5 END AS c, 'k' || i % 40 AS k,"
+        " date '2024-01-01' + i % 300 AS day, sin(i) + i % 5 AS y FROM generate_series(1, 900) i"
+    )
+    heard: list[str] = []
+    table.add_notice_handler(lambda said: heard.append(f"{said.message_primary}: {said.message_hint}"))
+    table.execute("SET client_min_messages = notice")
+    hashed = '{"k": {"encode": "hash", "categories": 8}, "day": {"encode": ["year", "month"]}}'
+    for source in ("'texts'", "query => 'SELECT * FROM texts'"):
+        table.execute(
+            f"SELECT dana_train('linear', {source}, label => 'y', nulls => 'indicator', preprocess => %s)", (hashed,)
+        )
+    assert not [one for one in heard if "depend" in one and not one.startswith("column day.year depends")]
+    assert [one.split(": ")[1] for one in heard if "day.year" in one and "single value" in one] == ["None"] * 2
+
+
 @pytest.mark.parametrize("rule", ["linear", "logistic"])
 def test_standard_errors(table: Session, rule: str) -> None:
     """As statsmodels computes them; interval and p-value follow from them."""

@@ -231,7 +231,10 @@ def test_separated_rows() -> None:
     assert len(found.losses) < 200, "the number of passes has a bound"
     apart[np.abs(x[:, 1]) < 0.3] = random.integers(0, 2, (np.abs(x[:, 1]) < 0.3).sum())
     assert not separated(fitted("logistic", x, apart)[1]), "nearly"
-    assert separated(fitted("softmax", x, (x[:, 1] > 0) + (x[:, 1] > 1) * 1.0)[1])
+    (message,) = separated(fitted("softmax", x, np.where(x[:, 1] > 1, 1.0, (x[:, 1] > 0) * 2.0))[1])
+    assert message.startswith("column x2 separates rows by their label")
+    (message,) = separated(fitted("softmax", x, (x[:, 1] + x[:, 0] > 0) + (x[:, 1] + x[:, 0] > 1) * 1.0)[1])
+    assert message.startswith("a combination of columns separates rows by their label")
     assert not separated(fitted("softmax", x, random.integers(0, 3, 80) * 1.0)[1])
 
 

@@ -32,7 +32,7 @@ BLOCK = 64
 
 class Family(IntEnum):
     """What a pass computes: the likelihood of a distribution, misplaced labels of classes, movements of scores, a
-    sample of the rows, or the bounds of columns where the label is 0 and above."""
+    sample of the rows, or the bounds of columns for each label."""
 
     NORMAL = 0
     BINOMIAL = 1
@@ -60,8 +60,8 @@ class Sum(IntEnum):
 
 class LikelihoodData(ctypes.Structure):
     """The state of a pass; size is features + 1, for the intercept. matrix: [size][size], lower triangle of the
-    curvature; of a sample [directions][size], its rows; of bounds [2][2][size]. gradient: [size]. Of classes, size in
-    both is that times directions - 1. curvature: [DANA_LIKELIHOOD_BLOCK], or [directions]. weights:
+    curvature; of a sample [directions][size], its rows; of bounds [directions][2][size]. gradient: [size]. Of classes,
+    size in both is that times directions - 1. curvature: [DANA_LIKELIHOOD_BLOCK], or [directions]. weights:
     [directions][size]. moved: largest magnitude of an element, [size], or of a direction's score, [directions].
     squares: [directions]. block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places:
     [features], elements of a tuple. weight,
@@ -173,7 +173,8 @@ class LikelihoodObserver:
         Maximum number of rows of a sample, and what chooses them.
     matrix, gradient
         Curvature (lower triangle) and gradient of the loss; of squared errors, half of them. Of a sample, the rows. Of
-        classes, those of the weights of all but the first. Of bounds, the largest values and minus the smallest ones.
+        classes, those of the weights of all but the first. Of bounds, for each label (the last one for all above) the
+        largest values and minus the smallest ones.
     moved, squares
         Largest magnitude of each element, or of each direction's score, and the sum of its squares.
     sums
@@ -203,7 +204,7 @@ class LikelihoodObserver:
         curved = self.family in (Family.NORMAL, Family.BINOMIAL, Family.POISSON, Family.MULTINOMIAL)
         self.matrix = np.zeros((whole, whole) if curved else (self.rows, size))
         if self.family is Family.BOUNDS:
-            self.matrix = np.full((4, size), -np.inf)
+            self.matrix = np.full((2 * directions, size), -np.inf)
         self.gradient = np.zeros(whole)
         self.moved, self.squares = np.zeros(max(size, directions)), np.zeros(directions)
         self.sums = np.zeros(len(Sum))

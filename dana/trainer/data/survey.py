@@ -209,11 +209,18 @@ def columns_to_sum(request: TrainRequest, fills: Iterable[Fill], labels: Sequenc
 
 
 def categories_of(request: TrainRequest) -> dict[str, str]:
-    """Return the 0-or-1 columns of one-hot encoded texts, with the column of the text."""
+    """Return the 0-or-1 columns of encoded texts, with the column of the text."""
+    marks = {"one_hot": "=", "hash": "#"}
     encoders = request.metadata.get("preprocess", ())
-    texts = [one["column"] for one in encoders if one.get("encode") == "one_hot"]
+    # of dates, "encode" is a list of parts
+    texts = [(one["column"], marks[one["encode"]]) for one in encoders if str(one.get("encode")) in marks]
     encoded = request.metadata.get("encoded", ())
-    return {name: text for text in texts for name in encoded if name.startswith(f"{text}=")}
+    return {
+        name: text
+        for text, mark in texts
+        for name in encoded
+        if name.startswith(f"{text}{mark}") or name == f"{text}.null"
+    }
 
 
 def taken(rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -143,12 +143,13 @@ def check_survey(
         chooses = choosing_inputs(rule.hdfg)
         constant = [one.column for one in fills if one.column in constant and one.input not in chooses]
     if constant and survey.tuples > 1:
+        inexact = [name for name in constant if types.get(name, "real") not in ("real", "boolean", *INTEGERS)]
         have = "have" if len(constant) > 1 else "has"
         notify(
             Notice(
                 level=Level.NOTICE,
                 message=f"{_named(request, *constant)} {have} a single value in all rows",
-                hint=COMPARED.format("real", "seven") if not all(centres[name].all() for name in constant) else "",
+                hint=COMPARED.format("real", "seven") if not all(centres[name].all() for name in inexact) else "",
             )
         )
     return bad

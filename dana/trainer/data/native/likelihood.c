@@ -152,12 +152,13 @@ add_classes(const struct dana_likelihood *state, const double *restrict row, dou
 	}
 }
 
-/* Of each column, the largest value and minus the smallest one, of rows with label 0 and above: [2][2][size] */
+/* Of each column, the largest value and minus the smallest one, of rows with each label: [directions][2][size] */
 static void
-bound(const struct dana_likelihood *state, const double *row, bool above)
+bound(const struct dana_likelihood *state, const double *row, double label)
 {
 	const ptrdiff_t size = state->features + 1;
-	double *largest = state->matrix + (above ? 2 : 0) * size, *smallest = largest + size;
+	const ptrdiff_t place = (ptrdiff_t)ceil(fmax(0, fmin(label, (double)(state->directions - 1))));
+	double *largest = state->matrix + 2 * place * size, *smallest = largest + size;
 
 	for (ptrdiff_t k = 0; k < size; k++)
 	{
@@ -216,7 +217,7 @@ add_row(const struct dana_likelihood *state, const float *tuple)
 	}
 	if (state->family == DANA_BOUNDS)
 	{
-		bound(state, row, y > 0);
+		bound(state, row, y);
 		return;
 	}
 	state->sums[DANA_ROWS] += 1;

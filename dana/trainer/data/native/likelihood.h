@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Hash of this text and of the contract of the simulator; a library with another value is rejected */
-#define DANA_LIKELIHOOD_CONTRACT UINT64_C(0x9cd42af6a9dfcb59)
+#define DANA_LIKELIHOOD_CONTRACT UINT64_C(0x3bbe6eaa8c980916)
 #define DANA_LIKELIHOOD_BLOCK 64
 #define DANA_NORMAL 0
 #define DANA_BINOMIAL 1
@@ -25,11 +25,11 @@
 #define DANA_GAMMAS 7
 
 /* The state of a pass; size is features + 1, for the intercept. matrix: [size][size], lower triangle of the curvature;
- * of a sample [directions][size], its rows; of bounds [2][2][size]. gradient: [size]. Of classes, size in both is that
- * times directions - 1. curvature: [DANA_LIKELIHOOD_BLOCK], or [directions]. weights: [directions][size]. moved:
- * largest magnitude of an element, [size], or of a direction's score, [directions]. squares: [directions]. block:
- * [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places: [features], elements of a tuple. weight,
- * label: elements, or -1. */
+ * of a sample [directions][size], its rows; of bounds [directions][2][size]. gradient: [size]. Of classes, size in both
+ * is that times directions - 1. curvature: [DANA_LIKELIHOOD_BLOCK], or [directions]. weights: [directions][size].
+ * moved: largest magnitude of an element, [size], or of a direction's score, [directions]. squares: [directions].
+ * block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places: [features], elements of a tuple.
+ * weight, label: elements, or -1. */
 struct dana_likelihood
 {
 	double *matrix, *gradient, *moved, *squares, *sums, *block, *curvature;
