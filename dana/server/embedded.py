@@ -8,6 +8,7 @@ path is too long for one). Two processes may call it at once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -92,7 +93,7 @@ class EmbeddedServer:
         """
         server = cls.at(root, major)
         server._make_folders()
-        with server._exclusive():
+        with server._exclusive(), server._room():
             build = _build_key(major)
             # under the lock, so that no other process sees a server between its launch and CREATE EXTENSION
             if server.is_running:
@@ -214,6 +215,18 @@ class EmbeddedServer:
             yield
         finally:
             os.close(lock)
+
+    @contextlib.contextmanager
+    def _room(self) -> Iterator[None]:
+        """Name the folder where the disk is full; the system's error names the file that is copied."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise SetupError(
+                f"no space left for the server's files, about 600 MB, in {self.root}; set DANA_HOME to another folder"
+            ) from None
 
     def _state(self) -> supervisor.State:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -19,6 +20,7 @@ import psycopg
 import pytest
 
 from dana.errors import SetupError
+from dana.server import installation
 from dana.server.cluster import settings
 from dana.server.embedded import EmbeddedServer
 from dana.server.installation import DEFAULT_MAJOR, MAJORS
@@ -255,6 +257,15 @@ def test_a_umask_does_not_keep_the_account_out_of_new_folders(server_root: Path)
         os.umask(umask)
     assert server.account.can("x", server.root)
     assert stat.S_IMODE((server.root / "18" / "log").stat().st_mode) == 0o700
+
+
+def test_a_full_disk_names_the_folder(server_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "libllvmlite.so")
+
+    monkeypatch.setattr(installation, "prepare", prepare)
+    with pytest.raises(SetupError, match=rf"^no space left .* in {server_root}; set DANA_HOME to another folder$"):
+        EmbeddedServer.start(server_root)
 
 
 def test_a_home_that_cannot_be_made_is_named(server_root: Path) -> None:
