@@ -21,7 +21,7 @@ WIDTHS = (10, 54)
 UDF = "bench_logistic"
 FORMS = {
     "columns": ("SELECT sum(dana_predict({name}, {listed})) FROM {table}", 3.0),
-    "a row": ("SELECT sum(dana_predict({name}, r.*)) FROM {table} AS r", 4.0),
+    "a row": ("SELECT sum(dana_predict({name}, r.*)) FROM {table} AS r", 3.0),
     "dana_predict_table": ("SELECT sum(prediction) FROM dana_predict_table({name}, {place})", 6.0),
 }
 """Statement, and the most that it may take of the reference's time."""

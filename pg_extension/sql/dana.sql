@@ -460,32 +460,36 @@ COMMENT ON FUNCTION dana_revoke_model IS 'Revoke the rights of dana_grant_model(
 
 -- Prediction
 
+CREATE FUNCTION dana.dana_expand_row(internal) RETURNS internal
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_expand_row(internal) IS 'For the planner: replaces a whole row among the arguments of dana_predict() by its columns';
+
 CREATE FUNCTION dana_predict(model text, VARIADIC features "any") RETURNS real
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_predict IS
 	'Prediction of a model ("name", or "name@version") for one row: its features in the order of training, as columns or arrays, or a whole row with columns found by name';
 
 CREATE FUNCTION dana_predict_double(model text, VARIADIC features "any") RETURNS double precision
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_predict_double IS
 	'dana_predict() in double precision: a label with more digits than real has is trained on less its centre, which is added without rounding';
 
 CREATE FUNCTION dana_predict_array(model text, VARIADIC features "any") RETURNS real[]
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_predict_array IS 'All numbers that a model predicts for a row: several if its rule predicts a vector, else one; features as for dana_predict()';
 
 CREATE FUNCTION dana_classify(model text, VARIADIC features "any") RETURNS text
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_classify IS 'The label that a model of a rule with classes predicts for a row; features as for dana_predict()';
 
 CREATE FUNCTION dana_probabilities(model text, VARIADIC features "any") RETURNS real[]
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_probabilities IS 'Probability of each class for a row, in the order of the model''s classes (dana.model.metadata); features as for dana_predict()';
 
 -- For internal statements: in the extension's schema a role with CREATE could add a function with argument types that
 -- fit better than "any". In this schema no other role can.
 CREATE FUNCTION dana.dana_predict(model text, VARIADIC features "any") RETURNS real
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_predict IS 'dana_predict(), for internal statements';
 
 CREATE FUNCTION dana.dana_contributions(model text, VARIADIC features "any", OUT label text, OUT feature text, OUT contribution double precision)
@@ -493,19 +497,19 @@ CREATE FUNCTION dana.dana_contributions(model text, VARIADIC features "any", OUT
 COMMENT ON FUNCTION dana.dana_contributions IS 'dana_contributions(), for internal statements';
 
 CREATE FUNCTION dana.dana_predict_double(model text, VARIADIC features "any") RETURNS double precision
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_predict_double IS 'dana_predict_double(), for internal statements';
 
 CREATE FUNCTION dana.dana_classify(model text, VARIADIC features "any") RETURNS text
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_classify IS 'dana_classify(), for internal statements';
 
 CREATE FUNCTION dana.dana_predict_array(model text, VARIADIC features "any") RETURNS real[]
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_predict_array IS 'dana_predict_array(), for internal statements';
 
 CREATE FUNCTION dana.dana_scored(model text, VARIADIC features "any") RETURNS real[]
-	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 SUPPORT dana.dana_expand_row AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_scored IS 'dana_predict_array() for an evaluation: less the centre of the label, NaN for rows that the training would have left out for NaN or an infinity in a feature';
 
 CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision

@@ -34,6 +34,8 @@ EXPECTED = "SELECT id, dana_predict('m', a, b, c) FROM t ORDER BY id"
         "SELECT id, dana_predict('m', t.*) FROM t ORDER BY id",
         "SELECT id, dana_predict('m', s) FROM (SELECT c, 'x' AS word, b, id, a FROM t) AS s ORDER BY id",
         "SELECT id, dana_predict('m', v) FROM v ORDER BY id",
+        "SELECT id, dana_predict('m', s) FROM (SELECT * FROM t OFFSET 0) AS s ORDER BY id",
+        "SELECT id, dana_predict('m', t) FROM t GROUP BY t, id ORDER BY id",
         "SELECT id, dana_predict('m@1', r) FROM (SELECT id, ROW(word, b, c, a)::kind AS r FROM t) AS s ORDER BY id",
         "SELECT id::int, prediction FROM dana_predict_table('m', 't') ORDER BY 1",
         "SELECT t.id, prediction FROM dana_predict_table('m', 't', 'ctid') p JOIN t ON t.ctid = p.id::tid ORDER BY 1",
@@ -46,6 +48,45 @@ def test_the_same_as_from_columns(session: Session, table: str, query: str) -> N
     expected = rows(session, EXPECTED)
     assert len({value for _, value in expected}) > 50, "predictions tell rows apart"
     assert rows(session, query) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "formed"),
+    [
+        ("t", False),
+        ("v AS t", False),
+        ("generate_series(1, 3) AS g JOIN t ON id = g", False),
+        ("(SELECT * FROM t OFFSET 0) AS t", True),
+        ("generate_series(1, 3) AS g LEFT JOIN t ON id = g", True),
+        ("t GROUP BY ROLLUP (t)", True),
+        ("wide AS t", True),
+    ],
+)
+def test_a_row_is_not_formed_for_a_prediction(session: Session, table: str, source: str, formed: bool) -> None:
+    """Unless it may be NULL, has more columns than a function has arguments, or is a subquery's."""
+    session.execute("CREATE VIEW v AS SELECT c, b, y, a, id FROM t")
+    listed = ", ".join(f"1 AS x{k}" for k in range(99))
+    session.execute(f"CREATE TABLE wide AS SELECT *, {listed} FROM t")  # type: ignore[arg-type]
+    for call in ("dana_predict('m', t)", "dana_predict_double('m', t.*)", "dana_classify('m', t)"):
+        plan = "\n".join(str(line) for (line,) in rows(session, f"EXPLAIN (VERBOSE) SELECT {call} FROM {source}"))
+        assert ("::name[]" not in plan) == formed, plan
+
+
+def test_a_row_that_an_outer_join_leaves_out_has_no_prediction(session: Session, table: str) -> None:
+    session.execute("UPDATE t SET a = NULL WHERE id = 1")
+    session.execute(
+        "SELECT dana_train('sums', 't', features => '{a,b,c}', label => 'y', model => 'filled', nulls => 'mean')"
+    )
+    found = rows(
+        session, "SELECT g, dana_predict('filled', t) IS NULL FROM generate_series(0, 1) AS g LEFT JOIN t ON id = g"
+    )
+    assert sorted(found) == [(0, True), (1, False)]
+
+
+@pytest.mark.parametrize("names", ["{a,b}", "{a,b,c,d}", "{a,NULL,c}"])
+def test_names_that_do_not_fit_their_columns(session: Session, table: str, names: str) -> None:
+    with pytest.raises((errors.InvalidParameterValue, errors.NullValueNotAllowed)):
+        rows(session, f"SELECT dana_predict('m', '{names}'::name[], 1, 2, 3)")
 
 
 def test_rows_of_several_types_in_one_call(session: Session, table: str) -> None:

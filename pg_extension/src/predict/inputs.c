@@ -106,12 +106,62 @@ dana_reject_count(const char *model, uint32 wanted, int64 given)
 							"their names. A whole row of the table does, too.")));
 }
 
+/* Number of a column, from 0 */
+static int
+find_row_column(TupleDesc descriptor, const char *name, const char *model)
+{
+	int number = SPI_fnumber(descriptor, name);
+
+	if (number > 0)
+		return number - 1;
+	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+					errmsg("model \"%s\" needs column \"%s\", which the row does not have", model, name),
+					errhint("Give a row with the columns that it was trained on, or the features one by one in their "
+							"order.")));
+}
+
+/* Finds the features among a row's columns */
+static void
+find_row_columns(dana_inputs *features, TupleDesc descriptor, const char *model)
+{
+	for (int i = 0; i < features->count; i++)
+	{
+		int column = find_row_column(descriptor, features->names.values[i], model);
+		Oid column_type = TupleDescAttr(descriptor, column)->atttypid;
+
+		if (!inputs_type(features, i, column_type))
+			dana_error(DATATYPE_MISMATCH, "column \"%s\" has type %s, which is not %s", features->names.values[i],
+					   format_type_be(column_type), inputs_wanted(features, i, column_type));
+		features->columns[i] = column;
+	}
+	features->reals = all_reals(features);
+}
+
+/* The columns of a row that are arguments behind their names */
+static TupleDesc
+expanded_columns(FunctionCallInfo fcinfo)
+{
+	Datum	 *names;
+	int		  count;
+	TupleDesc columns;
+
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &names, NULL, &count);
+	if (count != PG_NARGS() - 2)
+		dana_error(INVALID_PARAMETER_VALUE, "%d names are given for %d columns", count, PG_NARGS() - 2);
+	columns = CreateTemplateTupleDesc(count);
+	for (int i = 0; i < count; i++)
+		TupleDescInitEntry(columns, i + 1, NameStr(*DatumGetName(names[i])), get_fn_expr_argtype(fcinfo->flinfo, i + 2),
+						   -1, 0);
+	return columns;
+}
+
 void
 dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *reference, const dana_texts *names,
 			   dana_encoder *encoders, double *centres, Jsonb *metadata)
 {
 	*features = (dana_inputs){.encoders = encoders, .centres = centres};
-	features->row = PG_NARGS() == 2 && type_is_rowtype(get_fn_expr_argtype(fcinfo->flinfo, 1));
+	features->expanded = PG_NARGS() > 1 && get_fn_expr_argtype(fcinfo->flinfo, 1) == NAMEARRAYOID && !PG_ARGISNULL(1);
+	features->row = features->expanded || (PG_NARGS() == 2 && type_is_rowtype(get_fn_expr_argtype(fcinfo->flinfo, 1)));
 	features->count = features->row ? Max(names->count, 0) : PG_NARGS() - 1;
 	features->names = *names;
 	features->types = palloc0(sizeof(dana_type) * Max(features->count, 1));
@@ -121,6 +171,8 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 	features->columns = palloc0(sizeof(int) * Max(features->count, 1));
 	features->casts = palloc0(sizeof(FmgrInfo) * Max(features->count, 1));
 	features->trained = dana_datetimes_read(metadata, names);
+	if (features->expanded)
+		find_row_columns(features, expanded_columns(fcinfo), reference);
 	if (features->row)
 		return; /* a row has its own types */
 	if (encoders != NULL && features->count != names->count)
@@ -140,20 +192,6 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 								? errhint("Cast it to real, or to real[].") : 0));
 	}
 	features->reals = all_reals(features);
-}
-
-/* Number of a column, from 0 */
-static int
-find_row_column(TupleDesc descriptor, const char *name, const char *model)
-{
-	int number = SPI_fnumber(descriptor, name);
-
-	if (number > 0)
-		return number - 1;
-	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-					errmsg("model \"%s\" needs column \"%s\", which the row does not have", model, name),
-					errhint("Give a row with the columns that it was trained on, or the features one by one in their "
-							"order.")));
 }
 
 /* Prepares for a row type that differs from the last call's */
@@ -176,17 +214,7 @@ adopt_row_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
 	features->row_values = palloc(sizeof(Datum) * Max(features->descriptor->natts, 1));
 	features->row_nulls = palloc(sizeof(bool) * Max(features->descriptor->natts, 1));
 	MemoryContextSwitchTo(caller);
-	for (int i = 0; i < features->count; i++)
-	{
-		int column = find_row_column(features->descriptor, features->names.values[i], model);
-		Oid column_type = TupleDescAttr(features->descriptor, column)->atttypid;
-
-		if (!inputs_type(features, i, column_type))
-			dana_error(DATATYPE_MISMATCH, "column \"%s\" has type %s, which is not %s", features->names.values[i],
-					   format_type_be(column_type), inputs_wanted(features, i, column_type));
-		features->columns[i] = column;
-	}
-	features->reals = all_reals(features);
+	find_row_columns(features, features->descriptor, model);
 	features->type = type;
 	features->typmod = typmod;
 }
@@ -252,13 +280,30 @@ read_feature_arguments(dana_inputs *features, const NullableDatum *given)
 	return true;
 }
 
+/* The same of a row's columns; each has a type */
+static bool
+read_expanded_row(dana_inputs *features, const NullableDatum *columns)
+{
+	for (int i = 0; i < features->count; i++)
+	{
+		const NullableDatum *column = &columns[features->columns[i]];
+
+		features->values[i] = column->value;
+		features->nulls[i] = column->isnull;
+		if (column->isnull && features->encoders == NULL)
+			return false;
+	}
+	return true;
+}
+
 bool
 dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model)
 {
 	const NullableDatum *given = &fcinfo->args[1];
 
-	if (!(features->row ? !given->isnull && read_feature_row(features, PG_GETARG_HEAPTUPLEHEADER(1), model)
-						: read_feature_arguments(features, given)))
+	if (features->expanded ? !read_expanded_row(features, given + 1)
+		: features->row	   ? given->isnull || !read_feature_row(features, PG_GETARG_HEAPTUPLEHEADER(1), model)
+						   : !read_feature_arguments(features, given))
 		return false;
 	for (int i = 0; i < features->count && features->trained != NULL; i++)
 		if (OidIsValid(features->casts[i].fn_oid) && !features->nulls[i])

@@ -8,7 +8,7 @@
 #include "values/encode.h"
 #include "values/values.h"
 
-/* The features of a call: its arguments, or columns of a row */
+/* The features of a call: its arguments, or columns of a row, which may be arguments themselves (expand.c) */
 typedef struct dana_inputs
 {
 	int		   count;
@@ -23,6 +23,7 @@ typedef struct dana_inputs
 	dana_encoder *encoders; /* or NULL: features are numbers */
 	/* of a row: */
 	bool	  row;
+	bool	  expanded; /* its columns are arguments */
 	dana_texts names;
 	int		 *columns;	  /* numbers from 0 */
 	Oid		  type;		  /* of the rows so far */
