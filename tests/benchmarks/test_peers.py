@@ -137,6 +137,32 @@ def test_c_learns_what_arrays_teach(name: str) -> None:
     assert np.float64(1e-310) * np.float64(0.5) > 0, "of the process nothing is flushed"
 
 
+@pytest.mark.parametrize("error", ["squared", "huber", "logistic", "poisson", "softmax"])
+def test_conjugate_gradients_end_at_the_minimum(error: str) -> None:
+    """Where the mean slope is 0, along each column."""
+    random = np.random.default_rng(1)
+    x = random.standard_normal((600, 5)).astype(np.float32)
+    score = x @ np.arange(-2, 3, dtype=np.float32) / 4
+    noisy = score + random.standard_normal(len(x))
+    labels = {
+        "logistic": noisy > 0,
+        "poisson": random.poisson(np.exp(score)),
+        "softmax": np.digitize(noisy, [-1, 0, 1]),
+    }
+    y = labels.get(error, noisy).astype(np.float32)
+    made = learners.conjugate_softmax(x, y) if error == "softmax" else learners.conjugate(x, y, error)
+    for _ in range(60):
+        made.train()
+    scores = made.score(x)
+    if error == "softmax":
+        shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        slopes = shares - np.eye(10)[y.astype(int)]
+    else:
+        judge = learners.ERRORS[error]
+        slopes = np.array([judge(z, one)[0] for z, one in zip(scores, y, strict=True)])
+    np.testing.assert_allclose(x.T @ slopes / len(x), 0, atol=2e-3)
+
+
 def test_c_where_there_is_no_compiler(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or one that refuses; nobody else minds."""
     case = shaped("Remote Sensing LR", TINY)
