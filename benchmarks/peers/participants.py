@@ -23,6 +23,7 @@ from benchmarks.peers.factors import factors
 from benchmarks.peers.learners import Floats, Learner
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.stage import RULE, TABLE, train
+from benchmarks.peers.vowpal import LOSSES, Vowpal
 from dana import rules
 from dana.client.connection import Connection
 from dana.session.frames import columns_of
@@ -32,6 +33,7 @@ DANA, ONE_PASS, LATER_PASS = "DAnA", "DAnA, one pass alone", "DAnA, each later p
 DOUBLES = "DAnA, on float8[] as MADlib"
 DOUBLES_TABLE = "dana_bench_doubles"
 COMPILED, LIBLINEAR, SCIKIT, MADLIB = "C", "LIBLINEAR", "scikit-learn", madlib.MADLIB
+VOWPAL = "Vowpal Wabbit"
 COUNT, COPY, READ, EXPORT = "count(*)", "copying its pages", "reading as much memory", "exporting to NumPy"
 
 
@@ -68,6 +70,8 @@ def makers(
         yield name, lambda name=name, how=how, make=make: _learner(name, how, make(), case, x, passes)  # type: ignore[misc]
     if case.rule in scikit.LIBLINEAR:
         yield LIBLINEAR, lambda: _liblinear(case, x, passes)
+    if case.rule in LOSSES:
+        yield VOWPAL, lambda: _vowpal(case, x, passes, made)
 
 
 def _dana(db: Connection, case: Case, x: Floats, passes: int) -> Peer:
@@ -190,6 +194,17 @@ def _liblinear(case: Case, x: Floats, passes: int) -> Peer:
 
     how = f"scikit-learn {_version('scikit-learn')}: at most {passes} outer iterations, each of which counts as a pass"
     return Peer(name=LIBLINEAR, how=how, trains=True, run=run, loss=loss)
+
+
+def _vowpal(case: Case, x: Floats, passes: int, made: ExitStack) -> Peer:
+    trained = Vowpal(x, case.y, case.rule, passes=passes, made=made)
+
+    def loss() -> float:
+        trained.run()
+        return case.judge(trained.score(x[:JUDGED]))
+
+    how = f"vowpalwabbit {_version('vowpalwabbit')}: a row at a time, from its cache of a text file, made before"
+    return Peer(name=VOWPAL, how=how, trains=True, run=trained.run, loss=loss)
 
 
 def _learners(case: Case, x: Floats) -> list[tuple[str, str, Callable[[], Learner]]]:
