@@ -108,7 +108,7 @@ def test_nothing_of_anybody_s_is_touched(db: Connection, monkeypatch: pytest.Mon
         measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
     assert db.session.execute(f"SELECT mine FROM {stage.TABLE}").fetchone() == (1,)
     db.session.execute(f"DROP TABLE {stage.TABLE}")
-    monkeypatch.setattr(stage.rules, "text", lambda name: "no rule")
+    monkeypatch.setattr(stage.stochastic, "text", lambda name: "no rule")
     with pytest.raises(psycopg.errors.SyntaxError):
         measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
     assert db.session.execute("SELECT to_regclass(%s)", (stage.TABLE,)).fetchone() == (None,)
