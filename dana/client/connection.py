@@ -159,7 +159,7 @@ class Connection(PredictingSession):
     def gather(
         self,
         table: str,
-        shards: Sequence[str],
+        shards: Sequence[str] | Literal["partitions"],
         *,
         into: str | None = None,
         timeout: float = TIMEOUT,
@@ -175,7 +175,8 @@ class Connection(PredictingSession):
         table
             Its name on each of the servers, as SQL writes it: a table, a view, a foreign table.
         shards
-            Connection strings of the servers. Their order numbers the shards, from 1, and with it the rows.
+            Connection strings of the servers. Their order numbers the shards, from 1, and with it the rows. Or
+            ``partitions``: those of the table on this server, by name, on the servers of postgres_fdw and on this one.
         into
             Name of the temporary table; by default that of the table.
         timeout
@@ -197,7 +198,7 @@ class Connection(PredictingSession):
 
     @contextmanager
     def _gathered(
-        self, source: str | LoadedTable | None, shards: Sequence[str] | None
+        self, source: str | LoadedTable | None, shards: Sequence[str] | Literal["partitions"] | None
     ) -> Iterator[str | LoadedTable | None]:
         """The table of a training: gathered from its shards, if there are any, and dropped at the end."""
         if shards is None:
@@ -219,7 +220,7 @@ class Connection(PredictingSession):
         rule: str,
         source: str | LoadedTable | None = None,
         *,
-        shards: Sequence[str] | None = None,
+        shards: Sequence[str] | Literal["partitions"] | None = None,
         progress: bool | None = None,
         **options: Unpack[TrainOptions],
     ) -> TrainResult:
@@ -232,7 +233,8 @@ class Connection(PredictingSession):
         source
             Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``), or what `load` returned.
         shards
-            Connection strings of the servers that have the table; it is gathered (`gather`), trained on and dropped.
+            Connection strings of the servers that have the table, or ``partitions``; it is gathered (`gather`), trained
+            on and dropped.
         progress
             Show each epoch: True in a notebook, and on stderr if that is a terminal; None only in a notebook.
         options

@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from dana.cluster.partitions import Part
 from dana.errors import UsageError
 from dana.session.tables import HEADER, TRAILER
 
@@ -261,22 +262,20 @@ class Shard:
 
 
 @contextmanager
-def opened(servers: Sequence[str], table: str, timeout: float) -> Iterator[list[Shard]]:
+def opened(parts: Sequence[Part], timeout: float) -> Iterator[list[Shard]]:
     """The shards in their order, connected; at the end all connections are closed.
 
     Raises
     ------
     UsageError
-        There is none, or one is listed twice.
+        One is listed twice, or its connection string is not valid.
     ShardError
         One cannot be reached.
     """
-    if isinstance(servers, str) or not servers:
-        raise UsageError("shards must be a sequence of connection strings, at least one")
     with ExitStack() as stack:
         shards = []
-        for number, dsn in enumerate(servers, 1):
-            shard = Shard(number=number, dsn=dsn, table=table, timeout=timeout, server=_named(dsn))
+        for number, part in enumerate(parts, 1):
+            shard = Shard(number=number, dsn=part.dsn, table=part.table, timeout=timeout, server=_named(part.dsn))
             shard.open()
             stack.callback(shard.close)
             shards.append(shard)

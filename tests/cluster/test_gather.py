@@ -34,7 +34,7 @@ def fetched(dsn: str, query: str) -> list[tuple[Any, ...]]:
 
 def whole(shards: list[str]) -> None:
     """The table `whole` on the first server: the rows of all in turns of 64 pages, as this test orders them."""
-    found = []
+    found: list[tuple[Any, ...]] = []
     for number, dsn in enumerate(shards):
         seen: dict[int, int] = {}
         for row in fetched(dsn, "SELECT (ctid::text::point)[0]::int, rows.* FROM rows ORDER BY ctid"):
@@ -177,6 +177,7 @@ def test_bad_lists_of_shards_are_errors(db: Connection, shards: list[str]) -> No
     everywhere(shards, ROWS)
     with pytest.raises(UsageError, match=r"shard 1 \(.*\) and shard 3 \(.*\) are one table, rows"):
         db.gather("rows", [*shards[:2], shards[0]])
+    none: Any
     for none in ([], "host=a"):
         with pytest.raises(UsageError, match="at least one"):
             db.gather("rows", none)

@@ -73,6 +73,7 @@ NOT_RUN = {
     ("docs/install.md", "docker build"): "Docker, which tests/servers.py uses where there is one",
     ("docs/install.md", "docker run"): "Docker",
     ("docs/install.md", "POSTGRES_PASSWORD=secret docker compose up"): "Docker",
+    ("docs/cluster.md", 'db.train("logistic", "ratings"…'): "postgres_fdw, which the embedded PostgreSQL has not",
     ("docs/operating.md", "dana worker --socket"): "it does not end; the embedded server starts its worker so",
     ("docs/operating.md", "export PG_CONFIG…"): OTHER_SERVER,
     ("docs/export.md", "dana hdl"): "half a minute of yosys each; tests/hwgen/export",
