@@ -14,6 +14,9 @@ DEPENDENT = 1e-11
 """Share of a column's variance that the columns before it leave unexplained, below which it depends on them. At a
 tenth of it the weights, in binary32, round predictions by a twentieth of the label's deviation."""
 
+EXACT = 2.0**-49
+"""Rounding of a sum over rows in binary64, relative to it."""
+
 CLOSE = 1e-4
 """The same share, below which a penalty of `WEAK` decides a coefficient."""
 
@@ -118,6 +121,8 @@ def solved(
             least = DEPENDENT * own
             if kept and rest < CLOSE * own and own > 1e-13:
                 share = np.linalg.solve(factor[np.ix_(kept, range(len(kept)))].T, factor[k, : len(kept)])
+                # the roundings of many parts, as of a hundred categories, add up to more than `DEPENDENT`
+                least = max(least, EXACT * (1 + float(np.abs(share).sum())) ** 2)
                 share *= widths[k] / widths[kept]
                 rounding = (noise[k] + share**2 @ noise[kept]) / diagonal[k]
                 least = max(least, NOISE * rounding)

@@ -38,7 +38,7 @@ from dana.trainer.messages.notices import (
     unsolved_notice,
 )
 from dana.trainer.messages.page_errors import nulls_error
-from dana.trainer.summary import newton, summarise, with_summary
+from dana.trainer.summary import WEAK, newton, penalty_of, summarise, with_summary
 from dana.trainer.warm import CONJUGATE, SOLVERS, remembered
 
 PATIENCE = 30
@@ -192,7 +192,7 @@ def run(
     for start in training.clustered:
         training.adopt([start_centres(training, request, start, feed=feed)])
     fresh = {one.name: one for one in training.parameters()} if solves else {}
-    stepped = False
+    stepped = unpenalised = False
     reports: list[EpochReport] = []
     best: tuple[int, Sequence[Parameter]] | None = None
     left: Sequence[Parameter] = ()
@@ -223,12 +223,15 @@ def run(
         if loss is not None and stopping.patience and stopping.better(loss, margin):
             # reuse the arrays of the previous best: a large model must not exist three times
             best = epoch, left if validates else training.parameters(() if best is None else best[1])
-        if report.converged or stopping.over:
+        if report.converged or stopping.over or (stepped and epoch == 2 * SLOW and unpenalised):
             break
         if solves and epoch == SLOW and request.epochs is None:
             now = training.finish(training.parameters())
-            moved = newton(training, request, now, feed=feed) if CONJUGATE in now.metadata["optimizers"] else None
+            conjugate = CONJUGATE in now.metadata["optimizers"]
+            moved = newton(training, request, now, rows=report.tuples, feed=feed) if conjugate else None
             stepped = moved is not None
+            # the summary then steps to the maximum, in binary64: more passes in binary32 bring it no nearer
+            unpenalised = penalty_of(request, now.metadata["hyper"]) <= WEAK
             # the directions of conjugate gradients led elsewhere
             training.adopt([fresh[one.name] if remembered(one.name, fresh) else one for one in moved or ()])
     epoch, parameters = best or (epoch, training.parameters())
@@ -236,7 +239,7 @@ def run(
     result, kept = training.finish(parameters), reports[epoch - 1]
     summary = None
     if solves and (report.converged or (request.epochs is None and not stopping.over)):
-        summary = summarise(training, request, result, feed=feed, notify=notify)
+        summary = summarise(training, request, result, rows=kept.tuples, feed=feed, notify=notify)
     if summary is not None:
         result = with_summary(training.finish(summary.parameters), summary)
         if held_out is not None:
@@ -280,7 +283,7 @@ def run(
         notify(zero)
     elif constant is not None and kept.loss is not None:
         columns = len(training.layout.features)
-        least = constant.chance * max(TOLERANCE, by_chance(columns) / kept.tuples)
+        least = max(_small(constant), constant.chance * by_chance(columns) / kept.tuples)
         if kept.loss >= constant.loss - max(least, SUMMED * abs(constant.loss)):
             notify(_no_better(kept.loss, constant, columns, solved=solves and solved))
         elif kept.validation_loss is not None and kept.validation_loss > WORSE * constant.loss:
@@ -377,6 +380,12 @@ def by_chance(columns: int) -> float:
     return columns + 2 * math.sqrt(2 * columns)
 
 
+def _small(constant: Constant) -> float:
+    """Return a part of the loss that is not worth a model."""
+    # of a rare class a column saves many times the mean loss
+    return TOLERANCE * min(constant.chance, abs(constant.loss))
+
+
 def _all_zero(metadata: Json) -> Notice | None:
     """Return a warning if a penalty has set all coefficients of columns to 0."""
     penalty, found = metadata["hyper"].get("penalty", 0), metadata["coefficients"]
@@ -392,7 +401,7 @@ def _all_zero(metadata: Json) -> Notice | None:
 
 def _no_better(loss: float, constant: Constant, columns: int, *, solved: bool) -> Notice:
     random = "1 column of random numbers explains" if columns == 1 else f"{columns} columns of random numbers explain"
-    chance = f", and {random} as much" if loss < constant.loss - TOLERANCE * constant.chance else ""
+    chance = f", and {random} as much" if loss < constant.loss - _small(constant) else ""
     return Notice(
         level=Level.WARNING,
         message=f"the model is no better than a constant prediction: its loss is {loss:.6g}, that of a constant "

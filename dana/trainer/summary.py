@@ -45,7 +45,13 @@ from dsl.hdfg.ops import Op
 from dsl.semantics.program import reachable
 
 MAX_COLUMNS = 100
-"""Columns beyond which the curvature, which grows with their square, costs more than the training."""
+"""Columns beyond which the curvature, which grows with their square, costs more than the training of many rows."""
+
+MAX_WIDTH = 600
+"""The same of few rows: the solution of the equations, which grows with the cube, costs seconds."""
+
+MAX_PRODUCTS = 1e10
+"""Rows times columns squared up to which rows are few: a pass takes some seconds."""
 
 WEAK = 1.001e-6
 """Largest penalty that counts as none: it keeps the coefficients of separated rows finite; the last step removes it."""
@@ -103,7 +109,13 @@ class Summary:
 
 
 def summarise(
-    training: Training, request: TrainRequest, result: TrainResult, *, feed: Callable[[Sink], int], notify: Notify
+    training: Training,
+    request: TrainRequest,
+    result: TrainResult,
+    *,
+    rows: int,
+    feed: Callable[[Sink], int],
+    notify: Notify,
 ) -> Summary | None:
     """Return the summary of a solved model; None if its prediction is not a function of one weighted sum or of classes.
 
@@ -111,12 +123,14 @@ def summarise(
     ----------
     result
         The result of the training, with its parameters.
+    rows
+        Rows trained on.
     feed
         Feeds all pages to a sink.
     notify
         Receives the names of dependent columns, and a warning if the rows are separated.
     """
-    passes = _opened(training, request, result, feed=feed, notify=notify)
+    passes = _opened(training, request, result, rows=rows, feed=feed, notify=notify)
     if passes is None:
         return None
     several = passes.found.link is Link.LARGEST
@@ -133,7 +147,7 @@ def summarise(
 
 
 def newton(
-    training: Training, request: TrainRequest, result: TrainResult, *, feed: Callable[[Sink], int]
+    training: Training, request: TrainRequest, result: TrainResult, *, rows: int, feed: Callable[[Sink], int]
 ) -> Sequence[Parameter] | None:
     """Return models that Newton's method brings towards the minimum of a rule's loss; None if it cannot.
 
@@ -144,10 +158,12 @@ def newton(
     ----------
     result
         The result of the training so far.
+    rows
+        Rows trained on.
     feed
         Feeds all pages to a sink.
     """
-    passes = _opened(training, request, result, feed=feed, notify=lambda notice: None)
+    passes = _opened(training, request, result, rows=rows, feed=feed, notify=lambda notice: None)
     penalty = penalty_of(request, result.metadata["hyper"])
     if passes is None or not isfinite(penalty) or request.class_weight is not None:
         return None
@@ -158,7 +174,13 @@ def newton(
 
 
 def _opened(
-    training: Training, request: TrainRequest, result: TrainResult, *, feed: Callable[[Sink], int], notify: Notify
+    training: Training,
+    request: TrainRequest,
+    result: TrainResult,
+    *,
+    rows: int,
+    feed: Callable[[Sink], int],
+    notify: Notify,
 ) -> _Passes | None:
     """Return what makes passes over the rows of a training; None if its prediction is no function of sums."""
     layout = training.layout
@@ -178,7 +200,9 @@ def _opened(
         training.end_look()
         return observer
 
-    return _Passes(training=training, measured=measured, model=model, found=found, request=request, notify=notify)
+    return _Passes(
+        training=training, measured=measured, model=model, found=found, request=request, rows=rows, notify=notify
+    )
 
 
 def _family_of(found: Scores, request: TrainRequest, result: TrainResult) -> Family | None:
@@ -297,7 +321,12 @@ class _Passes:
     model: _Model
     found: Scores
     request: TrainRequest
+    rows: int
     notify: Notify
+
+    def _is_narrow(self, count: int) -> bool:
+        """Return whether so many columns are few enough for passes in binary64."""
+        return count <= MAX_COLUMNS or (count <= MAX_WIDTH and self.rows * count**2 <= MAX_PRODUCTS)
 
     def of_classes(self, found: Scores, family: Family | None, metadata: Any) -> Summary:
         """Return whether the scores of classes separate them; remove the penalty, if there are not too many weights."""
@@ -406,8 +435,8 @@ class _Passes:
         count = found.coefficients.shape[1]
         columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
         reason = "with class_weight the loss is no likelihood" if self.request.class_weight is not None else None
-        if count > MAX_COLUMNS or len(columns) != count:
-            reason = f"there are more than {MAX_COLUMNS} columns"
+        if not self._is_narrow(count) or len(columns) != count:
+            reason = f"{count} columns are too many for {self.rows:,} rows"
         if reason is not None:
             if family is not Family.NORMAL:
                 self._notify_close(columns)
@@ -484,7 +513,7 @@ class _Passes:
     def newton(self, family: Family, penalty: float) -> Sequence[Parameter] | None:
         """See `newton`."""
         mapped, count = self.model.weights(self.found), self.found.coefficients.shape[1]
-        if mapped is None or count > MAX_COLUMNS:
+        if mapped is None or not self._is_narrow(count):
             return None
         basis, (_, _, each) = self._own_basis(count), mapped
         weights = _in_basis(self.found, basis)

@@ -427,6 +427,16 @@ def test_the_loss_of_a_constant_is_what_the_books_say() -> None:
     assert best_constant("linear_svm", [0.0] * 100_000 + [1.0] * 12) is None, "twelve labels tell too little"
 
 
+def test_a_rare_class_is_not_a_constant() -> None:
+    """What a column saves by chance is more than the mean loss, where one row in a thousand is of a class."""
+    random = np.random.default_rng(6)
+    x = random.standard_normal(100_000)
+    y = random.random(100_000) < 0.001 * np.exp(x / 2)
+    notices: list[Notice] = []
+    train_arrays(rules.text("logistic"), {"x": x, "y": y.astype(float)}, label="y", notify=notices.append)
+    assert not notices
+
+
 def test_a_score_may_be_any_operation() -> None:
     """A rule without an intercept ends its score with a reduction, one without features begins it with a model."""
     source = rules.text("linear").replace("dana.sigma(w * z, 1) + b", "dana.sigma(w * z, 1)")

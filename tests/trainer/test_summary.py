@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dana import rules
-from dana.trainer import stopping
+from dana.trainer import stopping, summary
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Level, Notice
+from dana.trainer.data.likelihood import Basis
 from dana.trainer.distributions import critical, two_sided
+from dana.trainer.equations import solved
 
 Doubles = NDArray[np.float64]
 
@@ -401,15 +403,22 @@ def test_rows_that_a_column_separates_in_part(rule: str) -> None:
     assert found.summary["separated"]
 
 
-def test_many_columns_and_separation() -> None:
+def test_many_columns_and_separation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than 100 columns are summarised as long as rows times columns squared are few."""
     random = np.random.default_rng(9)
     x = rounded(random.standard_normal((300, 101)))
+    y = x[:, 0] + random.standard_normal(300)
+    each, notices = fitted("linear", x, y)
+    assert not notices
+    assert each.coefficients is not None
+    np.testing.assert_allclose(each.coefficients["errors"][0], theirs("linear", x, y).bse, rtol=1e-4)
+    monkeypatch.setattr(summary, "MAX_PRODUCTS", 300 * 101**2 - 1)
     found, notices = fitted("logistic", x, (x[:, 0] > 0).astype(np.float64))
     assert separated(notices)
     assert found.summary is not None
-    assert found.summary["no_errors"] == "there are more than 100 columns"
-    again, _ = fitted("linear", x, x[:, 0] + random.standard_normal(300))
-    assert again.summary == {"separated": False, "no_errors": "there are more than 100 columns"}
+    assert found.summary["no_errors"] == "101 columns are too many for 300 rows"
+    again, _ = fitted("linear", x, y)
+    assert again.summary == {"separated": False, "no_errors": "101 columns are too many for 300 rows"}
 
 
 @pytest.mark.parametrize(
@@ -500,3 +509,28 @@ def test_distributions() -> None:
         assert critical(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
     assert two_sided(3.0, None) == pytest.approx(2 * stats.norm.sf(3), rel=1e-12)
     assert critical(None) == pytest.approx(stats.norm.ppf(0.975), rel=1e-12)
+
+
+def test_a_hundred_categories_are_the_constant() -> None:
+    """The last one depends on the others, although their sums over many rows are rounded in the thirteenth digit."""
+    random = np.random.default_rng(34)
+    kinds = random.integers(0, 150, 6000)
+    x = np.column_stack([np.ones(6000), kinds[:, None] == np.arange(150)]).astype(np.float64)
+    matrix = x.T @ x
+    matrix[np.diag_indices(151)] *= 1 + 3e-13 * random.random(151)
+    found = solved(matrix, np.zeros(151), Basis(centre=np.zeros(150), scale=np.ones(150)))
+    assert found.dropped == [150]
+    assert found.weakest > 1e-3
+
+
+def test_newton_s_method_ends_the_training_of_close_columns() -> None:
+    """The summary steps to the maximum; passes in binary32 until the last epoch of the rule brought it no nearer."""
+    x, difference = close(1e-5)
+    y = difference + np.random.default_rng(35).standard_normal(600)
+    found, notices = fitted("linear", x, y)
+    assert not notices
+    assert found.converged
+    assert len(found.losses) == 2 * stopping.SLOW
+    assert found.coefficients is not None
+    expected = theirs("linear", np.column_stack([x[:, 0], difference, x[:, 2]]), y)
+    assert found.coefficients["values"][0][1] * 1e-5 == pytest.approx(expected.params[2], rel=1e-3)

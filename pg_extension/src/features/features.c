@@ -154,6 +154,27 @@ plan_feature(dana_survey *survey, dana_candidate *feature)
 		encoder->width = -1;
 }
 
+/* The maximum number of categories of columns with no settings of their own */
+static void
+share_categories(dana_survey *survey)
+{
+	int columns = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (int i = 0; i < survey->count; i++)
+		{
+			dana_candidate *feature = &survey->features[i];
+
+			if (feature->encoder.kind != DANA_ENCODE_ONE_HOT || feature->encoder.buckets > 0 || feature->max_given ||
+				feature->excluded != NULL)
+				continue;
+			if (pass == 0)
+				columns++;
+			else
+				feature->most = Max(DANA_MAX_CATEGORIES, DANA_ALL_CATEGORIES / columns);
+		}
+}
+
 /* Makes an encoder from the values found */
 static void
 finish_feature(dana_survey *survey, dana_candidate *feature)
@@ -218,7 +239,7 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 {
 	const dana_encoder *encoder = &feature->encoder;
 	const bool	   cut = encoder->kind == DANA_ENCODE_ONE_HOT && encoder->buckets == 0 &&
-		encoder->categories.count == feature->most && feature->values > feature->most;
+		encoder->categories.count == feature->most && feature->frequent > feature->most;
 	StringInfoData done;
 	const char	  *hint = NULL;
 
@@ -239,7 +260,7 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 	if (cut && feature->most < DANA_MAX_COLUMNS)
 		hint = psprintf("To have more of them: preprocess => '{\"%s\": {\"encode\": \"one_hot\", \"categories\": %d}}'; "
 						"with \"hash\" in place of \"one_hot\", all of them share so many columns.", encoder->column,
-						(int)Min(feature->values, DANA_MAX_COLUMNS));
+						(int)Min(feature->frequent, DANA_MAX_COLUMNS));
 	for (int k = 0; k < encoder->width - encoder->indicator && encoder->kind == DANA_ENCODE_PARTS; k++)
 		appendStringInfo(&done, "%s%s", k > 0 ? ", " : "", dana_part_names[encoder->parts[k]]);
 	if (encoder->fill != NULL && feature->has_nulls)
@@ -415,7 +436,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 {
 	dana_encoding *encoding = palloc0(sizeof *encoding);
 	dana_survey		   survey = {.training = training, .source = source, .columns = dana_source_columns(source),
-						   .context = CurrentMemoryContext};
+						   .context = CurrentMemoryContext, .classes = !dana_json_is_null(description, "classes")};
 	bool		   plain = true;
 	int			   kept = 0;
 
@@ -430,6 +451,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		plan_feature(&survey, &survey.features[i]);
 	if (survey.single && !survey.named)
 		dana_survey_keys(&survey);
+	share_categories(&survey);
 	for (int i = 0; i < survey.count; i++)
 		if (survey.features[i].encoder.kind == DANA_ENCODE_ONE_HOT && survey.features[i].excluded == NULL)
 			dana_survey_texts(&survey, &survey.features[i]);

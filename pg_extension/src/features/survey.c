@@ -24,8 +24,9 @@
 
 #define MAX_BYTES		200 /* of a category's text */
 #define LEAST_ROWS		5	/* of a category */
-#define LEAST_PART		1000 /* one of so many rows */
-#define MAX_VALUES		1000 /* of a column in which none is frequent */
+#define LEAST_FOR_CLASS 20	/* the same, where the label is a class: few rows may all have the same */
+#define MAX_VALUES		1000 /* of a column where few rows have a category: */
+#define LEAST_COVERED	10 /* one of so many rows */
 
 /* Whether a text g.v is a decimal number; codes such as 01067 are not */
 #define NUMBER_IN_TEXT \
@@ -71,6 +72,7 @@ take_category(TupleTableSlot *row, void *context)
 
 	slot_getallattrs(row);
 	rows = DatumGetInt64(row->tts_values[1]);
+	feature->frequent = DatumGetInt64(row->tts_values[5]);
 	survey->numbers = !row->tts_isnull[4] && DatumGetBool(row->tts_values[4]);
 	if (row->tts_isnull[0])
 	{
@@ -85,8 +87,8 @@ take_category(TupleTableSlot *row, void *context)
 		feature->rows = DatumGetInt64(row->tts_values[2]);
 		feature->values = DatumGetInt64(row->tts_values[3]);
 	}
-	if (VARSIZE_ANY_EXHDR(value) > MAX_BYTES || rows < LEAST_ROWS ||
-		(rows * LEAST_PART < feature->rows && !feature->max_given) || categories->count == feature->most)
+	if (VARSIZE_ANY_EXHDR(value) > MAX_BYTES || categories->count == feature->most ||
+		rows < (survey->classes && !feature->max_given ? LEAST_FOR_CLASS : LEAST_ROWS))
 		return true;
 	feature->covered += rows;
 	categories->values[categories->count++] = MemoryContextStrdup(survey->context, text_to_cstring(value));
@@ -105,11 +107,13 @@ dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 	const Oid type = TupleDescAttr(survey->columns, feature->column - 1)->atttypid;
 	char *text = psprintf(
 		"SELECT g.v, g.n, (pg_catalog.sum(g.n) OVER ())::pg_catalog.int8, pg_catalog.count(*) OVER (), "
-		"pg_catalog.bool_and(pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d AND " NUMBER_IN_TEXT ") OVER () "
+		"pg_catalog.bool_and(pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d AND " NUMBER_IN_TEXT ") OVER (), "
+		"pg_catalog.count(*) FILTER (WHERE pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d AND "
+		"g.n OPERATOR(pg_catalog.>=) %d) OVER () "
 		"FROM (SELECT (%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n "
 		"FROM %s GROUP BY 1) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
-		MAX_BYTES,
+		MAX_BYTES, MAX_BYTES, LEAST_ROWS,
 		dana_text_expression(feature->encoder.column, type), rows_of(survey), MAX_BYTES, feature->most + 1);
 	dana_texts *categories = &feature->encoder.categories;
 
@@ -128,7 +132,7 @@ dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 					feature->values);
 	if (feature->values < 2)
 		feature->excluded = feature->values == 0 ? "all its values are NULL" : "it has a single value in all rows";
-	else if (feature->values > feature->rows / 2 || (feature->values > MAX_VALUES && categories->count == 0))
+	else if (feature->values > feature->rows / 2 || (feature->values > MAX_VALUES && feature->covered * LEAST_COVERED < feature->rows))
 		feature->excluded = psprintf("it has " INT64_FORMAT " different values in " INT64_FORMAT " rows",
 									feature->values, feature->rows);
 }

@@ -9,7 +9,8 @@
 #include "source/source.h"
 #include "values/encode.h"
 
-#define DANA_MAX_CATEGORIES   32 /* default for a column */
+#define DANA_MAX_CATEGORIES   32 /* default for a column, or its part of DANA_ALL_CATEGORIES where that is more */
+#define DANA_ALL_CATEGORIES   500
 
 /* A column that may be a feature */
 typedef struct dana_candidate
@@ -31,6 +32,7 @@ typedef struct dana_candidate
 	bool			 max_given; /* by the caller: then rare categories count, too */
 	int64			 rows;
 	int64			 values;   /* number of different texts */
+	int64			 frequent; /* of those, in rows enough for a category */
 	int64			 covered;  /* rows of the categories */
 } dana_candidate;
 
@@ -41,6 +43,7 @@ typedef struct dana_survey
 	dana_source *source;
 	TupleDesc	 columns;
 	bool		 single;	/* the rule's only input is one vector: a column may become several numbers */
+	bool		 classes;	/* the label is a class */
 	bool		 chooses;	/* numbers of a row choose rows of the rule's models */
 	bool		 named;		/* the features are chosen already, by the caller or by the rule's names */
 	bool		 other;		/* the choice differs from the worker's default */
