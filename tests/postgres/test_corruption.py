@@ -15,6 +15,7 @@ import pytest
 
 from tests.postgres.cluster import Cluster
 from tests.postgres.test_predict_plans import predictor
+from tests.scale import scaled
 
 HERE = Path(__file__).parent
 ROWS = 226 * 3
@@ -195,7 +196,7 @@ def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster) ->
 def test_random_damage_under_a_filter(cluster: Cluster) -> None:
     """Whatever lies on a page, the statement ends and the session goes on."""
     rng = random.Random(7)
-    count = 300
+    count = scaled(300)
     files = tables(
         cluster,
         count,
