@@ -111,7 +111,6 @@ def test_same_bits(session: Session, told: list[str]) -> None:
 
 def test_a_training_begins_again_after_its_epochs(session: Session, told: list[str]) -> None:
     """What is left of a column after another decides, which only the solved model shows."""
-    ((before,),) = session.execute("SELECT coalesce(max(id), 0) FROM dana.run").fetchall()  # of other tests
     session.execute(
         "CREATE TABLE t AS SELECT a, a + d AS x, 2000 * d + sin(i * i)::float8 / 100 AS y "
         "FROM (SELECT i, 1000 + sin(i * 0.7)::float8 AS a, (2 + cos(i * 1.3)::float8) / 1000 AS d "
