@@ -129,3 +129,15 @@ def test_the_sample_is_uniform() -> None:
     assert 7 not in observer.matrix[:, 1]
     # 400 draws of 10 of 40: a hundred each, with a deviation below 9
     assert np.abs(seen - 100).max() < 40
+
+
+def test_every_centre_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of small tables with heavy tails, runs find unlike centres: better than scikit-learn's by 1 % on average."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    ratios = []
+    for seed in range(16):
+        rows = np.random.default_rng(seed).standard_t(3, size=(80, 6))
+        best = KMeans(8, n_init=10, random_state=0).fit(rows).inertia_
+        found = centres_of(rows, 8, runs=10, seed=1)
+        ratios.append(inertia(rows, found) / best)
+    assert np.mean(ratios) < 0.99

@@ -117,7 +117,8 @@ def centres_of(rows: Doubles, count: int, *, runs: int, seed: int) -> Doubles:
         if inertia < best:
             best, found = inertia, centres
     for swap in range(SWAPS * runs if count > 1 else 0):
-        inertia, centres = _moved(points, squares, _swapped(points, squares, found, seed + swap), iterations)
+        swapped = _swapped(points, squares, found, seed + swap, rank=swap % count)
+        inertia, centres = _moved(points, squares, swapped, iterations)
         if inertia < best:
             best, found = inertia, centres
     return found / grid
@@ -158,14 +159,14 @@ def _spread(points: Doubles, squares: Doubles, count: int, seed: int) -> Doubles
     return points[chosen]
 
 
-def _swapped(points: Doubles, squares: Doubles, centres: Doubles, seed: int) -> Doubles:
-    """Replace the centre that is needed the least by a row, chosen as by k-means++."""
+def _swapped(points: Doubles, squares: Doubles, centres: Doubles, seed: int, *, rank: int) -> Doubles:
+    """Replace a centre by a row, chosen as by k-means++; rank 0 is the centre that is needed the least."""
     distances = _distances(points, squares, centres)
     near, second = np.partition(distances, 1, axis=1)[:, :2].T
     needed = np.bincount(np.argmin(distances, axis=1), weights=second - near, minlength=len(centres))
     row, _ = _chosen(points, squares, near, _draws("swap", len(centres), seed)[0])
     swapped = centres.copy()
-    swapped[np.argmin(needed)] = points[row]
+    swapped[needed.argsort(kind="stable")[rank]] = points[row]
     return swapped
 
 
