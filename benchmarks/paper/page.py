@@ -26,7 +26,8 @@ from benchmarks.paper.tables import (
     TRAINED,
 )  # fmt: skip
 from dana.report import figure
-from dana.report.markup import inline, page_template, stylesheet
+from dana.report.markup import inline
+from dana.report.templates import environment, stylesheet
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X", "<", ">", "*", "p", "h", "d", "8")
 SHADES = (
@@ -52,13 +53,17 @@ LINES: dict[str, tuple[str, str, str]] = {
 
 def render(run: Mapping[str, Any], found: Sequence[Table], sources: Mapping[str, str]) -> str:
     """The page."""
-    return page_template("benchmarks.paper", {}).render(
-        style=stylesheet(),
-        run=run,
-        tables=[(table, inline(drawing(table)), table.notes()) for table in found],
-        meanings=MEANINGS,
-        sources=sources,
-        places={key: place for place, key in enumerate(sources, 1)},
+    return (
+        environment("benchmarks.paper", {})
+        .get_template("page.html")
+        .render(
+            style=stylesheet(),
+            run=run,
+            tables=[(table, inline(drawing(table)), table.notes()) for table in found],
+            meanings=MEANINGS,
+            sources=sources,
+            places={key: place for place, key in enumerate(sources, 1)},
+        )
     )
 
 

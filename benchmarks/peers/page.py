@@ -15,7 +15,8 @@ from benchmarks.peers.participants import DANA
 from benchmarks.peers.parts import BACKEND, BOTH, WORKER, Part
 from benchmarks.peers.summary import by_case, sizes
 from dana.report import figure
-from dana.report.markup import inline, page_template, stylesheet
+from dana.report.markup import inline
+from dana.report.templates import environment, stylesheet
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
@@ -23,25 +24,29 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 def render(run: Mapping[str, Any], contests: Sequence[Contest], summary: Sequence[str]) -> str:
     """The page; `summary`: its sentences."""
     cases = {name: sizes(found) for name, found in by_case(contests).items()}
-    return page_template("benchmarks.peers", {}).render(
-        style=stylesheet(),
-        run=run,
-        summary=summary,
-        first=contests[0],
-        cases=[
-            {
-                "contests": found,
-                "chart": inline(chart(found[-1])),
-                "sizes": inline(size_chart(found)) if len(found) > 1 else "",
-                "parts": inline(parts_chart(found[-1])) if found[-1].parts else "",
-                "statement": next((one.seconds for one in found[-1].parts if one.process == BOTH), None),
-            }
-            for found in cases.values()
-        ],
-        fastest=fastest,
-        overview=inline(overview([found[-1] for found in cases.values()])),
-        seen=any(line.processors is not None for contest in contests for line in contest.lines),
-        energy=any(line.joules is not None for contest in contests for line in contest.lines),
+    return (
+        environment("benchmarks.peers", {})
+        .get_template("page.html")
+        .render(
+            style=stylesheet(),
+            run=run,
+            summary=summary,
+            first=contests[0],
+            cases=[
+                {
+                    "contests": found,
+                    "chart": inline(chart(found[-1])),
+                    "sizes": inline(size_chart(found)) if len(found) > 1 else "",
+                    "parts": inline(parts_chart(found[-1])) if found[-1].parts else "",
+                    "statement": next((one.seconds for one in found[-1].parts if one.process == BOTH), None),
+                }
+                for found in cases.values()
+            ],
+            fastest=fastest,
+            overview=inline(overview([found[-1] for found in cases.values()])),
+            seen=any(line.processors is not None for contest in contests for line in contest.lines),
+            energy=any(line.joules is not None for contest in contests for line in contest.lines),
+        )
     )
 
 

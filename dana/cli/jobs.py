@@ -52,17 +52,5 @@ def _table(jobs: list[Job]) -> Table:
     for job in jobs:
         source = job.arguments.get("source") or "a query"
         begun = "" if job.started is None else f"{job.started:%Y-%m-%d %H:%M:%S}"
-        call = f"{job.function.removeprefix('dana_')} {job.arguments.get('rule')}"
-        table.add_row(*cells((str(job.id), call, str(source), job.state, begun)), shown(_outcome(job)))
+        table.add_row(*cells((str(job.id), job.title, str(source), job.state, begun)), shown(job.outcome))
     return table
-
-
-def _outcome(job: Job) -> str:
-    if job.message is not None:
-        return f"{job.sqlstate}: {job.message}"
-    if not job.result:
-        return ""
-    first = job.result[0]
-    if job.function == "dana_train":
-        return f"model {first['model']}, version {first['version']}, run {first['run']}"
-    return f"{len(job.result)} rows in dana.job.result"

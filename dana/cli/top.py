@@ -27,24 +27,6 @@ CURVE = "curve"
 SPARKS = 16
 """Characters of a curve."""
 
-# the reader may be a superuser: operands have the exact types of PostgreSQL's own operators and functions, so that no
-# other of the same name fits better
-RUNNING = """
-SELECT pid, role, coalesce(source::text, 'a query'), phase, epoch, epochs, page, pages, loss, seconds_left
-FROM dana.progress ORDER BY pid
-"""
-ENDED = """
-SELECT id, model || '@' || model_version::text, source, machine, epochs, loss, wall_seconds, started
-FROM dana.run ORDER BY id DESC LIMIT %s
-"""
-CURVES = """
-SELECT pid, run, avg(loss) FROM (
-    SELECT pid, run, loss, ntile(%s::integer) OVER (PARTITION BY pid, run ORDER BY epoch) AS part FROM dana.curve
-    WHERE pid IS NOT NULL OR run = ANY (%s)
-) AS epochs GROUP BY pid, run, part ORDER BY pid, run, part
-"""
-"""Mean losses of equal parts of each training, one for each character of a curve."""
-
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
@@ -93,40 +75,39 @@ def _screen(session: psycopg.Connection, room: int, of_run: dict[int, list[float
     """The current screen; ``of_run`` caches the curves of ended runs."""
     from rich.console import Group
 
-    now = session.execute(RUNNING).fetchall()
-    then = session.execute(ENDED, (LAST_RUNS,)).fetchall()
-    of_pid: dict[int, list[float | None]] = {}
+    from dana.client.activity import duration, read_curves, read_ended, read_running
+
+    now, then = read_running(session), read_ended(session, LAST_RUNS)
     # curves of ended runs do not change, so only those not yet cached are read
-    for pid, run, loss in session.execute(CURVES, (SPARKS, [row[0] for row in then if row[0] not in of_run])):
-        # a running training has no run yet
-        (of_pid.setdefault(pid, []) if run is None else of_run.setdefault(run, [])).append(loss)
+    of_pid, new = read_curves(session, SPARKS, [one.id for one in then if one.id not in of_run])
+    of_run |= new
     running = [
         (
-            str(pid),
-            role,
-            source,
-            phase,
-            f"{_or_dash(epoch)}/{_or_dash(epochs)}",
-            _or_dash(page) if not pages else f"{page / pages:.0%}",
-            _number(loss),
-            _sparkline(of_pid.get(pid, [])),
-            "–" if left is None else _duration(left),
+            str(one.pid),
+            one.role,
+            one.source,
+            one.phase,
+            f"{_or_dash(one.epoch)}/{_or_dash(one.epochs)}",
+            _or_dash(one.page) if not one.pages else f"{(one.page or 0) / one.pages:.0%}",
+            _number(one.loss),
+            _sparkline(of_pid.get(one.pid, [])),
+            "–" if one.seconds_left is None else duration(one.seconds_left),
         )
-        for pid, role, source, phase, epoch, epochs, page, pages, loss, left in now
+        for one in now
     ]
     ended = [
         (
-            str(number),
-            model,
-            source,
-            machine,
-            str(epochs),
-            _number(loss),
-            _sparkline(of_run.get(number, [])),
-            _duration(wall),
-            _moment(when),
+            str(one.id),
+            one.model,
+            one.source,
+            one.machine,
+            str(one.epochs),
+            _number(one.loss),
+            _sparkline(of_run.get(one.id, [])),
+            duration(one.wall_seconds),
+            _moment(one.started),
         )
-        for number, model, source, machine, epochs, loss, wall, when in then
+        for one in then
     ]
     return Group(
         _table("running", ("pid", "role", "source", "phase", "epoch", "page", "loss", CURVE, "left"), running, room),
@@ -179,12 +160,6 @@ def _or_dash(value: int | None) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return f"{1e3 * seconds:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min"
 
 
 def _moment(when: datetime) -> str:

@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter
 from dana.report.figure import COLOURS, EDGE, FAINT, LINE, drawn, named
 from dana.report.history import Run
 from dana.report.machine import Machine
-from hwgen.spec.config import MachineConfig
+from dana.report.roofline import roofline
 
 
 def machine_charts(machine: Machine) -> dict[str, str]:
@@ -25,19 +25,9 @@ def machine_charts(machine: Machine) -> dict[str, str]:
 
 def measured_chart(run: Run) -> str | None:
     """Busy and waiting time of the machine by its counters; None for the interpreter, which has none."""
-    counted = run.counted
-    if not counted or not run.config:
+    if not run.parts:
         return None
-    parts = [
-        ("unpacker waited for the engine", counted["waiting_for_engine"]),
-        ("unpacker waited for pages", counted["waiting_for_pages"]),
-        ("engine waited for tuples", counted["waiting_for_tuples"]),
-        ("engine merged batches", counted["merging"]),
-        ("engine ran, merging included", counted["engine_busy"]),
-        # no counter: the link's time follows from the number of pages
-        ("link brought pages", run.pages * MachineConfig(**run.config).page_cycles),
-    ]
-    return _shares(f"{named(run)}, measured", parts, counted["cycles"], "% of {:,.0f} cycles")
+    return _shares(f"{named(run)}, measured", run.parts, run.counted["cycles"], "% of {:,.0f} cycles")
 
 
 def use_chart(machine: Machine) -> str:
@@ -79,25 +69,24 @@ def _units(machine: Machine) -> str:
 def roofline_chart(machine: Machine) -> str:
     """Operations per cycle against operations per byte: the limits of link and units, and the run."""
     config, cycles = machine.bundle.config, machine.cycles
-    # idle lanes count: a row that works keeps all units from other work
-    operations = cycles.rows * config.units
-    intensity = operations / config.page_size
-    reached = operations / cycles.page
-    ridge = config.units / config.page_rate
-    low, high = min(intensity, ridge) / 8, max(intensity, ridge) * 8
+    line = roofline(config, cycles.rows, cycles.page)
     out: list[str] = []
     with drawn(2.9, f"{machine.title}, {_units(machine)}: roofline (estimate for the long run)", out) as axes:
-        axes.plot([low, ridge, high], [low * config.page_rate, config.units, config.units], color=EDGE)
-        axes.plot([intensity], [reached], marker="o", color=COLOURS["exchange"], markersize=8)
+        axes.plot(line.xs, line.limits, color=EDGE)
+        axes.plot([line.intensity], [line.reached], marker="o", color=COLOURS["exchange"], markersize=8)
         axes.annotate(
-            f"{reached:.1f} operations a cycle,\n{intensity:.2f} a byte",
-            (intensity, reached),
+            f"{line.reached:.1f} operations a cycle,\n{line.intensity:.2f} a byte",
+            (line.intensity, line.reached),
             xytext=(12, -22),
             textcoords="offset points",
         )
-        axes.text(high, config.units * 1.08, f"{config.units} units", ha="right", va="bottom")
+        axes.text(line.xs[-1], config.units * 1.08, f"{config.units} units", ha="right", va="bottom")
         axes.text(
-            ridge / 1.6, config.units * 0.85, f"link, {config.page_rate:.4g} bytes a cycle", ha="right", va="bottom"
+            line.xs[1] / 1.6,
+            config.units * 0.85,
+            f"link, {config.page_rate:.4g} bytes a cycle",
+            ha="right",
+            va="bottom",
         )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)

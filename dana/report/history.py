@@ -104,6 +104,24 @@ class Run:
         }
 
     @property
+    def parts(self) -> list[tuple[str, int]]:
+        """Cycles that parts of the machine were busy or waited, by its counters; empty without any."""
+        from hwgen.spec.config import MachineConfig
+
+        counted = self.counted
+        if not counted or not self.config:
+            return []
+        return [
+            ("unpacker waited for the engine", counted["waiting_for_engine"]),
+            ("unpacker waited for pages", counted["waiting_for_pages"]),
+            ("engine waited for tuples", counted["waiting_for_tuples"]),
+            ("engine merged batches", counted["merging"]),
+            ("engine ran, merging included", counted["engine_busy"]),
+            # no counter: the link's time follows from the number of pages
+            ("link brought pages", self.pages * MachineConfig(**self.config).page_cycles),
+        ]
+
+    @property
     def pages_of_epoch(self) -> int:
         """Pages that each epoch read."""
         return self.pages // max(1, self.epochs)

@@ -11,10 +11,11 @@ from dana.report.charts import measured_chart, roofline_chart, schedule_chart, u
 from dana.report.curves import loss_chart, score_charts, thinned
 from dana.report.history import Run
 from dana.report.machine import Machine
-from dana.report.markup import inline, page_template, stylesheet
+from dana.report.markup import inline
 from dana.report.prepared import prepared
 from dana.report.scores import Scores
 from dana.report.stored import StoredModel
+from dana.report.templates import environment, stylesheet
 
 WHEN = {
     "init": "at the start of each epoch",
@@ -39,7 +40,7 @@ def render(run: Run, made: Machine | str, model: StoredModel | None = None, scor
     """
     machine, why = (None, made) if isinstance(made, str) else (made, "")
     scores, unscored = (None, scored) if isinstance(scored, str) else (scored, "")
-    template = page_template("dana.report", {"number": metrics.number})
+    template = environment("dana.report", {"number": metrics.number}).get_template("page.html")
     loss, measured = loss_chart(run), measured_chart(run)
     return template.render(
         style=stylesheet(),

@@ -120,8 +120,19 @@ def examine(dsn: str | None) -> Iterator[Finding]:
         yield Finding(what="server", text=_one_line(str(error)), fix=f"psql {shown}, until it connects")
         return
     with connection:
-        connection.execute("SET search_path = pg_catalog")  # a superuser may ask, and others own what lies elsewhere
-        yield from _Examination(connection=connection, release=release, psql=f"psql {shown} -c").findings()
+        yield from examine_session(connection, f"psql {shown} -c")
+
+
+def examine_session(connection: psycopg.Connection, psql: str) -> Iterator[Finding]:
+    """The same for a session in autocommit mode, which becomes useless for others.
+
+    Parameters
+    ----------
+    psql
+        Beginning of a command that executes SQL there.
+    """
+    connection.execute("SET search_path = pg_catalog")  # a superuser may ask, and others own what lies elsewhere
+    yield from _Examination(connection=connection, release=version("dana-db"), psql=psql).findings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,6 +132,23 @@ class Job:
     hint: str | None
     notices: Sequence[str]
 
+    @property
+    def title(self) -> str:
+        """Function and rule."""
+        return f"{self.function.removeprefix('dana_')} {self.arguments.get('rule')}"
+
+    @property
+    def outcome(self) -> str:
+        """The error of an ended job, or what it has made; empty if it has not ended."""
+        if self.message is not None:
+            return f"{self.sqlstate}: {self.message}"
+        if not self.result:
+            return ""
+        first = self.result[0]
+        if self.function == "dana_train":
+            return f"model {first['model']}, version {first['version']}, run {first['run']}"
+        return f"{len(self.result)} rows in dana.job.result"
+
 
 Row = TypeVar("Row")
 

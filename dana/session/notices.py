@@ -43,6 +43,18 @@ def is_progress(said: Diagnostic) -> bool:
     return (said.source_function or "").endswith(PROGRESS)
 
 
+def category_of(said: Diagnostic) -> type[UserWarning] | None:
+    """The warning that a message becomes; None for progress and for what only a developer reads."""
+    # severity_nonlocalized: lc_messages translates the other
+    return None if is_progress(said) else CATEGORIES.get(said.severity_nonlocalized)
+
+
+def text_of(said: Diagnostic) -> str:
+    """A message with its detail and its hint."""
+    parts = ("", said.message_primary), ("\nDetail: ", said.message_detail), ("\nHint: ", said.message_hint)
+    return "".join(title + text for title, text in parts if text)
+
+
 class Messages:
     """Collects the server's messages in a ``with`` block and issues them as warnings at its end, even on an error.
 
@@ -65,12 +77,10 @@ class Messages:
         _warn(self._said)
 
     def _hear(self, said: Diagnostic) -> None:
-        # severity_nonlocalized: lc_messages translates the other
-        category = CATEGORIES.get(said.severity_nonlocalized)
-        if category is not None and not is_progress(said):
-            parts = ("", said.message_primary), ("\nDetail: ", said.message_detail), ("\nHint: ", said.message_hint)
+        category = category_of(said)
+        if category is not None:
             # a dict as an ordered set: a text that the call repeats is shown once
-            self._said[category, "".join(title + text for title, text in parts if text)] = None
+            self._said[category, text_of(said)] = None
 
 
 def repeat(notices: Iterable[str]) -> None:
