@@ -32,6 +32,7 @@ from dana.cli import (
     server,
     top,
     train,
+    ui,
 )
 from dana.cli.screen import integer
 from dana.errors import SetupError, UsageError
@@ -52,7 +53,7 @@ INTERNAL = 70
 INTERRUPTED = 130
 """Ctrl-C, as a shell reports it (128 + SIGINT)."""
 
-GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, report, server, doctor, demo, bench)
+GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, ui, report, server, doctor, demo, bench)
 """Modules of commands, in the order in which ``dana --help`` lists them."""
 
 

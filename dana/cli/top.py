@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+    from dana.client.activity import Curve
+
 LAST_RUNS = 8
 NAMED = ("role", "model", "source")
 """Columns with names from users."""
@@ -56,7 +58,7 @@ def run_top(options: argparse.Namespace) -> int:
     from dana.client.connection import connect
 
     console = Console(highlight=False)
-    curves: dict[int, list[float | None]] = {}
+    curves: dict[int, Curve] = {}
     with connect(options.dsn or started(major=18).dsn) as db:
         if options.once:
             console.print(_screen(db.session, console.width, curves))
@@ -71,7 +73,7 @@ def run_top(options: argparse.Namespace) -> int:
                 return 0
 
 
-def _screen(session: psycopg.Connection, room: int, of_run: dict[int, list[float | None]]) -> Group:
+def _screen(session: psycopg.Connection, room: int, of_run: dict[int, Curve]) -> Group:
     """The current screen; ``of_run`` caches the curves of ended runs."""
     from rich.console import Group
 
@@ -140,8 +142,9 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     return made
 
 
-def _sparkline(losses: Sequence[float | None]) -> str:
+def _sparkline(curve: Curve) -> str:
     """Losses as bars from the least to the largest; a blank for one that is missing or not finite."""
+    losses = [loss for _, loss in curve]
     finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
     if not finite:
         return "–"

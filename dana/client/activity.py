@@ -24,12 +24,15 @@ SELECT id, model || '@' || model_version::text AS model, rule, source, machine, 
 FROM dana.run ORDER BY id DESC LIMIT %s
 """
 CURVES = """
-SELECT pid, run, avg(loss) FROM (
+SELECT pid, run, max(epoch), avg(loss) FROM (
     SELECT pid, run, loss, ntile(%s::integer) OVER (PARTITION BY pid, run ORDER BY epoch) AS part FROM dana.curve
     WHERE pid IS NOT NULL OR run = ANY (%s)
 ) AS epochs GROUP BY pid, run, part ORDER BY pid, run, part
 """
-"""Mean losses of equal parts of each training."""
+"""Last epochs and mean losses of equal parts of each training."""
+
+Curve = list[tuple[int, float | None]]
+"""Epochs and losses."""
 
 NOTHING = "nothing: it is busy"
 
@@ -95,18 +98,18 @@ def read_ended(session: psycopg.Connection, limit: int) -> list[Ended]:
 
 def read_curves(
     session: psycopg.Connection, points: int, runs: Collection[int] = ()
-) -> tuple[dict[int, list[float | None]], dict[int, list[float | None]]]:
+) -> tuple[dict[int, Curve], dict[int, Curve]]:
     """Losses of the running trainings by pid, and of these ended ones by run, at most so many points each."""
-    of_pid: dict[int, list[float | None]] = {}
-    of_run: dict[int, list[float | None]] = {}
-    for pid, run, loss in session.execute(CURVES, (points, list(runs))):
+    of_pid: dict[int, Curve] = {}
+    of_run: dict[int, Curve] = {}
+    for pid, run, epoch, loss in session.execute(CURVES, (points, list(runs))):
         # a running training has no run yet
-        (of_pid.setdefault(pid, []) if run is None else of_run.setdefault(run, [])).append(loss)
+        (of_pid.setdefault(pid, []) if run is None else of_run.setdefault(run, [])).append((epoch, loss))
     return of_pid, of_run
 
 
 def duration(seconds: float) -> str:
     """A duration as text."""
-    if seconds < 1:
-        return f"{1e3 * seconds:.0f} ms"
+    if seconds < 0.9995:
+        return f"{1e3 * seconds:.3g} ms"
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min"

@@ -6,26 +6,14 @@ In: a `Run`, its `Scores`. Out: as in `dana.report.charts`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from matplotlib.ticker import MaxNLocator
 
 from dana.report.figure import EDGE, LINE, OTHER, WIDTH, drawn, named
-from dana.report.history import Run
+from dana.report.history import Run, thinned
 from dana.report.scores import Ranking, Scores
 
 HALF = WIDTH / 2
-MAX_EPOCHS = 400
-"""Points of a curve, and rows of the table below it; longer trainings are thinned."""
-
-Item = TypeVar("Item")
-
-
-def thinned(items: Sequence[Item], most: int = MAX_EPOCHS) -> list[Item]:
-    """At most ``most`` items, evenly spaced, including the last."""
-    step = max(1, -(-len(items) // most))
-    # backwards, so that the last item is always among them
-    return list(items[::-1][::step][::-1])
 
 
 def loss_chart(run: Run) -> str | None:

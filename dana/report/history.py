@@ -6,14 +6,20 @@ views that a run names: the reader may be a superuser, and a view may call any f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from dana.errors import UsageError
+
+MAX_EPOCHS = 400
+"""Points of a curve, and rows of the table below it; longer trainings are thinned."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +180,10 @@ def read_run(session: psycopg.Connection, number: int) -> Run:
 def _epoch(row: DictRow) -> Epoch:
     # by name, so that a column that the extension adds does no harm
     return Epoch(**{field.name: row[field.name] for field in fields(Epoch) if field.name in row})
+
+
+def thinned(items: Sequence[Item], most: int = MAX_EPOCHS) -> list[Item]:
+    """At most ``most`` items, evenly spaced, including the last."""
+    step = max(1, -(-len(items) // most))
+    # backwards, so that the last item is always among them
+    return list(items[::-1][::step][::-1])

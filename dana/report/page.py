@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dana.report import figure, metrics
 from dana.report.charts import measured_chart, roofline_chart, schedule_chart, use_chart
-from dana.report.curves import loss_chart, score_charts, thinned
-from dana.report.history import Run
+from dana.report.curves import loss_chart, score_charts
+from dana.report.history import Run, thinned
 from dana.report.machine import Machine
 from dana.report.markup import inline
 from dana.report.prepared import prepared
