@@ -25,7 +25,7 @@ FROM dana.run ORDER BY id DESC LIMIT %s
 """
 CURVES = """
 SELECT pid, run, max(epoch), avg(loss) FROM (
-    SELECT pid, run, loss, ntile(%s::integer) OVER (PARTITION BY pid, run ORDER BY epoch) AS part FROM dana.curve
+    SELECT pid, run, epoch, loss, ntile(%s::integer) OVER (PARTITION BY pid, run ORDER BY epoch) AS part FROM dana.curve
     WHERE pid IS NOT NULL OR run = ANY (%s)
 ) AS epochs GROUP BY pid, run, part ORDER BY pid, run, part
 """

@@ -27,6 +27,7 @@ from dana.client.predictions import PredictingSession, loaded, read_predicting
 from dana.client.progress import shown_progress
 from dana.cluster.gather import TIMEOUT, gather
 from dana.errors import UsageError
+from dana.server.conninfo import parts_of
 from dana.session.calls import (
     Call,
     Fold,
@@ -613,6 +614,13 @@ def connect(dsn: str | psycopg.Connection | _Addressed | _Engine | None = None) 
     UsageError
         ``dsn`` is of another type, names another kind of database, or is a connection with another encoding than UTF-8.
 
+    Raises
+    ------
+    UsageError
+        The connection string cannot be read.
+    psycopg.OperationalError
+        The server cannot be reached.
+
     Examples
     --------
     >>> with dana.connect() as db:                              # doctest: +SKIP
@@ -622,6 +630,7 @@ def connect(dsn: str | psycopg.Connection | _Addressed | _Engine | None = None) 
         from dana.server.embedded import EmbeddedServer
 
         dsn = EmbeddedServer.start().dsn
+    parts_of(dsn)
     # JSON and names are UTF-8 here; the database may have another encoding, or none
     if isinstance(dsn, psycopg.Connection):
         if dsn.info.encoding != "utf-8":

@@ -17,9 +17,11 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from dana import ours
+from dana.errors import UsageError
+from dana.server.conninfo import parts_of
 from dana.server.embedded import EmbeddedServer
 from dana.server.installation import SUPPORTED
 
@@ -107,13 +109,12 @@ def examine(dsn: str | None) -> Iterator[Finding]:
             return
         dsn = server.dsn
     try:
-        parts = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:  # its message has parts of the text, which may be those of a password
-        text = "the connection string has neither the form key=value nor that of a URI"
-        yield Finding(what="server", text=text, fix="dana doctor --dsn 'host=… dbname=… user=…'")
+        parts = parts_of(dsn)
+    except UsageError as error:
+        yield Finding(what="server", text=error.message, fix="dana doctor --dsn 'host=… dbname=… user=…'")
         return
     # people show what is printed here to others; psql asks for the password
-    shown = shlex.quote(make_conninfo(**{key: str(value) for key, value in parts.items() if "password" not in key}))
+    shown = shlex.quote(make_conninfo(**{key: value for key, value in parts.items() if "password" not in key}))
     try:
         connection = psycopg.connect(dsn, autocommit=True)
     except psycopg.OperationalError as error:

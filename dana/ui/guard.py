@@ -35,7 +35,10 @@ HEADERS = {
 }
 
 # by the page and not by a redirect, which carries no SameSite=Strict cookie if the link was in another site's page
-ENTERED = '<!DOCTYPE html><title>DAnA</title><link rel="icon" href="/static/icon.svg"><meta http-equiv="refresh" content="0; url=/"><a href="/">DAnA</a>'
+ENTERED = (
+    '<!DOCTYPE html><title>DAnA</title><link rel="icon" href="/static/icon.svg">'
+    '<meta http-equiv="refresh" content="0; url=/"><a href="/">DAnA</a>'
+)
 STRANGER = "Open the link that dana ui printed. It works once; to get a new one, start dana ui again."
 
 
