@@ -27,6 +27,7 @@ demo: $(STAMPS)/demo
 
 # The extension is compiled for other versions while pip unpacks packages, and mypy runs during the tests: each alone
 # would leave a core idle, and so would as many test processes as there are cores, since some wait for a server.
+test-all: $(STAMPS)/chromium
 test test-all:
 	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/icarus $(STAMPS)/test headers $(if $(filter test,$@),MAJORS=14)
 	$(MAKE) --jobs 2 lint $(@:test%=pytest%)
@@ -87,6 +88,13 @@ clean:
 $(STAMPS)/icarus:
 	@mkdir -p $(STAMPS)
 	command -v iverilog >/dev/null || .ci/icarus .icarus
+	@touch $@
+
+# the browser that tests of dana ui drive; with what it depends on it is too much to unpack here
+$(STAMPS)/chromium:
+	@mkdir -p $(STAMPS)
+	command -v chromium >/dev/null || { apt-get update && apt-get install --yes --no-install-recommends chromium; } || \
+	  { echo 'dana: make test-all drives the browser chromium, which your package manager has' >&2; exit 1; }
 	@touch $@
 
 # What builds ours is installed, too, and not fetched for each build: a change of a native source is compiled without

@@ -40,6 +40,7 @@ SERVING = (
     "client",
     "cli",
     "report",
+    "ui",
     "interchange",
     "benchmarks",
     "rules",
@@ -105,6 +106,7 @@ EXHAUSTIVE = (
     "trainer/test_large_models.py",
     "trainer/test_stopping.py::test_a_rule_s_own_test_decides_on_a_plateau[interp",
     "trainer/test_stopping.py::test_models_beside",
+    "ui/test_browser.py",
 )
 """Beginnings of the names of tests, below this folder, that ``make test`` leaves to ``make test-all``."""
 

@@ -276,8 +276,8 @@ def test_where_it_listens(tmp_path: Path, pg_uri: str, capsys: pytest.CaptureFix
 def test_texts_of_the_form() -> None:
     given = {
         "rule": ["r"], "source": [""], "query": ["SELECT 1"], "epochs": ["3"], "test_size": ["0.5"],
-        "shuffle": ["false"], "hyper": ['{"lr": 1}'], "classes": ["a, b"], "class_weight": ["balanced"], "nulls": ["mean"],
-        "device": ["x"],
+        "shuffle": ["false"], "hyper": ['{"lr": 1}'], "classes": ["a, b"], "class_weight": ["balanced"],
+        "nulls": ["mean"], "device": ["x"],
     }  # fmt: skip
     assert training(given) == ("r", None, {
         "query": "SELECT 1", "epochs": 3, "test_size": 0.5, "shuffle": False, "hyper": {"lr": 1}, "classes": ["a", "b"],
