@@ -612,12 +612,8 @@ def connect(dsn: str | psycopg.Connection | _Addressed | _Engine | None = None) 
     Raises
     ------
     UsageError
-        ``dsn`` is of another type, names another kind of database, or is a connection with another encoding than UTF-8.
-
-    Raises
-    ------
-    UsageError
-        The connection string cannot be read.
+        ``dsn`` cannot be read, is of another type, names another kind of database, or is a connection with another
+        encoding than UTF-8.
     psycopg.OperationalError
         The server cannot be reached.
 
@@ -630,7 +626,6 @@ def connect(dsn: str | psycopg.Connection | _Addressed | _Engine | None = None) 
         from dana.server.embedded import EmbeddedServer
 
         dsn = EmbeddedServer.start().dsn
-    parts_of(dsn)
     # JSON and names are UTF-8 here; the database may have another encoding, or none
     if isinstance(dsn, psycopg.Connection):
         if dsn.info.encoding != "utf-8":
@@ -654,4 +649,6 @@ def _address(dsn: str | _Addressed | _Engine) -> str:
     scheme = re.match(r"(\w+)(\+\w+)?://", text)
     if scheme is not None and scheme[1] not in {"postgres", "postgresql"}:
         raise UsageError(f"{scheme[0]}… is not a PostgreSQL server", hint="Use postgresql://host/database.")
-    return text if scheme is None or scheme[2] is None else f"postgresql://{text[scheme.end() :]}"
+    address = text if scheme is None or scheme[2] is None else f"postgresql://{text[scheme.end() :]}"
+    parts_of(address)
+    return address

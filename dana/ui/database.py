@@ -14,7 +14,7 @@ import psycopg
 from psycopg.errors import Diagnostic
 from psycopg.rows import class_row
 
-from dana.client.connection import Connection
+from dana.client.connection import Connection, connect
 from dana.errors import UsageError
 from dana.records import Metadata
 from dana.session.calls import value
@@ -88,13 +88,12 @@ class Database:
     @contextmanager
     def session(self, heard: Heard | None = None, *, writes: bool = False) -> Iterator[Connection]:
         """A session in autocommit mode, for one request."""
-        opened = psycopg.connect(self._dsn, autocommit=True, client_encoding="utf8", application_name="dana ui")
-        with Connection(opened) as db:
+        with connect(self._dsn) as db:
             if not writes:
-                # in autocommit mode psycopg begins no transaction that `read_only` could make so
-                opened.execute("SET default_transaction_read_only = on")
+                # in autocommit mode psycopg begins no transaction that its `read_only` could make so
+                db.session.execute("SET default_transaction_read_only = on")
             if heard is not None:
-                opened.add_notice_handler(heard.hear)
+                db.session.add_notice_handler(heard.hear)
             yield db
 
 
