@@ -28,6 +28,8 @@ CALLS = {
     "dana.dana_trial": "('sums', {}, '{{}}', 'true', NULL, NULL)",
     "dana_cross_validate": "('sums', {}, 2)",
     "dana_search": "('sums', {}, '[{{}}]')",
+    "dana_shard_pages": "({})",
+    "dana.dana_take_pages": "({}, '')",
     "dana_start": """('dana_train', '{{"rule": "sums", "source": "{}"}}')""",
 }
 """A call of each function that takes a table, and of one that takes it in JSON."""

@@ -59,6 +59,7 @@ GIVEN = {
     "oid": "'date'::regtype::oid",
     "interval": "'1 day'::interval",
     "boolean": "true",
+    "bytea": "''::bytea",
     "real[]": "'{1}'::real[]",
     "double precision[]": "'{{2,0.5}}'::float8[]",
     "tid": "'(0,1)'::tid",

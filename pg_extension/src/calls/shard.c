@@ -210,6 +210,7 @@ DANA_COMMAND(dana_take_pages)
 
 	dana_require_arguments(fcinfo, 2);
 	dana_require_execute(dana_extension_function("dana_train")); /* which is what the pages are for */
+	dana_require_relation(PG_GETARG_OID(0)); /* before a lock, and before an error names it */
 	relation = relation_open(PG_GETARG_OID(0), RowExclusiveLock);
 	check_taking(relation);
 	pages = PG_GETARG_BYTEA_PP(1);
