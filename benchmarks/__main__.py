@@ -22,6 +22,7 @@ NAMES = (
     "fixed_cost",
     "many",
     "predict",
+    "shards",
     "compile",
     "cost",
     "side_by_side",

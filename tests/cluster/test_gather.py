@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -15,6 +18,7 @@ from dana.client.connection import Connection
 from dana.cluster.shards import ShardError
 from dana.errors import UsageError
 from tests.cluster.conftest import everywhere
+from tests.scale import scaled
 
 # shards of 9,000, 3,000 and 0 rows; sorted by the label; with holes
 ROWS = """
@@ -229,6 +233,43 @@ def test_a_shard_that_fails_is_named_and_nothing_is_left(
             time.sleep(0.01)
     finally:
         everywhere(shards, UNDO)
+
+
+def killed(dsn: str, trainer: int, driver: bool) -> None:
+    """End the trainer's backend, or all others of clients at that server."""
+    chosen = f"pid = {trainer}" if driver else f"pid NOT IN ({trainer}, pg_backend_pid())"
+    fetched(dsn, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {chosen} AND datname IS NOT NULL")
+
+
+def test_kills_at_any_moment_end_in_the_same_bits_or_a_named_error(db: Connection, shards: list[str]) -> None:
+    everywhere(shards, ROWS)
+    options: dict[str, Any] = {"label": "y", "features": ["x", "z"], "epochs": 2, "shards": shards}
+    undisturbed = trained(db, lambda: db.train("logistic", "rows", model="calm", **options), "calm")
+    generator = random.Random(38)
+    for _ in range(scaled(24)):
+        with Connection(psycopg.connect(shards[0], autocommit=True)) as other:
+            number, driver = generator.randrange(3), generator.random() < 0.25
+            victim = shards[0 if driver else number]
+            arguments = (victim, other.session.info.backend_pid, driver)
+            killer = threading.Timer(generator.random() * 0.3, killed, arguments)
+            killer.start()
+            failed: psycopg.Error | None = None
+            try:
+                train = partial(other.train, "logistic", "rows", model="stormy", **options)
+                assert trained(other, train, "stormy") == undisturbed
+            except psycopg.Error as error:
+                failed = error
+            finally:
+                killer.join()
+            if isinstance(failed, ShardError):
+                assert not driver
+                assert str(failed).startswith(f"shard {number + 1} (")
+            else:
+                assert failed is None or driver
+    left = "SELECT FROM pg_class WHERE relname = 'rows' AND relpersistence = 't'"
+    copying = "SELECT FROM pg_stat_activity WHERE query LIKE 'COPY%' AND state = 'active'"
+    while any(fetched(dsn, query) for dsn in shards for query in (left, copying)):
+        time.sleep(0.01)
 
 
 def test_rows_under_row_security_are_those_of_the_role(db: Connection, shards: list[str]) -> None:
