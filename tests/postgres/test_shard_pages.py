@@ -36,7 +36,9 @@ def take(session: psycopg.Connection, data: bytes, like: str = "t") -> list[tupl
 @pytest.mark.parametrize("most", [1, 7, 4096])
 def test_pages_have_the_rows_that_the_snapshot_sees(server: EmbeddedServer, most: int) -> None:
     with psycopg.connect(server.dsn) as session, psycopg.connect(server.dsn) as other:
-        session.execute("CREATE TABLE t AS SELECT i, 'word ' || i AS w FROM generate_series(1, 5000) AS i")
+        session.execute(
+            "CREATE TABLE t WITH (fillfactor = 50) AS SELECT i, 'word ' || i AS w FROM generate_series(1, 5000) AS i"
+        )
         session.commit()
         try:
             other.execute("INSERT INTO t VALUES (0, 'of another transaction')")
