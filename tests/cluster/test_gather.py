@@ -292,7 +292,7 @@ def test_rows_under_row_security_are_those_of_the_role(db: Connection, shards: l
         everywhere(shards, "DROP TABLE rows; DROP ROLE reader")
 
 
-def test_types_are_those_of_numpy(db: Connection, shards: list[str]) -> None:
+def test_every_type_that_pages_carry_arrives(db: Connection, shards: list[str]) -> None:
     """Every type that pages may carry, with NULLs, NaN and infinities."""
     everywhere(
         shards,
