@@ -352,6 +352,20 @@ def test_texts_and_dates_that_are_null(gaps: Session) -> None:
     assert [("impute" in one) for one in metadata["preprocess"]] == [False, True]
 
 
+def test_the_time_between_two_columns_is_no_feature(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t AS SELECT timestamptz '2024-03-01' + i * interval '7 hours' AS opened,"
+        " date '2024-03-02' + i AS \"Due\", i::real AS y FROM generate_series(1, 300) i"
+    )
+    hints: list[str | None] = []
+    session.add_notice_handler(lambda said: hints.append(said.message_hint))
+    trained(session, "t", label="y")
+    (hint,) = (one for one in hints if one and "time from" in one)
+    assert hint.startswith("The time from opened to Due is no feature; ")
+    difference = hint.split("; ")[1].removesuffix(" in a query would be.")
+    assert value(session, f"SELECT count({difference}) FROM t") == 300
+
+
 def test_nulls_with_an_indicator(gaps: Session) -> None:
     """The mean and a column that is 1 for a NULL; of a text a category; none where the rows have no NULL."""
     mean = value(gaps, "SELECT avg(a::float8) FROM t")

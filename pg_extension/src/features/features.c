@@ -234,6 +234,21 @@ finish_feature(dana_survey *survey, dana_candidate *feature)
 		encoder->fill[encoder->width - 1] = 1;
 }
 
+/* The hint for a date or a timestamp after another one: their parts do not show the time between them */
+static const char *
+hint_at_difference(const dana_survey *survey, const dana_candidate *feature)
+{
+	for (const dana_candidate *before = survey->features; before < feature; before++)
+	{
+		const char *first = before->encoder.column, *second = feature->encoder.column;
+
+		if (before->encoder.kind == DANA_ENCODE_PARTS && before->excluded == NULL)
+			return psprintf("The time from %s to %s is no feature; extract(epoch FROM %s::timestamp - %s::timestamp) in a "
+							"query would be.", first, second, quote_identifier(second), quote_identifier(first));
+	}
+	return NULL;
+}
+
 static void
 report_feature(const dana_survey *survey, const dana_candidate *feature)
 {
@@ -261,6 +276,8 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 		hint = psprintf("To have more of them: preprocess => '{\"%s\": {\"encode\": \"one_hot\", \"categories\": %d}}'; "
 						"with \"hash\" in place of \"one_hot\", all of them share so many columns.", encoder->column,
 						(int)Min(feature->frequent, DANA_MAX_COLUMNS));
+	if (encoder->kind == DANA_ENCODE_PARTS)
+		hint = hint_at_difference(survey, feature);
 	for (int k = 0; k < encoder->width - encoder->indicator && encoder->kind == DANA_ENCODE_PARTS; k++)
 		appendStringInfo(&done, "%s%s", k > 0 ? ", " : "", dana_part_names[encoder->parts[k]]);
 	if (encoder->fill != NULL && feature->has_nulls)
