@@ -13,6 +13,7 @@ import pytest
 
 from dana import rules
 from dana.storage.builder import build_pages
+from dana.trainer import training
 from dana.trainer.contract import (
     Level,
     Notice,
@@ -114,6 +115,19 @@ def test_hyperparameters_change_the_model_and_the_batch_size() -> None:
     for hyper in ({"lr": 0.5}, {"size": 16}, {"lr": 0.01, "size": 1}):
         found = [train(request(table, machine=b, hyper=hyper), pages).parameters[0].values for b in ("sim", "interp")]
         assert found[0].tobytes() == found[1].tobytes() != train(request(table), pages).parameters[0].values.tobytes()
+
+
+def test_what_a_loss_measures_is_found_once_for_a_rule_and_its_metas(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = relation(REALS, pages=1)
+    pages = build_pages(table.schema, rows(40))
+    found, asked = training.minimised, list[dict[str, float]]()
+    monkeypatch.setattr(training, "minimised", lambda graph, metas: asked.append(metas) or found(graph, metas))
+    training._minimised.cache_clear()
+    for share in (0.3, 0.3, 0.7, 0.3):
+        hyper = {"q": share}
+        result = train(request(table, rule="quantile", text=rules.text("quantile"), epochs=1, hyper=hyper), pages)
+        assert result.metadata["quantile"] == share
+    assert [metas["q"] for metas in asked] == [0.3, 0.7]
 
 
 @pytest.mark.parametrize("machine", ["sim", "interp"])
