@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import inf, isfinite, log, pi, sqrt
+from math import inf, isfinite, isqrt, log, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -646,7 +646,8 @@ class _Passes:
         basis = self._own_basis(count)
         full = solved(self.measured(Family.NORMAL, basis, np.zeros(count + 1)).matrix, np.zeros(count + 1), basis)
         if full.weakest < CLOSE:
-            self.notify(close_notice(MAX_COLUMNS, MAX_WEIGHTS))
+            few = min(MAX_WIDTH, isqrt(int(MAX_PRODUCTS / self.rows)))
+            self.notify(close_notice(max(MAX_COLUMNS, few), MAX_WEIGHTS))
 
     def _summary(
         self, family: Family, at: LikelihoodObserver, full: Solved, basis: Basis, weights: Doubles, variance: float
