@@ -18,6 +18,8 @@ from dana.report.history import read_run
 from dana.report.scores import Scores, read_scores
 from dana.report.stored import read_model
 from dana.session.calls import jobs
+from dana.ui.app import READING, Asked
+from dana.ui.database import Heard, cancel, settings
 from tests.sql.conftest import Session, acting, weights
 from tests.sql.test_evaluate import LOGISTIC
 from tests.sql.test_stored_text import EVIL, caught
@@ -253,6 +255,11 @@ def test_tools_of_the_command_line_call_no_operator_of_somebody_else(hostile: Se
     with pytest.raises(UsageError, match=r"Perhaps you meant t\."):
         db.predict("m", "tt")
     assert db.evaluate("m")["rows"] > 0
+    fields = {"id": [str(run[0])], "name": ["m"], "version": ["1"], "source": ["t"], "of": ["m@1", "m@2"]}
+    for answer in READING.values():  # the pages of dana ui
+        answer(Asked(fields=fields, db=db, heard=Heard()))
+    assert settings(hostile)
+    assert not cancel(hostile, 1)
 
 
 OVERLOADS = (
