@@ -57,7 +57,7 @@ class TrainableRule(Rule):
         class_weight: Mapping[str, float] | str | None = None,
         models: Mapping[str, ArrayLike] | None = None,
         machine: str = "sim",
-        design: Mapping[str, Any] | None = None,
+        design: Mapping[str, object] | None = None,
         patience: int | None = None,
         tolerance: float | None = None,
         standardize: bool | None = None,

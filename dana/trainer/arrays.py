@@ -151,7 +151,7 @@ def train(
     tolerance: float | None = None,
     hyper: Mapping[str, float] | None = None,
     machine: str = "sim",
-    design: Mapping[str, Any] | None = None,
+    design: Mapping[str, object] | None = None,
     standardize: bool | None = None,
     weight: str | None = None,
     class_weight: Mapping[str, float] | str | None = None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import getattr_static
@@ -95,3 +97,25 @@ def test_words_that_were_given_up(words: str) -> None:
             f"{path}:{k}: {line.strip()}" for k, line in enumerate(text.split("\n"), 1) for _ in word.findall(line)
         ]
     assert len(found) <= LIMITS[words] * lines / 10_000, f"{len(found)} in {lines} lines:\n" + "\n".join(found)
+
+
+def test_few_values_are_of_any_type() -> None:
+    uses = [
+        f"{path}: {line.strip()}"
+        for path, text in texts(".py", folders=("dana",))
+        for line in text.splitlines()
+        if not line.lstrip().startswith(("from ", "import "))
+        for _ in re.findall(r"\bAny\b", line)
+    ]
+    assert len(uses) < 100, "\n".join(uses)
+
+
+@pytest.mark.parametrize("folder", ["dana", "dsl"])
+def test_lines_have_comments_where_they_need_one(folder: str) -> None:
+    """From 4 to 8 in 100 lines that are not empty, as in the projects that we learn from."""
+    commented = lines = 0
+    for _, text in texts(".py", folders=(folder,)):
+        lines += sum(bool(line.strip()) for line in text.splitlines())
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        commented += len({token.start[0] for token in tokens if token.type == tokenize.COMMENT})
+    assert 4 <= 100 * commented / lines <= 8
