@@ -76,11 +76,15 @@ class Pass:
 
 
 RULE = (
-    Pass("constants", fold_constants, "literals computed; first, for a divisor may become a power of two", "graph"),
+    Pass("constants", fold_constants, "literals computed; first, because a divisor may become a power of two", "graph"),
     Pass("reciprocals", divide_by_powers_of_two, "factors for divisors; before `shared`, which finds more", "graph"),
-    Pass("shared", share_subexpressions, "equal values once; behind what makes values equal", "graph"),
+    Pass("shared", share_subexpressions, "equal values once; after the passes that make values equal", "graph"),
     Pass("pruned", prune, "what training needs; last, because passes before it leave unused nodes", "graph"),
-    Pass("plan", plan_sections, "the section of each node, elements as sums by masks; the last that needs no machine"),
+    Pass(
+        "plan",
+        plan_sections,
+        "sections of nodes, `x[3]` as a sum by a mask (`simplify/elements.py`); the last without a machine",
+    ),
 )
 """Passes that need no machine. Given: graph."""
 
