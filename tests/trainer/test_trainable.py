@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import dana
+from dana import rules
 from dana.errors import UsageError
 from dana.language.trainable import TrainableRule
 from dana.trainer.arrays import train
-from dana.trainer.contract import TrainingError
+from dana.trainer.contract import Notice, TrainingError
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((50, 3)).astype(np.float32)
@@ -348,6 +349,13 @@ def test_a_rule_without_statistics_is_compared_with_a_constant(machine: str) -> 
     noise = np.random.default_rng(3).normal(size=(50, 1))
     with pytest.warns(UserWarning, match="no better than a constant prediction: .*, that of a constant 0.2"):
         rule.fit(noise, np.arange(50) % 2, epochs=2, machine=machine)
+
+
+def test_many_constant_columns_are_counted() -> None:
+    columns = {f"c{k}": np.ones(50) for k in range(12)} | {"y": np.arange(50.0)}
+    notices: list[Notice] = []
+    train(rules.text("linear"), columns, label="y", notify=notices.append)
+    assert any("c8, c9 and 2 more have a single value in all rows" in one.message for one in notices)
 
 
 def test_warnings_speak_of_arrays() -> None:

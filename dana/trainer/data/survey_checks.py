@@ -40,6 +40,9 @@ COARSE = 0.02
 MANY = 50
 """Number of rows from which a column of consecutive numbers is not a coincidence."""
 
+NAMED = 10
+"""Columns that a message names at most."""
+
 ORDINARY = 1e3
 """Maximum factor between the mean weight and 1; rates and penalties of rules assume weights of about 1."""
 
@@ -171,7 +174,7 @@ def _named(request: TrainRequest, *columns: str) -> str:
     """Format names of columns of a table or of arrays for a message."""
     arrays = request.relation.name == ARRAYS
     several = "s" if len(columns) > 1 else ""
-    names = ", ".join(columns)
+    names = ", ".join(columns[:NAMED]) + (f" and {len(columns) - NAMED} more" if len(columns) > NAMED else "")
     return f"array{several} {names}" if arrays else f"column{several} {names} of {request.relation.name}"
 
 
