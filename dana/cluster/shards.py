@@ -61,7 +61,7 @@ WHERE c.oid = {}::pg_catalog.regclass
 """
 What a shard's table is like: size of a page, encoding, whether its pages hold its rows as they are, key, function.
 
-Out of the table's pages would be values in its TOAST table; a column that was dropped, or added with a default, or is
+Values in the TOAST table would be missing from the pages; a column that was dropped, or added with a default, or is
 virtual is not on the pages as others are.
 """
 

@@ -1251,7 +1251,7 @@ BEGIN
 			SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'round', s.round + 1, 'tried', p.tried) || dana.dana_trial(
 				$1, $2, training || pg_catalog.jsonb_build_object('hyper', p.tried, 'seed', seed), split, CASE WHEN folds > 0 THEN f.n END, threshold,
 				parts[s.round + 1]) ORDER BY p.n, f.n)
-			-- a small part of the rows drops no candidate
+			-- keep the best third; all, if the round trained on fewer than 100 rows
 			FROM (SELECT r.n, (r.point).hyper AS tried FROM dana.dana_ranked(s.outcomes, metric) AS r LIMIT (
 					SELECT CASE WHEN pg_catalog.max((t #>> '{training,tuples}'::pg_catalog.text[])::bigint) >= 100 THEN (pg_catalog.count(DISTINCT t -> 'n'::pg_catalog.text) + 2) / 3 END
 					FROM pg_catalog.unnest(s.outcomes) AS t)) AS p,

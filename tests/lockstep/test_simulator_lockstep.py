@@ -1,6 +1,6 @@
 """Interpreter = simulator, bit for bit, over random rules, tables and machines.
 
-The cases of `test_compiled` are others, and the simulator is compared there, too.
+The cases of `test_compiled_code` are others, and the simulator is compared there, too.
 """
 
 from __future__ import annotations

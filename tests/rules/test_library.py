@@ -38,7 +38,7 @@ def test_a_rule_has_its_file_s_name_and_nothing_to_complain_of(name: str) -> Non
 @pytest.mark.parametrize("design", [{}, {"threads": 1, "clusters": 1}, {"divide_interval": 1}], ids=str)
 @pytest.mark.parametrize("name", rules.NAMES)
 def test_hardware_takes_every_rule(name: str, design: dict[str, int]) -> None:
-    """Of what is refused when it is loaded, the compiler makes nothing."""
+    """The compiler makes nothing that is rejected when it is loaded."""
     schema = column_schema(table(name, count=50, features=20))
     binding = bind(compile_rule(rules.text(name)).hdfg, schema, extents=EXTENTS.get(name))
     legal.check(default_bundle(binding, schema, max_tuples=1000, design=design))

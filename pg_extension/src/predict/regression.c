@@ -57,29 +57,41 @@ add_error(regression *state, long double label, long double prediction)
 	state->gamma += positive ? 2 * (error / prediction - ratio) : NAN;
 }
 
-static const char *const names[] = {METRIC_MAE, METRIC_RMSE, METRIC_R2,
-									METRIC_POISSON_DEVIANCE, METRIC_GAMMA_DEVIANCE, METRIC_PINBALL_LOSS};
-
-/* Those of several labels, those without a quantile, and all */
+/* In the order of the result */
 enum
 {
-	METRICS_OF_EACH = 3,
-	METRICS_WITHOUT_QUANTILE = 5,
-	METRICS_WITH_QUANTILE = lengthof(names)
+	MAE,
+	RMSE,
+	R2,
+	METRICS_OF_EACH, /* rows with several labels have those above */
+	POISSON_DEVIANCE = METRICS_OF_EACH,
+	GAMMA_DEVIANCE,
+	METRICS_WITHOUT_QUANTILE,
+	PINBALL_LOSS = METRICS_WITHOUT_QUANTILE,
+	METRICS_WITH_QUANTILE
 };
 
-/* The metrics, in the order of their names; NaN: there is none for these rows */
+static const char *const names[] = {
+	[MAE] = METRIC_MAE,
+	[RMSE] = METRIC_RMSE,
+	[R2] = METRIC_R2,
+	[POISSON_DEVIANCE] = METRIC_POISSON_DEVIANCE,
+	[GAMMA_DEVIANCE] = METRIC_GAMMA_DEVIANCE,
+	[PINBALL_LOSS] = METRIC_PINBALL_LOSS,
+};
+
+/* NaN: there is no such metric for these rows */
 static void
 compute(const regression *state, long double *metrics)
 {
 	const long double rows = state->rows > 0 ? state->rows : NAN;
 
-	metrics[0] = state->absolute / rows;
-	metrics[1] = sqrtl(state->squared / rows);
-	metrics[2] = state->spread != 0 ? 1 - state->squared / state->spread : NAN;
-	metrics[3] = state->poisson / rows;
-	metrics[4] = state->gamma / rows;
-	metrics[5] = state->pinball / rows;
+	metrics[MAE] = state->absolute / rows;
+	metrics[RMSE] = sqrtl(state->squared / rows);
+	metrics[R2] = state->spread != 0 ? 1 - state->squared / state->spread : NAN;
+	metrics[POISSON_DEVIANCE] = state->poisson / rows;
+	metrics[GAMMA_DEVIANCE] = state->gamma / rows;
+	metrics[PINBALL_LOSS] = state->pinball / rows;
 }
 
 /* The first `wanted` metrics of several regressions: the means over those that have them */
