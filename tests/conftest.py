@@ -42,6 +42,7 @@ SERVING = (
     "cli",
     "report",
     "ui",
+    "integrations",
     "interchange",
     "benchmarks",
     "rules",

@@ -25,6 +25,7 @@ from dana.cli import (
     hardware,
     jobs,
     library,
+    metrics,
     models,
     report,
     rules,
@@ -53,7 +54,10 @@ INTERNAL = 70
 INTERRUPTED = 130
 """Ctrl-C, as a shell reports it (128 + SIGINT)."""
 
-GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, ui, report, server, doctor, demo, bench)
+GROUPS = (
+    *(rules, library, design, hardware, train, search, jobs, models, top, ui, metrics),
+    *(report, server, doctor, demo, bench),
+)
 """Modules of commands, in the order in which ``dana --help`` lists them."""
 
 

@@ -54,6 +54,13 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def port(text: str) -> int:
+    """A number of a TCP port; 0 stands for any that is free."""
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"a port from 0 to 65535 is expected, not {text!r}")
+    return int(text)
+
+
 def _reader(name: str, kind: object) -> Callable[[str], object]:
     if name == "hyper":
         return assignment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dana.cli.options import path
+from dana.cli.options import path, port
 from dana.session.terminal import say
 
 
@@ -13,15 +13,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ui = commands.add_parser("ui", help="serve pages about trainings, models and jobs to a browser on this machine")
     ui.add_argument("--dsn", help="server to look at (the embedded one)")
     where = ui.add_mutually_exclusive_group()
-    where.add_argument("--port", type=_port, default=8765, help="port of 127.0.0.1 (8765); 0: any that is free")
+    where.add_argument("--port", type=port, default=8765, help="port of 127.0.0.1 (8765); 0: any that is free")
     where.add_argument("--socket", type=path, metavar="FILE", help="unix socket instead, for a tunnel: ssh -L")
     ui.set_defaults(run=run_ui)
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"a port from 0 to 65535 is expected, not {text!r}")
-    return int(text)
 
 
 def run_ui(options: argparse.Namespace) -> int:
@@ -42,8 +36,7 @@ def run_ui(options: argparse.Namespace) -> int:
     token = new_token()
     listening = listen(options.port) if options.socket is None else listen_at(options.socket)
     if options.socket is None:
-        port = listening.getsockname()[1]
-        say(f"open:  {address(port, token)}")
+        say(f"open:  {address(listening.getsockname()[1], token)}")
     else:
         say(f"tunnel:  ssh -L 8765:{options.socket.absolute()} THIS-MACHINE")
         say(f"open:    {address(8765, token)}")

@@ -633,11 +633,17 @@ def connect(dsn: str | psycopg.Connection | _Addressed | _Engine | None = None) 
                 f"the connection has client_encoding {dsn.info.encoding}", hint="SET client_encoding TO 'UTF8' in it."
             )
         return Connection(dsn)
-    return Connection(psycopg.connect(_address(dsn), autocommit=True, client_encoding="utf8"))
+    return Connection(psycopg.connect(address(dsn), autocommit=True, client_encoding="utf8"))
 
 
-def _address(dsn: str | _Addressed | _Engine) -> str:
-    """Return the connection string of libpq."""
+def address(dsn: str | _Addressed | _Engine) -> str:
+    """The connection string of libpq.
+
+    Raises
+    ------
+    UsageError
+        It cannot be read, is of another type, or names another kind of database.
+    """
     url = getattr(dsn, "url", dsn)
     text = url if isinstance(url, str) else getattr(url, "render_as_string", lambda **_: None)(hide_password=False)
     if text is None:
@@ -649,6 +655,6 @@ def _address(dsn: str | _Addressed | _Engine) -> str:
     scheme = re.match(r"(\w+)(\+\w+)?://", text)
     if scheme is not None and scheme[1] not in {"postgres", "postgresql"}:
         raise UsageError(f"{scheme[0]}… is not a PostgreSQL server", hint="Use postgresql://host/database.")
-    address = text if scheme is None or scheme[2] is None else f"postgresql://{text[scheme.end() :]}"
-    parts_of(address)
-    return address
+    found = text if scheme is None or scheme[2] is None else f"postgresql://{text[scheme.end() :]}"
+    parts_of(found)
+    return found

@@ -33,6 +33,7 @@ def listen(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(("127.0.0.1", port))
+        made.listen()  # before the address is printed
     except OSError as error:
         made.close()
         message = f"cannot listen on port {port} of 127.0.0.1: {error.strerror}; choose another: --port"
@@ -55,6 +56,7 @@ def listen_at(path: Path) -> socket.socket:
                 path.unlink()
         made.bind(str(path))
         path.chmod(0o600)
+        made.listen()
     except OSError as error:
         made.close()
         raise SetupError(f"cannot listen at {path}: {error.strerror or error}") from None

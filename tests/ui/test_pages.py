@@ -258,13 +258,14 @@ def test_where_it_listens(tmp_path: Path, pg_uri: str, capsys: pytest.CaptureFix
     with listen(0) as taken:
         address, port = taken.getsockname()
         assert address == "127.0.0.1"
-        taken.listen()
+        socket.create_connection((address, port)).close()  # before anything is served
         assert main(["ui", "--dsn", pg_uri, "--port", str(port)]) == SETUP
         assert f"port {port}" in capsys.readouterr().err
     file = tmp_path / "socket"
     listen_at(file).close()
-    with listen_at(file):  # one that was left there
+    with listen_at(file), socket.socket(socket.AF_UNIX) as client:  # one that was left there
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        client.connect(str(file))
     other = tmp_path / "file"
     other.write_text("kept")
     for path in (other, tmp_path / "no" / "socket", tmp_path / ("s" * 200)):

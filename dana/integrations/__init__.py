@@ -1,0 +1,1 @@
+"""DAnA in other systems: metrics for Prometheus."""
