@@ -506,8 +506,9 @@ class _Passes:
         self._notify_alike(full.alike, at, basis, columns)
         if rounded and not full.alike:
             self.notify(rounded_notice([columns[k] for k in rounded]))
-        if dropped:
-            self.notify(dropped_notice([columns[k - 1] for k in dropped]))
+        # a single value in all rows is reported by the survey
+        if dependent := [columns[k - 1] for k in dropped if _varies(at, basis)[k - 1]]:
+            self.notify(dropped_notice(dependent))
         return self._summary(family, at, full, basis, weights, variance)
 
     def newton(self, family: Family, penalty: float) -> Sequence[Parameter] | None:
@@ -722,6 +723,13 @@ def _centred(at: LikelihoodObserver, basis: Basis) -> Basis | None:
         return None
     scale = np.where(variance > 1e-12 * square, 1 / np.sqrt(np.maximum(variance, 1e-300)), 1)
     return Basis(centre=basis.centre + mean / basis.scale, scale=basis.scale * scale)
+
+
+def _varies(at: LikelihoodObserver, basis: Basis) -> NDArray[np.bool_]:
+    """Return which columns have more than a single value, shape [features]."""
+    mean, square = (at.matrix[1:, 0], np.diag(at.matrix)[1:]) / at.matrix[0, 0]
+    varies: NDArray[np.bool_] = square - mean**2 > 1e-12 * square + 1e-20 * (basis.centre * basis.scale) ** 2
+    return varies
 
 
 def _in_basis(found: Scores, basis: Basis) -> Doubles:

@@ -157,7 +157,7 @@ def test_rare_categories_are_one(session: Session) -> None:
     session.execute("INSERT INTO t SELECT 'c' || k, k FROM generate_series(1, 40) k, generate_series(1, k) i")
     metadata, told = trained(session, "t")
     assert metadata["preprocess"][0]["categories"] == sorted(f"c{k}" for k in range(5, 41))
-    assert told == ["column v: one-hot, 36 categories and other"]
+    assert told == ["column v: one-hot, the 36 most frequent of 40 categories, and other"]
     assert metadata["encoded"][-1] == "v=other"
     rest, seldom, often = (
         value(session, "SELECT dana_predict('m', %s::text)", one) for one in ("never seen", "c3", "c30")
@@ -178,13 +178,13 @@ def test_rare_categories_are_one(session: Session) -> None:
 
 
 def test_more_categories_where_it_is_said(session: Session) -> None:
-    """Text columns share 500; the NOTICE of one that has more says how. A rare one of those that are said is one."""
+    """Text columns share 500; the NOTICE of one that has more says how. Where a number is said, rare ones count."""
     session.execute("CREATE TABLE t (zip text, y real)")
     session.execute("INSERT INTO t SELECT 'z' || i % 300, sin(i % 300) FROM generate_series(1, 6000) i")
     session.execute("INSERT INTO t SELECT 'rare', 9 FROM generate_series(1, 5)")
     session.execute("INSERT INTO t SELECT 'once' || i, 9 FROM generate_series(1, 3) i")
     _, told = trained(session, "t", label="y")
-    assert told == ["column zip: one-hot, 301 categories and other"]
+    assert told == ["column zip: one-hot, the 301 most frequent of 304 categories, and other"]
     session.execute("SELECT dana_create_udf('logistic', %s)", (rules.text("logistic"),))
     session.execute("SELECT dana_train('logistic', query => 'SELECT zip, y > 0 AS y FROM t', model => 'c')")
     found = "SELECT jsonb_array_length(metadata #> '{preprocess,0,categories}') FROM dana.model WHERE name = 'c'"
@@ -199,12 +199,12 @@ def test_more_categories_where_it_is_said(session: Session) -> None:
     assert hint.startswith("To have more of them: preprocess => ")
     assert hint.endswith('; with "hash" in place of "one_hot", all of them share so many columns.')
     advised = value(session, f"SELECT ({hint.split('=> ')[1].partition(';')[0]})::jsonb")
-    assert advised == {"zip": {"encode": "one_hot", "categories": 301}}
-    for wish, categories in ((advised["zip"], 301), ({"categories": 301}, 301), ({"categories": 40}, 40)):
+    assert advised == {"zip": {"encode": "one_hot", "categories": 304}}
+    for wish, categories in ((advised["zip"], 304), ({"categories": 304}, 304), ({"categories": 40}, 40)):
         hints.clear()
         metadata, told = trained(session, "t", label="y", preprocess={"zip": wish})
         assert len(metadata["preprocess"][0]["categories"]) == categories
-        said = "the 40 most frequent of 304 categories, and other" if categories == 40 else "301 categories and other"
+        said = "the 40 most frequent of 304 categories, and other" if categories == 40 else "304 categories"
         assert told[0] == f"column zip: one-hot, {said}"
         assert any("share" in one for one in hints) is (categories == 40)
         assert value(session, "SELECT count(dana_predict('m', t)) FROM t") == 6008
@@ -422,6 +422,12 @@ def test_categories_by_hash(session: Session) -> None:
     assert told[0] == "column c: 700 categories hashed into 50 columns; NULL becomes no category"
     assert told[1] == "column n: 800 categories hashed into 50 columns"
     assert value(session, "SELECT dana_predict('m', NULL, 7) IS NOT NULL")
+    hints: list[str] = []
+    session.add_notice_handler(lambda said: hints.append(said.message_hint or ""))
+    for count, shared in ((50, True), (800, False)):
+        hints.clear()
+        trained(session, "t", features=["n"], preprocess={"n": {"encode": "hash", "categories": count}})
+        assert any(one.startswith("Categories in one column have one weight.") for one in hints) is shared
     with pytest.raises(errors.InvalidParameterValue, match="from 1 to 1600"):
         trained(session, "t", preprocess={"c": {"encode": "hash", "categories": 2000}})
 

@@ -200,6 +200,8 @@ def test_means_of_arrays(session: Session, told: Told) -> None:
         told.clear()
         session.execute("SELECT dana_train('linear', 'u', 'm', '{v}', 'z', nulls => 'mean')")
         assert "column v: NULL becomes the mean of the element\nNone" in told
+        session.execute("SELECT dana_train('linear', 'u', 'm', '{v}', 'z', nulls => 'indicator')")
+        assert "column v: NULL becomes the mean of the element; an array has no indicator\nNone" in told
         session.execute("""SELECT dana_train('linear', 'u', 'm', '{v}', 'z', preprocess => '{"v": {"impute": 0}}')""")
     told.clear()
     session.execute("UPDATE u SET v = NULL WHERE z > 2.5")

@@ -254,7 +254,7 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 {
 	const dana_encoder *encoder = &feature->encoder;
 	const bool	   cut = encoder->kind == DANA_ENCODE_ONE_HOT && encoder->buckets == 0 &&
-		encoder->categories.count == feature->most && feature->frequent > feature->most;
+		encoder->categories.count < feature->short_enough;
 	StringInfoData done;
 	const char	  *hint = NULL;
 
@@ -265,17 +265,21 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 	}
 	initStringInfo(&done);
 	if (encoder->buckets > 0)
+	{
 		appendStringInfo(&done, INT64_FORMAT " categories hashed into %d columns", feature->values, encoder->buckets);
+		if (feature->values > encoder->buckets)
+			hint = "Categories in one column have one weight. For fewer of these: a larger number of \"categories\".";
+	}
 	else if (cut)
-		appendStringInfo(&done, "one-hot, the %d most frequent of " INT64_FORMAT " categories, and other", feature->most,
-						 feature->values);
+		appendStringInfo(&done, "one-hot, the %d most frequent of " INT64_FORMAT " categories, and other",
+						 encoder->categories.count, feature->values);
 	else if (encoder->kind == DANA_ENCODE_ONE_HOT)
 		appendStringInfo(&done, "one-hot, %d categor%s%s", encoder->categories.count,
 						 encoder->categories.count == 1 ? "y" : "ies", encoder->other ? " and other" : "");
-	if (cut && feature->most < DANA_MAX_COLUMNS)
+	if (cut && encoder->categories.count < DANA_MAX_COLUMNS)
 		hint = psprintf("To have more of them: preprocess => '{\"%s\": {\"encode\": \"one_hot\", \"categories\": %d}}'; "
 						"with \"hash\" in place of \"one_hot\", all of them share so many columns.", encoder->column,
-						(int)Min(feature->frequent, DANA_MAX_COLUMNS));
+						(int)Min(feature->short_enough, DANA_MAX_COLUMNS));
 	if (encoder->kind == DANA_ENCODE_PARTS)
 		hint = hint_at_difference(survey, feature);
 	for (int k = 0; k < encoder->width - encoder->indicator && encoder->kind == DANA_ENCODE_PARTS; k++)
@@ -286,7 +290,8 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 		if (encoder->kind == DANA_ENCODE_ONE_HOT)
 			appendStringInfoString(&done, encoder->indicator ? "a category of its own" : encoder->other ? "other" : "no category");
 		else if (feature->means != NULL)
-			appendStringInfo(&done, "the %s of the element", feature->nulls == DANA_NULLS_MEDIAN ? "median" : "mean");
+			appendStringInfo(&done, "the %s of the element%s", feature->nulls == DANA_NULLS_MEDIAN ? "median" : "mean",
+							 feature->nulls == DANA_NULLS_INDICATOR ? "; an array has no indicator" : "");
 		else
 			for (int k = 0; k < encoder->fills - encoder->indicator; k++)
 				appendStringInfo(&done, "%s%g", k > 0 ? ", " : "", encoder->fill[k]);

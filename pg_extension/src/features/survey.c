@@ -50,6 +50,13 @@ rows_of(const dana_survey *survey)
 	return rows.data;
 }
 
+/* Rows of a category at least; a caller's number of categories includes rare ones */
+static int
+least_rows(const dana_survey *survey, const dana_candidate *feature)
+{
+	return feature->max_given ? 1 : survey->classes ? LEAST_FOR_CLASS : LEAST_ROWS;
+}
+
 /* Before any report on the columns */
 static _Noreturn void
 reject_no_rows(const dana_survey *survey)
@@ -72,7 +79,7 @@ take_category(TupleTableSlot *row, void *context)
 
 	slot_getallattrs(row);
 	rows = DatumGetInt64(row->tts_values[1]);
-	feature->frequent = DatumGetInt64(row->tts_values[5]);
+	feature->short_enough = DatumGetInt64(row->tts_values[5]);
 	survey->numbers = !row->tts_isnull[4] && DatumGetBool(row->tts_values[4]);
 	if (row->tts_isnull[0])
 	{
@@ -87,8 +94,7 @@ take_category(TupleTableSlot *row, void *context)
 		feature->rows = DatumGetInt64(row->tts_values[2]);
 		feature->values = DatumGetInt64(row->tts_values[3]);
 	}
-	if (VARSIZE_ANY_EXHDR(value) > MAX_BYTES || categories->count == feature->most ||
-		rows < (survey->classes && !feature->max_given ? LEAST_FOR_CLASS : LEAST_ROWS))
+	if (VARSIZE_ANY_EXHDR(value) > MAX_BYTES || categories->count == feature->most || rows < least_rows(survey, feature))
 		return true;
 	feature->covered += rows;
 	categories->values[categories->count++] = MemoryContextStrdup(survey->context, text_to_cstring(value));
@@ -108,12 +114,11 @@ dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 	char *text = psprintf(
 		"SELECT g.v, g.n, (pg_catalog.sum(g.n) OVER ())::pg_catalog.int8, pg_catalog.count(*) OVER (), "
 		"pg_catalog.bool_and(pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d AND " NUMBER_IN_TEXT ") OVER (), "
-		"pg_catalog.count(*) FILTER (WHERE pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d AND "
-		"g.n OPERATOR(pg_catalog.>=) %d) OVER () "
+		"pg_catalog.count(*) FILTER (WHERE pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d) OVER () "
 		"FROM (SELECT (%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n "
 		"FROM %s GROUP BY 1) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
-		MAX_BYTES, MAX_BYTES, LEAST_ROWS,
+		MAX_BYTES, MAX_BYTES,
 		dana_text_expression(feature->encoder.column, type), rows_of(survey), MAX_BYTES, feature->most + 1);
 	dana_texts *categories = &feature->encoder.categories;
 

@@ -32,7 +32,7 @@ typedef struct dana_candidate
 	bool			 max_given; /* by the caller: then rare categories count, too */
 	int64			 rows;
 	int64			 values;   /* number of different texts */
-	int64			 frequent; /* of those, in rows enough for a category */
+	int64			 short_enough; /* of those, for a category */
 	int64			 covered;  /* rows of the categories */
 } dana_candidate;
 
