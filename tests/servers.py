@@ -92,6 +92,7 @@ def install(root: Path, major: int) -> None:
     if (python := shared / f"python-{major}").exists():
         with suppress(FileExistsError):
             (root / python.name).symlink_to(python)
+            shutil.copytree(shared / f"source-{major}", root / f"source-{major}", copy_function=os.link)
     account = server_account()
     folder = root / str(major)
     account.make_private(folder)

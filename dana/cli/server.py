@@ -144,6 +144,7 @@ def run_worker(options: argparse.Namespace) -> int:
     """Serve trainings until a signal to stop; the log goes to stderr."""
     import logging
 
+    from dana.trainer.machine_code import load_ahead
     from dana.trainer.trainer import MAX_CACHE_BYTES, MachineTrainer, design_cache
     from dana.worker.process import WorkerOptions, serve
     from hwgen.rtl.verilate import limit_cache, object_cache  # loads no Amaranth: the worker starts without the extra
@@ -159,5 +160,6 @@ def run_worker(options: argparse.Namespace) -> int:
     serve(
         MachineTrainer(designs),
         WorkerOptions(socket_path=options.socket, caches=(designs, object_cache()), **chosen),
+        load_ahead,
     )
     return 0

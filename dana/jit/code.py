@@ -1,10 +1,12 @@
 """Machine code for a rule, and what the simulator needs to run it in the place of its engine.
 
-In: a rule's graph and the Bundle made of it. Out: `Code`; the code may run as long as that lives. Nothing is read from
-or written to a disk.
+In: a rule's graph and the Bundle made of it. Out: bytes, from which any process on this kind of processor makes `Code`;
+the code may run as long as that lives. Nothing is read from or written to a disk.
 """
 
 import ctypes
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -28,6 +30,15 @@ from hwgen.spec.engine import Opcode
 FUNCTIONS = frozenset({"begin", "before", "block", "one", "after", "last", "rows", "last_row"})
 MAX_TEXT = 4 << 20
 """Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
+DIGEST = hashlib.sha256().digest_size
+TABLES = {
+    "merges": structures.CompiledMerge,
+    "passes": structures.CompiledPass,
+    "symbols": structures.CompiledSymbol,
+    "tables": structures.CompiledTable,
+    "indices": structures.CompiledIndex,
+    "inputs": structures.CompiledInput,
+}
 AHEAD = 96 << 10
 """Bytes from what is read of a page to what is asked for, at least: more than a block of wide tuples takes."""
 
@@ -75,7 +86,12 @@ class Code:
 
 
 def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> Code:
-    """Compile.
+    """`assemble` and `load`."""
+    return load(assemble(graph, bundle, most_memory=most_memory), most_memory=most_memory)
+
+
+def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes:
+    """Compile: SHA-256 of the rest, the length of the tables (u32, little-endian), the tables (JSON), an ELF object.
 
     Parameters
     ----------
@@ -101,10 +117,6 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
         spacing = bundle.tuple_rows * lanes if column < 0 else 1 if floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
     numbers = {graph.nodes[k].name: place.number for k, place in places.items()}
-    # the elements of inputs that choose rows, by the tag of the fault; of a number that is computed, none
-    indices = [
-        (-1 if one.element is None else numbers[one.inputs[0]], one.element or 0, one.rows) for one in bundle.choices
-    ]
     ahead = -(-AHEAD // bundle.config.page_size) * bundle.config.page_size
     held: dict[str | None, int] = {s.name: k for k, s in enumerate(s for s in bundle.symbols if s.table)}
     tables = {k: held[graph.nodes[k].name] for k in graph.models if graph.nodes[k].name in held}
@@ -114,51 +126,88 @@ def compile_graph(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> 
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory
-    if 4 * memory.size > most_memory:
-        raise Unsupported(f"its code would work on {4 * memory.size >> 20} MB, it may on {int(most_memory) >> 20}")
+    _check_memory(memory.size, most_memory)
     text = str(emitter.emit())
-    engine = _machine_code(text)
+    # for each merge the pass that ends with it; the loss comes last
+    joined = [*((plan.phase[k] - AFTER) // 2 for k in plan.merges), len(plan.passes) - 1]
+    names = [[f"{part}_{number}" for part in ("between", "block", "one")] for number in range(len(plan.passes) - 1)]
+    facts = {
+        "processor": _processor(),
+        "functions": {key: name for key, name in emitter.functions.items() if key in FUNCTIONS},
+        "passes": [[name if name in emitter.functions else None for name in of] for of in names],
+        "merges": [
+            (one.first, one.size, Opcode[one.op.upper()], k) for one, k in zip(memory.merged, joined, strict=False)
+        ],
+        "symbols": _symbols(plan, emitter, bundle),
+        "tables": [(number, memory.at[k]) for k, number in tables.items()],
+        # the elements of inputs that choose rows, by the tag of the fault; of a number that is computed, none
+        "indices": [
+            (-1 if one.element is None else numbers[one.inputs[0]], one.element or 0, one.rows)
+            for one in bundle.choices
+        ],
+        "inputs": inputs,
+        "numbers": {
+            "wrong": emitter.wrong,
+            "ahead": ahead if emitter.asks else 0,
+            "n_merges": len(plan.merges),
+            "loss": len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
+            "batch": bundle.rule_batch,
+        },
+        # one more, for the losses
+        "slots": len(memory.merged) + 1,
+        "floats": memory.size,
+        "ones": emitter.ones,
+    }
+    tables_text = json.dumps(facts).encode()
+    rest = b"".join((len(tables_text).to_bytes(4, "little"), tables_text, _machine_code(text)))
+    return hashlib.sha256(rest).digest() + rest
+
+
+def load(data: bytes, *, most_memory: float = inf) -> Code:
+    """Make what `assemble` returned ready to run.
+
+    Raises
+    ------
+    ValueError
+        The bytes are damaged, or the code is for another processor or of another LLVM.
+    Unsupported
+        The code would work on more than `most_memory` bytes, or this process may not execute it.
+    """
+    # before anything else is read: the rest will be executed
+    if hashlib.sha256(data[DIGEST:]).digest() != data[:DIGEST] or len(data) < DIGEST + 4:
+        raise ValueError("the checksum of machine code does not match")
+    begin = DIGEST + 4
+    end = begin + int.from_bytes(data[DIGEST:begin], "little")
+    facts = json.loads(data[begin:end])
+    if facts["processor"] != _processor():
+        raise ValueError(f"machine code for {facts['processor']}, this is {_processor()}")
+    _check_memory(facts["floats"], most_memory)
+    engine = _engine(data[end:])
     address = engine.get_function_address
     # under PR_SET_MDWE, as systemd's MemoryDenyWriteExecute sets it, LLVM fails silently and a call would crash
     if not _executable(address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")
-    # one more, for the losses
-    slots = np.zeros(len(memory.merged) + 1, dtype=np.int64)
-    # for each merge the pass that ends with it; the loss comes last
-    joined = [*((plan.phase[k] - AFTER) // 2 for k in plan.merges), len(plan.passes) - 1]
-    merges = [(one.first, one.size, Opcode[one.op.upper()], k) for one, k in zip(memory.merged, joined, strict=False)]
-    names = [[f"{part}_{number}" for part in ("between", "block", "one")] for number in range(len(plan.passes) - 1)]
-    passes = [tuple(address(name) if name in emitter.functions else None for name in of) for of in names]
-    symbols = _symbols(plan, emitter, bundle)
-    wanted = [(number, memory.at[k]) for k, number in tables.items()]
-    arrays = {
-        "merges": _array(structures.CompiledMerge, merges),
-        "passes": _array(structures.CompiledPass, passes),
-        "symbols": _array(structures.CompiledSymbol, symbols),
-        "tables": _array(structures.CompiledTable, wanted),
-        "indices": _array(structures.CompiledIndex, indices),
-        "inputs": _array(structures.CompiledInput, inputs),
-    }
+    slots = np.zeros(facts["slots"], dtype=np.int64)
+    passes = [[None if name is None else address(name) for name in of] for of in facts["passes"]]
+    rows = {name: facts[name] for name in TABLES} | {"passes": passes}
+    arrays = {name: _array(kind, rows[name]) for name, kind in TABLES.items()}
+    numbers = {f"n_{name}": len(rows[name]) for name in TABLES} | facts["numbers"]
     functions = structures.CompiledData(
-        **{key: address(name) for key, name in emitter.functions.items() if key in FUNCTIONS},
+        **{key: address(name) for key, name in facts["functions"].items()},
         **{name: ctypes.addressof(array) for name, array in arrays.items()},
         slots=slots.ctypes.data,
-        wrong=emitter.wrong,
-        ahead=ahead if emitter.asks else 0,
-        n_indices=len(indices),
-        n_inputs=len(inputs),
-        n_merges=len(plan.merges),
-        n_passes=len(passes),
-        n_symbols=len(symbols),
-        n_tables=len(wanted),
-        loss=len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
-        batch=bundle.rule_batch,
+        **numbers,
     )
     kept = (engine, slots, *arrays.values())
-    return Code(functions=functions, kept=kept, floats=memory.size + LANES, ones=emitter.ones)
+    return Code(functions=functions, kept=kept, floats=facts["floats"] + LANES, ones=facts["ones"])
 
 
-def _array(kind: type[ctypes.Structure], rows: Sequence[tuple[object, ...]]) -> ctypes.Array[ctypes.Structure]:
+def _check_memory(floats: int, most: float) -> None:
+    if 4 * floats > most:
+        raise Unsupported(f"its code would work on {4 * floats >> 20} MB, it may on {int(most) >> 20}")
+
+
+def _array(kind: type[ctypes.Structure], rows: Sequence[Sequence[object]]) -> ctypes.Array[ctypes.Structure]:
     """Structures side by side; one of zeros where there are none, for an address."""
     return (kind * max(1, len(rows)))(*(kind(*row) for row in rows))
 
@@ -206,6 +255,12 @@ def _input(bundle: Bundle, one: InputPlace) -> tuple[int, int, int]:
 
 
 @cache
+def _processor() -> str:
+    # what can run the code
+    return f"LLVM {llvm.llvm_version_info} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+
+
+@cache
 def _target() -> llvm.Target:
     """This processor; LLVM is made ready once."""
     llvm.initialize_native_target()
@@ -214,19 +269,31 @@ def _target() -> llvm.Target:
     return llvm.Target.from_default_triple()
 
 
+def _machine() -> llvm.TargetMachine:
+    features = llvm.get_host_cpu_features().flatten()
+    # no passes over the IR: they take as long as making code and, measured on packed inputs, gain nothing
+    return _target().create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=1, jit=True)
+
+
 # of a rule that is trained again; the key is the whole text, hence never stale
 @lru_cache(maxsize=8)
-def _machine_code(text: str) -> llvm.ExecutionEngine:
-    """Functions, which hold no values: of a rule that is trained again they are still there."""
-    target = _target()
+def _machine_code(text: str) -> bytes:
+    """An ELF object of functions, which hold no values."""
+    machine = _machine()
     module = llvm.parse_assembly(text)
-    module.triple = target.triple
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
-    features = llvm.get_host_cpu_features().flatten()
-    # the engine owns it, so each has its own
-    # no passes over the IR: they take as long as making code and, measured on packed inputs, gain nothing
-    machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=1, jit=True)
+    found: bytes = machine.emit_object(module)
+    return found
+
+
+def _engine(code: bytes) -> llvm.ExecutionEngine:
+    # LLVM wants a module of each engine, and each engine a machine of its own
+    machine = _machine()
+    module = llvm.parse_assembly("")
+    module.triple = machine.triple
     engine = llvm.create_mcjit_compiler(module, machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
 

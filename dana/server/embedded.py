@@ -23,7 +23,7 @@ from typing import Self
 from dana.errors import SetupError, UsageError
 from dana.server import cluster, installation, interpreter, supervisor
 from dana.server.account import Account, server_account
-from dana.server.places import CHECKOUT, SITE, default_root, socket_folder
+from dana.server.places import CHECKOUT, default_root, socket_folder
 from dana.worker.conform import Mismatch, conform
 from hwgen.folders import ForeignFolder, open_folder
 
@@ -362,11 +362,5 @@ class EmbeddedServer:
 
 def _build_key(major: int) -> str:
     """Digest of what a running server was started from: the extension's sources, and the packages by size and time."""
-    digest = hashlib.sha256(installation.sources_key(CHECKOUT / "pg_extension").encode() + bytes([major]))
-    for package in interpreter.PACKAGES:
-        for file in sorted((SITE / package).rglob("*")):
-            if file.is_file() and file.suffix != ".pyc":
-                # size and time instead of contents: every start computes it, over all files of the packages
-                found = file.stat()
-                digest.update(f"{file}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
-    return digest.hexdigest()
+    parts = (installation.sources_key(CHECKOUT / "pg_extension"), str(major), interpreter.packages_key())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

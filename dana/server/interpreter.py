@@ -45,8 +45,11 @@ UNUSED_LIBRARY = (
 )
 
 HALF_WRITTEN = "*.pyc.*"
-"""What another process is compiling. The rest of __pycache__ is copied: the account cannot write it, and without it
-each start of the worker would compile all that it imports."""
+"""What another process is compiling. The rest of __pycache__ is copied."""
+
+COMPILES = ("-c", "import dana.cli, dana.worker.process, dana.trainer.trainer, dana.jit, hwgen.harness")
+"""Arguments that make an interpreter compile what a worker imports, to __pycache__, which the account cannot write:
+without it each start of the worker would compile all of it. The last needs an extra."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +114,21 @@ def worker_interpreter(
         progress(f"copying the packages that account {account.name} cannot read here")
         _make_environment(prefix, base, closed)
         stamp.write_text(key)
-    _copy_ours(source)  # which change with every edit, the rest does not
     libraries = {"LD_LIBRARY_PATH": str(prefix / "base" / "lib")} if closed else {}
     made = Interpreter(executable=prefix / "bin" / "python3", environment={"PYTHONPATH": str(source), **libraries})
+    key, stamp = f"{key} {packages_key()}", source / "key"
+    if not stamp.exists() or stamp.read_text() != key:
+        _copy_ours(source)  # which change with every edit, the rest does not
+        # its failure is found below, as the account; the umask for folders, files get the modes of their sources
+        subprocess.run(
+            [str(made.executable), *COMPILES],
+            cwd="/",
+            env=made.environment,
+            stderr=subprocess.DEVNULL,
+            umask=0o022,
+            check=False,
+        )
+        stamp.write_text(key)
     if fault := made.fault(account, *READS_ALL):
         raise SetupError(f"account {account.name} cannot run the worker's Python, {made.executable}: {fault}")
     return made
@@ -173,6 +188,17 @@ def _requirements(
             asked = frozenset(extra.strip() for extra in (named[2] or "").split(",") if extra.strip())
             # PEP 503: names are equal up to case and these characters
             yield re.sub(r"[-_.]+", "-", named[1]).lower(), asked
+
+
+def packages_key() -> str:
+    """Digest of our packages, by size and time instead of contents: every start computes it."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for file in sorted((SITE / package).rglob("*")):
+            if file.is_file() and file.suffix != ".pyc":
+                found = file.stat()
+                digest.update(f"{file}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
 
 
 def _environment_key(base: Path, closed: bool) -> str:

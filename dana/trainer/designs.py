@@ -1,8 +1,8 @@
 """Compiled designs and their cache: from the text of a rule and a table to a Bundle.
 
 The key of a design is a hash of all inputs of its compilation. Designs are cached in the process and in the cache
-folder of the user, which discards the least recently used files. The checksums of its files are verified; nothing in
-them is executed.
+folder of the user, which discards the least recently used files. The checksums of its files are verified. The folder
+also has the machine code of designs, which is executed: `CacheFolder` reads no file that another account may have made.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ if TYPE_CHECKING:  # LLVM is loaded where it is used
 VERSIONS = (version("dana-db"), bundles.VERSION)
 """Versions that are part of the key of a design."""
 
-COMPILING = ("dsl", "dana/codesign", "dana/compiler", "dana/predictor", "hwgen/spec", "hwgen/devices")
-"""Folders of sources that decide a design."""
+COMPILING = (
+    *("dsl", "dana/codesign", "dana/compiler", "dana/predictor", "hwgen/spec", "hwgen/devices"),
+    *("dana/jit", "dana/simulator"),
+)
+"""Folders of sources that decide a design, and then its machine code."""
 
 MAX_DESIGNS = 64
 """Maximum number of designs cached in a process."""
@@ -90,10 +93,28 @@ class History:
         Total time of epochs without machine code.
     code
         Machine code that no training is using.
+    key
+        Key of the design.
+    folder
+        Folder for designs and their code; None: no such cache.
     """
 
     seconds: float = 0.0
     code: Code | None = None
+    key: str = ""
+    folder: CacheFolder | None = None
+
+    def read_code(self) -> bytes | None:
+        """Return the machine code that another process compiled, if any."""
+        with suppress(OSError):
+            return None if self.folder is None else self.folder.read(f"{self.key}.code")
+        return None
+
+    def write_code(self, code: bytes) -> None:
+        """Keep machine code for other processes."""
+        if self.folder is not None:
+            with suppress(OSError):  # without the file the next process compiles again
+                self.folder.write(f"{self.key}.code", code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +272,7 @@ class DesignStore:
         design = self._designs.get(key) or self._read(key)
         if design is None:
             design = compile_design(request, batch, extents, loss_only=loss_only, notify=notify)
+        design.history.key, design.history.folder = key, self._folder
         # also a design from memory: an earlier request may have been a question that writes nothing
         if write and key not in self._on_disk:
             self._write(key, design)

@@ -30,7 +30,8 @@ def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
     RuleError, UsageError
         As `dana.compiler.binding.columns.bind`.
     """
-    graph, request = rule_graph(request), with_classes(request)
+    graph = rule_graph(request)
+    request = with_classes(request, graph.symbolic_classes)
     said = set(request.hyper)
     # dims of inputs follow from the number of columns, so no category number decides them
     said |= {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
@@ -55,7 +56,8 @@ def row_columns(request: TrainRequest) -> dict[str, bool]:
     RuleError, UsageError
         As `dana.compiler.binding.columns.bind`.
     """
-    graph, request = rule_graph(request), with_classes(request)
+    graph = rule_graph(request)
+    request = with_classes(request, graph.symbolic_classes)
     if not choosing_inputs(graph):
         return {}
     binding, schema = logical_binding(request)
@@ -73,7 +75,7 @@ def with_extents(request: TrainRequest) -> TrainRequest:
     TrainingError
         As `dana.trainer.data.classes.with_classes`; or a category number is too large.
     """
-    request = with_classes(request)
+    request = with_classes(request, rule_graph(request).symbolic_classes)
     found = dict(_of_model(request))
     growing = growing_models(rule_graph(request)) if found else {}
     # empty in the request of `Trainer.categories`, which asks for the columns to examine

@@ -1,8 +1,9 @@
 """Machine code for trainings that run long enough to benefit from it.
 
-The code is compiled in a thread while the training starts and is attached to the simulator between two epochs. If LLVM
-is not installed, the process may not execute memory that it wrote, or the rule is not supported, the simulator trains
-without code; the results are the same, and the log has the reason once.
+The code is compiled in a thread while the training starts and is attached to the simulator between two epochs; what
+another process compiled is read from the folder of designs before the first one. If LLVM is not installed, the process
+may not execute memory that it wrote, or the rule is not supported, the simulator trains without code; the results are
+the same, and the log has the reason once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import os
 import platform
 import time
+from contextlib import suppress
 from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -37,6 +39,8 @@ VARIABLE = "DANA_COMPILED"
 """Environment variable of the worker: ``always`` or ``never`` overrides the decision by time."""
 WORTH_SECONDS = 0.15
 """Time of the trainings of a design without code from which compilation pays; LLVM takes about as long."""
+READ_SECONDS = 0.01
+"""The same for code that is read from a file."""
 WAIT_SECONDS = 0.3
 """Time of an epoch without code from which waiting for the code is faster."""
 SHORT = 300
@@ -70,6 +74,9 @@ class Compiled:
         self._scale = max(1.0, len(design.bundle.program) / SHORT)
         self._mode = os.environ.get(VARIABLE)
         self._compilation: Thread | None = None
+        self._looked = False
+        self._stored: bytes | None = None
+        """Code that another process compiled."""
         self._history = design.history
         self._code: Code | None = None
         if self._mode != "never":  # code has its own working memory, so only one training can use it at a time
@@ -92,7 +99,7 @@ class Compiled:
         # MachineTraining begins an epoch after the last one, too; code would be attached for nothing
         if self.attached or self._epochs <= 0:
             return
-        waits = self._mode == "always" or self._epoch_seconds > self._scale * WAIT_SECONDS
+        waits = self._mode == "always" or self._stored or self._epoch_seconds > self._scale * WAIT_SECONDS
         if waits and self._compilation is not None:
             self._compilation.join()
         if self._code is not None:
@@ -134,7 +141,11 @@ class Compiled:
         if self._compilation is not None or self._code is not None or self._mode == "never":
             return
         without = self._history.seconds + self._epochs * self._epoch_seconds
-        if self._mode != "always" and without <= self._scale * WORTH_SECONDS:
+        if self._mode != "always" and without <= READ_SECONDS:
+            return
+        if not self._looked:
+            self._looked, self._stored = True, self._history.read_code()
+        if self._mode != "always" and not self._stored and without <= self._scale * WORTH_SECONDS:
             return
         compilation = Thread(target=self._compile, name="compile")
         try:
@@ -152,17 +163,22 @@ class Compiled:
             log.exception("compiling rule %r failed; it trains without machine code", self._request.rule)
 
     def _made(self) -> Code | None:
-        from dana.jit import Unsupported, compile_graph
+        from dana.jit import Unsupported, assemble, load
 
-        started = time.perf_counter()
-        graph = simplify(bound_graph(self._request, self._design, loss_only=self._loss_only))
+        started, most = time.perf_counter(), min(room_bytes() - ROOM, machine_bytes() // 2)
         try:
-            code = compile_graph(graph, self._design.bundle, most_memory=min(room_bytes() - ROOM, machine_bytes() // 2))
+            if self._stored is not None:
+                with suppress(ValueError):  # damaged, or of another processor
+                    return load(self._stored, most_memory=most)
+            graph = simplify(bound_graph(self._request, self._design, loss_only=self._loss_only))
+            made = assemble(graph, self._design.bundle, most_memory=most)
+            code = load(made, most_memory=most)
         except Unsupported as why:
             log.info("rule %r trains without machine code: %s", self._request.rule, why)
             # no later training of the design tries again
             self._history.seconds = -math.inf
             return None
+        self._history.write_code(made)
         log.info("compiled rule %r in %.0f ms", self._request.rule, 1000 * (time.perf_counter() - started))
         return code
 
@@ -184,6 +200,12 @@ def page_seconds(bundle: Bundle) -> float:
     width = sum(column.count for column in bundle.columns) * 4 + layout.SMALLEST_TUPLE + 4
     tuples = max(1, config.page_size // width)
     return config.page_size * PER_BYTE + tuples * seconds / taken
+
+
+def load_ahead() -> None:
+    """Load the compiler, which the sessions of a worker then need not do, each for itself."""
+    if os.environ.get(VARIABLE) != "never" and unavailable() is None:
+        import dana.jit  # noqa: F401
 
 
 @cache

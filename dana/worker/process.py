@@ -19,7 +19,7 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -117,13 +117,15 @@ class _Listener:
         os.close(self.lock)
 
 
-def serve(trainer: Trainer, options: WorkerOptions) -> None:
+def serve(trainer: Trainer, options: WorkerOptions, load_ahead: Callable[[], None] = lambda: None) -> None:
     """Listen until SIGTERM or SIGINT.
 
     Parameters
     ----------
     trainer
         Inherited by every session, with all modules that it has imported.
+    load_ahead
+        Called once, as soon as no connection waits: imports what most sessions need.
 
     Raises
     ------
@@ -135,13 +137,16 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
     rejected = _Rejected(options.max_sessions)
     waiting: list[tuple[socket.socket, float]] = []
     with _listening(options.socket_path, options.max_sessions) as listener, _signals_as_events() as wakeup:
-        # otherwise the garbage collector of each session would write to, and so copy, all shared pages
-        gc.collect()
-        gc.freeze()
+        _freeze()
         log.info("listening on %s", options.socket_path)
+        ahead = False
         try:
             while True:
-                ready = _ready([listener.socket, wakeup, *rejected.waiting], sessions.timeout)
+                ready = _ready([listener.socket, wakeup, *rejected.waiting], sessions.timeout if ahead else 0.0)
+                if not (ready or ahead):
+                    ahead = True
+                    load_ahead()
+                    _freeze()
                 if wakeup in ready:
                     _read_signals(wakeup)
                     sessions.reap()
@@ -167,6 +172,12 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
             log.info("stopping, %d sessions", len(sessions))
         finally:
             sessions.end(STOP_GRACE)
+
+
+def _freeze() -> None:
+    # otherwise the garbage collector of each session would write to, and so copy, all shared pages
+    gc.collect()
+    gc.freeze()
 
 
 def _check(options: WorkerOptions) -> None:

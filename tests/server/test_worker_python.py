@@ -86,6 +86,18 @@ def shown(python: Interpreter, account: Account) -> list[str]:
     return done.stdout.splitlines()
 
 
+COMPILED = (
+    "import os, sys, dana.cli, dana.worker.process, dana.trainer.trainer, dana.jit\n"
+    "made = [one.__cached__ for one in sys.modules.values() if getattr(one, '__cached__', None)]\n"
+    "sys.exit(len(made) < 100 or str([one for one in made if not os.path.exists(one)] or ''))"
+)
+
+
+def test_the_worker_compiles_no_module(root: Path, closed: Account, other: Account) -> None:
+    python = worker_interpreter(root, closed, MAJOR)
+    assert python.fault(other, "-c", COMPILED) == ""
+
+
 def test_a_closed_base_is_copied_with_the_packages(
     root: Path, closed: Account, other: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:

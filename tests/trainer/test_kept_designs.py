@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dana.jit import code
 from dana.storage.builder import build_pages
-from dana.trainer import designs
+from dana.trainer import designs, machine_code
 from dana.trainer.contract import ExplainRequest, TrainRequest
 from dana.trainer.designs import Design, compile_design
 from dana.trainer.trainer import MachineTrainer
+from dsl import Rule
 from hwgen.cache import CacheFolder
 from tests.trainer.test_training import LOGISTIC, REALS, STANDARDIZED, relation, request, rows, train
 
@@ -100,6 +102,68 @@ def test_what_no_design_depends_on_makes_no_other(tmp_path: Path) -> None:
         assert len(list(tmp_path.iterdir())) == 1
     opened(tmp_path, replace(asked, features=("x1", "x0")))
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_machine_code_is_found_again_and_damaged_one_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within reach of a training that is too short to compile."""
+    table = relation(REALS, pages=1000)
+    pages = build_pages(table.schema, rows(60))
+    asked = request(table)
+    texts: list[str] = []
+    make = code._machine_code
+    monkeypatch.setattr(code, "_machine_code", lambda text: (texts.append(text), make(text))[1])
+
+    def trained(mode: str) -> Any:
+        monkeypatch.setenv(machine_code.VARIABLE, mode)
+        return train(asked, pages, trainer=MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 24))).parameters
+
+    plain = trained("never")
+    assert not list(tmp_path.glob("*.code"))
+    monkeypatch.setattr(machine_code, "WORTH_SECONDS", np.inf)
+    for mode, compiled in (("", 0), ("always", 2), ("", 2), ("always", 2)):  # for the loss after an epoch, too
+        found = trained(mode)
+        assert len(texts) == compiled
+        assert [one.values.tobytes() for one in found] == [one.values.tobytes() for one in plain]
+    kept = {file: file.read_bytes() for file in tmp_path.glob("*.code")}
+    assert len(kept) == 2
+    for number, cut in enumerate((slice(None, -1), slice(20), slice(0)), start=2):
+        for file, whole in kept.items():
+            file.write_bytes(whole[cut])
+        trained("always")
+        assert len(texts) == 2 * number
+        assert kept == {file: file.read_bytes() for file in kept}
+    monkeypatch.setattr(code, "_processor", lambda: "another")
+    trained("always")
+    assert len(texts) == 2 * number + 2
+    assert all(whole != file.read_bytes() for file, whole in kept.items())
+
+
+def test_machine_code_that_others_may_have_made_is_not_loaded(tmp_path: Path) -> None:
+    history = designs.History(key="ab" * 16, folder=CacheFolder(path=tmp_path, limit=1 << 20))
+    history.write_code(b"code")
+    assert history.read_code() == b"code"
+    (kept,) = tmp_path.iterdir()
+    kept.chmod(0o666)
+    assert history.read_code() is None
+    kept.chmod(0o644)
+    tmp_path.chmod(0o777)
+    assert history.read_code() is None
+    history.write_code(b"other")
+    assert kept.read_bytes() == b"code"
+
+
+def test_a_rule_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    init = Rule.__init__
+    monkeypatch.setattr(
+        Rule, "__init__", lambda self, *given, **named: (made.append(given[0]), init(self, *given, **named))[1]
+    )
+    designs.rule_of.cache_clear()
+    asked = request(relation(REALS))
+    MachineTrainer().open(asked, lambda notice: None).close()
+    assert made == [asked.text]
 
 
 def test_a_question_leaves_nothing_on_disk(tmp_path: Path) -> None:

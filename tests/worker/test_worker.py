@@ -560,3 +560,17 @@ def test_what_a_session_started_ends_with_it(path: Path, killed: bool) -> None:
     client.close()
     until(lambda: not any(alive(one) for one in (pid, *started)))
     ring.close()
+
+
+def test_the_compiler_is_loaded_before_the_first_session(tmp_path: Path) -> None:
+    """As `dana start` starts the worker: its sessions inherit LLVM."""
+    command = [sys.executable, "-m", "dana.cli", "worker", "--socket", str(tmp_path / "w")]
+    worker = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while "llvmlite" not in Path(f"/proc/{worker.pid}/maps").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        worker.terminate()
+        worker.wait()

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 
 from dana.trainer.contract import Json, TrainingError, TrainRequest
-from dsl import compile_rule
 from dsl.hdfg.dims import Dim
 from dsl.hdfg.graph import Graph, Op
 
@@ -24,17 +22,19 @@ def classes_of(graph: Graph, labels: Sequence[str]) -> Json | None:
     return None if graph.classes is None else {"label": labels[0], "count": graph.classes}
 
 
-def with_classes(request: TrainRequest) -> TrainRequest:
+def with_classes(request: TrainRequest, classes: Dim | None) -> TrainRequest:
     """Return the request with the number of classes in ``hyper``, unless the caller set it.
+
+    Parameters
+    ----------
+    classes
+        `Graph.symbolic_classes` of the rule.
 
     Raises
     ------
-    RuleError
-        The text is not a valid rule.
     TrainingError
         The labels have more classes than declared, or the rule needs two and there is one.
     """
-    classes = _rule_classes(request.text, request.rule)
     if classes is None or request.classes is None:
         return request
     found, name = len(request.classes), str(classes)
@@ -64,12 +64,6 @@ def _counted(classes: int) -> str:
 def _listed(classes: Sequence[str]) -> str:
     shown = ", ".join(repr(one) for one in classes[:SHOWN])
     return f"The labels are {shown}{f' and {len(classes) - SHOWN} more' if len(classes) > SHOWN else ''}."
-
-
-@lru_cache(maxsize=64)
-def _rule_classes(text: str, rule: str) -> Dim | None:
-    """Return `Graph.symbolic_classes` of a text; cached, because parsing takes milliseconds of every training."""
-    return compile_rule(text, filename=rule).hdfg.symbolic_classes
 
 
 def prediction_kind(graph: Graph) -> str:
