@@ -100,6 +100,7 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_code, "WORTH_SECONDS", np.inf)
     for number in range(4):
         if number == 2:
+            monkeypatch.setattr(machine_code, "READ_SECONDS", spent[-1])
             monkeypatch.setattr(machine_code, "WORTH_SECONDS", spent[-1])
         models, training = trained(1, trainer=trainer)
         assert models == expected
@@ -171,6 +172,7 @@ def test_code_is_as_new_after_a_training_that_failed(monkeypatch: pytest.MonkeyP
 def test_a_stream_of_rows_of_which_nobody_knows_how_many_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first epoch tells."""
     monkeypatch.delenv(machine_code.VARIABLE, raising=False)
+    monkeypatch.setattr(machine_code, "READ_SECONDS", 0.0)
     monkeypatch.setattr(machine_code, "WORTH_SECONDS", 0.0)
     monkeypatch.setattr(machine_code, "WAIT_SECONDS", 0.0)
     known = replace(relation(REALS), pages=None)
