@@ -33,6 +33,21 @@ def test_extremes(name: str, shape: tuple[int, ...], axis: int) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_a_total_adds_the_last_axis_first() -> None:
+    """Each sum is rounded, so that another order is another number."""
+    values = np.random.default_rng(0).standard_normal((5, 7, 3))
+    found, *others = (
+        evaluated(expression, (), a=values)
+        for expression in (
+            "dana.total(a)",
+            "dana.sigma(dana.sigma(dana.sigma(a, 3), 2), 1)",
+            "dana.sigma(dana.sigma(dana.sigma(a, 1), 1), 1)",
+            "dana.sigma(dana.sigma(dana.sigma(a, 2), 2), 1)",
+        )
+    )
+    assert [float(other) == float(found) for other in others] == [True, False, False]
+
+
 def powers(values: Floats, axis: int) -> Floats:
     return np.asarray(np.exp(values - values.max(axis=axis, keepdims=True)))
 

@@ -40,6 +40,24 @@ def test_another_name_of_an_input_is_free(statements: str) -> None:
     assert not rule.warnings
 
 
+@pytest.mark.parametrize(
+    "test",
+    [
+        "dana.sigma(w > 0, 1) > 1",
+        "dana.sigma(dana.sigmoid(w), 1) > 1",
+        "dana.pi(1 + (w > 0), 1) > 2",
+        'rule.merge(dana.sigmoid(e), 8, "+") > 1',
+        "dana.norm(g, 1) > 1",
+        "dana.tanh(w[0]) < 0",
+        "dana.max(w[0], 0) > 0",
+    ],
+)
+def test_a_convergence_test_that_can_go_either_way(test: str) -> None:
+    gradient = 'e = dana.sigma(w * x, 1) - y\ng = rule.merge(e * x, 8, "+")\n'
+    rule = compile_rule(f"{BODY}{gradient}rule.setModel(w - 0.1 * g)\nrule.setConvergence({test})\n")
+    assert not rule.warnings
+
+
 def test_a_learning_rate_is_no_division() -> None:
     """Though it be the batch size's inverse."""
     mean = 'g = rule.merge(e * x, 100, "+") / 100\n'

@@ -192,6 +192,8 @@ def test_quantiles(session: Session, quantile: float) -> None:
             one(session, f"dana_regression_metrics(y, p, {other})")
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be the same for all rows"):
         one(session, "dana_regression_metrics(y, p, 1.0 / (1 + k))", "FROM t WHERE k > 1")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be the same for all rows"):
+        one(session, "dana_regression_metrics(y, 'NaN', 1.0 / (1 + k))", "FROM t WHERE k > 1")
 
 
 @pytest.mark.parametrize("least", [0, 1])
@@ -274,6 +276,7 @@ def test_several_classes(session: Session, rows: int, classes: int) -> None:
     y = rng.integers(0, classes - 1, rows)
     each = rng.random((rows, classes)) + 1.5 * np.eye(classes)[y] * (rng.random((rows, 1)) < 0.7)
     each[:, -1] = 0
+    each[::3, :2] = each[::3].max(axis=1, keepdims=True)  # of equal ones the first is chosen
     each = (each / each.sum(axis=1, keepdims=True)).astype(np.float32)
     session.execute("DROP TABLE IF EXISTS t; CREATE TABLE t (y float8, each real[], chosen float8)")
     with session.cursor().copy("COPY t FROM STDIN") as copy:

@@ -95,7 +95,7 @@ class Algebra:
         if leaf is not None and op in LEAVES:
             if op is Op.CONST and leaf.extent is None:
                 # bits, since 0.0 == -0.0
-                return op, bits_of(leaf.value or 0.0)
+                return op, bits_of(0.0 if leaf.value is None else leaf.value)
             return (op, leaf.extent) if op is Op.CONST else (op, leaf.shape) if op is Op.ARANGE else (leaf.id,)
         ids = [self._first[operand.id] for operand in operands]
         return op, *(sorted(ids) if op in COMMUTATIVE else ids), axis, own
