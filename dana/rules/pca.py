@@ -9,17 +9,18 @@ k = dana.dim(2)  # components
 W = dana.model([k, n], init=dana.normal(0, 0.1))
 x = dana.input([n])
 lr = dana.meta(1)
+batch = dana.meta(64)
 
 pca = dana.algo(W, x)
 
 away = standardized(x)
 z = dana.sigma(W * away, 2)
-gradient = pca.merge(dana.expand(z, 2) * away, 64, "+") / 64
-products = pca.merge(dana.expand(z, 2) * z, 64, "+") / 64
+gradient = pca.merge(dana.expand(z, 2) * away, batch, "+") / batch
+products = pca.merge(dana.expand(z, 2) * z, batch, "+") / batch
 before = dana.expand(dana.arange(k), 1) <= dana.expand(dana.arange(k), 2)
 taken = dana.sigma(dana.expand(products * before, 3) * dana.expand(W, 1), 2)
 size = dana.sigma(away * away, 1)
-rate = inverse_decay(lr) / largest(pca.merge(size, 64, "+") / 64)
+rate = inverse_decay(lr) / largest(pca.merge(size, batch, "+") / batch)
 
 pca.setModel(W, W + rate * (gradient - taken))
 residual = size - dana.sigma(z * z, 1)

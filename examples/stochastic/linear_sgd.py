@@ -11,16 +11,18 @@ y = dana.output()
 weight = dana.weight()
 b = dana.model(init=dana.column_mean(y))
 lr = dana.meta(0.5)
+batch = dana.meta(64)
 
 linear_sgd = dana.algo(w, b, x, y, weight)
 
 z = standardized(x)
 p = dana.sigma(w * z, 1) + b
 error = weight * (p - y)
-rate = steady_rate(lr, linear_sgd.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64)
+curvature = dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1)
+rate = steady_rate(lr, linear_sgd.merge(curvature, batch, "+") / batch)
 
-linear_sgd.setModel(w, nesterov(w, linear_sgd.merge(error * z, 64, "+") / 64, rate))
-linear_sgd.setModel(b, nesterov(b, linear_sgd.merge(error, 64, "+") / 64, rate))
+linear_sgd.setModel(w, nesterov(w, linear_sgd.merge(error * z, batch, "+") / batch, rate))
+linear_sgd.setModel(b, nesterov(b, linear_sgd.merge(error, batch, "+") / batch, rate))
 linear_sgd.setLoss(error * (p - y))
 linear_sgd.setPrediction(p)
 linear_sgd.setEpochs(100)

@@ -35,6 +35,13 @@ def test_a_rule_has_its_file_s_name_and_nothing_to_complain_of(name: str) -> Non
     assert rules.summary(name).endswith(".")
 
 
+@pytest.mark.parametrize("name", rules.NAMES)
+def test_callers_choose_the_batch(name: str) -> None:
+    """Unless it is all rows, or one."""
+    graph = getattr(rules, name).hdfg
+    assert graph.batch in (None, 1) or graph.nodes[graph.batch_meta].name == "batch"
+
+
 @pytest.mark.parametrize("design", [{}, {"threads": 1, "clusters": 1}, {"divide_interval": 1}], ids=str)
 @pytest.mark.parametrize("name", rules.NAMES)
 def test_hardware_takes_every_rule(name: str, design: dict[str, int]) -> None:
