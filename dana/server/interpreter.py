@@ -47,9 +47,14 @@ UNUSED_LIBRARY = (
 HALF_WRITTEN = "*.pyc.*"
 """What another process is compiling. The rest of __pycache__ is copied."""
 
-COMPILES = ("-c", "import dana.cli, dana.worker.process, dana.trainer.trainer, dana.jit, hwgen.harness")
-"""Arguments that make an interpreter compile what a worker imports, to __pycache__, which the account cannot write:
-without it each start of the worker would compile all of it. The last needs an extra."""
+COMPILES = (
+    "-c",
+    "import dana.cli, dana.jit, dana.trainer.trainer, dana.worker.process\n"
+    "dana.trainer.trainer.warm_up()\n"
+    "import hwgen.harness",  # needs an extra
+)
+"""Arguments that make an interpreter write to __pycache__ what a worker needs: its modules, the grammar's tables. The
+account cannot write there, so each start of the worker would make all of it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,13 +87,14 @@ def shown(python: Interpreter, account: Account) -> list[str]:
 
 
 COMPILED = (
-    "import os, sys, dana.cli, dana.worker.process, dana.trainer.trainer, dana.jit\n"
+    "import os, sys, dana.cli, dana.worker.process, dana.trainer.trainer, dana.jit, dsl.syntax.parser\n"
     "made = [one.__cached__ for one in sys.modules.values() if getattr(one, '__cached__', None)]\n"
+    "made.append(dsl.syntax.parser.TABLES)\n"
     "sys.exit(len(made) < 100 or str([one for one in made if not os.path.exists(one)] or ''))"
 )
 
 
-def test_the_worker_compiles_no_module(root: Path, closed: Account, other: Account) -> None:
+def test_the_worker_compiles_no_module_and_no_grammar(root: Path, closed: Account, other: Account) -> None:
     python = worker_interpreter(root, closed, MAJOR)
     assert python.fault(other, "-c", COMPILED) == ""
 
