@@ -13,7 +13,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hwgen.spec.numerics as numerics
-from dana import rules
 from dsl import compile_rule
 from dsl.hdfg.graph import FROM_ROW, Graph, Op, Region
 from dsl.hdfg.interpreter import Interpreter
@@ -291,10 +290,3 @@ def check_random(text: str, seed: int) -> None:
 def test_random_losses() -> None:
     check_random()
     assert compared > scaled(20)
-
-
-def test_a_penalty_on_a_matrix_is_merged_as_a_number() -> None:
-    """Of each tuple softmax has four products of the model's shape: for scores, for errors, and each along a step."""
-    graph = rules.softmax.hdfg
-    large = [one for one in graph.nodes if one.region is Region.TUPLE and len(one.shape) == 2 and 1 not in one.shape]
-    assert [one.op for one in large] == [Op.MUL] * 4

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dana import rules
 from dsl import compile_rule
+from dsl.hdfg.graph import Op, Region
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
 
@@ -203,3 +205,10 @@ rule.setEpochs(5)
     x, y = table(columns=2)
     found = Interpreter(compile_rule(text).hdfg, numerics).train({"x": x, "y": y}).models
     np.testing.assert_allclose(found["U"], np.linalg.lstsq(x, y, rcond=None)[0], atol=1e-4)
+
+
+def test_of_a_penalty_no_array_is_merged() -> None:
+    """Of each tuple softmax has four products of the model's shape: for scores, for errors, and each along a step."""
+    graph = rules.softmax.hdfg
+    large = [one for one in graph.nodes if one.region is Region.TUPLE and len(one.shape) == 2 and 1 not in one.shape]
+    assert [one.op for one in large] == [Op.MUL] * 4

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 
 from dsl.hdfg.ops import Op
-from dsl.semantics.gradient.polynomial import Algebra, Polynomial, Product
+from dsl.semantics.gradient.polynomial import Algebra, Polynomial
 from dsl.semantics.program import Operation
 
 
@@ -51,25 +50,11 @@ class Batching:
         if not each.terms:
             return each
         operations = self.algebra.program.operations
-        shared = [term for term in each.terms if self._in_proportion_to_a_matrix(term[0])]
-        if shared and len(each.terms) > 1:
-            others = Polynomial(tuple(term for term in each.terms if term not in shared))
-            parts = [others, *(Polynomial((term,)) for term in shared)]
-            return reduce(add, [self.joined(part, join) for part in parts])
         common, number, inside = self.algebra.split(each)
         outside = tuple(factor for factor in common if not operations[factor].per_tuple)
         kept = tuple(factor for factor in common if operations[factor].per_tuple)
         value = self.algebra.compute(self.algebra.product(inside, Polynomial(((kept, 1.0),))))
         return self.algebra.product(self.algebra.atom(join(value)), Polynomial(((outside, number),)))
-
-    def _in_proportion_to_a_matrix(self, product: Product) -> bool:
-        """Whether a tuple has only a number by which a matrix of the batch is multiplied, as of a penalty on a model.
-
-        Its merge costs an operation for each tuple, instead of two for each tuple and element. Of vectors that is less
-        than a tenth of a tuple's time.
-        """
-        factors = [self.algebra.program.operations[factor] for factor in product]
-        return any(len(one.shape) > 1 for one in factors) and all(one.shape == () for one in factors if one.per_tuple)
 
     def total(self, each: Polynomial) -> Polynomial:
         """The sum over the batch of what differs from tuple to tuple."""
