@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from benchmarks.paper.evidence import DataSet, evidence
 from benchmarks.peers.cases import SHAPES
 from benchmarks.peers.own import RANK
-from dana.codesign.cycles import measure_cycles
+from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.default import default_bundle
 from dana.codesign.sample import Sample, sample_pages
 from dana.codesign.search import Candidate, Exploration, explore
@@ -43,6 +43,9 @@ LINKS = (0.25, 0.5, 1.0, 2.0, 4.0)
 MAX_STRIDERS = 64
 QUICK_CLUSTERS = 8
 """Of all machines of a quick search."""
+
+ELEMENTS = ("float4", "float8")
+"""Types of the arrays' elements that the machine's cycles are compared for."""
 
 MADLIB_PAGE_SIZE = 8192
 """Of the tables that MADlib was measured on."""
@@ -98,6 +101,8 @@ class Modelled:
         The fastest of one thread.
     threads, links, page_sizes
         Seconds of a pass, by number of threads, by times the link, by bytes of a page.
+    elements
+        By the type of the array's elements, cycles of a row, and those in which the link brings it.
     as_madlib
         The fastest machine for each table that MADlib was measured on, by the type of its array's elements.
     """
@@ -111,6 +116,7 @@ class Modelled:
     threads: Mapping[int, Seconds]
     links: Mapping[float, Seconds]
     page_sizes: Mapping[int, Seconds]
+    elements: Mapping[str, tuple[float, float] | str]
     as_madlib: Mapping[str, Machine | str]
 
 
@@ -140,7 +146,9 @@ def columns_of(dataset: DataSet, element: str = "float4") -> str:
     width = int(dataset.columns.value)
     if element == TRIPLES:
         return "i int4, j int4, y float4"
-    return f"i int4, x float4[{width}]" if dataset.rule == "lrmf_dense" else f"id int4, y float4, x {element}[{width}]"
+    return (
+        f"i int4, x {element}[{width}]" if dataset.rule == "lrmf_dense" else f"id int4, y float4, x {element}[{width}]"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +210,7 @@ def model(dataset: DataSet, *, device: Device, quick: bool) -> Modelled:
         threads=threads,
         links={times: _on_link(best.bundle, sample, pages, device, times) if best else why for times in LINKS},
         page_sizes={size: _on_pages(dataset, best.bundle, size) if best else why for size in PAGE_SIZES},
+        elements={one: _of_elements(dataset, best.bundle, one) if best else why for one in ELEMENTS},
         as_madlib={one: _as_madlib(dataset, one, device, quick=quick) for one in madlib_types(dataset)},
     )
 
@@ -281,15 +290,26 @@ def _on_link(bundle: Bundle, sample: Sample, pages: int, device: Device, times: 
 def _on_pages(dataset: DataSet, best: Bundle, page_size: int) -> Seconds:
     """The best machine's division and link, for pages of another size."""
     table = bound(dataset, page_size)
+    cycles = _cycles(dataset, best, table)
+    return cycles if isinstance(cycles, str) else cycles.seconds(table.sample.pages_of(int(dataset.rows.value)))
+
+
+def _of_elements(dataset: DataSet, best: Bundle, element: str) -> tuple[float, float] | str:
+    """The same for an array of another type."""
+    cycles = _cycles(dataset, best, bound(dataset, PAGE_SIZE, element))
+    return cycles if isinstance(cycles, str) else (cycles.per_tuple, cycles.link / cycles.tuples)
+
+
+def _cycles(dataset: DataSet, best: Bundle, table: Bound) -> Cycles | str:
+    """Of the best machine's division and link, for another table."""
     config = best.config
     design = {
         "threads": config.threads, "clusters": config.clusters, "link_bytes": config.link_bytes,
         "link_rate": config.link_rate, "clock_hz": config.clock_hz, "striders": MAX_STRIDERS,
         "page_size": table.sample.page_size,
     }  # fmt: skip
-    rows = int(dataset.rows.value)
     try:
-        bundle = default_bundle(table.binding, table.schema, max_tuples=rows, design=design)
+        bundle = default_bundle(table.binding, table.schema, max_tuples=int(dataset.rows.value), design=design)
     except UsageError as error:
         return error.message
-    return measure_cycles(bundle, table.sample).seconds(table.sample.pages_of(rows))
+    return measure_cycles(bundle, table.sample)

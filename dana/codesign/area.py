@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from operator import mul
 
 from hwgen.spec import cycles
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig, Ultra
@@ -82,6 +83,9 @@ CROSSED = {"xcup": (17.0, 32.0), "ecp5": (24.0, 32.0), "nexus": (22.0, 41.0)}
 DIVIDE_STAGE = {"ecp5": (106.0, 92.0), "xcup": (99.0, 92.0)}
 """LUTs and flip-flops of a stage more in a division unit, as synthesised for intervals of 27, 9 and 3."""
 
+CONVERTERS = {"ecp5": ((815.0, 323.0), (376.0, 189.0)), "xcup": ((500.0, 312.0), (222.0, 189.0))}
+"""LUTs and flip-flops of a converter beyond the first, with what chooses its values for lanes: of 64 bits, of 32."""
+
 TABLE, EXPONENTIAL, PRODUCT = "table", "exponential", "product"
 FUNCTION_PARTS: dict[Opcode, tuple[Opcode | str, ...]] = {
     Opcode.SIGMOID: (Opcode.SIGMOID, TABLE),
@@ -141,6 +145,14 @@ def _functions(config: MachineConfig, family: str) -> Row:
         sum(row[2] for row in areas),
         sum(row[3] for row in areas),
     )
+
+
+def _converters(config: MachineConfig, family: str) -> Row:
+    """Area of all converters but the first, which counts as the unpacker's."""
+    wide = min(config.converters, config.lanes // 2)
+    counts = wide - 1, config.converters - wide
+    luts, flipflops = (sum(map(mul, counts, each)) for each in zip(*CONVERTERS[family], strict=True))
+    return luts, flipflops, 0, 0
 
 
 def _crossed(config: MachineConfig, family: str) -> Row:
@@ -237,6 +249,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
             0 if store_in_luts or config.ultra & Ultra.PAGES else 2 * _block_rams(store_rows, 32 * lanes),
         ),
         "unpacker": (42 * lanes + 1135, 219 * lanes + 1660, 0, 0),
+        "converters": _converters(config, "xcup"),
         "watched rows": _times(config.watch_depth, (30, 38, 0, 0)),
         "records": _times(bool(config.record_depth), (860 + 20 * lanes, 708 + 160 * lanes, 0, _outbox(config))),
         "records' paths": _times(bool(config.record_depth), RECORD_PATHS),
@@ -299,6 +312,7 @@ def _lattice(config: MachineConfig, family: str, lane_luts: float, lane_flipflop
             4 * _block_rams(store_rows, 32 * lanes),
         ),
         "unpacker": (87 * lanes + 1450, 232 * lanes + 1460, 0, 0),
+        "converters": _converters(config, "ecp5"),
         "watched rows": _times(config.watch_depth, (49, 38, 0, 0)),
         "records": _times(
             bool(config.record_depth),

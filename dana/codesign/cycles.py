@@ -155,7 +155,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         page=max(slope, engine + batches * (between + cycles.ROUND_START)) if bundle.tables else slope,
         fixed=second.cycles - slope * long * sample.pages,
         link=config.page_cycles,
-        unpacker=tuples * sum(column.beats(config.lanes) for column in bundle.columns) + waits + 1,
+        unpacker=tuples * sum(column.beats(config.lanes, config.converters) for column in bundle.columns) + waits + 1,
         engine=engine,
         rows=batches * _rows_of_batch(bundle),
         records=batches * between,

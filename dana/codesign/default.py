@@ -457,7 +457,7 @@ def _depth(rows: int) -> int:
 
 
 def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mapping[str, int]) -> dict[str, int]:
-    """Striders enough for the faster of link and engine, and memories for their program."""
+    """Striders and converters enough for the slower of link and engine, and memories for the Striders' program."""
     defaults = MachineConfig()
     page_size = given.get("page_size", defaults.page_size)
     # the largest memories: the depths follow from the program that is compiled here
@@ -467,7 +467,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
             "clusters": draft.target.lanes // LANES_PER_CLUSTER,
             "strider_depth": MAX_CONFIG.strider_depth,
             "descriptor_depth": MAX_CONFIG.descriptor_depth,
-            **{name: given[name] for name in ("link_bytes", "link_rate") if name in given},
+            **{name: given[name] for name in ("link_bytes", "link_rate", "converters") if name in given},
         }
     )
     program = compile_strider(schema, uses, draft.inputs, large, draft.watched)
@@ -487,12 +487,21 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
         engine = tuples * _cycles_per_tuple(draft, draft.target.together)
     beats = large.page_cycles
     # a page's buffer is taken from its request to its last column
-    unpacker = tuples * sum(column.beats(draft.target.lanes) for column in program.columns)
-    taken = given.get("link_latency", defaults.link_latency) + beats + page_cycles + unpacker
+    lanes = draft.target.lanes
+
+    def unpacker(converters: int) -> float:
+        return tuples * sum(column.beats(lanes, converters) for column in program.columns)
+
+    least = max(engine, beats, unpacker(lanes))
+    # the fewest that cost at most AS_FAST; all of them cost nothing
+    fewest = (count for k in range(lanes.bit_length()) if unpacker(count := 1 << k) <= (1 + AS_FAST) * least)
+    converters = given["converters"] if "converters" in given else next(fewest)
+    taken = given.get("link_latency", defaults.link_latency) + beats + page_cycles + unpacker(converters)
     wanted = 1 + int(taken / max(engine, beats))
     # a Strider that runs ahead must be able to leave a whole page's columns behind, or it waits for its turn
     entries = 1 + ceil(tuples * columns)
     return {
+        "converters": converters,
         "queue_depth": min(MAX_QUEUE, power_of_two(entries)),
         "striders": max(defaults.striders, min(MAX_STRIDERS, power_of_two(wanted))),
         "strider_depth": max(defaults.strider_depth, power_of_two(len(program.instructions))),

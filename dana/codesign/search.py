@@ -71,6 +71,7 @@ OVERRIDES = (
     "divide_interval",
     "functions",
     "crossed",
+    "converters",
 )
 OF_AREA = (*(name for name in OVERRIDES if name not in ("link_bytes", "link_rate", "clock_hz")), "record_depth")
 """Overrides without which a machine may be smaller."""
@@ -78,7 +79,16 @@ OF_AREA = (*(name for name in OVERRIDES if name not in ("link_bytes", "link_rate
 NEAREST = ("threads", "clusters", "queue_depth")
 """Fields of the machine that comes nearest a device, with which smaller memories are tried."""
 
-ALWAYS = ("page_size", "link_bytes", "link_rate", "clock_hz", "record_depth", "divide_interval", "striders")
+ALWAYS = (
+    "page_size",
+    "link_bytes",
+    "link_rate",
+    "clock_hz",
+    "record_depth",
+    "divide_interval",
+    "striders",
+    "converters",
+)
 """Fields that do not change when a machine is shrunk."""
 
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -262,7 +272,8 @@ def _choices(given: Mapping[str, int], name: str, all_of_them: Sequence[int]) ->
 
 
 def _fastest(job: _Job, overrides: Mapping[str, int], at_most: Mapping[str, int] | None = None) -> Candidate:
-    """The narrowest link and the least Striders that are as fast as the widest and the most, for one division."""
+    """The narrowest link, the least Striders and converters that are as fast as the widest and the most, for one
+    division."""
     choices = _choices(overrides, "striders", STRIDERS)
     most = default_bundle(
         job.binding,
@@ -276,6 +287,9 @@ def _fastest(job: _Job, overrides: Mapping[str, int], at_most: Mapping[str, int]
         "functions": functions_mask(instruction.op for instruction in most.program),
         "crossed": int(any(instruction.crossed for instruction in most.program)),
     }
+    lanes = most.config.lanes
+    converts = any(column.beats(lanes, lanes) < column.beats(lanes, 1) for column in most.columns)
+    own["converters"] = lanes if converts else 1
     chosen = {name: overrides.get(name, value) for name, value in own.items()}
     most = replace(most, config=replace(most.config, **chosen))
     goal = AS_FAST * job.measure(most).page
@@ -284,10 +298,17 @@ def _fastest(job: _Job, overrides: Mapping[str, int], at_most: Mapping[str, int]
         narrow = replace(most, config=replace(most.config, link_bytes=min(link, most.config.link_bytes)))
         if narrow.config.link_bytes == most.config.link_bytes or job.measure(narrow).page <= goal:
             break
-    bundles = [replace(narrow, config=replace(narrow.config, striders=count)) for count in choices]
-    # cycles never grow with Striders
-    least = bisect_left(range(len(choices) - 1), True, key=lambda k: job.measure(bundles[k]).page <= goal)
-    return _candidate(job, with_ultra(bundles[least], job.device, overrides))
+    best = _least(job, narrow, "striders", choices, goal)
+    if "converters" not in overrides:
+        best = _least(job, best, "converters", [1 << k for k in range(own["converters"].bit_length())], goal)
+    return _candidate(job, with_ultra(best, job.device, overrides))
+
+
+def _least(job: _Job, bundle: Bundle, name: str, choices: Sequence[int], goal: float) -> Bundle:
+    """The Bundle with the least of the choices for a field that reaches so few cycles; if none does, the last."""
+    bundles = [replace(bundle, config=replace(bundle.config, **{name: choice})) for choice in choices]
+    # cycles never grow with Striders or converters
+    return bundles[bisect_left(range(len(bundles) - 1), True, key=lambda k: job.measure(bundles[k]).page <= goal)]
 
 
 def _candidate(job: _Job, bundle: Bundle) -> Candidate:
@@ -303,13 +324,14 @@ def _shrunk_to_fit(
     job: _Job, plan: Plan, candidate: Candidate, overrides: Mapping[str, int], given: Mapping[str, int]
 ) -> Candidate:
     """Where logic is what the device lacks: smaller division units, exchanges that do not cross, if the rule can do
-    without, and shorter queues; where it is block RAM: smaller memories; then fewer Striders, until it is enough.
-    Nothing is tried with more units than the device holds, or with models that it does not."""
+    without, shorter queues, and fewer converters; where it is block RAM: smaller memories; then fewer Striders, until
+    it is enough. Nothing is tried with more units than the device holds, or with models that it does not."""
     if not (candidate.bundle.tables or holds_models(plan, job.device, candidate.bundle.config.clusters)):
         return candidate
     if candidate.bundle.config.units > LANES_PER_CLUSTER:
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
         fields["queue_depth"] = given.get("queue_depth", SHORT_QUEUE)
+        fields["converters"] = given.get("converters", 1)
         depths = {
             name: min(getattr(candidate.bundle.config, name), WITHOUT_CHOICE)
             for name in ("scratch_depth", "tuple_depth")
@@ -338,6 +360,10 @@ def _shrunk_to_fit(
         queue //= 2
         shorter = replace(candidate.bundle, config=replace(candidate.bundle.config, queue_depth=queue))
         candidate = _candidate(job, with_ultra(shorter, job.device, given))
+    while "converters" not in given and candidate.uses["luts"] > 1 and candidate.bundle.config.converters > 1:
+        fewer = candidate.bundle.config.converters // 2
+        config = replace(candidate.bundle.config, converters=fewer)
+        candidate = _candidate(job, replace(candidate.bundle, config=config))
     while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)
@@ -389,7 +415,8 @@ def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> 
 
 def _nothing_fits(job: _Job, plan: Plan, found: list[Candidate], given: Mapping[str, int]) -> UsageError:
     """The error when nothing fits: resources that the nearest machine lacks, with hints for what would fit."""
-    least = {name: few for name, few in (("striders", 1), ("queue_depth", SHORT_QUEUE)) if name not in given}
+    fewest = {"striders": 1, "queue_depth": SHORT_QUEUE, "converters": 1}
+    least = {name: few for name, few in fewest.items() if name not in given}
     smallest = min((_resized(candidate, least) for candidate in found), key=lambda candidate: candidate.use)
     if smallest.bundle.tables or holds_models(plan, job.device, smallest.bundle.config.clusters):
         # the search did not try this for a machine with too much logic

@@ -150,9 +150,9 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
-    lanes = bundle.config.lanes
+    width = bundle.config.lanes, bundle.config.converters
     # the members of sim_column after these stay 0: the core works them out
-    descriptors = [(*_column_fields(c), c.count * c.type.bytes, c.beats(lanes)) for c in bundle.columns]
+    descriptors = [(*_column_fields(c), c.count * c.type.bytes, c.beats(*width)) for c in bundle.columns]
     tables = {
         "program": _table([_engine_fields(i) for i in bundle.program], structures.Instruction),
         "strider": _table(list(_strider_rows(bundle)), structures.StriderInstruction),

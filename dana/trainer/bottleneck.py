@@ -112,7 +112,10 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
             said += f"with an array (real[]) instead of single columns it takes {taken:.2f}"
             return _said(waits, None, said, {"columns": "real[]"}, taken)
     if waits == "unpacker":
-        said += f"each number takes one cycle, but up to {config.lanes} adjacent numbers of type real take one together"
+        said += (
+            f"each number takes one cycle, but adjacent ones of one type take one together: up to {config.lanes} of "
+            f"type real, {config.converters} of any other"
+        )
         return _said("unpacker", None, said, None, None)
     if "queue_depth" in request.design:  # by default it holds all entries of a page
         longer = _helped(request, designs, sample, cycles, waits, None, said, {"queue_depth": 2 * config.queue_depth})

@@ -303,6 +303,7 @@ def lines(explained: Json) -> list[str]:
         f"  words of a unit: {machine['scratch_depth']} of scratchpad, {machine['tuple_depth']} of tuple memory; "
         f"{machine['queue_depth']} entries of a Strider's queue",
         f"  {_functions(machine['functions'], machine['divide_interval'])}",
+        *([f"  {machine['converters']} converters of types other than real"] if machine["converters"] > 1 else []),
         f"Program: {program['engine']} instructions of {machine['program_depth']}, a Strider's {program['strider']} of "
         f"{machine['strider_depth']}, {program['descriptors']} columns of {machine['descriptor_depth']}",
         f"  {program['tuples_of_a_round']} tuples of a round",

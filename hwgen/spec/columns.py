@@ -84,14 +84,20 @@ class Column:
         """Rows of the tuple in which its elements go."""
         return 1 if self.scalar else (self.lane + max(1, self.count) - 1) // lanes + 1
 
-    def beats(self, lanes: int) -> int:
-        """Cycles that the unpacker takes to write the elements.
+    def group(self, lanes: int, converters: int) -> int:
+        """Elements that the unpacker writes in a cycle at most, to lanes from a multiple of their number on.
 
-        Adjacent float4 values go a row at a time; other types, which need conversion, one element at a time.
+        Float4 fills a row. Other types are converted, as many elements as there are converters and a row of bytes
+        holds.
         """
-        if self.type is ColumnType.FLOAT4 and not self.scalar and not self.table:
-            return -(-(self.lane + self.count) // lanes)
-        return self.count
+        if self.scalar or self.table:
+            return 1
+        return lanes if self.type is ColumnType.FLOAT4 else min(converters, 4 * lanes // self.type.bytes)
+
+    def beats(self, lanes: int, converters: int) -> int:
+        """Cycles that the unpacker takes to write the elements."""
+        group = self.group(lanes, converters)
+        return -(-(self.lane % group + self.count) // group)
 
 
 FIELDS = layout(Column)

@@ -135,6 +135,9 @@ class MachineConfig:
     crossed: int = 1
     """1: lanes can choose in an exchange which operand they keep and which they send. 0: both are the same, there is no
     hardware to choose, and programs that need it are rejected."""
+    converters: int = 1
+    """Adjacent elements of a type other than float4 that the unpacker converts in one cycle; of eight bytes at most
+    half as many as a thread has units. Power of two, 1 to 8 × clusters."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -234,6 +237,7 @@ class MachineConfig:
             "index_depth": (2, 4096),
             "watch_depth": (2, MAX_WATCHED),
             "record_depth": (2, MAX_RECORDS),
+            "converters": (1, self.lanes),
         }
         ranges = {
             "striders": (1, 64),

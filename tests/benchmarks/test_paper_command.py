@@ -27,7 +27,7 @@ from dana.client.connection import Connection
 from tests.benchmarks.recalled import RATIOS, RECALLED
 from tests.benchmarks.test_evidence import DATASETS
 
-OF_DATASETS = ("datasets", "machines", "end to end", "striders", "threads", "link", "pages", "tabla")
+OF_DATASETS = ("datasets", "machines", "end to end", "striders", "threads", "link", "pages", "elements", "tabla")
 TABLES = ("claims", "headline", *OF_DATASETS[:1], "device", *OF_DATASETS[1:], "libraries", "madlib")
 VOID = {"meta", "br", "link", "hr", "img"}
 
@@ -98,7 +98,7 @@ def test_each_cell_says_where_it_is_from(ran: Ran) -> None:
         assert (cell["mark"] in ("missing", "label")) <= (cell["value"] is None), where
     # what is missing has its reason in its row
     for table in ran.document["tables"]:
-        if table["name"] in ("machines", "link", "pages", "striders", "tabla"):
+        if table["name"] in ("machines", "link", "pages", "elements", "striders", "tabla"):
             for row in table["rows"]:
                 missing = [cell for cell in row["cells"] if cell["mark"] == "missing"]
                 assert not missing or any(cell["note"] for cell in missing), (table["name"], row["name"])
@@ -167,12 +167,19 @@ def test_madlib_and_this_project_read_the_same_table(ran: Ran) -> None:
         assert here["mark"] == "measured" or here["note"], name
         assert here["value"] is None or times["value"] == pytest.approx(theirs["value"] / here["value"]), name
     wide, narrow = (by_row[f"Patient, float{size}[] PLAIN"][2]["value"] for size in (8, 4))
-    assert wide > 20 * narrow, "a float8 takes the unpacker a cycle, in which it takes eight of float4"
+    assert wide < 2.5 * narrow, "the link brings twice the bytes"
     headline = {row["name"]: row["cells"] for row in ran.table("headline")["rows"]}
     assert list(headline) == ["float8[]: the headline", "float4[]", "ratings as triples"]
     assert headline["float8[]: the headline"][1]["value"] < 5 < headline["float4[]"][1]["value"]
     assert [{cell["mark"] for cell in row["cells"]} for row in ran.table("claims")["rows"]] == [{"quoted"}] * 3
     assert "MADlib" not in ran.table("end to end")["columns"]
+
+
+def test_float8_takes_the_machine_no_longer_than_its_bytes(ran: Ran) -> None:
+    compared = [row["cells"] for row in ran.table("elements")["rows"] if row["cells"][1]["value"] is not None]
+    assert len(compared) >= 10
+    for narrow, wide, _, link in (tuple(cell["value"] for cell in row) for row in compared):
+        assert wide <= max(1.3 * narrow, 1.05 * link)
 
 
 class Tags(HTMLParser):

@@ -100,6 +100,18 @@ def test_what_crossed_exchanges_add(family: str) -> None:
     assert added == pytest.approx(CROSSED[family], rel=0.05)
 
 
+CONVERTERS = {"xcup": {2: (515, 312), 4: (1493, 936), 8: (2382, 1691)}, "ecp5": {2: (822, 323), 8: (3945, 1724)}}
+"""LUTs and flip-flops that several converters add to the unpacker of eight lanes, synthesised alone."""
+
+
+@pytest.mark.parametrize("family", CONVERTERS)
+def test_what_converters_add(family: str) -> None:
+    for count, added in CONVERTERS[family].items():
+        row = area_of(MachineConfig(converters=count), family).parts["converters"]
+        assert row[:2] == pytest.approx(added, rel=0.05)
+    assert not any(area_of(MachineConfig(), family).parts["converters"])
+
+
 def test_a_block_of_ultraram_holds_two_rows_in_a_word() -> None:
     """Of each of two copies in eight units: 8,192 rows."""
     blocks = [

@@ -105,6 +105,19 @@ def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Explorat
     assert wished.best.bundle.config.crossed == 1
 
 
+def test_there_are_as_many_converters_as_the_columns_are_worth() -> None:
+    """Of float4 none is converted; of float8 half a row in a cycle is all that its bytes allow."""
+    machine = {"threads": 1, "clusters": 2, "striders": 16, "link_bytes": 64}
+    of_type = {kind: declared(f"x {kind}[200], y float4") for kind in ("float4", "float8")}
+    narrow, wide = (explored(schema, **machine).best for schema in of_type.values())
+    assert narrow.bundle.config.converters == 1 < wide.bundle.config.converters <= 8
+    assert wide.cycles.per_tuple <= 1.3 * max(narrow.cycles.per_tuple, wide.cycles.link / wide.cycles.tuples)
+    fewer = explored(of_type["float8"], **machine, converters=wide.bundle.config.converters // 2).best
+    assert fewer.cycles.page > AS_FAST * wide.cycles.page
+    between = replace(DEVICE, luts=int((fewer.area.luts + wide.area.luts) / 2 / DEVICE.usable))
+    assert explored(of_type["float8"], between, **machine).best.bundle.config.converters < wide.bundle.config.converters
+
+
 def test_a_rule_does_without_crossed_exchanges_where_they_do_not_fit() -> None:
     machine = {"threads": 4, "clusters": 1, "divide_interval": 27, "striders": 2}
     # with the same block RAMs, and so memories, as the one between

@@ -52,6 +52,7 @@ MACHINES = {
         index_depth=16,
         watch_depth=32,
         divide_interval=9,
+        converters=16,
         **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
     ),
     "records": MachineConfig(
@@ -62,6 +63,7 @@ MACHINES = {
         watch_depth=32,
         record_depth=32,
         record_latency=11,
+        converters=8,
         **DEPTHS,
     ),
     "threads": MachineConfig(
@@ -75,6 +77,7 @@ MACHINES = {
         page_size=16384,
         index_depth=2,
         divide_interval=3,
+        converters=4,
         **DEPTHS,
     ),
 }

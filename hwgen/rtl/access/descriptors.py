@@ -4,13 +4,14 @@ In: 32-bit words of `hwgen.spec.columns`, the lower one of a descriptor first. O
 column, a cycle after its number. Nothing is computed between the memory and the unpacker.
 """
 
-from amaranth.hdl import C, Cat, Module, Mux, Signal
+from amaranth.hdl import C, Cat, Module, Signal
+from amaranth.hdl._ast import Assign
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hwgen.rtl.access.layouts import bits_for, lane_bits, page_bits, row_bytes
+from hwgen.rtl.access.layouts import bits_for, group_bits, lane_bits, page_bits, row_bytes
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import UNSHARED, image_write
 from hwgen.spec import columns
@@ -39,9 +40,11 @@ def known_layout(config: MachineConfig) -> data.StructLayout:
             "limit": page_bits(config),  # the last address at which it does
             "beats": COUNT_BITS,  # cycles
             "single": 1,  # it is one
-            "element": 1,  # values are converted one by one; else rows are
-            "back": lane_bits(config),  # words before the column in which the first row begins
-            "ahead": (row_bytes(config)).bit_length(),  # from the column's address to that of the second row
+            "element": 1,  # values are converted; else rows are
+            "group": config.lanes.bit_length(),  # elements of a beat
+            "step": row_bytes(config).bit_length(),  # their bytes
+            "back": (row_bytes(config) - 1).bit_length(),  # bytes before the column in which the first beat begins
+            "ahead": row_bytes(config).bit_length(),  # from the column's address to that of the row after it
             "low": lane_bits(config),
             "high": lane_bits(config),  # the lane behind the last
             "spread": 1,
@@ -95,9 +98,25 @@ class Descriptors(wiring.Component):
                 with m.Case(kind):
                     m.d.comb += [size_log2.eq(value), exists.eq(1)]
         length = column.count << size_log2
-        rows = (column.count + column.lane[:lanes] + C(config.lanes - 1, lanes)) >> lanes
-        before = Mux(row, column.lane[:lanes], 0)
-        beats = Mux(row, rows, column.count)
+        group, before, beats = (
+            Signal(shape, name=name)
+            for name, shape in (("group", config.lanes.bit_length()), ("before", lanes), ("beats", COUNT_BITS))
+        )
+
+        def grouped(bits: int) -> list[Assign]:
+            more = Cat(column.lane[:bits], C(0, 1)) + C((1 << bits) - 1, bits + 1)
+            return [group.eq(1 << bits), before.eq(column.lane[:bits]), beats.eq((column.count + more) >> bits)]
+
+        with m.If(row):
+            m.d.comb += grouped(lanes)
+        with m.Elif(column.scalar | watches):
+            m.d.comb += grouped(0)
+        with m.Elif(size_log2 == SIZE_LOG2[ColumnType.FLOAT8]):
+            m.d.comb += grouped(group_bits(config, ColumnType.FLOAT8.bytes))
+        with m.Else():
+            m.d.comb += grouped(group_bits(config, ColumnType.INT4.bytes))
+        back = Signal(self.known.back.shape())
+        m.d.comb += back.eq(before << size_log2)
         # registered once more: sums and shifts of a whole descriptor take longer than anything behind the table
         known = Signal(self.known.shape(), reset_less=True)
         m.d.sync += [
@@ -108,8 +127,10 @@ class Descriptors(wiring.Component):
             known.beats.eq(beats),
             known.single.eq(beats == 1),
             known.element.eq(~row),
-            known.back.eq(before),
-            known.ahead.eq(size - Cat(C(0, 2), before)),
+            known.group.eq(group),
+            known.step.eq(group << size_log2),
+            known.back.eq(back),
+            known.ahead.eq(size - back),
             known.low.eq(column.lane),
             known.high.eq(column.lane + column.count),
             known.spread.eq(column.scalar),

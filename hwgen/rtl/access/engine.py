@@ -36,7 +36,7 @@ class AccessEngine(wiring.Component):
         m.submodules.loader = loader = Loader(config)
         m.submodules.store = store = PageStore(config)
         m.submodules.intake = intake = Intake(config)
-        m.submodules.unpacker = unpacker = Unpacker(config)
+        m.submodules.unpacker = unpacker = Unpacker(config, self._library)
         connect(m, flipped(self.page), loader.page)
         for name in ("settings", "tuples", "rounds", "fault"):
             connect(m, flipped(getattr(self, name)), getattr(unpacker, name))

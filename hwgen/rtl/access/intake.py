@@ -13,7 +13,7 @@ The last three are the UNPACK_STAGES stages of `hwgen.spec.cycles`: each holds o
 next stage is free.
 """
 
-from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,12 +26,12 @@ from hwgen.spec.cycles import UNPACK_STAGES
 from hwgen.spec.strider import Fault
 
 STAGES = 3
-COPIED = ("beats", "single", "element", "spread", "type", "first", "last", "row", "low", "high")
+COPIED = ("beats", "single", "element", "group", "step", "spread", "type", "first", "last", "row", "low", "high")
 """What a job says of its column as the descriptor does."""
 
 
 def job_layout(config: MachineConfig) -> data.StructLayout:
-    """What the unpacker does next; `element`: `high` counts for nothing."""
+    """What the unpacker does next."""
     known = known_layout(config).members
     return data.StructLayout(
         {
@@ -142,8 +142,8 @@ class Intake(wiring.Component):
             job.pointer.eq(entry.pointer),
             job.end.eq(entry.kind == Kind.END),
             job.strider.eq(stage.strider),
-            # the first row begins before the column, where its lane 0 would be
-            job.at.eq(entry.address - Cat(C(0, 2), known.back)),
+            # the first beat begins before the column, where the first lane of its group would be
+            job.at.eq(entry.address - known.back),
             job.ahead.eq(entry.address + known.ahead),
         ]
         m.d.comb += [job[name].eq(known[name]) for name in (*COPIED, *watched(self._config))]

@@ -4,6 +4,7 @@ from enum import IntEnum
 
 from amaranth.hdl import C, Value
 from amaranth.lib import data
+from amaranth.utils import exact_log2
 
 from hwgen.rtl.interfaces import FAULT_BITS, thread_bits, tuple_address_bits
 from hwgen.spec.columns import TYPE_BITS
@@ -46,6 +47,11 @@ def row_bytes(config: MachineConfig) -> int:
     return 4 * config.lanes
 
 
+def group_bits(config: MachineConfig, size: int) -> int:
+    """Binary logarithm of the elements of `size` bytes that are converted in a cycle."""
+    return exact_log2(min(config.converters, row_bytes(config) // size))
+
+
 def number_bits(config: MachineConfig) -> int:
     """Width of a descriptor's number, or of a fault's code."""
     return max(bits_for(config.descriptor_depth), FAULT_BITS)
@@ -85,11 +91,11 @@ def target_layout(config: MachineConfig) -> data.StructLayout:
             "half": 1,
             "thread": thread_bits(config),
             "row": tuple_address_bits(config),
-            "element": 1,  # one value, converted, to lane `low`; else a row
-            "spread": 1,  # to every lane
+            "element": 1,  # converted values, to the group of lanes that `low` is in; else a row
+            "spread": 1,  # the first of them, to every lane
             "type": TYPE_BITS,
-            "first": 1,  # of a row, the lanes from `low` on; else from the first
-            "last": 1,  # of a row, the lanes below `high`; else up to the last, as for `high` = 0
+            "first": 1,  # of these, the lanes from `low` on; else from the first
+            "last": 1,  # of these, the lanes below `high`; else up to the last, as for `high` = 0
             "low": lane_bits(config),
             "high": lane_bits(config),
             **ahead,

@@ -5,7 +5,7 @@ memory, rounds, pages that are done, the fault that ends an epoch. It works on o
 
     cycle 0         the beat's address is at the page store
     cycle 5         its bytes are there, the first in front (`buffers.WINDOW_LATENCY`)
-    cycles 5 … 10   a row is made canonical and waits; an element is converted, then goes to all lanes
+    cycles 5 … 10   a row is made canonical and waits; elements are converted, then go to their lanes
     cycle 11        the write is on the bus: with the round at the latest, which was decided a cycle after its last
                     beat and is handed over UNPACK_LATENCY later
 """
@@ -24,12 +24,15 @@ from hwgen.rtl.access.records import VERDICT_LATENCY, record_link
 from hwgen.rtl.access.watch import WATCH_STAGES, Watch
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import tuple_address_bits, unpacked, wires
+from hwgen.rtl.library import Library
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY, WATCH_AHEAD, WATCH_LATENCY
 from hwgen.spec.strider import Fault
 
+DOUBLE = 8
+"""Bytes of the largest elements."""
 VALUE_LATENCY = WINDOW_LATENCY + CONVERT_LATENCY + 1
 """Cycles from the beat of an element to its value."""
 
@@ -37,8 +40,9 @@ VALUE_LATENCY = WINDOW_LATENCY + CONVERT_LATENCY + 1
 class Unpacker(wiring.Component):
     """Pipeline of one job at a time, a beat a cycle."""
 
-    def __init__(self, config: MachineConfig) -> None:
+    def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
+        self._library = library
         super().__init__(
             {
                 "start": In(1),  # pulse: begin an epoch
@@ -275,14 +279,6 @@ class Unpacker(wiring.Component):
         """The bytes that this beat needs, and the next one's address."""
         config = self._config
         window = self.window
-        size = layouts.row_bytes(config)
-        step = Signal(range(size + 1))
-        with m.If(~job.element):
-            m.d.comb += step.eq(size)
-        with m.Else(), m.Switch(job.type):
-            for kind in ColumnType:
-                with m.Case(kind):
-                    m.d.comb += step.eq(kind.bytes)
         at, ahead = (Signal(layouts.page_bits(config), name=name, reset_less=True) for name in ("at", "ahead"))
         strider = Signal(layouts.strider_bits(config), reset_less=True)
         m.d.comb += [window.at.eq(at), window.ahead.eq(ahead), window.strider.eq(strider)]
@@ -290,7 +286,7 @@ class Unpacker(wiring.Component):
             m.d.sync += [at.eq(self.job.at), ahead.eq(self.job.ahead), strider.eq(self.job.strider)]
         with m.Elif(beat):
             # an address may pass the page's end here; no beat follows then
-            m.d.sync += [at.eq(at + step), ahead.eq(ahead + step)]
+            m.d.sync += [at.eq(at + job.step), ahead.eq(ahead + job.step)]
 
     def _pages(self, m: Module, job: data.View, wrong: Value, page_end: Value, done: Value, places: Places) -> None:
         """Rounds, the end of pages and of the epoch, the fault that ends it."""
@@ -356,12 +352,13 @@ class Unpacker(wiring.Component):
         config = self._config
         row = Signal(tuple_address_bits(config), reset_less=True)
         low = Signal(layouts.lane_bits(config), reset_less=True)
+        after = Signal(len(low) + 1)
+        m.d.comb += after.eq(low + job.group)
         with m.If(self.ready):
             m.d.sync += [row.eq(self.job.row), low.eq(self.job.low)]
         with m.Elif(beat):
-            m.d.sync += low.eq(low + job.element)
-            with m.If(~job.element | low.all()):
-                m.d.sync += row.eq(row + 1)
+            # the place within the group stays; only the first beat's counts
+            m.d.sync += [low.eq(after), row.eq(row + after[-1])]
         target = Signal(layouts.target_layout(config), reset_less=True)
         m.d.sync += [
             target.valid.eq(beat),
@@ -382,29 +379,32 @@ class Unpacker(wiring.Component):
         config = self._config
         lanes = config.lanes
         found = delayed(m, target, WINDOW_LATENCY - 1, name="target")
-        m.submodules.converter = converter = Converter()
-        m.d.comb += [converter.data.eq(self.row[:64]), converter.type.eq(found.type)]
+        values = [self._converted(m, k, found.type) for k in range(config.converters)]
         words = data.ArrayLayout(32, lanes)
         clean = Signal(words)
         m.d.comb += [clean[k].eq(canonical(m, self.row.word_select(k, 32), f"lane_{k}")) for k in range(lanes)]
-        # a row waits as long as an element is converted: writes keep the order of their beats, two never meet
+        # a row waits as long as elements are converted: writes keep the order of their beats, two never meet
         clean = delayed(m, clean, CONVERT_LATENCY - CANONICAL_LATENCY, name="clean")
         late = delayed(m, found, CONVERT_LATENCY, name="found")
 
-        # the element goes to all lanes, which takes a cycle of its own
-        value = Mux(late.type == ColumnType.FLOAT4, clean[0], converter.value)
-        element = delayed(m, value, 1, name="element")
+        # an element goes to many lanes, which takes a cycle of its own
+        values[0] = Mux(late.type == ColumnType.FLOAT4, clean[0], values[0])
+        elements = [delayed(m, value, 1, name=f"element_{k}") for k, value in enumerate(values)]
+        wide = delayed(m, Cat(late.type == kind for kind in ColumnType if kind.bytes == DOUBLE).any(), 1, name="wide")
         clean = delayed(m, clean, 1, name="waiting")
         late = delayed(m, late, 1, name="late")
         bus = self.tuples
         out = Signal(words, reset_less=True)
         enable = Signal(lanes, reset_less=True)
-        m.d.sync += [out[k].eq(Mux(late.element, element, clean[k])) for k in range(lanes)]
+        sizes = [layouts.group_bits(config, size) for size in (DOUBLE // 2, DOUBLE)]
         for k in range(lanes):
+            narrow, double = (elements[k % (1 << size)] for size in sizes)
+            value = Mux(late.spread, elements[0], Mux(wide, double, narrow))
+            m.d.sync += out[k].eq(Mux(late.element, value, clean[k]))
             behind = ~late.first | ~layouts.exceeds(late.low, k)
             before = ~late.last | layouts.exceeds(late.high, k) | ~late.high.any()
-            one = late.spread | (late.low == k)
-            m.d.sync += enable[k].eq(Mux(late.element, one, behind & before))
+            inside = Mux(wide, *(late.low[size:] == k >> size for size in reversed(sizes)))
+            m.d.sync += enable[k].eq(late.spread | (behind & before & (inside | ~late.element)))
         where = ("valid", "half", "thread", "row")
         placed = Signal(data.StructLayout({name: len(getattr(bus, name)) for name in where}))
         m.d.sync += [placed[name].eq(late[name]) for name in where]
@@ -426,4 +426,15 @@ class Unpacker(wiring.Component):
             bus.data.eq(out),
             bus.lane_enable.eq(enable),
         ]
-        return element
+        return elements[0]
+
+    def _converted(self, m: Module, k: int, kind: Value) -> Value:
+        """Element k of the store's bytes, CONVERT_LATENCY cycles later."""
+        bits = 8 * (DOUBLE if DOUBLE * (k + 1) <= layouts.row_bytes(self._config) else DOUBLE // 2)
+        name = f"converter_{bits}"
+        converter = self._library.place(name, lambda: Converter(bits))
+        m.submodules[f"converter_{k}"] = converter
+        m.d.comb += converter.type.eq(kind)
+        for size, part in converter.data.shape():
+            m.d.comb += converter.data[size].eq(self.row.word_select(k, part.width))
+        return converter.value

@@ -30,24 +30,26 @@ def column_fault(column: Column, address: int, config: MachineConfig) -> Fault:
     return Fault.NONE
 
 
-def column_writes(column: Column, page: bytes, address: int, lanes: int) -> list[tuple[int, dict[int, int]]]:
+def column_writes(column: Column, page: bytes, address: int, config: MachineConfig) -> list[tuple[int, dict[int, int]]]:
     """What each beat of a column writes: row within the tuple, lanes with their bit patterns."""
     stored = np.frombuffer(page, dtype=column.type.dtype, count=column.count, offset=address)
     values = column.type.convert(stored).view(np.uint32).tolist()
+    lanes = config.lanes
+    # a beat writes adjacent lanes, from a multiple of their number on: as many elements as a row of bytes has
+    width = lanes if column.type is ColumnType.FLOAT4 else min(config.converters, 4 * lanes // stored.itemsize)
     beats: list[tuple[int, dict[int, int]]] = []
-    rows: dict[int, dict[int, int]] = {}
+    groups: dict[tuple[int, int], dict[int, int]] = {}
     for e, value in enumerate(values):
         row, lane = column.row + (column.lane + e) // lanes, (column.lane + e) % lanes
         if column.scalar:
             beats.append((row, dict.fromkeys(range(lanes), value)))
-        elif column.type is ColumnType.FLOAT4:
-            if row not in rows:
-                rows[row] = {}
-                beats.append((row, rows[row]))
-            rows[row][lane] = value
         else:
-            beats.append((row, {lane: value}))
-    assert len(beats) == column.beats(lanes)
+            group = row, lane // width
+            if group not in groups:
+                groups[group] = {}
+                beats.append((row, groups[group]))
+            groups[group][lane] = value
+    assert len(beats) == column.beats(lanes, config.converters)
     return beats
 
 
@@ -179,7 +181,7 @@ class _Machine:
         j, half = (0, (len(self.hands) + 1) % 2) if self.moves else (self.count, len(self.hands) % 2)
         thread, slot = j >> self.case.group_log2, j & (1 << self.case.group_log2) - 1
         base = slot * self.case.tuple_rows
-        writes = column_writes(column, page, entry.address, config.lanes)
+        writes = column_writes(column, page, entry.address, config)
         for beat, (row, lanes) in enumerate(writes):
             out.writes.append(Write(go + beat, thread, half, base + row, tuple(sorted(lanes.items()))))
         self.done = go + len(writes)

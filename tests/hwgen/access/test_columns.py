@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.strider import Condition, Control, Instruction, Opcode
 from tests.hwgen.access import generate
@@ -27,17 +29,18 @@ def sweep(columns: int) -> tuple[Instruction, ...]:
     )
 
 
-def test_every_alignment_lane_and_length(bench: Bench) -> None:
+@pytest.mark.parametrize("kind", [ColumnType.FLOAT4, ColumnType.FLOAT8, ColumnType.INT2])
+def test_every_alignment_lane_and_length(bench: Bench, kind: ColumnType) -> None:
     rnd = random.Random(4)
     lanes = bench.config.lanes
     picks = [(lane, count) for lane in range(lanes) for count in range(1, 3 * lanes + 2)]
     picks = picks if len(picks) <= 200 else rnd.sample(picks, 200)
     for start in range(0, len(picks), 16):
         columns = tuple(
-            Column(count=count, row=1, lane=lane, type=ColumnType.FLOAT4, first=1, last=1)
+            Column(count=count, row=1, lane=lane, type=kind, first=1, last=1)
             for lane, count in picks[start : start + 16]
         )
-        base = rnd.randrange(bench.config.page_size - 16 * lanes - 64)
+        base = rnd.randrange(bench.config.page_size - 28 * lanes - 64)
         check(
             Case(
                 config=bench.config,

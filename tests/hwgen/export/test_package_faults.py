@@ -55,7 +55,7 @@ FAULTS = {
         "lite_slave", r"assign bus_rresp = (bus__rresp);", "2'b00", r"a read of \w+ is answered with 0, expected 2"
     ),
     "a bool is the lowest bit of its byte": Fault(
-        "access.unpacker.converter",
+        "converter_64",
         r"= (\{ 63'h0+, \S+ +\});",
         "{ 63'h0, data[0] }",
         "holds 00000000, expected 3f800000",

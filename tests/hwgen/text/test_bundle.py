@@ -138,16 +138,25 @@ def test_a_configuration_holds_whole_numbers_alone(value: object) -> None:
         MachineConfig.from_json({"threads": value})
 
 
-@pytest.mark.parametrize(("count", "lane", "scalar", "kind", "beats"), [
-    (1, 0, 1, ColumnType.FLOAT4, 1),
-    (8, 0, 0, ColumnType.FLOAT4, 1),
-    (8, 1, 0, ColumnType.FLOAT4, 2),
-    (17, 7, 0, ColumnType.FLOAT4, 3),
-    (17, 7, 0, ColumnType.FLOAT8, 17),
+@pytest.mark.parametrize(("count", "lane", "scalar", "kind", "converters", "beats"), [
+    (1, 0, 1, ColumnType.FLOAT4, 1, 1),
+    (1, 5, 1, ColumnType.FLOAT8, 8, 1),
+    (8, 0, 0, ColumnType.FLOAT4, 1, 1),
+    (8, 1, 0, ColumnType.FLOAT4, 8, 2),
+    (17, 7, 0, ColumnType.FLOAT4, 1, 3),
+    (17, 7, 0, ColumnType.FLOAT8, 1, 17),
+    (17, 7, 0, ColumnType.FLOAT8, 2, 9),
+    (17, 7, 0, ColumnType.FLOAT8, 4, 5),
+    (17, 7, 0, ColumnType.FLOAT8, 8, 5),
+    (17, 7, 0, ColumnType.INT4, 8, 3),
+    (54, 0, 0, ColumnType.FLOAT8, 8, 14),
+    (54, 0, 0, ColumnType.BOOL, 8, 7),
 ])  # fmt: skip
-def test_the_cycles_of_a_column(count: int, lane: int, scalar: int, kind: ColumnType, beats: int) -> None:
+def test_the_cycles_of_a_column(
+    count: int, lane: int, scalar: int, kind: ColumnType, converters: int, beats: int
+) -> None:
     column = Column(count=count, row=0, lane=lane, scalar=scalar, type=kind)
-    assert column.beats(8) == beats
+    assert column.beats(8, converters) == beats
     assert Column.decode(column.encode()) == column
 
 
