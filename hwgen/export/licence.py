@@ -15,11 +15,15 @@ REUSE = "REUSE.toml"
 
 _LINE = "# {}"
 COMMENTS = {
-    **dict.fromkeys((".v", ".vlt", ".h"), "// {}"),
-    ".md": "<!-- {} -->",
-    **dict.fromkeys((".py", ".sh", ".ys", ".tcl", ".xdc", ".sdc", ".lpf", ".toml"), _LINE),
+    **dict.fromkeys((".v", ".vlt", ".h", ".rdl"), "// {}"),
+    **dict.fromkeys((".md", ".xml"), "<!-- {} -->"),
+    **dict.fromkeys((".py", ".sh", ".ys", ".tcl", ".xdc", ".sdc", ".lpf", ".toml", ".core"), _LINE),
 }
 """Of files that can hold a comment, by their suffix, how one is written."""
+
+
+FIRST = ("#!", "<?xml", "CAPI=2:")
+"""What a first line must stay that begins with it."""
 
 
 def licensed(name: str, text: str) -> str:
@@ -27,7 +31,7 @@ def licensed(name: str, text: str) -> str:
     if not _holds(name):
         return text
     line = COMMENTS[PurePosixPath(name).suffix].format(f"{TAG}: {LICENCE}") + "\n"
-    if text.startswith("#!"):
+    if text.startswith(FIRST):
         first, _, rest = text.partition("\n")
         return f"{first}\n{line}{rest}"
     return line + text

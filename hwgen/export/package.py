@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from hwgen.devices import Device
 from hwgen.export import BASE, FORMAT, HELD, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, file_text
+from hwgen.export.integration import filled, integration
 from hwgen.export.licence import LICENCE, REUSE, TAG, licensed, reuse
 from hwgen.export.lint import waivers
 from hwgen.export.manual import manual
@@ -144,6 +145,7 @@ def package(
         **{f"synth/{name}": text for name, text in scripts(config, device, prefix).items()},
         **texts,
     }
+    files |= integration(config, device, top, title, files)
     images = {RECORD_IMAGE: records} if records else {}
     files["REPORT.md"] = report(
         made,
@@ -321,7 +323,4 @@ def _testbench(
             for name in ("INTERRUPT", "CYCLES")
         },
     }
-    text = file_text("testbench.v")
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", str(value))
-    return text
+    return filled("testbench.v", values)

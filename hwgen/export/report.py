@@ -97,6 +97,9 @@ off for the whole file: {waived}. It says why of each.
 
 In `synth`: {build}. `dana synth` on this folder does it and prints the results.
 
+For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLDER run --target lint dana:ip:{top}`),
+`component.xml` (Vivado: a folder of `ip_repo_paths`), `ip-xact-2014.xml`, `registers.rdl` (PeakRDL){design}.
+
 ## Put it on a board
 
 1. Instantiate `{top}`. One clock `clk`, one synchronous reset `rst`, active high. Connect `s_axil` (AXI4-Lite, 26
@@ -155,6 +158,7 @@ def report(
         file=board.TOP,
         waived=", ".join(WAIVED),
         build=BUILD[device.family],
+        design=", `synth/block_design.tcl` (a project for ZCU104, KV260 or U55C)" if device.family == "xcup" else "",
         bits=8 * config.link_bytes,
         records=RECORDS.format(bits=32 * config.lanes, outstanding=config.record_depth) if config.record_depth else "",
         filled=" but for its record memory" if made.tables else "",

@@ -1,12 +1,13 @@
 // A board between a host's memory and a driver, both made of plain Verilog 2001: runs in Verilator and in Icarus.
 //
-// In: what a driver writes to load the machine (../images/load.hex) and to train (writes.hex), pages (pages.hex), rows of
-// records at first (starts.hex; all others are 0), words that the board must then hold (expected.hex), what records must
-// then be (records.hex) in which bits (held.hex; in all where it has no row), and what the last epoch must have taken
-// (counters.hex); then steps (scenarios.hex) of what must be rejected, fail, stop and go on, with a page of their own
-// (scenario_pages.hex). Out: a line that starts with PASS or FAIL. +STALL=n, 0 to 255: buses of memories pause in n of 256
-// cycles, at random, and counters are not compared. +QUICK: without the longest scenarios, the last two. All outputs of
-// the board are checked: what they carry here, and how they carry it by the modules at the end of this file.
+// In: what a driver writes to load the machine (../images/load.hex) and to train (writes.hex), pages (pages.hex), rows
+// of records at first (starts.hex; all others are 0), words that the board must then hold (expected.hex), what records
+// must then be (records.hex) in which bits (held.hex; in all where it has no row), and what the last epoch must have
+// taken (counters.hex); then steps (scenarios.hex) of what must be rejected, fail, stop and go on, with a page of their
+// own (scenario_pages.hex). Out: a line that starts with PASS or FAIL. +STALL=n, 0 to 255: buses of memories pause in n
+// of 256 cycles, at random, and counters are not compared. +LOAD=FILE: what loads the machine is there. +QUICK: without
+// the longest scenarios, the last two. All outputs of the board are checked: what they carry here, and how they carry
+// it by the modules at the end of this file.
 `timescale 1ns / 1ps
 @DEFINES@
 `define MAX_ERRORS 10
@@ -332,6 +333,7 @@ module testbench;
 
   // ---- driver
   integer k, beat, before;
+  reg [8 * 256 - 1:0] load;
   reg [63:0] cycles = 0, patience;
   reg [31:0] word;
   reg [63:0] trained;
@@ -498,7 +500,8 @@ module testbench;
       $finish;
     end
     if ($test$plusargs("QUICK")) quick = 1;
-    $readmemh("../images/load.hex", loads);
+    if (!$value$plusargs("LOAD=%s", load)) load = "../images/load.hex";
+    $readmemh(load, loads);
     $readmemh("writes.hex", writes);
     $readmemh("expected.hex", expected);
     $readmemh("counters.hex", counters);

@@ -83,6 +83,9 @@ NOT_RUN = {
     ("docs/export.md", "dana hdl"): "half a minute of yosys each; tests/hwgen/export",
     ("docs/export.md", "dana synth"): "minutes of yosys and nextpnr; tests/hwgen/export",
     ("docs/export.md", "from hwgen.driver…"): "a board; tests/hwgen/export drives a simulated one so",
+    ("docs/export.md", "fusesoc"): "minutes; tests/hwgen/export/test_integration.py sets the targets up",
+    ("docs/export.md", "cd FOLDER/synth…"): "Vivado; tests/hwgen/export/test_integration.py runs the script in a Tcl",
+    ("docs/export.md", "peakrdl"): "a reader's tool; tests/hwgen/export/test_integration.py has its parts",
     ("docs/hardware.md", "dana hdl"): "half a minute of yosys; tests/hwgen/export",
     ("docs/hardware.md", "unit = Unit(…"): "a part of a test that the reader writes",
     (

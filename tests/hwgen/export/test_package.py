@@ -17,6 +17,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from hwgen.devices import FAMILIES, load_device
 from hwgen.driver import Board
 from hwgen.export import MANIFEST, yosys
 from hwgen.export.check import simulated
+from hwgen.export.ipxact import NAMESPACES
 from hwgen.export.package import BETWEEN, write
 from hwgen.export.report import BUILD
 from hwgen.export.scripts import FIT, SCRIPTS
@@ -199,6 +201,23 @@ def ports_of(folder: Path, top: str) -> list[str]:
     header = re.search(rf"^module {top}\((.*?)\);", (folder / SOURCES[1]).read_text(), re.MULTILINE | re.DOTALL)
     assert header is not None
     return [name.strip() for name in header[1].split(",")]
+
+
+def test_component_xml_has_the_ports_of_the_verilog(folder: Path) -> None:
+    """With their widths, as Vivado will connect them."""
+    text = (folder / SOURCES[1]).read_text()
+    body = re.search(rf"^module {manifest(folder)['top']}\(.*?^endmodule", text, re.MULTILINE | re.DOTALL)
+    assert body is not None
+    declared = re.findall(r"^  (in|out)put (?:\[(\d+):0\] )?(\w+);", body[0], re.MULTILINE)
+    root = ElementTree.parse(folder / "component.xml").getroot()
+    names = {"spirit": NAMESPACES[2009][1]}
+    found = [
+        (wire.findtext("spirit:direction", "", names), wire.findtext("spirit:vector/spirit:left", "", names), name)
+        for port in root.iterfind(".//spirit:port", names)
+        for name in [port.findtext("spirit:name", "", names)]
+        for wire in port.iterfind("spirit:wire", names)
+    ]
+    assert sorted(found) == sorted(declared)
 
 
 def test_names_of_modules_are_as_asked_for(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,56 @@
+"""Files with which other tools take a board: FuseSoC, IP-XACT, Vivado's block designs, SystemRDL.
+
+In: a `MachineConfig`, a device, names. Out: files by their paths in the package.
+"""
+
+from collections.abc import Collection, Mapping
+
+from hwgen.devices import Device
+from hwgen.export import file_text
+from hwgen.export.address_map import port_list
+from hwgen.export.ipxact import ip_xact
+from hwgen.export.rdl import system_rdl
+from hwgen.spec import board
+from hwgen.spec.config import MachineConfig
+
+CONSTRAINTS = {".xdc": "xdc", ".sdc": "SDC"}
+"""Of files with constraints of the board itself, by their suffix, what FuseSoC calls them."""
+
+
+def integration(config: MachineConfig, device: Device, top: str, title: str, files: Collection[str]) -> dict[str, str]:
+    """The files; `files` are the package's others."""
+    data = sorted(name for name in files if name.startswith("sim/") and name.endswith(".hex"))
+    constraints = [
+        f"      - {name}: {{file_type: {kind}}}"
+        for name in sorted(files)
+        for suffix, kind in CONSTRAINTS.items()
+        if name.endswith(suffix)
+    ]
+    core = {
+        "TOP": top,
+        "TITLE": title,
+        "CONSTRAINTS": "\n".join(["  constraints:", "    files:", *constraints] if constraints else []),
+        "BUILT": ", ".join(["rtl", "constraints"] if constraints else ["rtl"]),
+        "DATA": "\n".join(f"      - {name}: {{file_type: user, copyto: {name.removeprefix('sim/')}}}" for name in data),
+    }
+    design = {
+        "TOP": top,
+        "MEGAHERTZ": f"{config.clock_hz / 1e6:g}",
+        "APERTURE": f"{(1 << board.BYTE_ADDRESS_BITS) >> 20}M",
+        "MEMORIES": " ".join(sorted({port.bus for port in port_list(config)} - {"", "s_axil"})),
+    }
+    return {
+        f"{board.TOP}.core": filled("board.core", core),
+        "component.xml": ip_xact(config, top, title, 2009),
+        "ip-xact-2014.xml": ip_xact(config, top, title, 2014),
+        "registers.rdl": system_rdl(config, top),
+        **({"synth/block_design.tcl": filled("block_design.tcl", design)} if device.family == "xcup" else {}),
+    }
+
+
+def filled(name: str, values: Mapping[str, object]) -> str:
+    """A template of this folder, with values for the names between `@`."""
+    text = file_text(name)
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", str(value))
+    return text
