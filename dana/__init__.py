@@ -1,8 +1,8 @@
 """Train machine-learning rules on PostgreSQL pages with a generated accelerator.
 
-In: nothing. Out: the names of the rule language, typed and documented for editors; and `connect`, `load`,
-`UsageError` and the warnings' classes, which are looked up when they are used. Must not: load NumPy, the front end or
-any hardware library when imported.
+In: nothing. Out: the names of the rule language, typed and documented for editors; and `connect`, `connect_async`,
+`load`, `UsageError` and the warnings' classes, which are looked up when they are used. Must not: load NumPy, the front
+end or any hardware library when imported.
 """
 
 from importlib import import_module
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dana import functions as functions
     from dana import optimizers as optimizers
     from dana import rules as rules
+    from dana.client.asynchronous import connect_async as connect_async
     from dana.client.connection import connect as connect
     from dana.errors import UsageError as UsageError
     from dana.language.rulefile import load as load
@@ -31,6 +32,7 @@ _WHEN_USED = {
     "ServerWarning": "dana.session.notices",
     "UsageError": "dana.errors",
     "connect": "dana.client.connection",
+    "connect_async": "dana.client.asynchronous",
     "load": "dana.language.rulefile",
 }
 """Names from modules that need a database driver or the front end."""

@@ -355,7 +355,7 @@ class Connection(PredictingSession):
         arguments |= self._asked(rule, source) | {"training": given(options), "candidates": candidates}
         return call(self.session, "dana_search", arguments, SearchPoint)
 
-    def start(self, function: Call, rule: str, source: str | LoadedTable | None = None, **arguments: object) -> int:
+    def start(self, /, function: Call, rule: str, source: str | LoadedTable | None = None, **arguments: object) -> int:
         """Start a call in the background, with the arguments of the SQL function; the job's number.
 
         It begins when the session's transaction commits, and goes on when the session ends.
