@@ -50,6 +50,8 @@ PER_BYTE, PER_INSTRUCTION, PER_OPERATION = 0.3e-9, 25e-9, 0.16e-9
 PROCESSORS = ("x86_64", "AMD64")
 ROOM = 400 << 20
 """Headroom required for compilation, bytes: LLVM aborts the process without a message if an allocation fails."""
+OLDEST = (0, 46)
+"""Release of llvmlite."""
 PR_GET_MDWE = 66
 """prctl(2): whether making writable memory executable is denied."""
 
@@ -213,7 +215,11 @@ def unavailable() -> str | None:
     """Return why this process cannot run machine code, and log it once; None if it can."""
     reason = None
     try:
-        import llvmlite.binding  # noqa: F401
+        import llvmlite.binding
+
+        # older ones write pointers in a form that LLVM no longer reads
+        if tuple(map(int, llvmlite.__version__.split(".")[:2])) < OLDEST:
+            reason = f"llvmlite {llvmlite.__version__} is older than {OLDEST[0]}.{OLDEST[1]}"
     except ImportError as error:
         reason = f"llvmlite is not installed ({error})"
     if reason is None and platform.machine() not in PROCESSORS:

@@ -241,6 +241,16 @@ def test_without_llvm(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapture
     assert "llvmlite is not installed" in said
 
 
+def test_an_older_llvm(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Debian 13 has 0.44."""
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
+    machine_code.unavailable.cache_clear()
+    monkeypatch.setattr("llvmlite.__version__", "0.44.0")
+    with caplog.at_level(logging.WARNING):
+        assert not has_code(trained()[1])
+    assert "is older than 0.46" in caplog.text
+
+
 OLDER = 77
 CONFINED = """
 import ctypes, os, sys
