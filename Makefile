@@ -10,7 +10,7 @@ NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o
 	$(shell find hwgen/spec dana/simulator -name '*.py')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo wheel site test test-all pytest pytest-all bench bench-quick mutants headers lint clean all install installcheck
+.PHONY: help demo wheel site test test-all pytest pytest-all bench bench-quick mutants headers lint clean all install installcheck pgxn
 
 help:
 	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
@@ -71,8 +71,8 @@ lint: $(STAMPS)/test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# the extension alone, as PGXN's client calls them: make all install PG_CONFIG=/path/to/pg_config
-all install installcheck:
+# the extension alone, as PGXN's client calls them: make all install PG_CONFIG=/path/to/pg_config; pgxn: its archive
+all install installcheck pgxn:
 	$(MAKE) -C pg_extension $@
 
 # root's server may live in /var/cache/dana; a folder that DANA_HOME names stays

@@ -46,7 +46,7 @@ def test_one_version() -> None:
     not (ROOT / ".git").exists() or shutil.which("git") is None, reason="the archive is made of a commit"
 )
 def test_an_archive_for_pgxn_has_what_the_extension_is_made_of(tmp_path: Path) -> None:
-    subprocess.run(["make", "-C", ROOT / "pg_extension", "dist", f"BUILDS={tmp_path}"], check=True, capture_output=True)
+    subprocess.run(["make", "-C", ROOT / "pg_extension", "pgxn", f"BUILDS={tmp_path}"], check=True, capture_output=True)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     with zipfile.ZipFile(tmp_path / f"dana-{version}.zip") as archive:
         names = {name.removeprefix(f"dana-{version}/") for name in archive.namelist()}
@@ -54,4 +54,5 @@ def test_an_archive_for_pgxn_has_what_the_extension_is_made_of(tmp_path: Path) -
     provided = described["provides"]["dana"]
     assert (described["version"], provided["version"]) == (version, version)
     parts = {"Makefile", "pyproject.toml", "pg_extension/Makefile", "dana/worker/native/wire.h"}
+    assert not [name for name in names if name.endswith(".py")]
     assert {provided["file"], provided["docfile"], "hwgen/spec/numerics/native/numerics.h", *parts} <= names

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -163,6 +164,22 @@ def test_a_package_that_another_distribution_overwrote_is_named(site: Path, tmp_
     done = run("-m", "dana.cli", "check", rule, PYTHONPATH=tmp_path / "mixed")
     assert done.returncode == 4
     assert "with packages of the same names as those of dana-db: languages; " in done.stderr
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not (CHECKOUT / ".git").exists(), reason="the archive is made of a commit")
+def test_the_archive_for_pgxn_installs(tmp_path: Path) -> None:
+    subprocess.run(["make", "-C", CHECKOUT, "pgxn", f"BUILDS={tmp_path}"], check=True, capture_output=True)
+    release = version("dana-db")
+    with zipfile.ZipFile(tmp_path / f"dana-{release}.zip") as archive:
+        archive.extractall(tmp_path)
+    (pg_config,) = prepared(DEFAULT_MAJOR).glob(f"postgresql-{DEFAULT_MAJOR}/**/bin/pg_config")
+    install = ["make", "-C", tmp_path / f"dana-{release}", "all", "install"]
+    subprocess.run(
+        [*install, f"PG_CONFIG={pg_config}", f"DESTDIR={tmp_path / 'installed'}"], check=True, capture_output=True
+    )
+    names = {file.name for file in (tmp_path / "installed").rglob("dana*")}
+    assert {"dana.so", "dana.control", f"dana--{release}.sql"} <= names
 
 
 @pytest.mark.exhaustive
