@@ -8,6 +8,8 @@
 
 ARG PG_MAJOR=18
 FROM postgres:${PG_MAJOR}-bookworm AS build
+# the versions of packages are those of the base image's release
+# hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ make "postgresql-server-dev-$PG_MAJOR" python3-dev python3-venv \
  && rm -rf /var/lib/apt/lists/*
@@ -24,6 +26,7 @@ RUN python3 -m venv /opt/dana && /opt/dana/bin/pip install --no-cache-dir '.[rtl
 
 FROM postgres:${PG_MAJOR}-bookworm
 # g++ and make: the machine 'rtl' compiles the generated hardware's model where it runs
+# hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ make python3 \
  && rm -rf /var/lib/apt/lists/*
@@ -37,7 +40,15 @@ RUN echo "dana.socket_path = '/run/dana/worker.sock'" >> /usr/share/postgresql/p
  && printf '%s\n' '#!/bin/bash' \
       'while :; do gosu postgres /opt/dana/bin/dana worker --socket /run/dana/worker.sock; sleep 1; done &' \
       'exec docker-entrypoint.sh "$@"' > /usr/local/bin/dana-entrypoint \
- && chmod 0755 /usr/local/bin/dana-entrypoint
-ENV XDG_CACHE_HOME=/var/lib/postgresql/.cache
+ && printf '%s\n' '#!/bin/sh' \
+      'pg_isready --quiet --host 127.0.0.1 || exit 1' \
+      'exec gosu postgres /opt/dana/bin/python -c "from socket import *; socket(AF_UNIX).connect(\"/run/dana/worker.sock\")"' \
+      > /usr/local/bin/dana-healthy \
+ && chmod 0755 /usr/local/bin/dana-entrypoint /usr/local/bin/dana-healthy
+# one place for all versions; before 18 the base image has another
+ENV PGDATA=/var/lib/postgresql/${PG_MAJOR}/docker XDG_CACHE_HOME=/var/lib/postgresql/.cache
+VOLUME /var/lib/postgresql
+# the server, and the worker, which forks a session that ends at once
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 CMD ["dana-healthy"]
 ENTRYPOINT ["dana-entrypoint"]
 CMD ["postgres"]
