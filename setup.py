@@ -37,7 +37,7 @@ class Packages(build_py):
             return
         target = Path(self.build_lib, "dana", "checkout")
         for folder in filter(Path.exists, map(Path, CARRIED)):
-            copytree(folder, target / folder, ignore=ignore_patterns("test", "META.json.in"), dirs_exist_ok=True)
+            copytree(folder, target / folder, ignore=ignore_patterns("test", "debian", "META.json.in"), dirs_exist_ok=True)
         copy2("pyproject.toml", target)  # the extension's Makefile reads the version from it
 
 
