@@ -92,6 +92,8 @@ EXHAUSTIVE = (
     "hwgen/harness/test_rtl_index.py",
     "hwgen/harness/test_rtl_large.py",
     "hwgen/harness/test_rtl_records.py",
+    "integrations/test_dbt.py",
+    "integrations/test_mlflow.py",
     "postgres/test_large_models_in_sql.py",
     "postgres/test_row_order.py::test_the_model_does_not_depend_on_the_memory_limit[pg18-query",
     "repo/test_commands.py::test_the_commands_run[docs/",
