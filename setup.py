@@ -36,8 +36,9 @@ class Packages(build_py):
         if self.editable_mode:
             return
         target = Path(self.build_lib, "dana", "checkout")
+        unused = ignore_patterns("test", "debian", "META.json.in")
         for folder in filter(Path.exists, map(Path, CARRIED)):
-            copytree(folder, target / folder, ignore=ignore_patterns("test", "debian", "META.json.in"), dirs_exist_ok=True)
+            copytree(folder, target / folder, ignore=unused, dirs_exist_ok=True)
         copy2("pyproject.toml", target)  # the extension's Makefile reads the version from it
 
 
