@@ -1,4 +1,4 @@
-"""Files with which other tools take a board: FuseSoC, IP-XACT, Vivado's block designs, SystemRDL.
+"""Files with which other tools take a board: FuseSoC, IP-XACT, Vivado's block designs, SystemRDL, and drivers.
 
 In: a `MachineConfig`, a device, names. Out: files by their paths in the package.
 """
@@ -15,6 +15,9 @@ from hwgen.spec.config import MachineConfig
 
 CONSTRAINTS = {".xdc": "xdc", ".sdc": "SDC"}
 """Of files with constraints of the board itself, by their suffix, what FuseSoC calls them."""
+
+DRIVER = ("dana.h", "dana.c", "dana.dtsi", "dana_pynq.py")
+"""Files of the folder `driver`."""
 
 
 def integration(config: MachineConfig, device: Device, top: str, title: str, files: Collection[str]) -> dict[str, str]:
@@ -37,6 +40,7 @@ def integration(config: MachineConfig, device: Device, top: str, title: str, fil
         "TOP": top,
         "MEGAHERTZ": f"{config.clock_hz / 1e6:g}",
         "APERTURE": f"{(1 << board.BYTE_ADDRESS_BITS) >> 20}M",
+        "APERTURE_BYTES": f"{1 << board.BYTE_ADDRESS_BITS:#x}",
         "MEMORIES": " ".join(sorted({port.bus for port in port_list(config)} - {"", "s_axil"})),
     }
     return {
@@ -44,6 +48,7 @@ def integration(config: MachineConfig, device: Device, top: str, title: str, fil
         "component.xml": ip_xact(config, top, title, 2009),
         "ip-xact-2014.xml": ip_xact(config, top, title, 2014),
         "registers.rdl": system_rdl(config, top),
+        **{f"driver/{name}": filled(name, design) for name in DRIVER},
         **({"synth/block_design.tcl": filled("block_design.tcl", design)} if device.family == "xcup" else {}),
     }
 

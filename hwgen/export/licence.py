@@ -15,7 +15,7 @@ REUSE = "REUSE.toml"
 
 _LINE = "# {}"
 COMMENTS = {
-    **dict.fromkeys((".v", ".vlt", ".h", ".rdl"), "// {}"),
+    **dict.fromkeys((".v", ".vlt", ".h", ".c", ".rdl", ".dtsi"), "// {}"),
     **dict.fromkeys((".md", ".xml"), "<!-- {} -->"),
     **dict.fromkeys((".py", ".sh", ".ys", ".tcl", ".xdc", ".sdc", ".lpf", ".toml", ".core"), _LINE),
 }

@@ -48,7 +48,7 @@ PLACE = "dana_place_of_the_prefix_"
 DIGITS = 8
 """Of the digest in a prefix."""
 
-FOLDERS = ("images", "rtl", "rule", "sim", "synth")
+FOLDERS = ("driver", "images", "rtl", "rule", "sim", "synth")
 LOAD = "images/load.hex"
 """What loads the machine: byte addresses and words, in the order of writing."""
 

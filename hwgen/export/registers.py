@@ -5,9 +5,10 @@ In: the enumerations of the address map. Out: Markdown, C. Nothing is said here 
 
 from hwgen.export.markdown import table
 from hwgen.export.values import MEANING, defined
-from hwgen.spec import board, registers
+from hwgen.spec import board, load, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import NOT_HARDWARE
 from hwgen.spec.described import Described
 from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 from hwgen.spec.strider import Fault
@@ -120,8 +121,21 @@ def header(made: Bundle) -> str:
         "NOWHERE": board.NOWHERE,
         "ENDLESS": board.ENDLESS,
         "BUS_TIMEOUT": board.BUS_TIMEOUT,
+        "LOSSES": board.LOSSES,
+        **{f"{name}_WORD": _written(made, f"{name}_AT") for name in ("LOSS", "CONVERGENCE")},
     }
+    machine = [name for name in board.CONFIGURATION if name not in NOT_HARDWARE]
+    values |= {f"CONFIG_{name.upper()}": getattr(made.config, name) for name in machine}
     lines += [f"#define DANA_{name} 0x{int(value):x}u" for name, value in values.items()]
+    pairs = ", ".join(f"{{DANA_BOARD_{name.upper()}, DANA_CONFIG_{name.upper()}}}" for name in machine)
+    lines += ["", "/* Registers with the configuration, and what they hold. */", f"#define DANA_MACHINE {pairs}"]
     lines += ["", "/* Values of the rule, binary32.", *(f" * {line}" for line in MEANING.splitlines()), " */"]
     lines += [f"#define DANA_{name} 0x{value:x}u" for name, value in defined(made).items()]
     return "\n".join([*lines, "", "#endif", ""])
+
+
+def _written(made: Bundle, register: str) -> int:
+    """What is written there before a training."""
+    at = load.address(BoardRegion.BOARD, BoardRegister[register])
+    (words,) = (words for first, words in load.training_blocks(made, pages=1, epochs=1, base=0) if first == at)
+    return int(words[0])

@@ -98,7 +98,8 @@ off for the whole file: {waived}. It says why of each.
 In `synth`: {build}. `dana synth` on this folder does it and prints the results.
 
 For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLDER run --target lint dana:ip:{top}`),
-`component.xml` (Vivado: a folder of `ip_repo_paths`), `ip-xact-2014.xml`, `registers.rdl` (PeakRDL){design}.
+`component.xml` (Vivado: a folder of `ip_repo_paths`), `ip-xact-2014.xml`, `registers.rdl` (PeakRDL){design}. In
+`driver` are a driver in C (`dana.h`, `dana.c`), nodes of a device tree for it, and a class for PYNQ.
 
 ## Put it on a board
 

@@ -88,6 +88,8 @@ NOT_RUN = {
     ("docs/export.md", "fusesoc"): "minutes; tests/hwgen/export/test_integration.py sets the targets up",
     ("docs/export.md", "cd FOLDER/synth…"): "Vivado; tests/hwgen/export/test_integration.py runs the script in a Tcl",
     ("docs/export.md", "peakrdl"): "a reader's tool; tests/hwgen/export/test_integration.py has its parts",
+    ("docs/export.md", "dtc"): "a reader's tool; tests/hwgen/export/test_drivers.py reads the tree with another",
+    ("docs/export.md", "import pynq…"): "a board; tests/hwgen/export/test_drivers.py has the class on a simulated one",
     ("docs/hardware.md", "dana hdl"): "half a minute of yosys; tests/hwgen/export",
     ("docs/hardware.md", "unit = Unit(…"): "a part of a test that the reader writes",
     (
