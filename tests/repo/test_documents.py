@@ -102,7 +102,9 @@ def test_sources_name_documents_that_are_here() -> None:
 
 QUOTED = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|c|h|cpp|inc|v|sql|toml))`")
 
-ELSEWHERE = {"native/contract.h", "synth/fit.v", "storage/itemid.h", "access/htup_details.h"}
+ELSEWHERE = {"native/contract.h", "synth/fit.v", "storage/itemid.h", "access/htup_details.h"} | {
+    f"driver/dana{end}" for end in (".h", ".c", "_pynq.py", "_litex.py")
+}
 """Files that a build or an export writes, and headers of PostgreSQL."""
 
 
