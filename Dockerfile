@@ -41,7 +41,7 @@ RUN echo "dana.socket_path = '/run/dana/worker.sock'" >> /usr/share/postgresql/p
       'while :; do gosu postgres /opt/dana/bin/dana worker --socket /run/dana/worker.sock; sleep 1; done &' \
       'exec docker-entrypoint.sh "$@"' > /usr/local/bin/dana-entrypoint \
  && printf '%s\n' '#!/bin/sh' \
-      'pg_isready --quiet --host 127.0.0.1 || exit 1' \
+      'pg_isready --quiet --host 127.0.0.1 --username postgres || exit 1' \
       'exec gosu postgres /opt/dana/bin/python -c "from socket import *; socket(AF_UNIX).connect(\"/run/dana/worker.sock\")"' \
       > /usr/local/bin/dana-healthy \
  && chmod 0755 /usr/local/bin/dana-entrypoint /usr/local/bin/dana-healthy
