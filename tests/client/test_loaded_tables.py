@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
-from dana.session.tables import COLUMN_TYPES, ROWS_AT_ONCE, create_table
+from dana.session.tables import COLUMN_TYPES, ROWS_AT_ONCE, Fixed, _encode, create_table
 
 Session = psycopg.Connection[Any]
 
@@ -49,6 +50,21 @@ def test_more_rows_than_one_block(connection: Session) -> None:
     create_table(connection, "many", {"i": numbers})
     row = connection.execute("SELECT count(*), min(i), max(i), sum(i) FROM many").fetchone()
     assert row == (len(numbers), 0, numbers[-1], int(numbers.sum(dtype=np.int64)))
+
+
+def test_numbers_without_nulls_are_written_once() -> None:
+    """Two times their bytes are allocated, with a NULL four: no mask of bytes is made to remove padding by."""
+    peaks = []
+    for valid in (True, False):
+        columns = [Fixed("real", np.ones(1000, dtype=np.bool_), np.ones(1000, dtype=np.float32)) for _ in range(50)]
+        columns[-1].valid[0] = valid
+        tracemalloc.start()
+        (block,) = _encode(columns, slice(0, 1000))
+        peaks.append(tracemalloc.get_traced_memory()[1] / len(block))
+        tracemalloc.stop()
+        assert len(block) == 1000 * (2 + 50 * 8) - (0 if valid else 4)
+    assert peaks[0] < 2.1
+    assert peaks[1] > 2.9
 
 
 def test_no_rows(connection: Session) -> None:
