@@ -277,7 +277,8 @@ def _choosing(row: Sequence[Any], choices: Sequence[_Choice], numbers: Sequence[
 
 def _value(draw: np.random.Generator, attribute: Attribute, binding: Binding) -> Any:
     if attribute.type_oid in ARRAYS:
-        return draw.normal(size=attribute.array_length or 1)
+        size = attribute.array_length or 1
+        return draw.normal(size=size) if ARRAYS[attribute.type_oid].name in FRACTIONAL else draw.integers(2, size=size)
     if attribute.type_oid in SCALARS:
         counted = binding.graph.classes is not None and attribute.name in binding.labels
         fractional = attribute.type_name in FRACTIONAL and not counted

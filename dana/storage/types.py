@@ -32,7 +32,7 @@ class NumberType:
 
 @dataclass(frozen=True, slots=True)
 class StoredType(NumberType):
-    """A type that a Strider reads in place.
+    """A type that a Strider reads in place, also in arrays.
 
     Attributes
     ----------
@@ -40,13 +40,10 @@ class StoredType(NumberType):
         Format on a page.
     dtype
         The equivalent NumPy dtype.
-    arrays
-        Whether a Strider also reads arrays of it.
     """
 
     column: ColumnType
     dtype: str
-    arrays: bool = False
 
 
 TYPES = (
@@ -54,8 +51,8 @@ TYPES = (
     StoredType(21, 1005, "int2", "smallint", 2, "s", ColumnType.INT2, "i2"),
     StoredType(23, 1007, "int4", "integer", 4, "i", ColumnType.INT4, "i4"),
     StoredType(20, 1016, "int8", "bigint", 8, "d", ColumnType.INT8, "i8"),
-    StoredType(700, 1021, "float4", "real", 4, "i", ColumnType.FLOAT4, "f4", arrays=True),
-    StoredType(701, 1022, "float8", "double precision", 8, "d", ColumnType.FLOAT8, "f8", arrays=True),
+    StoredType(700, 1021, "float4", "real", 4, "i", ColumnType.FLOAT4, "f4"),
+    StoredType(701, 1022, "float8", "double precision", 8, "d", ColumnType.FLOAT8, "f8"),
     NumberType(1700, 1231, "numeric", "numeric", -1, "i"),
     NumberType(1082, 1182, "date", "date", 4, "i"),
     NumberType(1083, 1183, "time", "time without time zone", 8, "d"),
@@ -67,7 +64,7 @@ TYPES = (
 SCALARS = {one.oid: one for one in TYPES if isinstance(one, StoredType)}
 """Types that a Strider reads, by OID."""
 
-ARRAYS = {one.array_oid: one for one in SCALARS.values() if one.arrays}
+ARRAYS = {one.array_oid: one for one in SCALARS.values()}
 """Element types of arrays that a Strider reads, by the OID of the array."""
 
 CONVERTED_SCALARS = frozenset(one.oid for one in TYPES) - SCALARS.keys()

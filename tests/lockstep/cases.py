@@ -92,7 +92,8 @@ def random_case(rng: random.Random, config: MachineConfig, *, rough: bool = Fals
     kind = rng.choice(["real", "real", "real", "double precision", "smallint", "mixed", "array"])
     kinds = ["real", "integer", "boolean", "bigint", "double precision", "smallint"]
     if kind == "array":
-        columns = [attribute("id", "integer"), attribute("x", "real[]", array_length=n), attribute("y", "real")]
+        of = attribute("x", f"{rng.choice(kinds)}[]", array_length=n)
+        columns = [attribute("id", "integer"), of, attribute("y", "real")]
     else:
         columns = [attribute(f"x{k}", rng.choice(kinds) if kind == "mixed" else kind) for k in range(n)]
         columns.append(attribute("y", "real"))
@@ -198,7 +199,7 @@ def chosen_case(rng: random.Random, config: MachineConfig) -> Case:
     """A case of rows chosen by elements of a vector and by what a tuple computes, for a machine with an index file."""
     rows, f = rng.choice([2, 5, 30]), rng.choice([1, 2, 3, 5])
     batches = [b for b in (1, 1, 2, 3) if 1 << (b - 1).bit_length() <= config.index_depth]
-    columns = [attribute("c", rng.choice(["real[]", "double precision[]"]), array_length=f)]
+    columns = [attribute("c", rng.choice(["real[]", "double precision[]", "smallint[]", "bigint[]"]), array_length=f)]
     if rng.random() < 0.4:
         columns = [attribute(f"c{k}", rng.choice(["integer", "real", "smallint"])) for k in range(f)]
     numbers = {column.name: rows for column in columns}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dana.storage.types import ARRAYS, SCALARS, TYPES, NumberType, StoredType
+from dana.storage.types import SCALARS, TYPES, NumberType, StoredType
 from hwgen.spec.columns import ColumnType
 from tests.postgres.cluster import Cluster
 from tests.postgres.conftest import Session
@@ -45,7 +45,6 @@ def test_what_a_strider_reads_is_as_long_as_it_says() -> None:
     assert sorted(one.column for one in SCALARS.values()) == list(ColumnType)
     for one in SCALARS.values():
         assert one.length == one.column.bytes == np.dtype(one.dtype).itemsize
-    assert [one.column for one in ARRAYS.values()] == [ColumnType.FLOAT4, ColumnType.FLOAT8]
 
 
 def test_no_other_file_lists_them() -> None:

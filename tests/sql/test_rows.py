@@ -235,7 +235,7 @@ def test_nulls_are_errors_where_others_are_skipped(session: Session) -> None:
 
 def test_arrays_of_different_lengths(session: Session) -> None:
     session.execute(
-        "CREATE TABLE t AS SELECT array_fill(1, ARRAY[CASE i WHEN 7 THEN 4 ELSE 3 END]) AS x, i AS y"
+        "CREATE TABLE t AS SELECT array_fill(1::numeric, ARRAY[CASE i WHEN 7 THEN 4 ELSE 3 END]) AS x, i AS y"
         " FROM generate_series(1, 9) i"
     )
     with pytest.raises(psycopg.errors.DataException, match=r"row 7 of test\.t has an array of 4 elements"):

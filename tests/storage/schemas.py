@@ -19,8 +19,7 @@ COLUMN = attrgetter("column")
 KINDS = {
     **{one.name: (one.oid, one.length, one.align) for one in sorted(SCALARS.values(), key=COLUMN)},
     "text": (25, -1, "i"),
-    "real[]": (1021, -1, "i"),
-    "double precision[]": (1022, -1, "d"),
+    **{f"{one.name}[]": (oid, -1, "d" if one.length == 8 else "i") for oid, one in ARRAYS.items()},
     "uuid": (2950, 16, "c"),
     "macaddr": (829, 6, "i"),
 }
@@ -76,7 +75,9 @@ def random_uses(rng: random.Random, schema: TableSchema, lanes: int, length: int
 def random_value(rng: random.Random, a: Attribute, length: int) -> Any:
     """A value of the attribute's type, among them the awkward ones."""
     if a.type_oid in ARRAYS:
-        return np.array([rng.gauss(0, 10) for _ in range(length)])
+        element = attribute("", ARRAYS[a.type_oid].name)
+        floats = np.dtype(ARRAYS[a.type_oid].dtype).kind == "f"
+        return np.array([rng.gauss(0, 10) if floats else random_value(rng, element, 1) for _ in range(length)])
     match a.type_name:
         case "real" | "double precision":
             return rng.choice([rng.gauss(0, 100), 0.0, -0.0, float("nan"), float("inf"), 1e-40, 1e-46, -1e-39])
