@@ -7,14 +7,18 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dana.server.installation import DEFAULT_MAJOR
 from dana.simulator import Simulator
-from dana.trainer import machine_code
+from dana.trainer import arrays, heldout, machine_code
+from dana.trainer.contract import Sink
 from hwgen.spec.counters import EpochCounters
 from tests import processes
 from tests.golden import Golden
+from tests.guarded import consumed
 from tests.processes import pytest_runtestloop
 from tests.servers import connection, own_root, pg_uri, server, server_root, servers, share_installations
 
@@ -107,6 +111,7 @@ EXHAUSTIVE = (
     "postgres/test_mishaps.py::test_idle_sessions",
     "postgres/test_request_queue.py::test_requests_that_train_nothing",
     "postgres/test_row_order.py::test_the_model_does_not_depend_on_the_memory_limit",
+    "postgres/test_sanitized_extension.py",
     "postgres/test_surroundings.py::test_killed_postmaster",
     "postgres/test_train.py::test_every_epoch_has_the_same_pages[pg18-kept",
     "postgres/test_train.py::test_streaming_rows_again",
@@ -128,6 +133,7 @@ EXHAUSTIVE = (
     "sql/test_metrics.py::test_a_million_rows",
     "sql/test_stopping_in_sql.py::test_rows_left_out_choose_the_model_of_hardware",
     "trainer/test_builds.py::test_a_build_that_is_cut_short_leaves_nothing",
+    "trainer/test_damaged_pages.py",
     "trainer/test_large_models.py",
     "trainer/test_stopping.py::test_a_rule_s_own_test_decides_on_a_plateau[interp",
     "trainer/test_stopping.py::test_models_beside",
@@ -288,6 +294,19 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         name=request.node.name.removeprefix("test_"),
         update=request.config.getoption("--update-golden"),
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def guarded_pages() -> Iterator[None]:
+    """What trains on arrays in this process reads no byte beyond the pages that it is given."""
+
+    def fed(sink: Sink, pages: NDArray[np.uint8]) -> int:
+        return consumed(sink.again or sink.function, sink.context, pages, pages.shape[1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (arrays, heldout):
+            patch.setattr(module, "feed_pages", fed)
+        yield
 
 
 @pytest.fixture

@@ -103,6 +103,7 @@ def test_two_classes_and_their_probabilities(pg_uri: str, session: psycopg.Conne
     assert anxious.model_ == "benign_or_not@2"
     assert anxious.n_iter_ == 3
     assert (anxious.predict(x) == "malignant").sum() > (fitted.predict(x) == "malignant").sum()
+    assert set(anxious.set_params(threshold=0).predict(x)) == {"malignant"}
     assert not hasattr(fitted, "decision_function")
     # nothing is left but the model
     assert session.execute(
@@ -137,7 +138,8 @@ def test_coefficients_in_scikit_learn_s_shapes(pg_uri: str, session: psycopg.Con
     exact = LogisticRegression(C=1e9, tol=1e-9).fit(x, noisy)
     np.testing.assert_allclose(two.coef_, exact.coef_, rtol=1e-3)
     assert DanaClassifier(dsn=pg_uri).fit(x, random.integers(0, 3, 300)).coef_.shape == (3, 3)
-    assert not hasattr(DanaClassifier("mlp", epochs=1, dsn=pg_uri).fit(x, noisy), "coef_")
+    again = two.set_params(rule="mlp", epochs=1).fit(x, noisy)
+    assert not any(hasattr(again, name) for name in ("coef_", "intercept_"))
 
 
 def test_many_classes(pg_uri: str, session: psycopg.Connection[Any]) -> None:

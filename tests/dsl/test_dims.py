@@ -127,6 +127,9 @@ def test_infer_dims_solves_linear_expressions() -> None:
     assert graph.infer_dims({"x": (9,)}) == {"n": 4}
     with pytest.raises(BindError, match=r"axis 1 of x has 8 elements, which no n makes of 2\*n\+1"):
         graph.infer_dims({"x": (8,)})
+    for extent in (1, -1):
+        with pytest.raises(BindError, match="which no n makes of"):
+            graph.infer_dims({"x": (extent,)})
 
 
 def test_a_fixed_row_must_exist_once_bound() -> None:

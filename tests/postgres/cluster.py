@@ -36,6 +36,9 @@ SETTINGS = {
     "dana.ring_pages": "64",  # small streams come to its end
 }
 
+SANITIZED = json.loads(os.environ.get("DANA_TEST_SANITIZED", "{}"))
+"""Environment of servers with an extension that was built with sanitizers (`test_sanitized_extension`)."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Cluster:
@@ -92,7 +95,7 @@ class Cluster:
         command = cluster.server_command(self.installation, self.folder / "data", self.folder, self.worker_socket)
         for name, value in (SETTINGS | settings).items():
             command += ["-c", f"{name}={value}"]
-        self._server = self._spawn(command, "server.log", {})
+        self._server = self._spawn(command, "server.log", SANITIZED)
         self._until(self._answers)
 
     def start_worker(self, **options: Any) -> None:

@@ -1,69 +1,103 @@
-"""The fuzzing tests once more in a core built with the address and undefined-behaviour sanitizers."""
+"""The fuzzing tests once more, with native parts that are built with the address and undefined-behaviour sanitizers."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import dana.simulator.native
-from hwgen.spec import numerics
+from benchmarks.faults.run import HEADERS, LIBRARIES
+from dana.server.places import CHECKOUT
 
-NATIVE = Path(dana.simulator.native.__file__).parent / "native"
-HEADERS = Path(numerics.__file__).parent / "native"
 COMPILER = shutil.which("gcc")
 FLAGS = ("-O0", "-g1", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
 """Unoptimised, the kernels compile in a third of the time, and all that the sources do is there to be looked at."""
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-FILES = {"walk": 7, "access": 2, "simulated_engine": 2, "simulated_machine": 31, "exchange": 12}
+FILES = {
+    "simulator/test_walk": 7,
+    "simulator/test_access": 2,
+    "simulator/test_simulated_engine": 2,
+    "simulator/test_simulated_machine": 31,
+    "simulator/test_exchange": 12,
+    "worker/test_ring": 40,
+    "storage/test_permuted": 30,
+}
 """Of each the least number of tests."""
+WANTED = (
+    "(loops or tables or wild or machine or under_way or exchange or alike or ring or permuted) and not memory_stays"
+)
 SHARE = "0.25"
 """Of the cases that they have without sanitizers, which tell whether the results are right."""
+SECONDS = float(os.environ.get("DANA_TEST_FUZZ_SECONDS", "600"))
+"""For which damaged pages are trained on."""
 FUZZ = """
-import ctypes, sys
-from dana.simulator import native
-real = ctypes.CDLL
-native.ctypes.CDLL = lambda path: real(sys.argv[1])
+import ctypes, json, sys
+sanitized = json.loads(sys.argv[1])
+class Library(ctypes.CDLL):
+    def __init__(self, name, *args, **options):
+        super().__init__(sanitized.get(name, name), *args, **options)
+ctypes.CDLL = Library
 import pytest
-sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", "-k", sys.argv[2], *sys.argv[3:]]))
+sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
 
+pytestmark = pytest.mark.skipif(
+    COMPILER is None or sys.platform != "linux", reason="gcc's sanitizers are preloaded as Linux does"
+)
 
-@pytest.mark.skipif(COMPILER is None or sys.platform != "linux", reason="gcc's sanitizers are preloaded as Linux does")
-def test_no_page_and_no_program_reaches_outside(tmp_path: Path) -> None:
-    core = tmp_path / "core.so"
-    sources = sorted(str(path) for path in NATIVE.glob("*.c"))
-    subprocess.run([str(COMPILER), *FLAGS, *SANITIZERS, f"-I{HEADERS}", "-o", str(core), *sources, "-lm"], check=True)
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Libraries, by the paths of those that they stand for."""
+    made = {}
+    for name, sources in LIBRARIES.items():
+        spec = importlib.util.find_spec(name.replace("/", "."))
+        assert spec is not None
+        assert spec.origin is not None
+        made[spec.origin] = str(tmp_path_factory.mktemp("sanitized") / "library.so")
+        headers = (f"-I{CHECKOUT / folder}" for folder in HEADERS)
+        given = sorted(map(str, CHECKOUT.glob(sources)))
+        subprocess.run(
+            [str(COMPILER), *FLAGS, *SANITIZERS, *headers, "-o", made[spec.origin], *given, "-lm"], check=True
+        )
+    return made
+
+
+def run(sanitized: dict[str, str], *arguments: str, **environment: str) -> str:
+    """Run tests with these libraries; what they print."""
     runtime = subprocess.run(
         [str(COMPILER), "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    wanted = "loops or tables or wild or machine or under_way or exchange or alike"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            FUZZ,
-            str(core),
-            wanted,
-            *(str(Path(__file__).with_name(f"test_{name}.py")) for name in FILES),
-        ],
+        [sys.executable, "-c", FUZZ, json.dumps(sanitized), *arguments],
         env={
             **os.environ,
-            "DANA_TEST_SCALE": SHARE,
             "LD_PRELOAD": runtime,
             # Python itself leaks, and maps more memory than a shadow of it would like
             "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",
             "UBSAN_OPTIONS": "print_stacktrace=1",
+            **environment,
         },
-        cwd=Path(__file__).parents[2],
+        cwd=CHECKOUT,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    passed = {name: len(re.findall(rf"test_{name}\.py::\S+.* PASSED", done.stdout)) for name in FILES}
+    return done.stdout
+
+
+def test_no_page_and_no_program_reaches_outside(sanitized: dict[str, str]) -> None:
+    said = run(sanitized, "-k", WANTED, *(f"tests/{name}.py" for name in FILES), DANA_TEST_SCALE=SHARE)
+    passed = {name: len(re.findall(rf"{name}\.py::\S+.* PASSED", said)) for name in FILES}
     assert all(passed[name] >= least for name, least in FILES.items()), passed
+
+
+@pytest.mark.timeout(0)
+def test_no_training_on_damaged_pages_reaches_outside(sanitized: dict[str, str]) -> None:
+    run(sanitized, "--timeout=0", "tests/trainer/test_damaged_pages.py", DANA_TEST_FUZZ_SECONDS=str(SECONDS))

@@ -29,6 +29,7 @@ from hwgen.rtl.verilate import cache_folder
 from hwgen.spec.board import TOP
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
+from tests.guarded import consumed
 from tests.hwgen.harness.test_rtl_machine import CONFIG, ENDLESS, rule, table
 from tests.trainer.test_training import LOGISTIC, REALS, STANDARDIZED, relation, request, rows, train
 
@@ -49,8 +50,8 @@ def epoch(machine: Machine, pages: bytes) -> EpochCounters:
     count = len(pages) // CONFIG.page_size
     machine.begin_epoch(count)
     for page in range(count):
-        buffer = ctypes.create_string_buffer(pages[page * CONFIG.page_size :][: CONFIG.page_size], CONFIG.page_size)
-        assert CONSUME(function)(context, ctypes.addressof(buffer), 1) == 0
+        one = pages[page * CONFIG.page_size :][: CONFIG.page_size]
+        assert consumed(function, context, one, CONFIG.page_size) == 0
     return machine.end_epoch()
 
 

@@ -21,6 +21,12 @@ RANDOM = np.random.default_rng(1)
 COLUMNS = {"a": RANDOM.normal(size=ROWS), "b": RANDOM.normal(size=ROWS), "y": np.sort(RANDOM.normal(size=ROWS))}
 
 
+def test_each_seed_is_an_order_of_its_own() -> None:
+    models = {seed: trained("sim", shuffle=True, seed=seed).models["w"].tobytes() for seed in (None, 0, 1, 2, -1)}
+    assert models.pop(None) == models[1]
+    assert len(set(models.values())) == 4
+
+
 def trained(machine: str, **options: object) -> Trained:
     return train(SUMS, COLUMNS, label="y", epochs=3, machine=machine, **options)  # type: ignore[arg-type]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,8 @@ from dsl.hdfg.interpreter import Interpreter
 from dsl.hdfg.text import graph_text, parse_graph
 from hwgen.cache import CacheFolder
 from hwgen.spec import numerics
-from tests.trainer.test_training import CONSUME, feed, relation, request
+from tests.guarded import consumed
+from tests.trainer.test_training import feed, relation, request
 
 PASSING = """
 import dana
@@ -132,8 +132,7 @@ def held(asked: TrainRequest, pages: bytes, trainer: MachineTrainer, most: int =
     held_out = trainer.held_out(asked)
     assert held_out is not None
     held_out.begin(most)
-    buffer = ctypes.create_string_buffer(pages, len(pages))
-    assert CONSUME(held_out.sink.function)(held_out.sink.context, ctypes.addressof(buffer), len(pages) // 8192) == 0
+    assert consumed(held_out.sink.function, held_out.sink.context, pages) == 0
     return held_out
 
 
@@ -675,3 +674,5 @@ def test_a_model_near_the_best_is_kept_where_its_loss_was_measured_on_the_way() 
     assert not stopping.better(1.011, 0.01)
     assert not stopping.better(1.001, 0.0)
     assert stopping.better(1.0, 0.0)
+    below = Stopping()
+    assert [below.better(loss, 0.01) for loss in (-1.0, -0.991, -0.989, -1.0)] == [True, True, False, True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ from dana.trainer.data.classes import prediction_kind
 from dana.trainer.stopping import run
 from dana.trainer.trainer import MachineTrainer
 from dsl import compile_rule
+from tests.guarded import consumed
 from tests.storage.schemas import attribute
 
 LOGISTIC = """
@@ -47,7 +47,6 @@ logistic.setLoss((p - y) * (p - y))
 logistic.setPrediction(p)
 logistic.setEpochs(3)
 """
-CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def relation(columns: Sequence[tuple[str, str]], pages: int = 1, **more: Any) -> Relation:
@@ -71,9 +70,7 @@ def request(table: Relation, **changes: Any) -> TrainRequest:
 
 
 def feed(training: Training, sink: Sink, pages: bytes) -> int:
-    buffer = ctypes.create_string_buffer(pages, len(pages))
-    status = CONSUME(sink.function)(sink.context, ctypes.addressof(buffer), len(pages) // 8192)
-    if status:
+    if status := consumed(sink.function, sink.context, pages):
         raise training.failure(status)
     return len(pages) // 8192
 

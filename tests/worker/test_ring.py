@@ -341,6 +341,7 @@ def memory(*, length: int = HEADER + 16 * 8192, seals: int = SEALS, header: byte
     [
         ({"seals": 0}, "sealed"),
         ({"seals": fcntl.F_SEAL_GROW}, "sealed"),
+        ({"seals": fcntl.F_SEAL_SHRINK}, "sealed"),
         ({"length": 4095, "header": b""}, "shorter"),
         ({"length": HEADER + 15 * 8192}, "describe"),
         ({"header": struct.pack("=QII", MAGIC + 1, 8192, 16)}, "describe"),
