@@ -439,6 +439,22 @@ def test_numbers_that_choose_rows_of_two_models_of_equal_length(wrong: int | Non
     assert assert_compiled(case)
 
 
+@pytest.mark.parametrize("row", [4, 5, -1, 1 << 30])
+def test_a_computed_row_that_there_is_not(row: int) -> None:
+    """Pages without a fault come first: the engine runs those that the code is compared on."""
+    columns = (attribute("i", "integer"), attribute("j", "integer"), attribute("y", "real"))
+    schema = TableSchema(relation="t", attributes=columns)
+    rows = [[k % 2, k % 3, 1.0] for k in range(12)]
+    right = build_pages(schema, rows)
+    rows[5][0] = row - rows[5][1]
+    source = SHARED.format(sum="b[j] + V[j]")
+    case = finished(MachineConfig(index_depth=32), source, schema, right * 3 + build_pages(schema, rows))
+    fault = run(case, Simulator(case.bundle.config)).fault
+    assert fault is not None
+    assert fault[0] is Fault.INDEX
+    assert assert_compiled(case)
+
+
 def test_pages_without_rows_prove_nothing() -> None:
     """Behind them code is compared, or where they are all that came first it does not run: not even wrong code."""
     source = SIGNS.format(n=3, update="dana.sigma(x, 1)")

@@ -303,10 +303,8 @@ def test_rows_of_a_large_model(session: Session, chosen: list[float]) -> None:
     """Wherever they lie in the blocks that are read, and whichever of a row's two blocks is there already."""
     rows = np.array(chosen, dtype=np.float32).reshape(-1, WIDTH).sum(1)
     for order in ("i % 97, i", "i DESC"):
-        found = session.execute(
-            f"SELECT i, dana_predict('large', i) FROM (SELECT i FROM generate_series(0, {ROWS - 1}) AS i ORDER BY {order})"
-            " AS s"
-        ).fetchall()
+        numbers = f"SELECT i FROM generate_series(0, {ROWS - 1}) AS i ORDER BY {order}"
+        found = session.execute(f"SELECT i, dana_predict('large', i) FROM ({numbers}) AS s").fetchall()
         assert all(value == rows[i] + rows[ROWS] for i, value in found)
         assert len(found) == ROWS
     with pytest.raises(errors.DataException, match=f"it chooses row {ROWS} of "):

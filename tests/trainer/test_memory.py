@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import resource
+from pathlib import Path
 
 import pytest
 
 from dana.simulator import large
+from dana.trainer import memory
 from dana.trainer.contract import SqlState, TrainingError
 from dana.trainer.memory import least_bytes, memory_at_most
 
@@ -63,3 +66,26 @@ def test_the_lower_of_two_limits_counts(lower: str) -> None:
         assert [*seen, resource.getrlimit(resource.RLIMIT_DATA)[0]] == [bound, worker]
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, limits)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "least"),
+    [
+        ("max", "max", None),
+        ("1000", "max", 1000),
+        ("max", "1000", 1000),
+        ("1000", "2000", 1000),
+        ("2000", "1000", 1000),
+    ],
+)
+def test_the_lowest_limit_of_the_groups_counts(
+    outer: str, inner: str, least: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if least is None else least
+    (tmp_path / "outer/inner").mkdir(parents=True)
+    (tmp_path / "outer/memory.max").write_text(outer)
+    (tmp_path / "outer/inner/memory.max").write_text(inner)
+    (tmp_path / "groups").write_text("4:memory:/other\n0::/outer/inner\n")
+    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(memory, "Path", lambda path: tmp_path / "groups" if path == "/proc/self/cgroup" else Path(path))
+    assert memory.machine_bytes() == whole

@@ -26,7 +26,7 @@ from dana.worker.process import WorkerOptions
 from dana.worker.protocol import RELEASE
 from tests.postgres.cluster import alive
 from tests.postgres.worker_main import HANGS
-from tests.worker.producer import Producer
+from tests.worker.producer import Producer, train_fields, with_raw
 
 ROOT = Path(__file__).parents[2]
 HELLO = {
@@ -398,6 +398,21 @@ def test_who_does_not_give_way_is_killed(start: Start, tmp_path: Path) -> None:
     log = ended_log(worker)
     assert "has to give way" in log
     assert "does not give way" in log
+
+
+@pytest.mark.parametrize("message", [Message.TRAIN, Message.CATEGORIES, Message.EXPLAIN])
+def test_each_request_has_the_limit_that_comes_with_it(path: Path, message: Message) -> None:
+    client, ring, _ = greeted(path)
+    training = train_fields(max_memory=1 << 20)
+    explain = {"training": training, "device": None, "search": False, "rows": 3, "last": None}
+    explain |= {"page_rows": None, "page_pointers": None}
+    given = {Message.TRAIN: with_raw(training), Message.CATEGORIES: training, Message.EXPLAIN: explain}
+    client.sendall(frame(message, given[message]))
+    code, answer = read(client)
+    assert (code, answer["sqlstate"]) == (Message.ERROR, "53200"), answer
+    assert answer["message"].startswith("dana.max_memory of 1 MB is less than")
+    client.close()
+    ring.close()
 
 
 def ended_log(worker: subprocess.Popen[str]) -> str:
