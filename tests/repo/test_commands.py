@@ -108,6 +108,7 @@ NOT_RUN = {
     ("docs/rules.md", "dana bench peers"): "minutes; tests/benchmarks/test_peers.py",
     ("docs/rules.md", "dana bench history"): "tests/benchmarks/test_peers.py",
     ("docs/rules.md", "z = standardized(x)…"): "a line of a rule",
+    ("docs/integrations.md", "import dana…"): "a server of MLflow; tests/integrations/test_mlflow.py",
     ("docs/integrations.md", "dana rules install"): "another server; tests/integrations/test_dbt.py",
     ("docs/integrations.md", "cd examples/dbt"): "tests/integrations/test_dbt.py",
     ("docs/ui.md", "pip install"): WHEEL,
