@@ -206,8 +206,11 @@ def page_seconds(bundle: Bundle) -> float:
 
 def load_ahead() -> None:
     """Load the compiler, which the sessions of a worker then need not do, each for itself."""
-    if os.environ.get(VARIABLE) != "never" and unavailable() is None:
-        import dana.jit  # noqa: F401
+    try:
+        if os.environ.get(VARIABLE) != "never" and unavailable() is None:
+            import dana.jit  # noqa: F401
+    except Exception:  # such as a library that cannot be loaded: the worker must not end for it
+        log.exception("the compiler of machine code cannot be loaded")
 
 
 @cache

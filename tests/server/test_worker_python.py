@@ -105,9 +105,15 @@ def test_a_closed_base_is_copied_with_the_packages(
     close_base(monkeypatch)
     python = worker_interpreter(root, closed, MAJOR)
     assert [path for path in shown(python, other) if not Path(path).is_relative_to(root)] == []
-    made = (root / f"python-{MAJOR}").stat().st_ino
+    packages, ours = root / f"python-{MAJOR}", root / f"source-{MAJOR}"
+    made = packages.stat().st_ino, ours.stat().st_ino
     assert worker_interpreter(root, closed, MAJOR) == python
-    assert (root / f"python-{MAJOR}").stat().st_ino == made  # once
+    assert (packages.stat().st_ino, ours.stat().st_ino) == made  # once
+    monkeypatch.setattr(interpreter, "packages_key", lambda: "an edit")
+    (ours / "dana" / "old").touch()
+    assert worker_interpreter(root, closed, MAJOR) == python
+    assert packages.stat().st_ino == made[0]
+    assert not (ours / "dana" / "old").exists()
 
 
 def test_an_open_base_is_not_copied(

@@ -251,6 +251,18 @@ def test_an_older_llvm(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptur
     assert "is older than 0.46" in caplog.text
 
 
+def test_a_worker_starts_where_llvm_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unavailable() -> None:
+        raise OSError("libllvmlite.so: cannot map")
+
+    monkeypatch.delenv(machine_code.VARIABLE, raising=False)
+    monkeypatch.setattr(machine_code, "unavailable", unavailable)
+    machine_code.load_ahead()
+    assert "cannot map" in caplog.text
+
+
 OLDER = 77
 CONFINED = """
 import ctypes, os, sys
