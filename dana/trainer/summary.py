@@ -57,7 +57,11 @@ WEAK = 1.001e-6
 """Largest penalty that counts as none: it keeps the coefficients of separated rows finite; the last step removes it."""
 
 SETTLED = 1e-9
-"""Squared distance for each row below which a step changes no standard error in its fourth digit."""
+"""Squared distance for each row below which the maximum of the likelihood is near."""
+
+PRECISE = 1e-4
+"""Movement of a score by the last step, up to which the curvature before it has four digits of a standard error: of a
+rare class, or a rare category, a step moves scores far although its length for each row is small."""
 
 ARRIVED = 1e-5
 """Newton's method ends when twice a step's gain in the loss of all rows falls below this: the next step would gain
@@ -492,8 +496,8 @@ class _Passes:
             weights, steps = best + step, steps + 1
             # the curvature of columns that nearly depend on each other has few digits: a second step corrects the first
             exact = family is Family.NORMAL and (full.weakest > CLOSE or steps > 1)
-            settled = exact or full.squared <= SETTLED * rows * variance
-            if settled:
+            settled = settled or exact or full.squared <= SETTLED * rows * variance
+            if settled and (exact or not PRECISE < float(np.abs(full.step) @ at.moved[: len(full.step)]) <= MOVES):
                 break
         if family is not Family.NORMAL:
             if self._has_no_maximum(at, full, basis):

@@ -123,6 +123,18 @@ def test_a_row_of_weight_2_is_two_rows(rule: str) -> None:
     assert found.summary["aic"] == pytest.approx(again.summary["aic"], rel=1e-6)
 
 
+@pytest.mark.parametrize("rule", ["logistic", "poisson"])
+def test_standard_errors_of_rare_events(rule: str) -> None:
+    """Their curvature is of few rows, and moves with each step: it has its digits where the steps end."""
+    random = np.random.default_rng(6)
+    x = np.column_stack([random.standard_normal(20_000), random.random(20_000) < 0.002])
+    probability = 1 / (1 + np.exp(5.3 - rounded(x) @ [0.8, 1.5]))
+    y = (random.random(20_000) < probability).astype(np.float64)
+    found, _ = fitted(rule, x, y)
+    assert found.coefficients is not None
+    np.testing.assert_allclose(found.coefficients["errors"][0], theirs(rule, rounded(x), y).bse, rtol=1e-5)
+
+
 @pytest.mark.parametrize("rule", ["linear", "logistic", "poisson"])
 def test_dependent_columns_are_dropped_as_r_does(rule: str) -> None:
     """The later column; the model predicts the same."""
