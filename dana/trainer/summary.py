@@ -476,6 +476,10 @@ class _Passes:
             rounding.check_kept(full)
             if family is Family.BINOMIAL and at.sums[Sum.MISPLACED] == 0:
                 return self._separated(full, at, basis, columns)
+            # without one column's separation, which a pass shows, eight steps or so would go towards no maximum
+            far = family is Family.BINOMIAL and steps == 0 and _movement(full, at) > MOVES
+            if far and (alone := self._alone(basis, 2)).any():
+                return self._separated(full, at, basis, columns, alone)
             dropped = [k for k in full.dropped if k and columns[k - 1] not in encoded]
             if weights[dropped].any():
                 # the curvature without a column may be one that would keep it: it remains dropped
@@ -497,7 +501,7 @@ class _Passes:
             # the curvature of columns that nearly depend on each other has few digits: a second step corrects the first
             exact = family is Family.NORMAL and (full.weakest > CLOSE or steps > 1)
             settled = settled or exact or full.squared <= SETTLED * rows * variance
-            if settled and (exact or not PRECISE < float(np.abs(full.step) @ at.moved[: len(full.step)]) <= MOVES):
+            if settled and (exact or not PRECISE < _movement(full, at) <= MOVES):
                 break
         if family is not Family.NORMAL:
             if self._has_no_maximum(at, full, basis):
@@ -570,7 +574,7 @@ class _Passes:
 
         A column that the others explain only in the rows with curvature left separates the other rows.
         """
-        most = float(np.abs(full.step) @ at.moved[: len(full.step)])
+        most = _movement(full, at)
         dependent = [k for k in full.dropped if at.moved[k] > 0]
         if most <= MOVES and not dependent:
             return False
@@ -583,11 +587,19 @@ class _Passes:
         rest = moved.squares[1:] / at.sums[Sum.ROWS]
         return bool(moved.moved[0] > MOVES or (rest > APART * at.moved[dependent] ** 2).any())
 
-    def _separated(self, full: Solved, at: LikelihoodObserver, basis: Basis, columns: list[str]) -> Summary:
+    def _separated(
+        self,
+        full: Solved,
+        at: LikelihoodObserver,
+        basis: Basis,
+        columns: list[str],
+        alone: NDArray[np.bool_] | None = None,
+    ) -> Summary:
         moves = (np.abs(full.step) * at.moved[: len(full.step)])[1:]
-        alone = self._alone(basis, 2)
+        alone = self._alone(basis, 2) if alone is None else alone
         if alone.any():
-            names = [columns[int(np.where(alone, moves, -1).argmax())]]
+            # of several, the one with the most rows apart: a category of few is far from the mean in deviations
+            names = [columns[int(np.where(alone, at.moved[1 : len(full.step)], inf).argmin())]]
         else:
             names = [columns[k] for k in np.flatnonzero(moves > moves.max() / 100)]
         self.notify(separated_notice(names, self.request))
@@ -717,6 +729,11 @@ class _Passes:
             "critical": critical(freedom if family is Family.NORMAL else None),
         }
         return Summary(parameters=self.model.parameters, metadata=metadata, inference=inference)
+
+
+def _movement(full: Solved, at: LikelihoodObserver) -> float:
+    """Return the most that a step moves the score of a row."""
+    return float(np.abs(full.step) @ at.moved[: len(full.step)])
 
 
 def _centred(at: LikelihoodObserver, basis: Basis) -> Basis | None:

@@ -14,7 +14,7 @@ from dana import rules
 from dana.trainer import stopping, summary
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Level, Notice
-from dana.trainer.data.likelihood import Basis
+from dana.trainer.data.likelihood import Basis, Family
 from dana.trainer.distributions import critical, two_sided
 from dana.trainer.equations import solved
 
@@ -250,6 +250,25 @@ def test_separated_rows() -> None:
     (message,) = separated(fitted("softmax", x, (x[:, 1] + x[:, 0] > 0) + (x[:, 1] + x[:, 0] > 1) * 1.0)[1])
     assert message.startswith("a combination of columns separates rows by their label")
     assert not separated(fitted("softmax", x, random.integers(0, 3, 80) * 1.0)[1])
+
+
+def test_categories_that_separate_end_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one with the most rows is named."""
+    random = np.random.default_rng(18)
+    row = np.arange(3000)
+    x = np.column_stack([random.standard_normal(3000), row < 6, (row >= 6) & (row < 160)]).astype(np.float64)
+    y = np.where(row < 160, 1.0, random.random(3000) < 1 / (1 + np.exp(-x[:, 0])))
+    families: list[Family] = []
+    # ends before Newton's steps with the penalty, which are no part of it
+    monkeypatch.setattr(stopping, "newton", lambda *of, **more: families.clear())
+    opened = summary.LikelihoodObserver
+    monkeypatch.setattr(
+        summary, "LikelihoodObserver", lambda **given: families.append(given["family"]) or opened(**given)
+    )
+    _, notices = fitted("logistic", x, y)
+    assert [one.split(":")[0] for one in separated(notices)] == ["column x3 separates rows by their label"]
+    # the second of columns that are centred where the curvature is left
+    assert families == [Family.BINOMIAL, Family.BINOMIAL, Family.BOUNDS]
 
 
 def test_rows_that_only_several_columns_separate() -> None:

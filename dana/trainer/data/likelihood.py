@@ -64,8 +64,8 @@ class LikelihoodData(ctypes.Structure):
     size in both is that times directions - 1. curvature: [DANA_LIKELIHOOD_BLOCK], or [directions]. weights:
     [directions][size]. moved: largest magnitude of an element, [size], or of a direction's score, [directions].
     squares: [directions]. block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places:
-    [features], elements of a tuple. weight,
-    label: elements, or -1."""
+    [features], elements of a tuple; consecutive: each
+    is the next of the one before. weight, label: elements, or -1."""
 
     _fields_ = (
         *pointers("double", "matrix gradient moved squares sums block curvature"),
@@ -74,7 +74,7 @@ class LikelihoodData(ctypes.Structure):
         *pointers("float", "room"),
         *pointers("int64_t", "filled"),
         *members(ctypes.c_double, "middle"),
-        *members(ctypes.c_int64, "features directions elements lanes weight label family seed"),
+        *members(ctypes.c_int64, "features directions elements lanes weight label family seed consecutive"),
     )
 
 
@@ -215,7 +215,8 @@ class LikelihoodObserver:
         results = (self.matrix, self.gradient, self.moved, self.squares, self.sums)
         arrays = (*results, block, curvature, self.weights, centre, scale, places, room, filled)
         tuples = (layout.elements, layout.lanes, layout.weight, layout.label)
-        numbers = (size - 1, directions, *tuples, self.family, self.seed)
+        consecutive = size > 1 and bool((np.diff(places) == 1).all())
+        numbers = (size - 1, directions, *tuples, self.family, self.seed, consecutive)
         self._state = LikelihoodData(*(one.ctypes.data for one in arrays), self.middle, *numbers)
         self._kept = arrays
 

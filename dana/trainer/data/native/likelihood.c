@@ -153,17 +153,17 @@ add_classes(const struct dana_likelihood *state, const double *restrict row, dou
 }
 
 /* Of each column, the largest value and minus the smallest one, of rows with each label: [directions][2][size] */
-static void
-bound(const struct dana_likelihood *state, const double *row, double label)
+BY_PROCESSOR static void
+bound(const struct dana_likelihood *state, const double *restrict row, double label)
 {
 	const ptrdiff_t size = state->features + 1;
 	const ptrdiff_t place = (ptrdiff_t)ceil(fmax(0, fmin(label, (double)(state->directions - 1))));
-	double *largest = state->matrix + 2 * place * size, *smallest = largest + size;
+	double *restrict largest = state->matrix + 2 * place * size, *restrict smallest = largest + size;
 
 	for (ptrdiff_t k = 0; k < size; k++)
 	{
-		largest[k] = fmax(largest[k], row[k]);
-		smallest[k] = fmax(smallest[k], -row[k]);
+		largest[k] = row[k] > largest[k] ? row[k] : largest[k];
+		smallest[k] = -row[k] > smallest[k] ? -row[k] : smallest[k];
 	}
 }
 
@@ -191,20 +191,53 @@ sample(const struct dana_likelihood *state, const double *row)
 		memcpy(state->matrix + place * size, row, size * sizeof *row);
 }
 
+/* The columns of a tuple in the basis, after a 1 for the intercept */
+BY_PROCESSOR static void
+read_row(const struct dana_likelihood *state, const float *restrict tuple, double *restrict row)
+{
+	const int64_t *places = state->places;
+	const double *restrict centre = state->centre, *restrict scale = state->scale;
+
+	row[0] = 1;
+	if (state->consecutive)
+	{
+		const float *restrict first = tuple + places[0];
+
+		for (ptrdiff_t k = 0; k < state->features; k++)
+			row[k + 1] = ((double)first[k] - centre[k]) * scale[k];
+		return;
+	}
+	for (ptrdiff_t k = 0; k < state->features; k++)
+		row[k + 1] = ((double)tuple[places[k]] - centre[k]) * scale[k];
+}
+
+/* Adds to the gradient, and keeps the largest magnitudes */
+BY_PROCESSOR static void
+add_gradient(const struct dana_likelihood *state, const double *restrict row, double error)
+{
+	double *restrict gradient = state->gradient, *restrict moved = state->moved;
+
+	for (ptrdiff_t k = 0; k < state->features + 1; k++)
+	{
+		const double magnitude = fabs(row[k]);
+
+		gradient[k] += error * row[k];
+		moved[k] = magnitude > moved[k] ? magnitude : moved[k];
+	}
+}
+
 static void
 add_row(const struct dana_likelihood *state, const float *tuple)
 {
 	const ptrdiff_t size = state->features + 1;
 	const double weight = state->weight < 0 ? 1.0 : (double)tuple[state->weight];
 	const double y = state->label < 0 ? 0.0 : (double)tuple[state->label];
-	double *row = state->block + *state->filled * size, *gradient = state->gradient;
+	double *row = state->block + *state->filled * size;
 	double score, error, curvature, loss;
 
 	if (!(weight > 0))
 		return;
-	row[0] = 1;
-	for (ptrdiff_t k = 0; k < state->features; k++)
-		row[k + 1] = ((double)tuple[state->places[k]] - state->centre[k]) * state->scale[k];
+	read_row(state, tuple, row);
 	if (state->family == DANA_MOVES)
 	{
 		move(state, row, weight);
@@ -256,12 +289,7 @@ add_row(const struct dana_likelihood *state, const float *tuple)
 	state->sums[DANA_LOSS] += weight * loss;
 	state->sums[DANA_LABELS] += weight * (y - state->middle);
 	state->sums[DANA_SQUARES] += weight * (y - state->middle) * (y - state->middle);
-	for (ptrdiff_t k = 0; k < size; k++)
-	{
-		gradient[k] += weight * error * row[k];
-		if (fabs(row[k]) > state->moved[k])
-			state->moved[k] = fabs(row[k]);
-	}
+	add_gradient(state, row, weight * error);
 	state->curvature[(*state->filled)++] = weight * curvature;
 	if (*state->filled == DANA_LIKELIHOOD_BLOCK)
 		end_block(state);
@@ -289,7 +317,8 @@ dana_likelihood_end(void *context)
 static void
 put(const struct dana_likelihood *state, const struct sim_column *column, const uint8_t *from)
 {
-	const int32_t size = column->bytes / column->count;
+	/* most columns are a single number, and a division costs as much as the rest */
+	const int32_t size = column->count == 1 ? column->bytes : column->bytes / column->count;
 	float *tuple = state->room + (ptrdiff_t)column->row * state->lanes + column->lane;
 
 	for (int32_t k = 0; k < column->count; k++)

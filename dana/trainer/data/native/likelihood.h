@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Hash of this text and of the contract of the simulator; a library with another value is rejected */
-#define DANA_LIKELIHOOD_CONTRACT UINT64_C(0x911ddb1d2ec8bd4c)
+#define DANA_LIKELIHOOD_CONTRACT UINT64_C(0xe5f47cf76ace6a82)
 #define DANA_LIKELIHOOD_BLOCK 64
 #define DANA_NORMAL 0
 #define DANA_BINOMIAL 1
@@ -28,8 +28,8 @@
  * of a sample [directions][size], its rows; of bounds [directions][2][size]. gradient: [size]. Of classes, size in both
  * is that times directions - 1. curvature: [DANA_LIKELIHOOD_BLOCK], or [directions]. weights: [directions][size].
  * moved: largest magnitude of an element, [size], or of a direction's score, [directions]. squares: [directions].
- * block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places: [features], elements of a tuple.
- * weight, label: elements, or -1. */
+ * block: [DANA_LIKELIHOOD_BLOCK][size]. room: a tuple of `elements` numbers. places: [features], elements of a tuple;
+ * consecutive: each is the next of the one before. weight, label: elements, or -1. */
 struct dana_likelihood
 {
 	double *matrix, *gradient, *moved, *squares, *sums, *block, *curvature;
@@ -38,7 +38,7 @@ struct dana_likelihood
 	float *room;
 	int64_t *filled;
 	double middle;
-	int64_t features, directions, elements, lanes, weight, label, family, seed;
+	int64_t features, directions, elements, lanes, weight, label, family, seed, consecutive;
 };
 
 #endif
