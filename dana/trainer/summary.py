@@ -35,6 +35,7 @@ from dana.trainer.messages.summary_notices import (
     alike_notice,
     close_notice,
     dropped_notice,
+    hidden_notice,
     rounded_notice,
     separated_notice,
 )
@@ -75,6 +76,13 @@ MAX_WEIGHTS = 300
 
 APART = 5e-9
 """Mean square of what a dropped column has of its own, relative to its largest value, that is more than rounding."""
+
+ALIKE = 0.1
+"""Share of its variance that the others leave to a column, below which columns are close: a variance inflation factor
+of 10, the customary limit."""
+
+WORSE = 0.02
+"""Part of the label's variance that a penalty may hide without a report, where columns are close."""
 
 MOVES = 0.1
 """Movement of a score by a step from the optimum, above which there is no optimum: the rows are separated."""
@@ -142,6 +150,8 @@ def summarise(
     if not several and family is None:
         return None
     if penalty_of(request, result.metadata["hyper"]) > WEAK:
+        if family is Family.NORMAL:
+            passes.compare_with_least_squares()
         reason = "a penalty keeps the model from the maximum of its likelihood"
         return Summary(parameters=result.parameters, metadata={"no_errors": reason})
     if several:
@@ -548,6 +558,26 @@ class _Passes:
                 return self.model.parameters
         # after a restart conjugate gradients gain little, and the rule's test would take that for the end
         return None
+
+    def compare_with_least_squares(self) -> None:
+        """Report that a penalty hides an effect of the difference of columns that are close to each other."""
+        count = self.found.coefficients.shape[1]
+        if not self._is_narrow(count) or self.request.class_weight is not None:
+            return
+        basis, middle = self._own_basis(count), float(self.found.intercepts[0])
+        at = self.measured(Family.NORMAL, basis, _in_basis(self.found, basis), middle)
+        rows, loss = float(at.sums[Sum.WEIGHT]), float(at.sums[Sum.LOSS])
+        spread = float(at.sums[Sum.SQUARES] - at.sums[Sum.LABELS] ** 2 / rows)
+        if not (np.isfinite(at.matrix).all() and np.isfinite(at.gradient).all() and spread > 0):
+            return
+        full = solved(at.matrix, at.gradient, basis)
+        freedom = rows - len(full.kept)
+        if full.weakest >= ALIKE or freedom < 1:
+            return
+        # adjusted, because random columns explain something, too
+        r2, least = 1 - loss / spread, 1 - (loss - full.squared) / spread * (rows - 1) / freedom
+        if least - r2 > WORSE:
+            self.notify(hidden_notice(r2, least))
 
     def _own_basis(self, count: int) -> Basis:
         """Return the columns as the rule scales them."""

@@ -306,6 +306,17 @@ def close(distance: float, away: float = 0.0) -> tuple[Doubles, Doubles]:
     return x + away, difference
 
 
+@pytest.mark.parametrize("rule", ["ridge", "lasso", "elastic_net"])
+def test_what_a_penalty_hides_is_reported(rule: str) -> None:
+    """An effect of the difference of close columns; not the penalty's usual price, nor an effect by chance."""
+    x, difference = close(0.01)
+    messages = []
+    for label in (difference + x[:, 2], x[:, 0] + x[:, 2], np.random.default_rng(19).standard_normal(600)):
+        _, notices = fitted(rule, x, label)
+        messages.append([one.message.split(": R²")[0] for one in notices if "penalty hides" in one.message])
+    assert messages == [["the penalty hides an effect of the difference of close columns"], [], []]
+
+
 @pytest.mark.parametrize(("distance", "away"), [(0.4, 0.0), (1e-2, 100.0), (1e-3, 0.0), (1e-4, 0.0)])
 def test_the_penalty_of_several_classes_is_removed(distance: float, away: float) -> None:
     x, difference = close(distance, away)

@@ -83,6 +83,22 @@ def close_notice(columns: int, weights: int) -> Notice:
     )
 
 
+def hidden_notice(r2: float, least: float) -> Notice:
+    """Return the warning of a penalty that hides an effect.
+
+    Parameters
+    ----------
+    r2, least
+        Explained part of the label's variance: of the model, and of least squares, adjusted for the number of columns.
+    """
+    return Notice(
+        level=Level.WARNING,
+        message=f"the penalty hides an effect of the difference of close columns: R² of the model is {r2:.4g}, of "
+        f"least squares {least:.4g}",
+        hint="Train on the difference as a column of its own, decrease the penalty, or train rule linear.",
+    )
+
+
 UNSETTLED = Notice(
     level=Level.WARNING,
     message="the maximum of the likelihood was not found: the penalty, or where the training ended, decides the "
