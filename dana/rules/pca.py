@@ -15,12 +15,13 @@ pca = dana.algo(W, x)
 
 away = standardized(x)
 z = dana.sigma(W * away, 2)
-gradient = pca.merge(dana.expand(z, 2) * away, batch, "+") / batch
-products = pca.merge(dana.expand(z, 2) * z, batch, "+") / batch
+each = 1 / batch  # row, its share
+gradient = pca.merge(dana.expand(z, 2) * away, batch, "+") * each
+products = pca.merge(dana.expand(z, 2) * z, batch, "+") * each
 before = dana.expand(dana.arange(k), 1) <= dana.expand(dana.arange(k), 2)
 taken = dana.sigma(dana.expand(products * before, 3) * dana.expand(W, 1), 2)
 size = dana.sigma(away * away, 1)
-rate = inverse_decay(lr) / largest(pca.merge(size, batch, "+") / batch)
+rate = inverse_decay(lr) / largest(pca.merge(size, batch, "+") * each)
 
 pca.setModel(W, W + rate * (gradient - taken))
 residual = size - dana.sigma(z * z, 1)
