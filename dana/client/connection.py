@@ -177,7 +177,8 @@ class Connection(PredictingSession):
             Its name on each of the servers, as SQL writes it: a table, a view, a foreign table.
         shards
             Connection strings of the servers. Their order numbers the shards, from 1, and with it the rows. Or
-            ``partitions``: those of the table on this server, by name, on the servers of postgres_fdw and on this one.
+            ``partitions``: those of the table on this server, which connects to their servers itself
+            (``dana_gather``).
         into
             Name of the temporary table; by default that of the table.
         timeout
@@ -190,12 +191,15 @@ class Connection(PredictingSession):
         dana.cluster.shards.ShardError
             An error of one shard; the message names the shard and its server.
         psycopg.Error
-            This server has such a temporary table, or you may not create one.
+            This server has such a temporary table, or you may not create one; any error of partitions.
         """
         name = identifier(table)
         # parse_ident folds and splits as the server does
         parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
-        return gather(self.session, name, shards, into=into or parts[-1], timeout=timeout)
+        into = into or parts[-1]
+        if shards == "partitions":
+            return str(value(self.session, "dana_gather", {"source": name, "into": into, "timeout": timeout}))
+        return gather(self.session, name, shards, into=into, timeout=timeout)
 
     @contextmanager
     def _gathered(

@@ -11,12 +11,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Literal
 
 import psycopg
 from psycopg import sql
 
-from dana.cluster.partitions import Part, partitions
 from dana.cluster.shards import Look, Shard, check_alike, opened
 from dana.errors import UsageError
 from dana.session.tables import HEADER, TRAILER
@@ -37,7 +35,7 @@ TIMEOUT = 60.0
 def gather(
     session: psycopg.Connection,
     table: str,
-    shards: Sequence[str] | Literal["partitions"],
+    shards: Sequence[str],
     *,
     into: str,
     timeout: float = TIMEOUT,
@@ -49,7 +47,7 @@ def gather(
     table
         Name of the table on each shard, as SQL writes it.
     shards
-        Connection strings; their order numbers the shards. Or ``partitions``: those of the table on this server.
+        Connection strings; their order numbers the shards.
     into
         Name of the temporary table, unquoted.
 
@@ -68,17 +66,11 @@ def gather(
         An error of the server that trains.
     """
     made = sql.Identifier("pg_temp", into)
-    if shards == "partitions":
-        places = partitions(session, table)
-    elif isinstance(shards, str) or not shards:
+    if isinstance(shards, str) or not shards:
         raise UsageError("shards must be a sequence of connection strings, at least one, or 'partitions'")
-    else:
-        places = [Part(dsn=dsn, table=table) for dsn in shards]
-    with opened(places, timeout) as parts, session.transaction():
+    with opened(shards, table, timeout) as parts, session.transaction():
         looks = [shard.look() for shard in parts]
         check_alike(parts, looks)
-        if shards == "partitions":
-            _check_columns(session, table, parts[0], looks[0])
         types = _types(session, looks[0])
         columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
         session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
@@ -86,24 +78,6 @@ def gather(
             _take_rows(session, made, parts, looks[0], types)
         _add_key(session, made, looks[0].key)
         return made.as_string(session)
-
-
-def _check_columns(session: psycopg.Connection, table: str, first: Shard, look: Look) -> None:
-    """The tables of partitions have the columns of the whole, unless a foreign table renames some."""
-    whole = {
-        name
-        for (name,) in session.execute(
-            "SELECT attname::text FROM pg_catalog.pg_attribute WHERE attrelid = %s::pg_catalog.regclass AND attnum > 0 "
-            "AND NOT attisdropped",
-            (table,),
-        )
-    }
-    there = {column.name for column in look.columns}
-    if there != whole:
-        raise UsageError(
-            f"{first} has the columns {', '.join(sorted(there))}, and {table} has {', '.join(sorted(whole))}",
-            hint="Columns that a foreign table renames are not gathered; make a view with the names on each shard.",
-        )
 
 
 def _types(session: psycopg.Connection, look: Look) -> dict[str, str]:

@@ -19,7 +19,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from dana.cluster.partitions import Part
 from dana.errors import UsageError
 from dana.session.tables import HEADER, TRAILER
 
@@ -262,7 +261,7 @@ class Shard:
 
 
 @contextmanager
-def opened(parts: Sequence[Part], timeout: float) -> Iterator[list[Shard]]:
+def opened(dsns: Sequence[str], table: str, timeout: float) -> Iterator[list[Shard]]:
     """The shards in their order, connected; at the end all connections are closed.
 
     Raises
@@ -274,8 +273,8 @@ def opened(parts: Sequence[Part], timeout: float) -> Iterator[list[Shard]]:
     """
     with ExitStack() as stack:
         shards = []
-        for number, part in enumerate(parts, 1):
-            shard = Shard(number=number, dsn=part.dsn, table=part.table, timeout=timeout, server=_named(part.dsn))
+        for number, dsn in enumerate(dsns, 1):
+            shard = Shard(number=number, dsn=dsn, table=table, timeout=timeout, server=_named(dsn))
             shard.open()
             stack.callback(shard.close)
             shards.append(shard)

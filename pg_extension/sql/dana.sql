@@ -1329,6 +1329,11 @@ CREATE FUNCTION dana.dana_take_pages(relation regclass, pages bytea) RETURNS voi
 COMMENT ON FUNCTION dana.dana_take_pages IS
 	'Append what dana_shard_pages() returned on another server to a temporary table that this transaction created, after a check of each value';
 
+CREATE FUNCTION dana_gather(source regclass, "into" text DEFAULT NULL, timeout double precision DEFAULT 60) RETURNS regclass
+	LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_gather IS
+	'Gather the pages of a table''s partitions, from their servers of postgres_fdw, into a temporary table to train on; it goes with the transaction, or with the session if into has its name';
+
 -- Calls in the background
 
 CREATE FUNCTION dana.dana_job_lost(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';

@@ -30,6 +30,7 @@ CALLS = {
     "dana_search": "('sums', {}, '[{{}}]')",
     "dana_shard_pages": "({})",
     "dana.dana_take_pages": "({}, '')",
+    "dana_gather": "({})",
     "dana_start": """('dana_train', '{{"rule": "sums", "source": "{}"}}')""",
 }
 """A call of each function that takes a table, and of one that takes it in JSON."""

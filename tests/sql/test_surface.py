@@ -40,6 +40,7 @@ PUBLIC = {
     "dana_evaluate",
     "dana_export_model",
     "dana_fold",
+    "dana_gather",
     "dana_group",
     "dana_holdout",
     "dana_importance",

@@ -15,6 +15,7 @@
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/relations.h"
+#include "calls/shard.h"
 #include "source/blocks.h"
 #include "source/stream.h"
 #include "values/contents.h"
@@ -199,38 +200,62 @@ take_page(Relation relation, Page from, const dana_tuple_shape *shape)
 	smgrextend(RelationGetSmgr(relation), MAIN_FORKNUM, number, page, true);
 }
 
+struct dana_taking
+{
+	Relation		  relation;
+	dana_tuple_shape *shape;
+	MemoryContext	  context; /* of a page's values */
+};
+
+dana_taking *
+dana_taking_begin(Oid relation)
+{
+	dana_taking *taking = palloc(sizeof *taking);
+
+	taking->relation = relation_open(relation, RowExclusiveLock);
+	check_taking(taking->relation);
+	taking->shape = dana_tuple_shape_of(RelationGetDescr(taking->relation));
+	taking->context = AllocSetContextCreate(CurrentMemoryContext, "pages from another server", ALLOCSET_DEFAULT_SIZES);
+	return taking;
+}
+
+void
+dana_taking_add(dana_taking *taking, const char *pages, Size size)
+{
+	for (Size at = 0; at < size; at += BLCKSZ)
+	{
+		PGAlignedBlock page;
+		MemoryContext  before = MemoryContextSwitchTo(taking->context);
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(page.data, pages + at, BLCKSZ);
+		take_page(taking->relation, page.data, taking->shape);
+		MemoryContextSwitchTo(before);
+		MemoryContextReset(taking->context);
+	}
+}
+
+void
+dana_taking_end(dana_taking *taking)
+{
+	MemoryContextDelete(taking->context);
+	relation_close(taking->relation, NoLock);
+}
+
 /* dana.dana_take_pages(relation, pages): appends what dana_shard_pages() returned on another server */
 DANA_COMMAND(dana_take_pages)
 {
-	bytea			 *pages;
-	Relation		  relation;
-	Size			  size;
-	dana_tuple_shape *shape;
-	MemoryContext	  context;
+	bytea		*pages;
+	dana_taking *taking;
 
 	dana_require_arguments(fcinfo, 2);
 	dana_require_execute(dana_extension_function("dana_train")); /* which is what the pages are for */
 	dana_require_relation(PG_GETARG_OID(0)); /* before a lock, and before an error names it */
-	relation = relation_open(PG_GETARG_OID(0), RowExclusiveLock);
-	check_taking(relation);
+	taking = dana_taking_begin(PG_GETARG_OID(0));
 	pages = PG_GETARG_BYTEA_PP(1);
-	size = VARSIZE_ANY_EXHDR(pages);
-	if (size % BLCKSZ != 0)
-		dana_reject_argument("pages", "be pages of %d bytes, not %zu bytes", BLCKSZ, size);
-	shape = dana_tuple_shape_of(RelationGetDescr(relation));
-	context = AllocSetContextCreate(CurrentMemoryContext, "pages from another server", ALLOCSET_DEFAULT_SIZES);
-	for (Size at = 0; at < size; at += BLCKSZ)
-	{
-		PGAlignedBlock page;
-		MemoryContext  before = MemoryContextSwitchTo(context);
-
-		CHECK_FOR_INTERRUPTS();
-		memcpy(page.data, VARDATA_ANY(pages) + at, BLCKSZ);
-		take_page(relation, page.data, shape);
-		MemoryContextSwitchTo(before);
-		MemoryContextReset(context);
-	}
-	MemoryContextDelete(context);
-	relation_close(relation, NoLock);
+	if (VARSIZE_ANY_EXHDR(pages) % BLCKSZ != 0)
+		dana_reject_argument("pages", "be pages of %d bytes, not %zu bytes", BLCKSZ, VARSIZE_ANY_EXHDR(pages));
+	dana_taking_add(taking, VARDATA_ANY(pages), VARSIZE_ANY_EXHDR(pages));
+	dana_taking_end(taking);
 	PG_RETURN_VOID();
 }

@@ -1,0 +1,16 @@
+/*
+ * Pages from other servers, appended to a temporary table after a check of each value.
+ */
+#ifndef DANA_CALLS_SHARD_H
+#define DANA_CALLS_SHARD_H
+
+#include "utils/relcache.h"
+
+/* A table that takes pages; an error unless no other session sees it, and an abort removes it */
+typedef struct dana_taking dana_taking;
+
+extern dana_taking *dana_taking_begin(Oid relation);
+extern void			dana_taking_add(dana_taking *taking, const char *pages, Size size); /* whole pages, at any address */
+extern void			dana_taking_end(dana_taking *taking);
+
+#endif
