@@ -338,7 +338,7 @@ def test_kills_at_any_moment_end_in_the_same_rows_or_a_named_error(
     generator = random.Random(38)
     ends = set()
     with proxy(shards[1], slow) as (host, port):
-        for _ in range(scaled(50)):
+        for _ in range(scaled(20)):
             slowly = generator.random() < 0.3
             with psycopg.connect(shards[0], autocommit=True) as session:
                 session.execute(
