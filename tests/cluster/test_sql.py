@@ -269,6 +269,9 @@ def proxy(dsn: str, change: Callable[[bytes, int], bytes | None]) -> Iterator[tu
             listening.shutdown(socket.SHUT_RDWR)
             thread.join()
             for end in ends:
+                # a thread that reads keeps a closed socket open
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
                 end.close()
 
 
