@@ -82,6 +82,7 @@ EXHAUSTIVE = (
     "hwgen/export/test_drivers.py::test_the_class_for_pynq",
     "hwgen/export/test_exported_records.py",
     "hwgen/export/test_floorplan.py",
+    "hwgen/export/test_litex.py",
     "hwgen/export/test_netlist.py",
     "hwgen/export/test_package.py::test_a_driver_trains",
     "hwgen/export/test_package.py::test_a_training_that_does_not_end",

@@ -1,14 +1,17 @@
 /* Driver of a board: see dana.h. Another way to its registers than a pointer is put into these macros. */
 #include "dana.h"
 
-#include <string.h>
-
 #ifndef DANA_READ32
 #define DANA_READ32(board, address) ((board)->registers[(address) / 4])
 #define DANA_WRITE32(board, address, word) ((void)((board)->registers[(address) / 4] = (word)))
 #endif
 
 enum { DIGITS = 8 };
+
+union number {
+  uint32_t word;
+  float value;
+};
 
 static const uint32_t machine[][2] = {DANA_MACHINE};
 
@@ -121,16 +124,17 @@ struct dana_fault dana_fault(const struct dana *board) {
 void dana_read(const struct dana *board, uint32_t address, float *values, size_t count) {
   size_t k;
   for (k = 0; k < count; k++) {
-    uint32_t word = DANA_READ32(board, address + 4 * (uint32_t)k);
-    memcpy(&values[k], &word, sizeof word);
+    union number found;
+    found.word = DANA_READ32(board, address + 4 * (uint32_t)k);
+    values[k] = found.value;
   }
 }
 
 void dana_write(const struct dana *board, uint32_t address, const float *values, size_t count) {
   size_t k;
   for (k = 0; k < count; k++) {
-    uint32_t word;
-    memcpy(&word, &values[k], sizeof word);
-    DANA_WRITE32(board, address + 4 * (uint32_t)k, word);
+    union number given;
+    given.value = values[k];
+    DANA_WRITE32(board, address + 4 * (uint32_t)k, given.word);
   }
 }

@@ -1,4 +1,4 @@
-/* Driver of a board in C99: no allocation, no operating system, one board per struct dana.
+/* Driver of a board in C99: no allocation, no library, no operating system, one board per struct dana.
  *
  * `registers` is the AXI4-Lite slave, mapped as device memory, 64 MB of it. Pages lie in memory that the board's m_axi
  * reads; the caller puts them there, and cleans its cache where the memory is not coherent.

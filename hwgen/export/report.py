@@ -99,7 +99,7 @@ In `synth`: {build}. `dana synth` on this folder does it and prints the results.
 
 For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLDER run --target lint dana:ip:{top}`),
 `component.xml` (Vivado: a folder of `ip_repo_paths`), `ip-xact-2014.xml`, `registers.rdl` (PeakRDL){design}. In
-`driver` are a driver in C (`dana.h`, `dana.c`), nodes of a device tree for it, and a class for PYNQ.
+`driver` are a driver in C (`dana.h`, `dana.c`), nodes of a device tree for it, a class for PYNQ, and a module of LiteX.
 
 ## Put it on a board
 

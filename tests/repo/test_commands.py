@@ -91,6 +91,7 @@ NOT_RUN = {
     ("docs/export.md", "peakrdl"): "a reader's tool; tests/hwgen/export/test_integration.py has its parts",
     ("docs/export.md", "dtc"): "a reader's tool; tests/hwgen/export/test_drivers.py reads the tree with another",
     ("docs/export.md", "import pynq…"): "a board; tests/hwgen/export/test_drivers.py has the class on a simulated one",
+    ("docs/export.md", "from dana_litex…"): "a SoC; tests/hwgen/export/test_litex.py makes one",
     ("docs/hardware.md", "dana hdl"): "half a minute of yosys; tests/hwgen/export",
     ("docs/hardware.md", "unit = Unit(…"): "a part of a test that the reader writes",
     (

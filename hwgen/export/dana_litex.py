@@ -1,0 +1,87 @@
+"""The board in a LiteX SoC: its registers on the SoC's bus, its memories read and written through it.
+
+    soc.dana = DanaBoard(soc.platform, "FOLDER")
+    soc.dana.add_to(soc, origin=0x90000000)
+
+The SoC's processor drives it with `dana.h` of this folder; where the SoC has interrupts, irq is `soc.irq`'s "dana".
+"""
+
+import json
+from pathlib import Path
+
+from litex.gen import ClockSignal, Instance, LiteXModule, ResetSignal
+from litex.soc.integration.soc import SoCRegion
+from litex.soc.interconnect.axi import AXIInterface, AXILiteInterface
+from litex.soc.interconnect.csr_eventmanager import EventManager, EventSourceLevel
+
+LANES = 8
+"""Of a cluster."""
+APERTURE = 1 << 26
+ADDRESS = ("id", "addr", "len", "size", "burst", "lock", "cache", "prot", "valid", "ready")
+
+
+class DanaBoard(LiteXModule):
+    """The package's top module; `bus`, `pages` and `records` (None without a record memory) are its buses."""
+
+    def __init__(self, platform, folder, address_width=32):
+        folder = Path(folder)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        config = manifest["config"]
+        self.bus = AXILiteInterface(data_width=32, address_width=address_width)
+        self.pages = AXIInterface(data_width=8 * config["link_bytes"], address_width=address_width, id_width=1)
+        self.records = None
+        self.ev = EventManager()
+        self.ev.board = EventSourceLevel()
+        self.ev.finalize()
+        ports = {"i_clk": ClockSignal("sys"), "i_rst": ResetSignal("sys"), "o_irq": self.ev.board.trigger}
+        for channel, inputs, outputs in (
+            ("aw", ("addr", "prot", "valid"), ("ready",)),
+            ("w", ("data", "strb", "valid"), ("ready",)),
+            ("b", ("ready",), ("resp", "valid")),
+            ("ar", ("addr", "prot", "valid"), ("ready",)),
+            ("r", ("ready",), ("resp", "data", "valid")),
+        ):
+            side = getattr(self.bus, channel)
+            ports |= {f"i_s_axil_{channel}{name}": _of(side, name) for name in inputs}
+            ports |= {f"o_s_axil_{channel}{name}": _of(side, name) for name in outputs}
+        ports |= _reads("m_axi", self.pages)
+        if config["record_depth"]:
+            width = 32 * LANES * config["clusters"]
+            self.records = AXIInterface(data_width=width, address_width=address_width, id_width=1)
+            ports |= _reads("m_axi_records", self.records) | _writes("m_axi_records", self.records)
+        self.specials += Instance(manifest["top"], **ports)
+        platform.add_source(str(folder / "rtl" / "dana_board.v"))
+
+    def add_to(self, soc, name="dana", origin=0x90000000):
+        """Connect it to the SoC: registers from `origin` on, memories as masters of the SoC's bus."""
+        soc.bus.add_slave(name, self.bus, SoCRegion(origin=origin, size=APERTURE, cached=False))
+        soc.bus.add_master(f"{name}_pages", self.pages)
+        if self.records is not None:
+            soc.bus.add_master(f"{name}_records", self.records)
+        if soc.irq.enabled:
+            soc.irq.add(name, use_loc_if_exists=True)
+
+
+def _of(side, name):
+    return {"addr": lambda: side.addr[:26], "prot": lambda: 0}.get(name, lambda: getattr(side, name))()
+
+
+def _reads(bus, axi):
+    return _channel(bus, "ar", axi.ar) | {
+        **{f"i_{bus}_r{name}": getattr(axi.r, name) for name in ("data", "resp", "last", "valid")},
+        f"i_{bus}_rid": axi.r.id,
+        f"o_{bus}_rready": axi.r.ready,
+    }
+
+
+def _writes(bus, axi):
+    return _channel(bus, "aw", axi.aw) | {
+        **{f"o_{bus}_w{name}": getattr(axi.w, name) for name in ("data", "strb", "last", "valid")},
+        f"i_{bus}_wready": axi.w.ready,
+        **{f"i_{bus}_b{name}": getattr(axi.b, name) for name in ("id", "resp", "valid")},
+        f"o_{bus}_bready": axi.b.ready,
+    }
+
+
+def _channel(bus, prefix, side):
+    return {f"{'i' if name == 'ready' else 'o'}_{bus}_{prefix}{name}": getattr(side, name) for name in ADDRESS}
