@@ -60,7 +60,8 @@ def tensor(column: pd.Series, kind: str, about: str = "") -> np.ndarray:
         # NaT is the least int64, which stands for NULL
         values = column.to_numpy("datetime64[D]" if "days since" in about else "datetime64[us]").astype(np.int64)
     else:
-        values = np.array(column.to_list(), KINDS[kind])
+        # pandas' own NA is no number, and None becomes NaN
+        values = np.array(column.astype(object).where(column.notna(), None).to_list(), KINDS[kind])
     return values.reshape(len(column), -1)
 
 

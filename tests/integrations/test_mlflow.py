@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,8 @@ from dana.session.notices import ServerNotice
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # about types of its own
     import mlflow.pyfunc
+
+    from dana.integrations.pyfunc import tensor
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:::mlflow"),
@@ -97,6 +101,21 @@ def test_numbers_alone_and_an_active_run(db: Connection, store: Path, rows: pd.D
     given = pd.DataFrame({"x": 1.0, "more": "ignored", "years": [3.0, 4.5]})
     found = mlflow.pyfunc.load_model(logged.model_uri).predict(given)
     np.testing.assert_allclose(found["prediction"], [30, 45], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "about", "expected"),
+    [
+        (pd.Series([pd.NA, 1], dtype="Int64"), "tensor(double)", "integer; NULL is NaN", [[np.nan], [1.0]]),
+        (pd.Series([Decimal("1.5"), None]), "tensor(double)", "numeric; NULL is NaN", [[1.5], [np.nan]]),
+        (pd.Series([True, None]), "tensor(double)", "boolean; NULL is NaN", [[1.0], [np.nan]]),
+        (pd.Series([date(1970, 1, 3), None]), "tensor(int64)", "date: days since 1970-01-01", [[2], [-(2**63)]]),
+        (pd.Series(["a", None]), "tensor(string)", "text; NULL is none", [["a"], ["none"]]),
+        (pd.Series([[1.0, 2.0], [3.0, 4.0]]), "tensor(float)", "", [[1.0, 2.0], [3.0, 4.0]]),
+    ],
+)
+def test_values_as_a_query_returns_them(column: pd.Series, kind: str, about: str, expected: list[list[object]]) -> None:
+    np.testing.assert_array_equal(tensor(column, kind, about), np.array(expected))
 
 
 def test_a_model_that_there_is_not(db: Connection, store: Path) -> None:
