@@ -182,6 +182,24 @@ def test_row_updates_that_do_not_fit(batch: int, more: str, fields: dict[str, in
     assert str(caught.value) == message
 
 
+AGAIN = """\
+import dana
+w = dana.model()
+x = dana.input()
+again = dana.algo(w, x)
+total = again.merge(x, 17, "+")
+again.setModel(w, w + again.merge(x * total, 17, "+"))
+"""
+
+
+def test_a_batch_that_its_rows_use_again_is_one_round() -> None:
+    """Two threads have nine of its 17 tuples each at most, and so rounds of 16 each."""
+    graph = compile_rule(AGAIN).hdfg
+    assert shape(compiled(graph, MachineConfig(threads=2, tuple_depth=32))) == (16, 0)
+    with pytest.raises(DoesNotFit, match="16 tuples of rule 'again' take 16 rows of 8 lanes"):
+        compiled(graph, MachineConfig(threads=2, tuple_depth=16))
+
+
 def test_several_rows_of_a_model_by_one_tuple_apply_in_the_order_of_the_text() -> None:
     graph = compile_rule(FACTORS.format(batch=1, more="factors.setModel(U[j], e)")).hdfg
     columns = {name: np.float32([1, 1, 2, 3, 3]) for name in ("i", "j", "y")}
