@@ -167,7 +167,7 @@ def test_madlib_and_this_project_read_the_same_table(ran: Ran) -> None:
         assert here["mark"] == "measured" or here["note"], name
         assert here["value"] is None or times["value"] == pytest.approx(theirs["value"] / here["value"]), name
     wide, narrow = (by_row[f"Patient, float{size}[] PLAIN"][2]["value"] for size in (8, 4))
-    assert wide < 2.5 * narrow, "the link brings twice the bytes"
+    assert wide < 3 * narrow, "the link brings twice the bytes, and pages have fewer rows to fill them"
     headline = {row["name"]: row["cells"] for row in ran.table("headline")["rows"]}
     assert list(headline) == ["float8[]: the headline", "float4[]", "ratings as triples"]
     assert 30 < headline["float8[]: the headline"][1]["value"] < headline["float4[]"][1]["value"]
