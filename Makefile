@@ -27,7 +27,7 @@ demo: $(STAMPS)/demo
 
 # The extension is compiled for other versions while pip unpacks packages, and mypy runs during the tests: each alone
 # would leave a core idle, and so would as many test processes as there are cores, since some wait for a server.
-test-all: $(STAMPS)/chromium
+test-all: $(STAMPS)/chromium $(STAMPS)/soc
 test test-all:
 	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/icarus $(STAMPS)/test headers $(if $(filter test,$@),MAJORS=14)
 	$(MAKE) --jobs 2 lint $(@:test%=pytest%)
@@ -91,6 +91,11 @@ $(STAMPS)/icarus:
 	@touch $@
 
 # the browser that tests of dana ui drive; with what it depends on it is too much to unpack here
+# a SoC around an exported package, its processor, and a compiler for that
+$(STAMPS)/soc: $(STAMPS)/test
+	$(BIN)/pip install --quiet 'litex>=2024.12' 'pythondata-cpu-vexriscv>=1.0.1.post407' 'ziglang>=0.15,<0.18'
+	@touch $@
+
 $(STAMPS)/chromium:
 	@mkdir -p $(STAMPS)
 	command -v chromium >/dev/null || { apt-get update && apt-get install --yes --no-install-recommends chromium; } || \
