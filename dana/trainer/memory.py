@@ -19,8 +19,9 @@ from dana.simulator import large
 from dana.trainer.contract import SqlState, TrainingError
 from dsl import RuleError
 
-RESERVE = 16 << 20
-"""Minimum headroom of a request above the memory that its process already has, bytes; a small rule takes 5 MB."""
+RESERVE = 24 << 20
+"""Minimum headroom of a request above the memory that its process already has, bytes; a small rule takes 18 MB with
+its machine code."""
 
 _SHORTAGE = re.compile(
     r"failed to map segment|cannot allocate memory|memory allocation|out of memory|bad_alloc|can't start new thread"

@@ -125,7 +125,7 @@ def serve(trainer: Trainer, options: WorkerOptions, load_ahead: Callable[[], Non
     trainer
         Inherited by every session, with all modules that it has imported.
     load_ahead
-        Called once, as soon as no connection waits: imports what most sessions need.
+        Called once, before the first session: imports what most sessions need.
 
     Raises
     ------
@@ -137,16 +137,13 @@ def serve(trainer: Trainer, options: WorkerOptions, load_ahead: Callable[[], Non
     rejected = _Rejected(options.max_sessions)
     waiting: list[tuple[socket.socket, float]] = []
     with _listening(options.socket_path, options.max_sessions) as listener, _signals_as_events() as wakeup:
-        _freeze()
         log.info("listening on %s", options.socket_path)
-        ahead = False
+        # connections wait meanwhile: sessions without it would need other memory than later ones
+        load_ahead()
+        _freeze()
         try:
             while True:
-                ready = _ready([listener.socket, wakeup, *rejected.waiting], sessions.timeout if ahead else 0.0)
-                if not (ready or ahead):
-                    ahead = True
-                    load_ahead()
-                    _freeze()
+                ready = _ready([listener.socket, wakeup, *rejected.waiting], sessions.timeout)
                 if wakeup in ready:
                     _read_signals(wakeup)
                     sessions.reap()
