@@ -106,8 +106,6 @@ EXHAUSTIVE = (
     "hwgen/harness/test_rtl_records.py",
     "integrations/test_dbt.py",
     "integrations/test_mlflow.py",
-    "lockstep/test_rtl.py::test_models_and_cycles[smallest",
-    "lockstep/test_rtl.py::test_models_and_cycles[two clusters",
     "postgres/test_large_models_in_sql.py",
     "postgres/test_mishaps.py::test_idle_sessions",
     "postgres/test_request_queue.py::test_requests_that_train_nothing",
