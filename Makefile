@@ -90,12 +90,12 @@ $(STAMPS)/icarus:
 	command -v iverilog >/dev/null || .ci/icarus .icarus
 	@touch $@
 
-# the browser that tests of dana ui drive; with what it depends on it is too much to unpack here
 # a SoC around an exported package, its processor, and a compiler for that
 $(STAMPS)/soc: $(STAMPS)/test
 	$(BIN)/pip install --quiet 'litex>=2024.12' 'pythondata-cpu-vexriscv>=1.0.1.post407' 'ziglang>=0.15,<0.18'
 	@touch $@
 
+# the browser that tests of dana ui drive; with what it depends on it is too much to unpack here
 $(STAMPS)/chromium:
 	@mkdir -p $(STAMPS)
 	command -v chromium >/dev/null || { apt-get update && apt-get install --yes --no-install-recommends chromium; } || \

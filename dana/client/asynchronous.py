@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import update_wrapper
+from threading import Lock
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
@@ -41,6 +42,9 @@ class AsyncConnection:
 
     def __init__(self, connection: Connection, thread: ThreadPoolExecutor) -> None:
         self._connection, self._thread = connection, thread
+        self._turn = Lock()
+        self._running: object = None
+        """Of the call that its thread makes now; `_turn` is held where this changes."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -57,13 +61,25 @@ class AsyncConnection:
         **options: Given.kwargs,
     ) -> Result:
         """Call a function of a `Connection`: ``await db.run(lambda db: db.session.execute("SELECT 1").fetchall())``."""
-        work = self._thread.submit(function, self._connection, *arguments, **options)
+        this = object()
+
+        def work() -> Result:
+            with self._turn:
+                self._running = this
+            try:
+                return function(self._connection, *arguments, **options)
+            finally:
+                with self._turn:
+                    self._running = None
+
         try:
-            return await asyncio.wrap_future(work)
+            # if it has not begun when the task is cancelled, it will not begin
+            return await asyncio.wrap_future(self._thread.submit(work))
         except asyncio.CancelledError:
-            # what has not begun will not begin
-            if work.running():
-                self._connection.session.cancel()
+            # not while another call begins: the server would cancel that
+            with self._turn:
+                if self._running is this:
+                    self._connection.session.cancel()
             raise
 
     async def close(self) -> None:

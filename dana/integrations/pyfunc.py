@@ -1,6 +1,7 @@
 """An exported model as a pyfunc of MLflow: rows of a data frame in, predictions out, by onnxruntime.
 
-MLflow copies this file beside the model and executes it where the model is loaded, so it must not need this package.
+MLflow copies this file into the model's folder and executes it where the model is loaded, so it must not need this
+package.
 """
 
 from __future__ import annotations

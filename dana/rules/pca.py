@@ -15,7 +15,7 @@ pca = dana.algo(W, x)
 
 away = standardized(x)
 z = dana.sigma(W * away, 2)
-each = 1 / batch  # row, its share
+each = 1 / batch  # the share of a row
 gradient = pca.merge(dana.expand(z, 2) * away, batch, "+") * each
 products = pca.merge(dana.expand(z, 2) * z, batch, "+") * each
 before = dana.expand(dana.arange(k), 1) <= dana.expand(dana.arange(k), 2)

@@ -20,7 +20,7 @@ score = dana.sigma(W * standardized(x), 2) + b
 loss = -(weight * dana.sigma(dana.log_softmax(score) * one_hot(y, k)))
 
 softmax.setLoss(loss)
-weights = softmax.merge(weight, dana.all, "mean")  # of the penalty no array is merged
+weights = softmax.merge(weight, dana.all, "mean")  # keeps the penalty's gradient out of the merge
 gain = softmax.minimize(conjugate_gradients, loss=loss + weights * penalty / 2 * dana.total(W * W))
 softmax.setConvergence(dana.rows * gain < 1e-4)
 softmax.setPrediction(dana.softmax(score))

@@ -43,7 +43,8 @@ def test_one_version() -> None:
 
 
 @pytest.mark.skipif(
-    not (ROOT / ".git").exists() or shutil.which("git") is None, reason="the archive is made of a commit"
+    not (ROOT / ".git").exists() or shutil.which("git") is None,
+    reason="git makes it of a commit, and a source archive has none",
 )
 def test_an_archive_for_pgxn_has_what_the_extension_is_made_of(tmp_path: Path) -> None:
     subprocess.run(["make", "-C", ROOT / "pg_extension", "pgxn", f"BUILDS={tmp_path}"], check=True, capture_output=True)

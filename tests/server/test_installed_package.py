@@ -167,7 +167,7 @@ def test_a_package_that_another_distribution_overwrote_is_named(site: Path, tmp_
 
 
 @pytest.mark.exhaustive
-@pytest.mark.skipif(not (CHECKOUT / ".git").exists(), reason="the archive is made of a commit")
+@pytest.mark.skipif(not (CHECKOUT / ".git").exists(), reason="git makes it of a commit, and a source archive has none")
 def test_the_archive_for_pgxn_installs(tmp_path: Path) -> None:
     subprocess.run(["make", "-C", CHECKOUT, "pgxn", f"BUILDS={tmp_path}"], check=True, capture_output=True)
     release = version("dana-db")

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 
@@ -15,7 +14,6 @@ import pytest
 from benchmarks.faults.run import HEADERS, LIBRARIES
 from dana.server.places import CHECKOUT
 
-COMPILER = shutil.which("gcc")
 FLAGS = ("-O0", "-g1", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
 """Unoptimised, the kernels compile in a third of the time, and all that the sources do is there to be looked at."""
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -47,10 +45,6 @@ import pytest
 sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
 
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or sys.platform != "linux", reason="gcc's sanitizers are preloaded as Linux does"
-)
-
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -63,16 +57,14 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         made[spec.origin] = str(tmp_path_factory.mktemp("sanitized") / "library.so")
         headers = (f"-I{CHECKOUT / folder}" for folder in HEADERS)
         given = sorted(map(str, CHECKOUT.glob(sources)))
-        subprocess.run(
-            [str(COMPILER), *FLAGS, *SANITIZERS, *headers, "-o", made[spec.origin], *given, "-lm"], check=True
-        )
+        subprocess.run(["gcc", *FLAGS, *SANITIZERS, *headers, "-o", made[spec.origin], *given, "-lm"], check=True)
     return made
 
 
 def run(sanitized: dict[str, str], *arguments: str, **environment: str) -> str:
     """Run tests with these libraries; what they print."""
     runtime = subprocess.run(
-        [str(COMPILER), "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
+        ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
     ).stdout.strip()
     done = subprocess.run(
         [sys.executable, "-c", FUZZ, json.dumps(sanitized), *arguments],

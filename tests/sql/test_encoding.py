@@ -47,7 +47,7 @@ def by_hand(session: Session, expressions: list[str], table: str = "people") -> 
 
 
 def trained(session: Session, source: str | None = "people", **options: Any) -> tuple[dict[str, Any], list[str]]:
-    """Train `sums` as model m: metadata, and what was told of columns."""
+    """Train `sums` as model m: metadata, and what was notices of columns."""
     heard: list[str] = []
 
     def hear(notice: psycopg.errors.Diagnostic) -> None:
@@ -97,8 +97,8 @@ def test_dates_before_christ(people: Session) -> None:
 
 
 def test_what_is_told_and_kept(people: Session) -> None:
-    metadata, told = trained(people)
-    assert told == [
+    metadata, notices = trained(people)
+    assert notices == [
         "column id: no feature, it is the primary key",
         "column name: no feature, it has 120 different values in 120 rows",
         "column town: one-hot, 4 categories",
@@ -155,9 +155,9 @@ def test_rare_categories_are_one(session: Session) -> None:
     """Of at least 5 rows; "other" has the rest, under a name that no category has."""
     session.execute("CREATE TABLE t (v text, y real)")
     session.execute("INSERT INTO t SELECT 'c' || k, k FROM generate_series(1, 40) k, generate_series(1, k) i")
-    metadata, told = trained(session, "t")
+    metadata, notices = trained(session, "t")
     assert metadata["preprocess"][0]["categories"] == sorted(f"c{k}" for k in range(5, 41))
-    assert told == ["column v: one-hot, the 36 most frequent of 40 categories, and other"]
+    assert notices == ["column v: one-hot, the 36 most frequent of 40 categories, and other"]
     assert metadata["encoded"][-1] == "v=other"
     rest, seldom, often = (
         value(session, "SELECT dana_predict('m', %s::text)", one) for one in ("never seen", "c3", "c30")
@@ -183,8 +183,8 @@ def test_more_categories_where_it_is_said(session: Session) -> None:
     session.execute("INSERT INTO t SELECT 'z' || i % 300, sin(i % 300) FROM generate_series(1, 6000) i")
     session.execute("INSERT INTO t SELECT 'rare', 9 FROM generate_series(1, 5)")
     session.execute("INSERT INTO t SELECT 'once' || i, 9 FROM generate_series(1, 3) i")
-    _, told = trained(session, "t", label="y")
-    assert told == ["column zip: one-hot, the 301 most frequent of 304 categories, and other"]
+    _, notices = trained(session, "t", label="y")
+    assert notices == ["column zip: one-hot, the 301 most frequent of 304 categories, and other"]
     session.execute("SELECT dana_create_udf('logistic', %s)", (rules.text("logistic"),))
     session.execute("SELECT dana_train('logistic', query => 'SELECT zip, y > 0 AS y FROM t', model => 'c')")
     found = "SELECT jsonb_array_length(metadata #> '{preprocess,0,categories}') FROM dana.model WHERE name = 'c'"
@@ -193,8 +193,8 @@ def test_more_categories_where_it_is_said(session: Session) -> None:
     session.execute("UPDATE t SET x = 'c', z = 'd' WHERE y > 0")
     hints = []
     session.add_notice_handler(lambda said: hints.append(said.message_hint or ""))
-    _, told = trained(session, "t", label="y")
-    assert told[0] == "column zip: one-hot, the 166 most frequent of 304 categories, and other"
+    _, notices = trained(session, "t", label="y")
+    assert notices[0] == "column zip: one-hot, the 166 most frequent of 304 categories, and other"
     (hint,) = (one for one in hints if "share" in one)
     assert hint.startswith("To have more of them: preprocess => ")
     assert hint.endswith('; with "hash" in place of "one_hot", all of them share so many columns.')
@@ -202,10 +202,10 @@ def test_more_categories_where_it_is_said(session: Session) -> None:
     assert advised == {"zip": {"encode": "one_hot", "categories": 304}}
     for wish, categories in ((advised["zip"], 304), ({"categories": 304}, 304), ({"categories": 40}, 40)):
         hints.clear()
-        metadata, told = trained(session, "t", label="y", preprocess={"zip": wish})
+        metadata, notices = trained(session, "t", label="y", preprocess={"zip": wish})
         assert len(metadata["preprocess"][0]["categories"]) == categories
         said = "the 40 most frequent of 304 categories, and other" if categories == 40 else "304 categories"
-        assert told[0] == f"column zip: one-hot, {said}"
+        assert notices[0] == f"column zip: one-hot, {said}"
         assert any("share" in one for one in hints) is (categories == 40)
         assert value(session, "SELECT count(dana_predict('m', t)) FROM t") == 6008
 
@@ -220,7 +220,7 @@ def odd(session: Session) -> Session:
 
 
 def test_columns_that_are_no_features(odd: Session) -> None:
-    metadata, told = trained(odd, "t")
+    metadata, notices = trained(odd, "t")
     expected = [
         "column many: no feature, it has 1500 different values in 6001 rows",
         "column one: no feature, it has a single value in all rows",
@@ -228,7 +228,7 @@ def test_columns_that_are_no_features(odd: Session) -> None:
         "column j: no feature, its type is json",
         "column a of test.t numbers the rows, or nearly so, and is a feature",
     ]
-    assert told in (expected, [expected[0], *expected[2:]])
+    assert notices in (expected, [expected[0], *expected[2:]])
     assert metadata["features"] == ["a"]
     metadata, _ = trained(odd, "t", features=["many", "a"])
     assert metadata["encoded"] == ["many=v1", "many=other", "a"], "what is named is taken"
@@ -304,12 +304,12 @@ def test_nulls_are_filled(gaps: Session, nulls: str, expression: str) -> None:
     number = value(gaps, expression)
     gaps.execute("CREATE TABLE plain AS SELECT coalesce(a::real, %s) AS a, b, y FROM t", (number,))
     expected = weights(gaps, "'plain'")
-    metadata, told = trained(gaps, "t", features=["a", "b"], nulls=nulls)
+    metadata, notices = trained(gaps, "t", features=["a", "b"], nulls=nulls)
     assert value(gaps, "SELECT weights FROM dana.model WHERE name = 'm'") == expected[0]
     filled = {"column": "a", "impute": [pytest.approx(number)]}
     assert metadata["preprocess"][0] == filled
-    assert told == ([f"column a: NULL becomes {number:.6g}, the {nulls}"] if nulls in ("mean", "median") else [])
-    alone, told = trained(gaps, "t", features=["a", "b"], preprocess={"a": {"impute": nulls}})
+    assert notices == ([f"column a: NULL becomes {number:.6g}, the {nulls}"] if nulls in ("mean", "median") else [])
+    alone, notices = trained(gaps, "t", features=["a", "b"], preprocess={"a": {"impute": nulls}})
     assert alone["preprocess"] == [filled, {"column": "b"}]
     assert value(gaps, "SELECT dana_predict('m', NULL, 3) - dana_predict('m', %s::real, 3)", number) == 0
     assert value(gaps, "SELECT dana_predict('m', 1, NULL)") is None
@@ -337,9 +337,9 @@ def test_texts_and_dates_that_are_null(gaps: Session) -> None:
     gaps.execute("SELECT dana_train('sums', 't', features => '{c,d}', label => 'y', model => 'm')")
     assert value(gaps, "SELECT tuples FROM dana.run ORDER BY id DESC LIMIT 1") == 133
     assert value(gaps, "SELECT count(dana_predict('m', c, d)) FROM t") == 133
-    metadata, told = trained(gaps, "t", features=["c", "d"], nulls="mean")
+    metadata, notices = trained(gaps, "t", features=["c", "d"], nulls="mean")
     mean = value(gaps, "SELECT date '2000-01-01' + round(avg(d - date '2000-01-01'))::int FROM t")
-    assert told == [
+    assert notices == [
         "column c: one-hot, 2 categories and other; NULL becomes other",
         f"column d: year, month, dow; NULL becomes {mean.year}, {mean.month}, {mean.isoweekday() % 7}, the mean",
     ]
@@ -376,9 +376,9 @@ def test_nulls_with_an_indicator(gaps: Session) -> None:
     numbers = [f"coalesce(a, {mean!r})::float8", "(a IS NULL)::int", "b"]
     by_hand(gaps, [*numbers, *categories, "(c IS NULL)::int", *day_parts, "(d IS NULL)::int"], "t")
     expected = weights(gaps, "'plain'")[0]
-    metadata, told = trained(gaps, "t", features=["a", "b", "c", "d"], nulls="indicator")
+    metadata, notices = trained(gaps, "t", features=["a", "b", "c", "d"], nulls="indicator")
     assert value(gaps, "SELECT weights FROM dana.model WHERE name = 'm'") == expected
-    assert told == [
+    assert notices == [
         f"column a: NULL becomes {mean:.6g}, the mean, and a.null is 1",
         "column c: one-hot, 2 categories; NULL becomes a category of its own",
         f"column d: year, month, dow; NULL becomes {day.year}, {day.month}, {day.isoweekday() % 7}, the mean, "
@@ -398,11 +398,11 @@ def test_categories_by_hash(session: Session) -> None:
     """Each value, also a new one, has its column; equal values of text, name, char(n) and integers have the same."""
     session.execute(
         "CREATE TABLE t AS SELECT i AS id, CASE WHEN i % 9 > 0 THEN 'town ' || i % 700 END AS c, i % 800 AS n,"
-        " (i % 7)::real AS y FROM generate_series(1, 2000) i"
+        " i % 20 AS few, (i % 7)::real AS y FROM generate_series(1, 2000) i"
     )
     hashed = {"encode": "hash", "categories": 50}
-    metadata, told = trained(session, "t", features=["c"], nulls="indicator", preprocess={"c": hashed})
-    assert told == ["column c: 700 categories hashed into 50 columns; NULL becomes a category of its own"]
+    metadata, notices = trained(session, "t", features=["c"], nulls="indicator", preprocess={"c": hashed})
+    assert notices == ["column c: 700 categories hashed into 50 columns; NULL becomes a category of its own"]
     assert metadata["encoded"] == [*(f"c#{k}" for k in range(50)), "c.null"]
     assert metadata["preprocess"][0] | {"impute": None} == {
         "column": "c", "encode": "hash", "buckets": 50, "indicator": True, "impute": None
@@ -418,16 +418,17 @@ def test_categories_by_hash(session: Session) -> None:
     assert value(session, "SELECT dana_predict('m', 'town 8') = dana_predict('m', 'town 8'::char(20))")
     assert value(session, "SELECT dana_predict('m', 'a new one') IS NOT NULL")
     assert value(session, "SELECT dana_evaluate('m') -> 'unseen_categories'") is None
-    metadata, told = trained(session, "t", features=["c", "n"], nulls="mean", preprocess={"c": hashed, "n": hashed})
-    assert told[0] == "column c: 700 categories hashed into 50 columns; NULL becomes no category"
-    assert told[1] == "column n: 800 categories hashed into 50 columns"
+    metadata, notices = trained(session, "t", features=["c", "n"], nulls="mean", preprocess={"c": hashed, "n": hashed})
+    assert notices[0] == "column c: 700 categories hashed into 50 columns; NULL becomes no category"
+    assert notices[1] == "column n: 800 categories hashed into 50 columns"
     assert value(session, "SELECT dana_predict('m', NULL, 7) IS NOT NULL")
     hints: list[str] = []
     session.add_notice_handler(lambda said: hints.append(said.message_hint or ""))
-    for count, shared in ((50, True), (800, False)):
+    for column, count, shared in (("n", 50, 800), ("few", 32, 9), ("few", 1000, None)):
         hints.clear()
-        trained(session, "t", features=["n"], preprocess={"n": {"encode": "hash", "categories": count}})
-        assert any(one.startswith("Categories in one column have one weight.") for one in hints) is shared
+        trained(session, "t", features=[column], preprocess={column: {"encode": "hash", "categories": count}})
+        said = [one for one in hints if one.endswith('"categories" is the number of columns.')]
+        assert [one.split()[1] for one in said] == ([] if shared is None else [str(shared)])
     with pytest.raises(errors.InvalidParameterValue, match="from 1 to 1600"):
         trained(session, "t", preprocess={"c": {"encode": "hash", "categories": 2000}})
 

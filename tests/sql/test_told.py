@@ -1,4 +1,4 @@
-"""What somebody is told of an ordinary table that is trained on or predicted from, and of what is wrong with a call."""
+"""Notices and errors about an ordinary table that is trained on or predicted from, and of what is wrong with a call."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dana.session.notices import ServerNotice
 from tests.sql.conftest import Session
 
 errors = psycopg.errors
-Told = list[str]
+Notices = list[str]
 
 
 @pytest.fixture
-def told(session: Session) -> Told:
+def notices(session: Session) -> Notices:
     """What comes as NOTICE or WARNING, of the table `t` of two features, a label and its class."""
-    heard: Told = []
+    heard: Notices = []
     session.execute("SET client_min_messages = notice")
     session.add_notice_handler(lambda said: heard.append(f"{said.message_primary}\n{said.message_hint}"))
     for rule in ("linear", "ridge", "logistic", "softmax", "quantile"):
@@ -50,72 +50,72 @@ def described(error: psycopg.Error) -> tuple[str | None, str | None]:
 # models of one name
 
 
-def test_a_default_name_that_now_stands_for_other_rows(session: Session, told: Told) -> None:
+def test_a_default_name_that_now_stands_for_other_rows(session: Session, notices: Notices) -> None:
     session.execute("CREATE TABLE u AS SELECT * FROM t")
     train = "SELECT version FROM dana_train('linear', {}, features => '{{a,b}}', label => 'z')"
     session.execute(train.format("'t'"))
     session.execute(train.format("'t'"))
-    assert told == []
+    assert notices == []
     session.execute(train.format("'u'"))
     session.execute(train.format("query => 'SELECT * FROM u'"))
     session.execute(train.format("query => 'SELECT * FROM t'"))
-    assert [one.partition("\n")[0] for one in told] == [
+    assert [one.partition("\n")[0] for one in notices] == [
         'model "linear" was trained on test.t (version 2), and is now trained on test.u (version 3)',
         'model "linear" was trained on test.u (version 3), and is now trained on a query (version 4)',
         'model "linear" was trained on another query (version 4), and is now trained on a query (version 5)',
     ]
-    assert told[0].endswith('"linear@2" names the other one. To keep both in use, give the argument "model".')
-    told.clear()
+    assert notices[0].endswith('"linear@2" names the other one. To keep both in use, give the argument "model".')
+    notices.clear()
     session.execute(train.format("'t', 'mine'"))
     session.execute(train.format("'u', 'mine'"))
-    assert told == []
+    assert notices == []
 
 
 # numbers
 
 
 @pytest.mark.parametrize("kind", ["integer", "bigint", "float8", "numeric"])
-def test_digits_that_binary32_does_not_hold(session: Session, told: Told, kind: str) -> None:
+def test_digits_that_binary32_does_not_hold(session: Session, notices: Notices, kind: str) -> None:
     session.execute(
         f"CREATE TABLE u AS SELECT (2000000000 + (a * 37000)::int % 100)::{kind} AS x, a, z FROM t"  # type: ignore[arg-type]
     )
     session.execute("SELECT dana_train('linear', 'u', 'm')")
-    assert told == []
+    assert notices == []
     # its model reads x itself, not the distance from its mean
     session.execute("SELECT dana_train('sums', 'u', 'm')")
-    (said,) = told
+    (said,) = notices
     assert said.startswith("column x of test.u loses most of its digits: its numbers, near 2e+09, become real")
     assert "as in x - 20000000" in said
-    told.clear()
+    notices.clear()
     session.execute("SELECT dana_train('sums', query => 'SELECT x - 2000000000 AS x, a, z FROM u', model => 'm')")
     session.execute("SELECT dana_train('sums', query => 'SELECT x / 1000 AS x, a, z FROM u', model => 'm')")
-    assert len(told) == (0 if kind in ("integer", "bigint") else 1), told
+    assert len(notices) == (0 if kind in ("integer", "bigint") else 1), notices
 
 
-def test_numbers_that_are_exact_lose_nothing(session: Session, told: Told) -> None:
+def test_numbers_that_are_exact_lose_nothing(session: Session, notices: Notices) -> None:
     session.execute(
         "CREATE TABLE u AS SELECT 16000000 + (abs(a) * 3)::int AS x, 2e9::real + (b * 1000)::int * 128::real AS r, z"
         " FROM t"
     )
     session.execute("SELECT dana_train('linear', 'u', 'm')")
-    assert [one for one in told if "digits" in one] == []
+    assert [one for one in notices if "digits" in one] == []
 
 
-def test_a_column_that_numbers_the_rows(session: Session, told: Told) -> None:
+def test_a_column_that_numbers_the_rows(session: Session, notices: Notices) -> None:
     session.execute("CREATE TABLE u AS SELECT row_number() OVER () AS number, (abs(a) * 50)::int AS n, b, z FROM t")
     session.execute("SELECT dana_train('linear', 'u', 'm')")
     session.execute("SELECT dana_train('linear', query => 'SELECT * FROM u ORDER BY hashint8(number)', model => 'm')")
-    assert [one.partition(" of ")[0] for one in told if "numbers the rows" in one] == ["column number"] * 2
-    told.clear()
+    assert [one.partition(" of ")[0] for one in notices if "numbers the rows" in one] == ["column number"] * 2
+    notices.clear()
     session.execute("SELECT dana_train('linear', query => 'SELECT n, b, z FROM u', model => 'm')")
     session.execute("SELECT dana_train('linear', query => 'SELECT n AS k, b, z FROM u ORDER BY n', model => 'm')")
-    assert [one for one in told if "numbers the rows" in one] == []
+    assert [one for one in notices if "numbers the rows" in one] == []
 
 
 # labels
 
 
-def test_more_labels_than_classes(session: Session, told: Told) -> None:
+def test_more_labels_than_classes(session: Session, notices: Notices) -> None:
     session.execute(
         "CREATE TABLE u AS SELECT a, b, (ARRAY['red', 'green', 'blue'])[1 + (abs(a) * 2.9)::int % 3] AS y FROM t"
     )
@@ -131,16 +131,16 @@ def test_more_labels_than_classes(session: Session, told: Told) -> None:
 
 
 @pytest.mark.parametrize("rule", ["logistic", "ridge"])
-def test_a_feature_of_a_type_that_is_none(session: Session, told: Told, rule: str) -> None:
+def test_a_feature_of_a_type_that_is_none(session: Session, notices: Notices, rule: str) -> None:
     session.execute("CREATE TABLE u AS SELECT a, md5(a::text)::uuid AS u, a * interval '1 day' AS i, a > 0 AS y FROM t")
     for kind, words in {"u": "A feature is a number, a boolean, a date", "i": "Make a number of it in a query"}.items():
         error = refused(session, f"SELECT dana_train('{rule}', 'u', features => '{{a,{kind}}}', label => 'y')")
         assert words in (described(error)[1] or "")
 
 
-def test_a_label_of_one_value(session: Session, told: Told) -> None:
+def test_a_label_of_one_value(session: Session, notices: Notices) -> None:
     session.execute("SELECT dana_train('quantile', query => 'SELECT a, b, 3 AS y FROM t', model => 'm')")
-    (said,) = told
+    (said,) = notices
     assert said.startswith("column y of the query, the label, has a single value in all rows")
     message, _ = described(refused(session, "SELECT dana_train('logistic', query => 'SELECT a, b, 3 AS y FROM t')"))
     assert message == 'all labels in column "y" of the query are "3"'
@@ -149,7 +149,7 @@ def test_a_label_of_one_value(session: Session, told: Told) -> None:
 # rows that are none
 
 
-def test_which_column_leaves_no_row(session: Session, told: Told) -> None:
+def test_which_column_leaves_no_row(session: Session, notices: Notices) -> None:
     session.execute("CREATE TABLE u AS SELECT a, NULL::int AS gone, CASE WHEN a > 0 THEN b END AS few, z FROM t")
     message, hint = described(refused(session, "SELECT dana_train('linear', 'u')"))
     assert message is not None
@@ -161,10 +161,10 @@ def test_which_column_leaves_no_row(session: Session, told: Told) -> None:
     assert '"gone" is null (1' in message
     assert '"few" is null (1' in message
     assert hint == "With nulls => 'mean' a NULL counts as the mean of its column."
-    assert told == []
+    assert notices == []
 
 
-def test_numbers_beyond_the_range_of_real(session: Session, told: Told) -> None:
+def test_numbers_beyond_the_range_of_real(session: Session, notices: Notices) -> None:
     """They are no NaN, and the hint's query finds them."""
     session.execute(
         "CREATE TABLE u AS SELECT a, CASE WHEN a > 0.5 THEN 1e39::float8 ELSE b END AS c, ARRAY[a, b * 1e39] AS v, z"
@@ -172,7 +172,7 @@ def test_numbers_beyond_the_range_of_real(session: Session, told: Told) -> None:
     )
     (beyond,) = session.execute("SELECT count(*) FROM u WHERE c = 1e39").fetchall()
     session.execute("SELECT dana_train('linear', 'u', 'm', '{a,c}', 'z')")
-    assert told == [
+    assert notices == [
         f'{beyond[0]} of 300 rows of test.u are left out: "c" is beyond the range of real ({beyond[0]})\nNone'
     ]
     for column, rows in (("c", beyond[0]), ("v", None)):
@@ -184,7 +184,7 @@ def test_numbers_beyond_the_range_of_real(session: Session, told: Told) -> None:
         assert len(found) == (rows or len(found)) > 0
 
 
-def test_means_of_arrays(session: Session, told: Told) -> None:
+def test_means_of_arrays(session: Session, notices: Notices) -> None:
     """Without a NULL nothing changes; a NOTICE of rows that are left out advises them."""
     session.execute("CREATE TABLE u AS SELECT ARRAY[a, b] AS v, z FROM t")
     expected = None
@@ -194,24 +194,24 @@ def test_means_of_arrays(session: Session, told: Told) -> None:
         (row,) = session.execute(query).fetchall()
         assert row == (expected or row)
         expected = row
-    told.clear()
+    notices.clear()
     for null in ("NULL", "ARRAY[1, NULL]"):
         session.execute(f"UPDATE u SET v = {null} WHERE z > 2.5")  # type: ignore[arg-type]
-        told.clear()
+        notices.clear()
         session.execute("SELECT dana_train('linear', 'u', 'm', '{v}', 'z', nulls => 'mean')")
-        assert "column v: NULL becomes the mean of the element\nNone" in told
+        assert "column v: NULL becomes the mean of the element\nNone" in notices
         session.execute("SELECT dana_train('linear', 'u', 'm', '{v}', 'z', nulls => 'indicator')")
-        assert "column v: NULL becomes the mean of the element; an array has no indicator\nNone" in told
+        assert "column v: NULL becomes the mean of the element; an array has no indicator\nNone" in notices
         session.execute("""SELECT dana_train('linear', 'u', 'm', '{v}', 'z', preprocess => '{"v": {"impute": 0}}')""")
-    told.clear()
+    notices.clear()
     session.execute("UPDATE u SET v = NULL WHERE z > 2.5")
     for source in ("'u'", "query => 'SELECT * FROM u'"):
         session.execute(f"SELECT dana_train('linear', {source}, model => 'm', features => '{{v}}')")  # type: ignore[arg-type]
     hint = "With nulls => 'mean' a NULL counts as the mean of its column."
-    assert [one.split("\n")[1] for one in told if "are left out" in one] == [hint] * 2
+    assert [one.split("\n")[1] for one in notices if "are left out" in one] == [hint] * 2
 
 
-def test_nulls_that_nothing_fills(session: Session, told: Told) -> None:
+def test_nulls_that_nothing_fills(session: Session, notices: Notices) -> None:
     """Those of the label and the weight: no mean, no 0, and no other feature helps."""
     session.execute(
         "CREATE TABLE u AS SELECT a, CASE WHEN b > 0 THEN 1 END AS w, CASE WHEN a > 0 THEN z END AS y FROM t"
@@ -230,16 +230,16 @@ def test_nulls_that_nothing_fills(session: Session, told: Told) -> None:
     ):
         assert refused(session, query.format(columns, options)).diag.message_hint == hint
     session.execute(query.format("a, w, y", ", weight => 'w'"))  # type: ignore[arg-type]
-    assert len(told) == 1
-    assert told[0].endswith("\nNone")
+    assert len(notices) == 1
+    assert notices[0].endswith("\nNone")
 
 
 @pytest.mark.parametrize(("label", "exact"), [("9007199254740992 + (a > 0)::int", False), ("3", True)])
 def test_a_label_whose_differences_binary64_does_not_hold(
-    session: Session, told: Told, label: str, exact: bool
+    session: Session, notices: Notices, label: str, exact: bool
 ) -> None:
     session.execute(f"SELECT dana_train('linear', query => 'SELECT a, b, {label} AS y FROM t', model => 'm')")  # type: ignore[arg-type]
-    (said,) = told
+    (said,) = notices
     first, hint = said.split("\n")
     assert first == "column y of the query, the label, has a single value in all rows" + (
         "" if exact else ", as double precision"
@@ -249,19 +249,19 @@ def test_a_label_whose_differences_binary64_does_not_hold(
 
 
 @pytest.mark.parametrize("options", ["", ", nulls => 'mean'"])
-def test_a_filter_that_leaves_no_row(session: Session, told: Told, options: str) -> None:
+def test_a_filter_that_leaves_no_row(session: Session, notices: Notices, options: str) -> None:
     session.execute("CREATE TABLE u AS SELECT 'x' || (a > 0) AS word, b, date '2020-01-01' AS day, z FROM t")
     message, hint = described(refused(session, f"SELECT dana_train('linear', 'u', filter => 'b > 5'{options})"))
     assert message == "test.u has no row to train on"
     assert hint is not None
     assert "filter" in hint
-    assert told == []
+    assert notices == []
 
 
 # columns of another table
 
 
-def test_a_column_that_the_other_table_lacks(session: Session, told: Told) -> None:
+def test_a_column_that_the_other_table_lacks(session: Session, notices: Notices) -> None:
     session.execute("SELECT dana_train('linear', 't', 'm', '{a,b}', 'z')")
     session.execute("CREATE TABLE u AS SELECT a, b AS bbb FROM t; CREATE VIEW v AS SELECT a, b FROM t")
     lacks = 'column "b" of model "m" is not in {}'
@@ -280,7 +280,7 @@ def test_a_column_that_the_other_table_lacks(session: Session, told: Told) -> No
 # misspelt options
 
 
-def test_the_option_that_was_meant(session: Session, told: Told) -> None:
+def test_the_option_that_was_meant(session: Session, notices: Notices) -> None:
     meant = {
         "dana_train_groups('linear', 't', '{y}', '{\"epoch\": 1}')": "epochs",
         "dana_cross_validate('linear', 't', 3, '{\"lable\": \"z\"}')": "label",
@@ -301,7 +301,7 @@ def test_the_option_that_was_meant(session: Session, told: Told) -> None:
     )
 
 
-def test_a_metric_is_checked_before_anything_is_trained(session: Session, told: Told) -> None:
+def test_a_metric_is_checked_before_anything_is_trained(session: Session, notices: Notices) -> None:
     session.execute("SET dana.notices = 'run'")
     for function, metrics in (
         ("cross_validate", "metrics => '{rsme}'"),
@@ -311,7 +311,7 @@ def test_a_metric_is_checked_before_anything_is_trained(session: Session, told: 
         assert str(message).replace('"', "'") == "there is no metric 'rsme'"
         assert hint is not None
         assert "rmse" in hint
-    assert told == []
+    assert notices == []
 
 
 # many trainings
@@ -325,23 +325,23 @@ def test_a_metric_is_checked_before_anything_is_trained(session: Session, told: 
         "dana_train_groups('linear', 'u', '{k}', '{\"label\": \"z\"}')",
     ],
 )
-def test_each_thing_is_told_once(session: Session, told: Told, call: str) -> None:
+def test_each_thing_is_told_once(session: Session, notices: Notices, call: str) -> None:
     session.execute(
         "CREATE TABLE u AS SELECT CASE WHEN b < 0.9 THEN a END AS a, 'x' || (b > 0) AS word1, 'x' || (a > 0) AS word2,"
         " a > 0 AS k, z FROM t"
     )
     session.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
-    first = list(told)
+    first = list(notices)
     encoded = [one.partition(":")[0] for one in first if ": one-hot" in one]
     assert encoded[:2] == ["column word1", "column word2"]
     assert len(encoded) == len(set(encoded))
     assert len([one for one in first if "are left out" in one]) == 1
     assert len(first) == len({re.sub(r"\b[0-9]+", "", one) for one in first})
     session.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
-    assert told == first * 2
+    assert notices == first * 2
 
 
-def test_what_a_job_tells(server: EmbeddedServer, session: Session, told: Told) -> None:
+def test_what_a_job_tells(server: EmbeddedServer, session: Session, notices: Notices) -> None:
     session.execute("CREATE TABLE u AS SELECT a, 'x' || (b > 0) AS word, NULL::text AS gone, z FROM t")
     with connect(server.dsn) as database:
         database.session.execute("SET search_path = test, public")
@@ -365,7 +365,7 @@ def test_what_a_job_tells(server: EmbeddedServer, session: Session, told: Told) 
 # literals
 
 
-def test_literals_are_read_as_what_the_columns_are(session: Session, told: Told) -> None:
+def test_literals_are_read_as_what_the_columns_are(session: Session, notices: Notices) -> None:
     session.execute(
         "CREATE TABLE u AS SELECT a, 'x' || (b > 0) AS word, date '2020-01-01' + (a * 100)::int AS day, z FROM t"
     )
@@ -402,7 +402,7 @@ MISSPELT = '{"label": "y", "hyper": {"penalti": 1}, "filter": "read(y)"}'
         f"dana.logistic('t', '{MISSPELT}')",
     ],
 )
-def test_a_hyperparameter_that_the_rule_does_not_have(session: Session, told: Told, call: str) -> None:
+def test_a_hyperparameter_that_the_rule_does_not_have(session: Session, notices: Notices, call: str) -> None:
     session.execute(
         "CREATE FUNCTION read(integer) RETURNS boolean STABLE LANGUAGE plpgsql"
         " AS $$ BEGIN RAISE 'a row is read'; END $$"
@@ -415,14 +415,14 @@ def test_a_hyperparameter_that_the_rule_does_not_have(session: Session, told: To
     assert described(refused(session, f"SELECT * FROM {call.replace('penalti', 'penalty')}"))[0] == "a row is read"
 
 
-def test_numbers_that_a_rule_refuses(session: Session, told: Told) -> None:
+def test_numbers_that_a_rule_refuses(session: Session, notices: Notices) -> None:
     error = refused(session, "SELECT * FROM dana_train('logistic', 't', label => 'y', hyper => '{\"penalty\": -1}')")
     assert isinstance(error, errors.InvalidParameterValue)
     assert described(error)[0] == "the rule needs penalty >= 0, but hyper makes it penalty = -1"
     assert "dana.require(penalty >= 0)" in (error.diag.message_detail or "")
 
 
-def test_values_that_are_no_numbers(session: Session, told: Told) -> None:
+def test_values_that_are_no_numbers(session: Session, notices: Notices) -> None:
     session.execute("UPDATE t SET b = 'NaN' WHERE a = (SELECT max(a) FROM t)")
     error = refused(
         session, "SELECT * FROM dana_train('ridge', 't', features => '{a,b}', label => 'z', nonfinite => 'error')"
@@ -443,7 +443,9 @@ def test_values_that_are_no_numbers(session: Session, told: Told) -> None:
 
 @pytest.mark.parametrize(("each", "severity"), [(3, "WARNING"), (2, "NOTICE")])
 @pytest.mark.parametrize("kind", ["real", "numeric"], ids=["pages", "frames"])
-def test_most_rows_left_out_are_a_warning(session: Session, told: Told, each: int, severity: str, kind: str) -> None:
+def test_most_rows_left_out_are_a_warning(
+    session: Session, notices: Notices, each: int, severity: str, kind: str
+) -> None:
     severities: list[str | None] = []
     session.add_notice_handler(lambda said: severities.append(said.severity))
     session.execute(
@@ -451,24 +453,24 @@ def test_most_rows_left_out_are_a_warning(session: Session, told: Told, each: in
         " FROM generate_series(1, 300) AS i"
     )
     session.execute("SELECT dana_train('linear', 'u', label => 'z', epochs => 1)")
-    (said,) = (one for one in told if "are left out" in one)
+    (said,) = (one for one in notices if "are left out" in one)
     assert said.endswith("\nWith nulls => 'mean' a NULL counts as the mean of its column.")
-    assert severities[told.index(said)] == severity
+    assert severities[notices.index(said)] == severity
 
 
-def test_digits_of_a_label_that_binary32_loses(session: Session, told: Told) -> None:
+def test_digits_of_a_label_that_binary32_loses(session: Session, notices: Notices) -> None:
     session.execute("CREATE TABLE u AS SELECT a, b, 1e8::float8 + 30 * a AS far, 1e3::float8 + 30 * a AS near FROM t")
     session.execute("SELECT dana_train('linear', 'u', features => '{a,b}', label => 'near')")
-    assert not [one for one in told if "digits" in one]
+    assert not [one for one in notices if "digits" in one]
     session.execute("SELECT dana_train('linear', 'u', features => '{a,b}', label => 'far')")
-    (said,) = (one for one in told if "digits" in one)
+    (said,) = (one for one in notices if "digits" in one)
     assert said == (
         "column far of test.u, the label, has more digits than real, the type of dana_predict()\n"
         "dana_predict_double() returns the predictions in double precision."
     )
-    told.clear()
+    notices.clear()
     session.execute("SELECT dana_train('sums', 'u', features => '{a,b}', label => 'far')")
-    (said,) = (one for one in told if "digits" in one)
+    (said,) = (one for one in notices if "digits" in one)
     assert said.startswith("column far of test.u loses most of its digits: its numbers, near 1e+08, become real")
 
 
@@ -486,18 +488,18 @@ def test_digits_of_a_label_that_binary32_loses(session: Session, told: Told) -> 
         ("'v' || i % 7", False),
     ],
 )
-def test_numbers_stored_as_text(session: Session, told: Told, text: str, numbers: bool) -> None:
+def test_numbers_stored_as_text(session: Session, notices: Notices, text: str, numbers: bool) -> None:
     session.execute(
         f"CREATE TABLE u AS SELECT {text} AS a, sin(i)::real AS b, i % 2 AS y FROM generate_series(1, 300) i"
     )
     session.execute("SELECT dana_train('logistic', 'u', label => 'y', epochs => 1)")
-    said = [one for one in told if "stored as text" in one]
+    said = [one for one in notices if "stored as text" in one]
     assert len(said) == numbers
     assert all("values are numbers, stored as text\n" in one and one.endswith(": a::numeric.") for one in said)
 
 
-def test_values_renamed_after_the_training(session: Session, told: Told) -> None:
-    """Of a feature and of a label: counted, and told."""
+def test_values_renamed_after_the_training(session: Session, notices: Notices) -> None:
+    """Of a feature and of a label: counted, and notices."""
     session.execute("CREATE TYPE colour AS ENUM ('red', 'green', 'blue')")
     session.execute(
         "CREATE TABLE u AS SELECT (ARRAY['red', 'green', 'blue']::colour[])[1 + i % 3] AS c, sin(i)::real AS a,"
@@ -506,16 +508,16 @@ def test_values_renamed_after_the_training(session: Session, told: Told) -> None
     session.execute("SELECT dana_train('linear', 'u', 'numbers', '{c,a}', 'z')")
     session.execute("SELECT dana_train('logistic', 'u', 'classes', '{c,a}', 'y')")
     evaluations = [f"SELECT dana_evaluate('{model}')" for model in ("numbers", "classes")]
-    told.clear()
+    notices.clear()
     for evaluation in evaluations:
         assert not {"unseen_categories", "other_labels"} & session.execute(evaluation).fetchall()[0][0].keys()
-    assert not [one for one in told if "does not know" in one or "not a class" in one]
+    assert not [one for one in notices if "does not know" in one or "not a class" in one]
     session.execute("ALTER TYPE colour RENAME VALUE 'red' TO 'crimson'")
-    told.clear()
+    notices.clear()
     numbers, classes = (session.execute(evaluation).fetchall()[0][0] for evaluation in evaluations)
     assert numbers["unseen_categories"] == 100
     assert (classes["other_labels"], classes["unseen_categories"]) == (150, 50)
-    said = [one.partition("\n")[0] for one in told if "does not know" in one or "not a class" in one]
+    said = [one.partition("\n")[0] for one in notices if "does not know" in one or "not a class" in one]
     assert said == [
         '100 rows have a category that model "numbers" does not know, in column c',
         '50 rows have a category that model "classes" does not know, in column c',
@@ -528,22 +530,22 @@ def test_values_renamed_after_the_training(session: Session, told: Told) -> None
         "dana_predict_table('classes', 'u')",
         "dana_predict('numbers', 'green', 1), dana_predict('numbers', NULL, 1)",
     ):
-        told.clear()
+        notices.clear()
         session.execute(f"SELECT {call} {'FROM u' if 'sum' in call else ''}")
         model = "classes" if "classes" in call else "numbers"
-        assert [one.partition("\n")[0] for one in told] == [
+        assert [one.partition("\n")[0] for one in notices] == [
             f'a row has a category that model "{model}" does not know, in column c'
         ] * ("NULL" not in call)
     # only columns with such a row are named
     session.execute("SELECT dana_train('linear', 'u', 'both', '{c,y}', 'z')")
-    told.clear()
+    notices.clear()
     query = (
         "SELECT 'green' AS y, CASE WHEN i > 3 THEN 'grey' ELSE 'blue' END AS c, 1 AS z FROM generate_series(1, 9) AS i"
     )
     session.execute("SELECT dana_evaluate('both', query => %s)", (query,))
     query = query.replace("'green' AS y", "'grey' AS y")
     session.execute("SELECT dana_evaluate('both', query => %s)", (query,))
-    assert [one.partition(",")[2].partition("\n")[0] for one in told] == [" in column c", " in column c, y"]
+    assert [one.partition(",")[2].partition("\n")[0] for one in notices] == [" in column c", " in column c, y"]
     query = "SELECT CASE WHEN i > 3 THEN 'green' END AS c, 1 AS a, 1 AS z FROM generate_series(1, 9) AS i"
     (found,) = session.execute("SELECT dana_evaluate('numbers', query => %s)", (query,)).fetchall()[0]
     assert "unseen_categories" not in found, "a NULL is none"

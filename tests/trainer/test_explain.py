@@ -235,18 +235,18 @@ def test_an_epoch_is_what_a_training_of_rows_at_random_takes(design: dict[str, i
 def test_columns_that_an_array_would_replace_are_why() -> None:
     rule = dana.load(CHECKOUT / "examples/paper/logistic.py")
 
-    def told(schema: str, **design: int) -> Json:
+    def found(schema: str, **design: int) -> Json:
         request = replace(declared_request(rule, declared(schema), label="y"), design=design)
         return explain(
             ExplainRequest(training=request, device=None, search=False, rows=None, layout=None, last=None),
             DesignStore(),
         )
 
-    slow = told(f"{', '.join(f'x{k} bool' for k in range(12))}, y int", converters=1)
-    array = told("x float4[12], y int")
+    slow = found(f"{', '.join(f'x{k} bool' for k in range(12))}, y int", converters=1)
+    array = found("x float4[12], y int")
     assert (slow["why"]["cause"], slow["why"]["change"]) == ("unpacker", {"columns": "real[]"})
     assert slow["why"]["tuple"] == array["cycles"]["tuple"] < slow["cycles"]["tuple"] / 1.25
-    few = told(f"{', '.join(f'x{k} {kind}' for k, kind in enumerate(['int', 'real'] * 3))}, y int")
+    few = found(f"{', '.join(f'x{k} {kind}' for k, kind in enumerate(['int', 'real'] * 3))}, y int")
     assert few["why"]["cause"] == "unpacker"
     takes, size = few["cycles"]["tuple"], 8192 / few["reads"]["tuples"]
     assert few["why"]["text"] == (

@@ -62,7 +62,7 @@ def words(width: int) -> data.StructLayout:
 
 
 def _integer(kind: ColumnType, raw: Value) -> Value:
-    """What of an element is converted: a signed integer; of a double, of which only the sign counts here, all."""
+    """The part of an element that is converted: a signed integer, or all of a double, where only the sign counts."""
     match kind:
         case ColumnType.INT2 | ColumnType.INT4 | ColumnType.INT8:
             return raw.as_signed()

@@ -249,6 +249,13 @@ hint_at_difference(const dana_survey *survey, const dana_candidate *feature)
 	return NULL;
 }
 
+/* How many of so many values are expected to have a column of a hash in common with others */
+static double
+expected_to_share(int64 values, int columns)
+{
+	return values * (1 - pow(1 - 1.0 / columns, values - 1));
+}
+
 static void
 report_feature(const dana_survey *survey, const dana_candidate *feature)
 {
@@ -267,8 +274,9 @@ report_feature(const dana_survey *survey, const dana_candidate *feature)
 	if (encoder->buckets > 0)
 	{
 		appendStringInfo(&done, INT64_FORMAT " categories hashed into %d columns", feature->values, encoder->buckets);
-		if (feature->values > encoder->buckets)
-			hint = "Categories in one column have one weight. For fewer of these: a larger number of \"categories\".";
+		if (expected_to_share(feature->values, encoder->buckets) >= 1)
+			hint = psprintf("About %.0f of them share a column, and so a weight, with others; \"categories\" is the number of "
+							"columns.", expected_to_share(feature->values, encoder->buckets));
 	}
 	else if (cut)
 		appendStringInfo(&done, "one-hot, the %d most frequent of " INT64_FORMAT " categories, and other",

@@ -169,7 +169,7 @@ def test_a_block_design_with_a_mistake_is_an_error(folder: Path) -> None:
 
 
 def test_every_region_has_its_words() -> None:
-    """A region that the specification has and the map leaves out would fail where somebody first asks for it."""
+    """A region of the specification that the map leaves out would otherwise fail only when a tool needs it."""
     blocks = address_map(RECORDS)
     assert {block.name for block in blocks} == {region.name for region in (*Region, *BoardRegion)}
     for block, following in pairwise(blocks):
