@@ -30,10 +30,10 @@ def run_jobs(options: argparse.Namespace) -> int:
     """Cancel, wait, and show the jobs."""
     from rich.console import Console
 
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
 
-    with connect(options.dsn or started(major=18).dsn) as db:
+    with connect(dsn_of(options)) as db:
         if options.cancel is not None:
             db.cancel(options.cancel)
         # a cancelled job is waited for: it ends only at its next check for interrupts

@@ -43,10 +43,10 @@ def run_show(options: argparse.Namespace) -> int:
 
 def run_install(options: argparse.Namespace) -> int:
     """Register, and say which."""
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
 
-    dsn = options.dsn or started(major=18).dsn
+    dsn = dsn_of(options)
     with connect(dsn) as db:
         names = db.create_rules(*options.names)
     say(f"registered: {', '.join(names)}")

@@ -19,7 +19,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def run_metrics(options: argparse.Namespace) -> int:
     """Print the address, and serve until Ctrl-C."""
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
     from dana.errors import SetupError
     from dana.extras import install_command
@@ -28,7 +28,7 @@ def run_metrics(options: argparse.Namespace) -> int:
         from dana.integrations.prometheus import serve
     except ModuleNotFoundError as error:
         raise SetupError(f"dana metrics needs the package {error.name}; run: {install_command('metrics')}") from None
-    dsn = options.dsn or started(major=18).dsn
+    dsn = dsn_of(options)
     connect(dsn).close()  # an error of the connection string is one of this command, not of its first scrape
     server, thread = serve(dsn, options.address, options.port)
     say(f"serving:  http://{options.address}:{server.server_port}/metrics", flush=True)

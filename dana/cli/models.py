@@ -83,10 +83,10 @@ def _add_rows(command: argparse.ArgumentParser, source: str) -> None:
 
 
 def _connected(options: argparse.Namespace) -> Connection:
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
 
-    return connect(options.dsn or started(major=18).dsn)
+    return connect(dsn_of(options))
 
 
 def run_models(options: argparse.Namespace) -> int:

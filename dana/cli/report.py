@@ -28,7 +28,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def run_report(options: argparse.Namespace) -> int:
     """Read the run, evaluate its model, compile its machine again, write the page."""
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
     from dana.errors import SetupError
     from dana.extras import install_command
@@ -42,7 +42,7 @@ def run_report(options: argparse.Namespace) -> int:
     from dana.report.scores import read_scores
     from dana.report.stored import read_model
 
-    with connect(options.dsn or started(major=18).dsn) as db:
+    with connect(dsn_of(options)) as db:
         run = read_run(db.session, options.number)
         model = read_model(db.session, run)
         scores = "" if options.no_rows else read_scores(db.session, run, model, options.threshold)

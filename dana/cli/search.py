@@ -60,12 +60,12 @@ def run_search(options: argparse.Namespace) -> int:
     """Register the rule where a file is given, search, print the points."""
     from rich.console import Console
 
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
 
     # before the server is started, which takes seconds: a wrong argument is reported at once
     table, arguments = table_or_query(options), training_options(options, TrialOptions)
-    with connect(options.dsn or started(major=18).dsn) as db:
+    with connect(dsn_of(options)) as db:
         points = db.search(
             registered(db, options.rule),
             table,

@@ -109,6 +109,13 @@ def started(major: int) -> EmbeddedServer:
         return EmbeddedServer.start(major=major, progress=progress)
 
 
+def dsn_of(options: argparse.Namespace) -> str:
+    """Connection string of ``--dsn``, or of the embedded server, which is started if it is not running."""
+    from dana.server.installation import DEFAULT_MAJOR
+
+    return str(options.dsn) if options.dsn else started(DEFAULT_MAJOR).dsn
+
+
 def run_start(options: argparse.Namespace) -> int:
     """Start the embedded server; print its connection string and its folder."""
     server = started(options.major)

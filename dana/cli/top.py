@@ -54,12 +54,12 @@ def run_top(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.live import Live
 
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
 
     console = Console(highlight=False)
     curves: dict[int, Curve] = {}
-    with connect(options.dsn or started(major=18).dsn) as db:
+    with connect(dsn_of(options)) as db:
         if options.once:
             console.print(_screen(db.session, console.width, curves))
             return 0

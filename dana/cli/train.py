@@ -35,7 +35,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def run_train(options: argparse.Namespace) -> int:
     """Register the rule where a file is given, train, print the result."""
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
 
     # before the server is started, which takes seconds: a wrong argument is reported at once
@@ -45,7 +45,7 @@ def run_train(options: argparse.Namespace) -> int:
     shards: list[str] | Literal["partitions"] | None = options.shard
     if shards == ["partitions"]:
         shards = "partitions"
-    with connect(options.dsn or started(major=18).dsn) as db:
+    with connect(dsn_of(options)) as db:
         name = registered(db, options.rule)
         if options.background:
             say(f"job {db.start('train', name, table, **arguments)}")

@@ -22,7 +22,7 @@ def run_ui(options: argparse.Namespace) -> int:
     """Print the address, and serve until Ctrl-C."""
     import warnings
 
-    from dana.cli.server import started
+    from dana.cli.server import dsn_of
     from dana.client.connection import connect
     from dana.errors import SetupError
     from dana.extras import install_command
@@ -31,7 +31,7 @@ def run_ui(options: argparse.Namespace) -> int:
         from dana.ui.serve import address, listen, listen_at, new_token, serve
     except ModuleNotFoundError as error:
         raise SetupError(f"the pages need the package {error.name}; run: {install_command('ui')}") from None
-    dsn = options.dsn or started(major=18).dsn
+    dsn = dsn_of(options)
     connect(dsn).close()  # an error of the address is one of this command, not of its first page
     token = new_token()
     listening = listen(options.port) if options.socket is None else listen_at(options.socket)
