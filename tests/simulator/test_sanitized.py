@@ -42,7 +42,8 @@ class Library(ctypes.CDLL):
         super().__init__(sanitized.get(name, name), *args, **options)
 ctypes.CDLL = Library
 import pytest
-sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", *sys.argv[2:]]))
+# the report of a sanitizer, which ends the process, goes to stderr itself
+sys.exit(pytest.main(["-v", "-x", "--capture=sys", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
 
 
