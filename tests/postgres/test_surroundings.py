@@ -16,6 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dana.trainer.memory import RESERVE
 from dana.worker.protocol import RELEASE
 from tests.postgres.cluster import Cluster
 from tests.postgres.conftest import Session
@@ -288,7 +289,7 @@ def test_no_room_for_the_model(cluster: Cluster, session: Session, rule: Rule) -
 
 def test_no_room_to_keep_pages(cluster: Cluster, session: Session, rule: Rule) -> None:
     """Where the worker has no memory for a table's pages, each epoch streams them again."""
-    session.execute("CREATE TABLE t AS SELECT g AS id, repeat('x', 1900) FROM generate_series(1, 16000) g")
+    session.execute("CREATE TABLE t AS SELECT g AS id, repeat('x', 1900) FROM generate_series(1, 32000) g")
     pages = session.execute("SELECT pg_relation_size('t') / 8192").fetchall()[0][0]
     name = rule(epochs=3)
     cluster.until_sessions(1)
@@ -303,10 +304,11 @@ def test_no_room_to_keep_pages(cluster: Cluster, session: Session, rule: Rule) -
         session.execute("BEGIN")
         before = blocks_read()
         row = session.execute("SELECT tuples, epochs FROM dana_train(%s, 't')", (name,)).fetchone()
-        assert row == (16000, 3)
+        assert row == (32000, 3)
         assert blocks_read() - before == pages * streams
         session.execute("ROLLBACK")
-        set_limit(cluster, worker, "RLIMIT_DATA", used + (24 << 20))  # enough for a request, not for 32 MB of pages
+        # enough for a request, not for 64 MB of pages
+        set_limit(cluster, worker, "RLIMIT_DATA", used + RESERVE + (8 << 20))
     assert cluster.sessions() == [worker], "no session was lost"
 
 

@@ -60,4 +60,4 @@ def test_a_crash_is_a_failure_and_ends_the_run(tmp_path: Path) -> None:
 def test_it_ends_after_as_many_failures_as_were_asked_for(tmp_path: Path) -> None:
     status, text = outcome(tmp_path, {"fails": FAILS, "other": FAILS * 2}, "--processes", "2", "--maxfail", "1")
     assert status == 1
-    assert "stopping after 1 failures" in text
+    assert re.search("stopping after [12] failures", text), text  # the other process may fail before it is stopped

@@ -260,7 +260,7 @@ END $$
 
 def test_the_curve_as_it_goes(session: Session, server: EmbeddedServer) -> None:
     """Another session sees each epoch's loss when it ended; at the commit the rows of dana.epoch take their place."""
-    rows = 9000  # each fills a page: half of `dana.max_memory` cannot keep them, so the second epoch reads them again
+    rows = 10500  # each fills a page: half of `dana.max_memory` cannot keep them, so the second epoch reads them again
     session.execute("CREATE TABLE t (x real, y real, wide text STORAGE PLAIN)")
     session.execute(f"INSERT INTO t SELECT i, 1, repeat('x', 7000) FROM generate_series(1, {rows}) i".encode())
     session.execute(HOLD)
@@ -268,7 +268,7 @@ def test_the_curve_as_it_goes(session: Session, server: EmbeddedServer) -> None:
     live = f"SELECT {columns}, run, model, source FROM dana.curve WHERE pid = %s ORDER BY epoch"
     session.execute("SELECT pg_advisory_lock(%s)", (rows + 1,))
     with psycopg.connect(server.dsn) as other:
-        other.execute("SET search_path = test, public; SET dana.max_memory = '132MB'")
+        other.execute("SET search_path = test, public; SET dana.max_memory = '160MB'")
         pid = other.info.backend_pid
         results: list[object] = []
         call = (
