@@ -30,6 +30,7 @@ from dana.trainer.contract import (
     TrainResult,
 )
 from dana.trainer.data.clusters import start_centres
+from dana.trainer.designs import rule_of
 from dana.trainer.messages.notices import (
     diverged_error,
     risen_notice,
@@ -38,7 +39,7 @@ from dana.trainer.messages.notices import (
     unsolved_notice,
 )
 from dana.trainer.messages.page_errors import nulls_error
-from dana.trainer.summary import WEAK, newton, penalty_of, summarise, with_summary
+from dana.trainer.summary import WEAK, least_squares, newton, penalty_of, summarise, with_summary
 from dana.trainer.warm import CONJUGATE, SOLVERS, remembered
 
 PATIENCE = 30
@@ -178,6 +179,7 @@ def run(
     """
     validates = held_out is not None and request.validates
     solves = training.whole_table and training.tests_convergence and not validates
+    conjugate = solves and CONJUGATE in rule_of(request.text, request.rule).checked.optimizers
     stopping = Stopping(
         patience=(0 if solves else PATIENCE) if request.patience is None else request.patience,
         tolerance=TOLERANCE if request.tolerance is None else request.tolerance,
@@ -195,6 +197,7 @@ def run(
     stepped = unpenalised = False
     reports: list[EpochReport] = []
     best: tuple[int, Sequence[Parameter]] | None = None
+    first: tuple[int, Sequence[Parameter]] | None = None
     left: Sequence[Parameter] = ()
     for epoch in range(1, training.epochs + 1):
         started = time.perf_counter()
@@ -223,17 +226,27 @@ def run(
         if loss is not None and stopping.patience and stopping.better(loss, margin):
             # reuse the arrays of the previous best: a large model must not exist three times
             best = epoch, left if validates else training.parameters(() if best is None else best[1])
+        if report.converged and first is None and conjugate and request.epochs is None:
+            now = training.finish(training.parameters())
+            moved = least_squares(training, request, now, rows=report.tuples, feed=feed, notify=notify)
+            if moved is not None:
+                first = epoch, now.parameters
+                # the rest, such as the size of the errors, is that of models that lack an effect
+                training.adopt([fresh[a.name] if a is b else a for a, b in zip(moved, now.parameters, strict=True)])
+                continue
         if report.converged or stopping.over or (stepped and epoch == 2 * SLOW and unpenalised):
             break
-        if solves and epoch == SLOW and request.epochs is None:
+        if conjugate and epoch == SLOW and request.epochs is None:
             now = training.finish(training.parameters())
-            conjugate = CONJUGATE in now.metadata["optimizers"]
-            moved = newton(training, request, now, rows=report.tuples, feed=feed) if conjugate else None
+            moved = newton(training, request, now, rows=report.tuples, feed=feed)
             stepped = moved is not None
             # the summary then steps to the maximum, in binary64: more passes in binary32 bring it no nearer
             unpenalised = penalty_of(request, now.metadata["hyper"]) <= WEAK
             # the directions of conjugate gradients led elsewhere
             training.adopt([fresh[one.name] if remembered(one.name, fresh) else one for one in moved or ()])
+    in_vain = first is not None and best is None and not (report.loss or 0) <= (reports[first[0] - 1].loss or 0)
+    if in_vain and first is not None:
+        best, report = first, reports[first[0] - 1]
     epoch, parameters = best or (epoch, training.parameters())
     # before the extra pass below, which takes a step and counts cycles
     result, kept = training.finish(parameters), reports[epoch - 1]
@@ -260,7 +273,7 @@ def run(
     if request.calibrate is not None:
         result = calibrated(request, result, held_out, notify)
     constant = training.constant(result.parameters)
-    risen = _risen(reports, epoch)
+    risen = None if in_vain else _risen(reports, epoch)
     # a last step that arrives at the maximum of the likelihood ends what the epochs did not
     solved = report.converged or (summary is not None and bool(summary.inference))
     ended = solved or stopping.over

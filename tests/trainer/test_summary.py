@@ -317,6 +317,26 @@ def test_what_a_penalty_hides_is_reported(rule: str) -> None:
     assert messages == [["the penalty hides an effect of the difference of close columns"], [], []]
 
 
+@pytest.mark.parametrize(("rule", "distance"), [("huber", 1e-5), ("quantile", 1e-4)])
+def test_an_effect_of_close_columns_is_found_without_a_likelihood(
+    rule: str, distance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training begins again from least squares, where these explain more; where outliers rule, it is reported."""
+    x, difference = close(distance)
+    noise = np.random.default_rng(23).standard_normal(600)
+    label = difference + x[:, 2] + 0.1 * noise
+    found, notices = fitted(rule, x, label)
+    assert not [one for one in notices if "may be missing" in one.message]
+    outliers = label + np.where(np.arange(600) % 40 == 0, 100 * noise, 0)
+    _, reported = fitted(rule, x, outliers)
+    assert [one for one in reported if "may be missing" in one.message]
+    monkeypatch.setattr(stopping, "least_squares", lambda *_, **__: None)
+    before, _ = fitted(rule, x, label)
+    assert found.loss is not None
+    assert before.loss is not None
+    assert found.loss < 0.5 * before.loss
+
+
 @pytest.mark.parametrize(("distance", "away"), [(0.4, 0.0), (1e-2, 100.0), (1e-3, 0.0), (1e-4, 0.0)])
 def test_the_penalty_of_several_classes_is_removed(distance: float, away: float) -> None:
     x, difference = close(distance, away)

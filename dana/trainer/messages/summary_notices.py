@@ -83,6 +83,15 @@ def close_notice(columns: int, weights: int) -> Notice:
     )
 
 
+def unfound_notice() -> Notice:
+    """Return the warning of a minimum that binary32 may not show."""
+    return Notice(
+        level=Level.WARNING,
+        message="a column nearly depends on the others: an effect of a small difference of columns may be missing",
+        hint="Train on the difference as a column of its own, or on fewer columns.",
+    )
+
+
 def hidden_notice(r2: float, least: float) -> Notice:
     """Return the warning of a penalty that hides an effect.
 
