@@ -28,8 +28,8 @@ from dana.trainer.data.classes import prediction_kind
 from dana.trainer.data.weights import bind_request
 from dana.trainer.designs import chosen_extents, graph_of
 from dana.trainer.extents import with_extents
+from dana.trainer.loop import Outcome, run
 from dana.trainer.machine import feed_pages
-from dana.trainer.stopping import Outcome, run
 from dana.trainer.trainer import MachineTrainer
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.interpreter import Interpreter

@@ -260,7 +260,7 @@ class InterpretedTraining(Judged):
     def end_epoch(self) -> EpochReport:
         columns = self._read()
         try:
-            # one epoch at a time: the loop and the convergence test are `stopping.run`'s
+            # one epoch at a time: the loop and the convergence test are `loop.run`'s
             result = self._interpreter.train(columns.values, self._models, self._metas, epochs=1)
         except DataError as error:
             raise TrainingError(f"{error} ({self._request.relation.name})", sqlstate=SqlState.DATA_EXCEPTION) from error

@@ -1,6 +1,6 @@
 """Runs a training in a session: streams or replays the pages of each epoch, and reports its progress.
 
-The loop over epochs is `dana.trainer.stopping.run`. The pages of the first epoch come from the backend. Later epochs
+The loop over epochs is `dana.trainer.loop.run`. The pages of the first epoch come from the backend. Later epochs
 replay them from memory if that pays; otherwise the backend streams them again under the same snapshot. If a training
 takes its rows in another order, they are laid out once, in memory or in files, and all passes read those pages.
 """
@@ -33,8 +33,8 @@ from dana.trainer.contract import (
     TrainRequest,
     TrainResult,
 )
+from dana.trainer.loop import run
 from dana.trainer.messages.page_errors import PageError
-from dana.trainer.stopping import run
 from dana.worker.messages import Message
 from dana.worker.protocol import Channel
 from dana.worker.ring import Ring

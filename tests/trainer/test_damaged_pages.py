@@ -18,8 +18,8 @@ from dana.errors import UsageError
 from dana.storage.builder import build_pages
 from dana.trainer import arrays
 from dana.trainer.contract import OutOfLine, Sink, Training, TrainingError, TrainRequest
+from dana.trainer.loop import run
 from dana.trainer.machine_code import VARIABLE
-from dana.trainer.stopping import run
 from dana.trainer.trainer import MachineTrainer
 from tests.guarded import guarded
 from tests.scale import scaled

@@ -18,11 +18,13 @@ from dana.storage.builder import build_pages
 from dana.trainer.arrays import train as train_arrays
 from dana.trainer.constant import constant_loss, weighs_loss
 from dana.trainer.contract import Constant, EpochReport, HeldOut, Level, Notice, TrainingError, TrainRequest
+from dana.trainer.loop import Outcome, run
 from dana.trainer.losses import loss_graph
 from dana.trainer.machine_code import VARIABLE
-from dana.trainer.stopping import Outcome, Stopping, _risen, _still_falls, run
+from dana.trainer.stopping import Stopping
 from dana.trainer.trainer import MachineTrainer
 from dana.trainer.training import MachineTraining
+from dana.trainer.verdict import _risen, _still_falls
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.interpreter import Interpreter

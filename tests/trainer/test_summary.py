@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dana import rules
-from dana.trainer import stopping, summary
+from dana.trainer import loop, summary
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Level, Notice
 from dana.trainer.data.likelihood import Basis, Family
@@ -260,7 +260,7 @@ def test_categories_that_separate_end_the_steps(monkeypatch: pytest.MonkeyPatch)
     y = np.where(row < 160, 1.0, random.random(3000) < 1 / (1 + np.exp(-x[:, 0])))
     families: list[Family] = []
     # ends before Newton's steps with the penalty, which are no part of it
-    monkeypatch.setattr(stopping, "newton", lambda *of, **more: families.clear())
+    monkeypatch.setattr(loop, "newton", lambda *of, **more: families.clear())
     opened = summary.LikelihoodObserver
     monkeypatch.setattr(
         summary, "LikelihoodObserver", lambda **given: families.append(given["family"]) or opened(**given)
@@ -330,7 +330,7 @@ def test_an_effect_of_close_columns_is_found_without_a_likelihood(
     outliers = label + np.where(np.arange(600) % 40 == 0, 100 * noise, 0)
     _, reported = fitted(rule, x, outliers)
     assert [one for one in reported if "may be missing" in one.message]
-    monkeypatch.setattr(stopping, "least_squares", lambda *_, **__: None)
+    monkeypatch.setattr(loop, "least_squares", lambda *_, **__: None)
     before, _ = fitted(rule, x, label)
     assert found.loss is not None
     assert before.loss is not None
@@ -537,10 +537,10 @@ def test_slow_conjugate_gradients_end_by_newton_s_method(
     y = (random.random(1500) < rate / (1 + rate)) if rule == "logistic" else random.poisson(rate)
     options: dict[str, Any] = {"hyper": {"penalty": penalty}}
     fast, _ = fitted(rule, x, y.astype(float), **options)
-    monkeypatch.setattr(stopping, "newton", lambda *args, **more: None)
+    monkeypatch.setattr(loop, "newton", lambda *args, **more: None)
     slow, _ = fitted(rule, x, y.astype(float), **options)
     assert fast.converged
-    assert stopping.SLOW < len(fast.losses) <= stopping.SLOW + 6 < len(slow.losses)
+    assert loop.SLOW < len(fast.losses) <= loop.SLOW + 6 < len(slow.losses)
     assert fast.loss is not None
     assert slow.loss is not None
     if penalty == 1e-6:
@@ -556,7 +556,7 @@ def test_models_are_those_of_every_machine() -> None:
     # half of the rows have one label, and columns are alike: conjugate gradients do not end before Newton's method
     y[x[:, 0] > np.median(x[:, 0])] = 1
     sim, interp = (fitted("logistic", x, y, machine=machine)[0] for machine in ("sim", "interp"))
-    assert len(sim.losses) == len(interp.losses) > stopping.SLOW
+    assert len(sim.losses) == len(interp.losses) > loop.SLOW
     for name, values in sim.models.items():
         np.testing.assert_array_equal(values, interp.models[name])
     assert sim.coefficients == interp.coefficients
@@ -592,7 +592,7 @@ def test_newton_s_method_ends_the_training_of_close_columns() -> None:
     found, notices = fitted("linear", x, y)
     assert not notices
     assert found.converged
-    assert len(found.losses) == 2 * stopping.SLOW
+    assert len(found.losses) == 2 * loop.SLOW
     assert found.coefficients is not None
     expected = theirs("linear", np.column_stack([x[:, 0], difference, x[:, 2]]), y)
     assert found.coefficients["values"][0][1] * 1e-5 == pytest.approx(expected.params[2], rel=1e-3)

@@ -25,7 +25,7 @@ from dana.trainer.contract import (
     TrainResult,
 )
 from dana.trainer.data.classes import prediction_kind
-from dana.trainer.stopping import run
+from dana.trainer.loop import run
 from dana.trainer.trainer import MachineTrainer
 from dsl import compile_rule
 from tests.guarded import consumed
