@@ -223,7 +223,7 @@ class Soak:
             kind, epochs = choose.choice(KINDS), choose.randint(1, 4)
             name = choose.choice((own, own, "soak together"))
             impatient = choose.random() < TIMED_OUT
-            arguments = f"model => '{name}', label => 'y', epochs => {epochs}, {kind.call}"
+            arguments = f"model => '{name}', label => 'y', epochs => {epochs}, shuffle => false, {kind.call}"
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             try:
                 if impatient:
