@@ -24,7 +24,7 @@ from dana import rules
 from dana.errors import DanaError, SetupError
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Notice
-from dana.trainer.summary import WEAK
+from dana.trainer.likelihoods import WEAK
 
 Doubles = NDArray[np.float64]
 Columns = dict[str, Doubles]

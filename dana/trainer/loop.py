@@ -26,10 +26,12 @@ from dana.trainer.contract import (
 )
 from dana.trainer.data.clusters import start_centres
 from dana.trainer.designs import rule_of
+from dana.trainer.likelihoods import WEAK, penalty_of
 from dana.trainer.messages.notices import diverged_error, skipped_notice
 from dana.trainer.messages.page_errors import nulls_error
+from dana.trainer.newton import least_squares, newton
 from dana.trainer.stopping import PATIENCE, TOLERANCE, Stopping
-from dana.trainer.summary import WEAK, Summary, least_squares, newton, penalty_of, summarise, with_summary
+from dana.trainer.summary import Summary, summarise, with_summary
 from dana.trainer.verdict import Ended, report
 from dana.trainer.warm import CONJUGATE, remembered
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dana import rules
-from dana.trainer import loop, summary
+from dana.trainer import loop, passes
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Level, Notice
 from dana.trainer.data.likelihood import Basis, Family
@@ -261,9 +261,9 @@ def test_categories_that_separate_end_the_steps(monkeypatch: pytest.MonkeyPatch)
     families: list[Family] = []
     # ends before Newton's steps with the penalty, which are no part of it
     monkeypatch.setattr(loop, "newton", lambda *of, **more: families.clear())
-    opened = summary.LikelihoodObserver
+    opened = passes.LikelihoodObserver
     monkeypatch.setattr(
-        summary, "LikelihoodObserver", lambda **given: families.append(given["family"]) or opened(**given)
+        passes, "LikelihoodObserver", lambda **given: families.append(given["family"]) or opened(**given)
     )
     _, notices = fitted("logistic", x, y)
     assert [one.split(":")[0] for one in separated(notices)] == ["column x3 separates rows by their label"]
@@ -474,7 +474,7 @@ def test_many_columns_and_separation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not notices
     assert each.coefficients is not None
     np.testing.assert_allclose(each.coefficients["errors"][0], theirs("linear", x, y).bse, rtol=1e-4)
-    monkeypatch.setattr(summary, "MAX_PRODUCTS", 300 * 101**2 - 1)
+    monkeypatch.setattr(passes, "MAX_PRODUCTS", 300 * 101**2 - 1)
     found, notices = fitted("logistic", x, (x[:, 0] > 0).astype(np.float64))
     assert separated(notices)
     assert found.summary is not None
