@@ -10,9 +10,9 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import suppress
-from typing import Any, Self, TypeAlias, cast
+from typing import Self, TypeAlias, cast
 from uuid import uuid4
 from weakref import finalize
 
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -39,6 +39,8 @@ from dana.session.tables import Column, create_table
 
 Rows: TypeAlias = "ArrayLike | Frame"
 Seed: TypeAlias = "int | np.random.RandomState | None"
+LabelWeights: TypeAlias = Mapping[str, float] | Mapping[int, float] | Mapping[float, float]
+"""A mapping of strings is none of objects: the kinds of labels are listed."""
 ClassWeight: TypeAlias = Mapping[str, float] | str | None
 
 TABLE = "dana_fit"
@@ -97,13 +99,22 @@ class DanaEstimator(BaseEstimator):
         return {name: value for name, value in state.items() if name != "_finalizer"}
 
     def _train(
-        self, x: Rows, y: np.ndarray, rule: str, sample_weight: ArrayLike | None, class_weight: ClassWeight = None
+        self,
+        x: Rows,
+        y: NDArray[np.float64],
+        rule: str,
+        sample_weight: ArrayLike | None,
+        class_weight: ClassWeight = None,
+        *,
+        classes: Sequence[str] | None = None,
+        start: str | None = None,
     ) -> None:
-        """Train a model of the server on the rows, and keep its name."""
+        """Train a model of the server on the rows, from the model ``start`` if there is one, and keep its name."""
         columns = columns_of(_table(x))
         label = _unused_name("y", columns)
         options: TrainOptions = {"features": list(columns), "label": label}
-        options["model"] = self.model or f"estimator_{uuid4().hex}"
+        former = None if start is None else start.rpartition("@")[0]
+        options["model"] = self.model or former or f"estimator_{uuid4().hex}"
         others = {label: y}
         if sample_weight is not None:
             options["weight"] = weight = _unused_name(f"{label}_weight", columns)
@@ -116,6 +127,10 @@ class DanaEstimator(BaseEstimator):
             options["epochs"] = self.epochs
         options["seed"] = int(check_random_state(self.random_state).randint(1 << 31))
         options |= self.training or {}
+        if classes is not None:
+            options["classes"] = classes
+        if start is not None:
+            options["warm_start_from"] = start
         db = _session(self.dsn)
         # before the transaction, which a drop that fails would end
         _drop_unused(_session)
@@ -127,6 +142,8 @@ class DanaEstimator(BaseEstimator):
             create_table(db.session, TABLE, columns, temporary=True)
             result = db.train(rule, f"pg_temp.{TABLE}", progress=False, **options)
             db.session.execute(f"DROP TABLE pg_temp.{TABLE}")
+        if hasattr(self, "_finalizer"):
+            self._finalizer()  # no copy has the former model
         self.model_ = f"{result.model}@{result.version}"
         self.rule_, self.n_iter_, self.loss_ = rule, result.epochs, result.loss
         self._set_coefficients(db)
@@ -259,11 +276,22 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
 
         For a rule with a vector as its output, ``y`` has a column for each element.
         """
+        return self._fit(X, y, sample_weight, None)
+
+    def partial_fit(self, X: Rows, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Go on training the model on these rows, as ``warm_start_from`` does; the first call is `fit`.
+
+        Each call makes as many passes as `fit`. A rule that finds the optimum of its rows, such as ``linear``, ends at
+        that of the last rows; one of stochastic gradient descent keeps more of the earlier ones with fewer ``epochs``.
+        """
+        return self._fit(X, y, sample_weight, getattr(self, "model_", None))
+
+    def _fit(self, x: Rows, y: ArrayLike, sample_weight: ArrayLike | None, start: str | None) -> Self:
         several = self.rule is not None and self.rule not in rules.NAMES
         numbers = validate_data(self, "no_validation", y, y_numeric=True, multi_output=several)
-        rows = self._rows(X, reset=True)
+        rows = self._rows(x, reset=start is None)
         check_consistent_length(rows, numbers)
-        self._train(rows, numbers.astype(np.float64), self.rule or "linear", sample_weight)
+        self._train(rows, numbers.astype(np.float64), self.rule or "linear", sample_weight, start=start)
         return self
 
     def predict(self, X: Rows) -> NDArray[np.float64]:
@@ -319,7 +347,7 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         model: str | None = None,
         dsn: str | None = None,
         random_state: Seed = 0,
-        class_weight: Mapping[Any, float] | str | None = None,
+        class_weight: LabelWeights | str | None = None,
         threshold: float | None = None,
     ) -> None:
         super().__init__(
@@ -337,7 +365,41 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         check_classification_targets(labels)
         rows = self._rows(X, reset=True)
         check_consistent_length(rows, labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        self.classes_ = np.unique(labels)
+        return self._fit(rows, labels, sample_weight, None)
+
+    def partial_fit(
+        self,
+        X: Rows,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Go on training the model on these rows, as ``warm_start_from`` does.
+
+        Each call makes as many passes as `fit`. A rule that finds the optimum of its rows, such as ``logistic``, ends
+        at that of the last rows; one of stochastic gradient descent keeps more of the earlier ones with fewer
+        ``epochs``.
+
+        Parameters
+        ----------
+        classes
+            All labels there are; required by the first call, whose rows may lack some.
+        """
+        if self.class_weight == "balanced":
+            raise ValueError("class_weight='balanced' needs the labels of all rows: give partial_fit a weight by label")
+        first = _check_partial_fit_first_call(self, classes)
+        labels = validate_data(self, "no_validation", y)
+        check_classification_targets(labels)
+        rows = self._rows(X, reset=first)
+        check_consistent_length(rows, labels)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y must have labels of {self.classes_.tolist()}, not {unknown.tolist()[0]!r}")
+        return self._fit(rows, labels, sample_weight, getattr(self, "model_", None))
+
+    def _fit(self, rows: Rows, labels: NDArray[np.generic], sample_weight: ArrayLike | None, start: str | None) -> Self:
+        numbers = np.searchsorted(self.classes_, labels)
         count = len(self.classes_)
         # `check_estimator` of scikit-learn requires the word class in the message
         if count < 2:
@@ -357,10 +419,13 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
             if unknown:
                 raise ValueError(f"class_weight must name classes of {list(number)}, not {unknown[0]!r}")
             weights = {number[label]: float(weight) for label, weight in self.class_weight.items()}
-        self._train(rows, numbers.astype(np.float64), rule, sample_weight, weights)
+        # of these rows: others of the model may have all classes
+        missing = start is None and len(np.unique(numbers)) < count
+        classes = [str(k) for k in range(count)] if missing else None
+        self._train(rows, numbers.astype(np.float64), rule, sample_weight, weights, classes=classes, start=start)
         return self
 
-    def predict(self, X: Rows) -> np.ndarray:
+    def predict(self, X: Rows) -> NDArray[np.generic]:
         """The label of each row.
 
         Raises

@@ -1,11 +1,13 @@
 """Objects of JSON that the server returns, as types.
 
-In: nothing. Out: typed dictionaries, which `dana_evaluate`, `dana_export_model` and `dana.model.metadata` fill.
+In: nothing. Out: typed dictionaries, which `dana_evaluate`, `dana_explain`, `dana_export_model` and
+`dana.model.metadata` fill.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from collections.abc import Mapping
+from typing import TypedDict
 
 ClassMetrics = TypedDict(
     "ClassMetrics",
@@ -117,6 +119,13 @@ class Summary(TypedDict, total=False):
     dropped: list[int]
 
 
+class CentreValues(TypedDict):
+    """What was subtracted from each feature and the label; no features: nothing from any."""
+
+    features: list[float]
+    label: float
+
+
 class Metadata(TypedDict, total=False):
     """``dana.model.metadata``: what the training recorded."""
 
@@ -136,7 +145,7 @@ class Metadata(TypedDict, total=False):
     group: Group | None
     warm_start_from: str | None
     preprocess: list[Preprocessed] | None
-    centres: dict[str, Any]
+    centres: CentreValues
     optimizers: list[str]
     ended: str
     summary: Summary
@@ -160,3 +169,137 @@ class Exported(TypedDict):
     parameters: list[Parameter]
     metadata: Metadata
     predictor: str | None
+
+
+class Reads(TypedDict):
+    """The pages of a training: how many there are (None: unknown), and the rows and pages of one page's worth."""
+
+    frames: bool
+    page_bytes: int
+    pages: int | None
+    empty: int
+    tuples: int
+    counted: bool
+    pages_of_a_tuple: int
+
+
+class ProgramSizes(TypedDict):
+    """Instructions of the engine and of a Strider, column descriptors, tuples that are computed at a time."""
+
+    engine: int
+    strider: int
+    descriptors: int
+    tuples_of_a_round: int
+
+
+class Busy(TypedDict):
+    """The shares of a page's cycles in which a part of the machine works."""
+
+    link: float
+    unpacker: float
+    engine: float
+    units: float
+
+
+class EstimatedCycles(TypedDict):
+    """Estimated cycles of a tuple and a page, those that an epoch has once, and what the machine waits for."""
+
+    tuple: float
+    page: float
+    fixed: float
+    busy: Busy
+    waits_for: str
+
+
+class Bottleneck(TypedDict):
+    """Why a tuple takes its cycles; ``tuple``: what it takes after ``change``, where one would help."""
+
+    cause: str
+    line: int | None
+    text: str
+    change: Mapping[str, str | int] | None
+    tuple: float | None
+
+
+class EstimatedEpoch(TypedDict):
+    """Estimated cycles and seconds of an epoch, and bytes of pages that are read in a second."""
+
+    cycles: int
+    seconds: float
+    bytes_per_second: float
+
+
+class Resource(TypedDict):
+    """How much of an FPGA's resource is used, and how much can be."""
+
+    used: int
+    usable: int
+
+
+class _Fitting(TypedDict):
+    device: str
+    fits: bool
+
+
+class Area(_Fitting, total=False):
+    """Area on an FPGA; it has a member for each resource that the FPGA has or the machine takes."""
+
+    luts: Resource
+    flipflops: Resource
+    dsps: Resource
+    block_rams: Resource
+    ultra_rams: Resource
+
+
+class Searched(TypedDict):
+    """A search of machines: how many there were and fit, how far the best is above the bound, its ``design``."""
+
+    machines: int
+    fitting: int
+    above_bound: float
+    design: Mapping[str, int]
+
+
+class ComparedRun(TypedDict):
+    """The last run on the table; its cycles are estimated if it was the same training on the same machine."""
+
+    id: int
+    started: str
+    machine: str
+    epochs: int
+    tuples: int
+    skipped: int
+    pages: int
+    cycles: int | None
+    wall_seconds: float
+    modelled_seconds: float | None
+    same_machine: bool
+    differences: list[str]
+    estimated_cycles: int | None
+    error: float | None
+
+
+class Plan(TypedDict):
+    """What ``dana_explain`` returns as JSON.
+
+    ``batch`` is None for one of the whole table, ``machine`` has the fields of `hwgen.spec.config.MachineConfig`.
+    """
+
+    rule: str
+    source: str
+    features: list[str]
+    labels: list[str]
+    batch: int | None
+    side_by_side: int | None
+    record_bytes: int | None
+    epochs: int
+    reads: Reads
+    made_for: str | None
+    machine: Mapping[str, int]
+    program: ProgramSizes
+    cycles: EstimatedCycles
+    why: Bottleneck
+    epoch: EstimatedEpoch | None
+    area: Area
+    search: Searched | None
+    last_run: ComparedRun | None

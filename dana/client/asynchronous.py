@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import psycopg
 
-from dana.client.connection import Connection, connect
+from dana.client.connection import Address, Connection, Engine, connect
 
 __all__ = ["AsyncConnection", "connect_async"]
 
@@ -116,7 +116,7 @@ class AsyncConnection:
     probabilities = _awaited(Connection.probabilities)
 
 
-async def connect_async(dsn: str | psycopg.Connection | None = None) -> AsyncConnection:
+async def connect_async(dsn: str | psycopg.Connection | Address | Engine | None = None) -> AsyncConnection:
     """Connect as `dana.connect` does, for asyncio.
 
     Examples

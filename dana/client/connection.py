@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace as replaced
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Protocol, Self, Unpack, overload
 
 import numpy as np
 import psycopg
@@ -27,6 +27,7 @@ from dana.client.predictions import PredictingSession, loaded, read_predicting
 from dana.client.progress import shown_progress
 from dana.cluster.gather import TIMEOUT, gather
 from dana.errors import UsageError
+from dana.records import Plan
 from dana.server.conninfo import parts_of
 from dana.session.calls import (
     Call,
@@ -403,7 +404,7 @@ class Connection(PredictingSession):
         search: bool = False,
         format: Literal["json"],
         **options: Unpack[TrainOptions],
-    ) -> dict[str, Any]: ...
+    ) -> Plan: ...
     def explain(
         self,
         rule: str,
@@ -413,7 +414,7 @@ class Connection(PredictingSession):
         search: bool = False,
         format: str = "text",
         **options: Unpack[TrainOptions],
-    ) -> Explanation | dict[str, Any]:
+    ) -> Explanation | Plan:
         """The machine and the estimated speed of a training, to ``print`` (``dana_explain``). Nothing is trained.
 
         Parameters
@@ -423,12 +424,15 @@ class Connection(PredictingSession):
         search
             Explain the best machine for it instead of the one that the training would use.
         format
-            ``text``, or ``json``: the numbers, in dicts.
+            ``text``, or ``json``: the numbers, in a dict.
         """
         asked: dict[str, object] = {"training": given(options), "device": device, "search": search, "format": format}
         asked |= self._asked(rule, source)
         text = "\n".join(row[0] for row in lines(self.session, "dana_explain", asked))
-        return dict(json.loads(text)) if format == "json" else Explanation(text)
+        if format != "json":
+            return Explanation(text)
+        plan: Plan = json.loads(text)
+        return plan
 
     def curve(self, run: int | TrainResult) -> Curve:
         """The epochs of a run, given its number or its result: losses, rows, cycles, seconds; a notebook draws them.
@@ -587,22 +591,22 @@ class Connection(PredictingSession):
         return call(self.session, "dana_coefficients", {"model": model, "version": version}, Coefficient)
 
 
-class _Addressed(Protocol):
+class Address(Protocol):
     """A URL of SQLAlchemy."""
 
     def render_as_string(self, hide_password: bool = True) -> str:
         """The address as a text."""
 
 
-class _Engine(Protocol):
+class Engine(Protocol):
     """An engine of SQLAlchemy."""
 
     @property
-    def url(self) -> _Addressed:
+    def url(self) -> Address:
         """The server."""
 
 
-def connect(dsn: str | psycopg.Connection | _Addressed | _Engine | None = None) -> Connection:
+def connect(dsn: str | psycopg.Connection | Address | Engine | None = None) -> Connection:
     """Connect to a server that has the extension.
 
     Parameters
@@ -640,7 +644,7 @@ def connect(dsn: str | psycopg.Connection | _Addressed | _Engine | None = None) 
     return Connection(psycopg.connect(address(dsn), autocommit=True, client_encoding="utf8"))
 
 
-def address(dsn: str | _Addressed | _Engine) -> str:
+def address(dsn: str | Address | Engine) -> str:
     """The connection string of libpq.
 
     Raises

@@ -191,7 +191,8 @@ class Evaluation(dict[str, object]):
         self._labels = list(labels if len(labels) == count else unnamed)
 
     @property
-    def _metrics(self) -> Metrics:
+    def metrics(self) -> Metrics:
+        """The same, in which an editor knows the type of each."""
         return cast(Metrics, self)
 
     def to_frame(self) -> pd.DataFrame:
@@ -226,9 +227,9 @@ class Evaluation(dict[str, object]):
         UsageError
             The model predicts a single number.
         """
-        if "outputs" not in self._metrics:
+        if "outputs" not in self.metrics:
             raise UsageError("the metrics must be of several outputs, not of one number")
-        (columns, rows), pd = _table(self._metrics["outputs"]), pandas()
+        (columns, rows), pd = _table(self.metrics["outputs"]), pandas()
         return pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="output"), columns=columns)
 
     def calibration(self) -> pd.DataFrame:
@@ -239,9 +240,9 @@ class Evaluation(dict[str, object]):
         UsageError
             The predictions are not probabilities of two classes.
         """
-        if "calibration" not in self._metrics:
+        if "calibration" not in self.metrics:
             raise UsageError("the metrics must be of probabilities of two classes")
-        return pandas().DataFrame(self._metrics["calibration"], columns=CALIBRATION)
+        return pandas().DataFrame(self.metrics["calibration"], columns=CALIBRATION)
 
     def _matrix(self, columns: object, rows: Sequence[Sequence[object]]) -> pd.DataFrame:
         pd = pandas()
@@ -249,8 +250,8 @@ class Evaluation(dict[str, object]):
 
     def class_rows(self) -> list[list[object]]:
         """The values of `per_class`."""
-        if "classes" in self._metrics:
-            return _picked(self._metrics["classes"], CLASS_METRICS)
+        if "classes" in self.metrics:
+            return _picked(self.metrics["classes"], CLASS_METRICS)
         rows = self.confusion_rows()
         found: list[list[object]] = []
         for k, row in enumerate(rows):
@@ -263,7 +264,7 @@ class Evaluation(dict[str, object]):
 
     def confusion_rows(self) -> list[list[int]]:
         """The values of `confusion`."""
-        made = self._metrics.get("confusion")
+        made = self.metrics.get("confusion")
         if made is None:
             raise UsageError("the metrics must be of classes, not of numbers")
         if isinstance(made, list):
@@ -274,7 +275,7 @@ class Evaluation(dict[str, object]):
     def tables(self) -> list[tuple[list[str], list[list[object]]]]:
         """Titles and rows of `per_class`, `confusion` and `calibration`, or of `per_output`; none for one number."""
         if "outputs" in self:
-            columns, found = _table(self._metrics["outputs"])
+            columns, found = _table(self.metrics["outputs"])
             return [(["output", *columns], [[k, *row] for k, row in enumerate(found, start=1)])]
         if "confusion" not in self:
             return []
@@ -283,7 +284,7 @@ class Evaluation(dict[str, object]):
         taken = [f"taken for {label}" for label in self._labels]
         tables = [(["class", *CLASS_METRICS], [row for row, _ in rows]), (["label", *taken], [row for _, row in rows])]
         if "calibration" in self:
-            tables.append((CALIBRATION, _picked(self._metrics["calibration"], CALIBRATION)))
+            tables.append((CALIBRATION, _picked(self.metrics["calibration"], CALIBRATION)))
         return tables
 
     def _repr_html_(self) -> str:

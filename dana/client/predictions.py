@@ -144,7 +144,7 @@ def read_predicting(session: psycopg.Connection, model: str) -> Predicting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
+class _Predicted:
     """Rows with their predictions.
 
     Attributes
@@ -172,7 +172,7 @@ def _predicted(
     query: str | None,
     columns: Iterable[str] | None,
     filter: str | None,
-) -> Predicted:
+) -> _Predicted:
     if (source is None) == (query is None):
         raise UsageError("pass either a source (a table or a data frame) or a query")
     index = None
@@ -191,7 +191,7 @@ def _predicted(
     # the prediction is the last column
     *kept, values = map(list, zip(*rows, strict=True)) if rows else [[] for _ in names]
     # a list has a method `index`; only pandas' attribute is data
-    return Predicted(names=names[:-1], kept=kept, values=values, index=None if callable(index) else index)
+    return _Predicted(names=names[:-1], kept=kept, values=values, index=None if callable(index) else index)
 
 
 def predicted_rows(
@@ -232,7 +232,7 @@ def predicted_rows(
         return names, session.execute(statement.encode(), (model,)).fetchall()
 
 
-def _framed(rows: Predicted, added: Mapping[object, np.ndarray | list[object]]) -> Framed:
+def _framed(rows: _Predicted, added: Mapping[object, np.ndarray | list[object]]) -> Framed:
     """The columns to keep and the predictions, as a data frame if pandas is installed."""
     columns = dict(zip(rows.names, rows.kept, strict=True))
     if twice := columns.keys() & added.keys():

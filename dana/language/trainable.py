@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dana.errors import UsageError
 from dsl import Rule
@@ -130,7 +130,7 @@ class TrainableRule(Rule):
 
     def predict(
         self, X: Arrays, *, models: Mapping[str, ArrayLike] | None = None, hyper: Mapping[str, float] | None = None
-    ) -> NDArray[np.floating[Any]]:
+    ) -> NDArray[np.float32] | NDArray[np.float64]:
         """The rule's prediction for each row, as ``dana_predict`` computes it: shape (rows,), or (rows, k) of a vector.
         They are binary32, or binary64 where a label was trained on less its centre.
 
@@ -172,7 +172,7 @@ class TrainableRule(Rule):
             predicted = Interpreter(graph, numerics).predict(inputs, state, metas)
         return predicted if centres is None else centres.predicted(predicted)
 
-    def classify(self, X: Arrays) -> np.ndarray:
+    def classify(self, X: Arrays) -> NDArray[np.generic]:
         """The label of each row by the last `fit`, as ``dana_classify`` chooses it: texts where those were texts.
 
         Raises
@@ -252,7 +252,9 @@ def _with_hyper(graph: Graph, dims: Mapping[str, int], hyper: Mapping[str, float
     return both
 
 
-def _shapes(columns: Mapping[str, np.ndarray], models: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+def _shapes(
+    columns: Mapping[str, NDArray[np.generic]], models: Mapping[str, NDArray[np.float32]]
+) -> dict[str, tuple[int, ...]]:
     """Shapes as the rule has them, in which rows are no axis."""
     return {**{name: values.shape[1:] for name, values in columns.items()}, **{k: v.shape for k, v in models.items()}}
 

@@ -50,7 +50,7 @@ class Centres:
         """Return the centres of `count` features."""
         return np.array(self.features) if self.features else np.zeros(count)
 
-    def predicted(self, values: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+    def predicted(self, values: NDArray[np.float32]) -> NDArray[np.float32] | NDArray[np.float64]:
         """Return predictions in the label's unit, in binary64 if it has a centre."""
         return values.astype(np.float64) + self.label if self.label else values
 

@@ -37,7 +37,7 @@ class ArrowStream(Protocol):
         """A capsule with an ``ArrowArrayStream``."""
 
 
-Values: TypeAlias = "np.ndarray | pd.Series | Sequence[object]"
+Values: TypeAlias = "NDArray[np.generic] | pd.Series | Sequence[object]"
 
 
 class LazyFrame(Protocol):
@@ -50,7 +50,7 @@ class LazyFrame(Protocol):
 Frame: TypeAlias = "pd.DataFrame | ArrowStream | Mapping[str, Values]"
 """What `columns_of` reads."""
 
-Loadable: TypeAlias = "Frame | LazyFrame | NDArray[Any] | Path | str"
+Loadable: TypeAlias = "Frame | LazyFrame | NDArray[np.generic] | Path | str"
 """What `frame_of` makes a frame of."""
 
 EPOCH = np.datetime64("2000-01-01")  # POSTGRES_EPOCH_JDATE of timestamp.h

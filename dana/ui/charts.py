@@ -7,11 +7,11 @@ the rows for validation or a second model, ``edge`` for limits.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dana.client.activity import Curve
 from dana.printable import printable
+from dana.records import Plan
 from dana.report.history import Run, thinned
 from dana.report.roofline import roofline
 from hwgen.spec.config import MachineConfig
@@ -45,7 +45,7 @@ def loss_chart(*runs: tuple[str, Run]) -> Chart | None:
     return _chart("epoch", "mean loss", epochs, lines) | ({"kept": runs[0][1].kept} if len(runs) == 1 else {})
 
 
-def roofline_chart(plan: Mapping[str, Any]) -> Chart:
+def roofline_chart(plan: Plan) -> Chart:
     """The roofline of a plan of ``dana_explain``."""
     cycles = plan["cycles"]
     names = MachineConfig.__dataclass_fields__

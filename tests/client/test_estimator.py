@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dana import estimator as module
 from dana.client.connection import Connection
+from dana.client.options import TrainOptions
 from dana.client.outcomes import Evaluation
 from dana.errors import UsageError
 from dana.estimator import DanaClassifier, DanaRegressor
@@ -113,6 +114,56 @@ def test_two_classes_and_their_probabilities(pg_uri: str, session: psycopg.Conne
     assert vectors.score(x, labels) > 0.97
     assert np.array_equal(vectors.decision_function(x) > 0, vectors.predict(x) == "malignant")
     assert not hasattr(vectors, "predict_proba")
+
+
+@pytest.mark.parametrize("rule", ["softmax", "mlp"])
+def test_partial_fit_is_sql_s_warm_start(rule: str, pg_uri: str, session: psycopg.Connection[Any]) -> None:
+    x, y = load_wine(return_X_y=True)
+    x, labels = StandardScaler().fit_transform(x), np.array(["a", "b", "c"])[y]
+    estimator = DanaClassifier(rule, dsn=pg_uri, epochs=2, class_weight={"c": 2})
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        estimator.partial_fit(x[:100], labels[:100])
+    with pytest.raises(ValueError, match=r"y must have labels of \['a', 'b'\], not 'c'"):
+        clone(estimator).set_params(class_weight=None).partial_fit(x, labels, classes=["a", "b"])
+    with pytest.raises(ValueError, match="'balanced' needs the labels of all rows"):
+        clone(estimator).set_params(class_weight="balanced").partial_fit(x, labels, classes=["a", "b", "c"])
+    estimator.partial_fit(x[:100], labels[:100], classes=["a", "b", "c"])  # none of the third
+    first = pickle.loads(pickle.dumps(estimator))  # whose model stays
+    estimator.partial_fit(x[100:], labels[100:]).partial_fit(x[:50], labels[:50])
+    with Connection(psycopg.connect(pg_uri, autocommit=True)) as db:
+        start = first.model_
+        for name, part in (("second", slice(100, None)), ("third", slice(50))):
+            table = {"x": np.float32(x[part]), "y": y[part].astype(np.float64)}
+            db.load(table, "batch", replace=True, temporary=True)
+            weights = {"0": 1.0, "1": 1.0, "2": 2.0}
+            seed = int(np.random.RandomState(0).randint(1 << 31))
+            options: TrainOptions = {"features": ["x"], "label": "y", "class_weight": weights, "seed": seed}
+            db.train(rule, "batch", model=name, epochs=2, warm_start_from=start, **options)
+            start = name
+        wanted, found = db.parameters("third"), db.parameters(estimator.model_)
+        other = db.parameters("second")
+    assert wanted.keys() == found.keys()
+    assert all(np.array_equal(wanted[name], found[name]) for name in wanted)
+    assert any(not np.array_equal(wanted[name], other[name]) for name in wanted)
+    module._drop_unused(module._session)
+    # the second call's model had no other owner
+    versions = {row[0] for row in session.execute("SELECT name || '@' || version FROM dana.model")}
+    assert versions == {first.model_, estimator.model_, "second@1", "third@1"}
+
+
+def test_a_regressor_goes_on(pg_uri: str, session: psycopg.Connection[Any]) -> None:
+    random = np.random.default_rng(5)
+    x = random.normal(size=(200, 3))
+    y = x @ [1, 2, 3] + random.normal(size=200)
+    one = DanaRegressor("huber", dsn=pg_uri, epochs=1, model="going on").partial_fit(x[:100], y[:100])
+    assert one.model_ == "going on@1"
+    before = one.loss_
+    one.partial_fit(x[:100], y[:100])
+    assert one.model_ == "going on@2"
+    assert one.loss_ < before
+    with pytest.raises(ValueError, match="X has 2 features, but DanaRegressor is expecting 3"):
+        one.partial_fit(x[:, :2], y)
+    assert one.model_ == "going on@2"
 
 
 def test_a_rule_of_the_name_that_knows_of_no_classes(pg_uri: str, session: psycopg.Connection[Any]) -> None:
