@@ -132,6 +132,7 @@ class DanaEstimator(BaseEstimator):
         if start is not None:
             options["warm_start_from"] = start
         db = _session(self.dsn)
+        former_model = getattr(self, "_finalizer", None)
         # before the transaction, which a drop that fails would end
         _drop_unused(_session)
         # one transaction: an error leaves neither the table nor a model
@@ -142,8 +143,8 @@ class DanaEstimator(BaseEstimator):
             create_table(db.session, TABLE, columns, temporary=True)
             result = db.train(rule, f"pg_temp.{TABLE}", progress=False, **options)
             db.session.execute(f"DROP TABLE pg_temp.{TABLE}")
-        if hasattr(self, "_finalizer"):
-            self._finalizer()  # no copy has the former model
+        if former_model is not None:
+            former_model()  # unless a copy has it
         self.model_ = f"{result.model}@{result.version}"
         self.rule_, self.n_iter_, self.loss_ = rule, result.epochs, result.loss
         self._set_coefficients(db)

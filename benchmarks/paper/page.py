@@ -25,7 +25,7 @@ from benchmarks.paper.tables import (
     STRIDERS,
     TRAINED,
 )  # fmt: skip
-from dana.report import figure
+from dana.report import colours, figure
 from dana.report.markup import inline
 from dana.report.templates import environment, stylesheet
 
@@ -151,7 +151,7 @@ def uses(table: Table) -> str:
             )  # fmt: skip
         for place, (_, cell) in enumerate(table.column("units")):
             if cell.mark is Mark.MISSING:
-                axes.text(1, place, "no machine fits", va="center", color=figure.EDGE)
+                axes.text(1, place, "no machine fits", va="center", color=colours.EDGE)
         axes.set_yticks(range(len(table.rows)), [name for name, _ in table.rows])
         axes.set_ylim(len(table.rows) - 0.4, -0.6)
         axes.set_xlim(0, 100)

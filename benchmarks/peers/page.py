@@ -14,7 +14,7 @@ from benchmarks.peers.history import fastest
 from benchmarks.peers.participants import DANA
 from benchmarks.peers.parts import BACKEND, BOTH, WORKER, Part
 from benchmarks.peers.summary import by_case, sizes
-from dana.report import figure
+from dana.report import colours, figure
 from dana.report.markup import inline
 from dana.report.templates import environment, stylesheet
 
@@ -57,7 +57,7 @@ def chart(contest: Contest) -> str:
     with figure.drawn(0.5 + 0.26 * len(lines), f"{contest.case}: milliseconds of a pass", out) as axes:
         for row, line in enumerate(lines):
             assert line.seconds is not None
-            colour = figure.OTHER if line.peer == DANA else figure.LINE if line.trains else figure.EDGE
+            colour = colours.OTHER if line.peer == DANA else colours.LINE if line.trains else colours.EDGE
             axes.barh(row, 1e3 * line.seconds, color=colour, height=0.7)
             axes.text(1e3 * line.seconds, row, f"  {1e3 * line.seconds:,.1f}", va="center")
         axes.set_yticks(range(len(lines)), [line.peer for line in lines])
@@ -76,7 +76,7 @@ def size_chart(contests: Sequence[Contest]) -> str:
     with figure.drawn(3.2, f"{contests[0].case}: milliseconds of a pass, by rows", out) as axes:
         for peer, mark in zip([DANA, *_peers(contests)], cycle(MARKS), strict=False):
             points = [(one.rows, 1e3 * seconds) for one in contests if (seconds := one.seconds(peer)) is not None]
-            style = {"color": figure.OTHER, "linewidth": 2.5} if peer == DANA else {"linewidth": 1}
+            style = {"color": colours.OTHER, "linewidth": 2.5} if peer == DANA else {"linewidth": 1}
             axes.plot([x for x, _ in points], [y for _, y in points], marker=mark, label=peer, **style)
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -126,7 +126,7 @@ def overview(contests: Sequence[Contest]) -> str:
     out: list[str] = []
     marks = dict(zip(_peers(contests), cycle(MARKS), strict=False))
     with figure.drawn(0.9 + 0.35 * len(contests), "a peer's pass, DAnA's being 1", out) as axes:
-        axes.axvline(1, color=figure.OTHER)
+        axes.axvline(1, color=colours.OTHER)
         for peer, mark in marks.items():
             points = [
                 (contest.ratio(line) or 0.0, row)

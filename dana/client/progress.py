@@ -1,20 +1,34 @@
-"""A training's progress: a spinner in a terminal, a line below a notebook's cell.
+"""A training's progress: a spinner in a terminal; below a notebook's cell a line, and the curve of the losses.
 
 In: a session. Out: the epochs that the server reports. Elsewhere, as in a script with redirected output, it is silent.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
 
 from dana.printable import printable
+from dana.report.colours import EDGE, LINE
+from dana.report.history import thinned
 from dana.session.notices import is_progress
+from dana.session.results import html_text
 
 Show = Callable[[str], None]
+
+LOSS = re.compile(r"^epoch (\d+) of (\d+), loss ([^, ]+)")
+"""In the server's report of an epoch (train_notice_epoch in train.c)."""
+
+PAUSE = 0.1
+"""Seconds between two displays at least: a short training reports thousands of epochs a second."""
+
+WIDTH, HEIGHT, MARGIN = 480, 120, 8
 
 
 @contextmanager
@@ -32,7 +46,7 @@ def shown_progress(session: psycopg.Connection, what: str, wanted: bool | None) 
         if show is None:
             yield
             return
-        with _heard(session, lambda text: show(f"{what}: {printable(text)}")), _reporting_epochs(session):
+        with _heard(session, show), _reporting_epochs(session):
             yield
 
 
@@ -43,8 +57,23 @@ def _place(what: str, wanted: bool | None) -> Iterator[Show | None]:
     elif in_notebook():
         from IPython.display import display
 
-        line = display({"text/plain": f"{what} …"}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        yield lambda text: line.update({"text/plain": text}, raw=True)
+        begun = {"text/plain": f"{what} …"}
+        curve = LiveCurve(what)
+        line = display(begun, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        last = 0.0
+
+        def update(text: str) -> None:
+            nonlocal last
+            curve.add(text)
+            if time.monotonic() - last >= PAUSE:
+                last = time.monotonic()
+                line.update(curve.shown(), raw=True)
+
+        try:
+            yield update
+        finally:
+            if curve.text:
+                line.update(curve.shown(), raw=True)
     elif not wanted:
         yield None
     else:
@@ -56,7 +85,53 @@ def _place(what: str, wanted: bool | None) -> Iterator[Show | None]:
             yield None
             return
         with console.status(Text(f"{what} …")) as status:  # Text: names of users are not markup
-            yield lambda text: status.update(Text(text))
+            yield lambda text: status.update(Text(f"{what}: {printable(text)}"))
+
+
+class LiveCurve:
+    """The losses that were reported so far, as a notebook shows them.
+
+    Parameters
+    ----------
+    what
+        What trains, in the line above the curve.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.text = ""
+        self._losses: list[tuple[int, float]] = []
+
+    def add(self, text: str) -> None:
+        """Take the server's report of an epoch."""
+        self.text = f"{self.what}: {printable(text)}"
+        found = LOSS.match(text)
+        if found is None:
+            return
+        if self._losses and int(found[1]) <= self._losses[-1][0]:  # it began again, with other columns or centres
+            self._losses.clear()
+        self._losses.append((int(found[1]), float(found[3])))
+
+    def shown(self) -> dict[str, str]:
+        """The line, and in HTML the curve below it from the second epoch on."""
+        drawn = thinned([(epoch, loss) for epoch, loss in self._losses if math.isfinite(loss)])
+        html = f"<div>{html_text(self.text)}</div>"
+        if len(drawn) > 1:
+            epochs, losses = zip(*drawn, strict=True)
+            least, most = min(losses), max(losses)
+            across, up = (WIDTH - 2 * MARGIN) / (epochs[-1] - epochs[0]), (HEIGHT - 2 * MARGIN) / (most - least or 1)
+            points = " ".join(
+                f"{MARGIN + across * (epoch - epochs[0]):.1f},{HEIGHT - MARGIN - up * (loss - least):.1f}"
+                for epoch, loss in drawn
+            )
+            title = f"mean loss, from {losses[0]:.4g} in epoch {epochs[0]} to {losses[-1]:.4g} in epoch {epochs[-1]}"
+            html += (
+                f'<svg role="img" aria-label="{title}" viewBox="0 0 {WIDTH} {HEIGHT}" style="width: 100%; '
+                f'max-width: {WIDTH}px"><title>{title}</title>'
+                f'<polyline points="{points}" fill="none" stroke="{LINE}" stroke-width="2"/></svg>'
+                f'<div style="color: {EDGE}">{title}</div>'
+            )
+        return {"text/plain": self.text, "text/html": html}
 
 
 def in_notebook() -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from matplotlib.ticker import NullFormatter
 
-from dana.report.figure import COLOURS, EDGE, FAINT, LINE, drawn, named
+from dana.report.colours import EDGE, FAINT, LINE
+from dana.report.figure import COLOURS, drawn, named
 from dana.report.history import Run
 from dana.report.machine import Machine
 from dana.report.roofline import roofline

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from matplotlib.ticker import MaxNLocator
 
-from dana.report.figure import EDGE, LINE, OTHER, WIDTH, drawn, named
+from dana.report.colours import EDGE, LINE, OTHER
+from dana.report.figure import WIDTH, drawn, named
 from dana.report.history import Run, thinned
 from dana.report.scores import Ranking, Scores
 

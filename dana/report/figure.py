@@ -1,4 +1,4 @@
-"""Size, colours and SVG of all drawings."""
+"""Size, style and SVG of all drawings."""
 
 from __future__ import annotations
 
@@ -13,18 +13,11 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from dana.printable import printable
+from dana.report.colours import EDGE, GRID, LABEL, TEXT
 from dana.report.history import Run
 
 WIDTH = 9.0
 COLOURS = {"arithmetic": "#3b6ea5", "exchange": "#e08a2e", "function": "#7a4fa3", "move": "#9aa5b1"}
-LINE = "#3b6ea5"
-OTHER = "#e08a2e"
-PAPER = "#ffffff"
-TEXT = "#222233"
-LABEL = "#334455"
-EDGE = "#667788"
-GRID = "#e3e8ee"
-FAINT = "#eef2f6"
 STYLE: dict[str, object] = {
     "svg.fonttype": "path",  # independent of installed fonts
     "font.size": 9,

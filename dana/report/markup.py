@@ -6,10 +6,10 @@ import re
 
 from markupsafe import Markup
 
-from dana.report import figure
+from dana.report import colours
 
-INK = {figure.PAPER: "paper", figure.TEXT: "text", figure.LABEL: "label", figure.EDGE: "edge"}
-INK |= {figure.GRID: "grid", figure.FAINT: "faint", figure.LINE: "line"}
+INK = {colours.PAPER: "paper", colours.TEXT: "text", colours.LABEL: "label", colours.EDGE: "edge"}
+INK |= {colours.GRID: "grid", colours.FAINT: "faint", colours.LINE: "line"}
 """Colours of a drawing that change in dark mode: variables of the page's style."""
 
 
@@ -17,5 +17,5 @@ def inline(drawing: str | None) -> Markup | None:
     """A drawing with the colours of the page; they are replaced inside tags only, not in texts."""
     if drawing is None:
         return None
-    colours = re.compile("|".join(INK))
-    return Markup(re.sub(r"<[^<>]*>", lambda tag: colours.sub(lambda one: f"var(--{INK[one[0]]})", tag[0]), drawing))
+    inks = re.compile("|".join(INK))
+    return Markup(re.sub(r"<[^<>]*>", lambda tag: inks.sub(lambda one: f"var(--{INK[one[0]]})", tag[0]), drawing))

@@ -20,6 +20,7 @@ import pytest
 import dana
 from dana.client.connection import Connection
 from dana.client.outcomes import Curve, Evaluation, Explanation
+from dana.client.progress import LiveCurve
 from dana.errors import UsageError
 from dana.language.trainable import TrainableRule
 from dana.server.places import PAPER
@@ -226,8 +227,10 @@ class Shell(InteractiveShell):
 shell = Shell.instance()
 told = []
 shell.display_pub.publish = lambda data, metadata=None, *, transient=None, update=False, **more: told.append(
-    (data["text/plain"], update))
+    (data["text/plain"], update, data.get("text/html", "")))
 import dana
+from dana.client import progress
+progress.PAUSE = 0
 with dana.connect(sys.argv[1]) as db:
     db.load({"x": [0.0, 1.0, 2.0], "y": [0.0, 0.0, 1.0]}, "told", temporary=True)
     db.create_rule("told", dana.load(sys.argv[2]))
@@ -235,11 +238,28 @@ with dana.connect(sys.argv[1]) as db:
         db.train("told", "told", label="y", epochs=2)
         db.train("told", "told", label="y", epochs=2, progress=False)
     db.drop_rule("told")
-assert told[0] == ("training told on told …", False), told
-assert [text.partition(", ")[0] for text, update in told[1:3] if update] == [
+assert told[0] == ("training told on told …", False, ""), told
+assert [text.partition(", ")[0] for text, update, _ in told[1:3] if update] == [
     f"training told on told: epoch {k} of 2" for k in (1, 2)], told
-assert len(told) == 4, told
+assert told[3] == told[4] and 'model "told"' in told[4][0], told  # the end is shown, also where displays are rare
+assert "<svg" not in told[1][2] and "<svg" in told[2][2] and " in epoch 2</title>" in told[4][2], told
+assert len(told) == 5, told
 """
+
+
+def test_the_curve_in_a_notebook() -> None:
+    curve = LiveCurve("training <b>")
+    for report in ("epoch 1 of 9, loss 5, 3 rows", "epoch 2 of 9, loss 4, 3 rows", "epoch 1 of 9, loss 1, 3 rows"):
+        curve.add(report)
+    assert "<svg" not in curve.shown()["text/html"], "columns got centres, and the training began again"
+    curve.add("epoch 2 of 9, loss nan, 3 rows")
+    curve.add("epoch 3 of 9, loss 0.5, validation loss 0.7, 3 rows, 9 cycles, 0.1 ms")
+    html = curve.shown()["text/html"]
+    assert html.startswith("<div>training &lt;b&gt;: epoch 3 of 9, loss 0.5, ")
+    assert 'points="8.0,8.0 472.0,112.0"' in html
+    assert html.count("mean loss, from 1 in epoch 1 to 0.5 in epoch 3") == 3
+    curve.add("epoch 4 of 9, 3 rows")  # a rule without a loss
+    assert curve.shown()["text/plain"] == "training <b>: epoch 4 of 9, 3 rows"
 
 
 def test_a_notebook_is_told_of_epochs(pg_uri: str) -> None:
