@@ -93,6 +93,7 @@ setup(
             include_dirs=[NUMERICS],
             # sqrtf as an instruction; the processor's kind is chosen at run time, so no -march
             extra_compile_args=[*FLAGS, "-fno-math-errno"],
+            extra_link_args=["-pthread"],
         ),
     ],
 )

@@ -1,5 +1,7 @@
 """The simulator with the rule's code, as trainings have it: heap bytes a second, and the core's read bandwidth.
 
+And on two processors by the clock, which must be free: an epoch of the shipped rule, whose batch is the table.
+
 The pages are as many as a table of the paper has, more than the caches hold, and in memory already. Epochs are a
 training's later ones, whose cycles are known from the first.
 """
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import Figure, main, paired_medians
-from benchmarks.speed.workload import array_table, column_table, compiled_rule, filled_pages, with_code
+from benchmarks.speed.workload import array_table, code_of, column_table, compiled_rule, filled_pages, with_code
 from dana.server.places import PAPER
 from dana.simulator import Simulator
 from dana.storage.schema import TableSchema
@@ -22,7 +24,7 @@ from hwgen.spec.strider import Fault
 SINK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 """`dana.trainer.contract.Sink.function`; a CFUNCTYPE lets go of the GIL."""
 PAGES_AT_ONCE = 64
-"""As many as a training's cached pages are handed over at a time: dana/worker/native/ring.c."""
+"""As many as are handed over at a time while they come: dana/worker/native/ring.c."""
 
 
 def run() -> list[Figure]:
@@ -34,7 +36,36 @@ def run() -> list[Figure]:
             for features, target in ((384, 0.7), (520, 0.6), (1000, 0.6), (2000, 0.6))
         ),
         _with_holes(pages=18_157),
+        _on_two("54 float4 columns", 54, column_table(54), pages=18_157),
+        _on_two("1,000 floats", 1000, array_table(1000), pages=10_700),
     ]
+
+
+def _on_two(name: str, features: int, schema: TableSchema, *, pages: int) -> Figure:
+    request, design = compiled_rule("logistic", schema, pages=pages)
+    heap = filled_pages(schema, features, pages=pages)
+    machine, code = with_code(request, design), code_of(request, design)
+    machine.add_helpers([code, code.copy()])
+
+    def epoch(threads: int) -> None:
+        machine.threads = threads
+        machine.begin_epoch()
+        # in one call, as the worker hands over pages for some milliseconds
+        feed(machine.sink_again, heap, at_once=len(heap))
+        machine.end_epoch()
+
+    try:
+        two, one = paired_medians(lambda: epoch(2), lambda: epoch(1), repeats=15)
+    finally:
+        machine.close()
+    return Figure(
+        what=f"a later epoch of logistic on two processors, {name}",
+        measured=f"{two * 1e3:.1f} ms",
+        reference=f"on one {one * 1e3:.1f} ms",
+        ratio=one / two,
+        target=1.6,
+        at_most=False,
+    )
 
 
 def _with_holes(*, pages: int) -> Figure:
@@ -95,13 +126,13 @@ def _measured(name: str, features: int, schema: TableSchema, *, pages: int, targ
     )
 
 
-def feed(sink: tuple[int, int], heap: NDArray[np.uint8]) -> None:
+def feed(sink: tuple[int, int], heap: NDArray[np.uint8], *, at_once: int = PAGES_AT_ONCE) -> None:
     """Hand pages over as the worker does."""
     function, context = sink
     consume = SINK(function)
     address = heap.ctypes.data
-    for start in range(0, len(heap), PAGES_AT_ONCE):
-        count = min(PAGES_AT_ONCE, len(heap) - start)
+    for start in range(0, len(heap), at_once):
+        count = min(at_once, len(heap) - start)
         if consume(context, address + start * heap.shape[1], count) != 0:
             return
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.compiler.passes import simplify
-from dana.jit import compile_graph
+from dana.jit import Code, compile_graph
 from dana.language.rulefile import read_rule
 from dana.server.places import CHECKOUT, PAPER
 from dana.simulator import Simulator
@@ -78,8 +78,13 @@ def with_code(request: TrainRequest, design: Design) -> Simulator:
     """A simulator with the rule's own code, as trainings that last have it."""
     machine = Simulator(design.bundle.config)
     machine.load(design.bundle)
-    machine.attach(compile_graph(simplify(bound_graph(request, design)), design.bundle))
+    machine.attach(code_of(request, design))
     return machine
+
+
+def code_of(request: TrainRequest, design: Design) -> Code:
+    """The rule's own code."""
+    return compile_graph(simplify(bound_graph(request, design)), design.bundle)
 
 
 def filled_pages(schema: TableSchema, features: int, *, pages: int) -> NDArray[np.uint8]:

@@ -61,6 +61,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--max-sessions", type=int, metavar="N", help="sessions at a time; for one more, an idle one ends (64)"
     )
     worker.add_argument(
+        "--threads", type=positive, metavar="N", help="processors that a training may use at a time (8)"
+    )
+    worker.add_argument(
         "--model-directory",
         type=path,
         metavar="DIR",
@@ -151,6 +154,7 @@ def run_worker(options: argparse.Namespace) -> int:
     """Serve trainings until a signal to stop; the log goes to stderr."""
     import logging
 
+    from dana.trainer import processors
     from dana.trainer.machine_code import load_ahead
     from dana.trainer.trainer import MAX_CACHE_BYTES, MachineTrainer, design_cache
     from dana.worker.process import WorkerOptions, serve
@@ -164,6 +168,8 @@ def run_worker(options: argparse.Namespace) -> int:
     # before `object_cache`, which returns the folder with its limit
     if options.rtl_cache is not None:
         limit_cache(options.rtl_cache)
+    if options.threads is not None:
+        processors.limit(options.threads)
     serve(
         MachineTrainer(designs),
         WorkerOptions(socket_path=options.socket, caches=(designs, object_cache()), **chosen),

@@ -4,11 +4,13 @@ In: a rule's graph and the Bundle made of it. Out: bytes, from which any process
 the code may run as long as that lives. Nothing is read from or written to a disk.
 """
 
+from __future__ import annotations
+
 import ctypes
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from math import inf, prod
 
@@ -23,7 +25,7 @@ from dana.jit.plan import AFTER, Plan, Unsupported
 from dana.simulator import large, native, structures
 from dana.simulator.layout import LANES, strides
 from dsl.hdfg.graph import Graph
-from hwgen.spec.bundle import Bundle, InputPlace, Symbol
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, InputPlace, Symbol
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.engine import Opcode
 
@@ -55,6 +57,8 @@ class Code:
         What `functions` points into.
     floats
         How many it works on.
+    slots
+        How many merges have a place for their result.
     ones
         Where among them those lie that are 1.
     """
@@ -62,6 +66,7 @@ class Code:
     functions: structures.CompiledData
     kept: tuple[object, ...]
     floats: int
+    slots: int
     ones: int
     _state: NDArray[np.float32] | None = field(default=None, init=False)
 
@@ -79,6 +84,18 @@ class Code:
     def size(self) -> int:
         """Bytes that it works on."""
         return 4 * self.floats
+
+    @property
+    def splits(self) -> bool:
+        """Whether copies of it may run parts of an epoch."""
+        return bool(self.functions.floats)
+
+    def copy(self) -> Code:
+        """The same code with working memory of its own, for another thread."""
+        slots = np.zeros(self.slots, dtype=np.int64)
+        functions = structures.CompiledData.from_buffer_copy(self.functions)
+        functions.slots = slots.ctypes.data
+        return replace(self, functions=functions, kept=(self.kept, slots))
 
     def release(self) -> None:
         """Free them; nothing may run by `data` any more."""
@@ -120,6 +137,7 @@ def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes
     ahead = -(-AHEAD // bundle.config.page_size) * bundle.config.page_size
     held: dict[str | None, int] = {s.name: k for k, s in enumerate(s for s in bundle.symbols if s.table)}
     tables = {k: held[graph.nodes[k].name] for k in graph.models if graph.nodes[k].name in held}
+    whole = bundle.rule_batch == WHOLE_EPOCH
     emitter = Emitter(
         plan, places, batch=bundle.rule_batch, most=MAX_TEXT, ahead=ahead, choices=bundle.choices, tables=tables
     )
@@ -136,7 +154,8 @@ def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes
         "functions": {key: name for key, name in emitter.functions.items() if key in FUNCTIONS},
         "passes": [[name if name in emitter.functions else None for name in of] for of in names],
         "merges": [
-            (one.first, one.size, Opcode[one.op.upper()], k) for one, k in zip(memory.merged, joined, strict=False)
+            (one.first, one.size, one.levels, Opcode[one.op.upper()], k)
+            for one, k in zip(memory.merged, joined, strict=False)
         ],
         "symbols": _symbols(plan, emitter, bundle),
         "tables": [(number, memory.at[k]) for k, number in tables.items()],
@@ -150,6 +169,8 @@ def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes
             "wrong": emitter.wrong,
             "ahead": ahead if emitter.asks else 0,
             "n_merges": len(plan.merges),
+            "n_stacks": len(memory.merged),
+            "floats": memory.size if plan.splits and whole and not tables and not bundle.choices else 0,
             "loss": len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
             "batch": bundle.rule_batch,
         },
@@ -199,7 +220,7 @@ def load(data: bytes, *, most_memory: float = inf) -> Code:
         **numbers,
     )
     kept = (engine, slots, *arrays.values())
-    return Code(functions=functions, kept=kept, floats=facts["floats"] + LANES, ones=facts["ones"])
+    return Code(functions=functions, kept=kept, floats=facts["floats"] + LANES, slots=len(slots), ones=facts["ones"])
 
 
 def _check_memory(floats: int, most: float) -> None:

@@ -188,7 +188,7 @@ class Loops:
     def _place_merge(self, k: int, size: int, levels: int, op: str) -> None:
         size = -(-size // LANES) * LANES
         self.merges[k] = len(self.memory.merged)
-        self.memory.merged.append(Merged(first=self.memory.room(size * levels), size=size, op=op))
+        self.memory.merged.append(Merged(first=self.memory.room(size * levels), size=size, levels=levels, op=op))
 
     @contextmanager
     def _function(self, name: str, *, slots: bool = False) -> Iterator[None]:

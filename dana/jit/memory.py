@@ -27,6 +27,7 @@ class Merged:
 
     first: int
     size: int
+    levels: int
     op: str
 
 

@@ -130,6 +130,12 @@ class Plan:
         """Whether anything asks for a tuple's number in its batch."""
         return any(self.nodes[k].op is Op.ROW for k in self.live)
 
+    @cached_property
+    def splits(self) -> bool:
+        """Whether nothing but merges depends on a batch's earlier tuples, and one pass goes over them."""
+        aside = self.by_row or self.at_once or self.numbered
+        return self.graph.has_merge and len(self.passes) == 1 and not aside
+
     # --- phases and uses --------------------------------------------------------------------------------------------
 
     def _phases(self) -> dict[int, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Sequence
 from math import prod
 from typing import Protocol
 
@@ -88,11 +89,14 @@ class Simulator:
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
         self._held: list[Floats] = []
         """What tables hold, by symbol."""
+        self._helpers: list[Simulator] = []
+        self._threads = 1
 
     def close(self) -> None:
         """Free what the machine holds; it must not be used any more."""
         self._finalizer()
         self._held = []
+        self._drop_helpers()
 
     def load(self, bundle: Bundle) -> None:
         """Load program, tables and the initial scratchpad; memories are otherwise zero.
@@ -118,6 +122,8 @@ class Simulator:
         addresses = (ctypes.c_void_p * len(held))(*(one.ctypes.data for one in held))
         data = native.bundle_data(bundle)
         self._core.sim_load(self._usable(), ctypes.byref(data), addresses, ctypes.byref(problem))
+        self._bundle = bundle
+        self._drop_helpers()
         # after sim_load: until then the core may point to the arrays of the previous Bundle
         self._held = held
         if problem.kind:
@@ -136,6 +142,51 @@ class Simulator:
         if not self._core.sim_attach(self._usable(), ctypes.byref(code.data)):
             raise MemoryError(NO_MEMORY)
         self._code: Code | None = code  # kept as long as it may run
+
+    def add_helpers(self, codes: Sequence[Code]) -> None:
+        """Allow as many threads in epochs that repeat pages (`threads`), each with a copy of the attached code.
+
+        Bits do not depend on how many there are.
+
+        Raises
+        ------
+        MemoryError
+            There is not enough.
+        """
+        for code in codes:
+            helper = Simulator(self.config)
+            self._helpers.append(helper)
+            helper.load(self._bundle)
+            helper.attach(code)
+        self._addresses = (ctypes.c_void_p * len(self._helpers))(*(one._usable() for one in self._helpers))
+
+    @property
+    def helpers(self) -> int:
+        """How many `add_helpers` has added."""
+        return len(self._helpers)
+
+    @property
+    def threads(self) -> int:
+        """How many run epochs that repeat pages, where there is so much to do: 1, or at most `helpers`."""
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._threads = count = min(count, max(1, len(self._helpers)))
+        # the last argument counts those that run pieces, of which this thread is one
+        self._core.sim_share(self._usable(), self._addresses if count > 1 else None, count if count > 1 else 0)
+
+    @property
+    def shared_tuples(self) -> int:
+        """Tuples of the last epoch that helpers ran."""
+        return int(self._core.sim_shared_tuples(self._usable()))
+
+    def _drop_helpers(self) -> None:
+        if self._helpers and self._finalizer.alive:
+            self.threads = 1
+        for helper in self._helpers:
+            helper.close()
+        self._helpers = []
 
     @property
     def differs(self) -> bool:

@@ -150,7 +150,7 @@ class CompiledMerge(ctypes.Structure):
     """A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. It is joined
     at the end of pass number `pass`, from 0."""
 
-    _fields_ = (*_i64("first size"), *_i32("op pass"))
+    _fields_ = (*_i64("first size levels"), *_i32("op pass"))
 
 
 class CompiledPass(ctypes.Structure):
@@ -194,7 +194,8 @@ class CompiledData(ctypes.Structure):
     loss: which of the merges; -1: none. wrong: where in `state` code notes the first number that is no row's; -1: it
     does not look. ahead: bytes from what a block reads of a page to what it asks for; 0: it reads none. batch: tuples
     of a batch as the rule has it, or the whole epoch: the Bundle's is larger where those that share no row run side by
-    side."""
+    side. n_stacks: of merges, with the loss. floats: of `state`, where any tuples may be joined by other code with a
+    copy of it; 0: they may not."""
 
     _fields_ = (
         *pointers("sim_compiled_function", "begin before block one after last"),
@@ -207,8 +208,8 @@ class CompiledData(ctypes.Structure):
         *pointers("const struct sim_compiled_table", "tables"),
         *pointers("const struct sim_compiled_index", "indices"),
         *pointers("const struct sim_compiled_input", "inputs"),
-        *_i64("wrong"),
-        *_i32("n_merges n_passes n_symbols n_tables n_indices n_inputs loss ahead"),
+        *_i64("wrong floats"),
+        *_i32("n_merges n_stacks n_passes n_symbols n_tables n_indices n_inputs loss ahead"),
         ("batch", ctypes.c_uint32),
     )
 

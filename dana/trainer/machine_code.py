@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from dana.compiler.passes import simplify
 from dana.simulator import Simulator
 from dana.storage import layout
+from dana.trainer import processors
 from dana.trainer.contract import Level, Notice, Notify, TrainRequest
 from dana.trainer.designs import Design, bound_graph
 from dana.trainer.memory import machine_bytes, room_bytes
@@ -43,6 +44,8 @@ READ_SECONDS = 0.01
 """The same for code that is read from a file."""
 WAIT_SECONDS = 0.3
 """Time of an epoch without code from which waiting for the code is faster."""
+SHARED_SECONDS = 0.001
+"""Time of an epoch from which threads share it; starting one takes 30 microseconds."""
 SHORT = 300
 """Instructions of a program above which both times grow with its length: an unrolled rule takes LLVM seconds."""
 PER_BYTE, PER_INSTRUCTION, PER_OPERATION = 0.3e-9, 25e-9, 0.16e-9
@@ -99,7 +102,10 @@ class Compiled:
         self._begun = time.perf_counter()
         self._start()
         # MachineTraining begins an epoch after the last one, too; code would be attached for nothing
-        if self.attached or self._epochs <= 0:
+        if self._epochs <= 0:
+            return
+        if self.attached:
+            self._share()
             return
         waits = self._mode == "always" or self._stored or self._epoch_seconds > self._scale * WAIT_SECONDS
         if waits and self._compilation is not None:
@@ -112,6 +118,23 @@ class Compiled:
                 self._code, self._mode = None, "never"
             else:
                 self.attached = True
+
+    def _share(self) -> None:
+        """Have the processors that are free run parts of the epoch, if it repeats pages and threads pay."""
+        assert self._code is not None
+        simulator, code = self._simulator, self._code
+        pays = code.splits and self._epoch_seconds >= SHARED_SECONDS
+        threads = processors.free() if pays else 1
+        missing = threads - simulator.helpers
+        if threads > 1 and missing > 0:
+            config = self._design.bundle.config
+            # twice the scratchpad: the simulator has one more until code is compared with the program
+            each = code.size + 8 * config.scratch_depth * config.threads * config.lanes
+            # a quarter: a training that fits without threads must not fail with them
+            if missing * each <= room_bytes() / 4:
+                with suppress(MemoryError):
+                    simulator.add_helpers([code.copy() for _ in range(missing)])
+        simulator.threads = threads
 
     def close(self) -> None:
         """Wait for the compilation: the next request may have a lower limit, and LLVM aborts if an allocation fails."""

@@ -56,6 +56,7 @@ class _Consumer(ctypes.Structure):
         ("page_size", ctypes.c_uint32),
         ("socket", ctypes.c_int32),
         ("status", ctypes.c_int32),
+        ("at_once", ctypes.c_uint32),
         ("uncounted", ctypes.c_int32),
     )
 
@@ -253,6 +254,7 @@ class Ring:
     def _drop(self) -> None:
         """Drop the kept pages; retain up to `SPARED_BYTES` of memory."""
         self._consumer.cache = None
+        self._consumer.at_once = 0  # another training may take longer for a page
         self._consumer.cache_pages = self._kept = 0
         if self._cache is not None and len(self._cache) > SPARED_BYTES:
             self.release()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -20,7 +21,7 @@ from dana.compiler.passes import simplify
 from dana.jit import code, compile_graph
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
-from dana.trainer import machine_code
+from dana.trainer import machine_code, processors
 from dana.trainer.arrays import train
 from dana.trainer.contract import Level, Notice, TrainingError
 from dana.trainer.trainer import MachineTrainer
@@ -413,3 +414,49 @@ def test_code_of_the_library(
         assert (plain.losses, plain.cycles, plain.models.keys()) == (fast.losses, fast.cycles, fast.models.keys())
         for key, values in plain.models.items():
             assert values.tobytes() == fast.models[key].tobytes(), key
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax"])
+def test_free_processors_share_epochs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first epoch, with any number of threads: the same models, losses and cycles."""
+    monkeypatch.setenv(machine_code.VARIABLE, "always")
+    monkeypatch.setattr(machine_code, "SHARED_SECONDS", 0.0)
+    shared: list[int] = []
+    end = Simulator.end_epoch
+    monkeypatch.setattr(Simulator, "end_epoch", lambda self: (end(self), shared.append(self.shared_tuples))[0])
+    columns = table(name, 20_000)
+
+    def found(free: int) -> tuple[object, ...]:
+        shared.clear()
+        monkeypatch.setattr(processors, "free", lambda: free)
+        made = train(rules.text(name), columns, label="y", hyper=EXTENTS.get(name), epochs=4, patience=0)
+        return {key: one.tobytes() for key, one in made.models.items()}, made.losses, made.cycles
+
+    alone = found(1)
+    assert not any(shared)
+    for free in (2, 5):
+        assert found(free) == alone
+        assert sum(one > 0 for one in shared) == 4, "three epochs, and the pass that measures the loss"
+    # no memory for others: this thread alone
+    monkeypatch.setattr(machine_code, "room_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(machine_code, "ROOM", 0)
+    assert found(2) == alone
+    assert not any(shared)
+
+
+def test_processors_that_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as nothing runs on, of those that the process may use and an option allows."""
+    load = tmp_path / "loadavg"
+    monkeypatch.setattr(processors, "LOAD", load)
+    monkeypatch.setattr(processors, "_most", 8)
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(12)))
+    for runnable, expected in ((1, 8), (9, 8), (10, 7), (16, 1), (40, 1)):
+        load.write_text(f"0.42 0.38 0.30 {runnable}/412 9123\n")
+        assert processors.free() == expected
+    load.write_text("")
+    assert processors.free() == 8, "nothing is known"
+    processors.limit(3)
+    assert processors.free() == 3
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {5})
+    assert processors.free() == 1

@@ -99,8 +99,8 @@ sim_compiled_settle(struct sim *sim)
 }
 
 /* Room for tuples until there are enough to be run at a time, or the batch is whole */
-static void
-make_room(struct sim *sim)
+void
+sim_compiled_open(struct sim *sim)
 {
 	const uint32_t batch = sim->compiled.batch;
 	struct sim_epoch *e = &sim->e;
@@ -122,7 +122,23 @@ sim_compiled_begin(struct sim *sim)
 		if (code->symbols[k].into)
 			take_in(sim, &code->symbols[k]);
 	code->begin(code->state, NULL, code->slots, 0);
-	make_room(sim);
+	sim_compiled_open(sim);
+}
+
+/* Results of a merge over tuples one after the other, to where one of them may lie */
+void
+sim_compiled_join(int32_t op, int64_t size, const float *first, const float *second, float *to)
+{
+	for (int64_t k = 0; k < size; k++)
+		switch (op)
+		{
+#define JOIN(OP, name) \
+			case SIM_##OP: \
+				to[k] = dn_##name(first[k], second[k]); \
+				break;
+			SIM_REDUCTIONS(JOIN)
+#undef JOIN
+		}
 }
 
 /* Joins what waits on a stack for `tuples` tuples, from the fewest to the most */
@@ -139,16 +155,7 @@ finish(const struct sim_compiled *code, int32_t number, uint64_t tuples)
 
 		if (!(tuples >> level & 1))
 			continue;
-		for (int64_t k = 0; k < merge->size; k++)
-			switch (merge->op)
-			{
-#define JOIN(OP, name) \
-				case SIM_##OP: \
-					first[k] = dn_##name(first[k], last[k]); \
-					break;
-				SIM_REDUCTIONS(JOIN)
-#undef JOIN
-			}
+		sim_compiled_join(merge->op, merge->size, first, last, first);
 		last = first;
 	}
 	code->slots[number] = last - code->state - merge->first;
@@ -346,7 +353,7 @@ sim_compiled_run(struct sim *sim, bool epoch_last)
 	}
 	else
 		run_blocks(sim, count, epoch_last);
-	make_room(sim);
+	sim_compiled_open(sim);
 	return true;
 }
 

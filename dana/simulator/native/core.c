@@ -50,6 +50,7 @@ unload(struct sim *sim)
 	free(sim->unproved);
 	free(sim->strider);
 	free(sim->columns);
+	free(sim->before.tuples);
 	*sim = (struct sim){.machine = sim->machine, .kernels = sim->kernels, .trains = true, .counts = true,
 						.lanes = sim->lanes, .unit = sim->unit, .plain = sim->plain};
 }
@@ -206,6 +207,22 @@ sim_proved(const struct sim *sim)
 	return sim->compiled.state != NULL && sim->unproved == NULL;
 }
 
+/* Has epochs that repeat pages run by n simulators of the same Bundle, attached to copies of the code, on as many threads;
+ * fewer than two: by this one alone. They are the caller's, and so is the list. */
+SIM_EXPORT void
+sim_share(struct sim *sim, struct sim *const *helpers, int32_t n)
+{
+	sim->helpers = helpers;
+	sim->n_helpers = n;
+}
+
+/* Tuples of this epoch that other simulators ran; for tests */
+SIM_EXPORT uint64_t
+sim_shared_tuples(const struct sim *sim)
+{
+	return sim->e.shared;
+}
+
 /* Address of the operations over arrays, for the code */
 SIM_EXPORT void *
 sim_special_address(void)
@@ -318,7 +335,7 @@ SIM_EXPORT void
 sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains, int32_t counts)
 {
 	sim->counted = sim->counted && !sim->begun;
-	sim->begun = false;
+	sim->begun = sim->again = false;
 	memset(&sim->observer, 0, sizeof sim->observer);
 	if (observer != NULL)
 		sim->observer = *observer;
@@ -353,8 +370,13 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	}
 	if (!sim->begun)
 		sim_epoch_begin(sim);
-	for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
-		(void)sim_page(sim, pages + k * page_size);
+	if (!sim->again || sim->counts || !sim_share_pages(sim, pages, n_pages))
+		for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
+		{
+			if (sim->counts)
+				sim_note_page(sim);
+			(void)sim_page(sim, pages + k * page_size);
+		}
 	if (sim->fast)
 		sim_compiled_keep(sim, pages);
 	dn_leave(mode);
@@ -368,7 +390,10 @@ sim_consume_again(void *context, const uint8_t *pages, size_t n_pages)
 	struct sim *sim = context;
 
 	if (!sim->begun)
+	{
+		sim->again = sim->trains && sim->counted;
 		sim->counts = sim->trains && !sim->counted;
+	}
 	return sim_consume(context, pages, n_pages);
 }
 
@@ -406,7 +431,9 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	}
 	else if (sim->trains && sim->e.fault == SIM_FAULT_NONE)
 	{
-		alike = counters->tuples == sim->counters.tuples && counters->skipped == sim->counters.skipped;
+		/* of pages that two simulators took a part of, both counted the rows that are skipped */
+		alike = counters->tuples == sim->counters.tuples &&
+				(sim->e.shared > 0 || counters->skipped == sim->counters.skipped);
 		*counters = sim->counters;
 	}
 	counters->fault = sim->e.fault;

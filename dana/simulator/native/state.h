@@ -16,6 +16,7 @@
  *   records.c  tables in external record memory               pattern.c  rows alike, mixed.c  of several ways: walk.h
  *   watch.h    rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
+ *   shared.c   an epoch that repeats pages, by several threads with a simulator each
  */
 #ifndef DANA_SIMULATOR_STATE_H
 #define DANA_SIMULATOR_STATE_H
@@ -162,9 +163,26 @@ struct sim_clock
 	struct sim_watch watch;
 };
 
+/* Of the tuples that pages have, those that are taken: not the next `skip`, then `take` */
+struct sim_window
+{
+	bool narrow; /* else all are */
+	uint64_t skip, take;
+	uint64_t seen; /* taken or not */
+};
+
+/* Of the epoch whose cycles were counted, how many tuples there were before each page: shared.c */
+struct sim_begun
+{
+	uint64_t *tuples; /* [room] */
+	size_t pages, room;
+	bool whole; /* every page is in it, and begins with a tuple */
+};
+
 /* What an epoch has come to */
 struct sim_epoch
 {
+	struct sim_window window;
 	uint64_t pages, tuples, skipped;
 	struct sim_phase phase;
 	float *slot;		  /* the tuple being filled: its first row, its thread's lanes */
@@ -184,6 +202,7 @@ struct sim_epoch
 	int32_t passed;		   /* tuples of the round that the first pass has run */
 	uint64_t packed;	   /* columns of tuples that waited when their page went */
 	float loss[2];		   /* sum over the epoch, and of its errors */
+	uint64_t shared;	   /* tuples that other simulators ran: shared.c */
 };
 
 /* Where the unpacker puts tuples: as the engine wants them, or one after the other */
@@ -239,6 +258,10 @@ struct sim
 	bool counts;					 /* and works its cycles out */
 	bool counted;					 /* the epoch before trained, to its end: what `counters` says of it */
 	struct sim_counters counters;
+	bool again;						 /* the epoch repeats the pages of that one */
+	struct sim_begun before;		 /* each of its pages */
+	struct sim *const *helpers;		 /* [n_helpers]: simulators of the same Bundle and code, the caller's */
+	int32_t n_helpers;
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
 	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */
 	float *numbers;					 /* [n_inputs][most + 1]: of those, inputs that are one number */
@@ -333,8 +356,14 @@ void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
 void sim_compiled_end(struct sim *sim);
 void sim_compiled_settle(struct sim *sim);
+void sim_compiled_open(struct sim *sim);
+void sim_compiled_join(int32_t op, int64_t size, const float *first, const float *second, float *to);
 void sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows);
 void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
+
+/* shared.c */
+void sim_note_page(struct sim *sim);
+bool sim_share_pages(struct sim *sim, const uint8_t *pages, size_t n_pages);
 
 /* strider.c */
 bool sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle);

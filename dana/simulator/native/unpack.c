@@ -55,6 +55,37 @@ begin(struct sim *sim)
 	return true;
 }
 
+/* Whether a column is of a tuple that is not taken */
+static inline bool
+passed_over(struct sim_window *window, const struct sim_column *column)
+{
+	const uint64_t tuples = column->last != 0;
+
+	window->seen += tuples;
+	if (window->skip > 0)
+		window->skip -= tuples;
+	else if (window->take > 0)
+	{
+		window->take -= tuples;
+		return false;
+	}
+	return true;
+}
+
+/* Of tuples that a page has, those that are taken */
+static inline void
+narrow(struct sim_window *window, int32_t *row, int32_t *count)
+{
+	const int32_t skip = (uint64_t)*count < window->skip ? *count : (int32_t)window->skip;
+
+	window->seen += (uint64_t)*count;
+	*row += skip;
+	*count -= skip;
+	window->skip -= (uint64_t)skip;
+	*count = (uint64_t)*count < window->take ? *count : (int32_t)window->take;
+	window->take -= (uint64_t)*count;
+}
+
 /* A column that a Strider handed over, `gap` cycles after the one before; false: a fault */
 bool
 sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap, uint32_t pointer)
@@ -73,6 +104,8 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 	if (column->table)
 		return watch(sim, column, page + address);
 	sim->e.open = !column->last;
+	if (sim->e.window.narrow && passed_over(&sim->e.window, column))
+		return true;
 	if (column->first && !begin(sim))
 		return false;
 	if (sim->observer.column != NULL)
@@ -95,6 +128,8 @@ sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 		n_handed--;
 	if (sim->observer.tuples != NULL)
 		sim->observer.tuples(sim->observer.context, page, handed, n_handed, row, count);
+	if (sim->e.window.narrow)
+		narrow(&sim->e.window, &row, &count);
 	while (count > 0)
 	{
 		int32_t some;

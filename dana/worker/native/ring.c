@@ -35,8 +35,10 @@ enum dana_outcome
 
 /* Pages per call of the sink, at most: what the processor's cache holds, and few enough to notice a cancel soon */
 #define BATCH 64
-/* Batches of kept pages per call from Python: it handles signals between two calls */
-#define REPLAYED 16
+/* Nanoseconds that a call of the sink with kept pages takes, about: of many pages, threads can share them; and after
+ * which Python is let handle signals */
+#define REPLAY_NS 10000000
+#define MAX_AT_ONCE (1 << 20)
 
 /* A consumer and how far it is; class _Consumer of ring.py */
 typedef struct dana_consumer
@@ -49,6 +51,7 @@ typedef struct dana_consumer
 	uint32_t page_size;
 	int32_t socket;
 	int32_t status; /* of the sink */
+	uint32_t at_once; /* kept pages per call of the sink, 0 before the first */
 	int32_t uncounted; /* the number of pages is unknown: if they exceed the cache, none is kept */
 } dana_consumer;
 
@@ -252,10 +255,14 @@ EXPORT enum dana_outcome
 dana_ring_replay(dana_consumer *self, sink_function sink, void *context, uint64_t pages)
 {
 	struct pollfd peer = {.fd = self->socket, .events = POLLRDHUP};
+	const uint64_t began = now_ns();
+	uint64_t before = began, now = began;
 
-	for (int k = 0; k < REPLAYED; k++)
+	if (self->at_once == 0)
+		self->at_once = BATCH;
+	for (; now - began < REPLAY_NS; before = now)
 	{
-		uint64_t n = pages - self->fed < BATCH ? pages - self->fed : BATCH;
+		uint64_t n = pages - self->fed < self->at_once ? pages - self->fed : self->at_once;
 
 		if (n == 0)
 			return FINISHED;
@@ -265,6 +272,11 @@ dana_ring_replay(dana_consumer *self, sink_function sink, void *context, uint64_
 		if (self->status != 0)
 			return SINK_FAILED;
 		self->fed += n;
+		now = now_ns();
+		if (now - before > 2 * REPLAY_NS && self->at_once > BATCH)
+			self->at_once /= 2;
+		else if (n == self->at_once && now - before < REPLAY_NS / 2 && self->at_once < MAX_AT_ONCE)
+			self->at_once *= 2;
 	}
 	return CALL_AGAIN;
 }
