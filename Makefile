@@ -92,7 +92,7 @@ $(STAMPS)/icarus:
 
 # a SoC around an exported package, its processor, and a compiler for that
 $(STAMPS)/soc: $(STAMPS)/test
-	$(BIN)/pip install --quiet 'litex>=2024.12' 'pythondata-cpu-vexriscv>=1.0.1.post407' 'ziglang>=0.15,<0.18'
+	$(BIN)/pip install --quiet 'litex>=2024.12' 'litedram>=2024.12' 'pythondata-cpu-vexriscv>=1.0.1.post407' 'ziglang>=0.15,<0.18'
 	@touch $@
 
 # the browser that tests of dana ui drive; with what it depends on it is too much to unpack here

@@ -16,7 +16,7 @@ from hwgen.spec.config import MachineConfig
 CONSTRAINTS = {".xdc": "xdc", ".sdc": "SDC"}
 """Of files with constraints of the board itself, by their suffix, what FuseSoC calls them."""
 
-DRIVER = ("dana.h", "dana.c", "dana.dtsi", "dana_pynq.py", "dana_litex.py")
+DRIVER = ("dana.h", "dana.c", "dana.dtsi", "dana_pynq.py", "dana_litex.py", "litex_soc.py", "litex_soc.c")
 """Files of the folder `driver`."""
 
 

