@@ -101,7 +101,7 @@ def report(ended: Ended, training: Training, request: TrainRequest, *, validates
         Held-out rows have chosen the epoch.
     """
     _report_end(ended, training, request, validates=validates, notify=notify)
-    _report_loss(ended, columns=len(training.layout.features), notify=notify)
+    _report_loss(ended, training, notify=notify)
     if validates and ended.kept.validation_loss is not None and ended.patience:
         notify(_validated(ended.epoch, len(ended.reports), ended.kept.validation_loss))
 
@@ -126,12 +126,13 @@ def _report_end(ended: Ended, training: Training, request: TrainRequest, *, vali
         notify(unfinished_notice(request, len(reports), *fell))
 
 
-def _report_loss(ended: Ended, *, columns: int, notify: Notify) -> None:
+def _report_loss(ended: Ended, training: Training, *, notify: Notify) -> None:
     """Report a model that is no better than a constant."""
     kept, constant = ended.kept, ended.constant
     if kept.loss and len(ended.reports) > 1 and (zero := _all_zero(ended.metadata)) is not None:
         notify(zero)
     elif constant is not None and kept.loss is not None:
+        columns = len(training.layout.features)
         least = max(_small(constant), constant.chance * by_chance(columns) / kept.tuples)
         if kept.loss >= constant.loss - max(least, SUMMED * abs(constant.loss)):
             notify(_no_better(kept.loss, constant, columns, solved=ended.solves and ended.solved))
