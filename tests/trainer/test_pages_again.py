@@ -149,7 +149,8 @@ def test_reused_is_as_counted(name: str, code: str, monkeypatch: pytest.MonkeyPa
         return [*found], {key: values.tobytes() for key, values in made.models.items()}
 
     reused = trained()
-    assert any(proved) == (code != "never")
+    # late code comes to none that has converged before
+    assert any(proved) == (code == "always" or (code == "late" and len(reused[0]) > 2))
     monkeypatch.setattr(Simulator, "sink_again", Simulator.sink)
     assert reused == trained()
     assert attach is Simulator.attach
