@@ -21,7 +21,15 @@ ROWS = 3000
 
 @pytest.mark.parametrize("users", [6000, 30, 1])
 @pytest.mark.parametrize(
-    "design", [{}, {"queue_depth": 256}, {"striders": 1}, {"striders": 8}, {"link_latency": 3000}, {"clusters": 16}]
+    "design",
+    [
+        {},
+        {"queue_depth": 256},
+        {"striders": 1},
+        {"striders": 8, "record_depth": 0},
+        {"link_latency": 3000, "record_depth": 0},
+        {"clusters": 16},
+    ],
 )
 @pytest.mark.parametrize("holes", [0.0, 0.1, 0.6])
 def test_ready_tuples_take_what_their_entries_take(users: int, design: dict[str, int], holes: float) -> None:

@@ -350,7 +350,9 @@ ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_hand
 	for (; n < rows && turn + 2 * pushes + 2 <= done; n++)
 	{
 		const int64_t first = done + before, known = first - 1 + latency;
-		int64_t cut_known = NEVER, at = later(later(settled, half), first - 1 + ahead);
+		const int64_t early = later(later(settled, half), first - 1 + ahead);
+		const int64_t at = early < known ? early : later(settled, known);
+		int64_t cut_known = NEVER;
 
 		for (int32_t k = 0; k < watched; k++)
 			if (sim_watch_see(&c->watch, &seen, depth, chosen[k].writes, chosen[k].rows[n], chosen[k].stamps[n]) &&
@@ -371,10 +373,8 @@ ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_hand
 			room = c->phase.room;
 			continue;
 		}
-		if (at < known)
+		if (early < known)
 			settled = known + 1;
-		else
-			at = later(settled, known);
 		c->beats += (uint64_t)(at + beats - done);
 		done = at + beats;
 		room--;

@@ -101,15 +101,18 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 		return sim_fault(sim, SIM_FAULT_TUPLE_PARTS, pointer);
 	sim->e.following = descriptor + 1;
 	sim_clock_column(sim, column, page + address, gap);
+	/* an observer sees the rest of a tuple that names no record: a NaN has another message than a wrong number */
 	if (column->table)
-		return watch(sim, column, page + address);
+		return (sim->e.fault == 0 && watch(sim, column, page + address)) || sim->observer.column != NULL;
 	sim->e.open = !column->last;
 	if (sim->e.window.narrow && passed_over(&sim->e.window, column))
 		return true;
-	if (column->first && !begin(sim))
+	if (column->first && sim->e.fault == 0 && !begin(sim))
 		return false;
 	if (sim->observer.column != NULL)
 		sim->observer.column(sim->observer.context, column, page + address);
+	if (sim->e.fault != 0)
+		return !column->last;
 	if (sim->trains)
 		sim_copy(sim, column, page, &address, 0, 1);
 	if (column->last)
