@@ -9,8 +9,7 @@ U = dana.model([m, k], init=dana.normal(0, 0.1))
 V = dana.model([n, k], init=dana.normal(0, 0.1))
 a, b = dana.model([m]), dana.model([n])
 i, j = dana.input(categories=m), dana.input(categories=n)
-y = dana.output()
-weight = dana.weight()
+y, weight = dana.output(), dana.weight()
 mean = dana.model(init=dana.column_mean(y))
 deviation = dana.model(init=dana.column_deviation(y))
 scale = dana.model(init=dana.column_scale(y))  # 1 / deviation; 1 of a constant label
@@ -21,12 +20,13 @@ lrmf = dana.algo(U, V, a, b, mean, deviation, scale, i, j, y, weight)
 dana.require(penalty >= 0)
 score = a[i] + b[j] + dana.sigma(U[i] * V[j], 1)
 error = score - scale * (y - mean)  # in deviations, so that lr and penalty suit ratings of any size
-p = mean + deviation * score
+residual = deviation * error
+step, decay = lr * weight * error, 1 - lr * weight * penalty
 
-lrmf.setModel(U[i], U[i] - lr * weight * (error * V[j] + penalty * U[i]))
-lrmf.setModel(V[j], V[j] - lr * weight * (error * U[i] + penalty * V[j]))
-lrmf.setModel(a[i], a[i] - lr * weight * (error + penalty * a[i]))
-lrmf.setModel(b[j], b[j] - lr * weight * (error + penalty * b[j]))
-lrmf.setLoss(weight * (p - y) * (p - y))
-lrmf.setPrediction(p)
+lrmf.setModel(U[i], decay * U[i] - step * V[j])
+lrmf.setModel(V[j], decay * V[j] - step * U[i])
+lrmf.setModel(a[i], decay * a[i] - step)
+lrmf.setModel(b[j], decay * b[j] - step)
+lrmf.setLoss(weight * residual * residual)
+lrmf.setPrediction(mean + deviation * score)
 lrmf.setEpochs(60)

@@ -132,7 +132,7 @@ def test_more_rows_help_no_number_that_is_not_too_large(number: float) -> None:
     """Nobody said how many there are: the largest number did."""
     i, j = np.arange(40.0) % 5, np.arange(40.0) % 4
     j[20] = number
-    with pytest.raises(TrainingError, match="array j chooses rows of b, which are numbered from 0 to 3") as caught:
+    with pytest.raises(TrainingError, match="array j chooses rows of V, which are numbered from 0 to 3") as caught:
         train_arrays(rules.text("lrmf"), {"i": i, "j": j, "y": i})
     assert "None is larger, so that it is a negative number or a fraction" in caught.value.hint
     assert "more rows" not in caught.value.hint
