@@ -1,6 +1,6 @@
 """Ratings side by side: cycles of a rating of matrix factorisation, random or sorted, compared with one at a time.
 
-Factors of rank 10 on the machine that they get by themselves, with room for so many ratings at a time; 30,000 ratings
+Factors of rank 10 in the scratchpads of one thread of 16 units, with room for so many ratings at a time; 30,000 ratings
 of 6,000 users and 1,000 items, so many that rows come again among the next ratings as often as in MovieLens-1M. Cycles
 are the simulator's, which are the hardware's; the engine's alone are what is left if pages never were late. The same
 with the factors in external record memory, of one thread and of several, behind a slow memory and a fast one.
@@ -93,7 +93,7 @@ def run() -> list[Figure]:
 
 def _bundle(text: str, together: int, *, records: int = 0, **design: int) -> Bundle:
     binding = bind(compile_rule(text, filename="factors.py").hdfg, SCHEMA)
-    room = {"index_depth": max(2, together), "watch_depth": 2 * together if together > 1 else 0}
+    room = {"index_depth": max(2, together), "watch_depth": 2 * together if together > 1 else 0, "record_depth": 0}
     if records:
         threads = design.get("threads", 1)
         room |= {"record_depth": 2 * together, "threads": threads, "clusters": 1 if threads == 8 else 2}

@@ -35,6 +35,9 @@ MAX_BYTES = 1 << 24
 NEAR = 0.95
 """A part is what the machine waits for if it is busy for so much of the time."""
 
+NEAR_IN_TURN = 0.8
+"""The same of parts that take turns, engine and record memory, with a round handed over in between."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycles:
@@ -98,7 +101,8 @@ class Cycles:
             parts["records"] = self.records + self.engine
         name, busy = max(parts.items(), key=lambda part: part[1])
         # no part is busy all the time, so each waits for pages that are still being parsed
-        return name if busy >= NEAR * self.page else "striders"
+        near = NEAR_IN_TURN if name == "records" else NEAR
+        return name if busy >= near * self.page else "striders"
 
     def epoch(self, pages: float) -> float:
         """Cycles of an epoch over so many pages."""
@@ -148,7 +152,10 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     slope, engine = (second.cycles - first.cycles) / pages, (second.engine_busy - first.engine_busy) / pages
     # records are stored and fetched during section `batch`; their columns arrive before the tuple and are looked up
     between = max(0, fetched + stored + 1 - _length(bundle, Section.BATCH)) if bundle.tables else 0
-    waits = tuples * (cycles.WATCH_LATENCY - 1) if bundle.cut else 0
+    # where the unpacker is what others wait for, a half of tuple memory is free, and tuples go ahead
+    waits = (
+        tuples * ((cycles.WATCH_AHEAD if bundle.round_tuples > 1 else cycles.WATCH_LATENCY) - 1) if bundle.cut else 0
+    )
     return Cycles(
         config=config,
         tuples=tuples,

@@ -178,7 +178,8 @@ class Exploration:
     def overrides(self) -> dict[str, int]:
         """The best machine as a training's ``design``: what does not follow from the rule."""
         config = self.best.bundle.config
-        records = {"record_depth": config.record_depth} if config.record_depth else {}
+        # also that there are none, where the rule may have some
+        records = {"record_depth": config.record_depth} if config.watch_depth else {}
         return {**{name: getattr(config, name) for name in OVERRIDES}, **records}
 
 
@@ -215,31 +216,39 @@ def explore(
     widths = (given["link_bytes"],) if "link_bytes" in given else links(device)
     job = _Job(binding, schema, device, max_tuples, sample, widths)
     plan = plan_for(binding.graph, schema)
-    tried, too_large = _tried(job, plan, given, fixed)
-    has_records = any(one.bundle.tables for one in tried)  # only one thread was tried, as records were not requested
-    if (has_records or not any(one.fits for one in tried.values())) and may_have_records(plan, given):
-        records = {"record_depth": record_depth(plan)}
-        tried |= _tried(job, plan, {**given, **records}, {**fixed, **records})[0]
+    tried: dict[Candidate, Candidate] = {}
+    too_large: DoesNotFit | None = None
+    for memory in _memories(plan, device, given):
+        found, too_large = _tried(job, plan, {**given, **memory}, {**fixed, **memory})
+        tried |= found
     if not tried:
         assert too_large is not None
         raise too_large
-    found = [*tried.values()]
-    fitting = [candidate for candidate in found if candidate.fits]
+    shrunk = [*tried.values()]
+    fitting = [candidate for candidate in shrunk if candidate.fits]
     if not fitting:
-        raise _nothing_fits(job, plan, found, given)
+        raise _nothing_fits(job, plan, shrunk, given)
     fastest = min(candidate.cycles.page for candidate in fitting)
     best = min(
         (candidate for candidate in fitting if candidate.cycles.page <= AS_FAST * fastest),
         key=lambda candidate: (candidate.use, candidate.cycles.page),
     )
     shown = [smaller if smaller.fits else one for one, smaller in tried.items()]
-    steps = min(candidate.cycles.engine for candidate in (*found, *shown))
+    steps = min(candidate.cycles.engine for candidate in (*shrunk, *shown))
     return Exploration(
         candidates=tuple(sorted(shown, key=lambda candidate: candidate.cycles.page)),
         best=best,
-        bound=max(steps, _bound(found, device, given)),
+        bound=max(steps, _bound(shrunk, device, given)),
         steps=steps,
     )
+
+
+def _memories(plan: Plan, device: Device, given: Mapping[str, int]) -> list[dict[str, int]]:
+    """Where the models of chosen rows may lie, as overrides: in scratchpads, in records, or as the user says."""
+    if not may_have_records(plan, given):
+        return [{}]
+    scratchpads = any(holds_models(plan, device, count) for count in _choices(given, "clusters", CLUSTERS))
+    return [*([{"record_depth": 0}] if scratchpads else []), {"record_depth": record_depth(plan)}]
 
 
 def _tried(

@@ -205,8 +205,8 @@ def test_the_cost_tells_of_tuples_that_no_batch_has(batch: int, told: str, tmp_p
 def test_records_are_shown_where_there_are_some() -> None:
     rule = str(rules.FOLDER / "lrmf.py")
     arguments = ("--schema", "i int4, j int4, y float4", "--label", "y", "--emit", "records")
-    assert compiled(*arguments, rule=rule) == b"records: -\n"
-    assert b"records: -" not in compiled(*arguments, "--design", "record_depth=32", rule=rule)
+    assert compiled(*arguments, "--design", "record_depth=0", rule=rule) == b"records: -\n"
+    assert b"records: -" not in compiled(*arguments, rule=rule)
 
 
 WIDE = ("--schema", "x float4[9000], y float4", "--design", "scratch_depth=2048")
@@ -251,15 +251,16 @@ def test_dims_batch_and_metas_are_as_the_command_says(tmp_path: Path) -> None:
     assert lr is not None
     assert u.shape == (77, 10)
     assert bundle.image[lr.row].view(np.float32)[0] == 0.5
-    rows = [compiled("--emit", "memory", *ratings, "--hyper", f"m={m}", rule=lrmf) for m in (77, 1000)]
-    assert rows[0] != rows[1] == compiled("--emit", "memory", *ratings, rule=lrmf)
+    memory = ("--emit", "memory", *ratings, "--design", "record_depth=0")
+    rows = [compiled(*memory, "--hyper", f"m={m}", rule=lrmf) for m in (77, 1000)]
+    assert rows[0] != rows[1] == compiled(*memory, rule=lrmf)
     file = tmp_path / "sized.py"
     file.write_text(PROGRAMS["functions"])
     of = ("--schema", "x float4[8], y float4", "--emit", "cost", "--hyper")
     small, large = (compiled(*of, f"size={size}", rule=str(file)).decode() for size in (1, 64))
     assert float(CYCLES.findall(small)[0]) > 2 * float(CYCLES.findall(large)[0])
     cost = compiled("--emit", "cost", *ratings, "--design", "clusters=1", rule=lrmf).decode()
-    assert cost.startswith("1 thread of 1 cluster, 16 tuples of a thread in a round\n")
+    assert cost.startswith("8 threads of 1 cluster, 4 tuples of a thread in a round\n")
 
 
 def test_a_stage_that_depends_on_the_table_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:

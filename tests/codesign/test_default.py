@@ -110,8 +110,10 @@ def test_a_machine_too_small_for_a_batch_says_so() -> None:
 @pytest.mark.parametrize(
     ("users", "design", "records"),
     [
-        (6_000, {}, 0),
+        (6_000, {}, 64),
         (6_000, {"record_depth": 8}, 8),
+        (6_000, {"record_depth": 0}, 0),
+        (6_000, {"clusters": 8}, 0),
         (1_000_000, {}, 64),
         (1_000_000, {"threads": 1, "clusters": 1}, 64),
         (1_000_000, {"threads": 2}, 64),
@@ -119,7 +121,7 @@ def test_a_machine_too_small_for_a_batch_says_so() -> None:
         (20_000_000, {}, None),
     ],
 )
-def test_models_that_no_scratchpad_holds_lie_in_records(
+def test_models_of_chosen_rows_lie_in_records_unless_the_machine_cannot(
     users: int, design: dict[str, int], records: int | None
 ) -> None:
     graph = compile_rule(side_by_side.RULE.replace(str(side_by_side.USERS), str(users))).hdfg

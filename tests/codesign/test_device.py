@@ -83,16 +83,20 @@ def test_a_device_that_is_full_holds_nothing() -> None:
 
 @pytest.mark.parametrize("design", [{}, {"clusters": 1}])
 def test_models_lie_beside_a_machine_where_the_device_has_no_memory_for_them(design: dict[str, int]) -> None:
-    """As the search has them; where it has, they lie on the chip, though the machine is smaller than the default."""
+    """As the search has them; where it has, several threads with records are faster, unless there are to be none."""
     schema = declared("i int4, j int4, y float4")
     rule = dana.load(rules.FOLDER / "lrmf.py").hdfg
 
-    def made(device: str, m: int, n: int) -> Bundle:
+    def made(device: str, m: int, n: int, **more: int) -> Bundle:
         binding = bind(rule.bind({"m": m, "n": n, "k": 10}), schema, label="y")
-        return bundle_for(binding, schema, load_device(device), max_tuples=100_000, page_size=8192, design=design)
+        asked = {**design, **more}
+        return bundle_for(binding, schema, load_device(device), max_tuples=100_000, page_size=8192, design=asked)
 
     for device in ("lfe5um5g-85", "xczu7ev"):
         bundle = made(device, 100_000, 20_000)
         assert bundle.tables
         assert holds(load_device(device), bundle.config)
-    assert not made("xczu7ev", 1_000, 1_000).tables
+    small = made("xczu7ev", 1_000, 1_000)
+    assert small.tables
+    assert small.config.threads > 1
+    assert not made("xczu7ev", 1_000, 1_000, record_depth=0).tables

@@ -237,7 +237,8 @@ def factorised(device: str, m: int, n: int, **design: int) -> Exploration:
 
 
 def test_models_lie_beside_the_machine_where_none_that_fits_holds_them() -> None:
-    """Too large for the chip's memory, not for a host's addresses; also where a part of the machine is as asked for."""
+    """Too large for the chip's memory, not for a host's addresses; also where a part of the machine is as asked for.
+    Where the chip holds them, both are tried, and the faster is found again by its overrides."""
     for design in ({"link_bytes": 16}, {"clusters": 1, "scratch_depth": 1024}):
         best = factorised("lfe5um5g-85", 10_000, 5_000, **design).best
         assert best.fits
@@ -245,7 +246,12 @@ def test_models_lie_beside_the_machine_where_none_that_fits_holds_them() -> None
         assert best.bundle.config.record_depth == 64
         assert (best.bundle.config.threads, best.bundle.config.clusters) == (2, 1)
     held = factorised("xczu7ev", 1_000, 1_000, clusters=2)
-    assert not any(candidate.bundle.tables for candidate in held.candidates)
+    assert {bool(candidate.bundle.tables) for candidate in held.candidates} == {False, True}
+    assert held.best.bundle.config.threads > 1
+    assert held.overrides["record_depth"] == 64
+    alone = factorised("xczu7ev", 1_000, 1_000, clusters=8)
+    assert not any(candidate.bundle.tables for candidate in alone.candidates)
+    assert alone.overrides["record_depth"] == 0
 
 
 def test_models_that_no_chip_holds_are_searched_with_several_threads() -> None:
@@ -324,7 +330,7 @@ def test_a_queue_is_shorter_where_its_luts_are_what_lacks() -> None:
     assert found.bundle.config.queue_depth == 256
     assert found.bundle.config.striders == long.bundle.config.striders
     # a Strider less would cost more than that
-    assert found.cycles.page < 1.2 * long.cycles.page
+    assert found.cycles.page < 1.4 * long.cycles.page
     with pytest.raises(UsageError, match=r"luts of"):
         explore(
             bind(graph, schema, label="y"), schema, scarce, max_tuples=1 << 20,

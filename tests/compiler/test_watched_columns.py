@@ -75,7 +75,9 @@ def _refused() -> list[tuple[dict[str, Any], str]]:
 
 @pytest.mark.parametrize(("change", "message"), _refused())
 def test_a_bundle_that_no_machine_cuts_is_refused(change: dict[str, Any], message: str) -> None:
-    bundle: Bundle = default_bundle(bind(compile_rule(RULE + LOSS).hdfg, SCHEMA), SCHEMA, max_tuples=100)
+    bundle: Bundle = default_bundle(
+        bind(compile_rule(RULE + LOSS).hdfg, SCHEMA), SCHEMA, max_tuples=100, design={"record_depth": 0}
+    )
     legal.check(bundle)
     if "batch" in change:
         bundle = replace(bundle, **change)

@@ -189,13 +189,13 @@ def test_rows_that_run_side_by_side_are_told() -> None:
     explained = explain(asked(RULES["rows"], 10_000), DesignStore())
     assert explained["why"]["cause"] == "rows"
     takes = f"each row takes {explained['cycles']['tuple']:.2f} cycles"
-    assert explained["why"]["text"].startswith(f"{takes} if 16 rows run side by side; rows that choose the same row")
+    assert explained["why"]["text"].startswith(f"{takes} if 32 rows run side by side; rows that choose the same row")
     assert (explained["why"]["line"], explained["why"]["change"]) == (8, None)
-    assert (explained["batch"], explained["side_by_side"]) == (1, 16)
-    assert any("up to 16 tuples side by side: a batch ends where" in line for line in lines(explained))
+    assert (explained["batch"], explained["side_by_side"]) == (1, 32)
+    assert any("up to 32 tuples side by side: a batch ends where" in line for line in lines(explained))
 
 
-@pytest.mark.parametrize("design", [{}, {"clusters": 2, "record_depth": 32}, {"clusters": 1, "record_depth": 4}])
+@pytest.mark.parametrize("design", [{"record_depth": 0}, {}, {"clusters": 2}, {"clusters": 1, "record_depth": 4}])
 @pytest.mark.parametrize("statistics", [True, False])
 def test_an_epoch_is_what_a_training_of_rows_at_random_takes(design: dict[str, int], statistics: bool) -> None:
     """Of models on the chip and beside it: the tuple's cycles are those of the rows' number, on both."""
@@ -219,7 +219,7 @@ def test_an_epoch_is_what_a_training_of_rows_at_random_takes(design: dict[str, i
     )
     explained = explain(question, designs)
     bundle = designs.get(training).bundle
-    assert bool(bundle.tables) == bool(design)
+    assert bool(bundle.tables) == bool(design.get("record_depth", 1))
     simulator = Simulator(bundle.config)
     simulator.load(bundle)
     counted = simulator.run_epoch(stored)

@@ -451,7 +451,7 @@ def test_neighbours_that_choose_the_same_row_are_said(rows: int, users: int, sor
     of_order = [one for one in told if "choose the same row of a model as the row before them" in one.message]
     assert len(of_order) == said
     if said:
-        assert "1.07 are trained side by side instead of up to 16" in of_order[0].message
+        assert "1.07 are trained side by side instead of up to 32" in of_order[0].message
         assert of_order[0].hint.endswith(": shuffle => true.")
 
 
