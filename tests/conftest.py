@@ -61,6 +61,7 @@ EXHAUSTIVE = (
     "benchmarks",  # the measurements, not what is measured
     "cli/test_design.py::test_models_that_no_machine",
     "cli/test_server.py::test_the_other_major_version",
+    "client/test_notebook.py::test_what_a_notebook_claims",
     "client/test_plan.py::test_so_has_one_of_a_search",
     "client/test_python_page.py",
     "codesign/test_device.py",
