@@ -57,7 +57,7 @@ def chart(contest: Contest) -> str:
     with figure.drawn(0.5 + 0.26 * len(lines), f"{contest.case}: milliseconds of a pass", out) as axes:
         for row, line in enumerate(lines):
             assert line.seconds is not None
-            colour = colours.OTHER if line.peer == DANA else colours.LINE if line.trains else colours.EDGE
+            colour = colours.LINE if line.peer == DANA else colours.OTHER if line.trains else colours.EDGE
             axes.barh(row, 1e3 * line.seconds, color=colour, height=0.7)
             axes.text(1e3 * line.seconds, row, f"  {1e3 * line.seconds:,.1f}", va="center")
         axes.set_yticks(range(len(lines)), [line.peer for line in lines])
@@ -74,9 +74,9 @@ def size_chart(contests: Sequence[Contest]) -> str:
     """Of one case: milliseconds of a pass by its rows, a line for each that trains."""
     out: list[str] = []
     with figure.drawn(3.2, f"{contests[0].case}: milliseconds of a pass, by rows", out) as axes:
-        for peer, mark in zip([DANA, *_peers(contests)], cycle(MARKS), strict=False):
+        for k, (peer, mark) in enumerate(zip([DANA, *_peers(contests)], cycle(MARKS), strict=False)):
             points = [(one.rows, 1e3 * seconds) for one in contests if (seconds := one.seconds(peer)) is not None]
-            style = {"color": colours.OTHER, "linewidth": 2.5} if peer == DANA else {"linewidth": 1}
+            style = {"color": colours.LINE, "linewidth": 2.5} if peer == DANA else {"color": f"C{k}", "linewidth": 1}
             axes.plot([x for x, _ in points], [y for _, y in points], marker=mark, label=peer, **style)
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -126,7 +126,7 @@ def overview(contests: Sequence[Contest]) -> str:
     out: list[str] = []
     marks = dict(zip(_peers(contests), cycle(MARKS), strict=False))
     with figure.drawn(0.9 + 0.35 * len(contests), "a peer's pass, DAnA's being 1", out) as axes:
-        axes.axvline(1, color=colours.OTHER)
+        axes.axvline(1, color=colours.LINE)
         for peer, mark in marks.items():
             points = [
                 (contest.ratio(line) or 0.0, row)

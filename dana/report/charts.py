@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from matplotlib.ticker import NullFormatter
 
-from dana.report.colours import EDGE, FAINT, LINE
+from dana.report.colours import EDGE, FAINT, LINE, OTHER
 from dana.report.figure import COLOURS, drawn, named
 from dana.report.history import Run
 from dana.report.machine import Machine
@@ -74,7 +74,7 @@ def roofline_chart(machine: Machine) -> str:
     out: list[str] = []
     with drawn(2.9, f"{machine.title}, {_units(machine)}: roofline (estimate for the long run)", out) as axes:
         axes.plot(line.xs, line.limits, color=EDGE)
-        axes.plot([line.intensity], [line.reached], marker="o", color=COLOURS["exchange"], markersize=8)
+        axes.plot([line.intensity], [line.reached], marker="o", color=OTHER, markersize=8)
         axes.annotate(
             f"{line.reached:.1f} operations a cycle,\n{line.intensity:.2f} a byte",
             (line.intensity, line.reached),

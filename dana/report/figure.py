@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from typing import Any
 
 import matplotlib as mpl
@@ -62,12 +63,13 @@ def drawn(
         engine.execute(figure)
         figure.set_layout_engine("none")
         text = io.StringIO()
-        # metadata of the time and version would make equal drawings differ
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(text, format="svg", metadata={**nothing, "Title": printable(title)})
+        # the time and version would make equal drawings differ; with a title it would repeat that as metadata
+        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     # matplotlib repeats texts, names among them, in comments
     # from <svg on: the XML declaration and DOCTYPE must not be inside of an HTML page
-    out.append(printable(text.getvalue()[text.getvalue().index("<svg") :], lines=True))
+    attributes, _, rest = text.getvalue().partition("<svg")[2].partition(">")
+    named = f'<svg role="img"{attributes}>\n <title>{escape(title)}</title>{rest}'
+    out.append(printable(named, lines=True))
 
 
 def named(run: Run) -> str:

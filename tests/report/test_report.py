@@ -66,10 +66,12 @@ def test_what_the_page_says_is_what_was_trained(db: Connection) -> None:
         assert f" %, {sum(counted[name] for counted in counters):,} cycles " in page
     assert page.index("waited for: measured") < page.index("In the long run")
     assert re.search(r"In the long run it waits for: (link|engine|unpacker|striders) \(an estimate\)", text)
-    assert len(re.findall(r"<tr><td class=\"n\">\d", page)) == 4  # epochs
+    assert len(re.findall(r"<tr(?: class=\"kept\")?><td class=\"n\">\d", page)) == 4  # epochs
+    assert re.findall(r"<tr class=\"kept\"><td class=\"n\">(\d) \(kept\)</td>", page) == [str(run.kept)]
     # loss, what was measured, use, roofline, and each section's schedule
     assert page.count(f"<title>rule reported_logistic on {run.source}, run {run.id}") == len(drawings(page))
     assert len(drawings(page)) == 4 + sum(1 for _, _, bars in machine.sections if bars)
+    assert {one.get("role") for one in drawings(page)} == {"img"}
     assert not re.findall(r'(?:src|href)="(?!#)', page)  # needs nothing else
     assert render(run, machine_of(run)) == page
 

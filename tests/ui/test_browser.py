@@ -10,11 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from dana import rules
+from dana.cli import main
+from dana.cli.entry import OK
 from dana.client.connection import Connection
 from tests.ui.conftest import COLUMN, MODEL, TABLE, quoted
 
@@ -157,6 +160,25 @@ def test_a_walk(context: BrowserContext, link: str, db: Connection) -> None:
     expect(page.locator("tr").filter(has_text="worker").first).to_contain_text("ok")
     check(page)
     assert wrong == []
+
+
+def test_a_report_on_a_narrow_page(context: BrowserContext, pg_uri: str, db: Connection, tmp_path: Path) -> None:
+    """The page fits, what is wider scrolls in its place, and the keyboard reaches it."""
+    run = db.models(MODEL)[0].run
+    assert main(["report", str(run), "-o", str(tmp_path / "run.html"), "--dsn", pg_uri]) == OK
+    page = context.new_page()
+    for part in ("", "#machine"):
+        page.goto((tmp_path / "run.html").as_uri() + part)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        drawings = page.locator("svg:visible")
+        assert drawings.count() >= 3
+        for drawing in drawings.all():
+            assert drawing.get_attribute("role") == "img"
+            assert drawing.locator("title").count() == 1
+            # 9 pixels where it is drawn as wide as its viewBox
+            scale = drawing.evaluate("one => one.getBoundingClientRect().width / one.viewBox.baseVal.width")
+            assert 9 * scale >= 9, part
+            assert drawing.evaluate("one => one.closest('[tabindex=\"0\"]') !== null")
 
 
 class Attacker(BaseHTTPRequestHandler):
