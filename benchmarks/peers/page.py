@@ -76,8 +76,9 @@ def size_chart(contests: Sequence[Contest]) -> str:
     with figure.drawn(3.2, f"{contests[0].case}: milliseconds of a pass, by rows", out) as axes:
         for k, (peer, mark) in enumerate(zip([DANA, *_peers(contests)], cycle(MARKS), strict=False)):
             points = [(one.rows, 1e3 * seconds) for one in contests if (seconds := one.seconds(peer)) is not None]
-            style = {"color": colours.LINE, "linewidth": 2.5} if peer == DANA else {"color": f"C{k}", "linewidth": 1}
-            axes.plot([x for x, _ in points], [y for _, y in points], marker=mark, label=peer, **style)
+            colour, width = (colours.LINE, 2.5) if peer == DANA else (f"C{k}", 1.0)
+            xs, ys = [x for x, _ in points], [y for _, y in points]
+            axes.plot(xs, ys, marker=mark, label=peer, color=colour, linewidth=width)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.xaxis.set_major_formatter("{x:,g}")
