@@ -126,6 +126,24 @@ class CentreValues(TypedDict):
     label: float
 
 
+class GatheredShard(TypedDict, total=False):
+    """A shard that rows came from; ``pages`` where the server itself has gathered them."""
+
+    shard: int
+    server: str
+    relation: str
+    rows: int
+    pages: int
+    snapshot: str
+
+
+class Gathered(TypedDict):
+    """The table that was gathered, and its shards in their order."""
+
+    source: str
+    shards: list[GatheredShard]
+
+
 class Metadata(TypedDict, total=False):
     """``dana.model.metadata``: what the training recorded."""
 
@@ -137,6 +155,7 @@ class Metadata(TypedDict, total=False):
     types: dict[str, str]
     predicts: str
     source: str
+    gathered: Gathered
     query: str | None
     filter: str | None
     test_size: float | None

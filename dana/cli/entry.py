@@ -31,6 +31,7 @@ from dana.cli import (
     rules,
     search,
     server,
+    shards,
     top,
     train,
     ui,
@@ -55,7 +56,7 @@ INTERRUPTED = 130
 """Ctrl-C, as a shell reports it (128 + SIGINT)."""
 
 GROUPS = (
-    *(rules, library, design, hardware, train, search, jobs, models, top, ui, metrics),
+    *(rules, library, design, hardware, train, search, shards, jobs, models, top, ui, metrics),
     *(report, server, doctor, demo, bench),
 )
 """Modules of commands, in the order in which ``dana --help`` lists them."""

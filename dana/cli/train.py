@@ -26,7 +26,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--shard",
         action="append",
         metavar="DSN",
-        help="a server that has a part of the table, for each part, or partitions: the table's own on other servers; "
+        help="a server that has a part of the table, for each part, or map: those that dana shards lists; "
         "--dsn trains, and gathers the parts",
     )
     train.add_argument("--background", action="store_true", help="start it and do not wait: dana jobs shows it")
@@ -42,9 +42,9 @@ def run_train(options: argparse.Namespace) -> int:
     table, arguments = table_or_query(options), training_options(options, TrainOptions)
     if options.shard and options.background:
         raise UsageError("--shard and --background exclude each other", hint="The command itself reads the shards.")
-    shards: list[str] | Literal["partitions"] | None = options.shard
-    if shards == ["partitions"]:
-        shards = "partitions"
+    shards: list[str] | Literal["map"] | None = options.shard
+    if shards == ["map"]:
+        shards = "map"
     with connect(dsn_of(options)) as db:
         name = registered(db, options.rule)
         if options.background:

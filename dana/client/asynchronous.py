@@ -92,6 +92,7 @@ class AsyncConnection:
     drop_rule = _awaited(Connection.drop_rule)
     load = _awaited(Connection.load)
     gather = _awaited(Connection.gather)
+    shards = _awaited(Connection.shards)
     train = _awaited(Connection.train)
     train_groups = _awaited(Connection.train_groups)
     cross_validate = _awaited(Connection.cross_validate)

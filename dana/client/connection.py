@@ -34,6 +34,7 @@ from dana.session.calls import (
     Fold,
     GroupTraining,
     Job,
+    MappedShard,
     SearchPoint,
     call,
     given,
@@ -161,7 +162,7 @@ class Connection(PredictingSession):
     def gather(
         self,
         table: str,
-        shards: Sequence[str] | Literal["partitions"],
+        shards: Sequence[str] | Literal["map"],
         *,
         into: str | None = None,
         timeout: float = TIMEOUT,
@@ -178,7 +179,7 @@ class Connection(PredictingSession):
             Its name on each of the servers, as SQL writes it: a table, a view, a foreign table.
         shards
             Connection strings of the servers. Their order numbers the shards, from 1, and with it the rows. Or
-            ``partitions``: those of the table on this server, which connects to their servers itself
+            ``map``: those of the table on this server (`shards`), which connects to their servers itself
             (``dana_gather``).
         into
             Name of the temporary table; by default that of the table.
@@ -192,19 +193,31 @@ class Connection(PredictingSession):
         dana.cluster.shards.ShardError
             An error of one shard; the message names the shard and its server.
         psycopg.Error
-            This server has such a temporary table, or you may not create one; any error of partitions.
+            This server has such a temporary table, or you may not create one; any error of mapped shards.
         """
         name = identifier(table)
         # parse_ident folds and splits as the server does
         parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
         into = into or parts[-1]
-        if shards == "partitions":
+        if shards == "map":
             return str(value(self.session, "dana_gather", {"source": name, "into": into, "timeout": timeout}))
         return gather(self.session, name, shards, into=into, timeout=timeout)
 
+    def shards(self, table: str, *, timeout: float | None = None) -> Rows[MappedShard]:
+        """The shards of a table, by ``dana.shard`` or its partitions on this server, and what each server answers.
+
+        Parameters
+        ----------
+        table
+            The table, as SQL would name it.
+        timeout
+            Seconds to wait for an answer of each (10).
+        """
+        return call(self.session, "dana_shards", {"source": identifier(table), "timeout": timeout}, MappedShard)
+
     @contextmanager
     def _gathered(
-        self, source: str | LoadedTable | None, shards: Sequence[str] | Literal["partitions"] | None
+        self, source: str | LoadedTable | None, shards: Sequence[str] | Literal["map"] | None
     ) -> Iterator[str | LoadedTable | None]:
         """The table of a training: gathered from its shards, if there are any, and dropped at the end."""
         if shards is None:
@@ -226,7 +239,7 @@ class Connection(PredictingSession):
         rule: str,
         source: str | LoadedTable | None = None,
         *,
-        shards: Sequence[str] | Literal["partitions"] | None = None,
+        shards: Sequence[str] | Literal["map"] | None = None,
         progress: bool | None = None,
         **options: Unpack[TrainOptions],
     ) -> TrainResult:
@@ -239,8 +252,8 @@ class Connection(PredictingSession):
         source
             Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``), or what `load` returned.
         shards
-            Connection strings of the servers that have the table, or ``partitions``; it is gathered (`gather`), trained
-            on and dropped.
+            Connection strings of the servers that have the table, or ``map``; it is gathered (`gather`), trained on and
+            dropped.
         progress
             Show each epoch: True in a notebook, and on stderr if that is a terminal; None only in a notebook.
         options

@@ -8,6 +8,7 @@ of the rows) needs no second implementation.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -17,6 +18,8 @@ from psycopg import sql
 
 from dana.cluster.shards import Look, Shard, check_alike, opened
 from dana.errors import UsageError
+from dana.records import Gathered
+from dana.session.notices import repeat
 from dana.session.tables import HEADER, TRAILER
 
 PAGES = 64
@@ -67,16 +70,18 @@ def gather(
     """
     made = sql.Identifier("pg_temp", into)
     if isinstance(shards, str) or not shards:
-        raise UsageError("shards must be a sequence of connection strings, at least one, or 'partitions'")
+        raise UsageError("shards must be a sequence of connection strings, at least one, or 'map'")
     with opened(shards, table, timeout) as parts, session.transaction():
         looks = [shard.look() for shard in parts]
         check_alike(parts, looks)
         types = _types(session, looks[0])
         columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
         session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
-        if not (_has_alike_pages(session, looks, types) and _take_pages(session, made, parts, looks)):
-            _take_rows(session, made, parts, looks[0], types)
+        taken = _take_pages(session, made, parts, looks) if _has_alike_pages(session, looks, types) else None
+        if taken is None:
+            taken = _take_rows(session, made, parts, looks[0], types)
         _add_key(session, made, looks[0].key)
+        _record(session, made, parts, looks, taken)
         return made.as_string(session)
 
 
@@ -107,52 +112,80 @@ def _has_alike_pages(session: psycopg.Connection, looks: Sequence[Look], types: 
 
 def _take_pages(
     session: psycopg.Connection, made: sql.Identifier, shards: Sequence[Shard], looks: Sequence[Look]
-) -> bool:
-    """Append the shards' pages; False if a column is of a type that only rows can carry."""
+) -> list[int] | None:
+    """Append the shards' pages; the number of rows of each. None if a column is of a type that only rows can carry."""
     take = sql.SQL("SELECT dana.dana_take_pages({}, %b)").format(sql.Literal(made.as_string(session)))
     try:
         with session.transaction():
             session.execute(take, (b"",))
     except psycopg.errors.FeatureNotSupported:
-        return False
+        return None
+    rows = [0] * len(shards)
     copies = [
         shard.copy(f"SELECT {look.pages}({sql.Literal(shard.table).as_string(session)}, {PAGES})")
         for shard, look in zip(shards, looks, strict=True)
     ]
-    for row in _in_turn(copies, 1):
-        session.execute(take, (row[FIELD:],))
-    return True
+    for number, row in _in_turn(copies, 1):
+        [[count]] = session.execute(take, (row[FIELD:],)).fetchall()
+        rows[number] += count
+    return rows
 
 
 def _take_rows(
     session: psycopg.Connection, made: sql.Identifier, shards: Sequence[Shard], look: Look, types: dict[str, str]
-) -> None:
-    """Append the shards' rows, as their types' own functions send and receive them."""
+) -> list[int]:
+    """Append the shards' rows, as their types' own functions send and receive them; the number of rows of each."""
     values = sql.SQL(", ").join(
         sql.SQL("{}" if types[column.name] == column.type else "{}::text").format(sql.Identifier(column.name))
         for column in look.columns
     )
     copies = [shard.copy(f"SELECT {values.as_string(session)} FROM {shard.table}") for shard in shards]
+    rows = [0] * len(shards)
     with session.cursor().copy(sql.SQL("COPY {} FROM STDIN (FORMAT binary, FREEZE)").format(made)) as into:
         into.write(HEADER)
-        for row in _in_turn(copies, ROWS):
+        for number, row in _in_turn(copies, ROWS):
             into.write(row)
+            rows[number] += 1
         into.write(TRAILER)
+    return rows
 
 
-def _in_turn(copies: Sequence[Iterator[memoryview]], most: int) -> Iterator[memoryview]:
-    """The rows of all, at most so many of each in its turn, until the last has ended."""
-    left = list(copies)
+def _in_turn(copies: Sequence[Iterator[memoryview]], most: int) -> Iterator[tuple[int, memoryview]]:
+    """The rows of all with their copies' numbers, at most so many of each in its turn, until the last has ended."""
+    left = list(enumerate(copies))
     while left:
         going = []
-        for copy in left:
+        for number, copy in left:
             count = 0
             for row in islice(copy, most):
-                yield row
+                yield number, row
                 count += 1
             if count == most:
-                going.append(copy)
+                going.append((number, copy))
         left = going
+
+
+def _record(
+    session: psycopg.Connection, made: sql.Identifier, shards: Sequence[Shard], looks: Sequence[Look], rows: list[int]
+) -> None:
+    """Say how far apart the snapshots were taken, and record the shards for the metadata of models."""
+    apart = (looks[-1].snapshot - looks[0].snapshot).total_seconds()
+    repeat([f"NOTICE: the snapshots of {len(shards)} shards were taken within {1000 * apart:.0f} ms"])
+    # as dana_gather() writes it
+    gathered: Gathered = {
+        "source": shards[0].table,
+        "shards": [
+            {
+                "shard": shard.number,
+                "server": shard.server,
+                "relation": shard.table,
+                "rows": count,
+                "snapshot": look.snapshot.isoformat(sep=" "),
+            }
+            for shard, look, count in zip(shards, looks, rows, strict=True)
+        ],
+    }
+    session.execute("SELECT dana.dana_record_shards(%s::regclass, %s)", (made.as_string(session), json.dumps(gathered)))
 
 
 def _add_key(session: psycopg.Connection, made: sql.Identifier, key: Sequence[str]) -> None:

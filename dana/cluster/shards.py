@@ -11,6 +11,7 @@ import select
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -113,6 +114,8 @@ class Look:
         Columns of its primary key, if it has one.
     pages
         Name of the function that hands over its pages, qualified as that server needs it; None: only rows can be had.
+    snapshot
+        When the snapshot was taken, by this machine's clock.
     """
 
     columns: tuple[Column, ...]
@@ -120,6 +123,7 @@ class Look:
     block_size: int
     encoding: str
     pages: str | None
+    snapshot: datetime
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,6 +171,7 @@ class Shard:
         """What the table is like; it cannot change any more until the connection ends."""
         # the row's description has domains as their base types, and the statement locks the table
         described = self._run(f"SELECT * FROM {self.table} LIMIT 0")
+        snapshot = datetime.now(UTC)
         columns = []
         for i in range(described.nfields):
             [[type_, enum]] = self._rows(TYPE, described.fmod(i), described.ftype(i))
@@ -179,6 +184,7 @@ class Shard:
             block_size=block_size,
             encoding=encoding,
             pages=function if whole else None,
+            snapshot=snapshot,
         )
 
     def place(self) -> tuple[object, ...]:

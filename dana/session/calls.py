@@ -101,6 +101,32 @@ class SearchPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MappedShard:
+    """A shard of a table, as ``dana_shards`` shows it.
+
+    Attributes
+    ----------
+    shard
+        Its number; rows are gathered in the order of the numbers.
+    relation
+        The part's name on its server.
+    rows
+        As the planner there estimates them; None without an estimate.
+    error
+        Why it cannot be gathered; None: it can.
+    """
+
+    shard: int
+    server: str
+    relation: str
+    rows: int | None
+    pages: int | None
+    version: str | None
+    reachable: bool
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A call in the background, as ``dana.job`` shows it.
 

@@ -202,6 +202,22 @@ COMMENT ON COLUMN dana.job_log.detail IS 'Detail of the error';
 COMMENT ON COLUMN dana.job_log.hint IS 'Hint of the error';
 COMMENT ON COLUMN dana.job_log.notices IS 'NOTICEs and WARNINGs about the data, each with its hint; set when the job is over';
 
+CREATE TABLE dana.shard (
+	source regclass,
+	shard integer CHECK (shard > 0),
+	server name,
+	conninfo text CHECK (conninfo !~* '^[[:space:]]*postgres(ql)?://|password[[:space:]]*='),
+	relation text,
+	PRIMARY KEY (source, shard),
+	CHECK (server IS NULL OR conninfo IS NULL)
+);
+COMMENT ON TABLE dana.shard IS 'The map of shards: which servers have the parts of a table; written by the table''s owner. A partitioned table without rows here has its partitions as shards';
+COMMENT ON COLUMN dana.shard.source IS 'The table; it need have no rows of its own';
+COMMENT ON COLUMN dana.shard.shard IS 'Number of the shard: rows are gathered in the order of these numbers';
+COMMENT ON COLUMN dana.shard.server IS 'Foreign server of postgres_fdw that has it, to which the table''s owner has USAGE; NULL, without conninfo: this server';
+COMMENT ON COLUMN dana.shard.conninfo IS 'Connection string, keyword = value, without a password, instead of a foreign server; only superusers may write and use it';
+COMMENT ON COLUMN dana.shard.relation IS 'Name of the part there, in the schema of the table unless it has one; NULL: the name of the table';
+
 -- pg_dump includes the objects of users, but not jobs, as it does not include their processes
 SELECT pg_catalog.pg_extension_config_dump('dana.rule', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.model', '');
@@ -209,6 +225,8 @@ SELECT pg_catalog.pg_extension_config_dump('dana.weights', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.run', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.run_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.epoch', '');
+-- the number of a dropped table would become another table's where it is restored
+SELECT pg_catalog.pg_extension_config_dump('dana.shard', 'WHERE source IN (SELECT oid FROM pg_catalog.pg_class)');
 
 -- A model and its history reveal the contents of its table: only the owner's roles, and roles that it grants access,
 -- see them, even if a role may read every table
@@ -218,6 +236,7 @@ ALTER TABLE dana.run ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.epoch ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.weights ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.job_log ENABLE ROW LEVEL SECURITY;
+ALTER TABLE dana.shard ENABLE ROW LEVEL SECURITY;
 CREATE POLICY users ON dana.rule FOR SELECT USING (
 	public OR pg_catalog.pg_has_role(owner, 'USAGE')
 	OR EXISTS (SELECT FROM pg_catalog.unnest(users) AS u (role) WHERE pg_catalog.pg_has_role(u.role, 'USAGE')));
@@ -229,6 +248,12 @@ CREATE POLICY owner ON dana.epoch FOR SELECT USING (EXISTS (SELECT FROM dana.run
 CREATE POLICY users ON dana.weights FOR SELECT USING (EXISTS (SELECT FROM dana.model AS m
 	WHERE m.owner = weights.owner AND m.name = weights.name AND m.version = weights.version));
 CREATE POLICY owner ON dana.job_log FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
+-- A map belongs to its table. A connection string is not for its owner: the server's own account would log in
+CREATE POLICY owner ON dana.shard USING (
+	pg_catalog.pg_has_role((SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid = source), 'USAGE'))
+	WITH CHECK (conninfo IS NULL
+		AND pg_catalog.pg_has_role((SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid = source), 'USAGE'));
+CREATE POLICY readers ON dana.shard FOR SELECT USING (pg_catalog.has_any_column_privilege(source, 'SELECT'));
 
 -- Functions are VOLATILE and PARALLEL UNSAFE, PostgreSQL's defaults, unless they are declared otherwise.
 
@@ -1325,14 +1350,24 @@ CREATE FUNCTION dana_shard_pages(relation regclass, pages integer DEFAULT 64) RE
 COMMENT ON FUNCTION dana_shard_pages IS
 	'The pages of a table for a training on another server, at most so many in a row, with the rows that the snapshot sees alone. Needs SELECT on the table';
 
-CREATE FUNCTION dana.dana_take_pages(relation regclass, pages bytea) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana.dana_take_pages(relation regclass, pages bytea) RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_take_pages IS
-	'Append what dana_shard_pages() returned on another server to a temporary table that this transaction created, after a check of each value';
+	'Append what dana_shard_pages() returned on another server to a temporary table that this transaction created, after a check of each value; returns the number of rows';
+
+CREATE FUNCTION dana.dana_record_shards(relation regclass, gathered jsonb) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_record_shards IS
+	'Record what a client has gathered into a temporary table of this session, for the metadata of models';
+
+CREATE FUNCTION dana_shards(source regclass, timeout double precision DEFAULT 10)
+	RETURNS TABLE (shard integer, server text, relation text, "rows" bigint, pages bigint, version text, reachable boolean, error text)
+	LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_shards IS
+	'The shards of a table, from dana.shard or its partitions, and what each server answers: rows as its planner estimates them, pages, its version, and the error that keeps the shard from being gathered';
 
 CREATE FUNCTION dana_gather(source regclass, "into" text DEFAULT NULL, timeout double precision DEFAULT 60) RETURNS regclass
 	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_gather IS
-	'Gather the pages of a table''s partitions, from their servers of postgres_fdw, into a temporary table to train on; it goes with the transaction, or with the session if into has its name';
+	'Gather the pages of a table''s shards, which dana_shards() lists, into a temporary table to train on; it goes with the transaction, or with the session if into has its name';
 
 -- Calls in the background
 
@@ -1409,6 +1444,7 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA dana TO PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dana.shard TO PUBLIC;
 GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.metric, dana.progress, dana.curve, dana.job TO PUBLIC;
 
 -- What uses the worker, or changes what others see, a DBA grants

@@ -91,9 +91,9 @@ def test_partitions_train_the_bits_of_the_list_of_their_servers_in_sql_and_pytho
     )
     whole.execute(call)
     assert {name: values.tobytes() for name, values in db.parameters("in_sql").items()} == there[5]
-    train = partial(db.train, "quantile", "whole", shards="partitions", model="in_python", **options)
+    train = partial(db.train, "quantile", "whole", shards="map", model="in_python", **options)
     assert trained(db, train, "in_python") == there
-    command = ["train", "quantile", "whole", "--shard", "partitions", "--label", "x", "--nulls", "mean"]
+    command = ["train", "quantile", "whole", "--shard", "map", "--label", "x", "--nulls", "mean"]
     assert main([*command, "--epochs", "3", "--test-size", "0.2", "--model", "in_shell", "--dsn", shards[0]]) == 0
     assert {name: values.tobytes() for name, values in db.parameters("in_shell").items()} == there[5]
     # it goes with the transaction; by name, with the session
@@ -152,7 +152,7 @@ def test_a_shard_that_does_not_fit_is_named(
 
 def test_a_call_that_cannot_be_is_an_error(whole: psycopg.Connection, shards: list[str]) -> None:
     for call, sqlstate, message in (
-        ("dana_gather('rows')", "42809", "has no partitions"),
+        ("dana_gather('rows')", "42809", "has no shards: no rows in dana.shard, and no partitions"),
         ("dana_gather(NULL)", "22004", 'argument "source" must not be null'),
         ("dana_gather(0)", "42P01", "does not exist"),
         ("dana_gather('whole', '')", "22023", 'argument "into" must be a name'),
@@ -169,7 +169,7 @@ def test_a_call_that_cannot_be_is_an_error(whole: psycopg.Connection, shards: li
         whole.execute("SET TRANSACTION READ ONLY; SELECT dana_gather('whole', 'y')")
     # one table under two numbers would count its rows twice
     whole.execute(f"ALTER SERVER server_3 OPTIONS (SET host '{folder(shards[1])}')")
-    with pytest.raises(psycopg.Error, match=r"shards 2 \(public.rows_2\) and 3 \(public.rows_3\) are one table"):
+    with pytest.raises(psycopg.Error, match=r"shard 2 \(public.rows_2 on .*\) and shard 3 \(public.rows_3 on .*\) are one table"):
         whole.execute("SELECT dana_gather('whole')")
     whole.execute("ALTER SERVER server_3 OPTIONS (SET host '/nowhere')")
     with pytest.raises(psycopg.Error, match=r"shard 3 \(public.rows_3 on server_3\): .*/nowhere") as failed:

@@ -151,8 +151,18 @@ check_taking(Relation relation)
 	}
 }
 
-/* Appends a page from another server, tuple by tuple; `from` is aligned */
-static void
+/* Why the NULLs of a tuple are wrong, or NULL: a key was made of columns that have none before there were rows */
+static const char *
+find_null(const HeapTupleData *tuple, TupleDesc columns)
+{
+	for (int c = 0; c < columns->natts; c++)
+		if (TupleDescAttr(columns, c)->attnotnull && heap_attisnull((HeapTuple)tuple, c + 1, columns))
+			return psprintf("column %s is NULL", NameStr(TupleDescAttr(columns, c)->attname));
+	return NULL;
+}
+
+/* Appends a page from another server, tuple by tuple; returns how many it has. `from` is aligned */
+static int
 take_page(Relation relation, Page from, const dana_tuple_shape *shape)
 {
 #if PG_VERSION_NUM >= 160000
@@ -167,7 +177,7 @@ take_page(Relation relation, Page from, const dana_tuple_shape *shape)
 	Datum			  values[MaxTupleAttributeNumber];
 	bool			  nulls[MaxTupleAttributeNumber];
 	HeapTupleData	  tuple;
-	int				  last;
+	int				  last, rows = 0;
 
 	if (header->pd_pagesize_version != (BLCKSZ | PG_PAGE_LAYOUT_VERSION) || header->pd_lower < SizeOfPageHeaderData ||
 		header->pd_lower > header->pd_upper || header->pd_upper > BLCKSZ || header->pd_special != BLCKSZ)
@@ -185,6 +195,8 @@ take_page(Relation relation, Page from, const dana_tuple_shape *shape)
 		/* the copy is checked, which nothing changes any more */
 		tuple.t_data = (HeapTupleHeader)PageGetItem(page, PageGetItemId(page, i));
 		damage = dana_tuple_damage(shape, &tuple);
+		if (damage == NULL && (HeapTupleHasNulls(&tuple) || HeapTupleHeaderGetNatts(tuple.t_data) < columns->natts))
+			damage = find_null(&tuple, columns);
 		/* any bytes of a fixed length are a value */
 		if (damage == NULL && HeapTupleHasVarWidth(&tuple))
 		{
@@ -195,9 +207,11 @@ take_page(Relation relation, Page from, const dana_tuple_shape *shape)
 		}
 		if (damage != NULL)
 			dana_page_corrupt(relation, number, psprintf("line pointer %u: %s", i, damage));
+		rows++;
 	}
 	PageSetChecksumInplace(page, number);
 	smgrextend(RelationGetSmgr(relation), MAIN_FORKNUM, number, page, true);
+	return rows;
 }
 
 struct dana_taking
@@ -219,9 +233,11 @@ dana_taking_begin(Oid relation)
 	return taking;
 }
 
-void
+int64
 dana_taking_add(dana_taking *taking, const char *pages, Size size)
 {
+	int64 rows = 0;
+
 	for (Size at = 0; at < size; at += BLCKSZ)
 	{
 		PGAlignedBlock page;
@@ -229,10 +245,11 @@ dana_taking_add(dana_taking *taking, const char *pages, Size size)
 
 		CHECK_FOR_INTERRUPTS();
 		memcpy(page.data, pages + at, BLCKSZ);
-		take_page(taking->relation, page.data, taking->shape);
+		rows += take_page(taking->relation, page.data, taking->shape);
 		MemoryContextSwitchTo(before);
 		MemoryContextReset(taking->context);
 	}
+	return rows;
 }
 
 void
@@ -242,11 +259,12 @@ dana_taking_end(dana_taking *taking)
 	relation_close(taking->relation, NoLock);
 }
 
-/* dana.dana_take_pages(relation, pages): appends what dana_shard_pages() returned on another server */
+/* dana.dana_take_pages(relation, pages): appends what dana_shard_pages() returned on another server; how many rows */
 DANA_COMMAND(dana_take_pages)
 {
 	bytea		*pages;
 	dana_taking *taking;
+	int64		 rows;
 
 	dana_require_arguments(fcinfo, 2);
 	dana_require_execute(dana_extension_function("dana_train")); /* which is what the pages are for */
@@ -255,7 +273,7 @@ DANA_COMMAND(dana_take_pages)
 	pages = PG_GETARG_BYTEA_PP(1);
 	if (VARSIZE_ANY_EXHDR(pages) % BLCKSZ != 0)
 		dana_reject_argument("pages", "be pages of %d bytes, not %zu bytes", BLCKSZ, VARSIZE_ANY_EXHDR(pages));
-	dana_taking_add(taking, VARDATA_ANY(pages), VARSIZE_ANY_EXHDR(pages));
+	rows = dana_taking_add(taking, VARDATA_ANY(pages), VARSIZE_ANY_EXHDR(pages));
 	dana_taking_end(taking);
-	PG_RETURN_VOID();
+	PG_RETURN_INT64(rows);
 }

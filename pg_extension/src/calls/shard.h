@@ -10,7 +10,7 @@
 typedef struct dana_taking dana_taking;
 
 extern dana_taking *dana_taking_begin(Oid relation);
-extern void			dana_taking_add(dana_taking *taking, const char *pages, Size size); /* whole pages, at any address */
+extern int64		dana_taking_add(dana_taking *taking, const char *pages, Size size); /* whole pages, at any address; how many rows */
 extern void			dana_taking_end(dana_taking *taking);
 
 #endif

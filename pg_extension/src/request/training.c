@@ -23,6 +23,7 @@
 #include "request/training.h"
 #include "rows/places.h"
 #include "rows/rows.h"
+#include "source/gathered.h"
 #include "source/schema.h"
 #include "source/source.h"
 #include "values/encode.h"
@@ -375,12 +376,15 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 	const dana_group_key *group = training->group;
 	char				 *query = training->whole_query;
 	char				 *filter = training->filter;
+	Jsonb				 *gathered = dana_gathered(training->rows.relation);
 
 	if (group != NULL)
 		*(query != NULL ? &query : &filter) =
 			dana_training_rows(training, group->condition, query != NULL ? query : filter);
 	dana_json_open(to, "metadata", '{');
 	dana_json_text(to, "source", source->name);
+	if (gathered != NULL)
+		dana_json_object(to, "gathered", gathered);
 	if (source->chosen.encoding != NULL)
 		dana_encoding_append(to, source->chosen.encoding);
 	if (query != NULL)

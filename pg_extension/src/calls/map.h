@@ -1,0 +1,63 @@
+/*
+ * The shards of a table: where they lie, connections to their servers, and what each is like.
+ */
+#pragma once
+
+#include "replication/walreceiver.h"
+#include "utils/timestamp.h"
+
+#include "base/dana.h"
+
+typedef struct dana_shard
+{
+	int				 number;
+	int				 timeout; /* milliseconds without a message after which it is lost */
+	char			*server;
+	char			*table; /* its name there, qualified and quoted */
+	char			*label; /* for messages: number, name and server */
+	Oid				 foreign;  /* its foreign server, if it has one */
+	char			*conninfo; /* its connection string; without either it is on this server */
+	bool			 password_required;
+	WalReceiverConn *connection;
+	/* from here on it is what it has answered */
+	char	   *columns; /* with their types; NULL: it has not answered yet */
+	dana_texts	key_columns; /* of the primary key */
+	char	   *key;	 /* the same, quoted here; empty: it has none */
+	char	   *place;	 /* distinguishes it from all other tables */
+	char	   *function; /* the name of dana_shard_pages() there */
+	char	   *no_pages; /* why it has none to hand over, or NULL */
+	char	   *version;
+	int64		rows; /* as its planner has counted them; negative: it has not */
+	int64		pages;
+	TimestampTz snapshot; /* when it was taken, by this server's clock */
+	char	   *copied; /* the statement that sends its pages */
+} dana_shard;
+
+/* Raises an error that begins with the shard */
+#define dana_shard_error(code, shard, ...) \
+	ereport(ERROR, (errcode(code), errmsg("%s: %s", (shard)->label, psprintf(__VA_ARGS__))))
+
+/* The shards of a table, in their order: those of dana.shard, else its partitions; connected to SPI */
+extern int dana_shards_of(Oid source, int timeout, dana_shard **shards);
+
+/* A timeout in milliseconds; an error unless it is one */
+extern int dana_shard_timeout(double seconds);
+
+/* Connects to a shard's server; nothing for one on this server */
+extern void dana_shard_connect(dana_shard *shard);
+
+/* Reads under a snapshot what its table is like, which cannot change until it is closed */
+extern void dana_shard_look(dana_shard *shard);
+
+/* Has the shard send the rows of a query, by binary COPY */
+extern void dana_shard_copy(dana_shard *shard, const char *query);
+extern void dana_shards_close(dana_shard *shards, int count);
+
+/* Raises an error unless shard `number` (from 0) can be gathered with those before it */
+extern void dana_shard_check(const dana_shard *shards, int number, Oid source);
+
+/* The context of errors that others raise; its argument is the shard */
+extern void dana_shard_context(void *shard);
+
+/* Raises an error unless the caller may gather the table */
+extern void dana_shards_require(Oid source);
