@@ -17,7 +17,7 @@ from dana.cli.entry import main
 from dana.client.connection import Connection
 from dana.cluster.shards import ShardError
 from dana.errors import UsageError
-from tests.cluster.conftest import everywhere
+from tests.cluster.conftest import everywhere, fetched
 from tests.scale import scaled
 
 # shards of 9,000, 3,000 and 0 rows; sorted by the label; with holes
@@ -29,11 +29,6 @@ INSERT INTO rows SELECT i * 3 + {shard}, (i * 37 % 101)::float4 / 7, i * 41 % 97
 FROM generate_series(1, CASE {shard} WHEN 1 THEN 12000 WHEN 2 THEN 4000 ELSE 0 END) AS i;
 DELETE FROM rows WHERE id % 4 = 0
 """
-
-
-def fetched(dsn: str, query: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn) as session:
-        return session.execute(query).fetchall()
 
 
 def whole(shards: list[str]) -> None:

@@ -78,6 +78,8 @@ NOT_RUN = {
     ("docs/install.md", "PG_MAJOR=16 POSTGRES_PASSWORD=secret docker compose"): "Docker",
     ("docs/cluster.md", "SELECT * FROM dana_train('logistic', dana_gather('ratings')"): "postgres_fdw, as below",
     ("docs/cluster.md", 'db.train("logistic", "ratings"…'): "postgres_fdw, which the embedded PostgreSQL has not",
+    ("docs/cluster.md", "CREATE TABLE ratings…"): "postgres_fdw, which the embedded PostgreSQL has not",
+    ("docs/cluster.md", "DELETE FROM dana.shard WHERE…"): "Citus; tests/cluster/test_map.py runs it on a view",
     ("docs/operating.md", "dana worker --socket"): "it does not end; the embedded server starts its worker so",
     ("docs/operating.md", "pip install"): WHEEL,
     ("docs/operating.md", "dana metrics"): "it does not end; tests/integrations starts it so",

@@ -52,6 +52,7 @@ PUBLIC = {
     "dana_probabilities",
     "dana_regression_metrics",
     "dana_shard_pages",
+    "dana_shards",
     "dana_test_rows",
     "dana_wait",
 }
