@@ -151,8 +151,12 @@ def _read(file: Path) -> ArrowStream:
             hint="Read it into a data frame first, and load that.",
         )
     pyarrow = _pyarrow()
+    library = import_module(f"pyarrow.{module}")
+    # as COPY reads a file: nothing between two commas is NULL, in texts, too; "" is an empty text
+    nulls = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}
+    options = {"convert_options": library.ConvertOptions(**nulls)} if module == "csv" else {}
     try:
-        table: ArrowStream = getattr(import_module(f"pyarrow.{module}"), read)(file)
+        table: ArrowStream = getattr(library, read)(file, **options)
     except pyarrow.ArrowInvalid as error:
         raise UsageError(f"cannot read {printable(str(file))}: {error}") from None
     return table

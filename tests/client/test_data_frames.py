@@ -229,6 +229,14 @@ def test_files_lazy_frames_and_arrays_are_frames(tmp_path: Path) -> None:
         ]
 
 
+def test_nothing_in_a_csv_file_is_null(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('text,number\nx,1.5\n,\n"",2\nNA,NaN\n')
+    columns = columns_of(frame_of(tmp_path / "a.csv"))
+    assert columns["text"].type == "text"
+    assert columns["text"].valid.tolist() == [True, False, True, False]
+    assert columns["number"].valid.tolist() == [True, False, True, False]
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

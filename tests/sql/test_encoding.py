@@ -236,6 +236,21 @@ def test_columns_that_are_no_features(odd: Session) -> None:
         trained(odd, "t", features=["j", "a"])
 
 
+def test_texts_without_a_category_are_no_features(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t AS SELECT i % 100 || ' rare' AS rare, repeat('x', 200) || i % 3 AS long, (i % 7)::real AS a,"
+        " (i % 5)::real AS y FROM generate_series(1, 400) i"
+    )
+    metadata, notices = trained(session, "t")
+    assert notices == [
+        "column rare: no feature, none of its 100 values is in 5 rows",
+        "column long: no feature, all its values have more than 200 bytes",
+    ]
+    assert metadata["features"] == ["a"]
+    metadata, notices = trained(session, "t", features=["rare", "a"])
+    assert notices[0] == "column rare: one-hot, the 0 most frequent of 100 categories, and other"
+
+
 def test_chosen_otherwise(people: Session) -> None:
     wishes = {
         "born": {"encode": ["day", "month"]},

@@ -140,6 +140,11 @@ dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 	else if (feature->values > feature->rows / 2 || (feature->values > MAX_VALUES && feature->covered * LEAST_COVERED < feature->rows))
 		feature->excluded = psprintf("it has " INT64_FORMAT " different values in " INT64_FORMAT " rows",
 									feature->values, feature->rows);
+	else if (feature->short_enough == 0)
+		feature->excluded = psprintf("all its values have more than %d bytes", MAX_BYTES);
+	else if (categories->count == 0)
+		feature->excluded = psprintf("none of its " INT64_FORMAT " values is in %d rows", feature->values,
+									least_rows(survey, feature));
 }
 
 /* Whether a column needs its mean or median, or its hours */
