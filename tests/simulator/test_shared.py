@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from dana import rules
 from dana.compiler.passes import simplify
 from dana.errors import InternalError
 from dana.jit import compile_graph
-from dana.simulator import Simulator
+from dana.simulator import Simulator, structures
 from dana.storage.columns import column_pages, column_schema
 from dana.trainer.contract import Relation, TrainRequest
 from dana.trainer.designs import bound_graph, compile_design
@@ -158,6 +159,29 @@ def test_a_look_at_the_rows_is_not_shared(logistic: tuple[Machines, Pages]) -> N
     logistic[0].epoch([pages])  # is counted again
     logistic[0].epoch([pages])
     assert machine.shared_tuples > 0
+
+
+TUPLES = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 3, *(ctypes.c_int32,) * 3)
+
+
+class Counting:
+    """An observer that counts rows."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._function = TUPLES(self._count)
+        self.data = structures.ObserverData(tuples=ctypes.cast(self._function, ctypes.c_void_p).value)
+
+    def _count(self, *given: int) -> None:
+        self.rows += given[-1]
+
+
+def test_an_observer_sees_all_rows(logistic: tuple[Machines, Pages]) -> None:
+    machine, pages = logistic[0].with_helpers, logistic[1]
+    observer = Counting()
+    machine.begin_epoch(observer=observer)
+    assert consumed(*machine.sink_again, pages) == 0
+    assert machine.end_epoch().tuples == observer.rows > 0
 
 
 @pytest.mark.parametrize("other", ["fewer", "more", "empty"])

@@ -104,6 +104,40 @@ def test_kept_pages_are_replayed() -> None:
         assert Collector(8192).take(ring.replay) == (0, 0)
 
 
+def test_threads_get_many_pages_at_a_time() -> None:
+    """As many as a sink takes some milliseconds for; another training begins with few again."""
+    with ringing(64, 1024) as (producer, ring, _):
+        for _ in range(2):
+            ring.reset()
+            ring.keep(6000)
+            thread = threading.Thread(target=producer.stream, args=(numbered(6000, 1024),))
+            thread.start()
+            assert Collector(1024).take(ring.stream) == (6000, 0)
+            thread.join()
+            counts: list[int] = []
+            function = CONSUME(lambda context, address, count: counts.append(count) or 0)  # noqa: B023
+            address = ctypes.cast(function, ctypes.c_void_p).value or 0
+            assert ring.replay(address, 0) == (6000, 0)
+            assert counts[0] == 64
+            assert max(counts) > 512
+            del counts[:]
+            assert ring.replay(address, 0) == (6000, 0)
+            assert counts[0] > 512
+
+
+def test_a_slow_sink_gets_few_pages_at_a_time() -> None:
+    """So that a cancel is noticed in between."""
+    with ringing(64, 1024) as (producer, ring, _):
+        ring.keep(640)
+        thread = threading.Thread(target=producer.stream, args=(numbered(640, 1024),))
+        thread.start()
+        assert Collector(1024).take(ring.stream) == (640, 0)
+        thread.join()
+        sink = Collector(1024, pause=0.006)
+        assert sink.take(ring.replay) == (640, 0)
+        assert sink.calls == 10
+
+
 @pytest.mark.parametrize("room", [10, 100])
 def test_uncounted_pages_are_kept_where_they_fit(room: int) -> None:
     with ringing() as (producer, ring, _):

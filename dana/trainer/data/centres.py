@@ -25,6 +25,8 @@ from dsl.hdfg.graph import COMPARISONS, Graph, Op
 from dsl.hdfg.init import InitKind
 from hwgen.spec.bundle import Fill
 
+EXACT_TYPES = ("real", "boolean")
+"""Types whose values binary32 holds."""
 INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
 
 
@@ -53,7 +55,8 @@ class Centring:
     @property
     def inexact(self) -> NDArray[np.bool_]:
         """Whether binary32 rounds the numbers of each feature and, last, of the label; shape [features + 1]."""
-        found = {one.column: _inexact(self._kind(one), *self._moments(one)) for one in self.fills}
+        types = self._types()
+        found = {one.column: _inexact(types.get(one.column, ""), *self._moments(one)) for one in self.fills}
         label = any(found.pop(name).any() for name in self.labels)
         found.pop(self.request.weight or "", None)
         return np.append(np.concatenate([*found.values(), np.zeros(0, bool)]), label)
@@ -74,9 +77,14 @@ class Centring:
         before, after = by_column(request, self.fills, labels), {}
         closely = {} if close is None else _by_column(request, self.fills, labels, close[:-1], bool(close[-1]))
         relative: dict[str, bool] = {}
+        types = self._types()
         for one in (one for one in self.fills if one.column in before):
             old = before[one.column]
-            new = self._centres(one, old, closely.get(one.column, np.zeros(one.count, bool)))
+            kind = types.get(one.column, "")
+            if kind in EXACT_TYPES and one.column not in labels:  # loses nothing
+                after[one.column] = old
+                continue
+            new = self._centres(one, kind, old, closely.get(one.column, np.zeros(one.count, bool)))
             if (new != old).any() and one.input not in relative:
                 relative[one.input] = is_relative(self.graph, one.input)
             after[one.column] = new if relative.get(one.input) else old
@@ -86,9 +94,9 @@ class Centring:
         if found != request.centres:
             raise NeedsCentres(request, found)
 
-    def _kind(self, fill: Fill) -> str:
-        types = {one.name: one.type_name.removesuffix("[]") for one in self.request.relation.attributes}
-        return types.get(fill.column, "")
+    def _types(self) -> dict[str, str]:
+        """Return the types of columns, of arrays that of their elements."""
+        return {one.name: one.type_name.removesuffix("[]") for one in self.request.relation.attributes}
 
     def _moments(self, fill: Fill) -> tuple[Doubles, Doubles]:
         """Return mean and deviation of the numbers of a column."""
@@ -97,10 +105,10 @@ class Centring:
         mean, deviation = (values[places] for values in of_input)
         return mean, deviation
 
-    def _centres(self, fill: Fill, old: Doubles, close: NDArray[np.bool_]) -> Doubles:
+    def _centres(self, fill: Fill, kind: str, old: Doubles, close: NDArray[np.bool_]) -> Doubles:
         """Return the centres of the numbers of a column."""
         mean, deviation = self._moments(fill)
-        inexact = _inexact(self._kind(fill), mean, deviation)
+        inexact = _inexact(kind, mean, deviation)
         # a column of ones is what it seems to be
         constant = inexact & (deviation == 0) & (old == 0) & (mean != 0) & (np.abs(mean) != 1)
         # a prediction is rounded like the label, a feature of exact numbers loses nothing
@@ -132,7 +140,7 @@ def _by_column(
 
 def _inexact(kind: str, mean: Doubles, deviation: Doubles) -> NDArray[np.bool_]:
     """Return whether binary32 rounds the numbers of a column."""
-    if kind in ("real", "boolean"):
+    if kind in EXACT_TYPES:
         return np.zeros(mean.shape, bool)
     if kind in INTEGERS or kind == "date":
         return np.abs(mean) + deviation >= EXACT
