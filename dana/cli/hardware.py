@@ -65,6 +65,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="FILE",
         help="do not train; write the initial contents of the memory for records",
     )
+    board.add_argument(
+        "--trace",
+        type=path,
+        metavar="FILE.vcd",
+        help="of simulated Verilog: write waveforms of the training, and FILE.gtkw, a view of the main signals",
+    )
     board.add_argument("--seconds", type=float, metavar="N", help="time limit of the training (none)")
     board.set_defaults(run=run_board)
 
@@ -163,6 +169,17 @@ def run_board(options: argparse.Namespace) -> int:
             f"{' and '.join(unused)} must come with --registers, the board that has this memory",
             hint="Leave all of them out to simulate the package's Verilog.",
         )
+    if options.trace is not None:
+        if options.registers is not None:
+            raise UsageError(
+                "--trace must come without --registers: only simulated Verilog has waveforms",
+                hint="On an FPGA, a logic analyser such as ILA or LiteScope records signals.",
+            )
+        if options.trace.suffix != ".vcd":
+            raise UsageError(
+                f"--trace must name a file that ends with .vcd, not {options.trace}",
+                hint="GTKWave's vcd2fst makes an FST of it.",
+            )
     # None and not a default of the parser, so that an option without a board is noticed above
     base = BASE if options.base is None else options.base
     size = DEFAULT_SIZE if options.size is None else options.size
@@ -189,7 +206,7 @@ def run_board(options: argparse.Namespace) -> int:
                     offset=offset,
                 )
             sides = registers, memory, records
-        run = check(options.folder, sides, seconds=options.seconds)
+        run = check(options.folder, sides, seconds=options.seconds, trace=options.trace)
     except (BoardError, CheckError) as error:
         raise SetupError(str(error)) from None
     rows = run.counters.tuples

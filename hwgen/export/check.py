@@ -1,11 +1,12 @@
 """Trains an exported package's own pages on a board, and compares what must come of it, as its testbench does.
 
 In: a package's folder, and the two sides of a board, or none for its own Verilog under Verilator. Out: the training's
-figures. It writes nothing.
+figures, and waveforms where they are wanted.
 """
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ import numpy.typing as npt
 from hwgen.driver import Board, BoardError, BoardRun, PageMemory, RecordMemory, Registers
 from hwgen.driver.records import sparse_image
 from hwgen.export import FORMAT, MANIFEST, RECORDS, STARTS
+from hwgen.export.waves import view
+from hwgen.folders import write_file
+from hwgen.harness import RtlBoard
 from hwgen.rtl.verilate import BuildError
 from hwgen.spec import board, load
 from hwgen.spec.board import BoardRegion, BoardRegister
@@ -36,7 +40,13 @@ Sides = tuple[Registers, PageMemory, RecordMemory | None]
 """Of a board, as `hwgen.driver.Board` takes them."""
 
 
-def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = None) -> BoardRun:
+VIEW = ".gtkw"
+"""Suffix of the saved view that comes with waveforms, in place of theirs."""
+
+
+def check(
+    folder: Path, sides: Sides | None = None, *, seconds: float | None = None, trace: Path | None = None
+) -> BoardRun:
     """Load the package's Bundle, train on its pages, compare every word of ``sim/expected.hex`` and every record.
 
     Of simulated Verilog the counters are compared, too; a board's memory is as late as it is. CheckError says what is
@@ -48,13 +58,18 @@ def check(folder: Path, sides: Sides | None = None, *, seconds: float | None = N
         Of the board; None: the package's Verilog is simulated.
     seconds
         That the training may take.
+    trace
+        Where waveforms of the simulated training go, in VCD, with a saved view.
     """
     bundle, pages, epochs, expected, counted = _package(folder)
     try:
-        registers, memory, records = sides or simulated(folder, bundle.config)
+        registers, memory, records = sides or simulated(folder, bundle.config, traced=trace is not None)
         driver = Board(registers, memory, records)
         driver.load(bundle, sparse_image(bundle, _rows(folder / STARTS)))
-        run = driver.train(pages, epochs=epochs, seconds=seconds)
+        if trace is not None:
+            write_file(trace.with_suffix(VIEW), view(_verilog(folder), board.TOP, f"TOP.{board.TOP}").encode())
+        with registers.waveforms(trace) if isinstance(registers, RtlBoard) and trace else nullcontext():
+            run = driver.train(pages, epochs=epochs, seconds=seconds)
         counters = run.counters
         if counters.fault != Fault.NONE:
             raise CheckError(
@@ -136,13 +151,16 @@ def _pairs(path: Path) -> Pairs:
     return np.array([[int(line[:8], 16), int(line[8:], 16)] for line in lines], dtype=np.uint64).reshape(-1, 2)
 
 
-def simulated(folder: Path, config: MachineConfig) -> Sides:
+def simulated(folder: Path, config: MachineConfig, *, traced: bool = False) -> Sides:
     """The package's Verilog under Verilator, compiled once for equal hardware with any prefix of its modules."""
-    from hwgen.harness import RtlBoard
-
-    text = (folder / "rtl" / f"{board.TOP}.v").read_text()
-    rtl = RtlBoard(text.replace(json.loads((folder / MANIFEST).read_bytes())["prefix"], ""), config)
+    rtl = RtlBoard(_verilog(folder), config, traced=traced)
     return rtl, rtl.pages, rtl.records
+
+
+def _verilog(folder: Path) -> str:
+    """The package's, without the prefix of its modules."""
+    text = (folder / "rtl" / f"{board.TOP}.v").read_text()
+    return text.replace(json.loads((folder / MANIFEST).read_bytes())["prefix"], "")
 
 
 def _said_otherwise(address: int) -> bool:

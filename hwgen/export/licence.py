@@ -16,6 +16,7 @@ REUSE = "REUSE.toml"
 _LINE = "# {}"
 COMMENTS = {
     **dict.fromkeys((".v", ".vlt", ".h", ".c", ".rdl", ".dtsi"), "// {}"),
+    ".gtkw": "[*] {}",
     **dict.fromkeys((".md", ".xml"), "<!-- {} -->"),
     **dict.fromkeys((".py", ".sh", ".ys", ".tcl", ".xdc", ".sdc", ".lpf", ".toml", ".core"), _LINE),
 }

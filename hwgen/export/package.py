@@ -28,6 +28,7 @@ from hwgen.export.scenarios import Act, Scenario, scenarios
 from hwgen.export.scenarios import text as scenario_text
 from hwgen.export.scripts import scripts
 from hwgen.export.values import described
+from hwgen.export.waves import view
 from hwgen.folders import make_folder, write_file
 from hwgen.rtl.board.board import generate
 from hwgen.spec import board, bundle, registers
@@ -142,6 +143,15 @@ def package(
         **(_records(made, check) if config.record_depth else {}),
         "sim/verilator.sh": file_text("verilator.sh"),
         "sim/icarus.sh": file_text("icarus.sh"),
+        "sim/cocotb_board.py": filled(
+            "cocotb_board.py",
+            {
+                "BASE": f"{BASE:x}",
+                "RECORD_BASE": f"{RECORD_BASE:x}",
+                "INTERRUPT": f"{board.byte_address(BoardRegion.BOARD, BoardRegister.INTERRUPT):x}",
+            },
+        ),
+        f"sim/{board.TOP}.gtkw": view(verilog, top, "testbench.board"),
         **{f"synth/{name}": text for name, text in scripts(config, device, prefix).items()},
         **texts,
     }

@@ -6,8 +6,9 @@
 // taken (counters.hex); then steps (scenarios.hex) of what must be rejected, fail, stop and go on, with a page of their
 // own (scenario_pages.hex). Out: a line that starts with PASS or FAIL. +STALL=n, 0 to 255: buses of memories pause in n
 // of 256 cycles, at random, and counters are not compared. +LOAD=FILE: what loads the machine is there. +QUICK: without
-// the longest scenarios, the last two. All outputs of the board are checked: what they carry here, and how they carry
-// it by the modules at the end of this file.
+// the longest scenarios, the last two. +TRACE=FILE: without any, but with waveforms of the training in VCD;
+// dana_board.gtkw is a view of them. All outputs of the board are checked: what they carry here, and how they carry it
+// by the modules at the end of this file.
 `timescale 1ns / 1ps
 @DEFINES@
 `define MAX_ERRORS 10
@@ -18,7 +19,7 @@
 end
 
 module testbench;
-  integer stall = 0, quick = 0;
+  integer stall = 0, quick = 0, traced = 0;
   localparam DATA_BITS = @DATA_BITS@;
   localparam BEATS = @BEATS@;            // of all pages
   localparam MORE_BEATS = @MORE_BEATS@;  // of those of the scenarios, which follow
@@ -333,7 +334,7 @@ module testbench;
 
   // ---- driver
   integer k, beat, before;
-  reg [8 * 256 - 1:0] load;
+  reg [8 * 256 - 1:0] load, trace;
   reg [63:0] cycles = 0, patience;
   reg [31:0] word;
   reg [63:0] trained;
@@ -522,6 +523,11 @@ module testbench;
     rst = 0;
     @(negedge clk);
     for (k = 0; k < LOADS; k = k + 1) write(loads[k][57:32], loads[k][31:0]);
+    if ($value$plusargs("TRACE=%s", trace)) begin
+      traced = 1;
+      $dumpfile(trace);
+      $dumpvars(5, testbench.board);     // down to clusters: their lanes would be most of a file
+    end
     for (k = 0; k < WRITES; k = k + 1) write(writes[k][57:32], writes[k][31:0]);
     patience = PATIENCE * 256 / (256 - stall);
     await_interrupt(cycles);
@@ -538,7 +544,7 @@ module testbench;
         `WRONG(("row %0d of the records is %h, expected %h", k, records[k], wanted[k]))
 `endif
     if (interrupt) `WRONG(("the interrupt was cleared and is still there"))
-    for (k = 0; k < STEPS; k = k + 1) begin
+    for (k = 0; k < STEPS && !traced; k = k + 1) begin
       before = errors;
       play(steps[k]);
       if (errors != before) $display("that was step %0d of scenarios.hex", k);

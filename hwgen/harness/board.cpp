@@ -1,8 +1,12 @@
 // A board between its buses: an AXI4-Lite master that does one access at a time, and memory behind the page bus and, of
 // a board that was compiled with RECORDS, behind the record bus.
-// In: accesses of a driver, bytes of pages. Out: words, and the bus's answers. It knows no register.
+// In: accesses of a driver, bytes of pages. Out: words, and the bus's answers; compiled with TRACE, waveforms. It knows no
+// register.
 #include "Vdut.h"
 #include "verilated.h"
+#ifdef TRACE
+#include "verilated_vcd_c.h"
+#endif
 
 #include <algorithm>
 #include <cstdint>
@@ -58,9 +62,15 @@ struct Records {
     }
 };
 
+constexpr uint64_t NANOSECONDS = 10;  // of a cycle in waveforms, as in a package's testbench
+constexpr int LEVELS = 6;             // in waveforms, down to clusters: their lanes would be most of a file
+
 struct Board {
     VerilatedContext context;
     Vdut dut{&context};
+#ifdef TRACE
+    VerilatedVcdC waves;
+#endif
     std::vector<uint8_t> memory;
     uint64_t base = 0;
     uint32_t bytes = 0;    // of a beat
@@ -81,6 +91,22 @@ struct Board {
         random ^= random >> 27;
         return static_cast<uint32_t>(random * 0x2545F4914F6CDD1DULL >> 32);
     }
+#ifdef TRACE
+    Board() {
+        context.traceEverOn(true);
+        dut.trace(&waves, LEVELS);
+        waves.set_time_unit("1ns");
+        waves.set_time_resolution("1ns");
+    }
+#endif
+
+    // Adds the signals to the waveforms, if there are any, so many nanoseconds after the cycle's begin.
+    void sample([[maybe_unused]] uint64_t after) {
+#ifdef TRACE
+        if (waves.isOpen()) waves.dump(NANOSECONDS * now + after);
+#endif
+    }
+
     bool pauses() { return stall != 0 && (draw() & 255) < stall; }
 
     // Whether the memory has the next beat: beat k of the n of a page when (k + 1) / n of the page's cycles are over.
@@ -163,6 +189,7 @@ struct Board {
         if (!dut.m_axi_rvalid && !bursts.empty() && has_next() && !pauses()) offer();
         records_low();
         dut.eval();
+        sample(NANOSECONDS / 2);
     }
 
     void edge() {
@@ -172,6 +199,7 @@ struct Board {
         const auto records_done = records_edge();
         dut.clk = 1;
         dut.eval();
+        sample(NANOSECONDS);
         ++now;
         records_done();
         if (taken) {
@@ -247,6 +275,17 @@ EXPORT void board_records(void *handle, uint64_t base, uint32_t row_bytes, uint3
     records.bytes = row_bytes;
     records.latency = latency;
 }
+
+#ifdef TRACE
+// Writes waveforms into a new file from now on, or ends them without one; false: the file cannot be written.
+EXPORT bool board_trace(void *handle, const char *path) {
+    Board &board = *static_cast<Board *>(handle);
+    board.waves.close();
+    if (path == nullptr) return true;
+    board.waves.open(path);
+    return board.waves.isOpen();
+}
+#endif
 
 EXPORT void board_delete(void *handle) { delete static_cast<Board *>(handle); }
 

@@ -5,12 +5,17 @@ that a driver of a board on an FPGA drives this one. All cycles run in C++.
 """
 
 import ctypes
+import os
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hwgen.driver import BoardError
+from hwgen.folders import create_file
 from hwgen.harness.build import build
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY
@@ -43,6 +48,8 @@ class RtlBoard:
         The board's; of it the link and the size of pages count.
     memory_bytes, record_bytes
         Of its memories.
+    traced
+        Compile it such that `waveforms` works; it is slower then.
 
     Raises
     ------
@@ -53,9 +60,15 @@ class RtlBoard:
     """
 
     def __init__(
-        self, verilog: str, config: MachineConfig, *, memory_bytes: int = UNBOUNDED, record_bytes: int = UNBOUNDED
+        self,
+        verilog: str,
+        config: MachineConfig,
+        *,
+        memory_bytes: int = UNBOUNDED,
+        record_bytes: int = UNBOUNDED,
+        traced: bool = False,
     ) -> None:
-        library = ctypes.CDLL(str(build(verilog)))
+        library = ctypes.CDLL(str(build(verilog, traced=traced)))
         pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
         for name, result, arguments in (
             ("board_new", pointer, [u64, u32, u32, u32, u32]),
@@ -67,6 +80,7 @@ class RtlBoard:
             ("board_wait", None, [pointer, u32]),
             ("board_write", u32, [pointer, u32, pointer, u32, pointer]),
             ("board_read", u32, [pointer, u32, pointer, u32, pointer]),
+            *([("board_trace", ctypes.c_bool, [pointer, ctypes.c_char_p])] if traced else []),
         ):
             function = getattr(library, name)
             function.restype = result
@@ -99,6 +113,19 @@ class RtlBoard:
     def stall(self, pauses: int, seed: int = 0) -> None:
         """Let the buses of memories pause at random in `pauses` of 256 cycles; 0: the cycle contract."""
         self._library.board_stall(self._handle, pauses, seed)
+
+    @contextmanager
+    def waveforms(self, path: Path) -> Iterator[None]:
+        """Write all signals into a VCD file meanwhile, a cycle in 10 ns; OSError if there can be none."""
+        # Verilator creates the file by its name, and says nothing of why it cannot
+        with open(path, "wb", opener=create_file):
+            pass
+        if not self._library.board_trace(self._handle, os.fsencode(path)):
+            raise OSError(f"Verilator cannot write waveforms to {path}")
+        try:
+            yield
+        finally:
+            self._library.board_trace(self._handle, None)
 
     def put(self, offset: int, data: memoryview, *, records: bool = False) -> None:
         """Put bytes into the memory of pages, or of records."""

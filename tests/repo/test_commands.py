@@ -95,7 +95,7 @@ NOT_RUN = {
     ("docs/export.md", "dtc"): "a reader's tool; tests/hwgen/export/test_drivers.py reads the tree with another",
     ("docs/export.md", "import pynq…"): "a board; tests/hwgen/export/test_drivers.py has the class on a simulated one",
     ("docs/export.md", "from dana_litex…"): "a SoC; tests/hwgen/export/test_litex.py makes one",
-    ("docs/export.md", "pip install 'litex"): "a reader's tools, which make test-all installs",
+    ("docs/export.md", "pip install litex"): "a reader's tools, which make test-all installs",
     ("docs/export.md", "python3 FOLDER/driver/litex_soc.py"): "minutes of Verilator; tests/hwgen/export/test_litex.py",
     ("docs/hardware.md", "dana hdl"): "half a minute of yosys; tests/hwgen/export",
     ("docs/hardware.md", "unit = Unit(…"): "a part of a test that the reader writes",
