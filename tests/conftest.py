@@ -65,6 +65,7 @@ EXHAUSTIVE = (
     "client/test_plan.py::test_so_has_one_of_a_search",
     "client/test_python_page.py",
     "cluster/test_bad_moments.py::test_any_moment_ends_in_the_same_rows_or_a_named_error[17",
+    "cluster/test_postgres_fdw.py",
     "codesign/test_device.py",
     "codesign/test_search.py::test_a_queue_is_shorter",
     "codesign/test_search.py::test_a_rule_does_without_crossed",

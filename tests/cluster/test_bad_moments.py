@@ -17,6 +17,7 @@ import pytest
 
 from dana.server.embedded import EmbeddedServer
 from tests.cluster.conftest import add, everywhere, fetched, folder, left
+from tests.postgres.cluster import answers
 from tests.servers import MAJORS
 
 
@@ -164,14 +165,6 @@ def disturbed(kind: str, after: float, shards: list[str], number: int, pid: int)
             while not answers(victim):
                 EmbeddedServer.start(server.root, server.major)  # nothing while its supervisor has not ended
                 time.sleep(0.01)
-
-
-def answers(dsn: str) -> bool:
-    try:
-        psycopg.connect(dsn).close()
-    except psycopg.OperationalError:
-        return False
-    return True
 
 
 def files(shards: list[str]) -> list[Path]:

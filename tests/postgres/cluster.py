@@ -302,3 +302,45 @@ def running_cluster(root: Path, major: int, name: str) -> Iterator[Cluster]:
         yield made
     finally:
         made.stop()
+
+
+@contextmanager
+def whole_server(root: Path, major: int) -> Iterator[tuple[installation.Installation, str]]:
+    """A server of any version with the extension and the worker that users run; its installation and its address."""
+    installed = installed_server(root, major)
+    account = server_account()
+    python = interpreter.worker_interpreter(root, account, major)
+    place = root / "run"
+    account.make_private(place)
+    initialise(installed, place / "data", account)
+    worker_socket = place / "worker.sock"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(place)}
+    # the system's libpq, which postgres_fdw of these servers finds otherwise, may be too old for it
+    libraries = {"LD_LIBRARY_PATH": str(installed.prefix / "lib")}
+    worker = [str(python.executable), "-m", "dana.cli", "worker", "--socket", str(worker_socket)]
+    processes = [
+        subprocess.Popen(command, cwd="/", env=environment | further, stderr=subprocess.DEVNULL, **account.identity())
+        for command, further in (
+            (cluster.server_command(installed, place / "data", place, worker_socket), libraries),
+            (worker, python.environment),
+        )
+    ]
+    try:
+        dsn = f"host={place} user={cluster.SUPERUSER} dbname={cluster.DATABASE}"
+        deadline = time.monotonic() + READY_TIMEOUT
+        while not (worker_socket.exists() and answers(dsn)):
+            assert time.monotonic() < deadline, "the server and its worker were not ready"
+            time.sleep(0.1)
+        yield installed, dsn
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait()
+
+
+def answers(dsn: str) -> bool:
+    try:
+        psycopg.connect(dsn).close()
+    except psycopg.OperationalError:
+        return False
+    return True

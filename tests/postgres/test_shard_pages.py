@@ -103,6 +103,15 @@ def test_only_an_own_new_temporary_table_takes_pages(session: psycopg.Connection
         session.execute("SELECT dana.dana_take_pages('taken', %b)", (data,))
 
 
+@pytest.mark.parametrize("row", ["1 AS a, NULL::int AS b", "1 AS a"])
+def test_a_column_without_nulls_takes_none(session: psycopg.Connection, row: str) -> None:
+    """A key is made of it, for which nobody looks for NULLs again; nor may it be missing at the end of a tuple."""
+    session.execute(f"CREATE TEMPORARY TABLE t AS SELECT {row}; CREATE TEMPORARY TABLE taken (a int, b int NOT NULL)")
+    data = pages(session, "t")
+    with pytest.raises(psycopg.errors.DataCorrupted, match="line pointer 1: column b is NULL"):
+        session.execute("SELECT dana.dana_take_pages('taken', %b)", (data,))
+
+
 WIDE = """
 CREATE TEMPORARY TABLE t AS SELECT i AS a, i::numeric / 7 AS b, 'ä ' || i AS c, repeat('x', 100 * i) AS d,
     ARRAY[i, NULL, 3]::float4[] AS e, ARRAY[[1, 2], [3, i]]::int8[] AS f, '\\x00ff'::bytea AS g, NULL::text AS h,

@@ -5,24 +5,19 @@ Its own program is not to be had everywhere, so psql reads each file here, in th
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from dana.server import cluster, installation, interpreter
-from dana.server.account import server_account
+from dana.server import installation
 from dana.server.embedded import EmbeddedServer
 from dana.server.places import CHECKOUT
 from tests.golden import Golden
-from tests.postgres.cluster import installed_server
-from tests.servers import initialise
+from tests.postgres.cluster import whole_server
 
 SUITE = CHECKOUT / "pg_extension" / "test"
 DATABASE = "dana_regression"
@@ -79,42 +74,5 @@ def test_suite(server: EmbeddedServer, golden: Golden) -> None:
 @pytest.mark.parametrize("major", sorted({14, 15, 16, 17, 18} - set(installation.MAJORS)))
 def test_suite_on_every_other_major(major: int, own_root: Path) -> None:
     """On the servers that ``make test`` fetched, or ``make -C pg_extension check-headers``."""
-    installed = installed_server(own_root, major)
-    account = server_account()
-    python = interpreter.worker_interpreter(own_root, account, major)
-    place = own_root / "run"
-    account.make_private(place)
-    initialise(installed, place / "data", account)
-    worker_socket = place / "worker.sock"
-    commands = [
-        cluster.server_command(installed, place / "data", place, worker_socket),
-        [str(python.executable), "-m", "dana.cli", "worker", "--socket", str(worker_socket)],
-    ]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(place), **python.environment}
-    processes = [
-        subprocess.Popen(command, cwd="/", env=environment, stderr=subprocess.DEVNULL, **account.identity())
-        for command in commands
-    ]
-    try:
-        dsn = f"host={place} user={cluster.SUPERUSER} dbname={cluster.DATABASE}"
-        wait_until(lambda: worker_socket.exists() and answers(dsn))
+    with whole_server(own_root, major) as (installed, dsn):
         run_suite(installed.program("psql"), dsn, update=False)
-    finally:
-        for process in reversed(processes):
-            process.terminate()
-            process.wait()
-
-
-def answers(dsn: str) -> bool:
-    try:
-        psycopg.connect(dsn).close()
-    except psycopg.OperationalError:
-        return False
-    return True
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "the server and its worker were not ready"
-        time.sleep(0.1)
