@@ -60,9 +60,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     worker.add_argument(
         "--max-sessions", type=int, metavar="N", help="sessions at a time; for one more, an idle one ends (64)"
     )
-    worker.add_argument(
-        "--threads", type=positive, metavar="N", help="processors that a training may use at a time (8)"
-    )
+    worker.add_argument("--threads", type=int, metavar="N", help="processors that a training may use at a time (8)")
     worker.add_argument(
         "--model-directory",
         type=path,

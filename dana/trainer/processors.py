@@ -9,6 +9,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from dana.errors import SetupError
+
 MOST = 8
 """Default maximum for a training; four already read memory about as fast as it can be read."""
 
@@ -18,7 +20,15 @@ _most = MOST
 
 
 def limit(count: int) -> None:
-    """Set the maximum for each training of this process and of those that it forks."""
+    """Set the maximum for each training of this process and of those that it forks.
+
+    Raises
+    ------
+    SetupError
+        It is none.
+    """
+    if count < 1:
+        raise SetupError(f"--threads must be at least 1, not {count}")
     global _most
     _most = count
 

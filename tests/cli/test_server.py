@@ -11,7 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dana.cli.entry import main
 from dana.server.places import HOME_VARIABLE
+from dana.trainer import processors
+from dana.trainer.memory import machine_bytes
+from dana.worker.process import WorkerOptions
 from tests.servers import install
 
 
@@ -77,3 +81,22 @@ def test_a_worker_s_socket_needs_a_folder(tmp_path: Path) -> None:
     done = dana("worker", "--socket", str(tmp_path / "nowhere" / "worker.sock"))
     assert done.returncode == 4
     assert "cannot listen on" in done.stderr
+
+
+def test_options_of_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[WorkerOptions] = []
+    monkeypatch.setattr("dana.worker.process.serve", lambda trainer, options, load_ahead: served.append(options))
+    monkeypatch.setattr(processors, "_most", processors.MOST)
+    socket = str(tmp_path / "worker.sock")
+    assert main(["worker", "--socket", socket, "--cache-limit", "1GB"]) == 0
+    assert processors._most == processors.MOST
+    assert main(["worker", "--socket", socket, "--threads", "3", "--max-sessions", "5", "--memory-limit", "2 GB"]) == 0
+    assert (processors._most, type(processors._most)) == (3, int)
+    first, second = served
+    assert (first.cache_limit, first.max_sessions) == (1 << 30, 64)
+    assert (second.max_sessions, second.memory_limit, second.cache_limit) == (5, 2 << 30, machine_bytes() // 4)
+
+
+def test_a_worker_has_a_thread_at_least(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["worker", "--socket", str(tmp_path / "w"), "--threads", "0"]) == 4
+    assert "--threads must be at least 1, not 0" in capsys.readouterr().err
