@@ -33,7 +33,7 @@ from dana.server.doctor import examine_session
 from dana.session.calls import lines
 from dana.session.sources import TABLES, table_of
 from dana.ui.charts import live_chart, loss_chart, roofline_chart
-from dana.ui.database import Database, Heard, activate, cancel, columns, keep_profile, settings, stored
+from dana.ui.database import Database, Heard, activate, cancel, columns, keep_profile, mapped, settings, stored
 from dana.ui.forms import FIELDS, FIRST, training
 from dana.ui.guard import Guard
 from hwgen.devices import device_names
@@ -44,6 +44,8 @@ POINTS = 120
 """Points of the curve of a running training."""
 SECONDS = 1.0
 """Between two looks at the running trainings."""
+ANSWER = 5.0
+"""Seconds for an answer of each shard."""
 MAX_BODY = 1 << 20
 """Bytes of a form."""
 MAX_NUMBERS = 1 << 20
@@ -349,6 +351,15 @@ def _jobs(asked: Asked) -> Page:
     return Page(name="jobs", values={"jobs": asked.db.jobs(LAST_JOBS), "started": asked.text("started")})
 
 
+def _shards(asked: Asked) -> Page:
+    return Page(name="shards", values={"mapped": mapped(asked.db.session)})
+
+
+def _ask_shards(asked: Asked) -> Page:
+    source = table_of(asked.db.session, asked.text("source"))
+    return Page(name="shard_answers", values={"source": source, "shards": asked.db.shards(source, timeout=ANSWER)})
+
+
 def _health(asked: Asked) -> Page:
     session = asked.db.session
     findings = list(examine_session(session, "psql -c"))
@@ -389,12 +400,14 @@ READING: dict[str, Answer] = {
     "/train": _train,
     "/columns": _columns,
     "/jobs": _jobs,
+    "/shards": _shards,
 }
 COMPUTING: dict[str, Answer] = {
     "/evaluate": _evaluate,
     "/drift": _drift,
     "/compare": _compare_metrics,
     "/plan": _plan,
+    "/shards": _ask_shards,
 }
 """Forms: long fields, and work only after a click."""
 WRITING: dict[str, Answer] = {

@@ -24,6 +24,16 @@ COLUMNS = """
 SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute AS a
 WHERE a.attrelid = %s::pg_catalog.regclass::oid AND a.attnum > 0::smallint AND NOT a.attisdropped ORDER BY a.attnum
 """
+MAPPED = """
+SELECT s.source::text, count(*), 'shard' FROM dana.shard AS s GROUP BY s.source
+UNION ALL
+SELECT i.inhparent::pg_catalog.regclass::text, count(*), 'foreign partition'
+FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_foreign_table AS f ON f.ftrelid = i.inhrelid
+JOIN pg_catalog.pg_partitioned_table AS p ON p.partrelid = i.inhparent
+WHERE pg_catalog.has_any_column_privilege(i.inhparent, 'SELECT')
+    AND NOT EXISTS (SELECT FROM dana.shard AS s WHERE s.source::oid = i.inhparent)
+GROUP BY i.inhparent ORDER BY 1
+"""
 SETTINGS = """
 SELECT name, pg_catalog.current_setting(name), short_desc FROM pg_catalog.pg_settings WHERE name ~ '^dana\\.'::text
 ORDER BY name
@@ -100,6 +110,11 @@ class Database:
 def columns(session: psycopg.Connection, table: str) -> list[tuple[str, str]]:
     """Names and types of a table's columns; ``table`` as the server writes it."""
     return list(session.execute(COLUMNS, (table,)).fetchall())
+
+
+def mapped(session: psycopg.Connection) -> list[tuple[str, int, str]]:
+    """Tables that have shards, how many, and of which kind."""
+    return list(session.execute(MAPPED).fetchall())
 
 
 def settings(session: psycopg.Connection) -> list[tuple[str, str, str]]:

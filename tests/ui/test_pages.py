@@ -67,6 +67,7 @@ def test_every_page(browser: TestClient, db: Connection) -> None:
         "/train": {"rule": RULE, "source": SOURCE},
         "/columns": {"source": SOURCE},
         "/jobs": {},
+        "/shards": {},
         "/health": {},
     }
     assert {*READING, "/health"} == pages.keys()
@@ -82,7 +83,6 @@ def test_every_page(browser: TestClient, db: Connection) -> None:
         for name in re.findall(r'(?:src|href)="(/static/[^"]+)"', answer.text):
             assert browser.get(name).status_code == 200
     assert browser.get("/static/../app.py").status_code == 404
-    assert "standard errors" in text_of(browser.get("/model", params=model(2)).text) or True
 
 
 def test_what_a_model_does(browser: TestClient, db: Connection) -> None:
@@ -105,6 +105,31 @@ def test_what_a_model_does(browser: TestClient, db: Connection) -> None:
     assert "train again" in moved.text
     assert COLUMN in text_of(moved.text)
     browser.post("/activate", data=model(2))
+
+
+def test_shards(browser: TestClient, db: Connection) -> None:
+    """Tables with a map and tables with foreign partitions; what each server answers, after a click."""
+    assert "No table that this role may read" in browser.get("/shards").text
+    here = make_conninfo(db.session.info.dsn, connect_timeout=2)
+    away = make_conninfo(here, dbname="nowhere")
+    db.session.execute("""
+        CREATE TABLE ui."<b>whole" AS SELECT i AS a FROM generate_series(1, 9) AS i;
+        CREATE TABLE ui.parts (a int) PARTITION BY LIST (a);
+        CREATE FOREIGN DATA WRAPPER elsewhere; CREATE SERVER away FOREIGN DATA WRAPPER elsewhere;
+        CREATE FOREIGN TABLE ui.part PARTITION OF ui.parts FOR VALUES IN (1) SERVER away""")
+    try:
+        insert = "INSERT INTO dana.shard (source, shard, conninfo) VALUES ('ui.\"<b>whole\"', %s, %s)"
+        for number, place in enumerate((here, away), 1):
+            db.session.execute(insert, (number, place))
+        page = browser.get("/shards")
+        assert "<b>whole" not in page.text
+        assert re.findall(r"(\d+ [\w ]+)\. ", text_of(page.text)) == ["2 shards", "1 foreign partition"]
+        asked = browser.post("/shards", data={"source": 'ui."<b>whole"'}, headers={"hx-request": "true"})
+        assert asked.text.count("can be gathered") == 1
+        assert re.search(r'not reached: .*database "nowhere" does not exist', text_of(asked.text))
+    finally:
+        db.session.execute("""DELETE FROM dana.shard; DROP TABLE ui."<b>whole", ui.parts;
+            DROP FOREIGN DATA WRAPPER elsewhere CASCADE""")
 
 
 def test_a_training(browser: TestClient, db: Connection) -> None:
