@@ -33,7 +33,7 @@ NAMES = (
 )
 """In the order in which they run; each is a module with ``run() -> list[Figure]``."""
 
-LONG = ("arithmetic", "lockstep", "faults", "synthesis")
+LONG = ("arithmetic", "lockstep", "faults", "synthesis", "scheduling", "links")
 """Many minutes each; run only if named."""
 
 

@@ -85,7 +85,7 @@ def schedules_text(schedules: Mapping[Section, Schedule]) -> str:
 def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
     """Order a section and count its waits; without `reorder` the given order stays, which needs fewer rows."""
     if not reorder:
-        clock = _Clock()
+        clock = Clock()
         return _ended([(op, clock.issue(op, clock.operands_ready(op))) for op in ops], clock)
     found = _in_turn(ops)
     if found.length <= (1 + WAITING) * found.busy or len(ops) > MAX_OPERATIONS:
@@ -97,7 +97,7 @@ def _in_turn(ops: Sequence[VectorOp]) -> Schedule:
     """The order in which of the operations that could go the one with the longest chain behind it does."""
     after = _dependences(ops)
     priority = _priorities(ops, after)
-    clock = _Clock()
+    clock = Clock()
     missing = Counter(other for followers in after for other in followers)
     start: dict[int, int] = {}
     future: list[tuple[int, int]] = []
@@ -125,7 +125,7 @@ def _in_turn(ops: Sequence[VectorOp]) -> Schedule:
     return _ended(issue, clock)
 
 
-def _ended(issue: Sequence[tuple[VectorOp, int]], clock: _Clock) -> Schedule:
+def _ended(issue: Sequence[tuple[VectorOp, int]], clock: Clock) -> Schedule:
     # END waits for the last result: the next section reads rows without checking for pending writes
     end_wait = max(0, clock.last_write - clock.now, cycles.MIN_INSTRUCTION - 1)
     return Schedule(issue=tuple(issue), end_wait=end_wait, length=clock.now + end_wait + 1)
@@ -136,7 +136,7 @@ def _in_gaps(ops: Sequence[VectorOp]) -> Schedule:
     ops = list(ops)
     after = _dependences(ops)
     priority = _priorities(ops, after)
-    clock = _Clock()
+    clock = Clock()
     missing = Counter(other for followers in after for other in followers)
     start = {k: clock.operands_ready(op) for k, op in enumerate(ops) if not missing[k]}
     issue = []
@@ -157,7 +157,7 @@ def _in_gaps(ops: Sequence[VectorOp]) -> Schedule:
 
 
 def _fitting(
-    ops: Sequence[VectorOp], start: Mapping[int, int], priority: Sequence[int], clock: _Clock
+    ops: Sequence[VectorOp], start: Mapping[int, int], priority: Sequence[int], clock: Clock
 ) -> tuple[int, int]:
     """The operation that can go first without delaying another, and how many of its rows."""
     turn = {k: max(clock.now, begin - _least_wait(ops[k])) for k, begin in start.items()}
@@ -197,7 +197,7 @@ def _cut(op: VectorOp, rows: int) -> tuple[VectorOp, VectorOp]:
     return replace(op, inner=rows), rest
 
 
-def _chosen(ops: Sequence[VectorOp], available: list[tuple[int, int]], start: Mapping[int, int], clock: _Clock) -> int:
+def _chosen(ops: Sequence[VectorOp], available: list[tuple[int, int]], start: Mapping[int, int], clock: Clock) -> int:
     """The operation that goes first."""
     # the one of the longest chain, unless its results would meet others: then a shorter one that ends before
     best = heapq.heappop(available)
@@ -261,7 +261,7 @@ def _priorities(ops: Sequence[VectorOp], after: list[dict[int, bool]]) -> list[i
     return length
 
 
-class _Clock:
+class Clock:
     """Cycles since the start of a section, and what they hold."""
 
     def __init__(self) -> None:
