@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from dataclasses import replace as replaced
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
+from psycopg.rows import class_row
 
 from dana.client.models import Model, encode_model, format_of, read_exported, read_models
 from dana.client.options import TrainOptions, TrialOptions
@@ -26,6 +28,7 @@ from dana.client.outcomes import Coefficient, Curve, Evaluation, Explanation, Im
 from dana.client.predictions import PredictingSession, loaded, read_predicting
 from dana.client.progress import shown_progress
 from dana.cluster.gather import TIMEOUT, gather
+from dana.cluster.train import MODES, train
 from dana.errors import UsageError
 from dana.records import Plan
 from dana.server.conninfo import parts_of
@@ -36,6 +39,7 @@ from dana.session.calls import (
     Job,
     MappedShard,
     SearchPoint,
+    as_json,
     call,
     given,
     jobs,
@@ -44,7 +48,7 @@ from dana.session.calls import (
     value,
 )
 from dana.session.frames import Frame, Loadable, columns_of, frame_of
-from dana.session.notices import repeat
+from dana.session.notices import Messages, repeat
 from dana.session.results import Rows
 from dana.session.sources import LoadedColumn, LoadedTable, identifier, table_of
 from dana.session.tables import create_table
@@ -217,7 +221,7 @@ class Connection(PredictingSession):
 
     @contextmanager
     def _gathered(
-        self, source: str | LoadedTable | None, shards: Sequence[str] | Literal["map"] | None
+        self, source: str | LoadedTable | None, shards: Sequence[str] | Literal["map"] | None, timeout: float
     ) -> Iterator[str | LoadedTable | None]:
         """The table of a training: gathered from its shards, if there are any, and dropped at the end."""
         if shards is None:
@@ -226,7 +230,7 @@ class Connection(PredictingSession):
         if source is None:
             raise UsageError("shards are of a table, not of a query", hint="Make the query a view on each shard.")
         with self.session.transaction():
-            table = self.gather(identifier(source), shards)
+            table = self.gather(identifier(source), shards, timeout=timeout)
             yield table
             self.session.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(table)))
 
@@ -240,6 +244,8 @@ class Connection(PredictingSession):
         source: str | LoadedTable | None = None,
         *,
         shards: Sequence[str] | Literal["map"] | None = None,
+        sync: Literal["gather", "batch", "epoch"] = "gather",
+        timeout: float = TIMEOUT,
         progress: bool | None = None,
         **options: Unpack[TrainOptions],
     ) -> TrainResult:
@@ -254,6 +260,11 @@ class Connection(PredictingSession):
         shards
             Connection strings of the servers that have the table, or ``map``; it is gathered (`gather`), trained on and
             dropped.
+        sync
+            Of shards: ``gather``; or each server trains on its own rows: with ``batch`` a batch has rows of all shards,
+            and its merges are joined; with ``epoch`` the models are averaged after each epoch.
+        timeout
+            Seconds without a message after which a shard is lost.
         progress
             Show each epoch: True in a notebook, and on stderr if that is a terminal; None only in a notebook.
         options
@@ -266,7 +277,9 @@ class Connection(PredictingSession):
         psycopg.Error
             The error of the statement. Ctrl-C cancels the statement and leaves the session usable.
         """
-        with self._gathered(source, shards) as table:
+        if sync != "gather":
+            return self._train_there(rule, source, shards, sync, timeout, progress, options)
+        with self._gathered(source, shards, timeout) as table:
             asked = self._asked(rule, table)
             on = asked["source"] or "a query"
             # around the call alone: the setting that it makes lasts for the transaction
@@ -276,6 +289,35 @@ class Connection(PredictingSession):
             raise UsageError(f"dana_train returned no row for {rule} on {on}")
         # the session is for the curve in a notebook; it is no column of the result
         return replaced(rows[0], _session=self.session)
+
+    def _train_there(
+        self,
+        rule: str,
+        source: str | LoadedTable | None,
+        shards: Sequence[str] | Literal["map"] | None,
+        sync: str,
+        timeout: float,
+        progress: bool | None,
+        options: TrainOptions,
+    ) -> TrainResult:
+        """Train on rows that stay at their shards."""
+        if sync not in MODES:
+            raise UsageError(f"sync must be gather, {' or '.join(MODES)}, not {sync!r}")
+        if source is None or shards is None or isinstance(shards, str):
+            raise UsageError(
+                f"sync={sync!r} needs a table and shards, a list of connection strings",
+                hint="Partitions, queries and tables of this server are gathered.",
+            )
+        name = identifier(source)
+        parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
+        asked = json.loads(as_json(given(options) or {}))
+        with Messages(self.session), shown_progress(self.session, f"training {rule} on {name}", progress):
+            row = train(self.session, rule, name, shards, asked, sync=sync, into=parts[-1], timeout=timeout)
+        columns = [sql.Identifier(one.name) for one in fields(TrainResult) if not one.name.startswith("_")]
+        statement = sql.SQL("SELECT {} FROM pg_catalog.json_populate_record(NULL::dana.training, %s::json)")
+        with self.session.cursor(row_factory=class_row(TrainResult)) as cursor:
+            (found,) = cursor.execute(statement.format(sql.SQL(", ").join(columns)), (row,)).fetchall()
+        return replaced(found, _session=self.session)
 
     def train_groups(
         self,

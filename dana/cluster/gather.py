@@ -74,7 +74,7 @@ def gather(
     with opened(shards, table, timeout) as parts, session.transaction():
         looks = [shard.look() for shard in parts]
         check_alike(parts, looks)
-        types = _types(session, looks[0])
+        types = column_types(session, looks[0])
         columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
         session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
         taken = _take_pages(session, made, parts, looks) if _has_alike_pages(session, looks, types) else None
@@ -85,7 +85,7 @@ def gather(
         return made.as_string(session)
 
 
-def _types(session: psycopg.Connection, look: Look) -> dict[str, str]:
+def column_types(session: psycopg.Connection, look: Look) -> dict[str, str]:
     """Columns and types of the gathered table: text for types that this server has not, and for enums."""
     types = {}
     for column in look.columns:

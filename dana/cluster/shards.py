@@ -174,10 +174,10 @@ class Shard:
         snapshot = datetime.now(UTC)
         columns = []
         for i in range(described.nfields):
-            [[type_, enum]] = self._rows(TYPE, described.fmod(i), described.ftype(i))
+            [[type_, enum]] = self.rows(TYPE, described.fmod(i), described.ftype(i))
             name = (described.fname(i) or b"").decode()
             columns.append(Column(name=name, type=type_, builtin=described.ftype(i) < USER_DEFINED, enum=enum))
-        [[block_size, encoding, whole, key, function]] = self._rows(FACTS, self.table)
+        [[block_size, encoding, whole, key, function]] = self.rows(FACTS, self.table)
         return Look(
             columns=tuple(columns),
             key=tuple(key),
@@ -189,7 +189,7 @@ class Shard:
 
     def place(self) -> tuple[object, ...]:
         """What tells the table from all others: a copied server has the system identifier of its original."""
-        [row] = self._rows(PLACE, self.table)
+        [row] = self.rows(PLACE, self.table)
         return tuple(row)
 
     def copy(self, query: str) -> Iterator[memoryview]:
@@ -217,9 +217,9 @@ class Shard:
                 if row and row != TRAILER:
                     yield row
 
-    def _rows(self, query: str, *values: object) -> list[list[Any]]:
+    def rows(self, query: str, *values: object) -> list[list[Any]]:
         """The rows of a query, as JSON has them; its values are in the place of ``{}``."""
-        text = query.format(*(sql.Literal(value).as_string(self.session) for value in values))
+        text = query.format(*(sql.Literal(value).as_string(self.session) for value in values)) if values else query
         found = self._run(f"SELECT pg_catalog.row_to_json(q) FROM ({text}) AS q")
         return [list(json.loads(found.get_value(i, 0) or b"{}").values()) for i in range(found.ntuples)]
 

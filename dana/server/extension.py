@@ -115,10 +115,10 @@ def _grant_again(connection: psycopg.Connection, rights: dict[str, set[tuple[str
             continue
         function = sql.SQL(signature)  # as regprocedure writes it: quoted
         # PostgreSQL grants EXECUTE on a new function to PUBLIC
-        connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(function))
+        connection.execute(sql.SQL("REVOKE EXECUTE ON ROUTINE {} FROM PUBLIC").format(function))
         for role, grantable in callers:
             option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
-            connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}{}").format(function, sql.SQL(role), option))
+            connection.execute(sql.SQL("GRANT EXECUTE ON ROUTINE {} TO {}{}").format(function, sql.SQL(role), option))
 
 
 def _without_our_types(connection: psycopg.Connection, table: str) -> sql.Composable:

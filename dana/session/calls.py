@@ -204,13 +204,13 @@ def _value(name: str, value: object) -> object:
     if name == "nulls" and not isinstance(value, Mapping):
         return str(value)
     if name in ("grid", "class_weight") or isinstance(value, Mapping):
-        return _json(value)
+        return as_json(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return list(value)
     return value
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
     """Text of a value in which mappings, sequences and NumPy's numbers may be of any kind."""
     return json.dumps(_with_plain_keys(value), default=_plain)
 

@@ -61,6 +61,9 @@ CODE = """\
 typedef void sim_compiled_function(float *state, const float *const *tuples, const int64_t *slots, int64_t carry);
 /* Batches of one tuple each; `loss`: sum over the epoch, and of its errors */
 typedef void sim_compiled_rows(float *state, const float *const *tuples, float *loss, int64_t count);
+/* Of struct sim_join: hands `floats` numbers of this part over, and fills all [parts][floats] with those of every part;
+ * other than 0: it cannot, and the epoch ends */
+typedef int32_t sim_exchange(void *context, const float *own, float *all, int64_t floats);
 
 /* Of struct sim_observer */
 struct sim_column;

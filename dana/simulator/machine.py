@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Protocol
 
@@ -47,6 +47,37 @@ class Observer(Protocol):
     @property
     def data(self) -> structures.ObserverData:
         """Where they are."""
+
+
+_EXCHANGE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_FLOAT = ctypes.sizeof(ctypes.c_float)
+
+
+class Joined:
+    """What native code calls to exchange merges with other parts.
+
+    Attributes
+    ----------
+    error
+        What ended an epoch: ctypes would lose an exception of the callback, a signal handler's, too.
+    """
+
+    def __init__(self, exchange: Callable[[bytes], bytes], parts: int) -> None:
+        self.error: BaseException | None = None
+        self._exchange, self._parts = exchange, parts
+        self._function = _EXCHANGE(self._call)
+        self.data = structures.Join(exchange=ctypes.cast(self._function, ctypes.c_void_p).value, parts=parts)
+
+    def _call(self, _context: int | None, own: int, every: int, floats: int) -> int:
+        try:
+            found = self._exchange(ctypes.string_at(own, _FLOAT * floats))
+            if len(found) != _FLOAT * floats * self._parts:
+                raise InternalError(f"{self._parts} parts exchanged {len(found)} bytes, not {_FLOAT * floats} each")
+            ctypes.memmove(every, found, len(found))
+        except BaseException as error:
+            self.error = error
+            return 1
+        return 0
 
 
 class Simulator:
@@ -187,6 +218,24 @@ class Simulator:
         for helper in self._helpers:
             helper.close()
         self._helpers = []
+
+    def join(self, exchange: Callable[[bytes], bytes], parts: int) -> Joined:
+        """Have attached code join its merges with those of other parts of the rows, by the language's tree.
+
+        A batch then has the tuples of all parts, and an epoch ends in all of them at once. Pages that are compared with
+        the engine's are not part of it.
+
+        Parameters
+        ----------
+        exchange
+            Takes the bytes of this part's merges and returns those of all parts, one after the other, of equal lengths.
+        parts
+            Number of parts.
+        """
+        joined = Joined(exchange, parts)
+        self._core.sim_join(self._usable(), ctypes.byref(joined.data))
+        self._joined = joined  # kept as long as it may be called
+        return joined
 
     @property
     def differs(self) -> bool:

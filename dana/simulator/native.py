@@ -68,6 +68,7 @@ def library() -> ctypes.CDLL:
         ("sim_attach", ctypes.c_int32, (pointer, ctypes.POINTER(structures.CompiledData))),
         ("sim_share", None, (pointer, pointer, ctypes.c_int32)),
         ("sim_shared_tuples", ctypes.c_uint64, (pointer,)),
+        ("sim_join", None, (pointer, ctypes.POINTER(structures.Join))),
         ("sim_differs", ctypes.c_int32, (pointer,)),
         ("sim_proved", ctypes.c_int32, (pointer,)),
         ("sim_special_address", pointer, ()),

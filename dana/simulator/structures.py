@@ -214,6 +214,13 @@ class CompiledData(ctypes.Structure):
     )
 
 
+class Join(ctypes.Structure):
+    """Where merges are joined with those of other parts of the rows, each in a simulator of its own; exchange NULL:
+    there is one part."""
+
+    _fields_ = (*pointers("sim_exchange", "exchange"), *pointers("void", "context"), *_i32("parts"))
+
+
 class Counters(ctypes.Structure):
     """hwgen.spec.counters.EpochCounters."""
 

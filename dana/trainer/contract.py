@@ -42,6 +42,7 @@ class SqlState(StrEnum):
     SYSTEM_ERROR = "58000"
     IO_ERROR = "58030"
     INTERNAL = "XX000"
+    PROTOCOL = "08P01"
 
 
 class TrainingError(UsageError):
@@ -148,6 +149,25 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a training on several servers (`dana.trainer.parts`).
+
+    Attributes
+    ----------
+    mode
+        'batch' or 'epoch'.
+    number
+        From 1; 0: it leads, and has no rows.
+    count
+        Number of parts with rows.
+    """
+
+    mode: str
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRequest:
     """The arguments of ``dana_train``.
 
@@ -209,6 +229,8 @@ class TrainRequest:
         Memory limit of the process, bytes; 0: the limit of the worker.
     temp_file_limit
         Maximum size of the files with rows in another order, bytes; None: no limit.
+    part
+        Which part of a training on several servers it is; None: it is the whole.
     caller
         Role and database, for the log.
     """
@@ -247,6 +269,7 @@ class TrainRequest:
     max_epochs: int | None = None
     max_memory: int = 0
     temp_file_limit: int | None = None
+    part: Part | None = None
     caller: str = ""
 
 
@@ -644,6 +667,19 @@ class HeldOut(Protocol):
         """Free all resources; called exactly once, also after an error."""
 
 
+class Link(Protocol):
+    """What carries messages between the parts of a training."""
+
+    def lead(self, command: bytes) -> list[bytes]:
+        """Send a command to all followers; return their answers, in the order of the parts."""
+
+    def follow(self, answer: bytes) -> bytes:
+        """Send the answer to the last command, b"" at first; return the next one."""
+
+    def join(self, merges: bytes) -> bytes:
+        """Send what this part merged to the other followers; return that of all, one after the other."""
+
+
 class Trainer(Protocol):
     """Checks rules and opens trainings; it exists for the lifetime of the process and may cache compiled designs."""
 
@@ -670,8 +706,13 @@ class Trainer(Protocol):
             A package is not installed.
         """
 
-    def open(self, request: TrainRequest, notify: Notify) -> Training:
+    def open(self, request: TrainRequest, notify: Notify, link: Link | None = None) -> Training:
         """Compile a rule for a table and prepare for its pages.
+
+        Parameters
+        ----------
+        link
+            To the other parts of a training on several servers.
 
         Raises
         ------

@@ -78,6 +78,8 @@ class Compiled:
         self._epochs = request.epochs or design.epochs
         self._scale = max(1.0, len(design.bundle.program) / SHORT)
         self._mode = os.environ.get(VARIABLE)
+        if request.part is not None and request.part.mode == "batch" and self._mode != "never":
+            self._mode = "always"  # only code joins its merges with those of other parts
         self._compilation: Thread | None = None
         self._looked = False
         self._stored: bytes | None = None
@@ -123,7 +125,7 @@ class Compiled:
         """Have the processors that are free run parts of the epoch, if it repeats pages and threads pay."""
         assert self._code is not None
         simulator, code = self._simulator, self._code
-        pays = code.splits and self._epoch_seconds >= SHARED_SECONDS
+        pays = code.splits and self._request.part is None and self._epoch_seconds >= SHARED_SECONDS
         threads = processors.free() if pays else 1
         missing = threads - simulator.helpers
         if threads > 1 and missing > 0:

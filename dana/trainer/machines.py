@@ -17,11 +17,12 @@ import numpy.typing as npt
 from dana.errors import UsageError
 from dana.extras import install_command
 from dana.simulator.machine import Observer, Simulator
-from dana.trainer.contract import Notify, SqlState, Stream, Training, TrainingError, TrainRequest
+from dana.trainer.contract import Link, Notify, SqlState, Stream, Training, TrainingError, TrainRequest
 from dana.trainer.designs import Design, DesignStore, rule_graph
 from dana.trainer.interpreter import InterpretedTraining
 from dana.trainer.machine import Machine, PageCollector
 from dana.trainer.machine_code import Compiled
+from dana.trainer.parts import Following, Leading
 from dana.trainer.training import MachineTraining
 from hwgen.driver import BoardError
 from hwgen.spec.bundle import Bundle
@@ -60,6 +61,17 @@ class Simulated(Simulator, Bundled):
 
     def compiled(self, request: TrainRequest, design: Design, *, loss_only: bool) -> Compiled:
         return Compiled(request, design, self, loss_only=loss_only)
+
+
+def open_part(
+    request: TrainRequest, designs: DesignStore, notify: Notify, stream: Stream | None, link: Link
+) -> Training:
+    """Return a part of a training on several servers, on the simulator."""
+    assert request.part is not None
+    design = designs.get(request, notify=notify)
+    kind = Following if request.part.number else Leading
+    machine = Simulated(design.bundle.config)
+    return kind(request, design, machine, notify, stream, judge=judge_of(request, designs), link=link)
 
 
 def judge_of(

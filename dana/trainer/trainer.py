@@ -21,6 +21,7 @@ from dana.trainer.contract import (
     HeldOut,
     Json,
     Level,
+    Link,
     Notice,
     Notify,
     SqlState,
@@ -32,7 +33,8 @@ from dana.trainer.designs import DesignStore, check_hyper
 from dana.trainer.explain import explain, lines
 from dana.trainer.extents import category_columns, row_columns, with_extents
 from dana.trainer.heldout import HeldOutRows
-from dana.trainer.machines import MACHINES, judge_of
+from dana.trainer.machines import MACHINES, judge_of, open_part
+from dana.trainer.parts import check_rule
 from dana.trainer.stopping import check_stopping
 from dana.trainer.streams import notify_categories, plan_stream
 from dsl import RuleError, compile_rule
@@ -125,7 +127,7 @@ class MachineTrainer:
         except UsageError as error:
             _raise_sql_error(error)
 
-    def open(self, request: TrainRequest, notify: Notify) -> Training:
+    def open(self, request: TrainRequest, notify: Notify, link: Link | None = None) -> Training:
         """See `Trainer.open`."""
         if request.machine not in MACHINES:
             known, given = ", ".join(MACHINES), request.machine[:100]
@@ -140,8 +142,14 @@ class MachineTrainer:
             request = with_extents(request)
             check_calibrate(request)
             notify_categories(request, notify)
+            if request.part is not None:
+                check_rule(request, request.part)
+                # frames everywhere: another server's pages may be of rows that a Strider cannot read
+                request = replace(request, relation=replace(request.relation, rows=True))
             # after with_extents: whether columns need frames is known from a binding, which needs all extents
             request, stream = plan_stream(request)
+            if request.part is not None and link is not None:
+                return open_part(request, self._designs, notify, stream, link)
             return MACHINES[request.machine].open(request, self._designs, notify, stream)
         except (RuleError, UsageError, ConfigError) as error:
             _raise_sql_error(error)

@@ -99,6 +99,10 @@ class MachineTraining(Judged):
         columns = [one.column for one in fills]
         self.order = row_order(request, rule_graph(request), columns, whole_table=self.whole_table)
         self._metas = meta_values(design.metas, request.hyper, design.extents)
+        part = request.part
+        if part is not None and part.mode == "batch" and design.batch_meta is not None:
+            # a batch has as many rows of each part
+            self._metas = {**self._metas, design.batch_meta: self._metas[design.batch_meta] * part.count}
         # loading writes the whole initial scratchpad, so values of metas and models are written after it
         machine.load(self._bundle)
         # metas are data of the program, so other values need no other design
@@ -127,9 +131,10 @@ class MachineTraining(Judged):
             # unpacking checks that the model has one axis
             (classes,) = shapes[design.class_weights]
             self._write_models({design.class_weights: given_class_weights(request, classes)})
-        self._compiled = machine.compiled(request, design, loss_only=loss_only)
+        leads = part is not None and not part.number
+        self._compiled = None if leads else machine.compiled(request, design, loss_only=loss_only)
         # a model that starts from a statistic is read by the first tuple, so its statistic needs a pass before
-        in_first_epoch = machine.observes and not starts_models(request, design.statistics)
+        in_first_epoch = part is None and machine.observes and not starts_models(request, design.statistics)
         # the first label: the tally is of one column
         label = next((one.column for one in fills if one.column in design.labels), None)
         self._surveyed = nothing_surveyed(
@@ -170,6 +175,12 @@ class MachineTraining(Judged):
         return self._bundle.batch == WHOLE_EPOCH
 
     @property
+    def _blocks(self) -> int:
+        """Blocks of rows in a batch, one of each part."""
+        part = self._request.part
+        return part.count if part is not None and part.mode == "batch" else 1
+
+    @property
     def tests_convergence(self) -> bool:
         return self._bundle.symbol("convergence") is not None
 
@@ -207,7 +218,7 @@ class MachineTraining(Judged):
         self._centring.check()
         self.not_finite = check_survey(rule, self._request, survey, fills, self._design.labels, self._notify)
         # one batch is a sum over all rows, so their order does not matter
-        if not self.whole_table and self.order is None:
+        if not self.whole_table and self.order is None and self._request.part is None:
             notify_order(self._request, survey, fills, self._design.labels, self._notify)
         starts = started(self._request, self._design.statistics)
         self._write_models({one.model: survey.start(one) for one in starts})
@@ -253,8 +264,18 @@ class MachineTraining(Judged):
             return InternalError(f"the machine rejected a page with status {status}")
         return self._fault(counters)
 
+    def _ended(self) -> EpochCounters:
+        """End the machine's epoch."""
+        return self._machine.end_epoch()
+
+    def judged(self) -> tuple[EpochCounters, float]:
+        """End the pass of a judge over rows that may be none; return its counters and the sum of the losses."""
+        counters = self._ended()
+        self._begun = False
+        return counters, self._scalar("loss") or 0.0
+
     def end_epoch(self) -> EpochReport:
-        counters = self._machine.end_epoch()
+        counters = self._ended()
         self._begun = False
         if counters.fault is not Fault.NONE:
             raise self._fault(counters)
@@ -296,7 +317,7 @@ class MachineTraining(Judged):
         return [Parameter(name=one.name, values=self._read(one, places.get(one.name))) for one in symbols]
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
-        config = self._bundle.config
+        config, part = self._bundle.config, self._request.part
         predictor = self._design.predictor
         if predictor is not None:
             # the cached predictor has the rule's defaults; the order is that of declaration, as in `encode_predictor`
@@ -318,7 +339,8 @@ class MachineTraining(Judged):
                 **weight_metadata(self._request),
                 **order_metadata(self.order),
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
-                "batch": "all" if self.whole_table else self._bundle.rule_batch,
+                "batch": "all" if self.whole_table else self._bundle.rule_batch * self._blocks,
+                **({} if part is None else {"sync": part.mode, "shards": part.count}),
                 "machine": self._request.machine,
                 "units": config.units,
                 **self._request.centres.metadata,

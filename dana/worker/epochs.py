@@ -35,12 +35,17 @@ from dana.trainer.contract import (
 )
 from dana.trainer.loop import run
 from dana.trainer.messages.page_errors import PageError
+from dana.trainer.parts import Following, Leading
 from dana.worker.messages import Message
 from dana.worker.protocol import Channel
 from dana.worker.ring import Ring
 
 KEEP_FROM_STREAMS = 3
 """Number of passes from which pages are kept; keeping them costs about as much as streaming them once more."""
+
+
+NO_RESULT = TrainResult(parameters=(), predictor=None, modelled_seconds=None, metadata={})
+"""Of a follower: the leader's backend stores the model."""
 
 
 def run_epochs(
@@ -97,11 +102,16 @@ def run_epochs(
     ring.reset()
     wanted = None if stream is None else asdict(stream)
     channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wanted})
+    if isinstance(training, Following):
+        training.follow(pages.feed)
+        return NO_RESULT, {"epochs": 0, "converged": False}
+    leads = isinstance(training, Leading)
     try:
         outcome = run(
             training,
             request,
-            feed=pages.feed,
+            # the rows are with the followers
+            feed=(lambda sink: 0) if leads else pages.feed,
             notify=notify,
             report_epoch=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
             held_out=held_out,
@@ -120,6 +130,8 @@ def run_epochs(
     finally:
         if permuted is not None:
             permuted.close()
+    if isinstance(training, Leading):
+        training.dismiss()
     kept = outcome.kept
     return outcome.result, {
         "tuples": kept.tuples,

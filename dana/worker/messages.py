@@ -47,6 +47,7 @@ class Message(IntEnum):
     HELD_OUT = "o", "before DESIGN: stream the held-out rows as frames"
     AGAIN = "a", "stream the pages again, under the same snapshot"
     EPOCH = "e", "an epoch ended"
+    EXCHANGE = "j", "both ways, bytes alone: what the parts of a training on several servers say to each other"
     NOTICE = "n", "a message to the user"
     RESULT = "r", "the trained model; raw: its weights and predictor"
     ERROR = "x", "the request failed; ends the request"
@@ -80,7 +81,8 @@ def header() -> str:
  *   +----------------+------+-------------------------------+
  *
  * The payload is JSON in UTF-8; that of {raw} is a uint32 with the length of the JSON, the
- * JSON, zeros up to a multiple of four bytes, and raw bytes.
+ * JSON, zeros up to a multiple of four bytes, and raw bytes; that of DANA_MSG_EXCHANGE is bytes that only the trainings
+ * of other servers read.
  */
 {numbers}
 enum dana_message

@@ -176,7 +176,7 @@ class Channel:
             message = Message(code)
         except ValueError:
             raise FrameError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
-        most = MAX_MESSAGE if message in WITH_RAW else MAX_REQUEST
+        most = MAX_MESSAGE if message in WITH_RAW or message is Message.EXCHANGE else MAX_REQUEST
         # before memory is allocated: the length is the peer's
         if length > most:
             raise FrameError(f"{message.name} has {length} bytes, more than {most}")
@@ -208,6 +208,14 @@ class Channel:
         # a small message is one write, which wakes the backend once
         for piece in [b"".join(pieces)] if length < JOINED else pieces:
             self._socket.sendall(piece)
+
+    def exchange(self, said: bytes) -> bytes:
+        """Say something to the other parts of a training; return their answer."""
+        self._socket.sendall(_HEADER.pack(len(said), Message.EXCHANGE) + said)
+        message, payload = self.receive()
+        if message is not Message.EXCHANGE:
+            raise ProtocolError(f"an answer of other parts was expected, not {message.name}")
+        return bytes(payload)
 
     def _written(self, fields: Json) -> bytes:
         """Encode fields as JSON. The first attempt avoids converting each value, which would take as long again."""
@@ -449,6 +457,7 @@ def _training(fields: Json, page_size: int, weights: NDArray[np.float32] | None 
                 "max_epochs": fields["max_epochs"],
                 "max_memory": fields["max_memory"],
                 "temp_file_limit": fields["temp_file_limit"],
+                "part": fields.get("part"),
                 "device": fields["device"],
                 "caller": f"{fields['role']}@{fields['database']}",
                 **options,

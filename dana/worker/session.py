@@ -38,8 +38,10 @@ from dana.trainer.contract import (
     once,
 )
 from dana.trainer.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
+from dana.trainer.parts import Leading, begin_again
 from dana.worker.activity import GIVE_WAY, Activity
 from dana.worker.epochs import run_epochs
+from dana.worker.link import WorkerLink
 from dana.worker.messages import Message
 from dana.worker.protocol import (
     RELEASE,
@@ -331,14 +333,17 @@ class _Session:
     def _run_amended(self, request: TrainRequest, backend_cpu: int) -> tuple[TrainResult, dict[str, Any]]:
         """Run a training, again if only its rows show how they must be streamed."""
         notify = once(self.channel.send_notice)
+        link = WorkerLink(self.channel)
         for attempt in range(MAX_ATTEMPTS):
             try:
                 # once messages were sent, no other session can take over
-                return self._run(request, backend_cpu, notify, fresh=attempt > 0 or not self.answered)
+                return self._run(request, backend_cpu, notify, link, fresh=attempt > 0 or not self.answered)
             except OutOfLine as error:
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
                 request = error.amended(request)
+                if request.part is not None and not request.part.number:
+                    begin_again(link, request.centres)
         raise AssertionError("the last attempt returns or raises")
 
     def _run_line(self, request: TrainRequest, counts: Mapping[str, Any], seconds: float, outcome: str) -> str:
@@ -358,7 +363,7 @@ class _Session:
         return "run " + " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items() if value is not None)
 
     def _run(
-        self, request: TrainRequest, backend_cpu: int, notify: Notify, *, fresh: bool
+        self, request: TrainRequest, backend_cpu: int, notify: Notify, link: WorkerLink, *, fresh: bool
     ) -> tuple[TrainResult, dict[str, Any]]:
         cache_bytes = self.limits.cache_bytes
         if request.max_memory:
@@ -367,7 +372,9 @@ class _Session:
         if min(room_bytes(), request.max_memory or math.inf) < ROOM_WITH_SPARED:
             self.ring.release()  # spared memory counts towards the limit
         with memory_at_most(request.max_memory, fresh=fresh, classes=len(request.classes or ())):
-            training = self.trainer.open(request, notify)
+            training = self.trainer.open(request, notify, link)
+            if isinstance(training, Leading):
+                link.introduce(request.classes)
             held_out = self.trainer.held_out(request) if request.held_out else None
             try:
                 return run_epochs(

@@ -1364,6 +1364,11 @@ CREATE FUNCTION dana_shards(source regclass, timeout double precision DEFAULT 10
 COMMENT ON FUNCTION dana_shards IS
 	'The shards of a table, from dana.shard or its partitions, and what each server answers: rows as its planner estimates them, pages, its version, and the error that keeps the shard from being gathered';
 
+CREATE PROCEDURE dana.dana_train_part(rule text, source regclass, training jsonb, part jsonb, text text, INOUT result json)
+	LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON PROCEDURE dana.dana_train_part IS
+	'A part of a training on several servers, which the client relays (CopyBoth, as in streaming replication): number 0 leads, without rows, and stores the model; each other one trains on its rows. Requires EXECUTE on dana_train()';
+
 CREATE FUNCTION dana_gather(source regclass, "into" text DEFAULT NULL, timeout double precision DEFAULT 60) RETURNS regclass
 	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_gather IS

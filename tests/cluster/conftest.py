@@ -38,7 +38,7 @@ def db(shards: list[str]) -> Iterator[Connection]:
     """A connection to the server that trains, with the rule `sums`; the tables `rows` of all servers go at the end."""
     with Connection(psycopg.connect(shards[0], autocommit=True)) as made:
         made.session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
-        made.create_rules("logistic", "quantile", "bpr", "softmax")
+        made.create_rules("logistic", "quantile", "bpr", "softmax", "linear", "linear_svm", "mlp")
         yield made
     everywhere(shards, "DROP TABLE IF EXISTS rows CASCADE", "DROP TABLE IF EXISTS whole CASCADE")
 

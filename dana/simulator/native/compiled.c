@@ -171,31 +171,151 @@ add_loss(struct sim_epoch *e, float loss)
 	e->loss[0] = total;
 }
 
-/* What a pass over the batch merged */
+/* The first number of what parts exchange */
+enum
+{
+	HAS_TUPLES = 1,
+	IS_LAST = 2, /* the part has no batch behind this one */
+};
+
+/* Merges, and the loss as the last of them */
+static inline int32_t
+merges_of(const struct sim_compiled *code)
+{
+	return code->n_merges + (code->loss >= 0);
+}
+
+/* Joins the merges of two neighbouring ranges of parts, of which each may have no tuples, and so nothing to join */
 static void
-end_pass(struct sim *sim, int32_t number)
+join_two(const struct sim_compiled *code, int32_t pass, float *to, const float *from, int64_t floats)
+{
+	int64_t at = 1;
+
+	if (((int32_t)from[0] & HAS_TUPLES) == 0)
+		return;
+	if (((int32_t)to[0] & HAS_TUPLES) == 0)
+	{
+		memcpy(to, from, sizeof(float) * (size_t)floats);
+		return;
+	}
+	for (int32_t k = 0; k < merges_of(code); k++)
+		if (code->merges[k].pass == pass)
+		{
+			sim_compiled_join(code->merges[k].op, code->merges[k].size, to + at, from + at, to + at);
+			at += code->merges[k].size;
+		}
+}
+
+/*
+ * Joins what a pass merged here with what it merged in the other parts, by the language's tree, in which a part without
+ * tuples is absent; *over: no part has a batch behind this one. False: a fault.
+ */
+static bool
+join_parts(struct sim *sim, int32_t pass, int32_t has, bool *over)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	const int32_t parts = sim->join.parts;
+	int64_t floats = 1, at = 1;
+	float *own, *all;
+
+	for (int32_t k = 0; k < merges_of(code); k++)
+		if (code->merges[k].pass == pass)
+			floats += code->merges[k].size;
+	if (sim->parts_size < (parts + 1) * floats)
+	{
+		free(sim->parts);
+		sim->parts_size = (parts + 1) * floats;
+		sim->parts = calloc((size_t)sim->parts_size, sizeof *sim->parts);
+	}
+	if (sim->parts == NULL)
+		return sim_engine_fault(sim, SIM_FAULT_STACK, 0);
+	own = sim->parts;
+	all = own + floats;
+	memset(own, 0, sizeof(float) * (size_t)floats);
+	own[0] = (float)(has | (*over ? IS_LAST : 0));
+	for (int32_t k = 0; k < merges_of(code); k++)
+		if (code->merges[k].pass == pass)
+		{
+			if (has)
+				memcpy(own + at, code->state + code->merges[k].first + code->slots[k],
+					   sizeof(float) * (size_t)code->merges[k].size);
+			at += code->merges[k].size;
+		}
+	if (sim->join.exchange(sim->join.context, own, all, floats) != 0)
+		return sim_engine_fault(sim, SIM_FAULT_STACK, 0); /* the caller knows why */
+	*over = true;
+	for (int32_t p = 0; p < parts; p++)
+		*over = *over && ((int32_t)all[p * floats] & IS_LAST) != 0;
+	for (int32_t width = 1; width < parts; width *= 2)
+		for (int32_t p = 0; p + width < parts; p += 2 * width)
+			join_two(code, pass, all + p * floats, all + (p + width) * floats, floats);
+	at = 1;
+	for (int32_t k = 0; k < merges_of(code); k++)
+		if (code->merges[k].pass == pass)
+		{
+			memcpy(code->state + code->merges[k].first, all + at, sizeof(float) * (size_t)code->merges[k].size);
+			code->slots[k] = 0;
+			at += code->merges[k].size;
+		}
+	return true;
+}
+
+/* What a pass over the batch merged, here and in other parts; *over: as of join_parts(); false: a fault */
+static bool
+end_pass(struct sim *sim, int32_t number, bool *over)
 {
 	const struct sim_compiled *code = &sim->compiled;
 
-	for (int32_t k = 0; k < code->n_merges; k++)
+	for (int32_t k = 0; k < merges_of(code); k++)
 		if (code->merges[k].pass == number)
 			finish(code, k, sim->e.joined);
+	return sim->join.exchange == NULL || join_parts(sim, number, HAS_TUPLES, over);
 }
 
 static void
-end_batch(struct sim *sim, const float *const *tuples, bool epoch_last)
+close_batch(struct sim *sim, const float *const *tuples, bool epoch_last)
 {
 	const struct sim_compiled *code = &sim->compiled;
-	struct sim_epoch *e = &sim->e;
 
-	end_pass(sim, code->n_passes);
 	if (code->loss >= 0)
-	{
-		finish(code, code->loss, e->joined);
-		add_loss(e, code->state[code->merges[code->loss].first + code->slots[code->loss]]);
-	}
+		add_loss(&sim->e, code->state[code->merges[code->loss].first + code->slots[code->loss]]);
 	(epoch_last ? code->last : code->after)(code->state, tuples, code->slots, 0);
-	e->joined = 0;
+	sim->e.joined = 0;
+}
+
+/* The batches of the epoch for which only other parts have tuples, until there is none; false: a fault */
+bool
+sim_compiled_without(struct sim *sim)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	bool over, none = true;
+
+	do
+	{
+		code->before(code->state, sim->places, code->slots, 0);
+		for (int32_t k = 0; k < code->n_passes; k++)
+		{
+			if (!join_parts(sim, k, 0, &none))
+				return false;
+			code->passes[k].between(code->state, sim->places, code->slots, 0);
+		}
+		over = true;
+		if (!join_parts(sim, code->n_passes, 0, &over))
+			return false;
+		close_batch(sim, sim->places, over);
+	} while (!over);
+	return true;
+}
+
+static bool
+end_batch(struct sim *sim, const float *const *tuples, bool epoch_last)
+{
+	bool over = epoch_last;
+
+	if (!end_pass(sim, sim->compiled.n_passes, &over))
+		return false;
+	close_batch(sim, tuples, over);
+	return over == epoch_last || sim_compiled_without(sim);
 }
 
 static inline int32_t
@@ -310,22 +430,25 @@ run_first_pass(struct sim *sim, int32_t count)
 	e->passed = count;
 }
 
-static void
+static bool
 run_blocks(struct sim *sim, int32_t count, bool epoch_last)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	struct sim_epoch *e = &sim->e;
+	bool last = epoch_last;
 
 	run_first_pass(sim, count);
 	for (int32_t k = 0; k < code->n_passes; k++) /* the batch is whole: sim_attach() */
 	{
-		end_pass(sim, k);
+		if (!end_pass(sim, k, &last))
+			return false;
 		code->passes[k].between(code->state, sim->places, code->slots, 0);
 		e->joined = 0;
 		run_pass(sim, code->passes[k].block, code->passes[k].one, 0, count);
 	}
-	if (epoch_last || e->joined == code->batch)
-		end_batch(sim, sim->places + (ptrdiff_t)(count - 1) * code->n_inputs, epoch_last);
+	if (!epoch_last && e->joined != code->batch)
+		return true;
+	return end_batch(sim, sim->places + (ptrdiff_t)(count - 1) * code->n_inputs, epoch_last);
 }
 
 /* Whether the stacks of merges hold `count` tuples of those that have come, and the batch's earlier ones */
@@ -351,8 +474,8 @@ sim_compiled_run(struct sim *sim, bool epoch_last)
 		if (!run_rows(sim, count, epoch_last))
 			return false;
 	}
-	else
-		run_blocks(sim, count, epoch_last);
+	else if (!run_blocks(sim, count, epoch_last))
+		return false;
 	sim_compiled_open(sim);
 	return true;
 }

@@ -48,6 +48,7 @@ unload(struct sim *sim)
 	free(sim->batched);
 	free(sim->places);
 	free(sim->unproved);
+	free(sim->parts);
 	free(sim->strider);
 	free(sim->columns);
 	free(sim->before.tuples);
@@ -191,6 +192,13 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 		memcpy(compiled->state + compiled->tables[k].first, &sim->held[compiled->tables[k].held].first, sizeof(float *));
 	sim->differs = false;
 	return true;
+}
+
+/* Has code join its merges with those of other parts, until another Bundle is loaded */
+SIM_EXPORT void
+sim_join(struct sim *sim, const struct sim_join *join)
+{
+	sim->join = *join;
 }
 
 /* Whether code was found to compute something else than the engine; it is used no more then */
@@ -360,7 +368,7 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	{
 		for (size_t k = 0; k < n_pages && sim->unproved != NULL && sim->compiled.state != NULL; k += MAX_PROVED)
 			sim_compiled_prove(sim, pages + k * page_size, n_pages - k < MAX_PROVED ? n_pages - k : MAX_PROVED);
-		if (sim->unproved != NULL)
+		if (sim->unproved != NULL && sim->join.exchange == NULL)
 			sim_choose_path(sim, false); /* no row to compare code on, or a fault: the next epoch is asked again */
 	}
 	if (sim->spoilt)

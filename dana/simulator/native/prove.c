@@ -53,6 +53,7 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 {
 	const size_t size = sizeof(float) * (size_t)sim->machine.scratch_depth * (size_t)sim->unit;
 	const struct sim_observer observer = sim->observer; /* these pages will come again */
+	const struct sim_join join = sim->join; /* the other parts prove pages of their own */
 	const bool counts = sim->counts;
 	uint64_t expected, cycles = 0;
 	bool proved = false;
@@ -61,6 +62,7 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 		return; /* no memory: the next epoch is asked again */
 	memcpy(sim->unproved, sim->scratch, size);
 	sim->counts = true;
+	sim->join.exchange = NULL;
 	memset(&sim->observer, 0, sizeof sim->observer);
 	if (run_pages(sim, false, pages, n_pages, &expected) && sim->e.tuples > 0)
 	{
@@ -92,6 +94,7 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 	if (sim->differs)
 		sim->compiled.state = NULL;
 	sim->observer = observer;
+	sim->join = join;
 	sim->counts = counts || !sim->counted;
 	sim->begun = false;
 	sim_choose_path(sim, !sim->differs);

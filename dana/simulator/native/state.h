@@ -263,6 +263,9 @@ struct sim
 	struct sim *const *helpers;		 /* [n_helpers]: simulators of the same Bundle and code, the caller's */
 	int32_t n_helpers;
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
+	struct sim_join join;			 /* what joins its merges with those of other parts */
+	float *parts;					 /* room for merges: this part's, then those of all */
+	int64_t parts_size;				 /* floats */
 	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */
 	float *numbers;					 /* [n_inputs][most + 1]: of those, inputs that are one number */
 	const float **places;			 /* [most + 1][n_inputs]: where it reads them */
@@ -354,6 +357,7 @@ int32_t sim_partner_bit(const struct sim *sim, const struct sim_instruction *in)
 void sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages);
 void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
+bool sim_compiled_without(struct sim *sim);
 void sim_compiled_end(struct sim *sim);
 void sim_compiled_settle(struct sim *sim);
 void sim_compiled_open(struct sim *sim);

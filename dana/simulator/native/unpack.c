@@ -176,5 +176,7 @@ sim_epoch_end(struct sim *sim)
 	}
 	if (e->phase.in_round > 0)
 		(void)hand_over(sim, true);
+	else if (sim->fast && sim->join.exchange != NULL)
+		(void)sim_compiled_without(sim);
 	return sim_clock_end(sim);
 }

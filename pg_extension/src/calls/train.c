@@ -200,7 +200,8 @@ train_begin_stream(const dana_reply *reply, conversation *of)
 					  model->design);
 	if (source->stream.plan != NULL && !train_labels_hold(of))
 		return false;
-	dana_source_stream(source);
+	if (!of->training->leads)
+		dana_source_stream(source);
 	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 	return train_labels_hold(of);
 }
@@ -398,6 +399,25 @@ train_and_store(void *asked)
 	row = dana_model_store(&model);
 	pgstat_progress_end_command();
 	return row;
+}
+
+static Datum
+train_alone(void *asked)
+{
+	const dana_training *training = asked;
+	dana_new_model		 model = {0};
+	dana_rule			 rule = dana_training_rule(training);
+
+	INSTR_TIME_SET_CURRENT(model.started);
+	(void)train_once(training, &rule, &model, false);
+	pgstat_progress_end_command();
+	return (Datum)0;
+}
+
+void
+dana_train_part_of(dana_training *training)
+{
+	(void)dana_bounds_train(train_alone, training);
 }
 
 Datum

@@ -17,5 +17,8 @@ extern void dana_notices_define(void);
 extern bool dana_train_model(const dana_training *training, dana_source *source, const dana_rule *rule,
 							 dana_new_model *model);
 
+/* Trains for the other parts of a training on several servers, and stores nothing */
+extern void dana_train_part_of(dana_training *training);
+
 /* All of dana_train(): a row of type dana.training */
 extern Datum dana_train_and_store(dana_training *training);

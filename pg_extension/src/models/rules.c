@@ -208,6 +208,12 @@ check_rule_text(const char *text)
 	return dana_json_member(dana_ask(DANA_MSG_CHECK, &request, DANA_MSG_CHECKED), "description");
 }
 
+dana_rule
+dana_rule_check(char *text)
+{
+	return (dana_rule){text, check_rule_text(text)};
+}
+
 static void
 reject_claim(const char *name)
 {

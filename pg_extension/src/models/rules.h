@@ -11,3 +11,6 @@ typedef struct dana_rule
 } dana_rule;
 
 extern dana_rule dana_rule_read(const char *name);
+
+/* The rule with a text, which the worker checks; it need not be registered */
+extern dana_rule dana_rule_check(char *text);

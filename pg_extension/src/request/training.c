@@ -289,7 +289,8 @@ dana_training_rule(const dana_training *training)
 {
 	const dana_arguments *given = &training->arguments;
 	const int			  hyper = dana_argument(given, "hyper");
-	dana_rule			  rule = dana_rule_read(training->rule);
+	dana_rule			  rule =
+		training->text != NULL ? dana_rule_check(training->text) : dana_rule_read(training->rule);
 	dana_texts			  names = {.count = 0};
 	dana_texts			  known = dana_json_keys(dana_json_member(rule.description, "metas"));
 	dana_texts			  dims = dana_json_keys(dana_json_member(rule.description, "dims"));
@@ -469,6 +470,8 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 		dana_model_append_start(request, training->warm_start_from, weights);
 	dana_json_text(request, "role", GetUserNameFromId(GetUserId(), true));
 	dana_json_text(request, "database", get_database_name(MyDatabaseId));
+	if (training->part != NULL)
+		dana_json_object(request, "part", training->part);
 	dana_json_text(request, "device", dana_device());
 	dana_json_number(request, "max_epochs", dana_max_epochs);
 	dana_json_number(request, "max_memory", (double)dana_max_memory * 1024 * 1024);

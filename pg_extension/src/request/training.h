@@ -51,6 +51,9 @@ struct dana_training
 	char	  *whole_query; /* as given, including the rows that are left out, as `filter` does */
 	dana_source_request rows; /* table or query; derived from the members above, and checked */
 	const dana_group_key *group; /* or NULL */
+	Jsonb	  *part; /* of a training on several servers, or NULL */
+	bool	   leads; /* that part is without rows: those of the table are only looked at */
+	char	  *text; /* of the rule, or NULL: it is registered here */
 	bool	   unnamed; /* the model is named after its rule because no name was given */
 };
 

@@ -22,6 +22,7 @@
 
 pgsocket dana_channel = PGINVALID_SOCKET;
 bool	 dana_channel_busy = false;
+StringInfo (*dana_exchange)(const dana_reply *reply) = NULL;
 
 void
 dana_channel_close(void)
@@ -52,6 +53,11 @@ dana_channel_wait(int socket_events, long timeout_ms, dana_wait_reason why)
 	int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | socket_events;
 	int happened;
 
+	if (dana_exchange != NULL)
+	{
+		(void)dana_exchange(NULL);
+		timeout_ms = timeout_ms < 0 ? 1000 : timeout_ms;
+	}
 	if (timeout_ms >= 0)
 		events |= WL_TIMEOUT;
 	happened = WaitLatchOrSocket(MyLatch, events, dana_channel, timeout_ms, dana_wait_event(why));
@@ -135,6 +141,42 @@ channel_report(Jsonb *report, bool is_error)
 }
 
 bool
+dana_channel_speaks(void)
+{
+	char header[DANA_FRAME_HEADER];
+
+	while (recv(dana_channel, header, sizeof header, MSG_PEEK | MSG_DONTWAIT) == sizeof header)
+	{
+		if (header[4] != DANA_MSG_BELL)
+			return true;
+		(void)recv(dana_channel, header, sizeof header, MSG_DONTWAIT);
+	}
+	return errno != EAGAIN && errno != EINTR;
+}
+
+/* Answers the worker with what the other parts say */
+static void
+channel_exchange(const dana_reply *reply)
+{
+	StringInfo answer;
+	char	   header[DANA_FRAME_HEADER];
+	uint32	   length;
+
+	if (dana_exchange == NULL)
+		dana_unexpected(reply);
+	answer = dana_exchange(reply);
+	if (answer == NULL) /* it reports an error instead, which is read next */
+		return;
+	length = answer->len;
+	memcpy(header, &length, sizeof length);
+	header[4] = DANA_MSG_EXCHANGE;
+	if (!dana_channel_send(header, sizeof header) || !dana_channel_send(answer->data, length))
+		dana_worker_gone("answering it");
+	pfree(answer->data);
+	pfree(answer);
+}
+
+bool
 dana_receive_one(dana_reply *reply, dana_wait_reason why)
 {
 	char   header[DANA_FRAME_HEADER];
@@ -158,6 +200,10 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 		case DANA_MSG_ERROR:
 			channel_report(dana_json_parse(reply->payload), reply->type == DANA_MSG_ERROR);
 			return false;
+		case DANA_MSG_EXCHANGE:
+			channel_exchange(reply);
+			pfree(reply->payload);
+			return false;
 		default:
 			return true;
 	}
@@ -175,6 +221,8 @@ dana_channel_poll(void)
 	if (now.tv_sec == looked)
 		return;
 	looked = now.tv_sec;
+	if (dana_exchange != NULL)
+		(void)dana_exchange(NULL);
 	if (poll(&ready, 1, 0) > 0 && dana_receive_one(&reply, DANA_WAIT_RING))
 		dana_unexpected(&reply);
 }

@@ -34,6 +34,15 @@ typedef struct dana_reply
 extern dana_reply dana_receive(char type);
 extern dana_reply dana_receive_any(void);
 
+/*
+ * Takes DANA_MSG_EXCHANGE to the other parts of a training, and returns what they say; NULL: no training has parts. Its
+ * memory is the caller's. Without a message it shows them now and then that this part is alive, and returns NULL.
+ */
+extern StringInfo (*dana_exchange)(const dana_reply *reply);
+
+/* Whether the worker has said anything, which it does while it waits for an answer only to fail */
+extern bool dana_channel_speaks(void);
+
 /* One message; false if it was a bell or a notice */
 extern bool dana_receive_one(dana_reply *reply, dana_wait_reason why);
 

@@ -1,0 +1,257 @@
+"""Carries the messages of a training in parts: from the server that leads it to the shards, and back.
+
+In: a session on the server that leads, shards, the statement for each. Out: the row of the model that the leader
+stored. It reads no message, except the leader's introduction and the byte that says what a message is
+(`dana.worker.link`); merges go to all shards as they came, and are joined there.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from dana.cluster.shards import CANCEL_TIMEOUT, Shard, ShardError
+from dana.worker.link import ANSWER, COMMAND, INTRODUCTION, MERGES, listed
+
+LOOK_MS = 1000
+"""How long to wait before silent shards are looked for."""
+
+LOST = "08006"
+"""SQLSTATE of a connection that is lost."""
+
+COPYING = (ExecStatus.COPY_BOTH, ExecStatus.COPY_IN, ExecStatus.COPY_OUT)
+"""In these the connection is until both sides have ended their copy."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Peer:
+    """A connection on which a part of the training runs; shard None: the leader."""
+
+    session: psycopg.Connection
+    shard: Shard | None
+    pgconn: PGconn = field(init=False)
+    heard: float = 0.0
+    """When it last sent anything."""
+    result: PGresult | None = None
+    """What the statement returned; it runs until then."""
+
+    def __post_init__(self) -> None:
+        self.pgconn = self.session.pgconn
+
+    def begin(self, statement: str) -> None:
+        self.heard = time.monotonic()
+        with self._lost():
+            self.pgconn.send_query(statement.encode())
+            while self.pgconn.is_busy():
+                select.select([self.pgconn.socket], [], [])
+                self.pgconn.consume_input()
+        result = self._result()
+        if result is None or result.status != ExecStatus.COPY_BOTH:
+            raise self._error("the extension there does not train in parts", "0A000")
+
+    def send(self, message: bytes) -> None:
+        with self._lost():
+            self.pgconn.put_copy_data(message)
+            self.pgconn.flush()
+
+    def messages(self) -> Iterator[bytes]:
+        """What has come, the end of the statement aside; an error of the server is raised."""
+        self.heard = time.monotonic()
+        with self._lost():
+            self.pgconn.consume_input()
+        while self.result is None:
+            with self._lost():
+                count, data = self.pgconn.get_copy_data(1)
+            if count == 0:
+                return
+            if count < 0:
+                self._end()
+            elif count > 1 or len(data):
+                yield bytes(data)
+
+    def _end(self) -> None:
+        result = self._result()
+        while result is not None:
+            if result.status in COPYING:
+                with self._lost():
+                    self.pgconn.put_copy_end()
+            else:
+                self.result = result
+            result = self._result()
+        if self.result is None:
+            raise self._error("the statement ended without a result", "08P01")
+
+    def _result(self) -> PGresult | None:
+        with self._lost():
+            result = self.pgconn.get_result()
+        if result is not None and result.status == ExecStatus.FATAL_ERROR:
+            while self.pgconn.get_result() is not None:  # the session is idle afterwards
+                pass
+            if self.shard is None:
+                raise psycopg.errors.error_from_result(result, encoding="utf-8")
+            state = result.error_field(DiagnosticField.SQLSTATE)
+            message = result.error_field(DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+            raise self._error(message.decode(errors="replace"), "08006" if state is None else state.decode())
+        return result
+
+    def _error(self, message: str, sqlstate: str) -> psycopg.Error:
+        if self.shard is not None:
+            return ShardError(self.shard, message, sqlstate)
+        error = psycopg.OperationalError(f"the server that trains: {message}")
+        error.sqlstate = sqlstate
+        return error
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._error(str(error), LOST) from error
+
+    def abort(self) -> None:
+        """End what runs, and read all that it returned, so that the session is free."""
+        with suppress(psycopg.Error):  # of a server that is gone
+            self.session.cancel_safe(timeout=CANCEL_TIMEOUT)
+            while (result := self.pgconn.get_result()) is not None:
+                if result.status == ExecStatus.COPY_BOTH:
+                    self.pgconn.put_copy_end(b"another part failed")
+                while result.status in COPYING and self.pgconn.get_copy_data(0)[0] > 0:
+                    pass
+
+
+def relay(
+    session: psycopg.Connection,
+    shards: Sequence[Shard],
+    leads: str,
+    follows: Callable[[Shard, Sequence[str] | None], str],
+) -> str:
+    """Run a training in parts; what the leader's statement returned.
+
+    Parameters
+    ----------
+    session
+        On the server that leads, in a transaction.
+    leads
+        The leader's statement.
+    follows
+        Returns the statement for a shard, given the classes that the leader found.
+
+    Raises
+    ------
+    ShardError
+        An error of a shard, or none of its messages for its timeout.
+    psycopg.Error
+        An error of the server that leads.
+    """
+    leader = _Peer(session=session, shard=None)
+    blocking, session.pgconn.nonblocking = session.pgconn.nonblocking, 0
+    try:
+        leader.begin(leads)
+        _Relay(leader, [_Peer(session=shard.session, shard=shard) for shard in shards]).run(follows)
+    except BaseException:
+        # a failed statement is over; any other runs until its next message
+        leader.abort()
+        raise
+    finally:
+        session.pgconn.nonblocking = blocking
+    assert leader.result is not None
+    return (leader.result.get_value(0, 0) or b"").decode()
+
+
+class _Relay:
+    """The leader and its followers, while the training runs."""
+
+    def __init__(self, leader: _Peer, followers: Sequence[_Peer]) -> None:
+        self._leader, self._followers = leader, followers
+        self._peers = {one.pgconn.socket: one for one in (leader, *followers)}
+        self._poll = select.poll()
+        self._poll.register(leader.pgconn.socket, select.POLLIN)
+
+    def run(self, follows: Callable[[Shard, Sequence[str] | None], str]) -> None:
+        introduction = self._of_leader(INTRODUCTION)
+        if introduction is None:
+            return
+        for one in self._followers:
+            assert one.shard is not None
+            one.begin(follows(one.shard, json.loads(introduction)["classes"]))
+            self._poll.register(one.pgconn.socket, select.POLLIN)
+        self._answers()  # each is ready
+        self._leader.send(INTRODUCTION)  # libpq sends no empty message
+        while (command := self._of_leader(COMMAND)) is not None:
+            for one in self._followers:
+                one.send(command)
+            self._leader.send(listed(self._answers()))
+
+    def _of_leader(self, kind: bytes) -> bytes | None:
+        """The leader's next message; None: it has ended."""
+        found = self._collect([self._leader])[self._leader]
+        if found is None:
+            return None
+        if found[:1] != kind:
+            raise self._out_of_step(self._leader, found)
+        return found[1:]
+
+    def _answers(self) -> list[bytes]:
+        """The followers' answers to a command; until then they exchange merges."""
+        while True:
+            found = self._collect(self._followers)
+            kinds = {None if one is None else one[:1] for one in found.values()}
+            if kinds == {MERGES}:
+                merges = [message[1:] for one in self._followers if (message := found[one]) is not None]
+                if len({len(one) for one in merges}) > 1:
+                    raise self._out_of_step(self._followers[0], MERGES)
+                every = b"".join(merges)
+                for one in self._followers:
+                    one.send(every)
+            elif kinds <= {ANSWER, None}:
+                return [(found[one] or ANSWER)[1:] for one in self._followers]
+            else:
+                odd = next(one for one in self._followers if (found[one] or ANSWER)[:1] != MERGES)
+                raise self._out_of_step(odd, found[odd] or b"")
+
+    def _collect(self, peers: Sequence[_Peer]) -> dict[_Peer, bytes | None]:
+        """One message of each, None of those that have ended; of others none may come."""
+        found: dict[_Peer, bytes | None] = {}
+        # first what libpq has read already, which no poll reports
+        ready = [*peers]
+        while True:
+            for one in ready:
+                self._take(one, peers, found)
+            if len(found) == len(peers):
+                return found
+            ready = [self._peers[descriptor] for descriptor, _ in self._poll.poll(LOOK_MS)]
+            if not ready:
+                self._check_alive([one for one in peers if one not in found])
+
+    def _take(self, one: _Peer, peers: Sequence[_Peer], found: dict[_Peer, bytes | None]) -> None:
+        """Read what has come from a peer."""
+        ended = one.result is not None
+        for message in () if ended else one.messages():
+            if one in found or one not in peers:
+                raise self._out_of_step(one, message)
+            found[one] = message
+        if one.result is None:
+            return
+        if not ended:
+            self._poll.unregister(one.pgconn.socket)
+        if one in peers:
+            found.setdefault(one, None)
+        elif one is self._leader:
+            raise self._out_of_step(one, b"")
+
+    def _check_alive(self, peers: Sequence[_Peer]) -> None:
+        for one in peers:
+            if one.shard is not None and time.monotonic() - one.heard > one.shard.timeout:
+                raise ShardError(one.shard, f"no message within {one.shard.timeout:g} s", LOST)
+
+    def _out_of_step(self, peer: _Peer, message: bytes) -> psycopg.Error:
+        what = "an end" if not message else f"a message {message[:1]!r}"
+        return peer._error(f"the parts of the training are out of step: it sent {what}", "08P01")

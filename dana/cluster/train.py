@@ -1,0 +1,213 @@
+"""A training whose rows stay where they are: its parts run on the shards' servers.
+
+In: a session on the server that leads, a table, shards, the options of a training. Out: the row of ``dana_train``. The
+leader has no rows: its table has the shards' columns, and a row for each label, from which it numbers the classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+
+import psycopg
+from psycopg import sql
+
+from dana.cluster.gather import column_types
+from dana.cluster.relay import relay
+from dana.cluster.shards import Look, Shard, check_alike, opened
+from dana.errors import UsageError
+
+MODES = ("batch", "epoch")
+"""Values of ``sync`` for which rows stay at their shards."""
+
+LEAST_TIMEOUT = 3.0
+"""Least number of seconds without a message; a part that has nothing to say shows once a second that it is alive."""
+
+REJECTED = {
+    "test_size": "rows for tests",
+    "test_after": "rows for tests",
+    "test_by": "rows for tests",
+    "validation_size": "rows for validation",
+    "early_stopping": "rows for validation",
+    "calibrate": "rows for validation",
+    "preprocess": "an encoding of columns",
+    "warm_start_from": "a model to start from",
+}
+"""Options that need to see the rows of all shards at one server."""
+
+NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric", "boolean")
+"""Types of columns that need no look at the rows of all shards."""
+
+LABELS = 1001
+"""Different labels that are read of a shard: one more than there may be classes."""
+
+
+def train(
+    session: psycopg.Connection,
+    rule: str,
+    table: str,
+    shards: Sequence[str],
+    options: Mapping[str, object],
+    *,
+    sync: str,
+    into: str,
+    timeout: float,
+) -> str:
+    """Train a rule over the rows of all shards, each on its own server, and store the model on the session's.
+
+    Parameters
+    ----------
+    table
+        Name of the table on each shard, as SQL writes it.
+    options
+        The other arguments of ``dana_train``, as JSON has them.
+    sync
+        One of `MODES`.
+    into
+        Name of the leader's temporary table, unquoted.
+    timeout
+        Seconds without a message after which a shard is lost.
+
+    Returns
+    -------
+    str
+        The row that ``dana_train`` returns, as JSON.
+
+    Raises
+    ------
+    UsageError
+        The shards are not alike, or an option or a column needs all rows at one server.
+    ShardError
+        An error of one shard; the message names it and its server.
+    psycopg.Error
+        An error of the server that leads, such as a rule that cannot be trained in this way.
+    """
+    if not timeout >= LEAST_TIMEOUT:
+        raise UsageError(f"timeout must be at least {LEAST_TIMEOUT:g} s, not {timeout:g}")
+    for name, what in REJECTED.items():
+        if options.get(name):
+            raise UsageError(f"{name} cannot be given with sync={sync!r}: it needs {what}", hint=GATHER)
+    nulls = str(options.get("nulls") or "skip")
+    if nulls in ("mean", "median", "indicator"):
+        raise UsageError(f"nulls={nulls!r} cannot be given with sync={sync!r}", hint=f"Give a number. {GATHER}")
+    made = sql.Identifier("pg_temp", into)
+    with opened(shards, table, timeout) as parts, session.transaction():
+        looks = [shard.look() for shard in parts]
+        check_alike(parts, looks)
+        text, numbers_classes, output = _rule(session, rule)
+        _check_releases(session, parts)
+        label = _label(options, output, looks[0])
+        features = _features(options.get("features"), (label, options.get("weight")), looks[0], sync)
+        types = column_types(session, looks[0])
+        columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
+        session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
+        if label is not None and numbers_classes and options.get("classes") is None:
+            _take_labels(session, parts, made, label, types[label], options.get("filter"))
+        asked = {**options, "features": features, "label": label}
+        part = {"mode": sync, "number": 0, "count": len(parts)}
+        # the filter chooses rows of the shards; the leader's have labels alone
+        led = _call(session, rule, made.as_string(session), {**asked, "filter": None}, part, None)
+
+        def follows(shard: Shard, classes: Sequence[str] | None) -> str:
+            given = {**asked, "classes": classes, "model": None}
+            return _call(session, rule, table, given, {**part, "number": shard.number}, text)
+
+        row = relay(session, parts, led, follows)
+        session.execute(sql.SQL("DROP TABLE {}").format(made))
+        return row
+
+
+GATHER = "With sync='gather', the default, the rows of all shards are at one server, and it can."
+
+
+def _call(
+    session: psycopg.Connection,
+    rule: str,
+    table: str,
+    options: Mapping[str, object],
+    part: Mapping[str, object],
+    text: str | None,
+) -> str:
+    training = json.dumps({name: value for name, value in options.items() if value is not None})
+    given = {rule: "text", table: "regclass", training: "jsonb", json.dumps(part): "jsonb"}
+    values = [f"{sql.Literal(value).as_string(session)}::{type_}" for value, type_ in given.items()]
+    values.append(f"{sql.Literal(text).as_string(session)}::text")
+    return "CALL dana.dana_train_part({}::text, {}::regclass, {}::jsonb, {}::jsonb, {}::text, NULL::json)".format(
+        *values
+    )
+
+
+RULE = """
+SELECT r.text, r.description -> 'classes' <> 'null', coalesce(r.description -> 'outputs' -> 0 ->> 'name', '')
+FROM dana.rule AS r WHERE r.name = %s
+"""
+
+
+def _rule(session: psycopg.Connection, rule: str) -> tuple[str, bool, str]:
+    """A rule's text, whether its label has classes, and its name."""
+    found = session.execute(RULE, (rule,)).fetchone()
+    if found is None:
+        raise UsageError(f"rule {rule!r} does not exist, or is not yours to use")
+    text, classes, output = found
+    return text, classes, output
+
+
+RELEASE = "SELECT e.extversion FROM pg_catalog.pg_extension AS e WHERE e.extname = 'dana'"
+
+
+def _check_releases(session: psycopg.Connection, shards: Sequence[Shard]) -> None:
+    """Raise an error for a shard without the extension, or with another release of it."""
+    [[here]] = session.execute(RELEASE).fetchall()
+    for shard in shards:
+        found = shard.rows(RELEASE)
+        there = f"release {found[0][0]}" if found else "no extension dana"
+        if there != f"release {here}":
+            raise UsageError(
+                f"{shard} has {there}, and the server that trains release {here}",
+                hint="Run CREATE EXTENSION dana there, of the same release; or train with sync='gather'.",
+            )
+
+
+def _label(options: Mapping[str, object], output: str, look: Look) -> str | None:
+    """The label's column, chosen as ``dana_train`` does; None for a rule without an output, whose name is empty."""
+    names = [column.name for column in look.columns if column.name != options.get("weight")]
+    if not output:
+        return None
+    label = options.get("label") or (output if output in names else names[-1])
+    if label not in names:
+        raise UsageError(f"the shards have no column {label!r} for the label")
+    return str(label)
+
+
+def _features(given: object, others: Collection[object], look: Look, sync: str) -> list[str]:
+    """The features: those given, or all columns but others, and a primary key of one column."""
+    types = {column.name: column.type for column in look.columns}
+    keys = look.key if len(look.key) == 1 else ()
+    features = given if isinstance(given, list) else [name for name in types if name not in (*others, *keys)]
+    for name in features:
+        if name not in types:
+            raise UsageError(f"the shards have no column {name!r} for a feature")
+        if types[name].removesuffix("[]").partition("(")[0] not in NUMBERS:
+            raise UsageError(
+                f"column {name} is {types[name]}: with sync={sync!r} features are numbers",
+                hint=f"List features without it, or make it a number in a view on each shard. {GATHER}",
+            )
+    return list(features)
+
+
+def _take_labels(
+    session: psycopg.Connection, shards: Sequence[Shard], made: sql.Identifier, label: str, type_: str, filter_: object
+) -> None:
+    """Have the leader's table contain each label once."""
+    column = sql.Identifier(label).as_string(session)
+    where = f" AND ({filter_}\n)" if filter_ else ""
+    found = {
+        row[0]
+        for shard in shards
+        for row in shard.rows(
+            f"SELECT DISTINCT {column}::text AS label FROM {shard.table} WHERE {column} IS NOT NULL{where} "
+            f"LIMIT {LABELS}"
+        )
+    }
+    insert = sql.SQL("INSERT INTO {} ({}) SELECT pg_catalog.unnest(%s::text[])::{}")
+    session.execute(insert.format(made, sql.Identifier(label), sql.SQL(type_)), (sorted(found),))

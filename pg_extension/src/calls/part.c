@@ -1,0 +1,145 @@
+/*
+ * A part of a training on several servers. The client relays what the parts say to each other, on the connection of this
+ * call, by the messages of streaming replication: the extension opens no connection, and needs no port.
+ */
+#include "postgres.h"
+
+#include <poll.h>
+
+#include "libpq/libpq.h"
+#include "libpq/libpq-be.h"
+#include "libpq/pqformat.h"
+#include "storage/pmsignal.h"
+#include "tcop/tcopprot.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/json.h"
+#include "calls/train.h"
+#include "worker/channel.h"
+
+/* How long a wait for the client, or the worker's error, is at most before interrupts are looked for again */
+#define LOOK_MS 100
+
+/* How often a part that has nothing to say shows that it is alive */
+#define ALIVE_MS 1000
+
+/* Waits until the client says something; false: the worker did before */
+static bool
+wait_for_client(unsigned char *type)
+{
+	for (;;)
+	{
+		struct pollfd ready[] = {{.fd = MyProcPort->sock, .events = POLLIN}, {.fd = dana_channel, .events = POLLIN}};
+		int			  got;
+
+		CHECK_FOR_INTERRUPTS();
+		pq_startmsgread();
+		got = pq_getbyte_if_available(type);
+		if (got > 0)
+			return true;
+		pq_endmsgread();
+		if (got < 0)
+			ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the client of a part of a training left")));
+		if (dana_channel_speaks())
+			return false;
+		if (!PostmasterIsAlive())
+			ereport(FATAL, (errcode(ERRCODE_ADMIN_SHUTDOWN), errmsg("the server ended")));
+		(void)poll(ready, lengthof(ready), LOOK_MS);
+	}
+}
+
+/* Sends an empty message, at most once in ALIVE_MS */
+static void
+say_alive(void)
+{
+	static TimestampTz said;
+	StringInfoData	   message;
+
+	if (!TimestampDifferenceExceeds(said, GetCurrentTimestamp(), ALIVE_MS))
+		return;
+	said = GetCurrentTimestamp();
+	pq_beginmessage(&message, 'd');
+	pq_endmessage(&message);
+	(void)pq_flush_if_writable();
+}
+
+static StringInfo
+exchange(const dana_reply *reply)
+{
+	StringInfo	   answer;
+	StringInfoData message;
+	unsigned char  type;
+
+	if (reply == NULL)
+	{
+		say_alive();
+		return NULL;
+	}
+	answer = makeStringInfo();
+	pq_beginmessage(&message, 'd');
+	pq_sendbytes(&message, reply->payload, reply->length);
+	pq_endmessage(&message);
+	if (pq_flush() != 0 || !wait_for_client(&type))
+		return NULL;
+	if (pq_getmessage(answer, PQ_LARGE_MESSAGE_LIMIT) != 0)
+		ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the client of a part of a training left")));
+	if (type != 'd')
+		dana_error(QUERY_CANCELED, "the client ended a training on several servers");
+	return answer;
+}
+
+/* Runs a part, and returns the row of the model that the leader stored */
+static Datum
+run_part(dana_training *training)
+{
+	StringInfoData message;
+	volatile Datum row = (Datum)0;
+
+	pq_beginmessage(&message, 'W');
+	pq_sendbyte(&message, 1);
+	pq_sendint16(&message, 0);
+	pq_endmessage(&message);
+	(void)pq_flush();
+	dana_exchange = exchange;
+	PG_TRY();
+	{
+		if (training->leads)
+			row = dana_train_and_store(training);
+		else
+			dana_train_part_of(training);
+	}
+	PG_FINALLY();
+	{
+		dana_exchange = NULL;
+	}
+	PG_END_TRY();
+	pq_putemptymessage('c');
+	return row;
+}
+
+/* dana.dana_train_part(rule, source, training, part, text, result) */
+DANA_FUNCTION(dana_train_part)
+{
+	dana_training training;
+	TupleDesc	  columns;
+	Datum		  value;
+	bool		  isnull;
+
+	dana_require_execute(dana_extension_function("dana_train"));
+	dana_require_arguments(fcinfo, 4);
+	if (whereToSendOutput != DestRemote || get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE)
+		dana_error(FEATURE_NOT_SUPPORTED, "dana_train_part() is for the Python client, which relays its messages");
+	dana_training_from_call(fcinfo, 2, &training);
+	training.part = PG_GETARG_JSONB_P(3);
+	if (!JB_ROOT_IS_OBJECT(training.part))
+		dana_reject_argument("part", "be a JSON object");
+	training.leads = dana_json_integer(training.part, "number") == 0;
+	training.text = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
+	value = run_part(&training);
+	isnull = value == (Datum)0;
+	if (!isnull)
+		value = DirectFunctionCall1(row_to_json, value);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, &value, &isnull)));
+}

@@ -1,0 +1,264 @@
+"""Trainings on rows that stay at their shards: three servers have the bits of one, or an error that names the shard."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from dana.cli.entry import main
+from dana.client.connection import Connection
+from dana.cluster.shards import ShardError
+from dana.errors import UsageError
+from tests.cluster.conftest import everywhere
+from tests.cluster.test_gather import fetched
+from tests.scale import scaled
+
+# labels of the first shard alone are all the same
+ROWS = """
+CREATE TABLE rows (id int PRIMARY KEY, x float4, z float8, n numeric, y text);
+INSERT INTO rows SELECT i * 3 + {shard}, (i * 37 % 101)::float4 / 7, i * 41 % 97 + {shard}, (i * 43 % 89) / 3.0,
+    CASE WHEN {shard} > 1 AND i * 31 % 53 > 20 + i * 37 % 11 THEN 'yes' ELSE 'no' END
+FROM generate_series(1, {rows}) AS i
+"""
+BLOCK = 64
+
+
+def filled(shards: list[str], *sizes: int) -> None:
+    """The table `rows` on each shard, and `whole` on the first: rows of all in turns of a block."""
+    for number, (dsn, size) in enumerate(zip(shards, sizes, strict=True), 1):
+        everywhere([dsn], ROWS.replace("{shard}", str(number)).replace("{rows}", str(size)))
+    found = [(row[0] // BLOCK, number, row[1:]) for number, dsn in enumerate(shards) for row in fetched(dsn, NUMBERED)]
+    with psycopg.connect(shards[0], autocommit=True) as session:
+        session.execute("CREATE TABLE whole (LIKE rows INCLUDING INDEXES)")
+        with session.cursor().copy("COPY whole FROM STDIN") as copy:
+            for *_, row in sorted(found, key=lambda each: each[:2]):
+                copy.write_row(row)
+
+
+NUMBERED = "SELECT row_number() OVER (ORDER BY ctid) - 1, rows.* FROM rows ORDER BY ctid"
+
+
+def parameters(db: Connection, model: str) -> dict[str, bytes]:
+    return {name: values.tobytes() for name, values in db.parameters(model).items()}
+
+
+@pytest.mark.parametrize(
+    ("rule", "options"),
+    [
+        ("logistic", {"label": "y"}),
+        ("softmax", {"label": "y", "epochs": 9}),
+        ("linear", {"label": "z", "features": ["x", "n"]}),
+        ("linear_svm", {"label": "y", "epochs": 3, "shuffle": False, "class_weight": "balanced"}),
+        ("mlp", {"label": "y", "epochs": 2, "shuffle": False, "hyper": {"h": 4}}),
+    ],
+    ids=["logistic", "softmax", "linear", "linear_svm", "mlp"],
+)
+def test_batches_over_three_servers_have_the_bits_of_one(
+    db: Connection, shards: list[str], rule: str, options: dict[str, Any]
+) -> None:
+    db.create_rules(rule)
+    # each a power of two: a batch of all rows is a tree of each shard's
+    filled(shards, 256, 256, 256)
+    solves = rule in ("logistic", "softmax", "linear")
+    hyper = options.get("hyper", {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        here = db.train(rule, "rows", shards=shards, sync="batch", model="here", **options)
+    if solves:
+        everywhere(shards[:1], "TRUNCATE whole", *(f"INSERT INTO whole VALUES {at(dsn)}" for dsn in shards))
+    there = db.train(rule, "whole", model="there", **options | {"hyper": hyper | ({} if solves else {"batch": 192})})
+    assert parameters(db, "here") == parameters(db, "there")
+    assert (here.tuples, here.epochs, here.kept, here.converged) == (768, there.epochs, there.kept, there.converged)
+    metadata = db.session.execute("SELECT metadata FROM dana.model WHERE name = 'here'").fetchall()[0][0]
+    assert (metadata["sync"], metadata["shards"]) == ("batch", 3)
+    predicted = "SELECT count(*) FROM rows WHERE dana_predict('here', rows) IS NOT NULL"
+    assert db.session.execute(predicted).fetchall() == [(256,)]
+
+
+def at(dsn: str) -> str:
+    return ", ".join(str(row) for row in fetched(dsn, "SELECT id, x, z, n::float8, y FROM rows ORDER BY ctid"))
+
+
+def test_models_are_averaged_after_each_epoch(db: Connection, shards: list[str]) -> None:
+    filled(shards, 1024, 512, 0)
+    options: dict[str, Any] = {"label": "y", "epochs": 10}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        losses = [
+            db.train("linear_svm", "rows", shards=shards, sync=sync, model=sync, **options).loss
+            for sync in ("batch", "epoch")
+        ]
+    assert losses[0] is not None
+    assert losses[1] is not None
+    assert losses[1] <= 1.01 * losses[0]
+    metadata = db.session.execute("SELECT metadata FROM dana.model WHERE name = 'epoch'").fetchall()[0][0]
+    assert (metadata["sync"], metadata["shards"]) == ("epoch", 3)
+
+
+def test_columns_that_need_centres_lose_no_digits(db: Connection, shards: list[str]) -> None:
+    filled(shards, 200, 100, 300)
+    everywhere(shards, "ALTER TABLE rows ALTER n TYPE float8; UPDATE rows SET n = n + 1e9")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        db.train("linear", "rows", shards=shards, sync="batch", label="z", features=["x", "n"], model="far")
+    centres = db.session.execute("SELECT metadata -> 'centres' FROM dana.model WHERE name = 'far'").fetchall()[0][0]
+    assert centres["features"][1] == pytest.approx(1e9, rel=1e-6)
+
+
+def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str]) -> None:
+    filled(shards, 64, 64, 64)
+    everywhere(shards, "ALTER TABLE rows ADD city text; UPDATE rows SET city = 'x'")
+
+    def rejected(message: str, rule: str = "logistic", **options: Any) -> None:
+        given: dict[str, Any] = {"shards": shards, "sync": "batch", "label": "y", "features": ["x", "z"]}
+        with pytest.raises((UsageError, psycopg.Error), match=message):
+            db.train(rule, "rows", **given | options)
+
+    rejected("column city is text: with sync='batch' features are numbers", features=["x", "city"])
+    rejected("test_size cannot be given with sync='batch': it needs rows for tests", test_size=0.2)
+    rejected("nulls='median' cannot be given", nulls="median")
+    rejected("needs a table and shards", shards=None)
+    rejected("needs a table and shards", shards="partitions")
+    rejected("sync must be gather, batch or epoch, not 'all'", sync="all")
+    rejected("timeout must be at least 3 s", timeout=0.5)
+    rejected("the shards have no column 'q' for a feature", features=["q"])
+    rejected("the shards have no column 'q' for the label", label="q")
+    rejected("rule 'nothing' does not exist", rule="nothing")
+    rejected("cannot be trained with sync => 'batch': it has no merge", rule="bpr", features=["id", "x"], label=None)
+    rejected("it takes one step for all rows", sync="epoch")
+    rejected('all labels in column "y" of .* are "no"', filter="y = 'no'")
+    rejected("has no row|no row", rule="linear", label="z", features=["x"], filter="x > 1e9")
+    assert db.session.execute("SELECT pg_catalog.to_regclass('pg_temp.rows')").fetchall() == [(None,)]
+    assert db.session.info.transaction_status.name == "IDLE"
+    # and from the shell
+    arguments = ["--sync", "batch", "--label", "y", "--features", "x,city"]
+    assert main(["train", "logistic", "rows", "--dsn", shards[0], *named(shards), *arguments]) == 2
+
+
+def named(shards: list[str]) -> list[str]:
+    return [word for dsn in shards for word in ("--shard", dsn)]
+
+
+def test_the_shell_trains_where_the_rows_are(
+    db: Connection, shards: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(shards, 128, 64, 0)
+    arguments = ["--sync", "batch", "--label", "y", "--model", "shell"]
+    assert main(["train", "logistic", "rows", "--dsn", shards[0], *named(shards), *arguments]) == 0
+    assert "192, 0 skipped" in capsys.readouterr().out
+    assert db.evaluate("shell", "rows")["accuracy"] > 0.5
+
+
+def training_backends(dsn: str) -> list[tuple[Any, ...]]:
+    return fetched(dsn, "SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL dana.%' AND state = 'active'")
+
+
+def terminate(dsn: str, _: int) -> None:
+    fetched(dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL dana.%'")
+
+
+def cancel(dsn: str, _: int) -> None:
+    fetched(dsn, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL dana.%'")
+
+
+def stop(dsn: str, _: int) -> None:
+    for (pid,) in training_backends(dsn):
+        os.kill(pid, signal.SIGSTOP)
+
+
+def wake(dsn: str) -> None:
+    for (pid,) in fetched(dsn, "SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL dana.%'"):
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message", "sqlstate"),
+    [
+        (terminate, "terminating connection", "57P01"),
+        (cancel, "canceling statement", "57014"),
+        (stop, "no message within 3 s", "08006"),
+    ],
+    ids=["killed", "cancelled", "stopped"],
+)
+def test_a_shard_that_fails_in_a_training_is_named(
+    db: Connection, shards: list[str], harm: Callable[[str, int], None], message: str, sqlstate: str
+) -> None:
+    filled(shards, 512, 512, 512)
+
+    def later() -> None:
+        while not training_backends(shards[1]):
+            time.sleep(0.01)
+        time.sleep(0.5)
+        harm(shards[1], 2)
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    try:
+        with pytest.raises(ShardError, match=rf"shard 2 \(host=.*\): .*{message}") as failed:
+            # thousands of rounds
+            db.train("linear_svm", "rows", shards=shards, sync="batch", label="y", epochs=100000, patience=0, timeout=3)
+    finally:
+        thread.join()
+        wake(shards[1])
+    assert (failed.value.shard, failed.value.sqlstate) == (2, sqlstate)
+    assert db.session.execute("SELECT pg_catalog.to_regclass('pg_temp.rows')").fetchall() == [(None,)]
+    for dsn in shards:
+        while training_backends(dsn):  # a cancel is not waited for
+            time.sleep(0.01)
+
+
+def test_kills_at_any_moment_end_in_the_same_bits_or_a_named_error(db: Connection, shards: list[str]) -> None:
+    filled(shards, 512, 256, 128)
+    options: dict[str, Any] = {"shards": shards, "sync": "batch", "label": "y", "epochs": 40, "patience": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        db.train("linear_svm", "rows", model="calm", **options)
+        undisturbed = parameters(db, "calm")
+        generator = random.Random(38)
+        for _ in range(scaled(12)):
+            number = generator.randrange(3)
+            with Connection(psycopg.connect(shards[0], autocommit=True)) as other:
+                # at the first server the leader's too
+                pid = other.session.info.backend_pid
+                victims = f"pid NOT IN ({pid}, pg_backend_pid()) AND query LIKE 'CALL dana.%'"
+                query = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {victims}"
+                killer = threading.Timer(generator.random(), fetched, (shards[number], query))
+                killer.start()
+                failed: ShardError | None = None
+                try:
+                    other.train("linear_svm", "rows", model="stormy", **options)
+                    assert parameters(other, "stormy") == undisturbed
+                except ShardError as error:
+                    failed = error
+                finally:
+                    killer.join()
+                assert failed is None or str(failed).startswith(f"shard {number + 1} (")
+    for dsn in shards:
+        while training_backends(dsn):
+            time.sleep(0.01)
+
+
+def test_a_part_needs_the_right_to_train(db: Connection, shards: list[str]) -> None:
+    filled(shards, 8, 8, 8)
+    part = json.dumps({"mode": "batch", "number": 1, "count": 1})
+    call = f"CALL dana.dana_train_part('linear', 'rows', '{{}}', '{part}', NULL, NULL)"
+    with psycopg.connect(shards[1]) as session:
+        session.execute("CREATE ROLE nobody_here; GRANT SELECT ON rows TO nobody_here; SET ROLE nobody_here")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="dana_train"):
+            session.execute(call)
+        session.rollback()
+        for argument in ("'linear'", "'rows'", "'{}'", f"'{part}'"):
+            with pytest.raises(psycopg.Error) as failed:
+                session.execute(call.replace(argument, "NULL", 1))
+            assert failed.value.sqlstate in ("22004", "42601", "22023"), argument
+            session.rollback()
