@@ -306,7 +306,7 @@ class Connection(PredictingSession):
         if source is None or shards is None or isinstance(shards, str):
             raise UsageError(
                 f"sync={sync!r} needs a table and shards, a list of connection strings",
-                hint="Partitions, queries and tables of this server are gathered.",
+                hint="Shards of the map, queries and tables of this server are gathered.",
             )
         name = identifier(source)
         parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]

@@ -128,7 +128,7 @@ def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str
     rejected("test_size cannot be given with sync='batch': it needs rows for tests", test_size=0.2)
     rejected("nulls='median' cannot be given", nulls="median")
     rejected("needs a table and shards", shards=None)
-    rejected("needs a table and shards", shards="partitions")
+    rejected("needs a table and shards", shards="map")
     rejected("sync must be gather, batch or epoch, not 'all'", sync="all")
     rejected("timeout must be at least 3 s", timeout=0.5)
     rejected("the shards have no column 'q' for a feature", features=["q"])

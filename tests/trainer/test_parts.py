@@ -26,9 +26,9 @@ from dana.trainer.contract import (
 from dana.trainer.data.combined import Found, combined
 from dana.trainer.data.surveyed import Surveyed
 from dana.trainer.designs import graph_of
+from dana.trainer.loop import Outcome, run
 from dana.trainer.machine import feed_pages
 from dana.trainer.parts import Following, Leading, like, packed, unpacked
-from dana.trainer.stopping import Outcome, run
 from dana.trainer.trainer import MachineTrainer
 
 Columns = Mapping[str, NDArray[Any]]
