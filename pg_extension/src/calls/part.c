@@ -6,8 +6,11 @@
 
 #include <poll.h>
 
-#include "libpq/libpq.h"
+/* headers of these libraries need not be installed, and what is read of a connection is the same without them */
+#undef ENABLE_GSS
+#undef USE_OPENSSL
 #include "libpq/libpq-be.h"
+#include "libpq/libpq.h"
 #include "libpq/pqformat.h"
 #include "storage/pmsignal.h"
 #include "tcop/tcopprot.h"
