@@ -136,7 +136,7 @@ def _compile(tree: Path, cache: Path) -> None:
                 subprocess.run([*command, "-c", "-o", str(made)], check=True)
             objects.append(str(made))
         part = target.with_suffix(".part")  # not in place: a process may still have it mapped
-        subprocess.run(["cc", "-shared", "-o", str(part), *objects, "-lm"], check=True)
+        subprocess.run(["cc", "-shared", "-o", str(part), *objects, "-lm", "-pthread"], check=True)
         part.rename(target)
 
 
