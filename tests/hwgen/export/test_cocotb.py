@@ -22,7 +22,7 @@ def test_a_package_passes_in_cocotb_and_a_wrong_word_fails(tmp_path: Path) -> No
     first, *rest = expected.read_text().split()
     expected.write_text("\n".join([f"{int(first, 16) ^ 1:016x}", *rest, ""]))
     done = played(folder, COCOTB_TEST_FILTER="pauses=0")
-    assert (done.returncode, done.stderr.split("\n")[-2]) == (1, "FAIL 1 of 1 tests"), done.stdout[-2000:] + done.stderr
+    assert done.returncode == 1, done.stdout[-2000:] + done.stderr
     assert f"1 words are not as sim/expected.hex says; the first is at {int(first[:8], 16):#x}" in done.stdout
 
 
