@@ -108,6 +108,7 @@ EXHAUSTIVE = (
     "hwgen/export/test_package.py::test_yosys_finds",
     "hwgen/export/test_package.py::test_yosys_makes",
     "hwgen/export/test_package_faults.py",
+    "hwgen/export/test_verilog.py::test_a_divided",
     "hwgen/export/test_waves.py::test_a_traced",
     "hwgen/formal",
     "hwgen/generation/test_verilog.py::test_machines_without_records",

@@ -90,6 +90,9 @@ def _add_machine(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--prefix", metavar="NAME", help="prefix of the Verilog modules (the rule's name and a digest)"
     )
+    command.add_argument(
+        "--divided", action="store_true", help="write each Verilog module into a file of its own (all are in one)"
+    )
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -104,7 +107,15 @@ def run_export(options: argparse.Namespace) -> int:
     binding, metas = chosen_binding(request)
     device, design = _device(options.device), dict(options.design)
     files = export(
-        rule, binding, schema, device, page_size=page_size, design=design, metas=metas, prefix=options.prefix
+        rule,
+        binding,
+        schema,
+        device,
+        page_size=page_size,
+        design=design,
+        metas=metas,
+        prefix=options.prefix,
+        divided=options.divided,
     )
     write(options.output, files)
     say(f"{options.output}: rule {rule.name}, {len(files)} files; read {options.output / 'REPORT.md'}")

@@ -76,6 +76,7 @@ def export(
     page_size: int = 8192,
     metas: Mapping[str, float] | None = None,
     prefix: str | None = None,
+    divided: bool = False,
 ) -> dict[str, bytes]:
     """Make the package's files.
 
@@ -91,6 +92,8 @@ def export(
         Values of the rule's metas that are not its own.
     prefix
         What names of modules begin with; None: the rule's name and a digest.
+    divided
+        Each module into a file of its own.
 
     Warns
     -----
@@ -124,6 +127,7 @@ def export(
         title=f"rule {rule.name} on {device.name}",
         name=rule.name,
         prefix=prefix,
+        divided=divided,
         notes=_notes(found),
         texts={
             f"rule/{rule.name}.py": rule.text,

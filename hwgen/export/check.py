@@ -158,8 +158,8 @@ def simulated(folder: Path, config: MachineConfig, *, traced: bool = False) -> S
 
 
 def _verilog(folder: Path) -> str:
-    """The package's, without the prefix of its modules."""
-    text = (folder / "rtl" / f"{board.TOP}.v").read_text()
+    """The package's, of one file or of many, without the prefix of its modules."""
+    text = "".join(path.read_text() for path in sorted((folder / "rtl").glob("*.v")))
     return text.replace(json.loads((folder / MANIFEST).read_bytes())["prefix"], "")
 
 

@@ -118,12 +118,11 @@ def main():
     simulator = sys.argv[1] if len(sys.argv) > 1 else "icarus"
     runner = get_runner(simulator)
     build = PACKAGE / "sim" / "cocotb"
-    source = PACKAGE / "rtl" / "dana_board.v"
     # in SystemVerilog, for which cocotb asks, registers have their values before any block waits for a change, and
     # Icarus does not run those blocks at first: what they drive stays unknown
     language = {"icarus": ["-g2001"], "verilator": ["--default-language", "1364-2001", "-Wno-fatal"]}
     runner.build(
-        sources=[source],
+        sources=sorted((PACKAGE / "rtl").glob("*.v")),
         hdl_toplevel=MANIFEST["top"],
         build_dir=build,
         build_args=language.get(simulator, []),

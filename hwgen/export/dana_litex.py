@@ -55,7 +55,8 @@ class DanaBoard(LiteXModule):
             self.records = AXIInterface(data_width=width, address_width=address_width, id_width=1)
             ports |= _reads("m_axi_records", self.records) | _writes("m_axi_records", self.records)
         self.specials += Instance(manifest["top"], **ports)
-        platform.add_source(str(folder / "rtl" / "dana_board.v"))
+        for path in sorted((folder / "rtl").glob("*.v")):
+            platform.add_source(str(path))
 
     def add_to(self, soc, name="dana", origin=0x90000000):
         """Connect it to the SoC: registers from `origin` on, memories as masters of the SoC's bus."""

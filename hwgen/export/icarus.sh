@@ -5,6 +5,6 @@
 # and plays no scenario; gtkwave FILE.vcd dana_board.gtkw shows them.
 set -e
 cd "$(dirname "$0")"
-${IVERILOG:-iverilog} -g2001 -s testbench -o testbench.vvp testbench.v ../rtl/dana_board.v
+${IVERILOG:-iverilog} -g2001 -s testbench -o testbench.vvp testbench.v ../rtl/*.v
 ${VVP:-vvp} -n testbench.vvp "+STALL=${1:-0}" +QUICK ${TRACE:+"+TRACE=$TRACE"} | tee testbench.log
 grep -q '^PASS' testbench.log

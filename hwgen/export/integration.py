@@ -21,7 +21,8 @@ DRIVER = ("dana.h", "dana.c", "dana.dtsi", "dana_pynq.py", "dana_litex.py", "lit
 
 
 def integration(config: MachineConfig, device: Device, top: str, title: str, files: Collection[str]) -> dict[str, str]:
-    """The files; `files` are the package's others."""
+    """The files; `files` are the package's others, modules behind those that they contain."""
+    sources = [name for name in files if name.startswith("rtl/") and name.endswith(".v")]
     data = sorted(name for name in files if name.startswith("sim/") and name.endswith(".hex"))
     constraints = [
         f"      - {name}: {{file_type: {kind}}}"
@@ -32,6 +33,7 @@ def integration(config: MachineConfig, device: Device, top: str, title: str, fil
     core = {
         "TOP": top,
         "TITLE": title,
+        "SOURCES": "\n".join(f"      - {name}: {{file_type: verilogSource-2005}}" for name in sources),
         "CONSTRAINTS": "\n".join(["  constraints:", "    files:", *constraints] if constraints else []),
         "BUILT": ", ".join(["rtl", "constraints"] if constraints else ["rtl"]),
         "DATA": "\n".join(f"      - {name}: {{file_type: user, copyto: {name.removeprefix('sim/')}}}" for name in data),
@@ -45,8 +47,8 @@ def integration(config: MachineConfig, device: Device, top: str, title: str, fil
     }
     return {
         f"{board.TOP}.core": filled("board.core", core),
-        "component.xml": ip_xact(config, top, title, 2009),
-        "ip-xact-2014.xml": ip_xact(config, top, title, 2014),
+        "component.xml": ip_xact(config, top, title, sources, 2009),
+        "ip-xact-2014.xml": ip_xact(config, top, title, sources, 2014),
         "registers.rdl": system_rdl(config, top),
         **{f"driver/{name}": filled(name, design) for name in DRIVER},
         **({"synth/block_design.tcl": filled("block_design.tcl", design)} if device.family == "xcup" else {}),

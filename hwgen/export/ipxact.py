@@ -36,9 +36,9 @@ KINDS = {"clk": ("clock", "CLK", False), "rst": ("reset", "RST", False), "irq": 
 """Of ports that are no bus of AXI: AMD's definition, its signal, and whether the board drives it."""
 
 
-def ip_xact(config: MachineConfig, top: str, title: str, year: int) -> str:
+def ip_xact(config: MachineConfig, top: str, title: str, sources: Sequence[str], year: int) -> str:
     """The component, in the edition of that year of `NAMESPACES`."""
-    return _Writer(year).component(config, top, title)
+    return _Writer(year).component(config, top, title, sources)
 
 
 class _Writer:
@@ -47,7 +47,7 @@ class _Writer:
         self._year = year
         self._prefix, self._namespace = NAMESPACES[year]
 
-    def component(self, config: MachineConfig, top: str, title: str) -> str:
+    def component(self, config: MachineConfig, top: str, title: str, sources: Sequence[str]) -> str:
         tag, ports = self._tag, port_list(config)
         buses = {name: list(own) for name, own in groupby(ports, lambda port: port.bus) if name}
         size = 1 << board.BYTE_ADDRESS_BITS
@@ -99,7 +99,7 @@ class _Writer:
                 tag(
                     "fileSet",
                     tag("name", FILES),
-                    tag("file", tag("name", f"rtl/{board.TOP}.v"), tag("fileType", "verilogSource")),
+                    *(tag("file", tag("name", path), tag("fileType", "verilogSource")) for path in sources),
                 ),
             ),
             tag("description", title),

@@ -28,6 +28,7 @@ from hwgen.export.scenarios import Act, Scenario, scenarios
 from hwgen.export.scenarios import text as scenario_text
 from hwgen.export.scripts import scripts
 from hwgen.export.values import described
+from hwgen.export.verilog import split
 from hwgen.export.waves import view
 from hwgen.folders import make_folder, write_file
 from hwgen.rtl.board.board import generate
@@ -99,6 +100,7 @@ def package(
     name: str,
     prefix: str | None = None,
     records: bytes | None = None,
+    divided: bool = False,
 ) -> dict[str, bytes]:
     """All files by their paths in the package.
 
@@ -115,6 +117,8 @@ def package(
         More files: the rule, listings.
     records
         What the record memory holds before the first training; None: the package goes without.
+    divided
+        Each module into a file of its own.
     """
     config = made.config
     text = generate(config, wide_multipliers=device.wide_multipliers, prefix=PLACE)
@@ -127,8 +131,8 @@ def package(
     writes = list(training_blocks(made, pages=count, epochs=check.epochs, base=BASE))
     steps, more = scenarios(made, writes, BASE + len(check.pages))
     files = {
-        f"rtl/{board.TOP}.v": verilog,
-        "rtl/lint.vlt": waivers(),
+        **{f"rtl/{name}": text for name, text in (split(verilog) if divided else {f"{board.TOP}.v": verilog}).items()},
+        "rtl/lint.vlt": waivers(f"{prefix}*.v" if divided else f"{board.TOP}.v"),
         LOAD: _pairs(load),
         "isa.md": manual(),
         "registers.md": register_map(),

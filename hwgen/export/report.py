@@ -90,8 +90,8 @@ say the same (`sim/counters.hex`), or it fails. With an argument from 1 to 255 t
 256 cycles; then only the model is compared. The cycles that it prints are of the whole training, what the board does
 between epochs included.
 
-`verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/{file}.v` finds nothing; `rtl/lint.vlt` switches rules
-off for the whole file: {waived}. It says why of each.
+`verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/*.v` finds nothing; `rtl/lint.vlt` switches rules
+off for all of it: {waived}. It says why of each.
 
 ## Build it
 
@@ -156,7 +156,6 @@ def report(
         epochs=epochs,
         each=counters.cycles / max(1, counters.tuples),
         top=top,
-        file=board.TOP,
         waived=", ".join(WAIVED),
         build=BUILD[device.family],
         design=", `synth/block_design.tcl` (a project for ZCU104, KV260 or U55C)" if device.family == "xcup" else "",

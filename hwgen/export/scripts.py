@@ -79,7 +79,7 @@ def _lattice(prefix: str, *mapping: str) -> str:
     """The board in its stand-in, mapped so."""
     yosys = [
         "# LUTs, flip-flops, multipliers, block RAMs of the board in its stand-in",
-        f"read_verilog ../rtl/{board.TOP}.v {FIT}.v",
+        f"read_verilog ../rtl/*.v {FIT}.v",
         f"hierarchy -check -top {FIT}",
         "proc",
         _kept(prefix),
@@ -147,7 +147,7 @@ def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
     synth = f"synth_xilinx -family xcup -flatten -nosrl -widemux 9 -top {top}"
     yosys = [
         "# LUTs, flip-flops, DSPs, block RAMs of the board",
-        f"read_verilog ../rtl/{board.TOP}.v",
+        "read_verilog ../rtl/*.v",
         f"hierarchy -check -top {top}",
         _kept(prefix),
         "# pipelines stay registers: there are two flip-flops for each LUT that a shift register would take;",
@@ -172,7 +172,7 @@ def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
     ]
     vivado = [
         "# vivado -mode batch -source vivado.tcl: out of context, since the buses stay on the chip",
-        f"read_verilog ../rtl/{board.TOP}.v",
+        "read_verilog [glob ../rtl/*.v]",
         f"read_xdc -mode out_of_context {board.TOP}.xdc",
         f"synth_design -top {top} -part {device.part} -mode out_of_context -shreg_min_size 8",
         "opt_design",

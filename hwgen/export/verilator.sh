@@ -21,7 +21,7 @@ run() {
   "$verilator" --binary --timing ${TRACE:+--trace-vcd} -O3 --top-module testbench -Wno-fatal -Wno-lint -Wno-style \
     --default-language 1364-2001 --x-initial 0 --no-assert -j 0 -Mdir verilated -o testbench \
     -MAKEFLAGS OPT_FAST="${OPTIMIZE:--O0}" -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL="${OPTIMIZE:--O0}" \
-    -MAKEFLAGS VM_PARALLEL_BUILDS=0 "$@" testbench.v ../rtl/dana_board.v
+    -MAKEFLAGS VM_PARALLEL_BUILDS=0 "$@" testbench.v ../rtl/*.v
 }
 if [ -n "$verilator" ]; then
   run

@@ -4,10 +4,7 @@ In: a board's Verilog, the scope that a waveform has the board in. Out: a file's
 so that docs/hardware.md explains them.
 """
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from hwgen.export.verilog import modules
 
 GROUPS = (
     ("clock", "", "clk rst irq"),
@@ -57,14 +54,6 @@ FORMAT_HEX, FORMAT_HEADING = "@22", "@200"
 """How GTKWave shows what follows: in hexadecimal, as a comment."""
 
 
-@dataclass(frozen=True)
-class Module:
-    """Of a module in Verilog: its ports' indices ('' of a single bit), and the modules of its instances."""
-
-    ports: Mapping[str, str]
-    instances: Mapping[str, str]
-
-
 def view(verilog: str, top: str, scope: str) -> str:
     """The saved view of a board, for a waveform that has its signals in `scope`: 'TOP.dana_board'.
 
@@ -73,24 +62,14 @@ def view(verilog: str, top: str, scope: str) -> str:
     KeyError
         A block or a port is not in the Verilog: `GROUPS` names it wrongly.
     """
-    modules = _modules(verilog)
+    found = modules(verilog)
     lines = ["[timestart] 0", "[sst_expanded] 1"]
     for heading, block, names in GROUPS:
-        module, path = modules[top], scope
+        module, path = found[top], scope
         for part in block.split(".") if block else ():
-            module, path = modules[module.instances[part]], f"{path}.{part}"
+            module, path = found[module.instances[part]], f"{path}.{part}"
         if heading == RECORDS and names.split()[0] not in module.ports:
             continue
         lines += [FORMAT_HEADING, f"-{heading}", FORMAT_HEX]
         lines += [f"{path}.{name}{module.ports[name]}" for name in names.split()]
     return "\n".join(lines) + "\n"
-
-
-@cache
-def _modules(verilog: str) -> dict[str, Module]:
-    found = {}
-    for name, body in re.findall(r"^module \\?(\S+?) ?\((.*?)^endmodule", verilog, re.DOTALL | re.MULTILINE):
-        ports = re.findall(r"^  (?:input|output) (\[\d+:0\])? ?(\w+);", body, re.MULTILINE)
-        instances = re.findall(r"^  \\?([\w.$]+) +(\w+) \($", body, re.MULTILINE)
-        found[name] = Module({port: bits for bits, port in ports}, {one: module for module, one in instances})
-    return found

@@ -34,7 +34,7 @@ TOP = "x_dana_board"
 RECORDS = replace(CONFIG, record_depth=4, watch_depth=4, index_depth=4)
 CONFIGS = {"pages": CONFIG, "records": RECORDS}
 PATHS = {2009: "component.xml", 2014: "ip-xact-2014.xml"}
-OTHERS = ("sim/pages.hex", f"synth/{board.TOP}.xdc")
+OTHERS = (f"rtl/{board.TOP}.v", "sim/pages.hex", f"synth/{board.TOP}.xdc")
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
@@ -43,7 +43,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("package") / request.param
     files = {
         **dict.fromkeys(OTHERS, ""),
-        **dict.fromkeys(("images/load.hex", "rtl/lint.vlt", f"rtl/{board.TOP}.v", "sim/testbench.v"), ""),
+        **dict.fromkeys(("images/load.hex", "rtl/lint.vlt", "sim/testbench.v"), ""),
     }
     made = integration(config, load_device("xczu7ev"), TOP, "rule x on xczu7ev", OTHERS)
     for name, text in {**files, **made}.items():
