@@ -303,7 +303,7 @@ class PageTrainer:
     def prepare(self, machine: str) -> None:
         pass
 
-    def open(self, request: TrainRequest, notify: Notify) -> PageTraining:
+    def open(self, request: TrainRequest, notify: Notify, link: object = None) -> PageTraining:
         rule = self._rule(request.text)
         MISHAPS[rule.on_open]()
         np.empty(rule.allocate_mb << 20, dtype=np.uint8)  # bounded where it is asked for, not where it is touched
