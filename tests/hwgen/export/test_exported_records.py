@@ -30,6 +30,7 @@ from hwgen.spec import board
 from hwgen.spec.bundle import Bundle, Table
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.registers import Register
+from tests.hwgen.export.test_cocotb import played
 from tests.hwgen.export.test_package import manifest, run, verilator
 from tests.hwgen.export.test_package_faults import unseen, wrapped
 from tests.simulator.test_simulated_records import Watch, made
@@ -106,6 +107,20 @@ def test_what_the_package_says_of_records(folder: Path) -> None:
     assert len({int(line.split()[0][1:], 16) for line in lines}) == len(lines)
     sources = ("rtl/lint.vlt", f"rtl/{board.TOP}.v")
     assert verilator(folder, "--lint-only", "-Wall", "--top-module", manifest(folder)["top"], *sources).stderr == ""
+
+
+def test_cocotb_compares_records(folder: Path, tmp_path: Path) -> None:
+    """As they are after the training; one bit that differs is found."""
+    copied = shutil.copytree(folder, tmp_path / "package")
+    done = played(copied)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    path = copied / "sim" / "records.hex"
+    number, row = path.read_text().split()[:2]
+    path.write_text(path.read_text().replace(row, f"{int(row, 16) ^ 1:0{len(row)}x}", 1))
+    done = played(copied, COCOTB_TEST_FILTER="pauses=0")
+    assert done.returncode == 1
+    offset = int(number[1:], 16) * 4 * CONFIG.lanes
+    assert f"the record row at {offset:#x} is " in done.stdout
 
 
 def test_a_driver_trains_what_the_testbench_trains(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
