@@ -262,3 +262,26 @@ def test_a_part_needs_the_right_to_train(db: Connection, shards: list[str]) -> N
                 session.execute(call.replace(argument, "NULL", 1))
             assert failed.value.sqlstate in ("22004", "42601", "22023"), argument
             session.rollback()
+
+
+def test_a_leader_that_is_cancelled_ends_all_parts(db: Connection, shards: list[str]) -> None:
+    filled(shards, 512, 512, 512)
+    cancel_it = f"SELECT pg_cancel_backend({db.session.info.backend_pid})"
+
+    def later() -> None:
+        while not training_backends(shards[2]):
+            time.sleep(0.01)
+        time.sleep(0.3)
+        fetched(shards[0], cancel_it)
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    try:
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            db.train("linear_svm", "rows", shards=shards, sync="batch", label="y", epochs=100000, patience=0)
+    finally:
+        thread.join()
+    assert db.session.execute("SELECT pg_catalog.to_regclass('pg_temp.rows')").fetchall() == [(None,)]
+    for dsn in shards:
+        while training_backends(dsn):
+            time.sleep(0.01)
