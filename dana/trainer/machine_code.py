@@ -125,7 +125,7 @@ class Compiled:
         """Have the processors that are free run parts of the epoch, if it repeats pages and threads pay."""
         assert self._code is not None
         simulator, code = self._simulator, self._code
-        pays = code.splits and self._request.part is None and self._epoch_seconds >= SHARED_SECONDS
+        pays = code.splits and self._epoch_seconds >= SHARED_SECONDS
         threads = processors.free() if pays else 1
         missing = threads - simulator.helpers
         if threads > 1 and missing > 0:

@@ -14,7 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dana import rules
+from dana.simulator import Simulator
 from dana.storage.columns import column_pages, column_schema
+from dana.trainer import machine_code, processors
 from dana.trainer.contract import (
     Part,
     Relation,
@@ -99,6 +101,8 @@ class Hub:
         self.barrier = threading.Barrier(count, timeout=SECONDS)
         self.merges: list[bytes] = [b""] * count
         self.rounds = 0
+        self.shared = 0
+        """Tuples of the last epoch that other threads ran."""
 
     def link(self, number: int) -> HubLink:
         return HubLink(self, number - 1)
@@ -184,6 +188,9 @@ def in_parts(text: str, parts: Sequence[Columns], mode: str, hub: Hub | None = N
             assert isinstance(training, Following)
             try:
                 training.follow(feeding(training, columns))
+                assert isinstance(training._machine, Simulator)
+                if training._judge is None:  # which frees the machine
+                    hub.shared += training._machine.shared_tuples
             finally:
                 training.close()
         except BaseException as error:
@@ -312,6 +319,18 @@ def test_parts_learn_as_much_by_epochs_as_by_batches() -> None:
     assert losses["epoch"] is not None
     assert losses["batch"] is not None
     assert losses["epoch"] <= 1.01 * losses["batch"]
+
+
+def test_threads_of_a_part_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [drawn(count, seed) for seed, count in enumerate((20001, 30000))]
+    monkeypatch.setattr(machine_code, "SHARED_SECONDS", 0.0)
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(processors, "free", lambda count=threads: count)
+        hub = Hub(2)
+        found.append(bits(in_parts(of("linear"), parts, "batch", hub, features=("x0", "x1"))))
+        assert (hub.shared > 0) == (threads > 1)
+    assert found[0] == found[1]
 
 
 def test_a_solved_rule_exchanges_once_in_a_pass() -> None:
