@@ -2,14 +2,14 @@
 
 import dana
 
-m = dana.dim(1000)  # rows
-n = dana.dim(1000)  # columns
+m, n = dana.dim(1000), dana.dim(1000)  # rows, columns
 k = dana.dim(10)  # rank
 U = dana.model([m, k], init=dana.normal(0, 0.1))
 V = dana.model([n, k], init=dana.normal(0, 0.1))
 a, b = dana.model([m]), dana.model([n])
 i, j = dana.input(categories=m), dana.input(categories=n)
-y, weight = dana.output(), dana.weight()
+y = dana.output()
+weight = dana.weight()
 mean = dana.model(init=dana.column_mean(y))
 deviation = dana.model(init=dana.column_deviation(y))
 scale = dana.model(init=dana.column_scale(y))  # 1 / deviation; 1 of a constant label
