@@ -88,8 +88,10 @@ def train(
         if options.get(name):
             raise UsageError(f"{name} cannot be given with sync={sync!r}: it needs {what}", hint=GATHER)
     nulls = str(options.get("nulls") or "skip")
-    if nulls in ("mean", "median", "indicator"):
-        raise UsageError(f"nulls={nulls!r} cannot be given with sync={sync!r}", hint=f"Give a number. {GATHER}")
+    if nulls in ("median", "indicator"):
+        raise UsageError(
+            f"nulls={nulls!r} cannot be given with sync={sync!r}", hint=f"Give 'mean' or a number. {GATHER}"
+        )
     made = sql.Identifier("pg_temp", into)
     with opened(shards, table, timeout) as parts, session.transaction():
         looks = [shard.look() for shard in parts]
@@ -97,13 +99,17 @@ def train(
         text, numbers_classes, output = _rule(session, rule)
         _check_releases(session, parts)
         label = _label(options, output, looks[0])
-        features = _features(options.get("features"), (label, options.get("weight")), looks[0], sync)
+        targets = (label, options.get("weight"))
+        features = _features(options.get("features"), targets, looks[0], sync, averaged=nulls == "mean")
         types = column_types(session, looks[0])
         columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
         session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
         if label is not None and numbers_classes and options.get("classes") is None:
             _take_labels(session, parts, made, label, types[label], options.get("filter"))
         asked = {**options, "features": features, "label": label}
+        if nulls == "mean":
+            means = _means(session, parts, features, targets, options.get("filter"))
+            asked |= {"nulls": None, "preprocess": means}
         part = {"mode": sync, "number": 0, "count": len(parts)}
         # the filter chooses rows of the shards; the leader's have labels alone
         led = _call(session, rule, made.as_string(session), {**asked, "filter": None}, part, None)
@@ -179,7 +185,7 @@ def _label(options: Mapping[str, object], output: str, look: Look) -> str | None
     return str(label)
 
 
-def _features(given: object, others: Collection[object], look: Look, sync: str) -> list[str]:
+def _features(given: object, others: Collection[object], look: Look, sync: str, *, averaged: bool) -> list[str]:
     """The features: those given, or all columns but others, and a primary key of one column."""
     types = {column.name: column.type for column in look.columns}
     keys = look.key if len(look.key) == 1 else ()
@@ -192,7 +198,35 @@ def _features(given: object, others: Collection[object], look: Look, sync: str) 
                 f"column {name} is {types[name]}: with sync={sync!r} features are numbers",
                 hint=f"List features without it, or make it a number in a view on each shard. {GATHER}",
             )
+        if averaged and types[name].endswith("[]"):
+            raise UsageError(f"column {name} is {types[name]}: with sync={sync!r} its NULLs have no mean", hint=GATHER)
     return list(features)
+
+
+def _means(
+    session: psycopg.Connection,
+    shards: Sequence[Shard],
+    features: Sequence[str],
+    targets: Collection[object],
+    filter_: object,
+) -> dict[str, dict[str, float]]:
+    """The mean over the rows of all shards to put in the place of NULLs, for each feature that has any."""
+    sums = []
+    for name in features:
+        value = f"dana.dana_number({sql.Identifier(name).as_string(session)})"
+        finite = f"FILTER (WHERE abs({value}) <= 3.4e38)"
+        sums.append(f"json_build_array(sum({value}) {finite}, count({value}) {finite}, bool_or({value} IS NULL))")
+    # as in a training on one server
+    used = [sql.Identifier(name).as_string(session) for name in targets if isinstance(name, str)]
+    where = " AND ".join([f"({filter_ or 'true'}\n)", *(f"{name} IS NOT NULL" for name in used)])
+    wanted = f"json_build_array({', '.join(sums)}) AS sums"
+    found = [shard.rows(f"SELECT {wanted} FROM {shard.table} WHERE {where}")[0][0] for shard in shards]
+    means = {}
+    for name, of_shards in zip(features, zip(*found, strict=True), strict=True):
+        total, count = (sum(each[k] or 0 for each in of_shards) for k in (0, 1))
+        if count and any(each[2] for each in of_shards):
+            means[name] = {"impute": float(total / count)}
+    return means
 
 
 def _take_labels(

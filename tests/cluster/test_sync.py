@@ -115,6 +115,20 @@ def test_columns_that_need_centres_lose_no_digits(db: Connection, shards: list[s
     assert centres["features"][1] == pytest.approx(1e9, rel=1e-6)
 
 
+def test_nulls_become_the_mean_over_all_shards(db: Connection, shards: list[str]) -> None:
+    filled(shards, 64, 32, 0)
+    everywhere(shards, "UPDATE rows SET x = NULL WHERE id % 5 = 0")
+    values = [value for dsn in shards for (value,) in fetched(dsn, "SELECT x FROM rows WHERE x IS NOT NULL")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        options: dict[str, Any] = {"shards": shards, "sync": "batch", "label": "y", "features": ["x", "z"]}
+        result = db.train("logistic", "rows", nulls="mean", model="filled", **options)
+    assert (result.tuples, result.skipped) == (96, 0)
+    found = db.session.execute("SELECT metadata -> 'preprocess' FROM dana.model WHERE name = 'filled'").fetchall()[0][0]
+    assert [one["column"] for one in found if "impute" in one] == ["x"]
+    assert found[0]["impute"] == [pytest.approx(sum(values) / len(values))]
+
+
 def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str]) -> None:
     filled(shards, 64, 64, 64)
     everywhere(shards, "ALTER TABLE rows ADD city text; UPDATE rows SET city = 'x'")
