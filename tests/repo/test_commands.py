@@ -79,6 +79,8 @@ NOT_RUN = {
     ("docs/cluster.md", "SELECT * FROM dana_train('logistic', dana_gather('ratings')"): "postgres_fdw, as below",
     ("docs/cluster.md", 'db.train("logistic", "ratings"…'): "postgres_fdw, which the embedded PostgreSQL has not",
     ("docs/cluster.md", "CREATE TABLE ratings…"): "postgres_fdw, which the embedded PostgreSQL has not",
+    ("docs/cluster.md", "CREATE EXTENSION dana;…"): "as above",
+    ("docs/cluster.md", "CREATE EXTENSION IF NOT EXISTS postgres_fdw…"): "as above",
     ("docs/cluster.md", "DELETE FROM dana.shard WHERE…"): "Citus; tests/cluster/test_map.py runs it on a view",
     ("docs/operating.md", "dana worker --socket"): "it does not end; the embedded server starts its worker so",
     ("docs/operating.md", "pip install"): WHEEL,
