@@ -64,6 +64,7 @@ EXHAUSTIVE = (
     "client/test_notebook.py::test_what_a_notebook_claims",
     "client/test_plan.py::test_so_has_one_of_a_search",
     "client/test_python_page.py",
+    "cluster/test_bad_moments.py::test_a_message_of_a_gigabyte",
     "cluster/test_bad_moments.py::test_any_moment_ends_in_the_same_rows_or_a_named_error[17",
     "cluster/test_postgres_fdw.py",
     "cluster/test_sync.py::test_a_shard_that_fails_in_a_training_is_named[cancelled",

@@ -86,6 +86,12 @@ def long(data: bytes, before: int) -> bytes:
     return data if at < 4 else data[: at - 4] + b"\x3f\xff\xff\xff" + data[at:]
 
 
+def flood(data: bytes, before: int) -> bytes:
+    """The first message of the copy has 1 GB, which the shard sends."""
+    at = data.find(b"PGCOPY")
+    return data if at < 4 else data[: at - 4] + b"\x3f\xff\xff\xff" + bytes((1 << 30) - 1)
+
+
 def turned(data: bytes, before: int) -> bytes:
     return data if before < 50_000 else bytes(data[:64]) + bytes(each ^ 0xFF for each in data[64:])
 
@@ -113,6 +119,14 @@ def test_a_shard_that_fails_on_the_way_is_named_and_nothing_is_left(
             parent.execute("SELECT dana_gather('whole', 'kept', 0.5)")
         assert failed.value.sqlstate in ("08006", "08P01", "XX001")
         assert "shard 2 (public.rows_2 on server_2)" in f"{failed.value} {failed.value.diag.context}"
+    wait_for_nothing(shards)
+
+
+def test_a_message_of_a_gigabyte_is_no_pages(parent: psycopg.Connection, shards: list[str]) -> None:
+    with proxy(shards[1], flood) as (host, port):
+        add(parent, 2, host, port)
+        with pytest.raises(psycopg.Error, match=r"shard 2 \(.*\): a message of 10737418\d\d bytes has no pages"):
+            parent.execute("SELECT dana_gather('whole', 'kept', 30)")
     wait_for_nothing(shards)
 
 
