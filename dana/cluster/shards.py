@@ -150,14 +150,17 @@ class Shard:
     def __str__(self) -> str:
         return f"shard {self.number} ({self.server})"
 
-    def open(self) -> None:
-        """Connect, and begin the transaction; its snapshot is taken by the first statement."""
+    def connect(self) -> None:
+        """Connect to its server."""
         patience = "" if "connect_timeout" in conninfo_to_dict(self.dsn) else f"connect_timeout={CONNECT_TIMEOUT}"
         try:
             self.session = psycopg.connect(make_conninfo(self.dsn, client_encoding="utf8") + f" {patience}")
         except psycopg.OperationalError as error:
             raise ShardError(self, str(error), error.sqlstate or "08001") from error
         self.session.pgconn.nonblocking = 0
+
+    def begin(self) -> None:
+        """Begin the transaction; its snapshot is taken by the first statement."""
         self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def close(self) -> None:
@@ -281,8 +284,9 @@ def opened(dsns: Sequence[str], table: str, timeout: float) -> Iterator[list[Sha
         shards = []
         for number, dsn in enumerate(dsns, 1):
             shard = Shard(number=number, dsn=dsn, table=table, timeout=timeout, server=_named(dsn))
-            shard.open()
+            shard.connect()
             stack.callback(shard.close)
+            shard.begin()
             shards.append(shard)
         _check_distinct(shards)
         yield shards
