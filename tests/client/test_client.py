@@ -246,7 +246,8 @@ def test_the_command_trains_and_prints(pg_uri: str, tmp_path: Path, capsys: pyte
             for weights in ("balanced", '{"0": 2, "1": 0.5}'):
                 assert main([*arguments, "--model", "by_command", "--class-weight", weights]) == OK
                 assert capsys.readouterr().out
-                kept = session.execute("SELECT metadata ->> 'class_weight' FROM dana.model ORDER BY version DESC")
+                given = "SELECT metadata ->> 'class_weight' FROM dana.model WHERE name = 'by_command'"
+                kept = session.execute(f"{given} ORDER BY version DESC")
                 assert (kept.fetchone() or ())[0].replace("0.50", "0.5") == weights
             assert main([*arguments, "--hyper", "no_such=1"]) == USAGE
             assert "no_such" in capsys.readouterr().err

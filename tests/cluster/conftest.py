@@ -35,11 +35,15 @@ def shards(server_root: Path, servers: dict[int, EmbeddedServer]) -> Iterator[li
 
 @pytest.fixture
 def db(shards: list[str]) -> Iterator[Connection]:
-    """A connection to the server that trains, with the rule `sums`; the tables `rows` of all servers go at the end."""
+    """A connection to the server that trains, with rules; its models and the tables `rows` go after it."""
     with Connection(psycopg.connect(shards[0], autocommit=True)) as made:
+        before = [name for (name,) in made.session.execute("SELECT DISTINCT name FROM dana.model").fetchall()]
         made.session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
         made.create_rules("logistic", "quantile", "bpr", "softmax", "linear", "linear_svm", "mlp")
         yield made
+    with psycopg.connect(shards[0], autocommit=True) as session:
+        models = "SELECT DISTINCT name FROM dana.model WHERE name <> ALL (%s)"
+        session.execute(f"SELECT dana_drop_model(name) FROM ({models}) AS m", (before,))
     everywhere(shards, "DROP TABLE IF EXISTS rows CASCADE", "DROP TABLE IF EXISTS whole CASCADE")
 
 

@@ -10,6 +10,8 @@ from tests.sql.test_surface import MEMBERS
 
 errors = psycopg.errors
 
+PROCEDURE = "dana.dana_train_part"
+
 CALLS = {
     "dana_train": "('sums', {})",
     "dana.dana_train_rule": "('sums', {}, '{{}}')",
@@ -31,6 +33,9 @@ CALLS = {
     "dana_shard_pages": "({})",
     "dana.dana_take_pages": "({}, '')",
     "dana_gather": "({})",
+    "dana_shards": "({})",
+    "dana.dana_record_shards": "({}, '{{}}')",
+    PROCEDURE: "('sums', {}, '{{}}', '{{\"number\": 1}}', NULL, NULL)",
     "dana_start": """('dana_train', '{{"rule": "sums", "source": "{}"}}')""",
 }
 """A call of each function that takes a table, and of one that takes it in JSON."""
@@ -58,7 +63,7 @@ def test_without_usage_on_the_schema(owners: Session, kind: str) -> None:
         with pytest.raises(errors.InsufficientPrivilege, match="permission denied for schema hidden"):
             owners.execute("SELECT * FROM hidden.t")
         for function, arguments in CALLS.items():
-            call = f"SELECT * FROM {function}{arguments}"
+            call = f"{'CALL' if function == PROCEDURE else 'SELECT * FROM'} {function}{arguments}"
             for number, state, message in (
                 (schema, "42501", "permission denied for schema hidden"),
                 (table, "42501", "permission denied for table closed"),
