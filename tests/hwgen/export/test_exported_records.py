@@ -150,9 +150,9 @@ def factors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A package of `lrmf`, whose factors begin with drawn numbers."""
     path = tmp_path_factory.mktemp("factors")
     rule = path / "lrmf.py"
-    text = (rules.FOLDER / "lrmf.py").read_text()
-    for name, size in zip(("rows", "columns"), RECORDS, strict=True):
-        text = text.replace(f"dim(1000)  # {name}", f"dim({size})")
+    text, small = (rules.FOLDER / "lrmf.py").read_text(), "dana.dim(1000), dana.dim(1000)"
+    assert small in text
+    text = text.replace(small, ", ".join(f"dana.dim({size})" for size in RECORDS))
     rule.write_text(text)
     design = [f"--design={name}" for name in ("threads=2", "clusters=1", "record_depth=16", "tuple_depth=512")]
     command = ["hdl", str(rule), "--schema", "i int4, j int4, y float4", "--label", "y", "--device", "lfe5um5g-85"]
