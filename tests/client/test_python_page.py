@@ -15,6 +15,7 @@ import pytest
 from dana import estimator
 from dana.cli import main
 from dana.cli.entry import OK
+from dana.client import asynchronous
 from dana.client import connection as client
 from dana.server.places import CHECKOUT
 from dana.session import frames
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore::dana.ServerNotice", "ignore::d
 def uri(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server that the page takes for the embedded one."""
     connect = client.connect
-    for module in (client, estimator):
+    for module in (client, asynchronous, estimator):
         monkeypatch.setattr(module, "connect", lambda dsn=None: connect(dsn or pg_uri))
     with psycopg.connect(pg_uri, autocommit=True) as session:
         session.execute("DROP TABLE IF EXISTS members, customers")

@@ -71,6 +71,7 @@ def watched(context: BrowserContext, link: str) -> tuple[Page, list[str]]:
 
 def check(page: Page) -> None:
     """Fits 400 pixels, has one heading, a title, and a label for each field; no name has become an element."""
+    page.wait_for_load_state()
     assert page.evaluate("document.documentElement.scrollWidth") <= 400, page.url
     assert page.locator("h1").count() == 1
     assert page.title().endswith(" – DAnA")
