@@ -207,15 +207,14 @@ class _Loop:
 
     def _is_over(self, epoch: int, found: EpochReport) -> bool:
         """Return whether the training is over after an epoch; move the models where a rule that solves goes astray."""
-        chosen = self.conjugate and self.request.epochs is None
-        if found.converged and chosen and self.first is None and self._began_again(epoch, found):
+        if found.converged and self.conjugate and self.first is None and self._began_again(epoch, found):
             return False
         if found.converged or self.stopping.over:
             return True
         # the summary then steps to the maximum, in binary64: more passes in binary32 bring it no nearer
         if self.stepped and epoch == 2 * SLOW and penalty_of(self.request, self._result().metadata["hyper"]) <= WEAK:
             return True
-        if chosen and epoch == SLOW:
+        if self.conjugate and self.request.epochs is None and epoch == SLOW:
             moved = newton(self.training, self.request, self._result(), rows=found.tuples, feed=self.feed)
             self.stepped = moved is not None
             # the directions of conjugate gradients led elsewhere

@@ -118,7 +118,13 @@ class LeastSquares:
 
     @property
     def explain_more(self) -> bool:
+        """Whether they explain more of the label than a penalty's usual price."""
         return self.least - self.r2 > WORSE
+
+    @property
+    def leave_less(self) -> bool:
+        """Whether they leave less unexplained; an effect may be a small part of a label that is mostly explained."""
+        return 1 - self.least < (1 - WORSE) * (1 - self.r2)
 
 
 def _newton_of_sum(passes: Passes, family: Family, penalty: float) -> Sequence[Parameter] | None:
@@ -223,7 +229,7 @@ def _from_least_squares(passes: Passes) -> Sequence[Parameter] | None:
     # outliers may be why least squares explain little: they find no more then
     if found.weakest < BARELY_APART and found.least < 0.5:
         passes.notify(unfound_notice())
-    if not found.explain_more:
+    if not found.leave_less:
         return None
     passes.set_weights(mapped, found.basis, found.weights)
     return passes.model.parameters

@@ -335,6 +335,15 @@ def test_an_effect_of_close_columns_is_found_without_a_likelihood(
     assert found.loss is not None
     assert before.loss is not None
     assert found.loss < 0.5 * before.loss
+    # most of the label is explained without the effect, and the number of epochs is given
+    monkeypatch.undo()
+    steep = label + 20 * x[:, 0]
+    found, _ = fitted(rule, x, steep, epochs=600)
+    monkeypatch.setattr(loop, "least_squares", lambda *_, **__: None)
+    before, _ = fitted(rule, x, steep, epochs=600)
+    assert found.loss is not None
+    assert before.loss is not None
+    assert found.loss < 0.5 * before.loss
 
 
 @pytest.mark.parametrize(("distance", "away"), [(0.4, 0.0), (1e-2, 100.0), (1e-3, 0.0), (1e-4, 0.0)])
