@@ -6,6 +6,8 @@
 
 #include <poll.h>
 
+#include "access/parallel.h"
+
 /* headers of these libraries need not be installed, and what is read of a connection is the same without them */
 #undef ENABLE_GSS
 #undef USE_OPENSSL
@@ -132,7 +134,9 @@ DANA_FUNCTION(dana_train_part)
 
 	dana_require_execute(dana_extension_function("dana_train"));
 	dana_require_arguments(fcinfo, 4);
-	if (whereToSendOutput != DestRemote || get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE)
+	/* a parallel worker has no client of its own, though its output is remote */
+	if (MyProcPort == NULL || IsParallelWorker() || whereToSendOutput != DestRemote ||
+		get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE)
 		dana_error(FEATURE_NOT_SUPPORTED, "dana_train_part() is for the Python client, which relays its messages");
 	dana_training_from_call(fcinfo, 2, &training);
 	training.part = PG_GETARG_JSONB_P(3);

@@ -25,6 +25,7 @@
 #define AGAIN_MS	1000 /* between two cancels, and between two checks of the client */
 #define UNKNOWN_SECONDS "60" /* assumed duration of a training that has not run before */
 #define MAX_CAUGHT	3	 /* cancels that may be caught */
+#define MAX_UNPROCESSED 10 /* cancels while one is pending */
 
 int							 dana_max_epochs;
 int							 dana_max_memory;
@@ -40,6 +41,7 @@ static bool					 watching = false; /* its client */
 static TimeoutId			 timer = MAX_TIMEOUTS;
 static TimestampTz			 deadline;		   /* 0: none */
 static volatile sig_atomic_t cancels;		   /* since then */
+static volatile sig_atomic_t unprocessed;	   /* of these, while one was pending */
 
 /*
  * 0 means no limit where it is allowed. Limits that a role can have are those of the session that starts a job: the job
@@ -239,8 +241,11 @@ static void
 bounds_time_is_over(void)
 {
 	dana_bounds_overdue = true;
-	/* a pending cancel was not caught: it has not been processed yet */
-	if (!QueryCancelPending && ++cancels > MAX_CAUGHT)
+	/*
+	 * A pending cancel was not caught: it has not been processed yet. Within a message from or to a client that is
+	 * silent it never is, but the end of the session is
+	 */
+	if (QueryCancelPending ? ++unprocessed > MAX_UNPROCESSED : ++cancels > MAX_CAUGHT)
 		ProcDiePending = true;
 	QueryCancelPending = true;
 	InterruptPending = true;
@@ -277,7 +282,7 @@ dana_bounds_start_clock(void)
 	dana_bounds_check();
 	(void)bounds_stop_clock();
 	deadline = 0;
-	cancels = 0;
+	cancels = unprocessed = 0;
 	if (training_timeout == 0)
 		return;
 	if (timer == MAX_TIMEOUTS)
