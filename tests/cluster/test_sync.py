@@ -276,6 +276,14 @@ def test_a_part_needs_the_right_to_train(db: Connection, shards: list[str]) -> N
                 session.execute(call.replace(argument, "NULL", 1))
             assert failed.value.sqlstate in ("22004", "42601", "22023"), argument
             session.rollback()
+        # a parallel worker has no client
+        session.execute("SET debug_parallel_query = on; SET max_parallel_workers_per_gather = 1")
+        session.execute(
+            "CREATE FUNCTION in_worker() RETURNS json LANGUAGE plpgsql PARALLEL SAFE AS "
+            f"$$ DECLARE r json; BEGIN {call.replace('NULL, NULL)', 'NULL, r)')}; RETURN r; END $$"
+        )
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="is for the Python client"):
+            session.execute("SELECT in_worker()")
 
 
 def test_a_leader_that_is_cancelled_ends_all_parts(db: Connection, shards: list[str]) -> None:
