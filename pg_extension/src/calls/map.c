@@ -412,13 +412,17 @@ qualified(const char *name, Oid source)
 
 /* A foreign server of the map, to which its author has the right */
 static ForeignServer *
-mapped_server(const char *name, Oid source)
+mapped_server(const char *name, int number, Oid source)
 {
-	ForeignServer *server = GetForeignServerByName(name, false);
+	ForeignServer *server = GetForeignServerByName(name, true);
 	HeapTuple	   tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(source));
 	Oid			   owner = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
 
 	ReleaseSysCache(tuple);
+	if (server == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("foreign server %s, of shard %d of %s in dana.shard, does not exist", dana_shown(name),
+							   number, dana_relation_name(source))));
 	if (object_aclcheck(ForeignServerRelationId, server->serverid, owner, ACL_USAGE) != ACLCHECK_OK)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("the owner of %s has no right to foreign server %s", dana_relation_name(source), name)));
@@ -440,7 +444,7 @@ read_map(Oid source, int count)
 		shard->server = "this server";
 		if (server != 0)
 		{
-			shard->foreign = mapped_server(TextDatumGetCString(server), source)->serverid;
+			shard->foreign = mapped_server(TextDatumGetCString(server), shard->number, source)->serverid;
 			shard->server = pstrdup(quote_identifier(TextDatumGetCString(server)));
 		}
 		else if (conninfo != 0)
