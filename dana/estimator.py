@@ -385,7 +385,7 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         Parameters
         ----------
         classes
-            All labels there are; required by the first call, whose rows may lack some.
+            All labels; required in the first call, since its rows may not have all of them.
         """
         if self.class_weight == "balanced":
             raise ValueError("class_weight='balanced' needs the labels of all rows: give partial_fit a weight by label")

@@ -2,7 +2,8 @@
 
 In: programs for the machine that a rule gets by itself, 54 features, as in `cost`. Out: the cycles of the compiler's
 schedules over a bound that OR-tools' CP-SAT proves, and over those of the best that it finds, from the compiler's on.
-The model has the hazards of docs/machine.md, written apart from the compiler's, whose clock checks what CP-SAT finds.
+The model encodes the hazards of docs/machine.md independently of the compiler, and the compiler's clock checks the
+schedules that CP-SAT finds.
 OR-tools is no dependency of this project: `pip install ortools`.
 """
 

@@ -1,6 +1,7 @@
 """The simulator with the rule's code, as trainings have it: heap bytes a second, and the core's read bandwidth.
 
-And on two processors by the clock, which must be free: an epoch of the shipped rule, whose batch is the table.
+Also an epoch of the shipped rule, which uses the whole table as one batch, on two processors, which must be free; that
+is elapsed time.
 
 The pages are as many as a table of the paper has, more than the caches hold, and in memory already. Epochs are a
 training's later ones, whose cycles are known from the first.

@@ -1,4 +1,4 @@
-"""A training whose rows stay where they are: its parts run on the shards' servers.
+"""A training that leaves the rows where they are: its parts run on the shards' servers.
 
 In: a session on the server that leads, a table, shards, the options of a training. Out: the row of ``dana_train``. The
 leader has no rows: its table has the shards' columns, and a row for each label, from which it numbers the classes.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 
 import psycopg
 from psycopg import sql
@@ -16,6 +17,7 @@ from dana.cluster.gather import column_types
 from dana.cluster.relay import relay
 from dana.cluster.shards import Look, Shard, check_alike, opened
 from dana.errors import UsageError
+from dana.session.notices import Messages
 
 MODES = ("batch", "epoch")
 """Values of ``sync`` for which rows stay at their shards."""
@@ -93,7 +95,9 @@ def train(
             f"nulls={nulls!r} cannot be given with sync={sync!r}", hint=f"Give 'mean' or a number. {GATHER}"
         )
     made = sql.Identifier("pg_temp", into)
-    with opened(shards, table, timeout) as parts, session.transaction():
+    with opened(shards, table, timeout) as parts, ExitStack() as heard, session.transaction():
+        for shard in parts:
+            heard.enter_context(Messages(shard.session, f"{shard}: "))
         looks = [shard.look() for shard in parts]
         check_alike(parts, looks)
         text, numbers_classes, output = _rule(session, rule)
@@ -175,7 +179,7 @@ def _check_releases(session: psycopg.Connection, shards: Sequence[Shard]) -> Non
 
 
 def _label(options: Mapping[str, object], output: str, look: Look) -> str | None:
-    """The label's column, chosen as ``dana_train`` does; None for a rule without an output, whose name is empty."""
+    """The label's column, chosen as ``dana_train`` does; None for a rule without an output (an empty name)."""
     names = [column.name for column in look.columns if column.name != options.get("weight")]
     if not output:
         return None

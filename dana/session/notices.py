@@ -62,10 +62,12 @@ class Messages:
     ----------
     session
         Connection of psycopg.
+    place
+        Where the messages come from, before each text.
     """
 
-    def __init__(self, session: psycopg.Connection) -> None:
-        self._session = session
+    def __init__(self, session: psycopg.Connection, place: str = "") -> None:
+        self._session, self._place = session, place
         self._said: dict[tuple[type[UserWarning], str], None] = {}
 
     def __enter__(self) -> Self:
@@ -80,7 +82,7 @@ class Messages:
         category = category_of(said)
         if category is not None:
             # a dict as an ordered set: a text that the call repeats is shown once
-            self._said[category, text_of(said)] = None
+            self._said[category, self._place + text_of(said)] = None
 
 
 def repeat(notices: Iterable[str]) -> None:

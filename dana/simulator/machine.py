@@ -204,7 +204,7 @@ class Simulator:
     @threads.setter
     def threads(self, count: int) -> None:
         self._threads = count = min(count, max(1, len(self._helpers)))
-        # the last argument counts those that run pieces, of which this thread is one
+        # this thread runs pieces, too, and counts in the last argument
         self._core.sim_share(self._usable(), self._addresses if count > 1 else None, count if count > 1 else 0)
 
     @property

@@ -12,8 +12,8 @@ from math import inf
 import numpy as np
 
 from dana.compiler.binding.weights import weighted
-from dana.predictor.affine import Link, Scores
-from dana.trainer.contract import TrainRequest, TrainResult
+from dana.predictor.affine import Link
+from dana.trainer.contract import TrainRequest
 from dana.trainer.data.likelihood import Family
 from dana.trainer.designs import rule_of
 from dana.trainer.losses import is_multiple, loss_graph, losses_at
@@ -33,11 +33,11 @@ FAMILIES = {
 }
 
 
-def family_of(found: Scores, request: TrainRequest, result: TrainResult) -> Family | None:
+def family_of(link: Link, request: TrainRequest, metas: Mapping[str, float]) -> Family | None:
     """Return the likelihood that a rule maximises; None: it has none, or its prediction is not the likelihood's."""
-    family = FAMILIES.get(found.link)
-    metas = tuple(result.metadata["hyper"].items())
-    return family if family is not None and family is likelihood_of(request.text, request.rule, metas) else None
+    family = FAMILIES.get(link)
+    likelihood = likelihood_of(request.text, request.rule, tuple(metas.items()))
+    return family if family is not None and family is likelihood else None
 
 
 def penalty_of(request: TrainRequest, metas: Mapping[str, float]) -> float:

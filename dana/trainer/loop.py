@@ -30,6 +30,7 @@ from dana.trainer.likelihoods import WEAK, penalty_of
 from dana.trainer.messages.notices import diverged_error, skipped_notice
 from dana.trainer.messages.page_errors import nulls_error
 from dana.trainer.newton import least_squares, newton
+from dana.trainer.passes import Passes, opened
 from dana.trainer.stopping import PATIENCE, TOLERANCE, Stopping
 from dana.trainer.summary import Summary, summarise, with_summary
 from dana.trainer.verdict import Ended, report
@@ -215,7 +216,8 @@ class _Loop:
         if self.stepped and epoch == 2 * SLOW and penalty_of(self.request, self._result().metadata["hyper"]) <= WEAK:
             return True
         if self.conjugate and self.request.epochs is None and epoch == SLOW:
-            moved = newton(self.training, self.request, self._result(), rows=found.tuples, feed=self.feed)
+            passes = self._passes(self._result(), found)
+            moved = None if passes is None else newton(passes)
             self.stepped = moved is not None
             # the directions of conjugate gradients led elsewhere
             fresh = self.fresh
@@ -225,7 +227,8 @@ class _Loop:
     def _began_again(self, epoch: int, found: EpochReport) -> bool:
         """Begin again from least squares, if the models lack an effect that these show; return whether they do."""
         now = self._result()
-        moved = least_squares(self.training, self.request, now, rows=found.tuples, feed=self.feed, notify=self.notify)
+        passes = self._passes(now, found)
+        moved = None if passes is None else least_squares(passes)
         if moved is None:
             return False
         self.first = epoch, now.parameters
@@ -236,6 +239,10 @@ class _Loop:
 
     def _result(self) -> TrainResult:
         return self.training.finish(self.training.parameters())
+
+    def _passes(self, result: TrainResult, found: EpochReport) -> Passes | None:
+        rows = found.tuples
+        return opened(self.training, self.request, result, rows=rows, feed=self.feed, notify=self.notify)
 
     def outcome(self) -> Outcome:
         """Keep a model, and report what came of the training."""
@@ -250,7 +257,8 @@ class _Loop:
         result, kept = training.finish(parameters), self.reports[epoch - 1]
         summary: Summary | None = None
         if self.solves and (last.converged or (request.epochs is None and not self.stopping.over)):
-            summary = summarise(training, request, result, rows=kept.tuples, feed=self.feed, notify=self.notify)
+            passes = self._passes(result, kept)
+            summary = None if passes is None else summarise(passes)
         if summary is not None:
             result = with_summary(training.finish(summary.parameters), summary)
             if self.held_out is not None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
 import numpy as np
 
 from dana.predictor.affine import Link
-from dana.trainer.contract import Notify, Parameter, Sink, Training, TrainRequest, TrainResult
+from dana.trainer.contract import Parameter
 from dana.trainer.data.likelihood import Basis, Doubles, Family, LikelihoodObserver, Sum
 from dana.trainer.equations import Solved, solved
-from dana.trainer.likelihoods import family_of, penalty_of
 from dana.trainer.messages.summary_notices import unfound_notice
-from dana.trainer.passes import MAX_WEIGHTS, Passes, in_basis, opened
+from dana.trainer.passes import MAX_WEIGHTS, Passes, in_basis
 
 SETTLED = 1e-9
 """Squared distance for each row below which the maximum of the likelihood is near."""
@@ -38,62 +37,39 @@ BARELY_APART = 1e-5
 measured on 400 and 3,000 rows with differences of 0.1 to 0.00001 deviations."""
 
 
-def newton(
-    training: Training, request: TrainRequest, result: TrainResult, *, rows: int, feed: Callable[[Sink], int]
-) -> Sequence[Parameter] | None:
+def newton(passes: Passes) -> Sequence[Parameter] | None:
     """Return models that Newton's method brings towards the minimum of a rule's loss; None if it cannot.
 
     A penalty is assumed to be that of the shipped rules. The rule continues from these models, so that its own test
     decides whether they are the minimum of its loss.
-
-    Parameters
-    ----------
-    result
-        The result of the training so far.
-    rows
-        Rows trained on.
-    feed
-        Feeds all pages to a sink.
     """
-    passes = opened(training, request, result, rows=rows, feed=feed, notify=lambda notice: None)
-    penalty = penalty_of(request, result.metadata["hyper"])
-    if passes is None or not isfinite(penalty) or request.class_weight is not None:
+    penalty, family = passes.penalty, passes.family
+    if not isfinite(penalty) or passes.request.class_weight is not None:
         return None
-    family = family_of(passes.found, request, result)
     if family is Family.MULTINOMIAL:
         return newton_of_classes(passes, penalty)
     return None if family is None else _newton_of_sum(passes, family, penalty)
 
 
-def least_squares(
-    training: Training,
-    request: TrainRequest,
-    result: TrainResult,
-    *,
-    rows: int,
-    feed: Callable[[Sink], int],
-    notify: Notify,
-) -> Sequence[Parameter] | None:
+def least_squares(passes: Passes) -> Sequence[Parameter] | None:
     """Return models from which a rule without a likelihood should begin again; None if there is no need.
 
     Conjugate gradients in binary32 hardly move along the difference of columns that nearly equal each other, which a
     rule's own test takes for the minimum: `huber` and `quantile` have no passes of Newton's method that would show it.
-
-    Parameters
-    ----------
-    result
-        The result of the training so far.
-    rows
-        Rows trained on.
-    feed
-        Feeds all pages to a sink.
-    notify
-        Receives a warning if least squares show nothing though columns nearly equal each other.
+    A warning says so if outliers may be why least squares do not show it either.
     """
-    passes = opened(training, request, result, rows=rows, feed=feed, notify=notify)
-    if passes is None or passes.found.link is not Link.NONE or family_of(passes.found, request, result) is not None:
+    if passes.found.link is not Link.NONE or passes.family is not None:
         return None
-    return _from_least_squares(passes)
+    mapped, found = passes.model.weights(passes.found), found_least_squares(passes)
+    if mapped is None or found is None:
+        return None
+    # outliers may be why least squares explain little: they find no more then
+    if found.weakest < BARELY_APART and found.least < 0.5:
+        passes.notify(unfound_notice())
+    if not found.leave_less:
+        return None
+    passes.set_weights(mapped, found.basis, found.weights)
+    return passes.model.parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,20 +195,6 @@ def set_classes(passes: Passes, basis: Basis, weights: Doubles) -> None:
     missing = weights[:, 0] - (at.intercepts + rounded @ basis.centre)
     own = next(one.values for one in passes.model.parameters if one.name == intercept)
     passes.model.set(intercept, (own.astype(np.float64) + missing).astype(np.float32))
-
-
-def _from_least_squares(passes: Passes) -> Sequence[Parameter] | None:
-    """Go to least squares, if columns that are close to each other have an effect that the models lack."""
-    mapped, found = passes.model.weights(passes.found), found_least_squares(passes)
-    if mapped is None or found is None:
-        return None
-    # outliers may be why least squares explain little: they find no more then
-    if found.weakest < BARELY_APART and found.least < 0.5:
-        passes.notify(unfound_notice())
-    if not found.leave_less:
-        return None
-    passes.set_weights(mapped, found.basis, found.weights)
-    return passes.model.parameters
 
 
 def found_least_squares(passes: Passes) -> LeastSquares | None:

@@ -14,12 +14,13 @@ import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 
 import numpy as np
 
 from dana.errors import InternalError
 from dana.predictor.centres import Centres
-from dana.simulator.machine import Observer, Simulator
+from dana.simulator.machine import Joined, Observer, Simulator
 from dana.trainer.contract import (
     Link,
     Notify,
@@ -50,6 +51,9 @@ Arrays = Mapping[str, Array]
 
 KINDS = ("<f4", "<f8", "<i8", "<u4")
 """Types of the arrays in a message."""
+
+LIMIT = 2**53
+"""Bound of whole numbers in a message."""
 
 NOWHERE = Sink(function=0, context=0)
 """The sink of a pass over no rows."""
@@ -98,7 +102,7 @@ def unpacked(message: bytes) -> tuple[str, dict[str, Array]]:
             place += count * np.dtype(kind).itemsize
         if place != len(message):
             raise ValueError(f"{len(message) - place} bytes too many")
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise _malformed(str(error)) from None
     return str(name), arrays
 
@@ -180,6 +184,21 @@ def _no_average(graph: Graph) -> str | None:
 class _Parted(MachineTraining):
     """What leader and followers share."""
 
+    def __init__(
+        self,
+        request: TrainRequest,
+        design: Design,
+        machine: Machine,
+        notify: Notify,
+        stream: Stream | None,
+        *,
+        judge: Callable[[], Training] | None,
+        link: Link,
+    ) -> None:
+        assert request.part is not None
+        self._part, self._link = request.part, link
+        super().__init__(request, design, machine, notify, stream, judge=judge)
+
     @property
     def _states(self) -> dict[str, Symbol]:
         """Models, states, and the results of an epoch, by the names in messages."""
@@ -200,22 +219,13 @@ class _Parted(MachineTraining):
 class Leading(_Parted):
     """The leader's training. Its sinks take no pages."""
 
-    def __init__(
-        self,
-        request: TrainRequest,
-        design: Design,
-        machine: Machine,
-        notify: Notify,
-        stream: Stream | None,
-        *,
-        judge: Callable[[], Training] | None,
-        link: Link,
-    ) -> None:
-        super().__init__(request, design, machine, notify, stream, judge=judge)
-        self._link = link
-        self._observer: LikelihoodObserver | None = None
-        self._judged: Sequence[Parameter] = ()
-        self._expected = {name: np.zeros(one.shape, np.float32) for name, one in self._states.items()}
+    _observer: LikelihoodObserver | None = None
+    _judged: Sequence[Parameter] = ()
+
+    @cached_property
+    def _expected(self) -> Arrays:
+        """What a follower's state is like."""
+        return {name: np.zeros(one.shape, np.float32) for name, one in self._states.items()}
 
     def _lead(self, name: str, arrays: Arrays, expected: Arrays) -> list[dict[str, Array]]:
         """Send a command; return the answers, which have arrays like those expected."""
@@ -252,14 +262,12 @@ class Leading(_Parted):
         expected: dict[str, Array] = {"counters": np.zeros(len(COUNTERS), np.int64)}
         answers = self._lead("epoch", {}, expected)
         found = [dict(zip(COUNTERS, one["counters"].tolist(), strict=True)) for one in answers]
-        part = self._request.part
-        assert part is not None
-        if part.mode == "epoch":
+        if self._part.mode == "epoch":
             state = self._averaged([one["tuples"] for one in found])
         else:
             (state,) = self._states_of("first")
         self._take(state)
-        if part.mode == "epoch":
+        if self._part.mode == "epoch":
             self._tell()
         slowest = max(found, key=lambda one: int(one["cycles"]))
         counts = {name: sum(one[name] for one in found) for name in ("tuples", "skipped")}
@@ -326,22 +334,14 @@ class Leading(_Parted):
 class Following(_Parted):
     """A follower's training."""
 
-    def __init__(
-        self,
-        request: TrainRequest,
-        design: Design,
-        machine: Machine,
-        notify: Notify,
-        stream: Stream | None,
-        *,
-        judge: Callable[[], Training] | None,
-        link: Link,
-    ) -> None:
-        assert request.part is not None
-        assert isinstance(machine, Simulator)
-        self._part, self._link = request.part, link
-        super().__init__(request, design, machine, notify, stream, judge=judge)
-        self._joined = machine.join(link.join, self._part.count) if self._part.mode == "batch" else None
+    _joined: Joined | None = None
+    """What exchanges merges while an epoch runs; None: models are averaged after it."""
+
+    def _exchange(self, merges: bytes) -> bytes:
+        every = self._link.join(merges)
+        if len(every) != len(merges) * self._part.count:
+            raise _malformed(f"merges of {len(every)} bytes, not {len(merges)} of each of {self._part.count} parts")
+        return every
 
     def _failure(self, status: int) -> Exception:
         self._check_joined()
@@ -353,6 +353,9 @@ class Following(_Parted):
 
     def follow(self, feed: Callable[[Sink], int]) -> None:
         """Execute commands until the last one."""
+        if self._part.mode == "batch":
+            assert isinstance(self._machine, Simulator)
+            self._joined = self._machine.join(self._exchange, self._part.count)
         answer = b""
         while True:
             name, arrays = unpacked(self._link.follow(answer))
@@ -368,8 +371,8 @@ class Following(_Parted):
 
     def _survey(self, _: Arrays, feed: Callable[[Sink], int]) -> Arrays:
         sink = self.survey
-        assert sink is not None
-        assert self._surveyor is not None
+        if sink is None or self._surveyor is None:
+            raise _malformed("a second survey")
         feed(sink)
         counters = self._surveyor.end_epoch()
         self._surveyor = None
@@ -417,7 +420,8 @@ class Following(_Parted):
         basis = like(arrays, {"centre": np.zeros(size), "scale": np.zeros(size), "numbers": np.zeros(4)})
         weights = arrays.get("weights", np.zeros((0, 0)))
         middle, family, rows, seed = basis["numbers"].tolist()
-        if weights.ndim != 2 or weights.shape[1] != size + 1 or family not in set(Family):
+        whole = weights.ndim == 2 and weights.shape[1] == size + 1 and family in set(Family)
+        if not whole or not 0 <= rows < LIMIT or not 0 <= seed < LIMIT:
             raise _malformed(f"weights of shape {weights.shape} for family {family}")
         observer = LikelihoodObserver(
             family=Family(int(family)),

@@ -5,7 +5,7 @@ A simulator reads the pages without training; every machine uses the same code, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from dana.predictor.program import Program, decode_predictor
 from dana.trainer.contract import Notify, Parameter, Sink, Training, TrainRequest, TrainResult
 from dana.trainer.data.coefficients import MOST
 from dana.trainer.data.likelihood import Basis, Doubles, Family, Floats, LikelihoodObserver
+from dana.trainer.likelihoods import family_of, penalty_of
 
 MAX_COLUMNS = 100
 """Columns beyond which the curvature, which grows with their square, costs more than the training of many rows."""
@@ -82,6 +83,8 @@ class Passes:
 
     Attributes
     ----------
+    result
+        The result of the training so far.
     measured
         Makes a pass, and returns its observer: of a family, in a basis, at weights; of labels less ``middle``.
     model, found
@@ -93,12 +96,29 @@ class Passes:
     """
 
     training: Training
+    request: TrainRequest
+    result: TrainResult
     measured: Callable[..., LikelihoodObserver]
     model: Model
     found: Scores
-    request: TrainRequest
     rows: int
     notify: Notify
+
+    @property
+    def family(self) -> Family | None:
+        """The likelihood that the rule maximises; None: it has none, or its prediction is not the likelihood's."""
+        return family_of(self.found.link, self.request, self.metas)
+
+    @property
+    def metas(self) -> Mapping[str, float]:
+        """The rule's numbers by name."""
+        metas: Mapping[str, float] = self.result.metadata["hyper"]
+        return metas
+
+    @property
+    def penalty(self) -> float:
+        """See `penalty_of`."""
+        return penalty_of(self.request, self.metas)
 
     def is_narrow(self, count: int) -> bool:
         """Return whether so many columns are few enough for passes in binary64."""
@@ -137,7 +157,19 @@ def opened(
     feed: Callable[[Sink], int],
     notify: Notify,
 ) -> Passes | None:
-    """Return what makes passes over the rows of a training; None if its prediction is no function of sums."""
+    """Return what makes passes over the rows of a training; None if its prediction is no function of sums.
+
+    Parameters
+    ----------
+    result
+        The result of the training so far, with its parameters.
+    rows
+        Rows trained on.
+    feed
+        Feeds all pages to a sink.
+    notify
+        Receives what is reported about the rows and the model.
+    """
     layout = training.layout
     if result.predictor is None or layout.label < 0 or sum(one.values.size for one in result.parameters) > MOST:
         return None
@@ -156,7 +188,14 @@ def opened(
         return observer
 
     return Passes(
-        training=training, measured=measured, model=model, found=found, request=request, rows=rows, notify=notify
+        training=training,
+        request=request,
+        result=result,
+        measured=measured,
+        model=model,
+        found=found,
+        rows=rows,
+        notify=notify,
     )
 
 

@@ -7,7 +7,7 @@ rule's convergence test left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isqrt, log, pi, sqrt
 from typing import Any
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from dana.predictor.affine import Link, Scores
 from dana.predictor.centres import centres_of
-from dana.trainer.contract import Notify, Parameter, Sink, Training, TrainRequest, TrainResult
+from dana.trainer.contract import Parameter, TrainResult
 from dana.trainer.data.coefficients import with_bases
 from dana.trainer.data.likelihood import Basis, Doubles, Family, LikelihoodObserver, Sum
 from dana.trainer.data.survey import categories_of
 from dana.trainer.distributions import critical, two_sided
 from dana.trainer.equations import CLOSE, HIDDEN, ROUNDED, Solved, solved, whole
-from dana.trainer.likelihoods import WEAK, family_of, penalty_of
+from dana.trainer.likelihoods import WEAK
 from dana.trainer.messages.summary_notices import (
     UNSETTLED,
     alike_notice,
@@ -34,7 +34,7 @@ from dana.trainer.messages.summary_notices import (
     separated_notice,
 )
 from dana.trainer.newton import SETTLED, STEPS, found_least_squares, newton_of_classes, set_classes, steps_of_classes
-from dana.trainer.passes import MAX_COLUMNS, MAX_PRODUCTS, MAX_WEIGHTS, MAX_WIDTH, Passes, in_basis, opened
+from dana.trainer.passes import MAX_COLUMNS, MAX_PRODUCTS, MAX_WEIGHTS, MAX_WIDTH, Passes, in_basis
 from dana.trainer.rounding import Rounding
 
 PRECISE = 1e-4
@@ -73,44 +73,23 @@ class Summary:
     inference: dict[str, Any] = field(default_factory=dict)
 
 
-def summarise(
-    training: Training,
-    request: TrainRequest,
-    result: TrainResult,
-    *,
-    rows: int,
-    feed: Callable[[Sink], int],
-    notify: Notify,
-) -> Summary | None:
+def summarise(passes: Passes) -> Summary | None:
     """Return the summary of a solved model; None if its prediction is not a function of one weighted sum or of classes.
 
-    Parameters
-    ----------
-    result
-        The result of the training, with its parameters.
-    rows
-        Rows trained on.
-    feed
-        Feeds all pages to a sink.
-    notify
-        Receives the names of dependent columns, and a warning if the rows are separated.
+    Dependent columns, and rows that are separated, are reported.
     """
-    passes = opened(training, request, result, rows=rows, feed=feed, notify=notify)
-    if passes is None:
-        return None
-    several = passes.found.link is Link.LARGEST
-    family = family_of(passes.found, request, result)
+    several, family, metadata = passes.found.link is Link.LARGEST, passes.family, passes.result.metadata
     if not several and family is None:
         return None
-    if penalty_of(request, result.metadata["hyper"]) > WEAK:
+    if passes.penalty > WEAK:
         if family is Family.NORMAL:
             _compare_with_least_squares(passes)
         reason = "a penalty keeps the model from the maximum of its likelihood"
-        return Summary(parameters=result.parameters, metadata={"no_errors": reason})
+        return Summary(parameters=passes.result.parameters, metadata={"no_errors": reason})
     if several:
-        classes = (training.design.get("classes") or {}).get("count")
-        return _of_classes(passes, passes.found, family, result.metadata) if classes else None
-    return None if family is None else _of_sum(passes, family, passes.found, result.metadata)
+        classes = (passes.training.design.get("classes") or {}).get("count")
+        return _of_classes(passes, passes.found, family, metadata) if classes else None
+    return None if family is None else _of_sum(passes, family, passes.found, metadata)
 
 
 def with_summary(result: TrainResult, summary: Summary) -> TrainResult:
@@ -138,7 +117,7 @@ def _of_classes(passes: Passes, found: Scores, family: Family | None, metadata: 
     separated = bool(at.sums[Sum.ROWS] > 0 and at.sums[Sum.MISPLACED] == 0)
     columns = [str(one) for one in (metadata.get("coefficients") or {}).get("terms", ())]
     if family is Family.MULTINOMIAL and not separated:
-        separated = _without_penalty(passes, columns, penalty_of(passes.request, metadata["hyper"]))
+        separated = _without_penalty(passes, columns, passes.penalty)
     if separated:
         alone = _alone(passes, basis, len(weights)) if columns else np.zeros(0, bool)
         names = [columns[int(alone.argmax())]] if alone.any() else []

@@ -19,6 +19,7 @@ from dana.cli.entry import main
 from dana.client.connection import Connection
 from dana.cluster.shards import ShardError
 from dana.errors import UsageError
+from dana.session.notices import ServerWarning
 from tests.cluster.conftest import everywhere
 from tests.cluster.test_gather import fetched
 from tests.scale import scaled
@@ -127,6 +128,22 @@ def test_nulls_become_the_mean_over_all_shards(db: Connection, shards: list[str]
     found = db.session.execute("SELECT metadata -> 'preprocess' FROM dana.model WHERE name = 'filled'").fetchall()[0][0]
     assert [one["column"] for one in found if "impute" in one] == ["x"]
     assert found[0]["impute"] == [pytest.approx(sum(values) / len(values))]
+
+
+@pytest.mark.parametrize("sync", ["batch", "epoch"])
+def test_a_shard_without_a_usable_row_is_one_without_rows(db: Connection, shards: list[str], sync: str) -> None:
+    """What is reported about its rows names the shard."""
+    filled(shards, 64, 32, 40)
+    options: dict[str, Any] = {"label": "y", "features": ["x", "z"], "epochs": 2, "shards": shards, "sync": sync}
+    everywhere(shards[2:], "UPDATE rows SET x = NULL")
+    with pytest.warns(ServerWarning, match=r'^shard 3 \(.*\): 40 of 40 rows of public\.rows are left out: "x" is null'):
+        found = db.train("linear_svm", "rows", model="nulls", **options)
+    everywhere(shards[2:], "DELETE FROM rows")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        without = db.train("linear_svm", "rows", model="without", **options)
+    assert (found.tuples, found.skipped, without.skipped) == (96, 40, 0)
+    assert parameters(db, "nulls") == parameters(db, "without")
 
 
 def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str]) -> None:
@@ -307,3 +324,17 @@ def test_a_leader_that_is_cancelled_ends_all_parts(db: Connection, shards: list[
     for dsn in shards:
         while training_backends(dsn):
             time.sleep(0.01)
+
+
+def test_a_part_does_not_begin_within_a_training(db: Connection, shards: list[str]) -> None:
+    """It would be relayed to a client that does not expect it."""
+    filled(shards, 8, 8, 8)
+    part = json.dumps({"mode": "batch", "number": 1, "count": 1})
+    call = f"CALL dana.dana_train_part('linear', 'rows', '{{}}', '{part}', NULL, NULL)"
+    with db.session.transaction(force_rollback=True):
+        db.session.execute(
+            "CREATE FUNCTION nested(call text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN EXECUTE call; END $$"
+        )
+        query = "SELECT x, z FROM rows WHERE nested($call$" + call + "$call$)"
+        with pytest.raises(psycopg.errors.ObjectInUse, match="cannot train while this session is training"):
+            db.session.execute("SELECT dana_train('linear', query => %s)", (query,))

@@ -380,7 +380,7 @@ def test_messages_of_another_server_are_arrays_or_errors() -> None:
     assert all(np.array_equal(found[key], arrays[key]) for key in arrays)
     message = packed("some", arrays)
     malformed = [b"", b"\xff" * 8, message[:-1], message + b"\0", message.replace(b"<f4", b"|O8"), b"\2\0\0\0[]"]
-    malformed.append(message.replace(b"[2, 3]", b"[2,-3]"))
+    malformed += [message.replace(b"[2, 3]", b"[2,-3]"), (10**5).to_bytes(4, "little") + b"[" * 10**5]
     for one in malformed:
         with pytest.raises(TrainingError, match="sent a malformed message"):
             unpacked(one)
@@ -422,20 +422,32 @@ def test_surveys_of_parts_are_that_of_all_rows(ends: Sequence[int]) -> None:
     assert np.array_equal(*deviations)
 
 
-def test_what_a_part_cannot_exchange_ends_its_epoch() -> None:
+@pytest.mark.parametrize(
+    ("commands", "merges", "error", "message"),
+    [
+        (["survey", "epoch"], None, ConnectionResetError, "the other part is gone"),
+        (["survey", "epoch"], b"", TrainingError, "malformed message: merges of 0 bytes, not 260 of each of 2 parts"),
+        (["survey", "survey"], None, TrainingError, "malformed message: a second survey"),
+    ],
+)
+def test_what_a_part_cannot_exchange_ends_its_epoch(
+    commands: list[str], merges: bytes | None, error: type[Exception], message: str
+) -> None:
     columns = drawn(64, 0)
     part = Part(mode="batch", number=1, count=2)
     request = asked(of("linear_svm"), columns, {"part": part, "features": ("x0",)})
 
     class Lost(HubLink):
-        def join(self, merges: bytes) -> bytes:
-            raise ConnectionResetError("the other part is gone")
+        def join(self, _: bytes) -> bytes:
+            if merges is None:
+                raise ConnectionResetError("the other part is gone")
+            return merges
 
     training = MachineTrainer().open(request, lambda notice: None, Lost(Hub(1), 0))
     assert isinstance(training, Following)
     feed = partial(training.follow, feeding(training, columns))
-    training._link = Commands(["survey", "epoch"], Lost(Hub(1), 0))
-    with pytest.raises(ConnectionResetError, match="the other part is gone"):
+    training._link = Commands(commands, Lost(Hub(1), 0))
+    with pytest.raises(error, match=message):
         feed()
     training.close()
 

@@ -280,8 +280,10 @@ look(dana_shard *shard, const char *text, Datum *values, bool *nulls)
 	{
 		/* operators are looked up in search_path; one message, since each costs a round trip */
 		(void)run_there(shard, WALRCV_OK_COMMAND,
-							 psprintf("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-									  "SET LOCAL search_path = pg_catalog; %s", lock), 0, NULL);
+						psprintf("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+								 "SET LOCAL search_path = pg_catalog; %s",
+								 lock),
+						0, NULL);
 		result = run_there(shard, WALRCV_OK_TUPLES, text, LOOK_COUNT, look_types);
 		slot = MakeSingleTupleTableSlot(result->tupledesc, &TTSOpsMinimalTuple);
 		if (tuplestore_gettupleslot(result->tuplestore, true, true, slot))

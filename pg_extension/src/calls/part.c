@@ -22,6 +22,7 @@
 #include "base/extension.h"
 #include "base/json.h"
 #include "calls/train.h"
+#include "limits/bounds.h"
 #include "worker/channel.h"
 
 /* How long a wait for the client, or the worker's error, is at most before interrupts are looked for again */
@@ -138,6 +139,7 @@ DANA_FUNCTION(dana_train_part)
 	if (MyProcPort == NULL || IsParallelWorker() || whereToSendOutput != DestRemote ||
 		get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE)
 		dana_error(FEATURE_NOT_SUPPORTED, "dana_train_part() is for the Python client, which relays its messages");
+	dana_bounds_require_idle(); /* before the client is to relay messages */
 	dana_training_from_call(fcinfo, 2, &training);
 	training.part = PG_GETARG_JSONB_P(3);
 	if (!JB_ROOT_IS_OBJECT(training.part))

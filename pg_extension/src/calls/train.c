@@ -200,6 +200,7 @@ train_begin_stream(const dana_reply *reply, conversation *of)
 					  model->design);
 	if (source->stream.plan != NULL && !train_labels_hold(of))
 		return false;
+	source->shard = of->training->part != NULL;
 	if (!of->training->leads)
 		dana_source_stream(source);
 	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);

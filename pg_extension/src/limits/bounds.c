@@ -322,18 +322,24 @@ bounds_close(void)
 	return bounds_stop_clock();
 }
 
-Datum
-dana_bounds_train(Datum (*train)(void *state), void *state)
+void
+dana_bounds_require_idle(void)
 {
-	Datum result;
-	int	  level;
-
 	if (training)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot train while this session is training"),
 				 errdetail("The query or the filter that rows are read with, or a function in them, trains itself."),
 				 errhint("Train one after the other.")));
+}
+
+Datum
+dana_bounds_train(Datum (*train)(void *state), void *state)
+{
+	Datum result;
+	int	  level;
+
+	dana_bounds_require_idle();
 	training = true;
 	PG_TRY();
 	{

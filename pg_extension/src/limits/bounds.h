@@ -12,6 +12,9 @@ extern int dana_max_jobs;	/* in the whole server; 0: no limit */
 extern int dana_max_jobs_per_role;
 extern void dana_bounds_define(void);
 
+/* Raises an error inside another training */
+extern void dana_bounds_require_idle(void);
+
 /*
  * Runs work that trains under the session's limits: not inside another training, on the clock, and watching the client.
  */

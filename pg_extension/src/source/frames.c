@@ -498,7 +498,7 @@ report_left_out(const dana_frames *frames)
 	}
 	if (frames->complete == 0 && empty != NULL)
 		hint = hint_of_empty(empty);
-	if (frames->complete == 0 && text.len > 0)
+	if (frames->complete == 0 && text.len > 0 && !frames->source->shard)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 						errmsg("%s has no row to train on: of " UINT64_FORMAT " rows %s", frames->source->name, frames->rows,
 							   text.data + 2),

@@ -91,6 +91,7 @@ typedef struct dana_source
 	BlockNumber	  pages;	/* all pages with rows that the snapshot can see */
 	dana_filter	 *compiled; /* the filter, for pages */
 	bool		  held_out; /* the rows that are left out of a training */
+	bool		  shard;	/* a part of a training's rows, which may have none */
 	bool		  rows;		/* always streamed as frames */
 	bool		  spi;		/* connected to SPI */
 	dana_array_probe *probe; /* properties of array columns, or NULL: not examined yet */
