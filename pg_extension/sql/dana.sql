@@ -211,7 +211,7 @@ CREATE TABLE dana.shard (
 	PRIMARY KEY (source, shard),
 	CHECK (server IS NULL OR conninfo IS NULL)
 );
-COMMENT ON TABLE dana.shard IS 'The map of shards: which servers have the parts of a table; written by the table''s owner. A partitioned table without rows here has its partitions as shards';
+COMMENT ON TABLE dana.shard IS 'The map of shards: which servers have the parts of a table; written by the table''s owner, whom a DBA has granted it. A partitioned table without rows here has its partitions as shards';
 COMMENT ON COLUMN dana.shard.source IS 'The table; it need have no rows of its own';
 COMMENT ON COLUMN dana.shard.shard IS 'Number of the shard: rows are gathered in the order of these numbers';
 COMMENT ON COLUMN dana.shard.server IS 'Foreign server of postgres_fdw that has it, to which the table''s owner has USAGE; NULL, without conninfo: this server';
@@ -1449,8 +1449,9 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA dana TO PUBLIC;
-GRANT SELECT, INSERT, UPDATE, DELETE ON dana.shard TO PUBLIC;
-GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.metric, dana.progress, dana.curve, dana.job TO PUBLIC;
+-- writing dana.shard is for a DBA to grant: a role that may write a table may also lock it
+GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.metric, dana.progress, dana.curve, dana.job, dana.shard
+	TO PUBLIC;
 
 -- What uses the worker, or changes what others see, a DBA grants
 REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,

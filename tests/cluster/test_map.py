@@ -128,6 +128,9 @@ def test_a_map_is_its_table_s(mapped: psycopg.Connection, shards: list[str]) -> 
         assert failed.value.sqlstate == sqlstate
 
     try:
+        for statement in (insert + "('own', 1, NULL, NULL, NULL)", "LOCK TABLE dana.shard IN ROW EXCLUSIVE MODE"):
+            fails("maker", statement, "42501", "permission denied for table shard")
+        mapped.execute("GRANT INSERT, UPDATE, DELETE ON dana.shard TO maker")
         # only the table's owner writes; a connection string would log in as the server's own account
         denied = "new row violates row-level security policy"
         fails("maker", insert + "('whole', 20, NULL, NULL, 'x')", "42501", denied)

@@ -227,7 +227,6 @@ def test_models_belong_to_their_owner(connect_as: Connect, session: Session) -> 
 
 
 def test_tables_are_written_by_functions_only(connect_as: Connect) -> None:
-    """Except for `dana.shard`, in which tests/cluster/test_map.py looks for the rows of others."""
     alice = connect_as("alice")
     for statement in (
         "INSERT INTO dana.rule VALUES ('x', '{}', '{}', 'alice')",
@@ -243,12 +242,11 @@ def test_tables_are_written_by_functions_only(connect_as: Connect) -> None:
         SELECT c.relname, a.privilege_type FROM pg_class AS c LEFT JOIN pg_attribute AS t ON t.attrelid = c.oid,
             aclexplode(c.relacl || t.attacl) AS a
         WHERE c.relnamespace = 'dana'::regnamespace AND a.grantee <> c.relowner AND a.privilege_type <> 'SELECT'
-            AND c.relname <> 'shard'
     """
     assert alice.execute(more).fetchall() == []
 
 
-OPEN = ("rule", "model", "run", "epoch", "metric", "progress", "curve", "job")
+OPEN = ("rule", "model", "run", "epoch", "metric", "progress", "curve", "job", "shard")
 """Tables and views that everybody may read; what rows are seen there, policies and views say."""
 
 
@@ -264,8 +262,7 @@ def test_default_privileges_open_nothing(connect_as: Connect, cluster: Cluster, 
                 SELECT c.relname, a.grantee, a.privilege_type FROM pg_class AS c, aclexplode(c.relacl) AS a
                 WHERE c.relnamespace = 'dana'::regnamespace AND a.grantee <> c.relowner
             """
-            written = {("shard", 0, kind) for kind in ("SELECT", "INSERT", "UPDATE", "DELETE")}
-            assert {*fresh.execute(given).fetchall()} == written | {(name, 0, "SELECT") for name in OPEN}
+            assert {*fresh.execute(given).fetchall()} == {(name, 0, "SELECT") for name in OPEN}
             schema = """
                 SELECT a.grantee, a.privilege_type FROM pg_namespace AS n, aclexplode(n.nspacl) AS a
                 WHERE n.nspname = 'dana' AND a.grantee <> n.nspowner
