@@ -47,12 +47,12 @@ class _Peer:
         self.pgconn = self.session.pgconn
 
     def begin(self, statement: str) -> None:
-        self.heard = time.monotonic()
         with self._lost():
             self.pgconn.send_query(statement.encode())
+            self._flush()
             while self.pgconn.is_busy():
-                select.select([self.pgconn.socket], [], [])
-                self.pgconn.consume_input()
+                self._wait(select.POLLIN)
+        self.heard = time.monotonic()
         result = self._result()
         if result is None or result.status != ExecStatus.COPY_BOTH:
             raise self._error("the extension there does not train in parts", "0A000")
@@ -60,7 +60,23 @@ class _Peer:
     def send(self, message: bytes) -> None:
         with self._lost():
             self.pgconn.put_copy_data(message)
-            self.pgconn.flush()
+            self._flush()
+
+    def _flush(self) -> None:
+        """Hand over all that was sent: a server that was stopped takes no more than its buffers hold."""
+        while self.pgconn.flush():
+            self._wait(select.POLLIN | select.POLLOUT)
+
+    def _wait(self, events: int) -> None:
+        ready = select.poll()
+        ready.register(self.pgconn.socket, events)
+        if not ready.poll(None if self.shard is None else 1000 * self.shard.timeout):
+            raise self._silent()
+        self.pgconn.consume_input()
+
+    def _silent(self) -> psycopg.Error:
+        assert self.shard is not None
+        return ShardError(self.shard, f"no message within {self.shard.timeout:g} s", LOST)
 
     def messages(self) -> Iterator[bytes]:
         """What has come, the end of the statement aside; an error of the server is raised."""
@@ -83,6 +99,7 @@ class _Peer:
             if result.status in COPYING:
                 with self._lost():
                     self.pgconn.put_copy_end()
+                    self._flush()
             else:
                 self.result = result
             result = self._result()
@@ -113,6 +130,8 @@ class _Peer:
     def _lost(self) -> Iterator[None]:
         try:
             yield
+        except ShardError:  # named already
+            raise
         except psycopg.Error as error:
             raise self._error(str(error), LOST) from error
 
@@ -123,6 +142,7 @@ class _Peer:
             while (result := self.pgconn.get_result()) is not None:
                 if result.status == ExecStatus.COPY_BOTH:
                     self.pgconn.put_copy_end(b"another part failed")
+                    self._flush()
                 while result.status in COPYING and self.pgconn.get_copy_data(0)[0] > 0:
                     pass
 
@@ -152,16 +172,21 @@ def relay(
         An error of the server that leads.
     """
     leader = _Peer(session=session, shard=None)
-    blocking, session.pgconn.nonblocking = session.pgconn.nonblocking, 0
+    followers = [_Peer(session=shard.session, shard=shard) for shard in shards]
+    before = [(one.pgconn, one.pgconn.nonblocking) for one in (leader, *followers)]
+    for pgconn, _ in before:
+        pgconn.nonblocking = 1
     try:
         leader.begin(leads)
-        _Relay(leader, [_Peer(session=shard.session, shard=shard) for shard in shards]).run(follows)
+        _Relay(leader, followers).run(follows)
     except BaseException:
         # a failed statement is over; any other runs until its next message
         leader.abort()
         raise
     finally:
-        session.pgconn.nonblocking = blocking
+        for pgconn, nonblocking in before:
+            with suppress(psycopg.Error):  # of a connection that is lost
+                pgconn.nonblocking = nonblocking
     assert leader.result is not None
     return (leader.result.get_value(0, 0) or b"").decode()
 
@@ -250,7 +275,7 @@ class _Relay:
     def _check_alive(self, peers: Sequence[_Peer]) -> None:
         for one in peers:
             if one.shard is not None and time.monotonic() - one.heard > one.shard.timeout:
-                raise ShardError(one.shard, f"no message within {one.shard.timeout:g} s", LOST)
+                raise one._silent()
 
     def _out_of_step(self, peer: _Peer, message: bytes) -> psycopg.Error:
         what = "an end" if not message else f"a message {message[:1]!r}"

@@ -15,9 +15,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from dana import rules
 from dana.cli.entry import main
 from dana.client.connection import Connection
-from dana.cluster.shards import ShardError
+from dana.cluster.relay import _Peer
+from dana.cluster.shards import ShardError, opened
 from dana.errors import UsageError
 from dana.session.notices import ServerWarning
 from tests.cluster.conftest import everywhere
@@ -246,6 +248,24 @@ def test_a_shard_that_fails_in_a_training_is_named(
     for dsn in shards:
         while training_backends(dsn):  # a cancel is not waited for
             time.sleep(0.01)
+
+
+def test_a_shard_that_was_stopped_takes_no_long_message(db: Connection, shards: list[str]) -> None:
+    """Of more bytes than the buffers on the way hold."""
+    filled(shards, 8, 8, 8)
+    part = json.dumps({"mode": "batch", "number": 1, "count": 1})
+    text = rules.text("linear").replace("'", "''")
+    call = f"CALL dana.dana_train_part('linear', 'rows', '{{\"label\": \"z\"}}', '{part}', '{text}', NULL)"
+    with opened(shards[1:2], "rows", 0.5) as [shard]:
+        peer = _Peer(session=shard.session, shard=shard)
+        peer.pgconn.nonblocking = 1
+        peer.begin(call)
+        os.kill(peer.pgconn.backend_pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(ShardError, match=r"^shard 1 \(host=.*\): no message within 0\.5 s$"):
+                peer.send(bytes(1 << 26))
+        finally:
+            os.kill(peer.pgconn.backend_pid, signal.SIGCONT)
 
 
 def test_kills_at_any_moment_end_in_the_same_bits_or_a_named_error(db: Connection, shards: list[str]) -> None:
