@@ -601,6 +601,9 @@ def test_a_rule_s_own_test_decides_on_a_plateau(machine: str) -> None:
     text = SOLVED.format(bound=-1)
     assert len(train_arrays(text, columns, label="y", machine=machine, notify=told.append).losses) == 100
     assert [one.message for one in told] == ["rule 'solved' has not converged in 100 epochs"]
+    # the rule has neither classes nor a penalty
+    assert "classes" not in str(told[0].hint)
+    assert "penalty" not in str(told[0].hint)
     assert len(train_arrays(text, columns, label="y", machine=machine, patience=6).losses) < 20
 
 

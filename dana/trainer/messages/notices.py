@@ -154,11 +154,15 @@ def unfinished_notice(request: TrainRequest, epochs: int, last: int, before: flo
 def unsolved_notice(request: TrainRequest, epochs: int) -> Notice:
     """Report that the convergence test of a rule that takes the whole table as one batch did not hold."""
     given = "epochs=" if request.relation.name == ARRAYS else "epochs => "
+    graph = compile_rule(request.text, filename=request.rule).hdfg
+    why = "Columns may depend on each other" + ("" if graph.classes is None else ", or separate the classes")
+    # by name, as the learning rate
+    penalised = any("penalty" in str(graph.nodes[k].name) for k in graph.metas)
+    instead = "Remove such columns, use a stronger penalty, or train" if penalised else "Remove such columns, or train"
     return Notice(
         level=Level.NOTICE,
         message=f"rule {request.rule!r} has not converged in {epochs} epochs",
-        hint="Columns may depend on each other, or separate the classes, so that more than one model fits. Remove such "
-        f"columns, use a stronger penalty, or train for more epochs, as in {given}{5 * epochs}.",
+        hint=f"{why}, so that more than one model fits. {instead} for more epochs, as in {given}{5 * epochs}.",
     )
 
 
