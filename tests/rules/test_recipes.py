@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from dana.language.trainable import TrainableRule
+from dsl.hdfg.choice import category_inputs
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
 from tests.oracles.uniform import uniform
@@ -134,6 +135,19 @@ def categories(models: Models, rows: list[Row]) -> Models:
             np.add.at(w, c, -0.02 * error / len(batch))
             np.add.at(V, c, -0.02 * error * (sums - factors) / len(batch))
     return {"w": w, "V": V}
+
+
+def sparse(models: Models, rows: list[Row]) -> Models:
+    """Batch after batch; a feature that a row has twice changes twice."""
+    w, b = models["w"].copy(), models["b"]
+    for batch in batches(rows):
+        before, errors = w.copy(), []
+        for row in batch:
+            c = row["c"].astype(int)
+            errors.append(1 / (1 + np.exp(-(before[c] @ row["x"] + b))) - row["y"])
+            np.add.at(w, c, -0.05 * errors[-1] * row["x"] / len(batch))
+        b = b - 0.05 * np.mean(errors)
+    return {"w": w, "b": b}
 
 
 def rated(models: Models, rows: list[Row]) -> Models:
@@ -345,6 +359,7 @@ ORACLES: dict[str, Callable[[Models, list[Row]], Models]] = {
     "dropout": thinned,
     "gradients rounded at random": coarse,
     "mixture of experts": descent(experts, 0.1),
+    "sparse rows": sparse,
     "three quantiles at once": descent(quantiles, 0.05),
     "student's t": descent(student, 0.05, keep=0.9),
     "factorization machine": descent(factorization, 0.02),
@@ -365,7 +380,7 @@ def columns(rule: TrainableRule, name: str) -> dict[str, np.ndarray]:
         shape = (ROWS, *graph.concrete_shape(one))
         if node.name in ("u", "i", "j"):
             values = rng.integers(0, 6, shape).astype(float)
-        elif name == "factorization machine over categories" and node.name == "c":
+        elif node.name == "c":
             values = rng.integers(0, 5, shape).astype(float)
         elif node.name == "exposure" or name == "kalman filter":
             values = rng.uniform(0.5, 2, shape)
@@ -392,7 +407,9 @@ def test_recipe(name: str) -> None:
     rule = TrainableRule(RECIPES[name])
     assert rule.report == ""
     values = columns(rule, name)
-    graph = rule.hdfg.bind(dict.fromkeys(set(rule.hdfg.dims).difference(dict(rule.hdfg.extents)), 5))
+    counted = {str(rule.hdfg.symbolic_count(one)) for one in category_inputs(rule.hdfg)}  # in the rows
+    defaults = dict(rule.hdfg.extents).keys() - counted
+    graph = rule.hdfg.bind(dict.fromkeys(set(rule.hdfg.dims) - defaults, 5))
     start = {model: value.astype(float) for model, value in Interpreter(graph, numerics).start().items()}
     inputs = {one: values[one] for one in values if one not in labels(rule)}
     outputs = {one: values[one] for one in labels(rule)}

@@ -63,6 +63,8 @@ def test_without_usage_on_the_schema(owners: Session, kind: str) -> None:
         with pytest.raises(errors.InsufficientPrivilege, match="permission denied for schema hidden"):
             owners.execute("SELECT * FROM hidden.t")
         for function, arguments in CALLS.items():
+            if function == "dana_gather" and owners.info.server_version < 170000:
+                continue  # an error there whatever the table
             call = f"{'CALL' if function == PROCEDURE else 'SELECT * FROM'} {function}{arguments}"
             for number, state, message in (
                 (schema, "42501", "permission denied for schema hidden"),
