@@ -11,7 +11,7 @@ import json
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psycopg
@@ -31,6 +31,25 @@ COPYING = (ExecStatus.COPY_BOTH, ExecStatus.COPY_IN, ExecStatus.COPY_OUT)
 """In these the connection is until both sides have ended their copy."""
 
 
+class _Lost:
+    """Names the server in an error of libpq. A round enters it several times, so it is no generator.
+
+    An error that names its shard already passes.
+    """
+
+    __slots__ = ("_peer",)
+
+    def __init__(self, peer: _Peer) -> None:
+        self._peer = peer
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, psycopg.Error) and not isinstance(error, ShardError):
+            raise self._peer._error(str(error), LOST) from error
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Peer:
     """A connection on which a part of the training runs; shard None: the leader."""
@@ -38,16 +57,20 @@ class _Peer:
     session: psycopg.Connection
     shard: Shard | None
     pgconn: PGconn = field(init=False)
+    _lost: _Lost = field(init=False, repr=False)
     heard: float = 0.0
     """When it last sent anything."""
+    unread: bool = False
+    """Whether libpq has read what may be a message while something else was waited for, which no poll reports."""
     result: PGresult | None = None
     """What the statement returned; it runs until then."""
 
     def __post_init__(self) -> None:
         self.pgconn = self.session.pgconn
+        self._lost = _Lost(self)
 
     def begin(self, statement: str) -> None:
-        with self._lost():
+        with self._lost:
             self.pgconn.send_query(statement.encode())
             self._flush()
             while self.pgconn.is_busy():
@@ -58,7 +81,7 @@ class _Peer:
             raise self._error("the extension there does not train in parts", "0A000")
 
     def send(self, message: bytes) -> None:
-        with self._lost():
+        with self._lost:
             self.pgconn.put_copy_data(message)
             self._flush()
 
@@ -73,18 +96,23 @@ class _Peer:
         if not ready.poll(None if self.shard is None else 1000 * self.shard.timeout):
             raise self._silent()
         self.pgconn.consume_input()
+        self.unread = True
 
     def _silent(self) -> psycopg.Error:
         assert self.shard is not None
         return ShardError(self.shard, f"no message within {self.shard.timeout:g} s", LOST)
 
-    def messages(self) -> Iterator[bytes]:
-        """What has come, the end of the statement aside; an error of the server is raised."""
+    def read(self) -> None:
+        """Have libpq read what has come; it may be a message."""
         self.heard = time.monotonic()
-        with self._lost():
+        with self._lost:
             self.pgconn.consume_input()
+
+    def messages(self) -> Iterator[bytes]:
+        """What libpq has read, the end of the statement aside; an error of the server is raised."""
+        self.unread = False
         while self.result is None:
-            with self._lost():
+            with self._lost:
                 count, data = self.pgconn.get_copy_data(1)
             if count == 0:
                 return
@@ -97,7 +125,7 @@ class _Peer:
         result = self._result()
         while result is not None:
             if result.status in COPYING:
-                with self._lost():
+                with self._lost:
                     self.pgconn.put_copy_end()
                     self._flush()
             else:
@@ -107,7 +135,7 @@ class _Peer:
             raise self._error("the statement ended without a result", "08P01")
 
     def _result(self) -> PGresult | None:
-        with self._lost():
+        with self._lost:
             result = self.pgconn.get_result()
         if result is not None and result.status == ExecStatus.FATAL_ERROR:
             while self.pgconn.get_result() is not None:  # the session is idle afterwards
@@ -125,15 +153,6 @@ class _Peer:
         error = psycopg.OperationalError(f"the server that trains: {message}")
         error.sqlstate = sqlstate
         return error
-
-    @contextmanager
-    def _lost(self) -> Iterator[None]:
-        try:
-            yield
-        except ShardError:  # named already
-            raise
-        except psycopg.Error as error:
-            raise self._error(str(error), LOST) from error
 
     def abort(self) -> None:
         """End what runs, and read all that it returned, so that the session is free."""
@@ -245,19 +264,23 @@ class _Relay:
     def _collect(self, peers: Sequence[_Peer]) -> dict[_Peer, bytes | None]:
         """One message of each, None of those that have ended; of others none may come."""
         found: dict[_Peer, bytes | None] = {}
-        # first what libpq has read already, which no poll reports
-        ready = [*peers]
+        began = time.monotonic()
+        for one in peers:
+            one.heard = began  # it says nothing before it is asked
+        ready = [one for one in peers if one.unread or one.result is not None]
         while True:
             for one in ready:
                 self._take(one, peers, found)
             if len(found) == len(peers):
                 return found
             ready = [self._peers[descriptor] for descriptor, _ in self._poll.poll(LOOK_MS)]
+            for one in ready:
+                one.read()
             if not ready:
                 self._check_alive([one for one in peers if one not in found])
 
     def _take(self, one: _Peer, peers: Sequence[_Peer], found: dict[_Peer, bytes | None]) -> None:
-        """Read what has come from a peer."""
+        """Take what libpq has read of a peer."""
         ended = one.result is not None
         for message in () if ended else one.messages():
             if one in found or one not in peers:
