@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from dana.cli.entry import OK, USAGE, main
 from dana.codesign.package import EPOCHS
+from dana.server.places import CHECKOUT
 from hwgen.export import waves
 from hwgen.export.check import bundle_of
 from hwgen.spec import board
+from tests.golden import Golden
 from tests.hwgen.board.test_driver import verilog
 from tests.hwgen.export.test_package import ARGUMENTS
 
@@ -39,11 +45,15 @@ def test_what_has_no_waveforms_is_rejected(capsys: pytest.CaptureFixture[str]) -
     assert "--trace must come without --registers: only simulated Verilog has waveforms" in capsys.readouterr().err
 
 
-def test_a_traced_training_shows_each_beat_and_the_interrupt(tmp_path: Path) -> None:
-    """Of every signal in the view there are waveforms, as wide as it says."""
+def test_a_traced_training_shows_each_beat_and_the_interrupt(tmp_path: Path, golden: Golden) -> None:
+    """Of every signal in the view there are waveforms, as wide as it says; documents show them."""
     folder, file = tmp_path / "package", tmp_path / "t.vcd"
-    assert main([*ARGUMENTS, "-o", str(folder)]) == OK
+    assert main(["hdl", str(CHECKOUT / "examples" / "paper" / "logistic.py"), *ARGUMENTS[2:], "-o", str(folder)]) == OK
     assert main(["board", str(folder), "--trace", str(file)]) == OK
+    for name, (described, drawn) in timing().diagrams(file.read_text()).items():
+        stored = dataclasses.replace(golden, folder=CHECKOUT / "docs" / "timing", name=name)
+        stored(described, ".json")
+        stored(drawn, ".svg")
     header, _, values = file.read_text().partition("$enddefinitions $end")
     signals = dict(declared(header))
     names = viewed((tmp_path / "t.gtkw").read_text())
@@ -53,6 +63,22 @@ def test_a_traced_training_shows_each_beat_and_the_interrupt(tmp_path: Path) -> 
     wanted = ("clk", "irq", "m_axi_rvalid", "m_axi_rready")
     beats, interrupts = counted(values, {signals[f"{SCOPE}.{name}"]: name for name in wanted})
     assert (beats, interrupts) == (EPOCHS * pages * config.page_beats, 1)
+
+
+def test_what_is_no_board_s_waveform_is_rejected() -> None:
+    module = timing()
+    with pytest.raises(module.TimingError, match=r"must have a board's clk, irq, .*, as dana board --trace records"):
+        module.diagrams("$scope module TOP $end\n$upscope $end\n$enddefinitions $end\n#0\n")
+
+
+def timing() -> ModuleType:
+    """What draws the diagrams, which is in no package."""
+    spec = importlib.util.spec_from_file_location("timing", CHECKOUT / "docs" / "timing.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["timing"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def declared(header: str) -> Iterator[tuple[str, str]]:
