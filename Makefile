@@ -18,7 +18,7 @@ help:
 	@echo 'make bench  measure, as ratios to references of the same run; make bench-quick: in minutes'
 	@echo 'make mutants PATHS=FILE TESTS=TESTS  change one thing of a Python file at a time: do its tests notice?'
 	@echo 'make site   build/site/html: the documents as a site, with the notebooks executed'
-	@echo 'make wheel  dist/*.whl, which needs no compiler where it is installed, and the source archive that it is built from'
+	@echo 'make wheel  dist/*.whl, which needs no compiler where it is installed, and its source archive; ARCH=aarch64: for that'
 	@echo 'make lint   lint, types and import contracts alone'
 	@echo 'make clean  stop the embedded server and remove what the others made'
 
@@ -62,8 +62,9 @@ mutants: $(STAMPS)/test
 site: $(STAMPS)/test
 	$(BIN)/python docs/site.py
 
+ARCH := x86_64
 wheel: $(STAMPS)/demo
-	.ci/wheel $(CURDIR)/$(BIN)/python dist
+	.ci/wheel $(CURDIR)/$(BIN)/python dist $(ARCH)
 
 lint: $(STAMPS)/test
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """Operations of the language as instructions of LLVM.
 
 In: values of one float or of vectors. Out: their sum, their fold … Each operation is rounded on its own, in the
-language's order (docs/arithmetic.md): no flag allows anything else.
+language's order (docs/arithmetic.md): no flag allows anything else. Where the processor has no mode that flushes
+subnormals as the language does, instructions do: all values but those on a page are flushed.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from functools import cache
 from llvmlite import ir
 
 from dana.jit.plan import Unsupported
+from dana.simulator import native
 from dsl.hdfg.graph import Op
 
 FLOAT, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -17,6 +19,9 @@ POINTER = ir.PointerType()
 Vectors = tuple[ir.Value, ...]
 COMPARED = {Op.LT: "<", Op.GT: ">", Op.LE: "<=", Op.GE: ">=", Op.EQ: "=="}
 ARITHMETIC = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
+LEAST = 2.0**-126
+"""The smallest normal number."""
+RAISED = 2.0**32
 # IEEE 754-2019's maximum and minimum: NaN if either is, -0 below +0; maxnum would drop a NaN
 INTRINSICS = {Op.MAX: "maximum", Op.MIN: "minimum", Op.SQRT: "sqrt", Op.ABS: "fabs", Op.COPYSIGN: "copysign"}
 
@@ -69,15 +74,45 @@ def operation(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.V
         ordered = builder.fcmp_ordered("==", values[1], values[1])
         values = [values[0], builder.select(ordered, values[1], _all(typ, 0.0))]
     if op in INTRINSICS:
-        kind = f"v{typ.count}f32" if isinstance(typ, ir.VectorType) else "f32"
-        name = f"llvm.{INTRINSICS[op]}.{kind}"
-        function = builder.module.globals.get(name)
-        if function is None:
-            function = ir.Function(builder.module, ir.FunctionType(typ, [typ] * len(values)), name)
-        return builder.call(function, values)
+        return _intrinsic(builder, op, values)
     if op not in ARITHMETIC:
         raise Unsupported(f"it has the operation {op.value}, for which no instruction is known")
-    return getattr(builder, ARITHMETIC[op])(*values)
+    result = getattr(builder, ARITHMETIC[op])(*values)
+    if by_mode():
+        return result
+    if op in (Op.ADD, Op.SUB):  # exact where it is subnormal
+        return flushed(builder, result)
+    # tiny is what is below LEAST once it is rounded to 24 bits, as the same of a larger number is
+    raised = builder.fmul(values[0], _all(typ, RAISED))
+    return _without_tiny(builder, result, getattr(builder, ARITHMETIC[op])(raised, values[1]), LEAST * RAISED)
+
+
+@cache
+def by_mode() -> bool:
+    """Whether the processor flushes subnormals while code runs."""
+    return bool(native.library().sim_flushes())
+
+
+def flushed(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """A subnormal becomes the zero of its sign."""
+    return _without_tiny(builder, value, value, LEAST)
+
+
+def _without_tiny(builder: ir.IRBuilder, value: ir.Value, compared: ir.Value, least: float) -> ir.Value:
+    """The value, or the zero of its sign where the magnitude of `compared` is below `least`."""
+    typ = value.type
+    tiny = builder.fcmp_ordered("<", _intrinsic(builder, Op.ABS, [compared]), _all(typ, least))
+    return builder.select(tiny, _intrinsic(builder, Op.COPYSIGN, [_all(typ, 0.0), value]), value)
+
+
+def _intrinsic(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.Value:
+    typ = values[0].type
+    kind = f"v{typ.count}f32" if isinstance(typ, ir.VectorType) else "f32"
+    name = f"llvm.{INTRINSICS[op]}.{kind}"
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(typ, [typ] * len(values)), name)
+    return builder.call(function, values)
 
 
 @cache

@@ -11,13 +11,13 @@ from math import prod
 from llvmlite import ir
 
 from dana.jit.ahead import Ahead
-from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
+from dana.jit.arithmetic import FLOAT, I32, I64, combine, operation, tree
 from dana.jit.folds import TOGETHER
 from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
 from dana.jit.memory import Merged
 from dana.jit.plan import BATCH, EARLY, EPOCH, FUNCTIONS, LATE, SERIAL, TUPLE, Nest, Unsupported, of_tuples
 from dana.simulator.layout import lanes_of, padded
-from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
+from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Op, Update
 from dsl.hdfg.ops import ROW_NUMBERS
 
 BYTES = 92
@@ -226,9 +226,10 @@ class Emitter(Ahead):
             return sums
         builder, (total, errors) = self._builder, sums
         loss = self._value(self.graph.loss, (), self._turn, vector=0).value
-        after = builder.fadd(total, loss)
+        after = operation(builder, Op.ADD, [total, loss])
         # the interpreter's operations in its order (`Interpreter._added`), so that the bits are the same
-        return after, builder.fadd(errors, builder.fsub(loss, builder.fsub(after, total)))
+        error = operation(builder, Op.SUB, [loss, operation(builder, Op.SUB, [after, total])])
+        return after, operation(builder, Op.ADD, [errors, error])
 
     def _ends(self, name: str, last: str) -> list[tuple[str, bool]]:
         """The functions that end batches: the epoch's last has one of its own, where convergence is asked."""
@@ -471,7 +472,7 @@ class Emitter(Ahead):
         """Store in a model, or add to what is there by now."""
         place = self._own(update.model, idx, ZERO)
         if update.adds:
-            value = self._builder.fadd(self._load(place, vector=vector).value, value)
+            value = operation(self._builder, Op.ADD, [self._load(place, vector=vector).value, value])
         self._store(value, place)
 
     def _updates(self, updates: list[Update]) -> None:

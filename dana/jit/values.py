@@ -10,7 +10,7 @@ from math import prod
 
 from llvmlite import ir
 
-from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, operation
+from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, by_mode, flushed, operation
 from dana.jit.loops import BLOCK, ZERO, ZERO_FLOAT, Found, Index, Indices, Loops, Var
 from dana.jit.plan import of_tuples
 from dsl.hdfg.choice import element_of
@@ -75,8 +75,10 @@ class Values(Loops):
         at = self._input_at(k, idx, t)
         self._ask_ahead(k, at, vector=vector)
         found = self._load(at, vector=vector)
-        if self.places[k].spacing or k in self.plan.flushed:
+        if self.places[k].spacing or (by_mode() and k in self.plan.flushed):
             return found
+        if not by_mode():
+            return self._at(found.level, lambda builder: flushed(builder, found.value))
         ones = self._load(self._address(self._state, self.ones, []), vector=vector)
         return self._at(found.level, lambda builder: builder.fmul(found.value, ones.value))
 

@@ -72,6 +72,7 @@ def library() -> ctypes.CDLL:
         ("sim_differs", ctypes.c_int32, (pointer,)),
         ("sim_proved", ctypes.c_int32, (pointer,)),
         ("sim_special_address", pointer, ()),
+        ("sim_flushes", ctypes.c_int32, ()),
         ("sim_walked_rows", ctypes.c_uint64, (pointer,)),
         ("sim_packed_columns", ctypes.c_uint64, (pointer,)),
         ("sim_write_rows", ctypes.c_int32, rows),

@@ -12,7 +12,6 @@ import ctypes
 import logging
 import math
 import os
-import platform
 import time
 from contextlib import suppress
 from functools import cache
@@ -50,7 +49,6 @@ SHORT = 300
 """Instructions of a program above which both times grow with its length: an unrolled rule takes LLVM seconds."""
 PER_BYTE, PER_INSTRUCTION, PER_OPERATION = 0.3e-9, 25e-9, 0.16e-9
 """Approximate simulation time without code, seconds: per byte of a page, per instruction, per scalar operation."""
-PROCESSORS = ("x86_64", "AMD64")
 ROOM = 400 << 20
 """Headroom required for compilation, bytes: LLVM aborts the process without a message if an allocation fails."""
 OLDEST = (0, 46)
@@ -250,8 +248,6 @@ def unavailable() -> str | None:
             reason = f"llvmlite {llvmlite.__version__} is older than {OLDEST[0]}.{OLDEST[1]}"
     except ImportError as error:
         reason = f"llvmlite is not installed ({error})"
-    if reason is None and platform.machine() not in PROCESSORS:
-        reason = f"subnormal numbers are flushed as by the accelerator only on {', '.join(PROCESSORS)}"
     if reason is None and _writes_or_executes():
         reason = "this process may not execute memory that it wrote (PR_SET_MDWE)"
     if reason is not None:

@@ -17,6 +17,7 @@ from tests.hwgen import vectors
 from tests.lockstep.cases import Case, Outcome, finished, interpret, run
 from tests.lockstep.compiled import CompiledSimulator
 from tests.oracles.rounding import expected, numbers
+from tests.scale import scaled
 from tests.storage.schemas import attribute
 
 WIDTH = 64
@@ -87,4 +88,15 @@ def test_functions_of_two_operands(op: ops.Op, second: str) -> None:
     other = right if second == "z" else numerics.sub(right, right)
     bits = function(numerics, op)(left, other).view(np.uint32)
     for found in everywhere(case_of(f"dana.{op}(x, {second})", left, right)):
+        np.testing.assert_array_equal(found, bits)
+
+
+@pytest.mark.parametrize("op", [ops.Op.ADD, ops.Op.SUB, ops.Op.MUL, ops.Op.DIV])
+def test_results_at_the_ends_of_the_range(op: ops.Op) -> None:
+    """Subnormal, rounded up to the smallest normal number or not, infinite: as operands and as results."""
+    pairs = vectors.pairs(scaled(8192))
+    left, right = (np.resize(each, (-(-each.size // WIDTH), WIDTH)) for each in pairs)
+    bits = function(numerics, op)(left, right).view(np.uint32)
+    sign = {ops.Op.ADD: "+", ops.Op.SUB: "-", ops.Op.MUL: "*", ops.Op.DIV: "/"}[op]
+    for found in everywhere(case_of(f"x {sign} z", left, right)):
         np.testing.assert_array_equal(found, bits)

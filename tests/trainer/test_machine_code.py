@@ -319,13 +319,6 @@ def test_no_memory_to_run_code(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     assert "trains without machine code: out of memory" in caplog.text
 
 
-def test_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    reason = machine_code.unavailable()
-    assert reason is not None
-    assert "x86_64" in reason
-
-
 def test_no_name_of_a_rule_reaches_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is made of operations and numbers: a name could be more than a name there."""
     monkeypatch.setenv(machine_code.VARIABLE, "always")

@@ -238,6 +238,17 @@ sim_special_address(void)
 	return (void *)sim_choose_kernels(NULL)->apply;
 }
 
+/* Whether the processor flushes subnormals while an epoch runs; else code has to */
+SIM_EXPORT int32_t
+sim_flushes(void)
+{
+#ifdef DN_PORTABLE
+	return 0;
+#else
+	return 1;
+#endif
+}
+
 /* Rows of pages that were walked since the Bundle was loaded; for tests */
 SIM_EXPORT uint64_t
 sim_walked_rows(const struct sim *sim)
