@@ -29,13 +29,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="a server that has a part of the table, for each part, or map: those that dana shards lists; "
         "--dsn trains, and gathers the parts",
     )
-    train.add_argument(
-        "--sync",
-        choices=("gather", "batch", "epoch"),
-        default="gather",
-        help="with --shard: gather the rows (default), or train on them where they are, and join merges (batch) or "
-        "average models (epoch)",
-    )
     train.add_argument("--background", action="store_true", help="start it and do not wait: dana jobs shows it")
     train.set_defaults(run=run_train)
 
@@ -57,7 +50,7 @@ def run_train(options: argparse.Namespace) -> int:
         if options.background:
             say(f"job {db.start('train', name, table, **arguments)}")
             return 0
-        result = db.train(name, table, shards=shards, sync=options.sync, progress=True, **arguments)
+        result = db.train(name, table, shards=shards, progress=True, **arguments)
     _print(result)
     return 0
 

@@ -244,7 +244,6 @@ class Connection(PredictingSession):
         source: str | LoadedTable | None = None,
         *,
         shards: Sequence[str] | Literal["map"] | None = None,
-        sync: Literal["gather", "batch", "epoch"] = "gather",
         timeout: float = TIMEOUT,
         progress: bool | None = None,
         **options: Unpack[TrainOptions],
@@ -258,11 +257,10 @@ class Connection(PredictingSession):
         source
             Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``), or what `load` returned.
         shards
-            Connection strings of the servers that have the table, or ``map``; it is gathered (`gather`), trained on and
-            dropped.
-        sync
-            Of shards: ``gather``; or each server trains on its own rows: with ``batch`` a batch has rows of all shards,
-            and its merges are joined; with ``epoch`` the models are averaged after each epoch.
+            Connection strings of the servers that have the table, or ``map``: those that this server knows (`shards`).
+            It is gathered (`gather`), trained on and dropped; or, with option ``sync``, each server trains on its own
+            rows: with ``batch`` a batch has rows of all shards, and its merges are joined; with ``epoch`` the models
+            are averaged after each epoch. ``sync`` alone is of the map.
         timeout
             Seconds without a message after which a shard is lost.
         progress
@@ -277,9 +275,14 @@ class Connection(PredictingSession):
         psycopg.Error
             The error of the statement. Ctrl-C cancels the statement and leaves the session usable.
         """
-        if sync != "gather":
-            return self._train_there(rule, source, shards, sync, timeout, progress, options)
-        with self._gathered(source, shards, timeout) as table:
+        sync = options.get("sync")
+        if shards is not None and shards != "map" and sync not in (None, "gather"):
+            return self._train_there(rule, source, shards, str(sync), timeout, progress, options)
+        if shards is not None and sync in (None, "gather"):
+            options.pop("sync", None)
+        else:
+            shards = None  # the server reads its map itself
+        with self._gathered(source, shards, timeout) as table, self._patient(sync, timeout):
             asked = self._asked(rule, table)
             on = asked["source"] or "a query"
             # around the call alone: the setting that it makes lasts for the transaction
@@ -290,11 +293,23 @@ class Connection(PredictingSession):
         # the session is for the curve in a notebook; it is no column of the result
         return replaced(rows[0], _session=self.session)
 
+    @contextmanager
+    def _patient(self, sync: str | None, timeout: float) -> Iterator[None]:
+        """Have the server wait as long for its shards."""
+        if sync is None or timeout == TIMEOUT:
+            yield
+            return
+        with self.session.transaction():
+            self.session.execute(
+                "SELECT pg_catalog.set_config('dana.shard_timeout', %s, true)", (f"{round(1000 * timeout)}ms",)
+            )
+            yield
+
     def _train_there(
         self,
         rule: str,
         source: str | LoadedTable | None,
-        shards: Sequence[str] | Literal["map"] | None,
+        shards: Sequence[str],
         sync: str,
         timeout: float,
         progress: bool | None,
@@ -303,14 +318,11 @@ class Connection(PredictingSession):
         """Train on rows that stay at their shards."""
         if sync not in MODES:
             raise UsageError(f"sync must be gather, {' or '.join(MODES)}, not {sync!r}")
-        if source is None or shards is None or isinstance(shards, str):
-            raise UsageError(
-                f"sync={sync!r} needs a table and shards, a list of connection strings",
-                hint="Shards of the map, queries and tables of this server are gathered.",
-            )
+        if source is None or isinstance(shards, str):
+            raise UsageError(f"sync={sync!r} needs a table and shards, a list of connection strings or 'map'")
         name = identifier(source)
         parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
-        asked = json.loads(as_json(given(options) or {}))
+        asked = json.loads(as_json({**(given(options) or {}), "sync": None}))
         with Messages(self.session), shown_progress(self.session, f"training {rule} on {name}", progress):
             row = train(self.session, rule, name, shards, asked, sync=sync, into=parts[-1], timeout=timeout)
         columns = [sql.Identifier(one.name) for one in fields(TrainResult) if not one.name.startswith("_")]

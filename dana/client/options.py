@@ -57,4 +57,9 @@ class TrainOptions(TrialOptions, total=False):
     model: Annotated[str, "name of the model (the rule's)"]
     test_size: Annotated[float, "part of the rows to leave out, for evaluating, such as 0.2"]
     test_after: Annotated[Mapping[str, object], 'leave out the rows later than this instead: {"day": "2024-01-01"}']
+    sync: Annotated[
+        str,
+        "train on the table's shards: gather their rows, or leave them there and join merges (batch) or average models "
+        "(epoch)",
+    ]
     seed: Annotated[int, "which rows these are, the order of the rows that train, and the starts of kmeans (1)"]

@@ -312,7 +312,8 @@ CREATE FUNCTION dana_train(
 	validation_size double precision DEFAULT NULL,
 	calibrate text DEFAULT NULL,
 	seed integer DEFAULT NULL,
-	warm_start_from text DEFAULT NULL
+	warm_start_from text DEFAULT NULL,
+	sync text DEFAULT NULL
 ) RETURNS dana.training LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_train IS 'Train a rule on a table or a query, under the snapshot of this statement, and store the model';
 
@@ -1302,14 +1303,15 @@ COMMENT ON FUNCTION dana_search IS 'Search hyperparameters: train and evaluate f
 
 CREATE FUNCTION dana.dana_progress(
 	OUT pid integer, OUT datid oid, OUT usesysid oid, OUT relid oid, OUT phase text, OUT epoch integer, OUT epochs integer,
-	OUT page bigint, OUT pages bigint, OUT cycles bigint, OUT loss double precision, OUT seconds_left double precision
+	OUT page bigint, OUT pages bigint, OUT cycles bigint, OUT loss double precision, OUT seconds_left double precision,
+	OUT shard integer
 ) RETURNS SETOF record LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'dana_progress_info';
 COMMENT ON FUNCTION dana.dana_progress IS 'Trainings that run now; dana.progress shows them with names';
 
 CREATE VIEW dana.progress AS
 	SELECT p.pid, d.datname AS database, pg_catalog.pg_get_userbyid(p.usesysid) AS role,
 		CASE WHEN d.datname = pg_catalog.current_database() THEN p.relid::pg_catalog.regclass END AS source,
-		p.phase, p.epoch, p.epochs, p.page, p.pages, p.cycles, p.loss, p.seconds_left
+		p.phase, p.epoch, p.epochs, p.page, p.pages, p.cycles, p.loss, p.seconds_left, p.shard
 	FROM dana.dana_progress() AS p LEFT JOIN pg_catalog.pg_database AS d ON d.oid = p.datid;
 COMMENT ON VIEW dana.progress IS 'Trainings that run now, of roles that you may monitor';
 COMMENT ON COLUMN dana.progress.pid IS 'Process of the session that trains';
@@ -1324,6 +1326,7 @@ COMMENT ON COLUMN dana.progress.pages IS 'Pages in the stream; NULL: unknown, be
 COMMENT ON COLUMN dana.progress.cycles IS 'Cycles of the machine so far';
 COMMENT ON COLUMN dana.progress.loss IS 'Mean loss of the last completed epoch';
 COMMENT ON COLUMN dana.progress.seconds_left IS 'Estimate from the epochs so far';
+COMMENT ON COLUMN dana.progress.shard IS 'Number of the shard whose message is waited for, as dana_shards() has it; NULL: none is';
 
 CREATE FUNCTION dana.dana_live_epochs(
 	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT validation_loss double precision, OUT tuples bigint,

@@ -76,7 +76,7 @@ NOT_RUN = {
     ("docs/install.md", "docker run"): "Docker",
     ("docs/install.md", "POSTGRES_PASSWORD=secret docker compose up"): "Docker",
     ("docs/install.md", "PG_MAJOR=16 POSTGRES_PASSWORD=secret docker compose"): "Docker",
-    ("docs/cluster.md", "SELECT * FROM dana_train('logistic', dana_gather('ratings')"): "postgres_fdw, as below",
+    ("docs/cluster.md", "SELECT * FROM dana_train('logistic', 'ratings'…"): "postgres_fdw, as below",
     ("docs/cluster.md", 'db.train("logistic", "ratings"…'): "postgres_fdw, which the embedded PostgreSQL has not",
     ("docs/cluster.md", "CREATE TABLE ratings…"): "postgres_fdw, which the embedded PostgreSQL has not",
     ("docs/cluster.md", "CREATE EXTENSION dana;…"): "as above",

@@ -24,6 +24,7 @@ static reported			 list[MAX_REPORTED];
 static int			 count;
 static TimestampTz	 merged_in; /* start of the statement that reports each message once; 0: none yet */
 static bool			 is_job;
+void (*dana_notices_to)(int level, const char *hint, const char *message) = NULL;
 static const char	*part; /* the part of the data that messages are about, or NULL */
 
 void
@@ -153,6 +154,8 @@ dana_notice(int level, const char *hint, const char *format, ...)
 		holding = lappend(holding, one);
 		MemoryContextSwitchTo(caller);
 	}
+	else if (dana_notices_to != NULL && level >= NOTICE)
+		dana_notices_to(level, hint, message.data);
 	else if (level < NOTICE || !notices_remember(level == WARNING ? "WARNING" : "NOTICE", message.data, about, hint))
 		ereport(level, (errmsg_internal("%s%s", message.data, about), hint != NULL ? errhint("%s", hint) : 0));
 	pfree(message.data);

@@ -12,6 +12,7 @@
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/json.h"
+#include "calls/spread.h"
 #include "features/categories.h"
 #include "features/classes.h"
 #include "features/features.h"
@@ -125,9 +126,9 @@ append_rows(StringInfo to, dana_source *source, const char *filter)
 	append_integers(to, "page_pointers", pointers, counts.sampled);
 }
 
-/* The worker's answer to a call of dana_explain() */
+/* The worker's answer to a call of dana_explain(); with `shards`, what "sync" does, if it was given */
 static Jsonb *
-explain_training(FunctionCallInfo fcinfo)
+explain_training(FunctionCallInfo fcinfo, char **shards)
 {
 	dana_training  training;
 	dana_rule	   rule;
@@ -135,6 +136,7 @@ explain_training(FunctionCallInfo fcinfo)
 	StringInfoData request;
 
 	dana_training_from_call(fcinfo, 2, &training);
+	*shards = training.sync != NULL ? dana_shards_explain(&training) : NULL;
 	dana_split_rows(&training, true);
 	rule = dana_training_rule(&training);
 	source = dana_source_open(&training.rows);
@@ -161,10 +163,11 @@ DANA_FUNCTION(dana_explain)
 	ReturnSetInfo *result = dana_results_begin(fcinfo);
 	Jsonb		  *explained;
 	dana_texts	   lines;
+	char		  *shards;
 
 	if (!json && strcmp(format, "text") != 0)
 		dana_reject_argument("format", "be 'text' or 'json', not \"%s\"", dana_shown(format));
-	explained = explain_training(fcinfo);
+	explained = explain_training(fcinfo, &shards);
 	lines = dana_json_texts(explained, "lines");
 	if (lines.count < 1)
 		dana_protocol_error("explained nothing");
@@ -172,10 +175,21 @@ DANA_FUNCTION(dana_explain)
 	{
 		explained = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(explained),
 													   CStringGetTextDatum("lines")));
+		if (shards != NULL)
+		{
+			StringInfoData added;
+
+			dana_json_begin(&added);
+			dana_json_text(&added, "shards", shards);
+			explained = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(explained),
+														   JsonbPGetDatum(dana_json_end(&added))));
+		}
 		lines.values[0] = JsonbToCStringIndent(NULL, &explained->root, VARSIZE(explained));
 		lines.count = 1;
 	}
 	for (int i = 0; i < lines.count; i++)
 		dana_results_add(result, &(Datum){CStringGetTextDatum(lines.values[i])}, NULL);
+	if (shards != NULL && !json)
+		dana_results_add(result, &(Datum){CStringGetTextDatum(psprintf("Shards: %s", shards))}, NULL);
 	return (Datum)0;
 }

@@ -8,7 +8,6 @@
 #include "port/pg_bswap.h"
 #include "storage/latch.h"
 #include "utils/guc.h"
-#include "utils/rls.h"
 #include "utils/wait_event.h"
 
 #include "base/arguments.h"
@@ -47,36 +46,13 @@ receive(dana_shard *shard, char **message)
 {
 	for (;;)
 	{
-		MemoryContext context = CurrentMemoryContext;
-		pgsocket	  wait = PGINVALID_SOCKET;
-		int volatile  length = 0;
-		int			  events;
+		int length = dana_shard_receive(shard, message);
+		int events;
 
-		PG_TRY();
-		{
-			length = walrcv_receive(shard->connection, message, &wait);
-		}
-		PG_CATCH();
-		{
-			static const char walreceiver[] = "could not receive data from WAL stream: ";
-			ErrorData *error;
-			const char *why;
-
-			MemoryContextSwitchTo(context);
-			error = CopyErrorData();
-			if (error->sqlerrcode != ERRCODE_PROTOCOL_VIOLATION && error->sqlerrcode != ERRCODE_CONNECTION_FAILURE)
-				PG_RE_THROW();
-			FlushErrorState();
-			why = error->message;
-			if (strncmp(why, walreceiver, strlen(walreceiver)) == 0)
-				why += strlen(walreceiver);
-			dana_shard_error(ERRCODE_CONNECTION_FAILURE, shard, "%s", why);
-		}
-		PG_END_TRY();
 		if (length != 0)
 			return length;
-		events = WaitLatchOrSocket(MyLatch, WL_SOCKET_READABLE | WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait,
-								   shard->timeout, PG_WAIT_EXTENSION);
+		events = WaitLatchOrSocket(MyLatch, WL_SOCKET_READABLE | WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								   shard->socket, shard->timeout, PG_WAIT_EXTENSION);
 		if (events & WL_LATCH_SET)
 		{
 			ResetLatch(MyLatch);
@@ -226,17 +202,9 @@ gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count
 	handing	   *from = palloc0(count * sizeof *from);
 	Oid			made;
 
+	dana_shards_open(shards, count, source, true);
 	for (int i = 0; i < count; i++)
-		dana_shard_connect(&shards[i]);
-	for (int i = 0; i < count; i++) /* together, for their snapshots */
-		dana_shard_look(&shards[i]);
-	ereport(NOTICE, (errmsg("the snapshots of %d shards were taken within %ld ms", count,
-							TimestampDifferenceMilliseconds(shards[0].snapshot, shards[count - 1].snapshot))));
-	for (int i = 0; i < count; i++)
-	{
-		dana_shard_check(shards, i, source);
 		from[i] = (handing){.shard = &shards[i], .has_header = true};
-	}
 	dana_run_once(psprintf("CREATE TEMPORARY TABLE %s%s AS TABLE %s WITH NO DATA", name,
 						   dropped ? " ON COMMIT DROP" : "", dana_relation_name(source)));
 	made = get_relname_relid(into, LookupNamespaceNoError("pg_temp"));
@@ -251,28 +219,14 @@ gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count
 	return made;
 }
 
-/* dana_gather(source, into, timeout): a temporary table of the pages of a table's shards */
-DANA_COMMAND(dana_gather)
+Oid
+dana_gather_shards(Oid source, char *into, int timeout)
 {
-	Oid			  source;
 	Oid volatile  made = InvalidOid;
-	char		 *into;
 	dana_shard	 *shards;
-	int			  count, level, timeout;
+	int			  count, level;
 	MemoryContext context = CurrentMemoryContext;
-	Relation	  relation;
-
-	dana_require_arguments(fcinfo, 1);
-	source = PG_GETARG_OID(0);
-	timeout = dana_shard_timeout(PG_ARGISNULL(2) ? 60 : PG_GETARG_FLOAT8(2));
-	dana_shards_require(source);
-	relation = relation_open(source, AccessShareLock);
-	if (check_enable_rls(source, InvalidOid, false) == RLS_ENABLED)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("cannot gather %s: it has row-level security", dana_relation_name(source))));
-	into = PG_ARGISNULL(1) ? pstrdup(RelationGetRelationName(relation)) : text_to_cstring(PG_GETARG_TEXT_PP(1));
-	if (into[0] == '\0' || strlen(into) >= NAMEDATALEN)
-		dana_reject_argument("into", "be a name of 1 to %d bytes", NAMEDATALEN - 1);
+	Relation	  relation = dana_shards_lock(source);
 
 	/* operators are looked up in search_path */
 	level = NewGUCNestLevel();
@@ -281,7 +235,7 @@ DANA_COMMAND(dana_gather)
 	count = dana_shards_of(source, timeout, &shards);
 	PG_TRY();
 	{
-		made = gather(source, into, PG_ARGISNULL(1), shards, count);
+		made = gather(source, into != NULL ? into : RelationGetRelationName(relation), into == NULL, shards, count);
 	}
 	PG_FINALLY();
 	{
@@ -292,7 +246,20 @@ DANA_COMMAND(dana_gather)
 	AtEOXact_GUC(false, level);
 	MemoryContextSwitchTo(context);
 	relation_close(relation, NoLock);
-	PG_RETURN_OID(made);
+	return made;
+}
+
+/* dana_gather(source, into, timeout): a temporary table of the pages of a table's shards */
+DANA_COMMAND(dana_gather)
+{
+	char *into;
+
+	dana_require_arguments(fcinfo, 1);
+	into = PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1));
+	if (into != NULL && (into[0] == '\0' || strlen(into) >= NAMEDATALEN))
+		dana_reject_argument("into", "be a name of 1 to %d bytes", NAMEDATALEN - 1);
+	PG_RETURN_OID(dana_gather_shards(PG_GETARG_OID(0), into,
+									 PG_ARGISNULL(2) ? dana_shards_timeout : dana_shard_timeout(PG_GETARG_FLOAT8(2))));
 }
 
 #else

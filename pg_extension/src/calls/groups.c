@@ -459,6 +459,7 @@ DANA_COMMAND(dana_train_groups)
 	grouping	  grouping = {.training = &training};
 
 	dana_training_from_call(fcinfo, 3, &training);
+	dana_training_reject_sync(&training);
 	dana_split_rows(&training, false);
 	grouping.by = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2));
 	if (grouping.by.count < 1)

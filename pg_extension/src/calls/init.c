@@ -6,6 +6,7 @@
 #include "utils/guc_tables.h"
 
 #include "base/dana.h"
+#include "calls/map.h"
 #include "calls/train.h"
 #include "limits/bounds.h"
 #include "request/training.h"
@@ -47,6 +48,7 @@ _PG_init(void)
 	dana_bounds_define();
 	dana_training_define();
 	dana_notices_define();
+	dana_shards_define();
 	rejected = list_difference(asked, set_by_connection());
 	if (rejected != NIL)
 		ereport(FATAL, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

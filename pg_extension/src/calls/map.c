@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <sys/socket.h>
+
 #include "access/relation.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_foreign_server.h"
@@ -30,6 +32,15 @@
 #include "base/extension.h"
 #include "base/relations.h"
 #include "calls/map.h"
+
+int dana_shards_timeout;
+
+void
+dana_shards_define(void)
+{
+	DefineCustomIntVariable("dana.shard_timeout", "Time without a message after which a shard of a table is lost.", NULL,
+							&dana_shards_timeout, 60000, 3000, 86400000, PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+}
 
 #if PG_VERSION_NUM >= 170000
 
@@ -64,10 +75,11 @@ enum
 	LOOK_ROWS,
 	LOOK_PAGES,
 	LOOK_VERSION,
+	LOOK_RELEASE,
 	LOOK_COUNT
 };
 
-static const Oid look_types[LOOK_COUNT] = {TEXTOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID};
+static const Oid look_types[LOOK_COUNT] = {TEXTOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID};
 
 #define LOOK \
 	"SELECT " COLUMNS ", ARRAY(SELECT a.attname::text FROM pg_catalog.pg_index AS i " \
@@ -90,7 +102,8 @@ static const Oid look_types[LOOK_COUNT] = {TEXTOID, TEXTARRAYOID, TEXTOID, TEXTO
 	"WHEN pg_catalog.current_setting('block_size') <> '%d' OR pg_catalog.current_setting('server_encoding') <> %s " \
 	"THEN 'the page size or the encoding is not that of this server' END, c.reltuples::int8, " \
 	"coalesce(pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::int8, 0), " \
-	"pg_catalog.split_part(pg_catalog.current_setting('server_version'), ' ', 1) " \
+	"pg_catalog.split_part(pg_catalog.current_setting('server_version'), ' ', 1), " \
+	"(SELECT e.extversion FROM pg_catalog.pg_extension AS e WHERE e.extname = 'dana') " \
 	"FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_am AS am ON am.oid = c.relam " \
 	"LEFT JOIN LATERAL (SELECT p.oid::pg_catalog.regproc::text AS name FROM pg_catalog.pg_extension AS e " \
 	"JOIN pg_catalog.pg_depend AS d ON d.refobjid = e.oid AND d.refclassid = 'pg_catalog.pg_extension'::regclass " \
@@ -307,7 +320,7 @@ look_at(dana_shard *shard)
 
 	look(shard, query, values, nulls);
 	for (int i = 0; i < LOOK_COUNT; i++)
-		if (nulls[i] && i != LOOK_NO_PAGES && (i != LOOK_FUNCTION || nulls[LOOK_NO_PAGES]))
+		if (nulls[i] && i != LOOK_NO_PAGES && i != LOOK_RELEASE && (i != LOOK_FUNCTION || nulls[LOOK_NO_PAGES]))
 			dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, shard, "it has not answered what %s is like", shard->table);
 	shard->key_columns = dana_argument_texts("key", values[LOOK_KEY], false);
 	initStringInfo(&quoted);
@@ -320,6 +333,7 @@ look_at(dana_shard *shard)
 	shard->rows = DatumGetInt64(values[LOOK_ROWS]);
 	shard->pages = DatumGetInt64(values[LOOK_PAGES]);
 	shard->version = TextDatumGetCString(values[LOOK_VERSION]);
+	shard->release = nulls[LOOK_RELEASE] ? NULL : TextDatumGetCString(values[LOOK_RELEASE]);
 	shard->snapshot = GetCurrentTimestamp();
 	shard->columns = TextDatumGetCString(values[LOOK_COLUMNS]);
 }
@@ -337,17 +351,145 @@ dana_shard_look(dana_shard *shard)
 	make_step(shard, look_at, shard->timeout, ERRCODE_CONNECTION_FAILURE);
 }
 
+void
+dana_shards_open(dana_shard *shards, int count, Oid source, bool pages)
+{
+	for (int i = 0; i < count; i++)
+		dana_shard_connect(&shards[i]);
+	for (int i = 0; i < count; i++) /* together, for their snapshots */
+		dana_shard_look(&shards[i]);
+	ereport(NOTICE, (errmsg("the snapshots of %d shards were taken within %ld ms", count,
+							TimestampDifferenceMilliseconds(shards[0].snapshot, shards[count - 1].snapshot))));
+	for (int i = 0; i < count; i++)
+		dana_shard_check(shards, i, source, pages);
+}
+
+WalRcvExecResult *
+dana_shard_rows(dana_shard *shard, char *statement, int columns, const Oid *types)
+{
+	return run_there(shard, WALRCV_OK_TUPLES, statement, columns, types);
+}
+
 static void
 copy_there(dana_shard *shard)
 {
-	(void)run_there(shard, WALRCV_OK_COPY_OUT, shard->copied, 0, NULL);
+	(void)run_there(shard, WALRCV_OK_COPY_OUT, shard->statement, 0, NULL);
 }
 
 void
 dana_shard_copy(dana_shard *shard, const char *query)
 {
-	shard->copied = psprintf("COPY (%s) TO STDOUT (FORMAT binary)", query);
+	shard->statement = psprintf("COPY (%s) TO STDOUT (FORMAT binary)", query);
 	make_step(shard, copy_there, shard->timeout, ERRCODE_CONNECTION_FAILURE);
+}
+
+static void
+exchange_there(dana_shard *shard)
+{
+	(void)run_there(shard, WALRCV_OK_COPY_BOTH, shard->statement, 0, NULL);
+}
+
+void
+dana_shard_exchange(dana_shard *shard, char *statement)
+{
+	shard->statement = statement;
+	make_step(shard, exchange_there, shard->timeout, ERRCODE_CONNECTION_FAILURE);
+}
+
+/* Raises an error of libpqwalreceiver as one of the shard, in its words */
+static _Noreturn void
+raise_as_shard_s(dana_shard *shard, MemoryContext context)
+{
+	static const char *const ours[] = {"could not receive data from WAL stream: ", "could not send data to WAL stream: "};
+	ErrorData  *error;
+	const char *why;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	if (error->sqlerrcode != ERRCODE_PROTOCOL_VIOLATION && error->sqlerrcode != ERRCODE_CONNECTION_FAILURE)
+		PG_RE_THROW();
+	FlushErrorState();
+	why = error->message;
+	for (int i = 0; i < lengthof(ours); i++)
+		if (strncmp(why, ours[i], strlen(ours[i])) == 0)
+			why += strlen(ours[i]);
+	/* its SQLSTATE is in no message of libpqwalreceiver */
+	dana_shard_error(strncmp(why, "ERROR:", 6) == 0 ? ERRCODE_EXTERNAL_ROUTINE_EXCEPTION : ERRCODE_CONNECTION_FAILURE,
+					 shard, "%s", why);
+}
+
+int
+dana_shard_receive(dana_shard *shard, char **message)
+{
+	MemoryContext context = CurrentMemoryContext;
+	int volatile  length = 0;
+
+	PG_TRY();
+	{
+		length = walrcv_receive(shard->connection, message, &shard->socket);
+	}
+	PG_CATCH();
+	{
+		raise_as_shard_s(shard, context);
+	}
+	PG_END_TRY();
+	return length;
+}
+
+/* Every socket takes as much: a shard that answers has read all that was sent before */
+#define TAKEN_AT_ONCE 16384
+
+/* How often a wait for room is looked at */
+#define LOOK_MS 100
+
+/*
+ * libpq waits for room, and looks at no interrupt meanwhile: a server that was stopped takes no more than the buffers on
+ * the way hold. A socket that was shut down ends the wait.
+ */
+static volatile pgsocket sending;
+static volatile int looks_left;
+static TimeoutId sending_timer = MAX_TIMEOUTS;
+
+/* In a signal handler */
+static void
+look_at_sending(void)
+{
+	if (QueryCancelPending || ProcDiePending || --looks_left <= 0)
+		(void)shutdown(sending, SHUT_RDWR);
+	else
+		enable_timeout_after(sending_timer, LOOK_MS);
+}
+
+void
+dana_shard_send(dana_shard *shard, const char *message, Size length)
+{
+	MemoryContext context = CurrentMemoryContext;
+	const bool	  watched = length > TAKEN_AT_ONCE;
+
+	if (sending_timer == MAX_TIMEOUTS)
+		sending_timer = RegisterTimeout(USER_TIMEOUT, look_at_sending);
+	sending = shard->socket;
+	looks_left = Max(shard->timeout / LOOK_MS, 1);
+	if (watched)
+		enable_timeout_after(sending_timer, LOOK_MS);
+	PG_TRY();
+	{
+		walrcv_send(shard->connection, message, length);
+	}
+	PG_CATCH();
+	{
+		disable_timeout(sending_timer, false);
+		CHECK_FOR_INTERRUPTS();
+		if (looks_left <= 0)
+		{
+			FlushErrorState();
+			dana_shard_error(ERRCODE_CONNECTION_FAILURE, shard, "no message within %g s", shard->timeout / 1000.0);
+		}
+		raise_as_shard_s(shard, context);
+	}
+	PG_END_TRY();
+	if (watched)
+		disable_timeout(sending_timer, false);
 }
 
 int
@@ -367,7 +509,7 @@ dana_shards_close(dana_shard *shards, int count)
 }
 
 void
-dana_shard_check(const dana_shard *shards, int number, Oid source)
+dana_shard_check(const dana_shard *shards, int number, Oid source, bool pages)
 {
 	const dana_shard *shard = &shards[number];
 	const char		 *expected;
@@ -379,7 +521,7 @@ dana_shard_check(const dana_shard *shards, int number, Oid source)
 						errmsg("%s has other columns than %s, or in another order", shard->label,
 							   dana_relation_name(source)),
 						errdetail("It has: %s. Expected: %s.", dana_shown(shard->columns), dana_shown(expected))));
-	if (shard->no_pages != NULL)
+	if (pages && shard->no_pages != NULL)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("%s has no pages to gather: %s", shard->label, shard->no_pages),
 						errhint("Rows come through postgres_fdw: train on a table of foreign partitions itself.")));
@@ -535,6 +677,19 @@ dana_shards_require(Oid source)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, get_rel_name(source));
 }
 
+Relation
+dana_shards_lock(Oid source)
+{
+	Relation relation;
+
+	dana_shards_require(source);
+	relation = relation_open(source, AccessShareLock);
+	if (check_enable_rls(source, InvalidOid, false) == RLS_ENABLED)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot read the shards of %s: it has row-level security", dana_relation_name(source))));
+	return relation;
+}
+
 /* A shard and what is to be compared, for dana_attempt() */
 typedef struct showing
 {
@@ -550,7 +705,7 @@ open_and_check(void *arg)
 
 	dana_shard_connect(&shown->shards[shown->number]);
 	dana_shard_look(&shown->shards[shown->number]);
-	dana_shard_check(shown->shards, shown->number, shown->source);
+	dana_shard_check(shown->shards, shown->number, shown->source, true);
 }
 
 /* The error of a shard, without its name: it has a column of its own */

@@ -30,7 +30,9 @@ typedef struct dana_shard
 	int64		rows; /* as its planner has counted them; negative: it has not */
 	int64		pages;
 	TimestampTz snapshot; /* when it was taken, by this server's clock */
-	char	   *copied; /* the statement that sends its pages */
+	char	   *release; /* of the extension there, or NULL */
+	char	   *statement; /* that it runs, by COPY */
+	pgsocket	socket; /* of the connection, once a message was waited for */
 } dana_shard;
 
 /* Raises an error that begins with the shard */
@@ -49,15 +51,39 @@ extern void dana_shard_connect(dana_shard *shard);
 /* Reads under a snapshot what its table is like, which cannot change until it is closed */
 extern void dana_shard_look(dana_shard *shard);
 
-/* Has the shard send the rows of a query, by binary COPY */
+/*
+ * Connects to all, looks at all, and raises an error unless they fit together and, if so asked, have pages to gather; a
+ * NOTICE says how far apart their snapshots were taken
+ */
+extern void dana_shards_open(dana_shard *shards, int count, Oid source, bool pages);
+
+/* The rows of a statement there, with columns of these types */
+extern WalRcvExecResult *dana_shard_rows(dana_shard *shard, char *statement, int columns, const Oid *types);
+
+/* Has the shard send the rows of a query, by binary COPY; or run a statement that sends and receives, by CopyBoth */
 extern void dana_shard_copy(dana_shard *shard, const char *query);
+extern void dana_shard_exchange(dana_shard *shard, char *statement);
+
+/* The next message, which lives until another one is asked for: its length, -1 at the end, 0: none has come yet */
+extern int	dana_shard_receive(dana_shard *shard, char **message);
+extern void dana_shard_send(dana_shard *shard, const char *message, Size length);
 extern void dana_shards_close(dana_shard *shards, int count);
 
-/* Raises an error unless shard `number` (from 0) can be gathered with those before it */
-extern void dana_shard_check(const dana_shard *shards, int number, Oid source);
+/* Raises an error unless shard `number` (from 0) fits to those before it and, if so asked, has pages to gather */
+extern void dana_shard_check(const dana_shard *shards, int number, Oid source, bool pages);
 
 /* The context of errors that others raise; its argument is the shard */
 extern void dana_shard_context(void *shard);
 
-/* Raises an error unless the caller may gather the table */
+/* Raises an error unless the caller may read the table's shards */
 extern void dana_shards_require(Oid source);
+
+/* The same for its rows; open, and locked */
+extern Relation dana_shards_lock(Oid source);
+
+/* A temporary table of the pages of all shards, by that name, or by the table's until the transaction ends */
+extern Oid dana_gather_shards(Oid source, char *into, int timeout);
+
+/* Milliseconds without a message after which a shard is lost: dana.shard_timeout */
+extern int	dana_shards_timeout;
+extern void dana_shards_define(void);

@@ -14,6 +14,7 @@
 #include "libpq/libpq-be.h"
 #include "libpq/libpq.h"
 #include "libpq/pqformat.h"
+#include "mb/pg_wchar.h"
 #include "storage/pmsignal.h"
 #include "tcop/tcopprot.h"
 
@@ -21,6 +22,8 @@
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/json.h"
+#include "base/notices.h"
+#include "calls/relay.h"
 #include "calls/train.h"
 #include "limits/bounds.h"
 #include "worker/channel.h"
@@ -96,6 +99,26 @@ exchange(const dana_reply *reply)
 	return answer;
 }
 
+/* A report for a server that leads: its libpq would write it into a log */
+static void
+tell(int level, const char *hint, const char *message)
+{
+	StringInfoData text, sent;
+	char		  *converted;
+
+	dana_json_begin(&text);
+	dana_json_truth(&text, "warns", level == WARNING);
+	dana_json_text(&text, "message", message);
+	dana_json_text(&text, "hint", hint);
+	dana_json_close(&text, '}');
+	converted = pg_server_to_any(text.data, text.len, PG_UTF8); /* as JSON is */
+	pq_beginmessage(&sent, 'd');
+	pq_sendbyte(&sent, DANA_PART_NOTICE);
+	pq_sendbytes(&sent, converted, strlen(converted));
+	pq_endmessage(&sent);
+	(void)pq_flush_if_writable();
+}
+
 /* Runs a part, and returns the row of the model that the leader stored */
 static Datum
 run_part(dana_training *training)
@@ -109,6 +132,8 @@ run_part(dana_training *training)
 	pq_endmessage(&message);
 	(void)pq_flush();
 	dana_exchange = exchange;
+	if (training->reports)
+		dana_notices_to = tell;
 	PG_TRY();
 	{
 		if (training->leads)
@@ -119,6 +144,7 @@ run_part(dana_training *training)
 	PG_FINALLY();
 	{
 		dana_exchange = NULL;
+		dana_notices_to = NULL;
 	}
 	PG_END_TRY();
 	pq_putemptymessage('c');
@@ -141,9 +167,13 @@ DANA_FUNCTION(dana_train_part)
 		dana_error(FEATURE_NOT_SUPPORTED, "dana_train_part() is for the Python client, which relays its messages");
 	dana_bounds_require_idle(); /* before the client is to relay messages */
 	dana_training_from_call(fcinfo, 2, &training);
+	dana_training_reject_sync(&training);
 	training.part = PG_GETARG_JSONB_P(3);
 	if (!JB_ROOT_IS_OBJECT(training.part))
 		dana_reject_argument("part", "be a JSON object");
+	training.reports = dana_json_boolean(training.part, "reports"); /* which is not for the worker */
+	training.part = DatumGetJsonbP(
+		DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(training.part), CStringGetTextDatum("reports")));
 	training.leads = dana_json_integer(training.part, "number") == 0;
 	training.text = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
 	value = run_part(&training);

@@ -12,6 +12,7 @@
 #include "base/extension.h"
 #include "base/json.h"
 #include "base/notices.h"
+#include "calls/spread.h"
 #include "calls/train.h"
 #include "features/categories.h"
 #include "features/classes.h"
@@ -297,7 +298,7 @@ train_converse(void *state)
 			/* a page has a value out of line, or columns need centres: use frames instead, from the first epoch */
 			MemoryContextSwitchTo(caller);
 			if (epochs.data[epochs.len - 1] != '[')
-				dana_progress_begin(of->training->rows.relation);
+				dana_progress_begin(of->training->table);
 			resetStringInfo(&epochs);
 			appendStringInfoString(&epochs, EPOCHS_BEGIN);
 			if (!train_begin(&reply, of))
@@ -328,7 +329,7 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 	model->unnamed = training->unnamed && training->group == NULL;
 	model->source = source->name;
 	of.request = dana_training_request(training, rule->text, source, &of.weights);
-	dana_progress_begin(training->rows.relation);
+	dana_progress_begin(training->table);
 
 	dana_bounds_enter(&(dana_awaited){training->rule, source->name, training->epochs});
 	PG_TRY();
@@ -361,7 +362,7 @@ train_once(const dana_training *training, const dana_rule *rule, dana_new_model 
 	MemoryContext caller = CurrentMemoryContext;
 	volatile bool trained = false;
 
-	dana_progress_begin(training->rows.relation);
+	dana_progress_begin(training->table);
 	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
 	dana_classes_find(training, source, rule->description, assume);
 	if (source->chosen.assumed != NULL)
@@ -428,6 +429,15 @@ dana_train_and_store(dana_training *training)
 	return dana_bounds_train(train_and_store, training);
 }
 
+static Datum
+train_here_or_there(dana_training *training)
+{
+	if (training->sync != NULL)
+		return dana_train_shards(training, dana_train_and_store);
+	dana_split_rows(training, true);
+	return dana_train_and_store(training);
+}
+
 /* dana_train(rule, source, ...): training.c describes the arguments */
 DANA_FUNCTION(dana_train)
 {
@@ -436,8 +446,7 @@ DANA_FUNCTION(dana_train)
 
 	dana_arguments_of_call(fcinfo, &arguments);
 	dana_training_parse(&arguments, &training);
-	dana_split_rows(&training, true);
-	return dana_train_and_store(&training);
+	return train_here_or_there(&training);
 }
 
 /* dana.dana_train_rule(rule, source, training) */
@@ -447,6 +456,5 @@ DANA_FUNCTION(dana_train_rule)
 
 	dana_require_execute(dana_extension_function("dana_train"));
 	dana_training_from_call(fcinfo, 2, &training);
-	dana_split_rows(&training, true);
-	return dana_train_and_store(&training);
+	return train_here_or_there(&training);
 }

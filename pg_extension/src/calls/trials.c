@@ -29,6 +29,7 @@ DANA_FUNCTION(dana_trial_rows)
 	dana_training training;
 
 	dana_training_from_call(fcinfo, 2, &training);
+	dana_training_reject_sync(&training);
 	for (int i = 0; i < lengthof(ours); i++)
 		if (!training.arguments.nulls[dana_argument(&training.arguments, ours[i])])
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -280,13 +280,15 @@ put_training(ReturnSetInfo *result, const PgBackendStatus *backend)
 							 Int64GetDatum(counter[DANA_PROGRESS_PAGES]),
 							 Int64GetDatum(counter[DANA_PROGRESS_CYCLES]),
 							 Int64GetDatum(counter[DANA_PROGRESS_LOSS]), /* a double's bits, as its Datum has them */
-							 Float8GetDatum(left)};
+							 Float8GetDatum(left),
+							 Int32GetDatum((int32)counter[DANA_PROGRESS_SHARD])};
 	bool		 nulls[lengthof(values)] = {false};
 
 	nulls[3] = !OidIsValid(backend->st_progress_command_target);
 	nulls[8] = counter[DANA_PROGRESS_PAGES] == 0;
 	nulls[10] = counter[DANA_PROGRESS_HAS_LOSS] == 0;
 	nulls[11] = !known;
+	nulls[12] = counter[DANA_PROGRESS_SHARD] == 0;
 	dana_results_add(result, values, nulls);
 }
 

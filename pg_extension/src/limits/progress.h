@@ -21,6 +21,7 @@ typedef enum dana_progress_counter
 	DANA_PROGRESS_FIRST_ENDED, /* the first epoch, which also reads the table */
 	DANA_PROGRESS_LAST_ENDED,  /* the last one so far */
 	DANA_PROGRESS_CURVE,	   /* dsm_handle of the epochs */
+	DANA_PROGRESS_SHARD,	   /* number of the one whose message is waited for, or 0 */
 	DANA_PROGRESS_COUNTERS
 } dana_progress_counter;
 

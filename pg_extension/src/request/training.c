@@ -64,6 +64,7 @@ static const training_member members[] = {
 	MEMBER(calibrate, TEXTOID, true),
 	MEMBER(seed, INT4OID, true),
 	MEMBER(warm_start_from, TEXTOID, false),
+	MEMBER(sync, TEXTOID, false),
 };
 
 void
@@ -203,6 +204,7 @@ dana_training_rows(const dana_training *training, const char *condition, const c
 static void
 training_check(dana_training *training)
 {
+	static const char *const modes[] = {"gather", "batch", "epoch", NULL};
 	const dana_arguments *given = &training->arguments;
 
 	if (training->rule == NULL)
@@ -237,11 +239,26 @@ training_check(dana_training *training)
 		training->seed = 1;
 	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
 		dana_reject_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
+	if (training->sync != NULL && place_of_word(training->sync, modes) == lengthof(modes) - 1)
+		dana_reject_argument("sync", "be 'gather', 'batch' or 'epoch', not \"%s\"", dana_shown(training->sync));
+	if (training->sync != NULL && training->rows.query != NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"sync\" goes with a table"),
+						errhint("Its shards are those that dana_shards() lists.")));
+	training->table = training->rows.relation;
 	training->whole_query = training->rows.query;
 	training->rows.filter = training->filter;
 	if (training->filter != NULL)
 		dana_filter_check(training->filter);
 	read_cleaning(training, &training->rows.cleaning);
+}
+
+void
+dana_training_reject_sync(const dana_training *training)
+{
+	if (training->sync != NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("argument \"sync\" is for dana_train() and dana_explain()"),
+						errhint("Gather the rows first, with dana_gather().")));
 }
 
 void
@@ -327,9 +344,8 @@ dana_training_label(const dana_training *training, TupleDesc columns, Jsonb *des
 	return number;
 }
 
-/* An argument for the worker, unchanged */
-static void
-append_argument(StringInfo to, const dana_arguments *arguments, int number)
+void
+dana_training_append(StringInfo to, const dana_arguments *arguments, int number)
 {
 	const char *name = arguments->names[number];
 	Datum		value = arguments->values[number];
@@ -455,7 +471,7 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 		else if (member != NULL && member->offset == offsetof(dana_training, label) && source->chosen.label != NULL)
 			dana_json_text(request, member->name, source->chosen.label);
 		else if (member == NULL || member->sent)
-			append_argument(request, arguments, i);
+			dana_training_append(request, arguments, i);
 	}
 	dana_json_close(request, '}');
 	dana_json_truth(request, "held_out", training->held_out != NULL);

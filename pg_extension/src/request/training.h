@@ -48,11 +48,14 @@ struct dana_training
 	int		   seed;
 	int		   epochs; /* 0: the rule's number */
 	char	  *warm_start_from;
+	char	  *sync;	/* the rows are those of the table's shards: gather, batch or epoch; or NULL */
 	char	  *whole_query; /* as given, including the rows that are left out, as `filter` does */
 	dana_source_request rows; /* table or query; derived from the members above, and checked */
+	Oid		   table;  /* as given; the rows may be gathered from its shards */
 	const dana_group_key *group; /* or NULL */
 	Jsonb	  *part; /* of a training on several servers, or NULL */
 	bool	   leads; /* that part is without rows: those of the table are only looked at */
+	bool	   reports; /* that part sends its reports as messages, to the one that leads */
 	char	  *text; /* of the rule, or NULL: it is registered here */
 	bool	   unnamed; /* the model is named after its rule because no name was given */
 };
@@ -85,6 +88,12 @@ extern void dana_training_settings(Jsonb *metadata);
 
 /* dana.device: the FPGA that machines are made for, or NULL */
 extern const char *dana_device(void);
+
+/* Appends an argument of dana_train() as JSON has it */
+extern void dana_training_append(StringInfo to, const dana_arguments *arguments, int number);
+
+/* Raises an error if "sync" was given: for functions that train on rows of this server */
+extern void dana_training_reject_sync(const dana_training *training);
 
 /* Its rule, with the given hyperparameters, which are checked before a row is read */
 extern dana_rule dana_training_rule(const dana_training *training);

@@ -7,6 +7,8 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/transam.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_coerce.h"
@@ -17,6 +19,7 @@
 #include "rewrite/rewriteHandler.h"
 #include "tcop/dest.h"
 #include "utils/plancache.h"
+#include "utils/ruleutils.h"
 
 #include "base/dana.h"
 #include "base/extension.h"
@@ -196,15 +199,14 @@ dana_filter_check(const char *text)
 	error_context_stack = context.previous;
 }
 
-dana_filter *
-dana_filter_compile(Relation relation, const char *text)
+/* The expression in a text, over the columns of a table */
+static Node *
+filter_transform(Relation relation, const char *text)
 {
-	dana_filter			*filter = palloc0(sizeof *filter);
 	ErrorContextCallback context = {error_context_stack, point_into_filter, unconstify(char *, text)};
 	ParseState			*state = make_parsestate(NULL);
 	ParseNamespaceItem	*table = addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, true);
 	Node				*expression;
-	MemoryContext		 caller;
 
 	error_context_stack = &context;
 	state->p_sourcetext = text;
@@ -222,11 +224,20 @@ dana_filter_compile(Relation relation, const char *text)
 						errmsg("argument \"filter\" must not contain volatile functions"),
 						errdetail("Each epoch evaluates it again, and must see the same rows."),
 						errhint("dana_holdout(ctid, 0.2, 1) chooses rows at random in the same way each time.")));
+	free_parsestate(state);
+	return expression;
+}
+
+dana_filter *
+dana_filter_compile(Relation relation, const char *text)
+{
+	dana_filter	 *filter = palloc0(sizeof *filter);
+	Node		 *expression = filter_transform(relation, text);
+	MemoryContext caller;
+
 #if PG_VERSION_NUM >= 180000
 	expression = expand_generated_columns_in_expr(expression, relation, 1);
 #endif
-	free_parsestate(state);
-
 	filter->state = CreateExecutorState();
 	caller = MemoryContextSwitchTo(filter->state->es_query_cxt);
 	filter->expression = ExecPrepareExpr((Expr *)expression, filter->state);
@@ -234,6 +245,40 @@ dana_filter_compile(Relation relation, const char *text)
 	MemoryContextSwitchTo(caller);
 	GetPerTupleExprContext(filter->state)->ecxt_scantuple = filter->slot;
 	return filter;
+}
+
+static bool
+is_made_here(Oid object, void *context)
+{
+	return object >= FirstGenbkiObjectId;
+}
+
+/* Whether an expression has a function or a type that not every server has */
+static bool
+has_made_here(Node *node, void *context)
+{
+	return node != NULL && (check_functions_in_node(node, is_made_here, NULL) ||
+							(IsA(node, Const) && is_made_here(((Const *)node)->consttype, NULL)) ||
+							expression_tree_walker(node, has_made_here, context));
+}
+
+char *
+dana_filter_elsewhere(Relation relation, const char *text)
+{
+	Node *expression = filter_transform(relation, text);
+	int	  level = NewGUCNestLevel();
+	char *deparsed;
+
+	if (contain_mutable_functions(expression) || has_made_here(expression, NULL))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("argument \"filter\" must have immutable functions of PostgreSQL alone with \"sync\""),
+						errdetail("Another server evaluates it, with the rights of your user mapping."),
+						errhint("Compare columns with constants, or make a view with these rows there.")));
+	dana_set_for_now("search_path", "pg_catalog");
+	deparsed = deparse_expression(expression, deparse_context_for(RelationGetRelationName(relation), RelationGetRelid(relation)),
+								  false, false);
+	AtEOXact_GUC(false, level);
+	return deparsed;
 }
 
 bool

@@ -26,6 +26,12 @@ extern void dana_rows_each(dana_rows *rows, uint64 limit, bool (*take)(TupleTabl
 /* Raises an error unless the text is one expression, so that it may be put between parentheses in a statement */
 extern void dana_filter_check(const char *text);
 
+/*
+ * The same for another server that has the table: PostgreSQL's own text of the expression. An error unless it has only
+ * functions that do the same there, and nothing but that
+ */
+extern char *dana_filter_elsewhere(Relation relation, const char *text);
+
 /* Compiles an expression over the columns of a table, with the caller's rights */
 extern dana_filter *dana_filter_compile(Relation relation, const char *text);
 

@@ -1,0 +1,236 @@
+/*
+ * A training in parts that this session leads: it carries what the parts say to each other. dana/cluster/relay.py does
+ * the same for a client that leads.
+ *
+ * It reads no message but for its first byte, the leader's introduction and reports. Merges go to all shards as they
+ * came, and are joined there. A wait looks for interrupts, at the worker, and at each shard's last sign of life.
+ */
+#include "postgres.h"
+
+#if PG_VERSION_NUM >= 170000
+
+#include <poll.h>
+
+#include "mb/pg_wchar.h"
+#include "storage/pmsignal.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/json.h"
+#include "base/notices.h"
+#include "calls/relay.h"
+#include "limits/bounds.h"
+#include "limits/progress.h"
+#include "worker/channel.h"
+
+/* How long a wait is before interrupts are looked for again, and the shard that is waited for is shown */
+#define LOOK_MS 100
+
+/* Most bytes of a shard's report */
+#define MAX_REPORT 2000
+
+static dana_relay *relay;
+
+static _Noreturn void
+out_of_step(const dana_shard *shard)
+{
+	dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, shard, "the parts of the training are out of step");
+}
+
+/* Reports what a shard says about its rows; its server may have made it up */
+static void
+report(const dana_shard *shard, const char *text, int length)
+{
+	Jsonb	   *said;
+	const char *hint;
+
+	said = dana_json_parse(pg_any_to_server(pnstrdup(text, length), length, PG_UTF8));
+	hint = dana_json_string(said, "hint");
+	dana_notice(dana_json_boolean(said, "warns") ? WARNING : NOTICE, *hint != '\0' ? dana_cut(hint, MAX_REPORT) : NULL,
+				"%s: %s", shard->label, dana_cut(dana_json_string(said, "message"), MAX_REPORT));
+}
+
+/* Takes a shard's next message, if it has come */
+static void
+take(int i)
+{
+	dana_shard *shard = &relay->shards[i];
+
+	for (;;)
+	{
+		const int length = relay->lengths[i] = dana_shard_receive(shard, &relay->messages[i]);
+
+		if (length <= 0 || relay->messages[i][0] != DANA_PART_NOTICE)
+			return;
+		report(shard, relay->messages[i] + 1, length - 1);
+	}
+}
+
+/* Waits until each part has sent a message, or ended; false: the worker has said something before */
+static bool
+collect(void)
+{
+	struct pollfd *ready = palloc(sizeof *ready * (relay->count + 1));
+	int			  *waited = palloc(sizeof *waited * relay->count);
+	TimestampTz	  *heard = palloc(sizeof *heard * relay->count);
+	int			   shown = 0;
+
+	for (int i = 0; i < relay->count; i++)
+	{
+		heard[i] = GetCurrentTimestamp();
+		if (relay->lengths[i] > 0)
+			relay->lengths[i] = 0;
+	}
+	for (;;)
+	{
+		int			missing = 0;
+		TimestampTz now;
+
+		for (int i = 0; i < relay->count; i++)
+		{
+			if (relay->lengths[i] == 0)
+				take(i);
+			if (relay->lengths[i] != 0)
+				continue;
+			waited[missing] = i;
+			ready[missing++] = (struct pollfd){.fd = relay->shards[i].socket, .events = POLLIN};
+		}
+		if (missing == 0)
+			break;
+		ready[missing] = (struct pollfd){.fd = dana_channel, .events = POLLIN};
+		if (poll(ready, missing + 1, LOOK_MS) == 0 && shown != relay->shards[waited[0]].number)
+			dana_progress_set(DANA_PROGRESS_SHARD, shown = relay->shards[waited[0]].number);
+		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
+		if (!PostmasterIsAlive())
+			ereport(FATAL, (errcode(ERRCODE_ADMIN_SHUTDOWN), errmsg("the server ended")));
+		if (ready[missing].revents != 0 && dana_channel_speaks())
+			return false;
+		now = GetCurrentTimestamp();
+		for (int k = 0; k < missing; k++)
+		{
+			const dana_shard *shard = &relay->shards[waited[k]];
+
+			if (ready[k].revents != 0)
+				heard[waited[k]] = now;
+			else if (TimestampDifferenceExceeds(heard[waited[k]], now, shard->timeout))
+				dana_shard_error(ERRCODE_CONNECTION_FAILURE, shard, "no message within %g s", shard->timeout / 1000.0);
+		}
+	}
+	if (shown != 0)
+		dana_progress_set(DANA_PROGRESS_SHARD, 0);
+	return true;
+}
+
+static void
+send_all(const char *message, Size length)
+{
+	for (int i = 0; i < relay->count; i++)
+		dana_shard_send(&relay->shards[i], message, length);
+}
+
+/* Whether all that was collected are merges, which go to all shards; those that are not must be answers */
+static bool
+exchange_merges(void)
+{
+	StringInfoData all;
+	int			   merges = 0;
+
+	for (int i = 0; i < relay->count; i++)
+		merges += relay->lengths[i] > 0 && relay->messages[i][0] == DANA_PART_MERGES;
+	initStringInfo(&all);
+	for (int i = 0; i < relay->count; i++)
+	{
+		const bool ended = relay->lengths[i] < 0;
+
+		if (merges == 0 ? !ended && relay->messages[i][0] != DANA_PART_ANSWER
+						: ended || relay->messages[i][0] != DANA_PART_MERGES || relay->lengths[i] != relay->lengths[0])
+			out_of_step(&relay->shards[i]);
+		if (merges > 0)
+			appendBinaryStringInfo(&all, relay->messages[i] + 1, relay->lengths[i] - 1);
+	}
+	if (merges > 0)
+		send_all(all.data, all.len);
+	return merges > 0;
+}
+
+/* Collects the parts' answers, and appends each with its length; false: the worker has said something before */
+static bool
+append_answers(StringInfo to)
+{
+	MemoryContext caller = MemoryContextSwitchTo(relay->context);
+	bool		  all = true;
+
+	do
+		MemoryContextReset(relay->context);
+	while ((all = collect()) && exchange_merges());
+	MemoryContextSwitchTo(caller);
+	for (int i = 0; i < relay->count && all; i++)
+	{
+		const uint64 length = Max(relay->lengths[i] - 1, 0);
+
+		appendBinaryStringInfo(to, (const char *)&length, sizeof length); /* little-endian, as the worker's processor is */
+		if (length > 0)
+			appendBinaryStringInfo(to, relay->messages[i] + 1, length);
+	}
+	return all;
+}
+
+/* Begins the parts, once the leader knows the classes; each answers that it is ready */
+static void
+begin(const char *introduction)
+{
+	const dana_texts classes = dana_json_texts(dana_json_parse(introduction), "classes");
+
+	for (int i = 0; i < relay->count; i++)
+		dana_shard_exchange(&relay->shards[i], relay->follows(relay, &relay->shards[i], &classes));
+	relay->begun = true;
+}
+
+static StringInfo
+exchange(const dana_reply *reply)
+{
+	StringInfo answer;
+
+	if (reply == NULL)
+		return NULL;
+	if (reply->length < 1 || reply->payload[0] != (relay->begun ? DANA_PART_COMMAND : DANA_PART_INTRODUCTION))
+		dana_unexpected(reply);
+	answer = makeStringInfo();
+	if (relay->begun)
+		send_all(reply->payload + 1, reply->length - 1);
+	else
+	{
+		StringInfoData ready;
+
+		begin(reply->payload + 1);
+		initStringInfo(&ready);
+		return append_answers(&ready) ? answer : NULL;
+	}
+	return append_answers(answer) ? answer : NULL;
+}
+
+Datum
+dana_relay_run(dana_relay *over, Datum (*lead)(void *state), void *state)
+{
+	volatile Datum result = (Datum)0;
+
+	relay = over;
+	relay->context = AllocSetContextCreate(CurrentMemoryContext, "messages of shards", ALLOCSET_DEFAULT_SIZES);
+	relay->messages = palloc0(sizeof *relay->messages * relay->count);
+	relay->lengths = palloc0(sizeof *relay->lengths * relay->count);
+	dana_exchange = exchange;
+	PG_TRY();
+	{
+		result = lead(state);
+	}
+	PG_FINALLY();
+	{
+		dana_exchange = NULL;
+		relay = NULL;
+	}
+	PG_END_TRY();
+	return result;
+}
+
+#endif

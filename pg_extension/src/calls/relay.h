@@ -1,0 +1,30 @@
+/*
+ * Carries the messages of a training in parts that this session leads, to the servers of its shards and back.
+ */
+#pragma once
+
+#include "calls/map.h"
+
+/* What a message is, its first byte; dana/worker/link.py has the same, but for notices */
+#define DANA_PART_INTRODUCTION 'I'
+#define DANA_PART_COMMAND	   'C'
+#define DANA_PART_ANSWER	   'A'
+#define DANA_PART_MERGES	   'M'
+#define DANA_PART_NOTICE	   'N'
+
+typedef struct dana_relay
+{
+	dana_shard *shards; /* connected */
+	int			count;
+	/* the statement that trains a shard's part, given the classes that the leader found */
+	char *(*follows)(struct dana_relay *relay, const dana_shard *shard, const dana_texts *classes);
+	const void *state; /* of that function */
+	/* the relay's own */
+	MemoryContext context; /* of a round of messages */
+	char		**messages;
+	int			 *lengths; /* 0: it has none yet; -1: its part has ended */
+	bool		  begun;
+} dana_relay;
+
+/* Runs `lead`, during which what the worker says to the other parts goes to the shards */
+extern Datum dana_relay_run(dana_relay *relay, Datum (*lead)(void *state), void *state);

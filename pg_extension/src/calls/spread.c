@@ -1,0 +1,511 @@
+/*
+ * dana_train(sync => …): a training on the rows of a table's shards. With "gather" they come here first. With "batch"
+ * and "epoch" they stay: each shard's server trains on its own rows, and this one leads, on a table with the shards'
+ * columns and a row for each label, from which it numbers the classes. dana/cluster/train.py does the same for shards
+ * of a list.
+ *
+ * Shards are reached with the caller's user mappings, which may have more rights there than the caller. So the
+ * statements that run there are made here: of columns of the table, values of options, and a filter without functions
+ * that anybody made.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "catalog/namespace.h"
+#include "utils/tuplestore.h"
+
+#include "base/arguments.h"
+#include "base/dana.h"
+#include "base/extension.h"
+#include "base/json.h"
+#include "base/relations.h"
+#include "calls/map.h"
+#include "calls/relay.h"
+#include "calls/spread.h"
+#include "limits/bounds.h"
+#include "models/rules.h"
+#include "request/split.h"
+#include "request/training.h"
+#include "rows/rows.h"
+#include "source/gathered.h"
+
+#if PG_VERSION_NUM >= 170000
+
+/* Different labels that are read of a shard: one more than there may be classes */
+#define LABELS 1001
+
+#define HINT_GATHER "With sync => 'gather' the rows of all shards are at one server, and it can."
+
+typedef struct spread
+{
+	const dana_training *asked;
+	dana_rule			 rule;
+	TupleDesc			 columns;
+	dana_shard			*shards;
+	int					 count;
+	char				*filter; /* for the shards, or NULL */
+	dana_texts			 features;
+	char				*label; /* or NULL: the rule has none */
+	Jsonb				*means; /* what NULLs become, as "preprocess" has it; or NULL */
+	Oid					 made;	/* the leader's table */
+} spread;
+
+/* Raises an error for an option that needs the rows of all shards at one server */
+static void
+check_options(const dana_training *asked)
+{
+	static const struct
+	{
+		const char *name, *needs;
+	} rejected[] = {{"test_size", "rows for tests"},
+					{"test_after", "rows for tests"},
+					{"test_by", "rows for tests"},
+					{"validation_size", "rows for validation"},
+					{"early_stopping", "rows for validation"},
+					{"calibrate", "rows for validation"},
+					{"preprocess", "an encoding of columns"},
+					{"warm_start_from", "a model to start from"}};
+	const dana_null_policy nulls = asked->rows.cleaning.nulls;
+
+	for (int i = 0; i < lengthof(rejected); i++)
+		if (!asked->arguments.nulls[dana_argument(&asked->arguments, rejected[i].name)])
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("argument \"%s\" cannot be given with sync => '%s': it needs %s", rejected[i].name,
+								   asked->sync, rejected[i].needs),
+							errhint(HINT_GATHER)));
+	if (nulls == DANA_NULLS_MEDIAN || nulls == DANA_NULLS_INDICATOR)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("nulls => '%s' cannot be given with sync => '%s'", asked->nulls, asked->sync),
+						errhint("Give 'mean' or a number. " HINT_GATHER)));
+}
+
+static Form_pg_attribute
+column_named(const spread *of, const char *name, const char *role)
+{
+	int number = SPI_fnumber(of->columns, name);
+
+	if (number <= 0)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+						errmsg("%s has no column \"%s\" for %s", dana_relation_name(of->asked->rows.relation),
+							   dana_shown(name), role)));
+	return TupleDescAttr(of->columns, number - 1);
+}
+
+/* Whether a column is a number, which needs no look at the rows of all shards; or an array of numbers */
+static bool
+is_number(Oid type, bool *array)
+{
+	Oid element = get_element_type(getBaseType(type));
+
+	*array = OidIsValid(element);
+	switch (*array ? getBaseType(element) : getBaseType(type))
+	{
+		case BOOLOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case NUMERICOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* The features: those given, or all columns but label, weight, and a primary key of one column */
+static void
+choose_columns(spread *of)
+{
+	const dana_training *asked = of->asked;
+	const dana_texts	*key = &of->shards[0].key_columns;
+	Jsonb			   **outputs;
+	const bool has_output = dana_json_objects(of->rule.description, "outputs", &outputs) > 0;
+	const int  label = has_output ? dana_training_label(asked, of->columns, of->rule.description) : 0;
+
+	if (asked->weight != NULL)
+		(void)column_named(of, asked->weight, "the weight");
+	if (label > 0)
+		of->label = pstrdup(NameStr(TupleDescAttr(of->columns, label - 1)->attname));
+	else if (asked->label != NULL)
+		(void)column_named(of, asked->label, "the label");
+	of->features = asked->features;
+	if (asked->features.count < 0)
+	{
+		of->features = (dana_texts){0, palloc(sizeof(char *) * Max(of->columns->natts, 1))};
+		for (int i = 0; i < of->columns->natts; i++)
+		{
+			Form_pg_attribute column = TupleDescAttr(of->columns, i);
+			char			 *name = NameStr(column->attname);
+
+			if (!column->attisdropped && i + 1 != label && (asked->weight == NULL || strcmp(name, asked->weight) != 0) &&
+				(key->count != 1 || strcmp(name, key->values[0]) != 0))
+				of->features.values[of->features.count++] = pstrdup(name);
+		}
+	}
+	for (int i = 0; i < of->features.count; i++)
+	{
+		Form_pg_attribute column = column_named(of, of->features.values[i], "a feature");
+		bool			  array;
+
+		if (!is_number(column->atttypid, &array))
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("column %s is %s: with sync => '%s' features are numbers", of->features.values[i],
+								   format_type_with_typemod(column->atttypid, column->atttypmod), asked->sync),
+							errhint("List features without it, or make it a number in a view on each shard. " HINT_GATHER)));
+		if (array && asked->rows.cleaning.nulls == DANA_NULLS_MEAN)
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("column %s is %s: with sync => '%s' its NULLs have no mean", of->features.values[i],
+								   format_type_with_typemod(column->atttypid, column->atttypmod), asked->sync),
+							errhint(HINT_GATHER)));
+	}
+}
+
+/* Has the leader's table contain each label of the shards once */
+static void
+take_labels(spread *of)
+{
+	Form_pg_attribute column = column_named(of, of->label, "the label");
+	const char		 *label = quote_identifier(of->label);
+	Oid				  types[] = {TEXTARRAYOID};
+	ArrayBuildState	 *labels = NULL;
+	Datum			  all;
+
+	for (int i = 0; i < of->count; i++)
+	{
+		char *statement = psprintf("SELECT DISTINCT %s::text FROM %s WHERE %s IS NOT NULL%s%s%s LIMIT %d", label,
+								   of->shards[i].table, label, of->filter == NULL ? "" : " AND (",
+								   of->filter == NULL ? "" : of->filter, of->filter == NULL ? "" : ")", LABELS);
+		WalRcvExecResult *found = dana_shard_rows(&of->shards[i], statement, 1, &(Oid){TEXTOID});
+		TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+
+		while (tuplestore_gettupleslot(found->tuplestore, true, false, slot))
+		{
+			bool  isnull;
+			Datum value = slot_getattr(slot, 1, &isnull);
+
+			if (!isnull)
+				labels = accumArrayResult(labels, value, false, TEXTOID, CurrentMemoryContext);
+		}
+		ExecDropSingleTupleTableSlot(slot);
+		walrcv_clear_result(found);
+	}
+	if (labels == NULL)
+		return;
+	all = makeArrayResult(labels, CurrentMemoryContext);
+	(void)SPI_execute_with_args(psprintf("INSERT INTO %s (%s) SELECT DISTINCT l::%s FROM pg_catalog.unnest($1) AS l",
+										 dana_relation_name(of->made), label,
+										 format_type_extended(column->atttypid, column->atttypmod,
+															  FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY)),
+								1, types, &all, NULL, false, 0);
+}
+
+/* The mean over the rows of all shards to put in the place of NULLs, for each feature that has any */
+static void
+find_means(spread *of)
+{
+	const char	  *targets[] = {of->label, of->asked->weight};
+	double		  *sums = palloc0(sizeof(double) * 3 * Max(of->features.count, 1));
+	StringInfoData wanted, where, means;
+
+	initStringInfo(&wanted);
+	for (int i = 0; i < of->features.count; i++)
+	{
+		const char *value = psprintf("dana.dana_number(%s)", quote_identifier(of->features.values[i]));
+		const char *finite = psprintf("FILTER (WHERE pg_catalog.abs(%s) <= 3.4e38)", value);
+
+		appendStringInfo(&wanted, "%spg_catalog.sum(%s) %s, pg_catalog.count(%s) %s, pg_catalog.bool_or(%s IS NULL)::int",
+						 i == 0 ? "" : ", ", value, finite, value, finite, value);
+	}
+	initStringInfo(&where);
+	appendStringInfo(&where, "(%s)", of->filter == NULL ? "true" : of->filter);
+	for (int i = 0; i < lengthof(targets); i++) /* as in a training on one server */
+		if (targets[i] != NULL)
+			appendStringInfo(&where, " AND %s IS NOT NULL", quote_identifier(targets[i]));
+	for (int i = 0; i < of->count; i++)
+	{
+		WalRcvExecResult *found =
+			dana_shard_rows(&of->shards[i],
+							psprintf("SELECT ARRAY[%s]::float8[] FROM %s WHERE %s", wanted.data, of->shards[i].table, where.data),
+							1, &(Oid){FLOAT8ARRAYOID});
+		TupleTableSlot *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+		Datum		   *values;
+		bool		   *nulls, isnull = true;
+		int				count = 0;
+
+		if (tuplestore_gettupleslot(found->tuplestore, true, false, slot))
+		{
+			Datum array = slot_getattr(slot, 1, &isnull);
+
+			if (!isnull)
+				deconstruct_array(DatumGetArrayTypeP(array), FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+								  &values, &nulls, &count);
+		}
+		if (count != 3 * of->features.count)
+			dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &of->shards[i], "it has not answered what its columns sum to");
+		for (int k = 0; k < count; k++)
+			if (!nulls[k])
+				sums[k] += DatumGetFloat8(values[k]);
+		ExecDropSingleTupleTableSlot(slot);
+		walrcv_clear_result(found);
+	}
+	dana_json_begin(&means);
+	for (int i = 0; i < of->features.count; i++)
+		if (sums[3 * i + 1] > 0 && sums[3 * i + 2] > 0)
+		{
+			dana_json_open(&means, of->features.values[i], '{');
+			dana_json_number(&means, "impute", sums[3 * i] / sums[3 * i + 1]);
+			dana_json_close(&means, '}');
+		}
+	of->means = dana_json_end(&means);
+}
+
+/* The arguments of a part; of the leader without classes */
+static Jsonb *
+arguments_of(const spread *of, const dana_texts *classes)
+{
+	static const char *const others[] = {"rule", "source", "features", "label", "sync", "filter"};
+	const dana_arguments *given = &of->asked->arguments;
+	const bool			  leads = classes == NULL;
+	StringInfoData		  text;
+
+	dana_json_begin(&text);
+	dana_json_list(&text, "features", &of->features);
+	dana_json_text(&text, "label", of->label);
+	for (int i = 0; i < given->count; i++)
+	{
+		const char *name = given->names[i];
+		bool		skipped = given->nulls[i] || (!leads && strcmp(name, "model") == 0) ||
+			(of->means != NULL && strcmp(name, "nulls") == 0) ||
+			(!leads && classes->count >= 0 && strcmp(name, "classes") == 0);
+
+		for (int k = 0; k < lengthof(others); k++)
+			skipped |= strcmp(name, others[k]) == 0;
+		if (!skipped)
+			dana_training_append(&text, given, i);
+	}
+	if (of->means != NULL)
+		dana_json_object(&text, "preprocess", of->means);
+	if (!leads && classes->count >= 0)
+		dana_json_list(&text, "classes", classes);
+	/* it chooses rows of the shards; the leader's have labels alone */
+	if (!leads && of->filter != NULL)
+		dana_json_text(&text, "filter", of->filter);
+	return dana_json_end(&text);
+}
+
+static Jsonb *
+part_of(const spread *of, int number)
+{
+	StringInfoData text;
+
+	dana_json_begin(&text);
+	dana_json_text(&text, "mode", of->asked->sync);
+	dana_json_number(&text, "number", number);
+	dana_json_number(&text, "count", of->count);
+	if (number > 0)
+		dana_json_truth(&text, "reports", true);
+	return dana_json_end(&text);
+}
+
+static char *
+literal(Jsonb *value)
+{
+	return quote_literal_cstr(JsonbToCString(NULL, &value->root, VARSIZE(value)));
+}
+
+/* The statement that trains a shard's part */
+static char *
+follows(dana_relay *relay, const dana_shard *shard, const dana_texts *classes)
+{
+	const spread *of = relay->state;
+
+	return psprintf("CALL dana.dana_train_part(%s::text, %s::regclass, %s::jsonb, %s::jsonb, %s::text, NULL::json)",
+					quote_literal_cstr(of->asked->rule), quote_literal_cstr(shard->table),
+					literal(arguments_of(of, classes)), literal(part_of(of, (int)(shard - of->shards) + 1)),
+					quote_literal_cstr(of->rule.text));
+}
+
+/* For the metadata of the model */
+static void
+record(const spread *of)
+{
+	StringInfoData text;
+
+	dana_json_begin(&text);
+	dana_json_text(&text, "source", dana_relation_name(of->asked->rows.relation));
+	dana_json_open(&text, "shards", '[');
+	for (int i = 0; i < of->count; i++)
+	{
+		dana_json_open(&text, NULL, '{');
+		dana_json_number(&text, "shard", of->shards[i].number);
+		dana_json_text(&text, "server", of->shards[i].server);
+		dana_json_text(&text, "relation", of->shards[i].table);
+		dana_json_text(&text, "snapshot", timestamptz_to_str(of->shards[i].snapshot));
+		dana_json_close(&text, '}');
+	}
+	dana_json_close(&text, ']');
+	dana_gathered_add(of->made, dana_json_end(&text));
+}
+
+/* Raises an error unless each shard can train a part */
+static void
+check_shards(const spread *of)
+{
+	for (int i = 0; i < of->count; i++)
+	{
+		const dana_shard *shard = &of->shards[i];
+
+		if (shard->connection == NULL)
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("%s: with sync => '%s' this session leads, and cannot train a part, too", shard->label,
+								   of->asked->sync),
+							errhint("Name a foreign server for it that leads here. " HINT_GATHER)));
+		if (shard->release == NULL || strcmp(shard->release, DANA_VERSION) != 0)
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("%s has %s, and this server release " DANA_VERSION, shard->label,
+								   shard->release == NULL ? "no extension dana"
+														  : psprintf("release %s", dana_shown(shard->release))),
+							errhint("Run CREATE EXTENSION dana there, of the same release. " HINT_GATHER)));
+	}
+}
+
+typedef struct leading
+{
+	Datum (*train)(dana_training *training);
+	dana_training *training;
+} leading;
+
+static Datum
+lead(void *state)
+{
+	const leading *of = state;
+	Datum		   row;
+
+	/* this statement has made the rows that it reads */
+	PushCopiedSnapshot(GetActiveSnapshot());
+	UpdateActiveSnapshotCommandId();
+	row = of->train(of->training);
+	PopActiveSnapshot();
+	return row;
+}
+
+/* Looks at the shards, and trains */
+static Datum
+train_spread(spread *of, const char *name, Datum (*train)(dana_training *training))
+{
+	dana_arguments arguments;
+	dana_training  led;
+	dana_relay	   relay = {.shards = of->shards, .count = of->count, .follows = follows, .state = of};
+	Oid			   source = of->asked->rows.relation;
+
+	dana_shards_open(of->shards, of->count, source, false);
+	check_shards(of);
+	choose_columns(of);
+	dana_run_once(psprintf("CREATE TEMPORARY TABLE %s AS TABLE %s WITH NO DATA", name, dana_relation_name(source)));
+	of->made = get_relname_relid(get_rel_name(source), LookupNamespaceNoError("pg_temp"));
+	if (of->label != NULL && of->asked->classes.count < 0 && !dana_json_is_null(of->rule.description, "classes"))
+		take_labels(of);
+	if (of->asked->rows.cleaning.nulls == DANA_NULLS_MEAN)
+		find_means(of);
+	record(of);
+	dana_arguments_from_json(dana_extension_function("dana_train"), arguments_of(of, NULL), &arguments);
+	arguments.values[dana_argument(&arguments, "rule")] = CStringGetTextDatum(of->asked->rule);
+	arguments.nulls[dana_argument(&arguments, "rule")] = false;
+	arguments.values[dana_argument(&arguments, "source")] = ObjectIdGetDatum(of->made);
+	arguments.nulls[dana_argument(&arguments, "source")] = false;
+	dana_training_parse(&arguments, &led);
+	led.part = part_of(of, 0);
+	led.leads = true;
+	led.table = source;
+	return dana_relay_run(&relay, lead, &(leading){train, &led});
+}
+
+/* Trains where the rows are */
+static Datum
+train_there(const dana_training *asked, Datum (*train)(dana_training *training))
+{
+	spread		   of = {.asked = asked};
+	Relation	   relation = dana_shards_lock(asked->rows.relation);
+	const char	  *name = quote_qualified_identifier("pg_temp", RelationGetRelationName(relation));
+	volatile Datum row = (Datum)0;
+
+	PreventCommandIfReadOnly("dana_train()");
+	dana_bounds_require_idle();
+	check_options(asked);
+	of.rule = dana_training_rule(asked);
+	of.columns = RelationGetDescr(relation);
+	if (asked->filter != NULL)
+		of.filter = dana_filter_elsewhere(relation, asked->filter);
+	dana_connect();
+	of.count = dana_shards_of(asked->rows.relation, dana_shards_timeout, &of.shards);
+	PG_TRY();
+	{
+		row = train_spread(&of, name, train);
+	}
+	PG_FINALLY();
+	{
+		dana_shards_close(of.shards, of.count);
+	}
+	PG_END_TRY();
+	dana_run_once(psprintf("DROP TABLE %s", name));
+	SPI_finish();
+	relation_close(relation, NoLock);
+	return row;
+}
+
+/* Gathers the rows, and trains here */
+static Datum
+train_gathered(dana_training *training, Datum (*train)(dana_training *training))
+{
+	Datum row;
+
+	training->rows.relation = dana_gather_shards(training->rows.relation, NULL, dana_shards_timeout);
+	dana_split_rows(training, true);
+	row = train(training);
+	dana_connect();
+	dana_run_once(psprintf("DROP TABLE %s", dana_relation_name(training->rows.relation)));
+	SPI_finish();
+	return row;
+}
+
+Datum
+dana_train_shards(dana_training *training, Datum (*train)(dana_training *training))
+{
+	return strcmp(training->sync, "gather") == 0 ? train_gathered(training, train) : train_there(training, train);
+}
+
+char *
+dana_shards_explain(const dana_training *training)
+{
+	const char mode = training->sync[0];
+	dana_shard *shards;
+	int			count;
+
+	dana_shards_require(training->rows.relation);
+	dana_connect();
+	count = dana_shards_of(training->rows.relation, dana_shards_timeout, &shards);
+	SPI_finish();
+	return psprintf("%d, sync => '%s': %s", count, training->sync,
+					mode == 'g' ? "their pages come to this machine, once"
+					: mode == 'b' ? "each has such a machine for its rows; the sums of each batch go to all"
+								  : "each has such a machine for its rows; models are averaged after each epoch");
+}
+
+#else
+
+char *
+dana_shards_explain(const dana_training *training)
+{
+	(void)dana_train_shards(NULL, NULL);
+	pg_unreachable();
+}
+
+Datum
+dana_train_shards(dana_training *training, Datum (*train)(dana_training *training))
+{
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("argument \"sync\" needs PostgreSQL 17 or later"),
+					errhint("Train with Python, db.train(…, shards=[…], sync=…), or with dana train --shard, for any version.")));
+}
+
+#endif

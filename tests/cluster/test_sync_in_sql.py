@@ -1,0 +1,277 @@
+"""`dana_train(sync => …)`: the server that trains reads its map, and carries the messages of the parts itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from dana.cli.entry import main
+from dana.client.connection import Connection
+from dana.session.notices import ServerWarning
+from tests.cluster.conftest import everywhere, fetched, left
+from tests.cluster.test_sync import cancel, filled, parameters, stop, terminate, training_backends, wake
+
+MAPPED = "SELECT dana_train('{rule}', 'rows', '{model}', {options})"
+
+
+@pytest.fixture
+def mapped(db: Connection, shards: list[str]) -> Iterator[Connection]:
+    """The table `rows` has three shards; that of the server that trains is reached by a connection of its own."""
+    for number, dsn in enumerate(shards, 1):
+        db.session.execute("CREATE TABLE IF NOT EXISTS rows ()")
+        db.session.execute("INSERT INTO dana.shard (source, shard, conninfo) VALUES ('rows', %s, %s)", (number, dsn))
+    db.session.execute("DROP TABLE rows")
+    yield db
+    db.session.execute("DELETE FROM dana.shard")
+
+
+def map_rows(db: Connection) -> None:
+    """The map is that of the table as it is now."""
+    db.session.execute("UPDATE dana.shard SET source = 'rows'")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("rule", "options", "named"),
+    [
+        ("logistic", {"label": "y"}, "label => 'y'"),
+        ("linear", {"label": "z", "features": ["x", "n"]}, "label => 'z', features => '{x,n}'"),
+        (
+            "linear_svm",
+            {"label": "y", "epochs": 3, "filter": "x > 2 AND id % 7 <> 0"},
+            "label => 'y', epochs => 3, filter => 'x > 2 AND id % 7 <> 0'",
+        ),
+    ],
+    ids=["logistic", "linear", "linear_svm"],
+)
+def test_sql_has_the_bits_of_python(
+    mapped: Connection, shards: list[str], rule: str, options: dict[str, Any], named: str
+) -> None:
+    filled(shards, 256, 200, 0)
+    map_rows(mapped)
+    everywhere(shards, "UPDATE rows SET x = NULL WHERE id % 5 = 0")
+    for sync in ("batch",) if rule != "linear_svm" else ("batch", "epoch"):
+        here = mapped.train(rule, "rows", shards=shards, sync=sync, model="here", nulls="mean", **options)
+        statement = MAPPED.format(rule=rule, model="there", options=f"{named}, nulls => 'mean', sync => '{sync}'")
+        mapped.session.execute(statement)
+        assert parameters(mapped, "here") == parameters(mapped, "there")
+        kept = "SELECT metadata - 'gathered' FROM dana.model WHERE name = %s ORDER BY version"
+        [[first], [second]] = [mapped.session.execute(kept, (name,)).fetchall()[-1] for name in ("here", "there")]
+        assert first == second
+        assert (second["sync"], second["shards"]) == (sync, 3)
+        assert here.tuples > 0
+    assert left(shards) == []
+
+
+def test_the_map_is_one_more_argument(
+    mapped: Connection, shards: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From Python, the shell, a rule's own function, a job; and `gather` is `dana_gather()`."""
+    filled(shards, 64, 64, 32)
+    map_rows(mapped)
+    options: dict[str, Any] = {"label": "y", "features": ["x", "z"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = mapped.train("logistic", "rows", shards=shards, sync="batch", model="listed", **options)
+        bits = parameters(mapped, "listed")
+        mapped.train("logistic", "rows", shards="map", sync="batch", model="map", timeout=30, **options)
+        mapped.train("logistic", "rows", sync="batch", model="sync", **options)
+        mapped.train("logistic", "rows", sync="gather", model="gathered", **options)
+        gathered = mapped.train("logistic", "rows", shards="map", sync="gather", model="gathered_too", **options)
+        own = Jsonb({**options, "model": "own", "sync": "batch"})
+        mapped.session.execute("SELECT dana.logistic('rows', %s)", (own,))
+    arguments = ["--sync", "batch", "--label", "y", "--features", "x,z"]
+    assert main(["train", "logistic", "rows", "--dsn", shards[0], *arguments, "--model", "shell"]) == 0
+    assert f"{expected.tuples}, 0 skipped" in capsys.readouterr().out
+    assert main(["train", "logistic", "rows", "--dsn", shards[0], *arguments, "--model", "job", "--background"]) == 0
+    mapped.session.execute("SELECT dana_wait(max(id)) FROM dana.job")
+    for model in ("map", "sync", "own", "shell", "job"):
+        assert parameters(mapped, model) == bits, model
+    assert gathered.tuples == expected.tuples == 160
+    assert parameters(mapped, "gathered") == parameters(mapped, "gathered_too")
+    assert left(shards) == []
+    found = mapped.session.execute(
+        "SELECT metadata -> 'gathered' ->> 'source', metadata #>> '{gathered,shards,1,server}' FROM dana.model "
+        "WHERE name = 'sync'"
+    ).fetchall()
+    assert found == [("public.rows", shards[1])]
+
+
+def test_what_a_shard_says_of_its_rows_names_it(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 64, 32, 40)
+    map_rows(mapped)
+    everywhere(shards[2:], "UPDATE rows SET x = NULL")
+    said = r"^shard 3 \(public\.rows on .*\): 40 of 40 rows of public\.rows are left out"
+    with pytest.warns(ServerWarning, match=said):
+        found = mapped.train("linear_svm", "rows", sync="epoch", label="y", features=["x", "z"], epochs=2)
+    assert (found.tuples, found.skipped) == (96, 40)
+
+
+REJECTED = {
+    "mode": ("sync => 'all'", "22023", "argument \"sync\" must be 'gather', 'batch' or 'epoch', not \"all\""),
+    "test": (
+        "sync => 'batch', test_size => 0.2",
+        "0A000",
+        'argument "test_size" cannot be given with sync',
+    ),
+    "nulls": ("sync => 'batch', nulls => 'median'", "0A000", "nulls => 'median' cannot be given with sync => 'batch'"),
+    "text": ("sync => 'batch', features => '{x,y}', label => 'z'", "0A000", "column y is text: with sync => 'batch'"),
+    "feature": ("sync => 'batch', features => '{q}'", "42703", 'public.rows has no column "q" for a feature'),
+    "label": ("sync => 'batch', label => 'q'", "42703", 'public.rows has no column "q" for the label'),
+    "own": ("sync => 'batch', filter => 'own(x)'", "0A000", "must have immutable functions of PostgreSQL alone"),
+    "now": ("sync => 'batch', filter => 'now() > ''2020-01-01'''", "0A000", "must have immutable functions of Postgre"),
+    "subquery": ("sync => 'batch', filter => 'EXISTS (SELECT)'", "0A000", "must not contain a subquery"),
+    "machine": ("sync => 'batch', machine => 'interp'", "22023", "trains on machine 'sim', not 'interp'"),
+}
+
+
+@pytest.mark.parametrize(("options", "sqlstate", "message"), REJECTED.values(), ids=REJECTED)
+def test_what_cannot_be_asked_is_an_error(
+    mapped: Connection, shards: list[str], options: str, sqlstate: str, message: str
+) -> None:
+    filled(shards, 16, 16, 16)
+    map_rows(mapped)
+    mapped.session.execute(
+        "CREATE OR REPLACE FUNCTION own(x float4) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT x > 1'"
+    )
+    if "features" not in options and "label" not in options:
+        options += ", features => '{x,z}'"
+    with pytest.raises(psycopg.Error, match=message) as failed:
+        mapped.session.execute(f"SELECT dana_train('logistic', 'rows', {options})")  # type: ignore[arg-type]
+    assert failed.value.sqlstate == sqlstate
+    assert left(shards) == []
+
+
+def test_other_functions_train_on_this_server(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 16, 16, 16)
+    map_rows(mapped)
+    for call in ("dana_train_groups('linear', 'rows', '{y}', %s)", "dana_cross_validate('linear', 'rows', 2, %s)"):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=r'argument "sync" is for dana_train\(\)'):
+            mapped.session.execute(f"SELECT * FROM {call}", (Jsonb({"sync": "batch", "label": "z"}),))
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match='argument "sync" goes with a table'):
+        mapped.session.execute("SELECT dana_train('linear', query => 'SELECT 1.0 AS x, 2.0 AS y', sync => 'batch')")
+
+
+def test_a_shard_that_cannot_train_is_named(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 16, 16, 16)
+    map_rows(mapped)
+    call = "SELECT dana_train('linear', 'rows', label => 'z', features => '{x}', sync => 'batch')"
+
+    def fails(sqlstate: str, message: str) -> None:
+        with pytest.raises(psycopg.Error, match=message) as failed:
+            mapped.session.execute(call)
+        assert failed.value.sqlstate == sqlstate
+
+    everywhere(shards[1:2], "UPDATE pg_extension SET extversion = '0.0' WHERE extname = 'dana'")
+    [[release]] = fetched(shards[0], "SELECT extversion FROM pg_extension WHERE extname = 'dana'")
+    try:
+        fails("55000", rf"shard 2 \(public\.rows on .*\) has release 0\.0, and this server release {release}")
+    finally:
+        everywhere(shards[1:2], f"UPDATE pg_extension SET extversion = '{release}' WHERE extname = 'dana'")
+    mapped.session.execute("UPDATE dana.shard SET conninfo = NULL WHERE shard = 1")
+    fails("0A000", r"shard 1 \(public\.rows on this server\): with sync => 'batch' this session leads")
+    mapped.session.execute("DROP ROLE IF EXISTS analyst; CREATE ROLE analyst; GRANT SELECT ON rows TO analyst")
+    mapped.session.execute("GRANT EXECUTE ON FUNCTION dana_train TO analyst; SET ROLE analyst")
+    try:
+        # the server's own account would log in
+        fails("2F003", "only superusers may use a connection string of dana.shard")
+        mapped.session.execute("RESET ROLE; REVOKE SELECT ON rows FROM analyst; SET ROLE analyst")
+        fails("42501", "permission denied for table rows")
+    finally:
+        mapped.session.execute("RESET ROLE; DROP OWNED BY analyst; DROP ROLE analyst")
+
+
+LONG = "SELECT dana_train('linear_svm', 'rows', 'long', label => 'y', epochs => 100000, patience => 0, sync => 'batch')"
+
+
+@pytest.mark.parametrize(
+    ("harm", "message", "sqlstate"),
+    [
+        (terminate, "terminating connection", "08006"),
+        (cancel, "canceling statement", "38000"),
+        (stop, "no message within 3 s", "08006"),
+    ],
+    ids=["killed", "cancelled", "stopped"],
+)
+def test_a_shard_that_fails_is_named_and_nothing_remains(
+    mapped: Connection, shards: list[str], harm: Callable[[str, int], None], message: str, sqlstate: str
+) -> None:
+    """The shard that was stopped is the one that dana.progress shows."""
+    filled(shards, 512, 512, 512)
+    map_rows(mapped)
+    mapped.session.execute("SET dana.shard_timeout = '3s'")
+    shown: list[tuple[Any, ...]] = []
+
+    def later() -> None:
+        while not training_backends(shards[1]):
+            time.sleep(0.01)
+        time.sleep(0.5)
+        harm(shards[1], 2)
+        if harm is stop:
+            time.sleep(1)
+            shown.extend(fetched(shards[0], "SELECT phase, shard FROM dana.progress WHERE source = 'rows'::regclass"))
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    try:
+        with pytest.raises(psycopg.Error, match=rf"shard 2 \(public\.rows on host=.*\): .*{message}") as failed:
+            mapped.session.execute(LONG)
+    finally:
+        thread.join()
+        wake(shards[1])
+    assert failed.value.sqlstate == sqlstate
+    if harm is stop:
+        assert ("training", 2) in shown
+    assert left(shards) == []
+    for dsn in shards:
+        while training_backends(dsn):  # it ends with its next message
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+def test_a_training_that_is_cancelled_ends_all_parts(mapped: Connection, shards: list[str], how: str) -> None:
+    filled(shards, 512, 512, 512)
+    map_rows(mapped)
+    if how == "timeout":
+        mapped.session.execute("SET statement_timeout = '2s'")
+    pid = mapped.session.info.backend_pid
+
+    def later() -> None:
+        while not training_backends(shards[2]):
+            time.sleep(0.01)
+        fetched(shards[0], f"SELECT pg_cancel_backend({pid})")
+
+    thread = threading.Thread(target=later if how == "cancel" else lambda: None)
+    thread.start()
+    try:
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            mapped.session.execute(LONG)
+    finally:
+        thread.join()
+    mapped.session.execute("SET statement_timeout = 0")
+    assert left(shards) == []
+    for dsn in shards:
+        while training_backends(dsn):
+            time.sleep(0.01)
+
+
+def test_explain_names_the_mode(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 64, 64, 64)
+    map_rows(mapped)
+    options: dict[str, Any] = {"label": "z", "features": ["x"]}
+    for sync in ("gather", "batch", "epoch"):
+        asked = Jsonb(options | {"sync": sync})
+        lines = mapped.session.execute("SELECT * FROM dana_explain('linear', 'rows', %s)", (asked,)).fetchall()
+        assert lines[-1][0].startswith(f"Shards: 3, sync => '{sync}': ")
+        [[text]] = mapped.session.execute(
+            "SELECT line::jsonb ->> 'shards' FROM dana_explain('linear', 'rows', %s, format => 'json') AS e (line)",
+            (asked,),
+        ).fetchall()
+        assert f"Shards: {text}" == lines[-1][0]
