@@ -7,6 +7,7 @@ leader has no rows: its table has the shards' columns, and a row for each label,
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 
@@ -33,12 +34,14 @@ REJECTED = {
     "early_stopping": "rows for validation",
     "calibrate": "rows for validation",
     "preprocess": "an encoding of columns",
-    "warm_start_from": "a model to start from",
 }
 """Options that need to see the rows of all shards at one server."""
 
 NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric", "boolean")
 """Types of columns that need no look at the rows of all shards."""
+
+KEYS = 4096
+"""Keys of a shard that are compared with those of the others, those of least hash: shards that share any share some."""
 
 LABELS = 1001
 """Different labels that are read of a shard: one more than there may be classes."""
@@ -105,6 +108,7 @@ def train(
         label = _label(options, output, looks[0])
         targets = (label, options.get("weight"))
         features = _features(options.get("features"), targets, looks[0], sync, averaged=nulls == "mean")
+        _compare_keys(parts, looks[0].key)
         types = column_types(session, looks[0])
         columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
         session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
@@ -119,7 +123,8 @@ def train(
         led = _call(session, rule, made.as_string(session), {**asked, "filter": None}, part, None)
 
         def follows(shard: Shard, classes: Sequence[str] | None) -> str:
-            given = {**asked, "classes": classes, "model": None}
+            # the leader tells them what it starts from
+            given = {**asked, "classes": classes, "model": None, "warm_start_from": None}
             return _call(session, rule, table, given, {**part, "number": shard.number}, text)
 
         row = relay(session, parts, led, follows)
@@ -205,6 +210,24 @@ def _features(given: object, others: Collection[object], look: Look, sync: str, 
         if averaged and types[name].endswith("[]"):
             raise UsageError(f"column {name} is {types[name]}: with sync={sync!r} its NULLs have no mean", hint=GATHER)
     return list(features)
+
+
+def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
+    """Warn of shards that have the same keys."""
+    columns = ", ".join(sql.Identifier(name).as_string(shards[0].session) for name in key)
+    hashed = f'pg_catalog.hashtextextended(ROW({columns})::text COLLATE "C", 0) AS hash'
+    seen: dict[int, Shard] = {}
+    for shard in shards if key else ():
+        for (hash_,) in shard.rows(f"SELECT {hashed} FROM {shard.table} ORDER BY 1 LIMIT {KEYS}"):
+            other = seen.setdefault(hash_, shard)
+            if other is not shard:
+                warnings.warn(
+                    f"{other} and {shard} have the same primary key ({', '.join(key)}) in rows, which count for both; "
+                    "have each row on one shard alone",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                return
 
 
 def _means(

@@ -42,11 +42,13 @@ class WorkerLink:
         self._channel = channel
         self._introduced = False
 
-    def introduce(self, classes: Sequence[str] | None) -> None:
-        """Say, once, which classes the leader found; the followers then begin."""
-        if not self._introduced:
+    def introduce(self, classes: Sequence[str] | None) -> bool:
+        """Say, once, which classes the leader found; the followers then begin. Whether they were not told before."""
+        first = not self._introduced
+        if first:
             self._introduced = True
             self._channel.exchange(INTRODUCTION + json.dumps({"classes": classes}).encode())
+        return first
 
     def lead(self, command: bytes) -> list[bytes]:
         """See `Link.lead`."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dana.errors import SetupError, UsageError, causes
+from dana.predictor.centres import NO_CENTRES
 from dana.simulator.large import NoFile
 from dana.storage.permuted import NoTemporaryFile
 from dana.trainer.contract import (
@@ -373,8 +374,8 @@ class _Session:
             self.ring.release()  # spared memory counts towards the limit
         with memory_at_most(request.max_memory, fresh=fresh, classes=len(request.classes or ())):
             training = self.trainer.open(request, notify, link)
-            if isinstance(training, Leading):
-                link.introduce(request.classes)
+            if isinstance(training, Leading) and link.introduce(request.classes) and request.centres != NO_CENTRES:
+                begin_again(link, request.centres)  # those of a model to start from
             held_out = self.trainer.held_out(request) if request.held_out else None
             try:
                 return run_epochs(

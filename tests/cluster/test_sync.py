@@ -358,3 +358,20 @@ def test_a_part_does_not_begin_within_a_training(db: Connection, shards: list[st
         query = "SELECT x, z FROM rows WHERE nested($call$" + call + "$call$)"
         with pytest.raises(psycopg.errors.ObjectInUse, match="cannot train while this session is training"):
             db.session.execute("SELECT dana_train('linear', query => %s)", (query,))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("far", [0, 1e9], ids=["near", "far"])
+def test_a_model_to_start_from_is_the_leader_s(db: Connection, shards: list[str], far: float) -> None:
+    """As one server starts from it, and with its centres."""
+    filled(shards, 128, 128, 128)
+    everywhere(shards, f"ALTER TABLE rows ALTER n TYPE float8 USING n + {far}")
+    everywhere(shards[:1], f"ALTER TABLE whole ALTER n TYPE float8 USING n + {far}")
+    options: dict[str, Any] = {"label": "y", "features": ["x", "n"], "epochs": 2, "shuffle": False}
+    db.train("linear_svm", "whole", model="start", **options)
+    options["warm_start_from"] = "start"
+    db.train("linear_svm", "rows", shards=shards, sync="batch", model="here", **options)
+    db.train("linear_svm", "whole", model="there", hyper={"batch": 192}, **options)
+    assert parameters(db, "here") == parameters(db, "there")
+    kept = "SELECT metadata ->> 'warm_start_from', metadata ? 'centres' FROM dana.model WHERE name = 'here'"
+    assert db.session.execute(kept).fetchall() == [("start", far > 0)]

@@ -275,3 +275,21 @@ def test_explain_names_the_mode(mapped: Connection, shards: list[str]) -> None:
             (asked,),
         ).fetchall()
         assert f"Shards: {text}" == lines[-1][0]
+
+
+def test_keys_that_shards_share_are_a_warning(mapped: Connection, shards: list[str]) -> None:
+    """In SQL and in Python, if it is one of many rows."""
+    filled(shards, 5000, 16, 16)
+    map_rows(mapped)
+    options: dict[str, Any] = {"sync": "batch", "label": "z", "features": ["x"]}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*primary key")
+        mapped.train("linear", "rows", **options)
+    hashed = 'hashtextextended(ROW(id)::text COLLATE "C", 0)'
+    [[key]] = fetched(shards[0], f"SELECT id FROM rows ORDER BY {hashed} OFFSET 4000 LIMIT 1")
+    everywhere(shards[2:], f"UPDATE rows SET id = {key} WHERE id = (SELECT max(id) FROM rows)")
+    for given, which in (({}, "public.rows on "), ({"shards": shards}, "")):
+        with pytest.warns(
+            UserWarning, match=rf"shard 1 \({which}.*\) and shard 3 \({which}.*\) have the same primary key"
+        ):
+            mapped.train("linear", "rows", **given, **options)

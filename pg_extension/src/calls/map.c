@@ -338,9 +338,56 @@ look_at(dana_shard *shard)
 	shard->columns = TextDatumGetCString(values[LOOK_COLUMNS]);
 }
 
+static void
+label(dana_shard *shard)
+{
+	shard->label = psprintf("shard %d (%s on %s)", shard->number, shard->table, shard->server);
+}
+
+/* A name that is not qualified is in the schema of the table itself */
+static char *
+qualified(const char *name, Oid source)
+{
+	List *names = textToQualifiedNameList(cstring_to_text(name));
+
+	if (list_length(names) > 2)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME),
+						errmsg("dana.shard.relation must be a table or schema.table, not %s", dana_shown(name))));
+	return quote_qualified_identifier(list_length(names) == 2 ? strVal(linitial(names))
+															  : get_namespace_name(get_rel_namespace(source)),
+									  strVal(llast(names)));
+}
+
+/* A foreign server of the map, to which its author has the right */
+static ForeignServer *
+mapped_server(const char *name, int number, Oid source)
+{
+	ForeignServer *server = GetForeignServerByName(name, true);
+	HeapTuple	   tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(source));
+	Oid			   owner = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
+
+	ReleaseSysCache(tuple);
+	if (server == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("foreign server %s, of shard %d of %s in dana.shard, does not exist", dana_shown(name),
+							   number, dana_relation_name(source))));
+	if (object_aclcheck(ForeignServerRelationId, server->serverid, owner, ACL_USAGE) != ACLCHECK_OK)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("the owner of %s has no right to foreign server %s", dana_relation_name(source), name)));
+	return server;
+}
+
 void
 dana_shard_connect(dana_shard *shard)
 {
+	/* here: dana_shards() shows a row that is wrong, and all others */
+	if (shard->named != NULL)
+		shard->foreign = mapped_server(shard->named, shard->number, shard->source)->serverid;
+	if (shard->relation != NULL)
+	{
+		shard->table = qualified(shard->relation, shard->source);
+		label(shard);
+	}
 	if (OidIsValid(shard->foreign) || shard->conninfo != NULL)
 		open_connection(shard);
 }
@@ -540,39 +587,6 @@ dana_shard_check(const dana_shard *shards, int number, Oid source, bool pages)
 	}
 }
 
-/* A name that is not qualified is in the schema of the table itself */
-static char *
-qualified(const char *name, Oid source)
-{
-	List *names = textToQualifiedNameList(cstring_to_text(name));
-
-	if (list_length(names) > 2)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME),
-						errmsg("dana.shard.relation must be a table or schema.table, not %s", dana_shown(name))));
-	return quote_qualified_identifier(list_length(names) == 2 ? strVal(linitial(names))
-															  : get_namespace_name(get_rel_namespace(source)),
-									  strVal(llast(names)));
-}
-
-/* A foreign server of the map, to which its author has the right */
-static ForeignServer *
-mapped_server(const char *name, int number, Oid source)
-{
-	ForeignServer *server = GetForeignServerByName(name, true);
-	HeapTuple	   tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(source));
-	Oid			   owner = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
-
-	ReleaseSysCache(tuple);
-	if (server == NULL)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-						errmsg("foreign server %s, of shard %d of %s in dana.shard, does not exist", dana_shown(name),
-							   number, dana_relation_name(source))));
-	if (object_aclcheck(ForeignServerRelationId, server->serverid, owner, ACL_USAGE) != ACLCHECK_OK)
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("the owner of %s has no right to foreign server %s", dana_relation_name(source), name)));
-	return server;
-}
-
 /* The shards of dana.shard, the result of the last statement */
 static dana_shard *
 read_map(Oid source, int count)
@@ -586,15 +600,17 @@ read_map(Oid source, int count)
 
 		shard->number = DatumGetInt32(dana_value(i, 1));
 		shard->server = "this server";
+		shard->source = source;
 		if (server != 0)
 		{
-			shard->foreign = mapped_server(TextDatumGetCString(server), shard->number, source)->serverid;
-			shard->server = pstrdup(quote_identifier(TextDatumGetCString(server)));
+			shard->named = TextDatumGetCString(server);
+			shard->server = pstrdup(quote_identifier(shard->named));
 		}
 		else if (conninfo != 0)
 			shard->server = shard->conninfo = TextDatumGetCString(conninfo);
-		shard->table = relation == 0 ? dana_relation_name(source) : qualified(TextDatumGetCString(relation), source);
-		shard->label = psprintf("shard %d (%s on %s)", shard->number, shard->table, shard->server);
+		shard->relation = relation == 0 ? NULL : TextDatumGetCString(relation);
+		shard->table = shard->relation == NULL ? dana_relation_name(source) : dana_shown(shard->relation);
+		label(shard);
 	}
 	return shards;
 }
@@ -726,7 +742,8 @@ show(showing *shown, ReturnSetInfo *result)
 	dana_shard *shard = &shown->shards[shown->number];
 	ErrorData  *error = dana_attempt(open_and_check, shown, false);
 	const bool	looked = shard->columns != NULL;
-	const bool	reached = looked || shard->connection != NULL || (!OidIsValid(shard->foreign) && shard->conninfo == NULL);
+	const bool	is_here = shard->named == NULL && !OidIsValid(shard->foreign) && shard->conninfo == NULL;
+	const bool	reached = looked || shard->connection != NULL || is_here;
 	Datum		values[8] = {0};
 	bool		nulls[8] = {[3] = !looked || shard->rows < 0, [4] = !looked, [5] = !looked, [7] = error == NULL};
 

@@ -15,6 +15,9 @@ typedef struct dana_shard
 	char			*server;
 	char			*table; /* its name there, qualified and quoted */
 	char			*label; /* for messages: number, name and server */
+	Oid				 source; /* the table with the map */
+	char			*named;	 /* its foreign server in the map, or NULL */
+	char			*relation; /* its name there in the map, until it is qualified; or NULL */
 	Oid				 foreign;  /* its foreign server, if it has one */
 	char			*conninfo; /* its connection string; without either it is on this server */
 	bool			 password_required;

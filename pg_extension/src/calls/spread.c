@@ -34,6 +34,9 @@
 /* Different labels that are read of a shard: one more than there may be classes */
 #define LABELS 1001
 
+/* Keys of a shard that are compared with those of the others, those of least hash: shards that share any share some */
+#define KEYS 4096
+
 #define HINT_GATHER "With sync => 'gather' the rows of all shards are at one server, and it can."
 
 typedef struct spread
@@ -63,8 +66,7 @@ check_options(const dana_training *asked)
 					{"validation_size", "rows for validation"},
 					{"early_stopping", "rows for validation"},
 					{"calibrate", "rows for validation"},
-					{"preprocess", "an encoding of columns"},
-					{"warm_start_from", "a model to start from"}};
+					{"preprocess", "an encoding of columns"}};
 	const dana_null_policy nulls = asked->rows.cleaning.nulls;
 
 	for (int i = 0; i < lengthof(rejected); i++)
@@ -260,11 +262,63 @@ find_means(spread *of)
 	of->means = dana_json_end(&means);
 }
 
+typedef struct hashed_key
+{
+	int64 hash;
+	int	  shard; /* from 0 */
+} hashed_key;
+
+static int
+compare_hashed(const void *a, const void *b)
+{
+	const hashed_key *one = a, *other = b;
+
+	return one->hash != other->hash ? (one->hash < other->hash ? -1 : 1) : one->shard - other->shard;
+}
+
+/* Reports shards that have the same keys; dana/cluster/train.py compares the same */
+static void
+compare_keys(const spread *of)
+{
+	hashed_key *keys = palloc(sizeof *keys * KEYS * of->count);
+	int			count = 0;
+
+	if (of->shards[0].key_columns.count == 0)
+		return;
+	for (int i = 0; i < of->count; i++)
+	{
+		char *statement = psprintf("SELECT pg_catalog.hashtextextended(ROW(%s)::text COLLATE \"C\", 0) FROM %s ORDER BY 1 LIMIT %d",
+								   of->shards[i].key, of->shards[i].table, KEYS);
+		WalRcvExecResult *found = dana_shard_rows(&of->shards[i], statement, 1, &(Oid){INT8OID});
+		TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+
+		for (int k = 0; k < KEYS && tuplestore_gettupleslot(found->tuplestore, true, false, slot); k++)
+		{
+			bool isnull;
+
+			keys[count++] = (hashed_key){DatumGetInt64(slot_getattr(slot, 1, &isnull)), i};
+		}
+		ExecDropSingleTupleTableSlot(slot);
+		walrcv_clear_result(found);
+	}
+	qsort(keys, count, sizeof *keys, compare_hashed);
+	for (int k = 1; k < count; k++)
+		if (keys[k].hash == keys[k - 1].hash && keys[k].shard != keys[k - 1].shard)
+		{
+			ereport(WARNING, (errmsg("%s and %s have the same primary key (%s) in rows, which count for both",
+									 of->shards[keys[k - 1].shard].label, of->shards[keys[k].shard].label,
+									 of->shards[0].key),
+							  errhint("Have each row on one shard alone.")));
+			return;
+		}
+}
+
 /* The arguments of a part; of the leader without classes */
 static Jsonb *
 arguments_of(const spread *of, const dana_texts *classes)
 {
 	static const char *const others[] = {"rule", "source", "features", "label", "sync", "filter"};
+	static const char *const leader_s[] = {"model", "warm_start_from"}; /* it tells the others what it starts from */
 	const dana_arguments *given = &of->asked->arguments;
 	const bool			  leads = classes == NULL;
 	StringInfoData		  text;
@@ -275,12 +329,13 @@ arguments_of(const spread *of, const dana_texts *classes)
 	for (int i = 0; i < given->count; i++)
 	{
 		const char *name = given->names[i];
-		bool		skipped = given->nulls[i] || (!leads && strcmp(name, "model") == 0) ||
-			(of->means != NULL && strcmp(name, "nulls") == 0) ||
+		bool		skipped = given->nulls[i] || (of->means != NULL && strcmp(name, "nulls") == 0) ||
 			(!leads && classes->count >= 0 && strcmp(name, "classes") == 0);
 
 		for (int k = 0; k < lengthof(others); k++)
 			skipped |= strcmp(name, others[k]) == 0;
+		for (int k = 0; k < lengthof(leader_s); k++)
+			skipped |= !leads && strcmp(name, leader_s[k]) == 0;
 		if (!skipped)
 			dana_training_append(&text, given, i);
 	}
@@ -402,6 +457,7 @@ train_spread(spread *of, const char *name, Datum (*train)(dana_training *trainin
 	dana_shards_open(of->shards, of->count, source, false);
 	check_shards(of);
 	choose_columns(of);
+	compare_keys(of);
 	dana_run_once(psprintf("CREATE TEMPORARY TABLE %s AS TABLE %s WITH NO DATA", name, dana_relation_name(source)));
 	of->made = get_relname_relid(get_rel_name(source), LookupNamespaceNoError("pg_temp"));
 	if (of->label != NULL && of->asked->classes.count < 0 && !dana_json_is_null(of->rule.description, "classes"))
