@@ -44,13 +44,15 @@ def folded(builder: ir.IRBuilder, op: str, count: int, leaf: Callable[[int], Vec
     return at(0, 1)
 
 
-def tree(builder: ir.IRBuilder, op: str, first: int, count: int, leaf: Callable[[int], ir.Value]) -> ir.Value:
-    """The tree of neighbours over a power of two."""
+def trees(
+    builder: ir.IRBuilder, ops: Sequence[str], first: int, count: int, leaves: Callable[[int], list[ir.Value]]
+) -> list[ir.Value]:
+    """The tree of neighbours over a power of two, for each reduction: side by side, so that they share operands."""
     if count == 1:
-        return leaf(first)
+        return leaves(first)
     half = count // 2
-    left = tree(builder, op, first, half, leaf)
-    return combine(builder, op, left, tree(builder, op, first + half, half, leaf))
+    left, right = (trees(builder, ops, start, half, leaves) for start in (first, first + half))
+    return [combine(builder, op, a, b) for op, a, b in zip(ops, left, right, strict=True)]
 
 
 def combine(builder: ir.IRBuilder, op: str, a: ir.Value, b: ir.Value) -> ir.Value:

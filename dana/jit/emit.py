@@ -11,12 +11,12 @@ from math import prod
 from llvmlite import ir
 
 from dana.jit.ahead import Ahead
-from dana.jit.arithmetic import FLOAT, I32, I64, combine, operation, tree
+from dana.jit.arithmetic import FLOAT, I32, I64, combine, operation, trees
 from dana.jit.folds import TOGETHER
 from dana.jit.loops import BLOCK, ZERO, Found, Index, Indices, Var
 from dana.jit.memory import Merged
 from dana.jit.plan import BATCH, EARLY, EPOCH, FUNCTIONS, LATE, SERIAL, TUPLE, Nest, Unsupported, of_tuples
-from dana.simulator.layout import lanes_of, padded
+from dana.simulator.layout import LANES, lanes_of, padded
 from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Op, Update
 from dsl.hdfg.ops import ROW_NUMBERS
 
@@ -81,11 +81,10 @@ class Emitter(Ahead):
                     self._ask_first(I64(BLOCK))
                 self._nests(phase)
                 # before the updates: what is merged was computed from rows as the tuple found them
-                for k in plan.merges:
-                    if plan.phase[k] == phase + 1:
-                        self._merge(k, plan.nodes[k].inputs[0])
+                for merges in self._alike([k for k in plan.merges if plan.phase[k] == phase + 1]):
+                    self._merge(merges)
                 if loss is not None and plan.merged_in(plan.phase[loss]) == phase:
-                    self._merge(-1, loss)
+                    self._merge({-1: loss})
                 if plan.by_row and phase == plan.passes[-1]:
                     self._keep_rows()
                 self._updates(plan.at_once)
@@ -111,7 +110,7 @@ class Emitter(Ahead):
                 self._updates(plan.at_once)
             self._outermost, self._tuple, self._run = 0, ZERO, BLOCK
             for k, operand in merged:
-                self._merge(k, operand, self._joined.get(k))
+                self._merge({k: operand}, self._joined.get(k))
 
     def _keep_joined(self, k: int, operand: int, t: Index) -> None:
         """Save a merge's operand until the end of the block: the next tuple overwrites it."""
@@ -361,56 +360,94 @@ class Emitter(Ahead):
 
     # --- merges and updates -----------------------------------------------------------------------------------------
 
-    def _merge(self, k: int, operand: int, kept: int | None = None) -> None:
-        """The block's tree, joined with the trees that wait, and left on the stack; `kept`: where its values are."""
-        merged = self.memory.merged[self.merges[k]]
-        shape = self.plan.shape(operand)
-        level, count, op = self._run.bit_length() - 1, self._run, merged.op
+    def _alike(self, merges: Sequence[int]) -> list[dict[int, int]]:
+        """Merges with their operands, those together that share what they read of the rows.
+
+        Two need 16 factors in registers, next to what they add: vectors of 16 floats are of processors with 32.
+        """
+        found: list[dict[int, int]] = []
+        alone: dict[tuple[int, ...], dict[int, int]] = {}
+        for k in merges:
+            operand = self.plan.nodes[k].inputs[0]
+            shape = self.plan.shape(operand)
+            if other := alone.pop(shape, None):
+                other[k] = operand
+                continue
+            found.append({k: operand})
+            if self._run == BLOCK and lanes_of(shape) == LANES:
+                alone[shape] = found[-1]
+        return found
+
+    def _merge(self, merges: dict[int, int], kept: int | None = None) -> None:
+        """The block's trees, each joined with the trees that wait, and left on the stack.
+
+        Parameters
+        ----------
+        merges
+            Operands, of one shape if there are several.
+        kept
+            Where the values of the only one are.
+        """
+        merged = [self.memory.merged[self.merges[k]] for k in merges]
+        shape = self.plan.shape(next(iter(merges.values())))
+        level = self._run.bit_length() - 1
         if not shape:
-            if count == 1:
-                value = self._value(operand, (), ZERO, vector=0).value
-            else:
-                typ = ir.VectorType(FLOAT, count)
-                if kept is None:
-                    value = self._across(operand)
-                else:
-                    place = self._address(self._state, kept, [])
-                    value = self._builder.load(place.value, typ=typ, align=4)
-                # neighbours are joined: even lanes with odd ones, as in the language's tree
-                while count > 1:
-                    left = self._shuffled(value, range(0, count, 2))
-                    value = combine(self._builder, op, left, self._shuffled(value, range(1, count, 2)))
-                    count //= 2
-                value = self._builder.extract_element(value, I32(0))
-            self._push(value, merged, self._element(merged.first + level * merged.size, (), ()))
+            for one, operand in zip(merged, merges.values(), strict=True):
+                self._merge_number(one, operand, kept)
             return
         vector = lanes_of(shape)
-        together = min(count, IN_STEP)
+        together = min(self._run, IN_STEP)
         # trees of `together` tuples are at this level of the stack
         low = together.bit_length() - 1
-        elsewhere = [i for i in self.graph.inputs if self.plan.shape(i) == shape and i not in self.plan.reads(operand)]
-        for group in range(count // together):
+        read = {i for operand in merges.values() for i in self.plan.reads(operand)}
+        elsewhere = [i for i in self.graph.inputs if self.plan.shape(i) == shape and i not in read]
+        for group in range(self._run // together):
             with self._axes(shape, vector=vector, last_first=True) as idx:
 
-                def leaf(t: int, idx: Indices = idx) -> ir.Value:
+                def leaves(t: int, idx: Indices = idx) -> list[ir.Value]:
                     for i in elsewhere:
                         self._ask_ahead(i, self._input_at(i, idx, Index(const=t)), vector=vector)
                     if kept is None:
-                        return self._value(operand, idx, Index(const=t), vector=vector).value
+                        return [self._value(k, idx, Index(const=t), vector=vector).value for k in merges.values()]
                     at = self._element(kept, shape, idx, (Index(const=t), prod(padded(shape))))
-                    return self._load(at, vector=vector).value
+                    return [self._load(at, vector=vector).value]
 
-                def waiting(level: int, idx: Indices = idx) -> Found:
-                    return self._element(merged.first + level * merged.size, shape, idx)
+                ops = [one.op for one in merged]
+                made = trees(self._builder, ops, group * together, together, leaves)
+                for one, value in zip(merged, made, strict=True):
+                    at = low
 
-                value, at = tree(self._builder, op, group * together, together, leaf), low
-                # a binary counter: each bit of `group` that is set is a tree that waits for one of its size
-                while group >> (at - low) & 1:
-                    value, at = combine(self._builder, op, self._load(waiting(at), vector=vector).value, value), at + 1
-                if at == level:
-                    self._push(value, merged, waiting(level))
-                else:
-                    self._store(value, waiting(at))
+                    def waiting(level: int, one: Merged = one, idx: Indices = idx) -> Found:
+                        return self._element(one.first + level * one.size, shape, idx)
+
+                    # a binary counter: each bit of `group` that is set is a tree that waits for one of its size
+                    while group >> (at - low) & 1:
+                        before = self._load(waiting(at), vector=vector).value
+                        value, at = combine(self._builder, one.op, before, value), at + 1
+                    if at == level:
+                        self._push(value, one, waiting(level))
+                    else:
+                        self._store(value, waiting(at))
+
+    def _merge_number(self, merged: Merged, operand: int, kept: int | None) -> None:
+        """`_merge` of one number a tuple."""
+        count = self._run
+        if count == 1:
+            value = self._value(operand, (), ZERO, vector=0).value
+        else:
+            typ = ir.VectorType(FLOAT, count)
+            if kept is None:
+                value = self._across(operand)
+            else:
+                place = self._address(self._state, kept, [])
+                value = self._builder.load(place.value, typ=typ, align=4)
+            # neighbours are joined: even lanes with odd ones, as in the language's tree
+            while count > 1:
+                left = self._shuffled(value, range(0, count, 2))
+                value = combine(self._builder, merged.op, left, self._shuffled(value, range(1, count, 2)))
+                count //= 2
+            value = self._builder.extract_element(value, I32(0))
+        self._push(value, merged, self._element(merged.first + (self._run.bit_length() - 1) * merged.size, (), ()))
 
     def _push(self, value: ir.Value, merged: Merged, place: Found) -> None:
         """Leave what is merged on the stack, from a level on, joined with what waits there."""
