@@ -301,7 +301,8 @@ class ComparedRun(TypedDict):
 class Plan(TypedDict):
     """What ``dana_explain`` returns as JSON.
 
-    ``batch`` is None for one of the whole table, ``machine`` has the fields of `hwgen.spec.config.MachineConfig`.
+    ``batch`` is None for one of the whole table, ``machine`` has the fields of `hwgen.spec.config.MachineConfig`;
+    ``merged_bytes`` are those of a batch's merges, ``model_bytes`` of models and states: what parts of a training send.
     """
 
     rule: str
@@ -312,6 +313,8 @@ class Plan(TypedDict):
     side_by_side: int | None
     record_bytes: int | None
     epochs: int
+    merged_bytes: int
+    model_bytes: int
     reads: Reads
     made_for: str | None
     machine: Mapping[str, int]

@@ -27,6 +27,7 @@ from dana.client.options import TrainOptions, TrialOptions
 from dana.client.outcomes import Coefficient, Curve, Evaluation, Explanation, Importance, TrainResult, read_curve
 from dana.client.predictions import PredictingSession, loaded, read_predicting
 from dana.client.progress import shown_progress
+from dana.cluster.cost import Cost, costs_over
 from dana.cluster.gather import TIMEOUT, gather
 from dana.cluster.train import MODES, train
 from dana.errors import UsageError
@@ -500,6 +501,39 @@ class Connection(PredictingSession):
             return Explanation(text)
         plan: Plan = json.loads(text)
         return plan
+
+    def explain_shards(
+        self,
+        rule: str,
+        source: str | LoadedTable,
+        shards: Sequence[str],
+        *,
+        timeout: float = TIMEOUT,
+        **options: Unpack[TrainOptions],
+    ) -> Rows[Cost]:
+        """What a training over shards would cost with each ``sync``: an estimate, before a row is read.
+
+        Parameters
+        ----------
+        shards
+            Connection strings, as for `train`.
+        options
+            The other arguments of ``dana_train``.
+
+        Raises
+        ------
+        UsageError
+            The shards have not the same columns, types and primary key, or one is listed twice.
+        dana.cluster.shards.ShardError
+            An error of one shard; the message names the shard and its server.
+        psycopg.Error
+            Any error of ``dana_explain``.
+        """
+
+        def plan(table: str) -> Plan:
+            return self.explain(rule, table, format="json", **options)
+
+        return Rows(costs_over(self.session, identifier(source), shards, plan, timeout=timeout))
 
     def curve(self, run: int | TrainResult) -> Curve:
         """The epochs of a run, given its number or its result: losses, rows, cycles, seconds; a notebook draws them.

@@ -74,9 +74,7 @@ def gather(
     with opened(shards, table, timeout) as parts, session.transaction():
         looks = [shard.look() for shard in parts]
         check_alike(parts, looks)
-        types = column_types(session, looks[0])
-        columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
-        session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
+        types = create_like(session, made, looks[0])
         taken = _take_pages(session, made, parts, looks) if _has_alike_pages(session, looks, types) else None
         if taken is None:
             taken = _take_rows(session, made, parts, looks[0], types)
@@ -85,14 +83,16 @@ def gather(
         return made.as_string(session)
 
 
-def column_types(session: psycopg.Connection, look: Look) -> dict[str, str]:
-    """Columns and types of the gathered table: text for types that this server has not, and for enums."""
+def create_like(session: psycopg.Connection, made: sql.Identifier, look: Look) -> dict[str, str]:
+    """Make a temporary table with a shard's columns; their types: text for enums and those that this server has not."""
     types = {}
     for column in look.columns:
         known = column.builtin
         if not known and not column.enum:
             known = session.execute("SELECT pg_catalog.to_regtype(%s) IS NOT NULL", (column.type,)).fetchall()[0][0]
         types[column.name] = column.type if known else "text"
+    columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
+    session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
     return types
 
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 import psycopg
 from psycopg import sql
 
-from dana.cluster.gather import column_types
+from dana.cluster.gather import create_like
 from dana.cluster.relay import relay
 from dana.cluster.shards import Look, Shard, check_alike, opened
 from dana.errors import UsageError
@@ -109,9 +109,7 @@ def train(
         targets = (label, options.get("weight"))
         features = _features(options.get("features"), targets, looks[0], sync, averaged=nulls == "mean")
         _compare_keys(parts, looks[0].key)
-        types = column_types(session, looks[0])
-        columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
-        session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
+        types = create_like(session, made, looks[0])
         if label is not None and numbers_classes and options.get("classes") is None:
             _take_labels(session, parts, made, label, types[label], options.get("filter"))
         asked = {**options, "features": features, "label": label}

@@ -7,6 +7,7 @@ are estimated by `dana.codesign.cycles` from the row and page counts of the back
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 
 from dana.codesign.area import area_of
@@ -14,6 +15,7 @@ from dana.codesign.chosen import records_text
 from dana.codesign.cycles import Cycles, count_cycles, measure_cycles
 from dana.codesign.sample import Sample, sample_pages, sample_table
 from dana.codesign.search import Exploration, explore
+from dana.simulator.layout import LANES
 from dana.storage.schema import TableSchema
 from dana.trainer.bottleneck import why
 from dana.trainer.contract import ExplainRequest, Json, LastRun, PageCounts, Relation, TrainRequest
@@ -23,6 +25,7 @@ from dana.trainer.designs import Design, DesignStore, chosen_extents, named_devi
 from dana.trainer.metas import meta_values
 from dana.trainer.provenance import digest_of
 from dana.trainer.streams import plan_stream
+from dsl.hdfg.graph import Op
 from hwgen.devices import Device
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, RATE_CYCLES, MachineConfig
@@ -95,6 +98,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "side_by_side": bundle.batch if bundle.cut else None,
         "record_bytes": bundle.table_offsets[-1] if bundle.tables else None,
         "epochs": training.epochs or design.epochs,
+        **_message_bytes(training, design),
         "reads": {
             "frames": stream is not None,
             "page_bytes": bundle.config.page_size,
@@ -163,6 +167,17 @@ class _Table:
         # not more than there are: counts of ANALYZE may be older than the pages
         filled = min(pages, rows * self.sample.pages / self.sample.rows)
         return self.cycles.epoch(filled) + max(0, pages - filled - self.bundle.config.striders) * self.cycles.link
+
+
+def _message_bytes(training: TrainRequest, design: Design) -> Json:
+    """Return what a part of a training on several servers sends: merges of a batch in whole vectors; its models."""
+    extents = chosen_extents(design.extents, training.hyper)
+    graph = bind_request(rule_graph(training), training, extents).graph
+    merged = [math.prod(graph.concrete_shape(node.id)) for node in graph.nodes if node.op is Op.MERGE]
+    losses = [] if graph.loss is None else [1]
+    vectors = sum(-(-size // LANES) for size in merged + losses)
+    models = sum(math.prod(graph.concrete_shape(k)) for k in graph.models)
+    return {"merged_bytes": 4 * (1 + LANES * vectors), "model_bytes": 4 * models}
 
 
 def _full(pages: int, rows: int | None, sample: Sample) -> PageCounts:
