@@ -530,6 +530,8 @@ class Connection(PredictingSession):
             Any error of ``dana_explain``.
         """
 
+        options.pop("sync", None)  # all are shown
+
         def plan(table: str) -> Plan:
             return self.explain(rule, table, format="json", **options)
 

@@ -1,1 +1,1 @@
-"""DAnA in other systems: metrics for Prometheus, models in MLflow."""
+"""DAnA in other systems: metrics for Prometheus, models in MLflow, trainings on Ray."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -49,7 +49,6 @@ def train(
     address: str | None = None,
     node: str | None = None,
     retries: int = RETRIES,
-    sync: Literal["gather", "batch", "epoch"] = "gather",
     timeout: float = TIMEOUT,
     **options: Unpack[TrainOptions],
 ) -> TrainResult:
@@ -92,16 +91,20 @@ def train(
     ray = _ray()
     _init(ray, address)
     try:
-        return _result(ray, _submitted(ray, node, retries, (dsn, rule, table, list(shards), sync, timeout, options)))
+        return _result(ray, _submitted(ray, node, retries, (dsn, rule, table, list(shards), timeout, options)))
     finally:
         ray.shutdown()
 
 
 def _ray() -> ModuleType:
     try:
-        return importlib.import_module("ray")
+        found = importlib.import_module("ray")
     except ModuleNotFoundError:
         raise SetupError(f"a training on Ray needs the package ray; run: {install_command('cluster')}") from None
+    own = importlib.import_module("ray._raylet")
+    if own.get_authentication_mode() != own.AuthenticationMode.TOKEN:
+        raise UsageError(f"Ray was used in this process before {MODE} was set", hint="Set it before Python starts.")
+    return found
 
 
 def _init(ray: ModuleType, address: str | None) -> None:
@@ -132,7 +135,7 @@ def _submitted(ray: ModuleType, node: str | None, retries: int, arguments: tuple
             raise UsageError(f"the Ray cluster has no node {node}", hint=f"Its nodes are {', '.join(sorted(alive))}.")
         near = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
         strategy = near(alive[node], soft=True)
-    remote = ray.remote(num_cpus=0, max_retries=retries, scheduling_strategy=strategy)(_run)
+    remote = ray.remote(num_cpus=1, max_retries=retries, scheduling_strategy=strategy)(_run)
     return remote.remote(*arguments)
 
 
@@ -141,7 +144,6 @@ def _run(
     rule: str,
     table: str,
     shards: list[str],
-    sync: Literal["gather", "batch", "epoch"],
     timeout: float,
     options: TrainOptions,
 ) -> tuple[TrainResult | None, tuple[str, str] | None, list[str]]:
@@ -151,7 +153,7 @@ def _run(
         warnings.simplefilter("always")
         try:
             with closing(connect(dsn)) as db:
-                trained = db.train(rule, table, shards=shards, sync=sync, timeout=timeout, progress=False, **options)
+                trained = db.train(rule, table, shards=shards, timeout=timeout, progress=False, **options)
             result = replace(trained, _session=None)
         except UsageError as error:
             failed = str(error), ""
