@@ -76,6 +76,8 @@ NOT_RUN = {
     ("docs/install.md", "docker run"): "Docker",
     ("docs/install.md", "POSTGRES_PASSWORD=secret docker compose up"): "Docker",
     ("docs/install.md", "PG_MAJOR=16 POSTGRES_PASSWORD=secret docker compose"): "Docker",
+    ("docs/cluster.md", "export RAY_AUTH_MODE…"): "a Ray cluster",
+    ("docs/cluster.md", "from dana.integrations import ray…"): "a Ray cluster",
     ("docs/cluster.md", "SELECT * FROM dana_train('logistic', 'ratings'…"): "postgres_fdw, as below",
     ("docs/cluster.md", 'db.train("logistic", "ratings"…'): "postgres_fdw, which the embedded PostgreSQL has not",
     ("docs/cluster.md", "CREATE TABLE ratings…"): "postgres_fdw, which the embedded PostgreSQL has not",
