@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from dana.client.connection import Connection
+from dana.client.options import TrainOptions
 from tests.cluster.conftest import TABLES, everywhere, folder
 from tests.postgres.cluster import whole_server
 
@@ -54,15 +55,22 @@ def test_pages_are_the_rows_that_postgres_fdw_reads(whole: Connection, shards: l
         fast = whole.train(
             "logistic", "whole", shards="map", label="part", features=["x", "n"], filter="part < 3", epochs=2
         )
-    assert fast.tuples == slow.tuples == 21000
+        options: TrainOptions = {"label": "part", "features": ["x", "n"], "filter": "part < 3", "sync": "batch"}
+        here = whole.train("logistic", "whole", model="here", **options)
+        whole.train("logistic", "rows", shards=shards, model="listed", **options)
+    assert fast.tuples == slow.tuples == here.tuples == 21000
+    listed, mapped = (
+        {name: values.tobytes() for name, values in whole.parameters(model).items()} for model in ("listed", "here")
+    )
+    assert listed == mapped
 
 
 def test_rights_are_those_of_postgres_fdw(whole: Connection) -> None:
     """Its validator has accepted the options; a role without a password in its mapping fails in either road."""
     session = whole.session
-    session.execute(
-        "CREATE ROLE reader; GRANT SELECT ON whole TO reader; GRANT EXECUTE ON FUNCTION dana_train TO reader"
-    )
+    whole.create_rules("logistic")
+    session.execute("CREATE ROLE reader; SELECT dana_grant_rule('logistic', 'reader')")
+    session.execute("GRANT SELECT ON whole TO reader; GRANT EXECUTE ON FUNCTION dana_train TO reader")
     session.execute(
         "CREATE USER MAPPING FOR reader SERVER server_1 OPTIONS (user 'postgres');"
         "CREATE USER MAPPING FOR reader SERVER server_2 OPTIONS (user 'postgres', password_required 'false');"
@@ -78,3 +86,14 @@ def test_rights_are_those_of_postgres_fdw(whole: Connection) -> None:
     )
     assert session.execute("SELECT count(*) FROM whole").fetchall() == [(21000,)]
     assert session.execute("SELECT dana_gather('whole')::text").fetchall() == [("whole",)]
+    call = "SELECT tuples FROM dana_train('logistic', 'whole', label => 'part', features => '{{x}}', sync => 'batch'{})"
+    assert session.execute(call.format("")).fetchall() == [(21000,)]  # type: ignore[arg-type]
+    # no text of the role's is run with the rights of the mapping
+    for text in (
+        "pg_read_file(''x'') IS NULL",
+        "EXISTS (SELECT FROM pg_authid)",
+        "x > random()",
+        "pg_sleep(0) IS NULL",
+    ):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="filter"):
+            session.execute(call.format(f", filter => '{text}'"))  # type: ignore[arg-type]

@@ -42,7 +42,10 @@ def map_rows(db: Connection) -> None:
     ("rule", "options", "named"),
     [
         ("logistic", {"label": "y"}, "label => 'y'"),
-        ("linear", {"label": "z", "features": ["x", "n"]}, "label => 'z', features => '{x,n}'"),
+        pytest.param(
+            *("linear", {"label": "z", "features": ["x", "n"]}, "label => 'z', features => '{x,n}'"),
+            marks=pytest.mark.exhaustive,
+        ),
         (
             "linear_svm",
             {"label": "y", "epochs": 3, "filter": "x > 2 AND id % 7 <> 0"},
@@ -194,7 +197,7 @@ LONG = "SELECT dana_train('linear_svm', 'rows', 'long', label => 'y', epochs => 
 @pytest.mark.parametrize(
     ("harm", "message", "sqlstate"),
     [
-        (terminate, "terminating connection", "08006"),
+        pytest.param(terminate, "terminating connection", "08006", marks=pytest.mark.exhaustive),
         (cancel, "canceling statement", "38000"),
         (stop, "no message within 3 s", "08006"),
     ],
@@ -235,7 +238,7 @@ def test_a_shard_that_fails_is_named_and_nothing_remains(
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("how", ["cancel", "timeout"])
+@pytest.mark.parametrize("how", ["cancel", pytest.param("timeout", marks=pytest.mark.exhaustive)])
 def test_a_training_that_is_cancelled_ends_all_parts(mapped: Connection, shards: list[str], how: str) -> None:
     filled(shards, 512, 512, 512)
     map_rows(mapped)
