@@ -1,7 +1,7 @@
 """What carries messages between the parts of a training: the channels to their backends, and the client in between.
 
 A message to the client is a byte for what it is, then bytes that only the other parts read; the client sends bytes
-alone. `dana.cluster.relay` is the other end.
+alone. `dana.cluster.relay` is the other end, or pg_extension/src/calls/relay.c in the session that leads.
 """
 
 from __future__ import annotations
