@@ -33,7 +33,7 @@ from dana.storage.schema import TableSchema
 from dana.trainer.streams import declared_request
 from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import PAGE_SIZES, WIDEST_LINK
+from hwgen.spec.config import PAGE_SIZES, WIDEST_LINK, most_link_bytes
 
 PAGE_SIZE = 32768
 """Of the tables, but where it is what changes."""
@@ -279,9 +279,9 @@ def _on_link(bundle: Bundle, sample: Sample, pages: int, device: Device, times: 
     config = bundle.config
     faster = replace(device, page_bandwidth=int(times * device.page_bandwidth))
     width = max(config.link_bytes, power_of_two(ceil(faster.link_bytes))) if times > 1 else config.link_bytes
-    if width > min(WIDEST_LINK, 8 * config.lanes):
+    if width > most_link_bytes(config.lanes, config.page_size):
         return f"no link of {width} bytes: " + (
-            f"AXI has none beyond {WIDEST_LINK}" if width > WIDEST_LINK else "wider than what is stored in a cycle"
+            f"there is none beyond {WIDEST_LINK}" if width > WIDEST_LINK else "wider than what is stored in a cycle"
         )
     changed = replace(config, link_bytes=width, link_rate=faster.link_rate(config.clock_hz), striders=MAX_STRIDERS)
     return measure_cycles(replace(bundle, config=changed), sample).seconds(pages)

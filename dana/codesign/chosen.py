@@ -12,7 +12,7 @@ from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import rows_written
 from dana.compiler.rounds import power_of_two, together_for
 from dana.errors import UsageError
-from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK, MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_BUS, MachineConfig
 
 TOGETHER = 16
 """Default limit of a batch that ends where a row is chosen again, in tuples."""
@@ -91,7 +91,7 @@ def overrides_text(given: Mapping[str, int], names: Iterable[str]) -> str:
 def needed_for_records(plan: Plan) -> str:
     """What a machine with record memory needs for this rule, in words."""
     return (
-        f"clusters=1, 2 or {WIDEST_LINK // 4 // LANES_PER_CLUSTER}, and for this rule a record_depth of "
+        f"clusters=1, 2 or {WIDEST_BUS // 4 // LANES_PER_CLUSTER}, and for this rule a record_depth of "
         f"at least {2 * len(plan.watched)} and a watch_depth of at least {2 * rows_written(plan.watched)}"
     )
 
@@ -114,7 +114,7 @@ def needs_records(plan: Plan, given: Mapping[str, int], ways: Sequence[tuple[int
 def to_records(clusters: int) -> bool:
     """Whether a record memory takes a thread's row of lanes."""
     # 4 bytes a lane, and the memory's widest beat
-    return clusters * LANES_PER_CLUSTER * 4 <= WIDEST_LINK
+    return clusters * LANES_PER_CLUSTER * 4 <= WIDEST_BUS
 
 
 def records_text(size: int) -> str:

@@ -53,7 +53,7 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec import cycles as timing
 from hwgen.spec import strider
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig, most_link_bytes
 from hwgen.spec.engine import Opcode, Section
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -167,10 +167,10 @@ def _default(
             hint=f"Use batches of up to {fitting:,} rows, or models of fewer elements.",
         ) from error
     target = draft.target
-    # a beat must not be wider than what the machine stores in a cycle (`link_bytes` of MachineConfig)
-    if widest_link is not None:
-        given.setdefault("link_bytes", min(widest_link, 8 * target.lanes))
     defaults = MachineConfig()
+    if widest_link is not None:
+        most = most_link_bytes(target.lanes, given.get("page_size", defaults.page_size))
+        given.setdefault("link_bytes", min(widest_link, most))
     chosen = {
         "threads": target.threads,
         "clusters": target.lanes // LANES_PER_CLUSTER,

@@ -15,7 +15,7 @@ from dana.compiler.rounds import BLOCK_ROWS, power_of_two
 from dana.errors import UsageError
 from hwgen.devices import Device, DeviceError
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, WIDEST_LINK, MachineConfig, Ultra
+from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, WIDEST_BUS, WIDEST_LINK, MachineConfig, Ultra
 
 MEMORIES = ("block_rams", "ultra_rams")
 RESOURCES = ("luts", "flipflops", "dsps", *MEMORIES)
@@ -63,8 +63,11 @@ def widest_link(device: Device) -> int:
 
 
 def links(device: Device) -> tuple[int, ...]:
-    """The widest link, and behind a memory that leaves it idle at times the next narrower one, which is smaller."""
+    """The widest link, and narrower ones that may be as fast: where it has several buses those of fewer, and behind a
+    memory that leaves it idle at times the next one."""
     widest = widest_link(device)
+    if widest > WIDEST_BUS:
+        return tuple(WIDEST_BUS << k for k in range((widest // WIDEST_BUS).bit_length()))
     # a link no wider than what the memory sends is never idle, so a narrower one would be slower
     return (widest,) if widest <= max(NARROWEST_LINK, device.link_bytes) else (widest // 2, widest)
 

@@ -52,6 +52,7 @@ from hwgen.spec.config import (
     LANES_PER_CLUSTER,
     RATE_CYCLES,
     functions_mask,
+    most_link_bytes,
 )
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -264,8 +265,8 @@ def _tried(
     for threads in _choices(given, "threads", useful):
         for clusters in _choices(given, "clusters", wide):
             overrides = {**fixed, "threads": threads, "clusters": clusters}
-            # a beat must not be wider than what the machine stores in a cycle
-            overrides["link_bytes"] = min(job.links[-1], 8 * clusters * LANES_PER_CLUSTER)
+            most = most_link_bytes(clusters * LANES_PER_CLUSTER, job.sample.page_size)
+            overrides["link_bytes"] = min(job.links[-1], most)
             try:
                 candidate = _fastest(job, overrides)
             except DoesNotFit as error:

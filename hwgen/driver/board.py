@@ -54,7 +54,7 @@ class Registers(Protocol):
 
 
 class PageMemory(Protocol):
-    """Memory that the board's AXI4 master reads."""
+    """Memory that the board's AXI4 master reads; of several masters, each reads its part of it, in their order."""
 
     base: int
     """Address of its first byte on the board's bus, a multiple of the page size."""
@@ -229,11 +229,11 @@ class Board:
         slots = self._slots(count)
         whole = slots >= count
         if whole:
-            self._memory.write(0, data)
+            self._put_pages(0, data)
         end = None if seconds is None else time.monotonic() + seconds
         ready_pages = {} if whole else {"ready": 0}
         blocks = load.training_blocks(
-            bundle, pages=count, epochs=epochs, base=self._memory.base, slots=slots, **ready_pages
+            bundle, pages=count, epochs=epochs, base=self._memory.base, part=self._part, slots=slots, **ready_pages
         )
         watch = Watch(longest(bundle) if patience is None else patience)
         with self._stopped_on_error():
@@ -349,6 +349,22 @@ class Board:
             )
         return max(count, 1) if count <= fitting else fitting
 
+    @property
+    def _part(self) -> int:
+        """Bytes of the memory that each bus has."""
+        return board.part_bytes(self.config, self._memory.size)
+
+    def _put_pages(self, slot: int, pages: memoryview) -> None:
+        """Write pages into slots from there on, to each bus's part the stripes that it brings."""
+        config = self.config
+        at = slot * board.slot_bytes(config)
+        if config.buses == 1:
+            self._memory.write(at, pages)
+            return
+        stripes = np.frombuffer(pages, np.uint8).reshape(-1, config.buses, config.bus_bytes)
+        for bus in range(config.buses):
+            self._memory.write(bus * self._part + at, np.ascontiguousarray(stripes[:, bus]).data.cast("B"))
+
     def _fill(self, data: memoryview, count: int, epochs: int, slots: int, ready: int, read: int) -> int:
         """Put pages where some have been read; how many there have been now."""
         size = self.config.page_size
@@ -357,7 +373,7 @@ class Board:
         until = announced(min(count * epochs, read + slots), count * epochs)
         for page in range(ready, until):
             at = page % count * size
-            self._memory.write(page % slots * size, data[at : at + size])
+            self._put_pages(page % slots, data[at : at + size])
         if until > ready:
             self._put(BoardRegister.PAGES_READY, until % (1 << 32))
         return until

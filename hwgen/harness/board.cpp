@@ -1,5 +1,5 @@
-// A board between its buses: an AXI4-Lite master that does one access at a time, and memory behind the page bus and, of
-// a board that was compiled with RECORDS, behind the record bus.
+// A board between its buses: an AXI4-Lite master that does one access at a time, and memory behind each page bus, of which
+// there are BUSES, and, of a board that was compiled with RECORDS, behind the record bus.
 // In: accesses of a driver, bytes of pages. Out: words, and the bus's answers; compiled with TRACE, waveforms. It knows no
 // register.
 #include "Vdut.h"
@@ -62,6 +62,22 @@ struct Records {
     }
 };
 
+// A page bus of the board, and the memory behind it: bursts in their order.
+struct Link {
+    decltype(Vdut::m_axi_arready) arready, rvalid, rresp, rlast;
+    decltype(Vdut::m_axi_arvalid) arvalid, rready, arlen;
+    decltype(Vdut::m_axi_araddr) araddr;
+    void *rdata;
+    std::vector<uint8_t> memory;
+    uint64_t base = 0;
+    std::deque<Burst> bursts;
+    uint64_t began = 0;    // the cycle in which the first beat of the page under way may come at the earliest
+    bool waiting = false;  // for the first beat of a page
+};
+#define LINK(bus) \
+    Link { dut.bus##_arready, dut.bus##_rvalid, dut.bus##_rresp, dut.bus##_rlast, dut.bus##_arvalid, dut.bus##_rready, \
+           dut.bus##_arlen, dut.bus##_araddr, &dut.bus##_rdata }
+
 constexpr uint64_t NANOSECONDS = 10;  // of a cycle in waveforms, as in a package's testbench
 constexpr int LEVELS = 6;             // in waveforms, down to clusters: their lanes would be most of a file
 
@@ -71,18 +87,22 @@ struct Board {
 #ifdef TRACE
     VerilatedVcdC waves;
 #endif
-    std::vector<uint8_t> memory;
-    uint64_t base = 0;
+    Link links[BUSES] = {
+        LINK(m_axi),
+#if BUSES > 1
+        LINK(m_axi_1),
+#endif
+#if BUSES > 2
+        LINK(m_axi_2), LINK(m_axi_3),
+#endif
+    };
     uint32_t bytes = 0;    // of a beat
     uint32_t latency = 1;  // cycles from an address to its first beat
-    uint32_t page = 0;     // bytes
+    uint32_t page = 0;     // bytes, of one bus
     uint32_t slowed = 0;   // cycles from a page's first beat to its last, both included
-    uint64_t began = 0;    // the cycle in which the first beat of the page under way may come at the earliest
-    uint32_t stall = 0;    // of 256 cycles on each channel of the page bus
+    uint32_t stall = 0;    // of 256 cycles on each channel of a page bus
     uint64_t random = 1;
     uint64_t now = 0;
-    std::deque<Burst> bursts;
-    bool waiting = false;  // for the first beat of a page
     Records records;
 
     uint32_t draw() {  // xorshift64*
@@ -110,23 +130,23 @@ struct Board {
     bool pauses() { return stall != 0 && (draw() & 255) < stall; }
 
     // Whether the memory has the next beat: beat k of the n of a page when (k + 1) / n of the page's cycles are over.
-    bool has_next() {
-        const Burst &burst = bursts.front();
+    bool has_next(Link &link) {
+        const Burst &burst = link.bursts.front();
         if (now < burst.first) return false;
-        const uint64_t beat = (burst.address - base) % page / bytes;
-        if (beat == 0 && !waiting) began = now;
-        waiting = beat == 0;
-        return now >= began + ((beat + 1) * slowed * bytes + page - 1) / page - 1;
+        const uint64_t beat = (burst.address - link.base) % page / bytes;
+        if (beat == 0 && !link.waiting) link.began = now;
+        link.waiting = beat == 0;
+        return now >= link.began + ((beat + 1) * slowed * bytes + page - 1) / page - 1;
     }
 
-    void offer() {
-        const Burst &burst = bursts.front();
-        const uint64_t at = burst.address - base;
-        const bool there = burst.address >= base && at + bytes <= memory.size();
-        dut.m_axi_rresp = there ? 0 : SLVERR;
-        dut.m_axi_rlast = burst.beats == 1;
-        if (there) std::memcpy(&dut.m_axi_rdata, memory.data() + at, bytes);
-        dut.m_axi_rvalid = 1;
+    void offer(Link &link) {
+        const Burst &burst = link.bursts.front();
+        const uint64_t at = burst.address - link.base;
+        const bool there = burst.address >= link.base && at + bytes <= link.memory.size();
+        link.rresp = there ? 0 : SLVERR;
+        link.rlast = burst.beats == 1;
+        if (there) std::memcpy(link.rdata, link.memory.data() + at, bytes);
+        link.rvalid = 1;
     }
 
 #ifdef RECORDS
@@ -185,29 +205,36 @@ struct Board {
     // The half of a cycle in which the buses carry what the edge takes; what is offered stays until it is taken.
     void low() {
         dut.clk = 0;
-        dut.m_axi_arready = !pauses();
-        if (!dut.m_axi_rvalid && !bursts.empty() && has_next() && !pauses()) offer();
+        for (Link &link : links) {
+            link.arready = !pauses();
+            if (!link.rvalid && !link.bursts.empty() && has_next(link) && !pauses()) offer(link);
+        }
         records_low();
         dut.eval();
         sample(NANOSECONDS / 2);
     }
 
     void edge() {
-        const bool taken = dut.m_axi_rvalid && dut.m_axi_rready;
-        const bool asked = dut.m_axi_arvalid && dut.m_axi_arready;
-        const Burst next{dut.m_axi_araddr, dut.m_axi_arlen + 1U, now + latency + (stall ? draw() % stall : 0)};
+        bool taken[BUSES];
+        for (int k = 0; k < BUSES; ++k) {
+            Link &link = links[k];
+            taken[k] = link.rvalid && link.rready;
+            const uint64_t first = now + latency + (stall ? draw() % stall : 0);
+            if (link.arvalid && link.arready) link.bursts.push_back({link.araddr, link.arlen + 1U, first});
+        }
         const auto records_done = records_edge();
         dut.clk = 1;
         dut.eval();
         sample(NANOSECONDS);
         ++now;
         records_done();
-        if (taken) {
-            dut.m_axi_rvalid = 0;
-            bursts.front().address += bytes;
-            if (--bursts.front().beats == 0) bursts.pop_front();
+        for (int k = 0; k < BUSES; ++k) {
+            if (!taken[k]) continue;
+            Link &link = links[k];
+            link.rvalid = 0;
+            link.bursts.front().address += bytes;
+            if (--link.bursts.front().beats == 0) link.bursts.pop_front();
         }
-        if (asked) bursts.push_back(next);
     }
 
     uint32_t write(uint32_t byte_address, uint32_t word) {
@@ -250,11 +277,12 @@ struct Board {
 }  // namespace
 
 // The first beat of a burst comes `latency` cycles after its address was taken, or right behind the burst before it; the
-// beats of a page take `page_cycles`, or as many cycles as there are of them.
-EXPORT void *board_new(uint64_t base, uint32_t beat_bytes, uint32_t latency, uint32_t page_bytes,
+// beats of a page take `page_cycles`, or as many cycles as there are of them. The memory of each page bus begins `part`
+// bytes after that of the one before.
+EXPORT void *board_new(uint64_t base, uint64_t part, uint32_t beat_bytes, uint32_t latency, uint32_t page_bytes,
                        uint32_t page_cycles) try {
     Board *board = new Board;
-    board->base = base;
+    for (int k = 0; k < BUSES; ++k) board->links[k].base = base + k * part;
     board->bytes = beat_bytes;
     board->latency = latency;
     board->page = page_bytes;
@@ -297,10 +325,11 @@ EXPORT void board_stall(void *handle, uint32_t stall, uint64_t seed) {
     board.random = seed | 1;
 }
 
-// Puts bytes into the memory of pages or of records, which grows to hold them; false: there is no room.
-EXPORT bool board_put(void *handle, bool records, uint64_t offset, const uint8_t *data, uint64_t size) {
+// Puts bytes into the memory behind a page bus, or into that of records, behind them; it grows to hold them. False: there
+// is no room.
+EXPORT bool board_put(void *handle, uint32_t bus, uint64_t offset, const uint8_t *data, uint64_t size) {
     Board &board = *static_cast<Board *>(handle);
-    std::vector<uint8_t> &memory = records ? board.records.memory : board.memory;
+    std::vector<uint8_t> &memory = bus == BUSES ? board.records.memory : board.links[bus].memory;
     try {
         if (offset + size > memory.size()) memory.resize(offset + size);
     } catch (const std::exception &) {

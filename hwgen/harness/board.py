@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hwgen.driver import BoardError
 from hwgen.folders import create_file
 from hwgen.harness.build import build
+from hwgen.spec.board import part_bytes, slot_bytes
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY
 
@@ -71,11 +72,11 @@ class RtlBoard:
         library = ctypes.CDLL(str(build(verilog, traced=traced)))
         pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
         for name, result, arguments in (
-            ("board_new", pointer, [u64, u32, u32, u32, u32]),
+            ("board_new", pointer, [u64, u64, u32, u32, u32, u32]),
             ("board_delete", None, [pointer]),
             ("board_stall", None, [pointer, u32, u64]),
             ("board_records", None, [pointer, u64, u32, u32]),
-            ("board_put", ctypes.c_bool, [pointer, ctypes.c_bool, u64, pointer, u64]),
+            ("board_put", ctypes.c_bool, [pointer, u32, u64, pointer, u64]),
             ("board_get", ctypes.c_bool, [pointer, u64, pointer, u64]),
             ("board_wait", None, [pointer, u32]),
             ("board_write", u32, [pointer, u32, pointer, u32, pointer]),
@@ -86,8 +87,15 @@ class RtlBoard:
             function.restype = result
             function.argtypes = arguments
         self._library = library
+        self._part = part_bytes(config, memory_bytes)
+        self._buses = config.buses
         self._handle = library.board_new(
-            BASE, config.link_bytes, config.link_latency - READER_LATENCY, config.page_size, config.page_cycles
+            BASE,
+            self._part,
+            config.bus_bytes,
+            config.link_latency - READER_LATENCY,
+            slot_bytes(config),
+            config.page_cycles,
         )
         if not self._handle:
             raise MemoryError("no room for the simulated board")
@@ -132,7 +140,11 @@ class RtlBoard:
         if not data:
             return
         octets = np.frombuffer(data, dtype=np.uint8)
-        if not self._library.board_put(self._handle, records, offset, octets.ctypes.data, octets.size):
+        # the part of each bus is a memory by itself, and that of records comes after them
+        bus, place = (
+            (self._buses, offset) if records else (0, offset) if self._buses == 1 else divmod(offset, self._part)
+        )
+        if not self._library.board_put(self._handle, bus, place, octets.ctypes.data, octets.size):
             what = "records" if records else "pages"
             raise MemoryError(f"no room for {octets.size} bytes of {what} in the simulated board's memory")
 

@@ -72,7 +72,7 @@ class BoardRegister(Described):
         "follow one another. A table that is in memory as a whole has SLOTS = PAGES. While it is 0, as after a reset, "
         "a write of 1 to COMMAND is an error.",
     )
-    PAGE_BASE = 0x08, "(64 bits) Address of slot 0; a multiple of the page size, lower bits are ignored"
+    PAGE_BASE = 0x08, "(64 bits) Address of slot 0; a multiple of a slot's bytes, lower bits are ignored"
     PAGES_READY = (
         0x0A,
         "Pages that the host has put in their slots since the training began, modulo 2**32; may be written while the "
@@ -94,6 +94,14 @@ class BoardRegister(Described):
         "Cycles that a memory may leave the board without an answer before STATUS says unanswered, 2**20 after a "
         "reset; 0: any number",
     )
+    PAGE_BASE_1 = (
+        0x12,
+        "(64 bits) As PAGE_BASE, for the stripes of bus m_axi_1. It is there, as the two that follow, where link_bytes "
+        "of the configuration is more than 128 for each of the buses before: of each link_bytes of a page the first "
+        "128 lie in the slot behind m_axi, the next in that behind m_axi_1, and a slot is as much smaller.",
+    )
+    PAGE_BASE_2 = 0x14, "(64 bits) The same for m_axi_2"
+    PAGE_BASE_3 = 0x16, "(64 bits) The same for m_axi_3"
     THREADS = 0x20, "(r) The machine's configuration follows, a word for each field of `MachineConfig`"
 
 
@@ -124,6 +132,30 @@ def byte_address(region: IntEnum, word: int = 0) -> int:
     return 4 * (int(region) << REGION_SHIFT | int(word))
 
 
+PAGE_BASES = (
+    BoardRegister.PAGE_BASE,
+    BoardRegister.PAGE_BASE_1,
+    BoardRegister.PAGE_BASE_2,
+    BoardRegister.PAGE_BASE_3,
+)
+"""Where the pages lie, for each bus of a link."""
+
+
+def of_bus(name: str, bus: int) -> str:
+    """The name of what each bus of a link has, such as ``m_axi``, ``m_axi_1`` …"""
+    return f"{name}_{bus}" if bus else name
+
+
+def slot_bytes(config: MachineConfig) -> int:
+    """Bytes of a slot: of a page, or of its stripes for one bus."""
+    return config.page_size // config.buses
+
+
+def part_bytes(config: MachineConfig, size: int) -> int:
+    """Bytes that each bus has of a memory, whose equal parts lie one after another and begin with slot 0."""
+    return size // config.page_size * slot_bytes(config)
+
+
 def burst_beats(config: MachineConfig) -> int:
-    """Beats of the bursts in which a page is read: all alike, none across a 4 KB boundary."""
-    return min(LONGEST_BURST, BOUNDARY // config.link_bytes, config.page_beats)
+    """Beats of the bursts in which a page is read from each bus: all alike, none across a 4 KB boundary."""
+    return min(LONGEST_BURST, BOUNDARY // config.bus_bytes, config.page_beats)

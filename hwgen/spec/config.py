@@ -37,9 +37,20 @@ def functions_mask(ops: Iterable[Opcode]) -> int:
 NOT_HARDWARE = ("link_latency", "link_rate", "record_latency", "clock_hz")
 """Fields that say how fast a machine runs, not which it is."""
 
-WIDEST_LINK = 128
-"""Bytes of the widest data bus that AXI has (ARM IHI 0022): pages come over one. So a page has at least 64 beats, and a
-Strider has cleared its registers, one in a cycle, before the next one is there."""
+WIDEST_BUS = 128
+"""Bytes of the widest data bus that AXI has (ARM IHI 0022)."""
+
+WIDEST_LINK = 4 * WIDEST_BUS
+"""Bytes of a beat of pages at the most: a stripe from each of several buses."""
+
+LEAST_BEATS = 32
+"""Beats of a page at least: so a Strider has cleared its registers, one in a cycle, before the next page is there."""
+
+
+def most_link_bytes(lanes: int, page_size: int) -> int:
+    """Bytes of a beat at the most, for threads of so many lanes: no more than what is stored in a cycle."""
+    return min(WIDEST_LINK, 8 * lanes, page_size // LEAST_BEATS)
+
 
 RATE_CYCLES = 1000
 """Cycles in which `MachineConfig.link_rate` counts."""
@@ -115,7 +126,8 @@ class MachineConfig:
     queue_depth: int = 16
     """Column requests that a Strider can have waiting at the unpacker. Power of two."""
     link_bytes: int = 32
-    """Bytes of a page that arrive in one cycle. Power of two, 8 to 8 × lanes, at most 128."""
+    """Bytes of a page that arrive in one cycle. Power of two, 8 to 8 × lanes, at most 512 and a 32nd of a page;
+    beyond 128 they come over several buses."""
     link_latency: int = 64
     """Cycles from a page's request to its first bytes, in the modelled link; at least one more than the page reader
     takes of them."""
@@ -192,6 +204,16 @@ class MachineConfig:
         return sum(instruction.wait + instruction.rows * self.row_interval(instruction) for instruction in section)
 
     @property
+    def buses(self) -> int:
+        """AXI buses over which pages come: of each beat a stripe over each."""
+        return max(1, self.link_bytes // WIDEST_BUS)
+
+    @property
+    def bus_bytes(self) -> int:
+        """Bytes of a beat on each of these buses."""
+        return self.link_bytes // self.buses
+
+    @property
     def page_beats(self) -> int:
         """Beats in which one page comes over the link."""
         return self.page_size // self.link_bytes
@@ -260,7 +282,15 @@ class MachineConfig:
             if not (16 <= value <= most and value % 16 == 0):
                 yield f"{name} must be a multiple of 16 from 16 to {most}, not {_shown(value)}"
         if self.link_bytes > WIDEST_LINK:
-            yield f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: AXI has no wider data bus"
+            yield (
+                f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: pages come over "
+                f"{WIDEST_LINK // WIDEST_BUS} of AXI's widest buses at the most"
+            )
+        if self.page_size in PAGE_SIZES and self.page_beats < LEAST_BEATS:
+            yield (
+                f"link_bytes must be at most {self.page_size // LEAST_BEATS} with pages of {self.page_size} bytes, not "
+                f"{self.link_bytes!r}: a page has {LEAST_BEATS} beats at least"
+            )
         if self.page_size not in PAGE_SIZES:
             yield f"page_size must be one of {PAGE_SIZES}, not {self.page_size!r}"
         for name, part, taken in (
@@ -272,9 +302,9 @@ class MachineConfig:
                 yield (
                     f"{name} must be from {taken + 1} to 65535 cycles, not {value!r}: the {part} takes {taken} of them"
                 )
-        if self.record_depth and (4 * self.lanes > WIDEST_LINK or not self.watch_depth):
+        if self.record_depth and (4 * self.lanes > WIDEST_BUS or not self.watch_depth):
             yield (
-                f"a machine with record_depth must have threads of at most {WIDEST_LINK // 4} lanes, and watch_depth; "
+                f"a machine with record_depth must have threads of at most {WIDEST_BUS // 4} lanes, and watch_depth; "
                 f"this has {self.lanes} lanes, and a watch_depth of {self.watch_depth}"
             )
         if self.divide_interval not in DIVIDE_INTERVALS:

@@ -126,7 +126,14 @@ def _table_words(bundle: Bundle, records: int) -> list[int]:
 
 
 def training_blocks(
-    bundle: Bundle, *, pages: int, epochs: int, base: int, slots: int | None = None, ready: int = board.ENDLESS
+    bundle: Bundle,
+    *,
+    pages: int,
+    epochs: int,
+    base: int,
+    part: int = 0,
+    slots: int | None = None,
+    ready: int = board.ENDLESS,
 ) -> Iterator[Block]:
     """What a host writes to a board before it trains; COMMAND is the last.
 
@@ -136,13 +143,17 @@ def training_blocks(
         Of an epoch.
     base, slots
         Where they lie; all of them by default.
+    part
+        Bytes from where the stripes of one bus lie to where those of the next do (`hwgen.spec.board.part_bytes`).
     ready
         Pages that are there already.
     """
     yield _register(Register.PAGES, pages)
     yield _board(BoardRegister.EPOCHS, epochs)
     yield _board(BoardRegister.SLOTS, pages if slots is None else slots)
-    yield _board(BoardRegister.PAGE_BASE, base & 0xFFFFFFFF, base >> 32)
+    for bus in range(bundle.config.buses):
+        first = base + bus * part
+        yield _board(board.PAGE_BASES[bus], first & 0xFFFFFFFF, first >> 32)
     yield _board(BoardRegister.PAGES_READY, ready)
     yield _board(BoardRegister.LOSS_AT, _place(bundle, bundle.symbol("loss")))
     yield _board(BoardRegister.CONVERGENCE_AT, _place(bundle, bundle.symbol("convergence")))

@@ -18,7 +18,7 @@ from dana.storage.declared import declared
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.devices import Device, load_device
-from hwgen.spec.config import ALL_FUNCTIONS, WIDEST_LINK, functions_mask
+from hwgen.spec.config import ALL_FUNCTIONS, WIDEST_BUS, functions_mask
 from tests.codesign.test_cycles import PAGES, RULE, array, columns, counted
 
 DEVICE = replace(load_device("xczu7ev"), ultra_rams=0)
@@ -60,10 +60,17 @@ def test_a_wish_is_kept() -> None:
     assert wished.best.bundle.config.striders == 3
 
 
-def test_no_link_is_wider_than_a_bus(found: Exploration) -> None:
-    """However fast a device's memory is."""
+def test_a_link_has_the_fewest_buses_that_are_as_fast(found: Exploration) -> None:
+    """Behind a memory that is faster than any link."""
     fast = explored(columns(54), replace(DEVICE, page_bandwidth=10**12), threads=1, clusters=4).best
-    assert fast.bundle.config.link_bytes == WIDEST_LINK > found.best.bundle.config.link_bytes
+    assert fast.bundle.config.link_bytes == WIDEST_BUS > found.best.bundle.config.link_bytes
+    device = load_device("xcvu9p")
+    one, several = (
+        explored(array(1900), replace(device, page_bandwidth=rate), threads=4, clusters=16).best
+        for rate in (device.page_bandwidth, 10**12)
+    )
+    assert (one.bundle.config.buses, several.bundle.config.buses) == (1, 2)
+    assert several.cycles.page < WIDEST_BUS / device.link_bytes * one.cycles.link
 
 
 def test_a_link_that_is_no_power_of_two_is_used_to_the_last_byte() -> None:

@@ -1,7 +1,7 @@
-"""The top of a board: a machine between an AXI4 read master for pages and an AXI4-Lite slave for all else, and an AXI4
-master for records where the machine has them.
+"""The top of a board: a machine between AXI4 read masters for pages, mostly one, an AXI4-Lite slave for all else, and
+an AXI4 master for records where the machine has them.
 
-In: a `MachineConfig`. Out: one module with two buses, an interrupt, one clock and one synchronous reset, both named as
+In: a `MachineConfig`. Out: one module with its buses, an interrupt, one clock and one synchronous reset, both named as
 in the machine. What the buses mean is in `hwgen.spec.board`.
 """
 
@@ -30,7 +30,8 @@ def board_ports(config: MachineConfig) -> wiring.Signature:
     return wiring.Signature(
         {
             "s_axil": Out(axi.LITE_SLAVE),  # the register map
-            "m_axi": Out(axi.read_master(config.link_bytes)),  # pages
+            # pages, or a stripe of each
+            **{board.of_bus("m_axi", k): Out(axi.read_master(config.bus_bytes)) for k in range(config.buses)},
             **({"m_axi_records": Out(axi.master(row_bytes(config)))} if config.record_depth else {}),
             "irq": Out(1),  # high while a training has ended, and the host has not cleared it, if it is enabled
         }
@@ -58,7 +59,9 @@ class Board(wiring.Component):
         wiring.connect(m, slave.bus, wiring.flipped(self.s_axil))
         wiring.connect(m, slave.access, front.access)
         wiring.connect(m, whole.page, reader.page)
-        wiring.connect(m, reader.bus, wiring.flipped(self.m_axi))
+        for k in range(config.buses):
+            bus = getattr(reader, board.of_bus("bus", k))
+            wiring.connect(m, bus, wiring.flipped(getattr(self, board.of_bus("m_axi", k))))
         wiring.connect(m, front.settings, loop.settings)
         wiring.connect(m, loop.loss, front.loss)
 
@@ -74,7 +77,7 @@ class Board(wiring.Component):
             *wires(loop, reader, "idle", "failed"),
             loop.silent.eq(reader.owed & ~reader.moves),
             *wires(reader, loop, "begin", "drop"),
-            *wires(reader, front, "base", "slots", "ready"),
+            *wires(reader, front, *(board.of_bus("base", k) for k in range(config.buses)), "slots", "ready"),
             *wires(front, reader, "arrived", "failed_page"),
             *wires(front, loop, *SHOWN),
             self.irq.eq(front.irq),

@@ -41,7 +41,7 @@ class Front(wiring.Component):
                 "train": Out(1),  # pulse
                 "stop": Out(1),  # pulse
                 "settings": Out(SETTINGS),
-                "base": Out(board.PAGE_ADDRESS_BITS),
+                **{board.of_bus("base", k): Out(board.PAGE_ADDRESS_BITS) for k in range(config.buses)},
                 "slots": Out(32),
                 "ready": Out(32),
                 "loss": In(LOSS_WRITE),
@@ -135,14 +135,15 @@ class Front(wiring.Component):
         stored: dict[int, Value] = {
             BoardRegister.EPOCHS: self.settings.epochs,
             BoardRegister.SLOTS: self.slots,
-            BoardRegister.PAGE_BASE: self.base[:32],
-            BoardRegister.PAGE_BASE + 1: self.base[32:],
             BoardRegister.PAGES_READY: self.ready,
             BoardRegister.LOSS_AT: self.settings.loss_at,
             BoardRegister.CONVERGENCE_AT: self.settings.convergence_at,
             BoardRegister.INTERRUPT_ENABLE: self._enabled,
             BoardRegister.BUS_TIMEOUT: self.settings.bus_timeout,
         }
+        for k, low in enumerate(board.PAGE_BASES[: self._config.buses]):
+            base = getattr(self, board.of_bus("base", k))
+            stored |= {low: base[:32], low + 1: base[32:]}
         for number, value in stored.items():
             with m.If(written & (register == number)):
                 m.d.sync += value.eq(word)
