@@ -1,8 +1,10 @@
 /* The program of litex_soc.py: loads the board, trains on the pages in the SoC's memory, and compares. */
 #include "dana.c"
-#include "soc.h" /* written by litex_soc.py: addresses, and the texts load, writes, expected */
+#include "soc.h" /* written by litex_soc.py: addresses, the texts load, writes, expected, and what records must be */
 
-enum { LINE = 2 * DIGITS + 1, END = 1, WRONG, COMPARED, STOPPED };
+enum { LINE = 2 * DIGITS + 1, END = 1, WRONG, COMPARED, STOPPED, WRONG_RECORD };
+
+enum { ROW_WORDS = sizeof records[0] / sizeof records[0][0] / 2 };
 
 static const struct dana board = {(volatile uint32_t *)SOC_BOARD};
 
@@ -29,7 +31,7 @@ static void pair(const char *line, uint32_t *address, uint32_t *word) {
 
 void train(void) {
   const char *line;
-  uint32_t address, word, compared = 0;
+  uint32_t address, word, compared = 0, row, lane;
   must_be_done(dana_identify(&board));
   must_be_done(dana_load(&board, load, sizeof load - 1));
   /* the last of these writes starts the training; the testbench's pages are elsewhere */
@@ -47,6 +49,13 @@ void train(void) {
     pair(line, &address, &word);
     if (DANA_READ32(&board, address) != word) put(WRONG, compared);
   }
-  put(COMPARED, compared);
+  for (row = 0; row < RECORD_ROWS; row++) {
+    const uint32_t *must = records[row] + 1, *held = must + ROW_WORDS;
+    const volatile uint32_t *is = (const volatile uint32_t *)SOC_RECORDS + ROW_WORDS * records[row][0];
+    for (lane = 0; lane < ROW_WORDS; lane++) {
+      if ((is[lane] ^ must[lane]) & held[lane]) put(WRONG_RECORD, row);
+    }
+  }
+  put(COMPARED, compared + RECORD_ROWS);
   end();
 }

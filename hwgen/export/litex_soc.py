@@ -1,7 +1,8 @@
 """Builds this package into a SoC of LiteX, and trains in it under Verilator: python3 driver/litex_soc.py [FOLDER]
 
-The SoC has a RISC-V processor, SDRAM behind a cache, which holds the pages, and the board. The program litex_soc.c runs
-from ROM, trains with dana.c, compares what sim/expected.hex says, and reports to a register of the SoC. Out: FOLDER
+The SoC has a RISC-V processor, SDRAM behind a cache, which holds the pages, the board, and for a machine with records
+an SRAM that begins with those of sim/starts.hex. The program litex_soc.c runs from ROM, trains with dana.c, compares
+what sim/expected.hex and sim/records.hex say, and reports to a register of the SoC. Out: FOLDER
 (default: litex of the package) with the Verilog, the program and the simulator; PASS or FAIL.
 
 Needs PyPI's litex, litedram, pythondata-cpu-vexriscv, ziglang (or another compiler in $CC) and verilator, g++, make.
@@ -24,13 +25,17 @@ from litex.build.sim import SimPlatform
 from litex.gen import LiteXModule
 from litex.soc.integration.common import get_mem_data
 from litex.soc.integration.export import get_csr_json
+from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCCore
 from litex.soc.interconnect.csr import CSRStorage
+from litex.soc.interconnect.wishbone import SRAM, Interface
 from migen import ClockDomain
 
 PACKAGE = Path(__file__).resolve().parent.parent
 CLOCK = 100_000_000
 BOARD, STACK_BYTES = 0x9000_0000, 1 << 13
+RECORDS = 0x8000_0000
+"""Where images/load.hex has the tables."""
 PINS = {"sys_clk": 1, "sys_rst": 1, "word": 32, "written": 1}
 
 FIRMWARE = (
@@ -68,9 +73,9 @@ module testbench;
   end
 endmodule
 """
-END, WRONG, COMPARED, STOPPED = 1, 2, 3, 4
+END, WRONG, COMPARED, STOPPED, WRONG_RECORD = 1, 2, 3, 4, 5
 """What litex_soc.c reports, in the upper four bits of words: the end, the place of a word that differs, how many were
-compared, how a call of the driver ended."""
+compared, how a call of the driver ended, the place of a row of records that differs."""
 
 
 class Clocks(LiteXModule):
@@ -88,7 +93,7 @@ class Report(LiteXModule):
 
 
 class Soc(SoCCore):
-    def __init__(self, platform, pages, rom_bytes):
+    def __init__(self, platform, pages, rom_bytes, records):
         none = {"with_uart": False, "with_timer": False, "ident": ""}
         memories = {"integrated_rom_size": rom_bytes, "integrated_sram_size": STACK_BYTES}
         super().__init__(platform, CLOCK, cpu_type="vexriscv", **memories, **none)
@@ -100,6 +105,10 @@ class Soc(SoCCore):
         self.report = Report(platform)
         self.dana = DanaBoard(platform, PACKAGE)
         self.dana.add_to(self, origin=BOARD)
+        if records:
+            size = 1 << (4 * len(records) - 1).bit_length()
+            self.records = SRAM(size, init=records, bus=Interface(data_width=32, addressing="word"))
+            self.bus.add_slave("records", self.records.bus, SoCRegion(origin=RECORDS, size=size, cached=False))
 
     def header(self):
         """Addresses of the SoC, in C."""
@@ -109,6 +118,7 @@ class Soc(SoCCore):
             "SOC_INTERRUPT": registers["dana_ev_status"]["addr"],
             "SOC_BOARD": BOARD,
             "SOC_MEMORY": self.bus.regions["main_ram"].origin,
+            "SOC_RECORDS": RECORDS,
             "SOC_STACK_END": self.bus.regions["sram"].origin + STACK_BYTES,
         }
         return "".join(f"#define {name} {value:#x}u\n" for name, value in named.items())
@@ -118,32 +128,54 @@ def main():
     logging.disable(logging.INFO)  # LiteX tells how it builds, in 300 lines
     build = Path(sys.argv[1] if len(sys.argv) > 1 else PACKAGE / "litex").resolve()
     manifest = json.loads((PACKAGE / "manifest.json").read_text())
-    if manifest["config"]["record_depth"]:
-        sys.exit(
-            "this SoC has no memory for records, which the package's machine needs: give yours one for m_axi_records"
-        )
     build.mkdir(parents=True, exist_ok=True)
     beats = (PACKAGE / "sim" / "pages.hex").read_text().split()
     beats = [line for line in beats if len(line) == 2 * manifest["config"]["link_bytes"]]
     (build / "pages.bin").write_bytes(b"".join(bytes.fromhex(line)[::-1] for line in beats))
     texts = [PACKAGE / "images" / "load.hex", *(PACKAGE / "sim" / f"{name}.hex" for name in ("writes", "expected"))]
+    before, after, held = (
+        rows(PACKAGE / "sim" / f"{name}.hex") if manifest["config"]["record_depth"] else {}
+        for name in ("starts", "records", "held")
+    )
+    compared = table(after, held)
     platform = SimPlatform("SIM", [(name, 0, Pins(width)) for name, width in PINS.items()])
-    rom_bytes = 1 << (sum(path.stat().st_size for path in texts) + (1 << 14)).bit_length()
-    soc = Soc(platform, build / "pages.bin", rom_bytes)
+    rom_bytes = 1 << (sum(path.stat().st_size for path in texts) + len(compared) + (1 << 14)).bit_length()
+    soc = Soc(platform, build / "pages.bin", rom_bytes, memory(before))
     soc.finalize()
     # not by .incbin, since compilers that cache see no change of such a file
-    (build / "soc.h").write_text(soc.header() + "".join(map(literal, texts)))
+    (build / "soc.h").write_text(soc.header() + "".join(map(literal, texts)) + compared)
     firmware(build)
     soc.init_rom("rom", get_mem_data(str(build / "firmware.bin"), data_width=32, endianness="little"))
     os.chdir(build)  # where the Verilog finds the contents of its memories
     platform.get_verilog(soc, name="soc").write("soc.v")
     # some hundred cycles for each line, and the training
-    cycles = (
-        1000 * sum(path.read_text().count("\n") for path in texts) + 100 * len(beats) * manifest["config"]["link_bytes"]
-    )
+    lines = sum(path.read_text().count("\n") for path in texts) + 10 * len(after)
+    cycles = 1000 * lines + 100 * len(beats) * manifest["config"]["link_bytes"]
     (build / "testbench.v").write_text(TESTBENCH.replace("@CYCLES@", str(cycles)))
     simulate(build, ["testbench.v", "soc.v", *(path for path, *_ in platform.sources)])
     report(subprocess.run([build / "simulation" / "soc"], stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def rows(path):
+    """Words of rows of records by the rows' numbers, lane 0 first."""
+    lines = (line.split() for line in path.read_text().splitlines())
+    return {int(at[1:], 16): [int(row[k - 8 : k], 16) for k in range(len(row), 0, -8)] for at, row in lines}
+
+
+def memory(before):
+    """Words of the memory of records before the training: 0 where there is no row."""
+    width = len(next(iter(before.values()), ()))
+    words = [0] * (width * (max(before, default=-1) + 1))
+    for row, values in before.items():
+        words[width * row : width * (row + 1)] = values
+    return words
+
+
+def table(after, held):
+    """What rows of records must hold, in C: number, words, the bits that count; without records a row of nothing."""
+    found = [(row, *after[row], *held[row]) for row in after] or [(0, 0, 0)]
+    lines = ",\n".join(f"{{{', '.join(map(str, row))}}}" for row in found)
+    return f"#define RECORD_ROWS {len(after)}\nstatic const uint32_t records[][{len(found[0])}] = {{\n{lines}}};\n"
 
 
 def literal(path):
@@ -205,6 +237,8 @@ def report(output):
             failures.append(f"FAIL a call of the driver ended with {value} of enum dana_result")
         if kind == WRONG:
             failures.append(f"FAIL line {value + 1} of sim/expected.hex: the board has another word there")
+        if kind == WRONG_RECORD:
+            failures.append(f"FAIL line {value + 1} of sim/records.hex: the memory has another row there")
     if failures:
         print(*failures, sep="\n")
         sys.exit(1)

@@ -9,8 +9,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from dana import rules
 from dana.cli.entry import OK, main
-from hwgen.export import MANIFEST
 from tests.hwgen.export.test_package import ARGUMENTS
 
 SCRIPT = "driver/litex_soc.py"
@@ -31,14 +31,19 @@ def test_a_processor_trains_in_a_soc_with_nothing_but_the_package(tmp_path: Path
     assert (done.returncode, done.stdout) == (1, wrong), done.stderr
 
 
-def test_a_package_with_records_is_not_for_this_soc(tmp_path: Path) -> None:
+def test_records_are_compared(tmp_path: Path) -> None:
+    """All are as expected but the one that is expected wrongly here."""
     folder = tmp_path / "package"
-    assert main([*ARGUMENTS, "-o", str(folder)]) == OK
-    manifest = folder / MANIFEST
-    manifest.write_text(manifest.read_text().replace('"record_depth": 0', '"record_depth": 8'))
+    sizes = ["--hyper", "m=9", "--hyper", "n=5", "--design", "record_depth=16", "--design", "tuple_depth=512"]
+    command = ["hdl", str(rules.FOLDER / "lrmf.py"), "--schema", "i int4, j int4, y float4", "--label", "y"]
+    assert main([*command, "--device", "lfe5um5g-85", *sizes, "-o", str(folder)]) == OK
+    path = folder / "sim" / "records.hex"
+    first, *rest = path.read_text().splitlines()
+    number, row = first.split()
+    path.write_text("\n".join([f"{number} {int(row, 16) ^ 1:0{len(row)}x}", *rest, ""]))
     done = trained(folder)
-    assert done.returncode == 1
-    assert "this SoC has no memory for records" in done.stderr
+    wrong = "FAIL line 1 of sim/records.hex: the memory has another row there\n"
+    assert (done.returncode, done.stdout) == (1, wrong), done.stderr
 
 
 def trained(folder: Path) -> subprocess.CompletedProcess[str]:
