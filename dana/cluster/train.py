@@ -242,8 +242,7 @@ def _means(
         finite = f"FILTER (WHERE abs({value}) <= 3.4e38)"
         sums.append(f"json_build_array(sum({value}) {finite}, count({value}) {finite}, bool_or({value} IS NULL))")
     # as in a training on one server
-    used = [sql.Identifier(name).as_string(session) for name in targets if isinstance(name, str)]
-    where = " AND ".join([f"({filter_ or 'true'}\n)", *(f"{name} IS NOT NULL" for name in used)])
+    where = _where(session, filter_, *(name for name in targets if isinstance(name, str)))
     wanted = f"json_build_array({', '.join(sums)}) AS sums"
     found = [shard.rows(f"SELECT {wanted} FROM {shard.table} WHERE {where}")[0][0] for shard in shards]
     means = {}
@@ -254,18 +253,24 @@ def _means(
     return means
 
 
+def _where(session: psycopg.Connection, filter_: object, *columns: str) -> str:
+    """The condition of rows that the filter takes and that have all these columns."""
+    known = (sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)).as_string(session) for name in columns)
+    # the line break ends a comment in the filter's last line
+    return " AND ".join([f"({filter_ or 'true'}\n)", *known])
+
+
 def _take_labels(
     session: psycopg.Connection, shards: Sequence[Shard], made: sql.Identifier, label: str, type_: str, filter_: object
 ) -> None:
     """Have the leader's table contain each label once."""
     column = sql.Identifier(label).as_string(session)
-    where = f" AND ({filter_}\n)" if filter_ else ""
+    where = _where(session, filter_, label)
     found = {
         row[0]
         for shard in shards
         for row in shard.rows(
-            f"SELECT DISTINCT {column}::text AS label FROM {shard.table} WHERE {column} IS NOT NULL{where} "
-            f"LIMIT {LABELS}"
+            f"SELECT DISTINCT {column}::text AS label FROM {shard.table} WHERE {where} LIMIT {LABELS}"
         )
     }
     insert = sql.SQL("INSERT INTO {} ({}) SELECT pg_catalog.unnest(%s::text[])::{}")

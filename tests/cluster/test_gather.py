@@ -12,10 +12,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from dana.cli.entry import main
 from dana.client.connection import Connection
-from dana.cluster.shards import ShardError
+from dana.cluster.shards import ShardError, opened
 from dana.errors import UsageError
 from tests.cluster.conftest import everywhere, fetched
 from tests.scale import scaled
@@ -170,6 +171,20 @@ def test_shards_that_differ_are_named(db: Connection, shards: list[str], change:
     only(shards, 2, change)
     with pytest.raises(UsageError, match=message):
         db.gather("rows", shards)
+
+
+def test_a_copied_database_is_another(shards: list[str]) -> None:
+    """Its table has the number of the original."""
+    names = ("original", "copied")
+    everywhere(shards[:1], "CREATE DATABASE original")
+    try:
+        dsns = [make_conninfo(shards[0], dbname=name) for name in names]
+        everywhere(dsns[:1], "CREATE TABLE rows (a int)")
+        everywhere(shards[:1], "CREATE DATABASE copied TEMPLATE original")
+        with opened(dsns, "rows", 5) as parts:
+            assert [part.place()[-1] for part in parts] == [parts[0].place()[-1]] * 2
+    finally:
+        everywhere(shards[:1], *(f"DROP DATABASE IF EXISTS {name}" for name in names))
 
 
 def test_bad_lists_of_shards_are_errors(db: Connection, shards: list[str]) -> None:

@@ -120,16 +120,21 @@ def test_columns_that_need_centres_lose_no_digits(db: Connection, shards: list[s
 
 def test_nulls_become_the_mean_over_all_shards(db: Connection, shards: list[str]) -> None:
     filled(shards, 64, 32, 0)
-    everywhere(shards, "UPDATE rows SET x = NULL WHERE id % 5 = 0")
-    values = [value for dsn in shards for (value,) in fetched(dsn, "SELECT x FROM rows WHERE x IS NOT NULL")]
+    everywhere(shards, "UPDATE rows SET x = NULL WHERE id % 5 = 0; UPDATE rows SET y = NULL WHERE id % 7 = 0")
+    chosen = "id % 2 = 0 OR id % 3 = 0 -- or"
+    rows = [row for dsn in shards for row in fetched(dsn, f"SELECT x, y FROM rows WHERE {chosen}")]
+    values = [x for x, y in rows if y is not None]
+    known = [x for x in values if x is not None]
+    # of rows that are left out
+    everywhere(shards, f"UPDATE rows SET y = 'other' WHERE ({chosen}\n) IS FALSE")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         options: dict[str, Any] = {"shards": shards, "sync": "batch", "label": "y", "features": ["x", "z"]}
-        result = db.train("logistic", "rows", nulls="mean", model="filled", **options)
-    assert (result.tuples, result.skipped) == (96, 0)
+        result = db.train("logistic", "rows", nulls="mean", filter=chosen, model="filled", **options)
+    assert (result.tuples, result.skipped) == (len(values), len(rows) - len(values))
     found = db.session.execute("SELECT metadata -> 'preprocess' FROM dana.model WHERE name = 'filled'").fetchall()[0][0]
     assert [one["column"] for one in found if "impute" in one] == ["x"]
-    assert found[0]["impute"] == [pytest.approx(sum(values) / len(values))]
+    assert found[0]["impute"] == [pytest.approx(sum(known) / len(known))]
 
 
 @pytest.mark.parametrize("sync", ["batch", "epoch"])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dana.compiler.compile import EngineProgram, compile_engine
+from dana.compiler.fit import _lacks
 from dana.compiler.passes import plan_of
 from dana.compiler.rounds import levels_for, power_of_two
 from dana.compiler.target import DoesNotFit
@@ -190,6 +193,26 @@ again = dana.algo(w, x)
 total = again.merge(x, 17, "+")
 again.setModel(w, w + again.merge(x * total, 17, "+"))
 """
+
+
+def test_a_machine_holds_as_much_as_it_has_and_no_row_more() -> None:
+    draft = compiled(rule(LOGISTIC, 100), MachineConfig(**ROOMY)).draft
+    needed = {
+        "program_depth": draft.instructions,
+        "scratch_depth": draft.memory.rows,
+        "tuple_depth": 2 * draft.target.group * draft.inputs.rows,
+    }
+
+    def lacks(**fields: int) -> DoesNotFit | None:
+        # depths that no machine has: those of machines are powers of two, or whole blocks
+        config: Any = SimpleNamespace(lanes=draft.target.lanes, **needed | fields)
+        return _lacks(config, draft)
+
+    assert lacks() is None
+    for name, depth in needed.items():
+        error = lacks(**{name: depth - 1})
+        assert error is not None
+        assert f"Set {name} to" in str(error)
 
 
 def test_a_batch_that_its_rows_use_again_is_one_round() -> None:

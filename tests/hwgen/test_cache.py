@@ -178,6 +178,20 @@ def test_what_killed_processes_leave_is_swept(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_a_lock_that_another_process_has_taken_since_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / f"build-{A}.lock"
+    lock.touch(0o600)
+
+    def replaced(descriptor: int, how: int) -> None:
+        lock.unlink()
+        lock.touch(0o600)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hwgen.cache.fcntl.flock", replaced)
+        assert not CacheFolder(path=tmp_path, limit=1 << 20).sweep()
+    assert names(tmp_path) == [lock.name]
+
+
 def test_only_names_of_the_cache_are_removed(tmp_path: Path) -> None:
     """A folder that was given by mistake loses nothing."""
     for name in ("notes.txt", "build-notes", "build-notes.lock", "build-.lock", A.upper(), f"{A}~", f"{A[:-2]}.tar.gz"):

@@ -399,7 +399,8 @@ def test_a_deadlock_with_the_queue(workshop: Workshop) -> None:
             END $$
             """
         )
-        second.execute("SET statement_timeout = '60s'; BEGIN; LOCK TABLE faults.locked")
+        # a longer lock_timeout does not put off the look for deadlocks
+        second.execute("SET statement_timeout = '60s'; SET lock_timeout = '1h'; BEGIN; LOCK TABLE faults.locked")
         rows = "SELECT a, b, y FROM faults.narrow WHERE faults.reads_locked(id)"
         came_to: list[object] = []
 

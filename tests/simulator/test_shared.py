@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,9 +63,11 @@ class Machines:
         return alone[0]
 
     def _epoch(self, machine: Simulator, calls: Sequence[Pages]) -> tuple[EpochCounters, dict[str, bytes]]:
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         machine.begin_epoch()
         for pages in calls:
             assert consumed(*machine.sink_again, pages) == 0
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked, "only helpers get no signals"
         counters = machine.end_epoch()
         assert machine.proved
         lanes = self.bundle.config.lanes

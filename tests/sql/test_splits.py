@@ -24,6 +24,11 @@ FROM generate_series(1, 400) AS i
 SOURCES = {
     "table": ("", "'t'"),
     "key": ("ALTER TABLE t ADD PRIMARY KEY (id)", "'t'"),
+    "domain": (
+        "CREATE DOMAIN number AS int; ALTER TABLE t ALTER id TYPE number; ALTER TABLE t ADD PRIMARY KEY (id);"
+        " CREATE VIEW v AS SELECT * FROM t",
+        "'v'",
+    ),
     "view": ("CREATE VIEW v AS SELECT * FROM t WHERE id > 0", "'v'"),
     "query": ("", "query => 'SELECT * FROM t -- all of them'"),
     "partitions": (

@@ -354,6 +354,7 @@ def test_a_solved_rule_exchanges_once_in_a_pass() -> None:
             {"hyper": {"batch": 9}},
             "batch, the rows of a shard in a batch, is 9, which is no power",
         ),
+        ("linear_svm", "batch", {"hyper": {"batch": 8.5}}, "is 8.5, which is no power"),
         ("linear_svm", "batch", {"machine": "interp"}, "trains on machine 'sim', not 'interp'"),
         ("linear_svm", "all", {}, "must be gather, batch or epoch, not 'all'"),
         (LEAST.replace("dana.meta(8)", "8"), "batch", {}, "its batch size is the literal 8; make it a meta"),

@@ -112,6 +112,7 @@ def test_a_loss_that_stands_still_has_converged() -> None:
         return None
 
     assert ends([1.0, 0.5, *[0.3 + 1e-5 * (k % 3) for k in range(20)]]) == 13
+    assert ends([-1.0, -1.5, *[-1.7 + 1e-5 * (k % 3) for k in range(20)]]) == 13, "of a log likelihood"
     assert ends([0.0] * 20) == 11
     assert ends([1 + 0.1 * (k % 4) for k in range(20)]) is None, "it swings"
     assert ends([1 + 0.1 * (k % 4) for k in range(30)]) == 21

@@ -496,12 +496,14 @@ def test_many_columns_and_separation(monkeypatch: pytest.MonkeyPatch) -> None:
     ("rule", "hyper", "reason"),
     [
         ("ridge", {}, "a penalty"),
+        ("elastic_net", {"penalty": 0.1, "l1_ratio": 0.0}, "a penalty"),
+        ("elastic_net", {"penalty": 0.1, "l1_ratio": 1.0}, "a penalty"),
         ("logistic", {"penalty": 0.1}, "a penalty"),
         ("softmax", {}, "the coefficients of several classes"),
     ],
 )
 def test_where_there_are_no_standard_errors(rule: str, hyper: dict[str, float], reason: str) -> None:
-    x, y = table("linear" if rule == "ridge" else "logistic", 100, 3, 1.0, 10)
+    x, y = table("linear" if rule in ("ridge", "elastic_net") else "logistic", 100, 3, 1.0, 10)
     found, notices = fitted(rule, x, y, hyper=hyper)
     assert not notices
     assert found.summary is not None

@@ -9,10 +9,13 @@ import socket
 import stat
 from pathlib import Path
 from types import SimpleNamespace
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
+import anyio
 import pytest
 from psycopg.conninfo import make_conninfo
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from dana.cli import main
@@ -21,8 +24,8 @@ from dana.client.activity import NOTHING, Running
 from dana.client.connection import Connection
 from dana.client.options import TrainOptions
 from dana.errors import SetupError, UsageError
-from dana.ui.app import READING, application
-from dana.ui.charts import live_chart
+from dana.ui.app import COMPUTING, MAX_BODY, READING, _Endpoint, application
+from dana.ui.charts import live_chart, loss_chart
 from dana.ui.database import Database
 from dana.ui.forms import FIELDS, training
 from dana.ui.serve import listen, listen_at
@@ -192,8 +195,20 @@ def test_what_is_not_there(browser: TestClient, path: str, fields: dict[str, str
     assert said in text_of(answer.text)
 
 
-def test_a_form_has_an_end(browser: TestClient) -> None:
-    assert browser.post("/plan", content=b"rule=" + b"a" * (1 << 20)).status_code == 413
+@pytest.mark.parametrize("pieces", [1, 64])
+def test_a_form_has_an_end(pg_uri: str, pieces: int) -> None:
+    """In however many pieces it comes; what follows is not read."""
+    left = [b"a" * (MAX_BODY // pieces)] * (pieces + 3)
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": left.pop(), "more_body": True}
+
+    async def post() -> Response:
+        request = Request({"type": "http", "method": "POST", "path": "/plan", "headers": []}, receive)
+        return await _Endpoint(Database(pg_uri), COMPUTING["/plan"]).post(request)
+
+    assert anyio.run(post).status_code == 413
+    assert len(left) == 2
 
 
 @pytest.mark.parametrize(
@@ -239,10 +254,14 @@ def test_a_token_admits_one_browser(pg_uri: str) -> None:
         {"origin": ORIGIN, "sec-fetch-site": "cross-site"},
         {"origin": ORIGIN, "sec-fetch-site": "same-site"},  # another port of this machine
         {"origin": ORIGIN, "sec-fetch-site": "none"},
+        {},  # of no page
     ],
     ids=str,
 )
-def test_a_form_of_another_page(browser: TestClient, db: Connection, sent: dict[str, str]) -> None:
+def test_a_form_of_another_page(
+    browser: TestClient, db: Connection, sent: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(browser.headers, "origin")
     before = [one.version for one in db.models(MODEL) if one.active]
     assert browser.post("/activate", data=model(1), headers=sent).status_code == 403
     assert [one.version for one in db.models(MODEL) if one.active] == before
@@ -336,6 +355,13 @@ def test_what_the_machine_waits_for() -> None:
 def test_json_has_no_nan() -> None:
     lines = live_chart([(1, 2.0), (2, float("nan")), (3, float("inf")), (4, None)])["lines"]
     assert json.loads(json.dumps(lines, allow_nan=False))[0]["values"] == [2.0, None, None, None]
+
+
+def test_names_in_charts_are_shown_as_they_are() -> None:
+    """Scripts draw them, so that no template shows what turns a line of text around."""
+    run: Any = SimpleNamespace(curve=[SimpleNamespace(epoch=1, loss=1.0, validation_loss=None)])
+    chart: Any = loss_chart(("a\u202eb", run), ("c\x1b", run))
+    assert [line["name"] for line in chart["lines"]] == ["a\\u202eb", "c\\x1b"]
 
 
 def test_a_socket_is_one() -> None:

@@ -39,6 +39,10 @@ char *dana_socket_path;
 #define LONGEST_NAP_MS	   1000
 #define LONGEST_PREDICTION 86400.0
 
+/* Of milliseconds, whose number begins again from 0 every 49 days */
+#define BEFORE(a, b) ((int32)((uint32)(a) - (uint32)(b)) < 0)
+StaticAssertDecl(BEFORE(PG_UINT32_MAX, 0) && !BEFORE(0, PG_UINT32_MAX), "the clock begins again");
+
 /* A request that has a place, or waits for one */
 typedef struct turn
 {
@@ -178,7 +182,7 @@ turn_is_before(const queue *now, const turn *one, const turn *other)
 
 	if (fewer != 0)
 		return fewer < 0;
-	return one->due != other->due ? (int32)(one->due - other->due) < 0 : one->pid < other->pid;
+	return one->due != other->due ? BEFORE(one->due, other->due) : one->pid < other->pid;
 }
 
 /* Whether our request can have a place, and no other such request comes before it */

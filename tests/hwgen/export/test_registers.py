@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.export import registers
+from hwgen.export.address_map import address_map
 from hwgen.spec import board
 from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.described import Described
@@ -29,6 +30,13 @@ def test_the_header_has_every_register_at_its_address() -> None:
         assert int(defined[f"BOARD_{name.upper()}"], 16) == at
     lines = [line for line in text.splitlines() if line.startswith("#define") and " 0x" in line]
     assert len(lines) == len(defined)
+
+
+def test_what_a_host_may_read_and_write() -> None:
+    """Each other access is an error on the bus (`docs/registers.md`)."""
+    written = dict.fromkeys(("PROGRAM", "STRIDER", "CONSTANT", "COLUMN"), "w")
+    both = dict.fromkeys(("CONTROL", "BOARD", "SCRATCH"), "rw")
+    assert {one.name: one.access for one in address_map(rule().config)} == {**written, **both, "LOSSES": "r"}
 
 
 def test_the_header_is_c_and_its_names_are_different(tmp_path: Path) -> None:
