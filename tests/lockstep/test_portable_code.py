@@ -9,12 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.faults.run import HEADERS, LIBRARIES
 from dana.server.places import CHECKOUT
 
 FLAGS = ("-O1", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-DDN_PORTABLE", "-w")
 FILES = ("tests/lockstep/test_compiled_code.py", "tests/lockstep/test_rounding.py")
-LEAST = 150
+LEAST = 140
 """Tests of these files."""
 RUN = """
 import ctypes, sys
@@ -30,6 +32,7 @@ sys.exit(pytest.main(["-x", "-p", "no:cacheprovider", *arguments]))
 """
 
 
+@pytest.mark.exhaustive
 def test_code_flushes_by_instructions(tmp_path: Path) -> None:
     spec = importlib.util.find_spec("dana.simulator._core")
     assert spec is not None
