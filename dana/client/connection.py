@@ -294,6 +294,24 @@ class Connection(PredictingSession):
         # the session is for the curve in a notebook; it is no column of the result
         return replaced(rows[0], _session=self.session)
 
+    def refresh(self, model: str) -> TrainResult:
+        """Train one of your own models again on the rows of now, with its options (``dana_refresh``).
+
+        It starts from the version in use, and becomes the next one.
+
+        Parameters
+        ----------
+        model
+            Its name.
+
+        Raises
+        ------
+        psycopg.Error
+            The error of the statement, such as that of a column that the table no longer has.
+        """
+        (result,) = call(self.session, "dana_refresh", {"model": model}, TrainResult)
+        return replaced(result, _session=self.session)
+
     @contextmanager
     def _patient(self, sync: str | None, timeout: float) -> Iterator[None]:
         """Have the server wait as long for its shards."""

@@ -331,6 +331,49 @@ COMMENT ON COLUMN dana.group_training.model IS 'Name of the group''s model: dana
 COMMENT ON COLUMN dana.group_training.sqlstate IS 'SQLSTATE of the group''s error, or NULL';
 COMMENT ON COLUMN dana.group_training.error IS 'Message of the error';
 
+-- With the caller's search_path, on which a query or a filter depends
+CREATE FUNCTION dana_refresh(model text) RETURNS dana.training
+	LANGUAGE plpgsql
+	AS $$
+DECLARE
+	safe boolean := dana.dana_catalog_first();
+	found dana.model := dana.dana_administered($1, 'dana_refresh');
+	kept pg_catalog.jsonb := found.metadata;
+	differs pg_catalog.text;
+	result dana.training;
+BEGIN
+	IF found.owner::pg_catalog.oid <> pg_catalog.quote_ident(current_user)::pg_catalog.regrole::pg_catalog.oid THEN
+		RAISE insufficient_privilege USING
+			MESSAGE = pg_catalog.format('model "%s" belongs to another role, and its table would be used with your rights', $1),
+			HINT = 'SET ROLE to its owner, or train a model of your own: dana_train(..., warm_start_from => ...).';
+	ELSIF kept ? 'group'::pg_catalog.text THEN
+		RAISE feature_not_supported USING MESSAGE = pg_catalog.format('model "%s" is that of a group', $1),
+			HINT = 'Train the groups again: dana_train_groups().';
+	ELSIF NOT kept ? 'asked'::pg_catalog.text THEN
+		RAISE feature_not_supported USING MESSAGE = pg_catalog.format('model "%s" does not record the options of its training', $1),
+			HINT = 'Train it again: dana_train(..., warm_start_from => ...).';
+	END IF;
+	SELECT pg_catalog.format('%s is %L, but was %L', s.key, pg_catalog.current_setting(s.key), s.value) INTO differs
+	FROM pg_catalog.jsonb_each_text(kept -> 'settings'::pg_catalog.text) AS s
+	WHERE pg_catalog.current_setting(s.key) <> s.value ORDER BY s.key LIMIT 1;
+	IF differs IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = pg_catalog.format('the query or filter of model "%s" may mean other rows now: %s', $1, differs),
+			HINT = 'SET it as it was when the model was trained.';
+	END IF;
+	result := dana.dana_train_rule(found.rule,
+		CASE WHEN NOT kept ? 'query'::pg_catalog.text THEN (kept ->> 'source'::pg_catalog.text)::pg_catalog.regclass END,
+		kept -> 'asked'::pg_catalog.text || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+			'model', found.name, 'warm_start_from', $1, 'query', kept -> 'query'::pg_catalog.text,
+			'filter', kept -> 'filter'::pg_catalog.text, 'features', kept -> 'features'::pg_catalog.text, 'label',
+			CASE pg_catalog.jsonb_array_length(kept -> 'labels'::pg_catalog.text) WHEN 1 THEN kept #> '{labels,0}'::pg_catalog.text[] END)));
+	RAISE NOTICE USING MESSAGE = pg_catalog.format('model "%s": a warm start from version %s, which read all %s rows %s times',
+		$1, found.version, result.tuples, result.epochs);
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION dana_refresh IS 'Train one of your own models again on the rows of now, with the options of its training: a warm start, which becomes its next version';
+
 CREATE FUNCTION dana_train_groups(
 	rule text, source regclass DEFAULT NULL, group_by text[] DEFAULT NULL, training jsonb DEFAULT NULL
 ) RETURNS SETOF dana.group_training LANGUAGE c AS 'MODULE_PATHNAME';
@@ -1459,4 +1502,4 @@ GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.metric, dana.p
 -- What uses the worker, or changes what others see, a DBA grants
 REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,
 	dana_explain, dana_cross_validate, dana_search, dana_start, dana_drop_model, dana_activate_model, dana_rollback_model,
-	dana_rename_model, dana_comment_model, dana_profile, dana_grant_model, dana_revoke_model, dana_prune FROM PUBLIC;
+	dana_rename_model, dana_comment_model, dana_profile, dana_refresh, dana_grant_model, dana_revoke_model, dana_prune FROM PUBLIC;

@@ -358,6 +358,7 @@ def test_hot_standby(shared_cluster: Cluster) -> None:
                 "dana_drop_model('m')",
                 "dana_grant_rule('r')",
                 "dana_profile('m')",
+                "dana_refresh('m')",
                 "dana_rollback_model('m')",
             ):
                 with pytest.raises(errors.ReadOnlySqlTransaction, match=f"cannot execute {call.split('(')[0]}\\(\\) "):

@@ -19,6 +19,7 @@ GRANTED = {
     "dana_grant_rule",
     "dana_profile",
     "dana_prune",
+    "dana_refresh",
     "dana_rename_model",
     "dana_revoke_model",
     "dana_revoke_rule",

@@ -386,6 +386,26 @@ dana_training_settings(Jsonb *metadata)
 		dana_set_for_now(text_settings[i], dana_json_string(settings, text_settings[i]));
 }
 
+/* The options that dana_refresh() repeats: it takes the others from the model, which has what became of them */
+static void
+append_asked(StringInfo to, const dana_arguments *arguments)
+{
+	static const char *const others[] = {"rule", "model", "source", "query", "filter", "features",
+										 "label", "preprocess", "classes", "warm_start_from"};
+
+	dana_json_open(to, "asked", '{');
+	for (int i = 0; i < arguments->count; i++)
+	{
+		bool other = arguments->nulls[i];
+
+		for (int k = 0; k < lengthof(others) && !other; k++)
+			other = strcmp(arguments->names[i], others[k]) == 0;
+		if (!other)
+			dana_training_append(to, arguments, i);
+	}
+	dana_json_close(to, '}');
+}
+
 /* Metadata of the model that the worker does not know: what dana_evaluate() needs, and how it was trained */
 static void
 append_metadata(StringInfo to, const dana_training *training, const dana_source *source)
@@ -400,6 +420,7 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 			dana_training_rows(training, group->condition, query != NULL ? query : filter);
 	dana_json_open(to, "metadata", '{');
 	dana_json_text(to, "source", source->name);
+	append_asked(to, &training->arguments);
 	if (gathered != NULL)
 		dana_json_object(to, "gathered", gathered);
 	if (source->chosen.encoding != NULL)
