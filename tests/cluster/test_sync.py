@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -116,6 +117,27 @@ def test_columns_that_need_centres_lose_no_digits(db: Connection, shards: list[s
         db.train("linear", "rows", shards=shards, sync="batch", label="z", features=["x", "n"], model="far")
     centres = db.session.execute("SELECT metadata -> 'centres' FROM dana.model WHERE name = 'far'").fetchall()[0][0]
     assert centres["features"][1] == pytest.approx(1e9, rel=1e-6)
+
+
+def test_the_rule_says_how_long_arrays_are(db: Connection, shards: list[str]) -> None:
+    """The leader has no row to look at."""
+    db.create_rules("logistic")
+    for number, dsn in enumerate(shards):
+        everywhere(
+            [dsn],
+            "CREATE TABLE arrays (a float4[], y bool)",
+            f"INSERT INTO arrays SELECT ARRAY[i * 37 % 101, i % 7 + {number}], i * 31 % 53 > 20 + i % 7"
+            " FROM generate_series(1, 256) AS i",
+        )
+    with pytest.raises(psycopg.Error, match="length is unknown") as raised:
+        db.train("logistic", "arrays", shards=shards, sync="batch", label="y")
+    assert str(raised.value.diag.message_hint).endswith("x = dana.input([54]).")
+    db.create_rule("pairs", rules.text("logistic").replace("n = dana.dim()", "n = 2"))
+    db.train("pairs", "arrays", shards=shards, sync="batch", label="y", model="apart")
+    db.train("logistic", "arrays", shards=shards, label="y", model="together")
+    apart, together = (db.parameters(model) for model in ("apart", "together"))
+    for name, values in together.items():
+        np.testing.assert_allclose(apart[name], values, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_nulls_become_the_mean_over_all_shards(db: Connection, shards: list[str]) -> None:

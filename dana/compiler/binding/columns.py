@@ -301,7 +301,9 @@ def _array_length(schema: TableSchema, column: int, node: Node, extents: Sequenc
             return prod(known)
         raise BindingError(
             f"column {attribute.name!r} of {schema.relation} has no array of one dimension yet that has elements, so "
-            "their length is unknown"
+            "their length is unknown",
+            hint="Until it has one, as where a table's rows stay at its shards, the rule must say the length, as in "
+            f"{node.name} = dana.input([54]).",
         )
     return length
 
