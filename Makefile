@@ -27,7 +27,7 @@ demo: $(STAMPS)/demo
 
 # The extension is compiled for other versions while pip unpacks packages, and mypy runs during the tests: each alone
 # would leave a core idle, and so would as many test processes as there are cores, since some wait for a server.
-test-all: $(STAMPS)/chromium $(STAMPS)/soc
+test-all: $(STAMPS)/chromium $(STAMPS)/soc $(STAMPS)/ray
 test test-all:
 	$(MAKE) --jobs 2 --output-sync=target $(STAMPS)/icarus $(STAMPS)/test headers $(if $(filter test,$@),MAJORS=14)
 	$(MAKE) --jobs 2 lint $(@:test%=pytest%)
@@ -94,6 +94,12 @@ $(STAMPS)/icarus:
 # a SoC around an exported package, its processor, and a compiler for that
 $(STAMPS)/soc: $(STAMPS)/test
 	$(BIN)/pip install --quiet 'litex>=2024.12' 'litedram>=2024.12' 'pythondata-cpu-vexriscv>=1.0.1.post407' 'ziglang>=0.15,<0.18'
+	@touch $@
+
+# the release of Ray that users get
+CLUSTER := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["cluster"])
+$(STAMPS)/ray: $(STAMPS)/test
+	$(BIN)/pip install --quiet $$($(BIN)/python -c '$(CLUSTER)')
 	@touch $@
 
 # the browser that tests of dana ui drive; with what it depends on it is too much to unpack here
