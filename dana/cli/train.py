@@ -1,4 +1,4 @@
-"""Command ``dana train``: a rule over a table, through SQL on the embedded server or another."""
+"""Commands ``dana train`` and ``dana refresh``: a rule over a table, on the embedded server or another."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     train.add_argument("--background", action="store_true", help="start it and do not wait: dana jobs shows it")
     train.set_defaults(run=run_train)
+    refresh = commands.add_parser("refresh", help="train a model again on the rows of now, from where it is")
+    refresh.add_argument("model", help="name of a model of your own")
+    refresh.add_argument("--dsn", help="server that has it (the embedded one)")
+    refresh.set_defaults(run=run_refresh)
 
 
 def run_train(options: argparse.Namespace) -> int:
@@ -51,6 +55,17 @@ def run_train(options: argparse.Namespace) -> int:
             say(f"job {db.start('train', name, table, **arguments)}")
             return 0
         result = db.train(name, table, shards=shards, progress=True, **arguments)
+    _print(result)
+    return 0
+
+
+def run_refresh(options: argparse.Namespace) -> int:
+    """Train a model again with its options, print the result."""
+    from dana.cli.server import dsn_of
+    from dana.client.connection import connect
+
+    with connect(dsn_of(options)) as db:
+        result = db.refresh(options.model)
     _print(result)
     return 0
 

@@ -50,6 +50,17 @@ def db(pg_uri: str) -> Iterator[Connection]:
             db.drop_model(model)
 
 
+def test_refresh(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next version, of the rows of now; what is wrong is an error of the database."""
+    db.session.execute("INSERT INTO ranked.rows (k, a, b, y) VALUES (1000, 1, 1, 1)")
+    assert main(["refresh", "[good]", "--dsn", pg_uri]) == OK
+    printed = capsys.readouterr()
+    assert "[good], version 2" in printed.out
+    assert f"{ROWS + 1}" in printed.out
+    assert main(["refresh", "[better]", "--dsn", pg_uri]) == DATABASE
+    assert 'model "[better]" does not exist' in capsys.readouterr().err
+
+
 def test_a_leaderboard(
     db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
