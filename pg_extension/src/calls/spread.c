@@ -28,6 +28,8 @@
 #include "request/training.h"
 #include "rows/rows.h"
 #include "source/gathered.h"
+#include "values/datetimes.h"
+#include "values/values.h"
 
 #if PG_VERSION_NUM >= 170000
 
@@ -93,28 +95,6 @@ column_named(const spread *of, const char *name, const char *role)
 	return TupleDescAttr(of->columns, number - 1);
 }
 
-/* Whether a column is a number, which needs no look at the rows of all shards; or an array of numbers */
-static bool
-is_number(Oid type, bool *array)
-{
-	Oid element = get_element_type(getBaseType(type));
-
-	*array = OidIsValid(element);
-	switch (*array ? getBaseType(element) : getBaseType(type))
-	{
-		case BOOLOID:
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-		case FLOAT4OID:
-		case FLOAT8OID:
-		case NUMERICOID:
-			return true;
-		default:
-			return false;
-	}
-}
-
 /* The features: those given, or all columns but label, weight, and a primary key of one column */
 static void
 choose_columns(spread *of)
@@ -148,14 +128,15 @@ choose_columns(spread *of)
 	for (int i = 0; i < of->features.count; i++)
 	{
 		Form_pg_attribute column = column_named(of, of->features.values[i], "a feature");
-		bool			  array;
+		dana_type		  holds;
 
-		if (!is_number(column->atttypid, &array))
+		/* what it holds must be known without a look at the rows of all shards */
+		if (!dana_type_of(column->atttypid, &holds) || OidIsValid(dana_datetime_of(column->atttypid)))
 			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 							errmsg("column %s is %s: with sync => '%s' features are numbers", of->features.values[i],
 								   format_type_with_typemod(column->atttypid, column->atttypmod), asked->sync),
 							errhint("List features without it, or make it a number in a view on each shard. " HINT_GATHER)));
-		if (array && asked->rows.cleaning.nulls == DANA_NULLS_MEAN)
+		if (holds.array && asked->rows.cleaning.nulls == DANA_NULLS_MEAN)
 			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 							errmsg("column %s is %s: with sync => '%s' its NULLs have no mean", of->features.values[i],
 								   format_type_with_typemod(column->atttypid, column->atttypmod), asked->sync),

@@ -21,9 +21,8 @@ static const struct
 	const char *name;
 } datetimes[] = {DANA_DATETIMES(DATETIME_ROW)};
 
-/* The date or time type that a type holds, alone or in an array, or InvalidOid */
-static Oid
-datetime_of(Oid type)
+Oid
+dana_datetime_of(Oid type)
 {
 	dana_type holds;
 
@@ -46,7 +45,7 @@ datetime_name(Oid datetime)
 void
 dana_types_append(StringInfo to, Form_pg_attribute column)
 {
-	const Oid	datetime = datetime_of(column->atttypid);
+	const Oid	datetime = dana_datetime_of(column->atttypid);
 	int32		typmod = column->atttypmod;
 	const Oid	base = getBaseTypeAndTypmod(column->atttypid, &typmod);
 	const char *name;
@@ -83,7 +82,7 @@ dana_datetimes_read(Jsonb *metadata, const dana_texts *columns)
 Oid
 dana_datetime_meant(const Oid *trained, int count, Oid given)
 {
-	const Oid datetime = datetime_of(given);
+	const Oid datetime = dana_datetime_of(given);
 	Oid		  meant = InvalidOid;
 
 	for (int i = 0; i < count && OidIsValid(datetime) && meant != datetime; i++)
@@ -95,7 +94,7 @@ dana_datetime_meant(const Oid *trained, int count, Oid given)
 bool
 dana_datetime_cast(Oid given, Oid trained, Oid *cast)
 {
-	const Oid datetime = datetime_of(given);
+	const Oid datetime = dana_datetime_of(given);
 
 	*cast = InvalidOid;
 	if (!OidIsValid(trained) || !OidIsValid(datetime) || datetime == trained)

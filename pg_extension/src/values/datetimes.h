@@ -5,6 +5,9 @@
 
 #include "base/dana.h"
 
+/* The date or time type that a type holds, alone or in an array, or InvalidOid */
+extern Oid dana_datetime_of(Oid type);
+
 /* Appends the type of a column: SQL's name of its base type, "enum", or that of a date or time, alone or in an array */
 extern void dana_types_append(StringInfo to, Form_pg_attribute column);
 
