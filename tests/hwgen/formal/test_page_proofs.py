@@ -94,6 +94,18 @@ class OnTheBus(wiring.Component):
         with m.If(~forgotten):
             m.d.comb += [Assert(bus.brought == buses[0].brought) for bus in buses]
 
+        # what is dropped is taken at once, bus by bus: one may have been asked for less of it
+        drains = Signal()
+        with m.If(self.drop):
+            m.d.sync += drains.eq(1)
+        with m.Elif(reader.idle):
+            m.d.sync += drains.eq(0)
+        with m.If(drains):
+            m.d.comb += [
+                Assert(bus.rready | ~bus.rvalid)
+                for bus in (getattr(reader, board.of_bus("bus", k)) for k in range(config.buses))
+            ]
+
         # bursts of pages that were asked for, and no others; nothing is under way that the reader does not know of
         dropped = Signal()
         under_way = Cat(bus.waiting.any() for bus in buses).any()
