@@ -349,6 +349,9 @@ BEGIN
 	ELSIF kept ? 'group'::pg_catalog.text THEN
 		RAISE feature_not_supported USING MESSAGE = pg_catalog.format('model "%s" is that of a group', $1),
 			HINT = 'Train the groups again: dana_train_groups().';
+	ELSIF kept ? 'gathered'::pg_catalog.text THEN
+		RAISE feature_not_supported USING MESSAGE = pg_catalog.format('model "%s" was trained on the rows of shards', $1),
+			HINT = 'Train it again: dana_train(..., sync => ..., warm_start_from => ...).';
 	ELSIF NOT kept ? 'asked'::pg_catalog.text THEN
 		RAISE feature_not_supported USING MESSAGE = pg_catalog.format('model "%s" does not record the options of its training', $1),
 			HINT = 'Train it again: dana_train(..., warm_start_from => ...).';

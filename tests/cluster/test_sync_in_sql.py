@@ -107,6 +107,57 @@ def test_the_map_is_one_more_argument(
     assert found == [("public.rows", shards[1])]
 
 
+def test_nothing_that_others_made_is_called(mapped: Connection, shards: list[str]) -> None:
+    """No operator on the search_path; no check of a domain or cast, here or with the mapping's rights there."""
+    filled(shards, 64, 64, 0)
+    everywhere(shards, "CREATE DOMAIN own AS float4", "ALTER TABLE rows ADD kind own, ADD label own DEFAULT 1")
+    map_rows(mapped)
+    options: dict[str, Any] = {"label": "z", "features": ["x"], "sync": "batch"}
+    mapped.session.execute("""
+        CREATE TABLE called (); CREATE TYPE single AS (a float4);
+        CREATE FUNCTION eqoid(oid, int4) RETURNS boolean LANGUAGE plpgsql AS
+            $$BEGIN INSERT INTO called DEFAULT VALUES; RETURN oideq($1, $2::oid); END$$;
+        CREATE OPERATOR = (FUNCTION = eqoid, LEFTARG = oid, RIGHTARG = int4)
+    """)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mapped.explain("linear", "rows", **options)
+        mapped.train("linear", "rows", model="m", **options, filter="kind IS NULL AND x <> ALL ('{1,2,3}')")
+        assert mapped.session.execute("SELECT count(*) FROM called").fetchall() == [(0,)]
+        for text in (
+            "x::own IS NOT NULL",
+            "1::own > 0",
+            "NULL::own IS NULL",
+            "ROW(x)::single IS NOT NULL",
+            "ROW(x, 1) < ROW(x, 1)",
+            "(ARRAY[x]::own[])[1] > 0",
+            "GREATEST(x::own, 1) > 0",
+            "rows IS NOT NULL",
+        ):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="immutable functions of PostgreSQL alone"):
+                mapped.train("linear", "rows", **options, filter=text)
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="labels are of a type of PostgreSQL"):
+            mapped.train("logistic", "rows", **options | {"label": "label"})
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="trained on the rows of shards"):
+            mapped.refresh("m")
+    mapped.session.execute("DROP FUNCTION eqoid CASCADE; DROP TABLE called; DROP TYPE single")
+    assert left(shards) == []
+
+
+def test_a_date_means_the_same_everywhere(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 128, 128, 0)
+    everywhere(shards, "ALTER TABLE rows ADD d date", "UPDATE rows SET d = date '2020-01-01' + id")
+    map_rows(mapped)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for style, date in (("ISO, MDY", "2020-03-02"), ("SQL, DMY", "02/03/2020")):
+            mapped.session.execute("SELECT set_config('datestyle', %s, false)", (style,))
+            options: dict[str, Any] = {"label": "y", "features": ["x", "z"], "filter": f"d >= date '{date}'"}
+            found.append(mapped.train("logistic", "rows", sync="batch", model="m", **options).tuples)
+    assert found[0] == found[1] > 0
+
+
 def test_what_a_shard_says_of_its_rows_names_it(mapped: Connection, shards: list[str]) -> None:
     filled(shards, 64, 32, 40)
     map_rows(mapped)

@@ -294,7 +294,8 @@ look(dana_shard *shard, const char *text, Datum *values, bool *nulls)
 		/* operators are looked up in search_path; one message, since each costs a round trip */
 		(void)run_there(shard, WALRCV_OK_COMMAND,
 						psprintf("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-								 "SET LOCAL search_path = pg_catalog; %s",
+								 "SET LOCAL search_path = pg_catalog; SET LOCAL datestyle = ISO; "
+								 "SET LOCAL intervalstyle = postgres; SET LOCAL extra_float_digits = 3; %s",
 								 lock),
 						0, NULL);
 		result = run_there(shard, WALRCV_OK_TUPLES, text, LOOK_COUNT, look_types);
@@ -411,10 +412,20 @@ dana_shards_open(dana_shard *shards, int count, Oid source, bool pages)
 		dana_shard_check(shards, i, source, pages);
 }
 
+static void
+select_there(dana_shard *shard)
+{
+	shard->answer = run_there(shard, WALRCV_OK_TUPLES, shard->statement, shard->answer_columns, shard->answer_types);
+}
+
 WalRcvExecResult *
 dana_shard_rows(dana_shard *shard, char *statement, int columns, const Oid *types)
 {
-	return run_there(shard, WALRCV_OK_TUPLES, statement, columns, types);
+	shard->statement = statement;
+	shard->answer_columns = columns;
+	shard->answer_types = types;
+	make_step(shard, select_there, shard->timeout, ERRCODE_CONNECTION_FAILURE);
+	return shard->answer;
 }
 
 static void

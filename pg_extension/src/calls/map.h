@@ -34,7 +34,10 @@ typedef struct dana_shard
 	int64		pages;
 	TimestampTz snapshot; /* when it was taken, by this server's clock */
 	char	   *release; /* of the extension there, or NULL */
-	char	   *statement; /* that it runs, by COPY */
+	char	   *statement; /* that it runs */
+	int			answer_columns;
+	const Oid  *answer_types;
+	WalRcvExecResult *answer;
 	pgsocket	socket; /* of the connection, once a message was waited for */
 } dana_shard;
 

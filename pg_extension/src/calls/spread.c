@@ -11,7 +11,9 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
+#include "utils/guc.h"
 #include "utils/tuplestore.h"
 
 #include "base/arguments.h"
@@ -154,6 +156,12 @@ take_labels(spread *of)
 	ArrayBuildState	 *labels = NULL;
 	Datum			  all;
 
+	/* casts to text and back, and what a domain checks, would run as the caller here and as the mapping's role there */
+	if (column->atttypid >= FirstGenbkiObjectId)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("the label %s is %s: with sync => '%s' labels are of a type of PostgreSQL", of->label,
+							   format_type_with_typemod(column->atttypid, column->atttypmod), of->asked->sync),
+						errhint("Make it a text in a view on each shard. " HINT_GATHER)));
 	for (int i = 0; i < of->count; i++)
 	{
 		char *statement = psprintf("SELECT DISTINCT %s::text FROM %s WHERE %s IS NOT NULL%s%s%s LIMIT %d", label,
@@ -466,6 +474,7 @@ train_there(const dana_training *asked, Datum (*train)(dana_training *training))
 	Relation	   relation = dana_shards_lock(asked->rows.relation);
 	const char	  *name = quote_qualified_identifier("pg_temp", RelationGetRelationName(relation));
 	volatile Datum row = (Datum)0;
+	int			   level;
 
 	PreventCommandIfReadOnly("dana_train()");
 	dana_bounds_require_idle();
@@ -474,6 +483,9 @@ train_there(const dana_training *asked, Datum (*train)(dana_training *training))
 	of.columns = RelationGetDescr(relation);
 	if (asked->filter != NULL)
 		of.filter = dana_filter_elsewhere(relation, asked->filter);
+	/* operators are looked up in search_path: those that others have made would run as the caller */
+	level = NewGUCNestLevel();
+	dana_set_for_now("search_path", "pg_catalog, pg_temp");
 	dana_connect();
 	of.count = dana_shards_of(asked->rows.relation, dana_shards_timeout, &of.shards);
 	PG_TRY();
@@ -487,6 +499,7 @@ train_there(const dana_training *asked, Datum (*train)(dana_training *training))
 	PG_END_TRY();
 	dana_run_once(psprintf("DROP TABLE %s", name));
 	SPI_finish();
+	AtEOXact_GUC(false, level);
 	relation_close(relation, NoLock);
 	return row;
 }
@@ -516,13 +529,16 @@ char *
 dana_shards_explain(const dana_training *training)
 {
 	const char mode = training->sync[0];
+	const int	level = NewGUCNestLevel();
 	dana_shard *shards;
 	int			count;
 
 	dana_shards_require(training->rows.relation);
+	dana_set_for_now("search_path", "pg_catalog, pg_temp");
 	dana_connect();
 	count = dana_shards_of(training->rows.relation, dana_shards_timeout, &shards);
 	SPI_finish();
+	AtEOXact_GUC(false, level);
 	return psprintf("%d, sync => '%s': %s", count, training->sync,
 					mode == 'g' ? "their pages come to this machine, once"
 					: mode == 'b' ? "each has such a machine for its rows; the sums of each batch go to all"

@@ -18,6 +18,7 @@
 #include "parser/parser.h"
 #include "rewrite/rewriteHandler.h"
 #include "tcop/dest.h"
+#include "utils/lsyscache.h"
 #include "utils/plancache.h"
 #include "utils/ruleutils.h"
 
@@ -253,13 +254,52 @@ is_made_here(Oid object, void *context)
 	return object >= FirstGenbkiObjectId;
 }
 
-/* Whether an expression has a function or a type that not every server has */
+/*
+ * Whether an expression has a function or a type that not every server has. PostgreSQL does not count what a domain
+ * checks, and what compares rows, among functions: so kinds of nodes are listed that have neither.
+ */
 static bool
 has_made_here(Node *node, void *context)
 {
-	return node != NULL && (check_functions_in_node(node, is_made_here, NULL) ||
-							(IsA(node, Const) && is_made_here(((Const *)node)->consttype, NULL)) ||
-							expression_tree_walker(node, has_made_here, context));
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_List:
+		case T_CaseWhen:
+			break;
+		case T_Var: /* a column; of an enum, too: PostgreSQL's own functions compare those */
+		{
+			const Oid type = getBaseType(((Var *)node)->vartype);
+
+			if (((Var *)node)->varattno <= 0 || (is_made_here(type, NULL) && !type_is_enum(type)))
+				return true;
+			break;
+		}
+		case T_Const:
+		case T_FuncExpr:
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+		case T_BoolExpr:
+		case T_RelabelType:
+		case T_CoerceViaIO:
+		case T_ArrayCoerceExpr:
+		case T_CaseExpr:
+		case T_CaseTestExpr:
+		case T_ArrayExpr:
+		case T_CoalesceExpr:
+		case T_MinMaxExpr:
+		case T_NullTest:
+		case T_BooleanTest:
+			if (is_made_here(exprType(node), NULL))
+				return true;
+			break;
+		default:
+			return true;
+	}
+	return check_functions_in_node(node, is_made_here, NULL) || expression_tree_walker(node, has_made_here, context);
 }
 
 char *
@@ -274,7 +314,11 @@ dana_filter_elsewhere(Relation relation, const char *text)
 						errmsg("argument \"filter\" must have immutable functions of PostgreSQL alone with \"sync\""),
 						errdetail("Another server evaluates it, with the rights of your user mapping."),
 						errhint("Compare columns with constants, or make a view with these rows there.")));
+	/* as dana_shard_look() has them there */
 	dana_set_for_now("search_path", "pg_catalog");
+	dana_set_for_now("datestyle", "ISO");
+	dana_set_for_now("intervalstyle", "postgres");
+	dana_set_for_now("extra_float_digits", "3");
 	deparsed = deparse_expression(expression, deparse_context_for(RelationGetRelationName(relation), RelationGetRelid(relation)),
 								  false, false);
 	AtEOXact_GUC(false, level);
