@@ -135,8 +135,10 @@ def _take_rows(
     session: psycopg.Connection, made: sql.Identifier, shards: Sequence[Shard], look: Look, types: dict[str, str]
 ) -> list[int]:
     """Append the shards' rows, as their types' own functions send and receive them; the number of rows of each."""
+    # the type's output function; a cast to text may be another's function
+    text = "CASE pg_catalog.num_nulls({0}) WHEN 0 THEN pg_catalog.format('%s', {0}) END"
     values = sql.SQL(", ").join(
-        sql.SQL("{}" if types[column.name] == column.type else "{}::text").format(sql.Identifier(column.name))
+        sql.SQL("{0}" if types[column.name] == column.type else text).format(sql.Identifier(column.name))
         for column in look.columns
     )
     copies = [shard.copy(f"SELECT {values.as_string(session)} FROM {shard.table}") for shard in shards]

@@ -66,6 +66,10 @@ virtual is not on the pages as others are.
 """
 
 
+FOUND = """
+SELECT pg_catalog.current_setting('search_path') AS path, {}::pg_catalog.regclass::pg_catalog.oid::bigint AS relation
+"""
+
 PLACE = """
 SELECT s.system_identifier::text AS system, pg_catalog.pg_postmaster_start_time() AS start, d.oid::bigint AS database,
     {}::pg_catalog.regclass::oid::bigint AS relation
@@ -134,10 +138,15 @@ class Shard:
     ----------
     number
         From 1; the place in the caller's list.
+    table
+        As SQL writes it; once the transaction has begun, qualified.
     server
         Host, port and database, for messages; no password.
     timeout
         Seconds to wait for a message.
+    path
+        The search_path of its user. Our statements run without it: operators that others have made in its schemas
+        would run as the user.
     """
 
     number: int
@@ -146,6 +155,7 @@ class Shard:
     timeout: float
     server: str
     session: psycopg.Connection = field(init=False)
+    path: str = field(init=False, default="")
 
     def __str__(self) -> str:
         return f"shard {self.number} ({self.server})"
@@ -160,8 +170,15 @@ class Shard:
         self.session.pgconn.nonblocking = 0
 
     def begin(self) -> None:
-        """Begin the transaction; its snapshot is taken by the first statement."""
+        """Begin the transaction, take its snapshot and find the table; from here no operator is the work of others."""
         self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        [[self.path, oid]] = self.rows(FOUND, self.table)
+        self._run("SET LOCAL search_path = pg_catalog")
+        [[self.table]] = self.rows("SELECT {}::oid::regclass::text", oid)
+
+    def take_user_path(self) -> None:
+        """From here statements have the user's search_path, as those need that have a filter in them."""
+        self.rows("SELECT pg_catalog.set_config('search_path', {}, true)", self.path)
 
     def close(self) -> None:
         """End the connection, and what runs at the server, which sees the end only when it sends the next message."""

@@ -109,8 +109,16 @@ def train(
         targets = (label, options.get("weight"))
         features = _features(options.get("features"), targets, looks[0], sync, averaged=nulls == "mean")
         _compare_keys(parts, looks[0].key)
+        for shard in parts:
+            shard.take_user_path()
         types = create_like(session, made, looks[0])
         if label is not None and numbers_classes and options.get("classes") is None:
+            [column] = (each for each in looks[0].columns if each.name == label)
+            if not column.builtin and not column.enum:
+                raise UsageError(
+                    f"the label {label} is {column.type}: with sync={sync!r} labels are of a type of PostgreSQL",
+                    hint=f"Make it a text in a view on each shard. {GATHER}",
+                )
             _take_labels(session, parts, made, label, types[label], options.get("filter"))
         asked = {**options, "features": features, "label": label}
         if nulls == "mean":
@@ -239,11 +247,12 @@ def _means(
     sums = []
     for name in features:
         value = f"dana.dana_number({sql.Identifier(name).as_string(session)})"
-        finite = f"FILTER (WHERE abs({value}) <= 3.4e38)"
-        sums.append(f"json_build_array(sum({value}) {finite}, count({value}) {finite}, bool_or({value} IS NULL))")
+        finite = f"FILTER (WHERE {value} OPERATOR(pg_catalog.<=) 3.4e38 AND {value} OPERATOR(pg_catalog.>=) -3.4e38)"
+        aggregates = (f"sum({value}) {finite}", f"count({value}) {finite}", f"bool_or({value} IS NULL)")
+        sums.append(f"pg_catalog.json_build_array({', '.join(f'pg_catalog.{each}' for each in aggregates)})")
     # as in a training on one server
     where = _where(session, filter_, *(name for name in targets if isinstance(name, str)))
-    wanted = f"json_build_array({', '.join(sums)}) AS sums"
+    wanted = f"pg_catalog.json_build_array({', '.join(sums)}) AS sums"
     found = [shard.rows(f"SELECT {wanted} FROM {shard.table} WHERE {where}")[0][0] for shard in shards]
     means = {}
     for name, of_shards in zip(features, zip(*found, strict=True), strict=True):
@@ -266,12 +275,12 @@ def _take_labels(
     """Have the leader's table contain each label once."""
     column = sql.Identifier(label).as_string(session)
     where = _where(session, filter_, label)
+    # the type's output function; a cast to text may be another's function
+    wanted = f"pg_catalog.format('%s', {column}) AS label"
     found = {
         row[0]
         for shard in shards
-        for row in shard.rows(
-            f"SELECT DISTINCT {column}::text AS label FROM {shard.table} WHERE {where} LIMIT {LABELS}"
-        )
+        for row in shard.rows(f"SELECT DISTINCT {wanted} FROM {shard.table} WHERE {where} LIMIT {LABELS}")
     }
-    insert = sql.SQL("INSERT INTO {} ({}) SELECT pg_catalog.unnest(%s::text[])::{}")
+    insert = sql.SQL("INSERT INTO {} ({}) SELECT pg_catalog.unnest(%s::pg_catalog.text[])::{}")
     session.execute(insert.format(made, sql.Identifier(label), sql.SQL(type_)), (sorted(found),))

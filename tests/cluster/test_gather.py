@@ -189,7 +189,7 @@ def test_a_copied_database_is_another(shards: list[str]) -> None:
 
 def test_bad_lists_of_shards_are_errors(db: Connection, shards: list[str]) -> None:
     everywhere(shards, ROWS)
-    with pytest.raises(UsageError, match=r"shard 1 \(.*\) and shard 3 \(.*\) are one table, rows"):
+    with pytest.raises(UsageError, match=r"shard 1 \(.*\) and shard 3 \(.*\) are one table, public\.rows"):
         db.gather("rows", [*shards[:2], shards[0]])
     none: Any
     for none in ([], "host=a"):

@@ -47,9 +47,9 @@ def test_a_map_trains_the_bits_of_the_list_and_models_say_where_their_rows_are_f
     server = " ".join(f"{key}={conninfo_to_dict(shards[2])[key]}" for key in ("host", "dbname"))
     expected = {
         "of_list": [
-            (1, f"host={folder(shards[0])} dbname=postgres", "rows", 15000),
-            (2, f"host={folder(shards[1])} dbname=postgres", "rows", 6000),
-            (3, server, "rows", 0),
+            (1, f"host={folder(shards[0])} dbname=postgres", "public.rows", 15000),
+            (2, f"host={folder(shards[1])} dbname=postgres", "public.rows", 6000),
+            (3, server, "public.rows", 0),
         ],
         "of_map": [
             (2, "this server", "public.rows", 15000),
@@ -65,7 +65,7 @@ def test_a_map_trains_the_bits_of_the_list_and_models_say_where_their_rows_are_f
         [[source]] = mapped.execute(
             "SELECT metadata -> 'gathered' ->> 'source' FROM dana.model WHERE name = %s", (model,)
         ).fetchall()
-        assert source == ("rows" if model == "of_list" else "public.whole")
+        assert source == ("public.rows" if model == "of_list" else "public.whole")
     # of a table that was not gathered there is nothing to say
     mapped.execute("SELECT dana_train('quantile', 'rows', 'local', label => 'x', epochs => 1)")
     assert mapped.execute("SELECT metadata ? 'gathered' FROM dana.model WHERE name = 'local'").fetchall() == [(False,)]

@@ -284,6 +284,7 @@ def test_a_shard_that_was_stopped_takes_no_long_message(db: Connection, shards: 
     text = rules.text("linear").replace("'", "''")
     call = f"CALL dana.dana_train_part('linear', 'rows', '{{\"label\": \"z\"}}', '{part}', '{text}', NULL)"
     with opened(shards[1:2], "rows", 0.5) as [shard]:
+        shard.take_user_path()
         peer = _Peer(session=shard.session, shard=shard)
         peer.pgconn.nonblocking = 1
         peer.begin(call)

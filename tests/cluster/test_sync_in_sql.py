@@ -141,6 +141,7 @@ def test_nothing_that_others_made_is_called(mapped: Connection, shards: list[str
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="trained on the rows of shards"):
             mapped.refresh("m")
     mapped.session.execute("DROP FUNCTION eqoid CASCADE; DROP TABLE called; DROP TYPE single")
+    everywhere(shards, "DROP DOMAIN own CASCADE")
     assert left(shards) == []
 
 
@@ -263,14 +264,15 @@ def test_a_shard_that_fails_is_named_and_nothing_remains(
     mapped.session.execute("SET dana.shard_timeout = '3s'")
     shown: list[tuple[Any, ...]] = []
 
+    def progress() -> list[tuple[Any, ...]]:
+        return fetched(shards[0], "SELECT phase, shard FROM dana.progress WHERE source = 'rows'::regclass")
+
     def later() -> None:
-        while not training_backends(shards[1]):
+        while not training_backends(shards[1]) or not any(phase == "training" for phase, _ in progress()):
             time.sleep(0.01)
-        time.sleep(0.5)
         harm(shards[1], 2)
-        if harm is stop:
-            time.sleep(1)
-            shown.extend(fetched(shards[0], "SELECT phase, shard FROM dana.progress WHERE source = 'rows'::regclass"))
+        while harm is stop and ("training", 2) not in shown and (now := progress()):
+            shown.extend(now)
 
     thread = threading.Thread(target=later)
     thread.start()
