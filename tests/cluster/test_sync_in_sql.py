@@ -48,8 +48,8 @@ def map_rows(db: Connection) -> None:
         ),
         (
             "linear_svm",
-            {"label": "y", "epochs": 3, "filter": "x > 2 AND id % 7 <> 0"},
-            "label => 'y', epochs => 3, filter => 'x > 2 AND id % 7 <> 0'",
+            {"label": "y", "epochs": 100, "filter": "x > 2 AND id % 7 <> 0"},  # the result outlives what they fill
+            "label => 'y', epochs => 100, filter => 'x > 2 AND id % 7 <> 0'",
         ),
     ],
     ids=["logistic", "linear", "linear_svm"],
