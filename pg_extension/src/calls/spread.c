@@ -154,6 +154,7 @@ take_labels(spread *of)
 	const char		 *label = quote_identifier(of->label);
 	Oid				  types[] = {TEXTARRAYOID};
 	ArrayBuildState	 *labels = NULL;
+	MemoryContext	  caller = CurrentMemoryContext;
 	Datum			  all;
 
 	/* casts to text and back, and what a domain checks, would run as the caller here and as the mapping's role there */
@@ -189,6 +190,7 @@ take_labels(spread *of)
 										 format_type_extended(column->atttypid, column->atttypmod,
 															  FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY)),
 								1, types, &all, NULL, false, 0);
+	MemoryContextSwitchTo(caller); /* SPI leaves one of its own, which ends before the result is read */
 }
 
 /* The mean over the rows of all shards to put in the place of NULLs, for each feature that has any */
