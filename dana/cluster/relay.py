@@ -73,8 +73,6 @@ class _Peer:
         with self._lost:
             self.pgconn.send_query(statement.encode())
             self._flush()
-            while self.pgconn.is_busy():
-                self._wait(select.POLLIN)
         self.heard = time.monotonic()
         result = self._result()
         if result is None or result.status != ExecStatus.COPY_BOTH:
@@ -134,12 +132,19 @@ class _Peer:
         if self.result is None:
             raise self._error("the statement ended without a result", "08P01")
 
-    def _result(self) -> PGresult | None:
+    def _next(self) -> PGresult | None:
+        """The next result. libpq's own wait has no deadline, and no Ctrl-C ends it."""
         with self._lost:
-            result = self.pgconn.get_result()
+            while self.pgconn.is_busy():
+                self._wait(select.POLLIN)
+            return self.pgconn.get_result()
+
+    def _result(self) -> PGresult | None:
+        result = self._next()
         if result is not None and result.status == ExecStatus.FATAL_ERROR:
-            while self.pgconn.get_result() is not None:  # the session is idle afterwards
-                pass
+            with suppress(ShardError):  # of a shard that does not end its statement
+                while self._next() is not None:  # the session is idle afterwards
+                    pass
             if self.shard is None:
                 raise psycopg.errors.error_from_result(result, encoding="utf-8")
             state = result.error_field(DiagnosticField.SQLSTATE)
@@ -158,12 +163,13 @@ class _Peer:
         """End what runs, and read all that it returned, so that the session is free."""
         with suppress(psycopg.Error):  # of a server that is gone
             self.session.cancel_safe(timeout=CANCEL_TIMEOUT)
-            while (result := self.pgconn.get_result()) is not None:
+            while (result := self._next()) is not None:
                 if result.status == ExecStatus.COPY_BOTH:
                     self.pgconn.put_copy_end(b"another part failed")
                     self._flush()
-                while result.status in COPYING and self.pgconn.get_copy_data(0)[0] > 0:
-                    pass
+                while result.status in COPYING and (count := self.pgconn.get_copy_data(1)[0]) >= 0:
+                    if count == 0:
+                        self._wait(select.POLLIN)
 
 
 def relay(

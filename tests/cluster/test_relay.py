@@ -1,15 +1,22 @@
-"""Silence of a shard counts from when it was asked: until then it has nothing to say."""
+"""Silence of a shard: it counts from when it was asked, and ends every wait."""
 
 from __future__ import annotations
 
+import os
 import select
+import signal
 import socket
+import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 
 from dana.cluster import relay
@@ -77,3 +84,67 @@ def test_a_shard_is_silent_from_when_it_was_asked(
     thread.start()
     assert carried._collect([peer]) == {peer: b"here"}
     thread.join()
+
+
+def _message(kind: bytes, body: bytes = b"") -> bytes:
+    return kind + struct.pack("!i", len(body) + 4) + body
+
+
+COPY_DONE = _message(b"c")
+ERROR = _message(b"E", b"SERROR\0VERROR\0C57014\0Mno more\0\0")
+
+
+# a process of its own: libpq's wait holds the interpreter's lock
+SERVER = """
+import socket, sys, time
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+client, _ = listening.accept()
+for answer in sys.argv[1:]:
+    client.recv(9999)
+    client.sendall(bytes.fromhex(answer))
+time.sleep(10)
+"""
+
+
+@contextmanager
+def _talking_to(said: bytes) -> Iterator[Any]:
+    """A session with a server that begins to copy, says this and is silent; it ends if it is waited for."""
+    answers = [_message(b"R", bytes(4)) + _message(b"Z", b"I"), _message(b"W", bytes(3)) + said]
+    command = [sys.executable, "-c", SERVER, *(one.hex() for one in answers)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        given = f"host=127.0.0.1 port={server.stdout.readline()} user=u sslmode=disable gssencmode=disable"
+        try:
+            with closing(psycopg.connect(given, autocommit=True)) as session:
+                session.pgconn.nonblocking = 1
+                began = time.monotonic()
+                yield session
+                assert time.monotonic() - began < 8
+        finally:
+            server.kill()
+
+
+def _run(peer: _Peer) -> None:
+    peer.begin("CALL")
+    while True:
+        peer.read()
+        assert list(peer.messages()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "found"), [(COPY_DONE, r"no message within 0\.2 s"), (ERROR, "no more")], ids=["end", "error"]
+)
+def test_a_shard_that_does_not_end_its_statement(said: bytes, found: str) -> None:
+    with _talking_to(said) as session:
+        shard: Any = SimpleNamespace(number=1, timeout=0.2, session=session)
+        peer = _Peer(session=session, shard=shard)
+        with pytest.raises(ShardError, match=found):
+            _run(peer)
+
+
+def test_ctrl_c_ends_the_wait_for_a_result() -> None:
+    with _talking_to(COPY_DONE) as session:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            _run(_Peer(session=session, shard=None))
