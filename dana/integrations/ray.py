@@ -20,7 +20,6 @@ from types import ModuleType
 from typing import Any, Unpack
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
 from dana.client.connection import connect
 from dana.client.options import TrainOptions
@@ -28,6 +27,7 @@ from dana.client.outcomes import TrainResult
 from dana.cluster.gather import TIMEOUT
 from dana.errors import SetupError, UsageError
 from dana.extras import install_command
+from dana.server.conninfo import SECRETS, parts_of
 from dana.session.notices import repeat
 
 RETRIES = 3
@@ -57,7 +57,7 @@ def train(
     Parameters
     ----------
     shards
-        Connection strings that work on the node, without passwords: files there have these (``passfile``).
+        Connection strings that work on the node, without secrets: files there have these (``passfile``, ``service``).
     dsn
         The server that trains: such a string, too.
     address
@@ -71,7 +71,7 @@ def train(
     Raises
     ------
     UsageError
-        Ray would work without a token; a connection string has a password; an error of the request.
+        Ray would work without a token; a connection string has a secret; an error of the request.
     SetupError
         Ray is not installed, does not answer, or refuses the token; or the process ended more than ``retries`` times.
     psycopg.Error
@@ -83,9 +83,9 @@ def train(
             hint=f"Set {MODE}=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, here and where the nodes are started.",
         )
     for given in (dsn, *shards):
-        if "password" in conninfo_to_dict(given):
+        if secrets := SECRETS & parts_of(given).keys():
             raise UsageError(
-                "a connection string has a password, which Ray would send in the clear",
+                f"a connection string has {min(secrets)}, which Ray would send in the clear",
                 hint="Put it into a file on the nodes: passfile or service.",
             )
     ray = _ray()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from dana.errors import UsageError
+
+SECRETS = {one.keyword.decode() for one in Conninfo.get_defaults() if one.dispchar}
+"""Parameters that libpq marks as not to be shown: passwords, keys, and what is for debugging."""
 
 
 def parts_of(dsn: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from dana import ours
 from dana.errors import UsageError
-from dana.server.conninfo import parts_of
+from dana.server.conninfo import SECRETS, parts_of
 from dana.server.embedded import EmbeddedServer
 from dana.server.installation import SUPPORTED
 
@@ -114,7 +114,7 @@ def examine(dsn: str | None) -> Iterator[Finding]:
         yield Finding(what="server", text=error.message, fix="dana doctor --dsn 'host=… dbname=… user=…'")
         return
     # people show what is printed here to others; psql asks for the password
-    shown = shlex.quote(make_conninfo(**{key: value for key, value in parts.items() if "password" not in key}))
+    shown = shlex.quote(make_conninfo(**{key: value for key, value in parts.items() if key not in SECRETS}))
     try:
         connection = psycopg.connect(dsn, autocommit=True)
     except psycopg.OperationalError as error:

@@ -206,7 +206,8 @@ CREATE TABLE dana.shard (
 	source regclass,
 	shard integer CHECK (shard > 0),
 	server name,
-	conninfo text CHECK (conninfo !~* '^[[:space:]]*postgres(ql)?://|password[[:space:]]*='),
+	-- what libpq marks as not to be shown
+	conninfo text CHECK (conninfo !~* '^[[:space:]]*postgres(ql)?://|(password|oauth_client_secret|scram_(client|server)_key|replication|sslkeylogfile)[[:space:]]*='),
 	relation text,
 	PRIMARY KEY (source, shard),
 	CHECK (server IS NULL OR conninfo IS NULL)
@@ -215,7 +216,7 @@ COMMENT ON TABLE dana.shard IS 'The map of shards: which servers have the parts 
 COMMENT ON COLUMN dana.shard.source IS 'The table; it need have no rows of its own';
 COMMENT ON COLUMN dana.shard.shard IS 'Number of the shard: rows are gathered in the order of these numbers';
 COMMENT ON COLUMN dana.shard.server IS 'Foreign server of postgres_fdw that has it, to which the table''s owner has USAGE; NULL, without conninfo: this server';
-COMMENT ON COLUMN dana.shard.conninfo IS 'Connection string, keyword = value, without a password, instead of a foreign server; only superusers may write and use it';
+COMMENT ON COLUMN dana.shard.conninfo IS 'Connection string, keyword = value, without secrets, instead of a foreign server; only superusers may write and use it';
 COMMENT ON COLUMN dana.shard.relation IS 'Name of the part there, in the schema of the table unless it has one; NULL: the name of the table';
 
 -- pg_dump includes the objects of users, but not jobs, as it does not include their processes

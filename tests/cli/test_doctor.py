@@ -153,7 +153,7 @@ def test_a_server_that_does_not_run(
 
 def test_no_password_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for dsn in (
-        f"host={tmp_path} user=ana password=geheim sslpassword=geheim",
+        f"host={tmp_path} user=ana password=geheim sslpassword=geheim scram_client_key=geheim",
         "postgresql://ana:geheim@127.0.0.1:1/x",
         "postgresql://ana:ge heim@h/x",
         "host=h password=a geheim",

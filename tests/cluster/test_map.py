@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dana.cli.entry import main
 from dana.client.connection import Connection
+from dana.server.conninfo import SECRETS
 from dana.server.places import CHECKOUT
 from tests.cluster.conftest import everywhere, fetched, folder
 from tests.cluster.test_gather import trained
@@ -138,7 +139,8 @@ def test_a_map_is_its_table_s(mapped: psycopg.Connection, shards: list[str]) -> 
         denied = "new row violates row-level security policy"
         fails("maker", insert + "('whole', 20, NULL, NULL, 'x')", "42501", denied)
         fails("maker", insert + "('own', 1, NULL, 'host=a', NULL)", "42501", denied)
-        fails("postgres", insert + "('own', 1, NULL, 'host=a password=b', NULL)", "23514", "conninfo_check")
+        for secret in SECRETS:
+            fails("postgres", insert + f"('own', 1, NULL, 'host=a {secret} =b', NULL)", "23514", "conninfo_check")
         fails("postgres", insert + "('own', 1, NULL, 'postgresql://a:b@c/d', NULL)", "23514", "conninfo_check")
         fails("postgres", insert + "('own', 1, 'server_2', 'host=a', NULL)", "23514", "shard_check")
         fails("postgres", insert + "('own', 0, 'server_2', NULL, NULL)", "23514", "shard_shard_check")

@@ -30,8 +30,9 @@ def test_no_training_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"RAY_AUTH_MODE is not token\nHint: Set RAY_AUTH_MODE=token"):
         placed.train("logistic", "rows", ["host=a"], dsn="host=b")
     monkeypatch.setenv(placed.MODE, "token")
-    with pytest.raises(UsageError, match="a connection string has a password"):
-        placed.train("logistic", "rows", ["host=a password=secret"], dsn="host=b")
+    for name in ("password", "sslpassword", "scram_client_key", "oauth_client_secret"):
+        with pytest.raises(UsageError, match=f"a connection string has {name}, which Ray would send in the clear"):
+            placed.train("logistic", "rows", [f"host=a {name}=secret"], dsn="host=b")
 
 
 @pytest.fixture(scope="module")
