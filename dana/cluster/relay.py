@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 from psycopg.pq import DiagnosticField, ExecStatus
@@ -176,7 +177,7 @@ def relay(
     session: psycopg.Connection,
     shards: Sequence[Shard],
     leads: str,
-    follows: Callable[[Shard, Sequence[str] | None], str],
+    follows: Callable[[Shard, Mapping[str, Any]], str],
 ) -> str:
     """Run a training in parts; what the leader's statement returned.
 
@@ -187,7 +188,7 @@ def relay(
     leads
         The leader's statement.
     follows
-        Returns the statement for a shard, given the classes that the leader found.
+        Returns the statement for a shard, given what the leader says of the columns (`dana.worker.link.WorkerLink`).
 
     Raises
     ------
@@ -225,13 +226,13 @@ class _Relay:
         self._poll = select.poll()
         self._poll.register(leader.pgconn.socket, select.POLLIN)
 
-    def run(self, follows: Callable[[Shard, Sequence[str] | None], str]) -> None:
+    def run(self, follows: Callable[[Shard, Mapping[str, Any]], str]) -> None:
         introduction = self._of_leader(INTRODUCTION)
         if introduction is None:
             return
         for one in self._followers:
             assert one.shard is not None
-            one.begin(follows(one.shard, json.loads(introduction)["classes"]))
+            one.begin(follows(one.shard, json.loads(introduction)))
             self._poll.register(one.pgconn.socket, select.POLLIN)
         self._answers()  # each is ready
         self._leader.send(INTRODUCTION)  # libpq sends no empty message

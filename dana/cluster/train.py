@@ -1,24 +1,28 @@
 """A training that leaves the rows where they are: its parts run on the shards' servers.
 
 In: a session on the server that leads, a table, shards, the options of a training. Out: the row of ``dana_train``. The
-leader has no rows: its table has the shards' columns, and a row for each label, from which it numbers the classes.
+leader has no rows: its table has the shards' columns, and a row for each label, from which it numbers the classes; what
+it needs to know of other columns, the shards count and sum.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from dana.cluster.gather import create_like
 from dana.cluster.relay import relay
-from dana.cluster.shards import Look, Shard, check_alike, opened
+from dana.cluster.shards import Column, Look, Shard, check_alike, opened
 from dana.errors import UsageError
 from dana.session.notices import Messages
+from dana.storage.types import TYPES
 
 MODES = ("batch", "epoch")
 """Values of ``sync`` for which rows stay at their shards."""
@@ -37,8 +41,17 @@ REJECTED = {
 }
 """Options that need to see the rows of all shards at one server."""
 
-NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric", "boolean")
-"""Types of columns that need no look at the rows of all shards."""
+NUMBERS = frozenset(one.name for one in TYPES)
+"""Types of columns of numbers, dates and times; with ``[]`` of arrays of them."""
+
+DATES = frozenset({"date", "timestamp without time zone", "timestamp with time zone"})
+"""Those that are encoded by their parts."""
+
+TEXTS = frozenset({"text", "character varying", "character", "name"})
+"""Types of columns that are encoded as categories, as enums are."""
+
+DIFFERENT, BYTES = 100000, 200
+"""Different texts of a column that are read of a shard; bytes of a category at most, as on one server."""
 
 KEYS = 4096
 """Keys of a shard that are compared with those of the others, those of least hash: shards that share any share some."""
@@ -93,10 +106,12 @@ def train(
         if options.get(name):
             raise UsageError(f"{name} cannot be given with sync={sync!r}: it needs {what}", hint=GATHER)
     nulls = str(options.get("nulls") or "skip")
-    if nulls in ("median", "indicator"):
+    if nulls == "median":
         raise UsageError(
-            f"nulls={nulls!r} cannot be given with sync={sync!r}", hint=f"Give 'mean' or a number. {GATHER}"
+            f"nulls={nulls!r} cannot be given with sync={sync!r}",
+            hint=f"Give 'mean', 'indicator' or a number. {GATHER}",
         )
+    averaged = nulls in ("mean", "indicator")
     made = sql.Identifier("pg_temp", into)
     with opened(shards, table, timeout) as parts, ExitStack() as heard, session.transaction():
         for shard in parts:
@@ -107,7 +122,8 @@ def train(
         _check_releases(session, parts)
         label = _label(options, output, looks[0])
         targets = (label, options.get("weight"))
-        features = _features(options.get("features"), targets, looks[0], sync, averaged=nulls == "mean")
+        key = looks[0].key if len(looks[0].key) == 1 else ()
+        features = _features(options.get("features"), (*targets, *key), looks[0], sync, averaged=averaged)
         _compare_keys(parts, looks[0].key)
         for shard in parts:
             shard.take_user_path()
@@ -120,18 +136,24 @@ def train(
                     hint=f"Make it a text in a view on each shard. {GATHER}",
                 )
             _take_labels(session, parts, made, label, types[label], options.get("filter"))
-        asked = {**options, "features": features, "label": label}
-        if nulls == "mean":
-            means = _means(session, parts, features, targets, options.get("filter"))
-            asked |= {"nulls": None, "preprocess": means}
+        asked = {**options, "label": label}
+        where = _where(session, options.get("filter"), *(name for name in targets if isinstance(name, str)))
+        texts = [column for column in features if _is_text(column)]
+        numbers = [column for column in features if _kind(column) in DATES or (averaged and column not in texts)]
+        found = _numbers(session, parts, numbers, where)
+        if options.get("warm_start_from") is None:
+            found |= {column.name: _texts(session, parts, column.name, where) for column in texts}
         part = {"mode": sync, "number": 0, "count": len(parts)}
         # the filter chooses rows of the shards; the leader's have labels alone
-        led = _call(session, rule, made.as_string(session), {**asked, "filter": None}, part, None)
+        known = {"found": found, "key": looks[0].key}
+        led = _call(session, rule, made.as_string(session), {**asked, "filter": None}, {**part, "known": known}, None)
 
-        def follows(shard: Shard, classes: Sequence[str] | None) -> str:
+        def follows(shard: Shard, introduction: Mapping[str, Any]) -> str:
             # the leader tells them what it starts from
-            given = {**asked, "classes": classes, "model": None, "warm_start_from": None}
-            return _call(session, rule, table, given, {**part, "number": shard.number}, text)
+            columns = {name: introduction[name] for name in ("classes", "features")}
+            given = {**asked, **columns, "model": None, "warm_start_from": None}
+            known = {"preprocess": introduction["preprocess"]}
+            return _call(session, rule, table, given, {**part, "number": shard.number, "known": known}, text)
 
         row = relay(session, parts, led, follows)
         session.execute(sql.SQL("DROP TABLE {}").format(made))
@@ -200,22 +222,33 @@ def _label(options: Mapping[str, object], output: str, look: Look) -> str | None
     return str(label)
 
 
-def _features(given: object, others: Collection[object], look: Look, sync: str, *, averaged: bool) -> list[str]:
-    """The features: those given, or all columns but others, and a primary key of one column."""
-    types = {column.name: column.type for column in look.columns}
-    keys = look.key if len(look.key) == 1 else ()
-    features = given if isinstance(given, list) else [name for name in types if name not in (*others, *keys)]
+def _features(given: object, others: Collection[object], look: Look, sync: str, *, averaged: bool) -> list[Column]:
+    """The features: those given, or all columns but others."""
+    columns = {column.name: column for column in look.columns}
+    features = given if isinstance(given, list) else [name for name in columns if name not in others]
     for name in features:
-        if name not in types:
+        if name not in columns:
             raise UsageError(f"the shards have no column {name!r} for a feature")
-        if types[name].removesuffix("[]").partition("(")[0] not in NUMBERS:
+        column = columns[name]
+        if not _is_text(column) and _kind(column).removesuffix("[]") not in NUMBERS:
             raise UsageError(
-                f"column {name} is {types[name]}: with sync={sync!r} features are numbers",
-                hint=f"List features without it, or make it a number in a view on each shard. {GATHER}",
+                f"column {column.name} is {column.type}: with sync={sync!r} features are numbers, texts or dates",
+                hint=f"List features without it, or make it one of them in a view on each shard. {GATHER}",
             )
-        if averaged and types[name].endswith("[]"):
-            raise UsageError(f"column {name} is {types[name]}: with sync={sync!r} its NULLs have no mean", hint=GATHER)
-    return list(features)
+        if averaged and column.type.endswith("[]"):
+            raise UsageError(
+                f"column {column.name} is {column.type}: with sync={sync!r} its NULLs have no mean", hint=GATHER
+            )
+    return [columns[name] for name in features]
+
+
+def _kind(column: Column) -> str:
+    """A column's type without modifiers, such as the length of a text."""
+    return re.sub(r"\(.*\)", "", column.type)
+
+
+def _is_text(column: Column) -> bool:
+    return column.enum or (column.builtin and _kind(column) in TEXTS)
 
 
 def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
@@ -236,30 +269,61 @@ def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
                 return
 
 
-def _means(
-    session: psycopg.Connection,
-    shards: Sequence[Shard],
-    features: Sequence[str],
-    targets: Collection[object],
-    filter_: object,
-) -> dict[str, dict[str, float]]:
-    """The mean over the rows of all shards to put in the place of NULLs, for each feature that has any."""
+def _numbers(
+    session: psycopg.Connection, shards: Sequence[Shard], columns: Sequence[Column], where: str
+) -> dict[str, object]:
+    """What columns of numbers have in the rows of all shards: their means, NULLs, times other than midnight."""
     sums = []
-    for name in features:
-        value = f"dana.dana_number({sql.Identifier(name).as_string(session)})"
+    for column in columns:
+        value = f"dana.dana_number({sql.Identifier(column.name).as_string(session)})"
         finite = f"FILTER (WHERE {value} OPERATOR(pg_catalog.<=) 3.4e38 AND {value} OPERATOR(pg_catalog.>=) -3.4e38)"
-        aggregates = (f"sum({value}) {finite}", f"count({value}) {finite}", f"bool_or({value} IS NULL)")
+        day = "86400::pg_catalog.float8"
+        midnight = f"{day} OPERATOR(pg_catalog.*) pg_catalog.floor({value} OPERATOR(pg_catalog./) {day})"
+        aggregates = (
+            f"sum({value}) {finite}",
+            f"count({value}) {finite}",
+            f"bool_or({value} IS NULL)",
+            f"max({value} OPERATOR(pg_catalog.-) ({midnight})) {finite}",
+        )
         sums.append(f"pg_catalog.json_build_array({', '.join(f'pg_catalog.{each}' for each in aggregates)})")
-    # as in a training on one server
-    where = _where(session, filter_, *(name for name in targets if isinstance(name, str)))
+    if not columns:
+        return {}
     wanted = f"pg_catalog.json_build_array({', '.join(sums)}) AS sums"
-    found = [shard.rows(f"SELECT {wanted} FROM {shard.table} WHERE {where}")[0][0] for shard in shards]
-    means = {}
-    for name, of_shards in zip(features, zip(*found, strict=True), strict=True):
+    answers = [shard.rows(f"SELECT {wanted} FROM {shard.table} WHERE {where}")[0][0] for shard in shards]
+    found: dict[str, object] = {}
+    for column, of_shards in zip(columns, zip(*answers, strict=True), strict=True):
         total, count = (sum(each[k] or 0 for each in of_shards) for k in (0, 1))
-        if count and any(each[2] for each in of_shards):
-            means[name] = {"impute": float(total / count)}
-    return means
+        found[column.name] = {
+            "mean": total / count if count else None,
+            "nulls": any(each[2] for each in of_shards),
+            "hours": any(each[3] for each in of_shards),
+        }
+    return found
+
+
+def _texts(
+    session: psycopg.Connection, shards: Sequence[Shard], column: str, where: str
+) -> list[dict[str, str | int | None]]:
+    """The texts of a column, with the number of rows that have each on a shard."""
+    value = f"dana.dana_fixed_text({sql.Identifier(column).as_string(session)})"
+    # of a text that is too long for a category it is enough to tell it from others
+    wanted = (
+        f"CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) {BYTES} THEN "
+        f"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, {BYTES + 1}) ELSE g.v END AS v, g.n"
+    )
+    counted = f'SELECT {value} COLLATE pg_catalog."C" AS v, pg_catalog.count(*) AS n'
+    found = []
+    for shard in shards:
+        rows = shard.rows(
+            f"SELECT {wanted} FROM ({counted} FROM {shard.table} WHERE {where} GROUP BY 1 LIMIT {DIFFERENT + 1}) AS g"
+        )
+        if len(rows) > DIFFERENT:
+            raise UsageError(
+                f"{shard} has more than {DIFFERENT} different values in column {column}",
+                hint=f"List features without it. {GATHER}",
+            )
+        found += [{"v": text, "n": count} for text, count in rows]
+    return found
 
 
 def _where(session: psycopg.Connection, filter_: object, *columns: str) -> str:

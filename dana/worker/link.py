@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from dana.trainer.contract import TrainRequest
 from dana.worker.protocol import Channel, ProtocolError
 
 INTRODUCTION, COMMAND, ANSWER, MERGES = b"I", b"C", b"A", b"M"
@@ -42,12 +43,18 @@ class WorkerLink:
         self._channel = channel
         self._introduced = False
 
-    def introduce(self, classes: Sequence[str] | None) -> bool:
-        """Say, once, which classes the leader found; the followers then begin. Whether they were not told before."""
+    def introduce(self, request: TrainRequest) -> bool:
+        """Say, once, what the leader decided about the columns; the followers then begin. Whether it was said now."""
         first = not self._introduced
         if first:
             self._introduced = True
-            self._channel.exchange(INTRODUCTION + json.dumps({"classes": classes}).encode())
+            encoded = request.metadata
+            said = {
+                "classes": request.classes,
+                "features": encoded.get("features", request.features),
+                "preprocess": encoded.get("preprocess"),
+            }
+            self._channel.exchange(INTRODUCTION + json.dumps(said).encode())
         return first
 
     def lead(self, command: bytes) -> list[bytes]:

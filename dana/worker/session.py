@@ -374,7 +374,7 @@ class _Session:
             self.ring.release()  # spared memory counts towards the limit
         with memory_at_most(request.max_memory, fresh=fresh, classes=len(request.classes or ())):
             training = self.trainer.open(request, notify, link)
-            if isinstance(training, Leading) and link.introduce(request.classes) and request.centres != NO_CENTRES:
+            if isinstance(training, Leading) and link.introduce(request) and request.centres != NO_CENTRES:
                 begin_again(link, request.centres)  # those of a model to start from
             held_out = self.trainer.held_out(request) if request.held_out else None
             try:

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,11 @@ FROM generate_series(1, {rows}) AS i
 BLOCK = 64
 
 
-def filled(shards: list[str], *sizes: int) -> None:
+def filled(shards: list[str], *sizes: int, more: Sequence[str] = ()) -> None:
     """The table `rows` on each shard, and `whole` on the first: rows of all in turns of a block."""
     for number, (dsn, size) in enumerate(zip(shards, sizes, strict=True), 1):
-        everywhere([dsn], ROWS.replace("{shard}", str(number)).replace("{rows}", str(size)))
+        made = (ROWS, *more)
+        everywhere([dsn], *(each.replace("{shard}", str(number)).replace("{rows}", str(size)) for each in made))
     found = [(row[0] // BLOCK, number, row[1:]) for number, dsn in enumerate(shards) for row in fetched(dsn, NUMBERED)]
     with psycopg.connect(shards[0], autocommit=True) as session:
         session.execute("CREATE TABLE whole (LIKE rows INCLUDING INDEXES)")
@@ -155,8 +156,43 @@ def test_nulls_become_the_mean_over_all_shards(db: Connection, shards: list[str]
         result = db.train("logistic", "rows", nulls="mean", filter=chosen, model="filled", **options)
     assert (result.tuples, result.skipped) == (len(values), len(rows) - len(values))
     found = db.session.execute("SELECT metadata -> 'preprocess' FROM dana.model WHERE name = 'filled'").fetchall()[0][0]
-    assert [one["column"] for one in found if "impute" in one] == ["x"]
+    assert [one["column"] for one in found if "impute" in one] == ["x", "z"]
     assert found[0]["impute"] == [pytest.approx(sum(known) / len(known))]
+
+
+# no city has the rows of a category on a shard alone; hours are in one shard's times; mails identify rows
+CITIES = (
+    "ALTER TABLE rows ADD city varchar(20), ADD place name, ADD note text, ADD mail text",
+    "ALTER TABLE rows ADD since timestamptz, ADD day date",
+    """UPDATE rows SET city = CASE WHEN id % 4 > 0 THEN 'city ' || (id / 7 % 17 + id % 5 * (id % 2)) END,
+        place = (ARRAY['north', 'Süd', 'o''st'])[id % 13 % 4],
+        note = CASE WHEN id % 3 = 0 THEN repeat('x', 300) || id % 2 WHEN id % 5 > 0 THEN ' 7' END,
+        since = timestamptz '2020-01-01 UTC' + interval '1 hour' * (24 * id + CASE {shard} WHEN 2 THEN 7 ELSE 0 END),
+        day = CASE WHEN id % 11 > 0 THEN date '2021-05-05' - id END, z = nullif(z, 20 + {shard}),
+        n = round(n)  -- means of whole numbers are exact
+""",
+    # rows of one size are in `whole` in the order of their COPY
+    "UPDATE rows SET mail = rpad(id || '@', 700 - coalesce(length(city), 0) - coalesce(length(note), 0))",
+)
+KNOWN = {"city": "''", "place": "'north'", "note": "' 7'", "day": "'2020-02-02'", "z": "1"}
+ENCODED = ("features", "encoded", "preprocess", "classes", "types", "scale")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("nulls", ["skip", "mean", "indicator", "7"])
+def test_texts_and_dates_are_encoded_as_on_one_server(db: Connection, shards: list[str], nulls: str) -> None:
+    # rows that are left out would move the others to other batches
+    none = f"UPDATE rows SET {', '.join(f'{name} = coalesce({name}, {value})' for name, value in KNOWN.items())}"
+    filled(shards, 256, 256, 256, more=[*CITIES, none] if nulls == "skip" else CITIES)
+    options: dict[str, Any] = {"label": "y", "epochs": 2, "shuffle": False, "nulls": nulls}
+    db.train("linear_svm", "rows", shards=shards, sync="batch", model="here", **options)
+    db.train("linear_svm", "whole", model="there", hyper={"batch": 192}, **options)
+    kept = "SELECT metadata FROM dana.model WHERE name = %s"
+    [[here], [there]] = [db.session.execute(kept, (name,)).fetchall()[0] for name in ("here", "there")]
+    assert {key: here.get(key) for key in ENCODED} == {key: there.get(key) for key in ENCODED}
+    assert parameters(db, "here") == parameters(db, "there")
+    assert {"city=city 3", "city=other", "place=Süd", "note= 7", "since.hour", "day.dow"} <= {*here["encoded"]}
+    assert "mail" not in here["features"]
 
 
 @pytest.mark.parametrize("sync", ["batch", "epoch"])
@@ -177,14 +213,14 @@ def test_a_shard_without_a_usable_row_is_one_without_rows(db: Connection, shards
 
 def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str]) -> None:
     filled(shards, 64, 64, 64)
-    everywhere(shards, "ALTER TABLE rows ADD city text; UPDATE rows SET city = 'x'")
+    everywhere(shards, "ALTER TABLE rows ADD city json; UPDATE rows SET city = '1'")
 
     def rejected(message: str, rule: str = "logistic", **options: Any) -> None:
         given: dict[str, Any] = {"shards": shards, "sync": "batch", "label": "y", "features": ["x", "z"]}
         with pytest.raises((UsageError, psycopg.Error), match=message):
             db.train(rule, "rows", **given | options)
 
-    rejected("column city is text: with sync='batch' features are numbers", features=["x", "city"])
+    rejected("column city is json: with sync='batch' features are numbers, texts or dates", features=["x", "city"])
     rejected("test_size cannot be given with sync='batch': it needs rows for tests", test_size=0.2)
     rejected("nulls='median' cannot be given", nulls="median")
     rejected("has no shards: no rows in dana.shard, and no partitions", shards=None)

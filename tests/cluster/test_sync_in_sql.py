@@ -16,7 +16,7 @@ from dana.cli.entry import main
 from dana.client.connection import Connection
 from dana.session.notices import ServerWarning
 from tests.cluster.conftest import everywhere, fetched, left
-from tests.cluster.test_sync import cancel, filled, parameters, stop, terminate, training_backends, wake
+from tests.cluster.test_sync import CITIES, cancel, filled, parameters, stop, terminate, training_backends, wake
 
 MAPPED = "SELECT dana_train('{rule}', 'rows', '{model}', {options})"
 
@@ -57,7 +57,7 @@ def map_rows(db: Connection) -> None:
 def test_sql_has_the_bits_of_python(
     mapped: Connection, shards: list[str], rule: str, options: dict[str, Any], named: str
 ) -> None:
-    filled(shards, 256, 200, 0)
+    filled(shards, 256, 200, 0, more=CITIES)
     map_rows(mapped)
     everywhere(shards, "UPDATE rows SET x = NULL WHERE id % 5 = 0")
     for sync in ("batch",) if rule != "linear_svm" else ("batch", "epoch"):
@@ -117,12 +117,18 @@ def test_nothing_that_others_made_is_called(mapped: Connection, shards: list[str
         CREATE TABLE called (); CREATE TYPE single AS (a float4);
         CREATE FUNCTION eqoid(oid, int4) RETURNS boolean LANGUAGE plpgsql AS
             $$BEGIN INSERT INTO called DEFAULT VALUES; RETURN oideq($1, $2::oid); END$$;
-        CREATE OPERATOR = (FUNCTION = eqoid, LEFTARG = oid, RIGHTARG = int4)
+        CREATE OPERATOR = (FUNCTION = eqoid, LEFTARG = oid, RIGHTARG = int4);
+        CREATE FUNCTION check_it(float4) RETURNS boolean LANGUAGE plpgsql AS
+            $$BEGIN INSERT INTO called DEFAULT VALUES; RETURN true; END$$;
+        ALTER DOMAIN own ADD CHECK (check_it(VALUE));
+        TRUNCATE called
     """)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mapped.explain("linear", "rows", **options)
         mapped.train("linear", "rows", model="m", **options, filter="kind IS NULL AND x <> ALL ('{1,2,3}')")
+        mapped.train("logistic", "rows", model="n", **options | {"label": "y"})
+        mapped.train("logistic", "rows", model="n", **options | {"label": "y"}, shards=shards)
         assert mapped.session.execute("SELECT count(*) FROM called").fetchall() == [(0,)]
         for text in (
             "x::own IS NOT NULL",
@@ -140,7 +146,7 @@ def test_nothing_that_others_made_is_called(mapped: Connection, shards: list[str
             mapped.train("logistic", "rows", **options | {"label": "label"})
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="trained on the rows of shards"):
             mapped.refresh("m")
-    mapped.session.execute("DROP FUNCTION eqoid CASCADE; DROP TABLE called; DROP TYPE single")
+    mapped.session.execute("DROP FUNCTION eqoid, check_it CASCADE; DROP TABLE called; DROP TYPE single")
     everywhere(shards, "DROP DOMAIN own CASCADE")
     assert left(shards) == []
 
@@ -177,7 +183,7 @@ REJECTED = {
         'argument "test_size" cannot be given with sync',
     ),
     "nulls": ("sync => 'batch', nulls => 'median'", "0A000", "nulls => 'median' cannot be given with sync => 'batch'"),
-    "text": ("sync => 'batch', features => '{x,y}', label => 'z'", "0A000", "column y is text: with sync => 'batch'"),
+    "json": ("sync => 'batch', features => '{x,j}', label => 'z'", "0A000", "column j is json: with sync => 'batch'"),
     "feature": ("sync => 'batch', features => '{q}'", "42703", 'public.rows has no column "q" for a feature'),
     "label": ("sync => 'batch', label => 'q'", "42703", 'public.rows has no column "q" for the label'),
     "own": ("sync => 'batch', filter => 'own(x)'", "0A000", "must have immutable functions of PostgreSQL alone"),
@@ -192,6 +198,7 @@ def test_what_cannot_be_asked_is_an_error(
     mapped: Connection, shards: list[str], options: str, sqlstate: str, message: str
 ) -> None:
     filled(shards, 16, 16, 16)
+    everywhere(shards, "ALTER TABLE rows ADD j json")
     map_rows(mapped)
     mapped.session.execute(
         "CREATE OR REPLACE FUNCTION own(x float4) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT x > 1'"

@@ -121,7 +121,7 @@ tell(int level, const char *hint, const char *message)
 
 /* Runs a part, and returns the row of the model that the leader stored */
 static Datum
-run_part(dana_training *training)
+run_part(dana_training *training, bool reports)
 {
 	StringInfoData message;
 	volatile Datum row = (Datum)0;
@@ -132,7 +132,7 @@ run_part(dana_training *training)
 	pq_endmessage(&message);
 	(void)pq_flush();
 	dana_exchange = exchange;
-	if (training->reports)
+	if (reports)
 		dana_notices_to = tell;
 	PG_TRY();
 	{
@@ -154,10 +154,11 @@ run_part(dana_training *training)
 /* dana.dana_train_part(rule, source, training, part, text, result) */
 DANA_FUNCTION(dana_train_part)
 {
+	static const char *const ours[] = {"reports", "known"}; /* not for the worker */
 	dana_training training;
 	TupleDesc	  columns;
 	Datum		  value;
-	bool		  isnull;
+	bool		  isnull, reports;
 
 	dana_require_execute(dana_extension_function("dana_train"));
 	dana_require_arguments(fcinfo, 4);
@@ -171,12 +172,16 @@ DANA_FUNCTION(dana_train_part)
 	training.part = PG_GETARG_JSONB_P(3);
 	if (!JB_ROOT_IS_OBJECT(training.part))
 		dana_reject_argument("part", "be a JSON object");
-	training.reports = dana_json_boolean(training.part, "reports"); /* which is not for the worker */
-	training.part = DatumGetJsonbP(
-		DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(training.part), CStringGetTextDatum("reports")));
+	reports = dana_json_boolean(training.part, "reports"); /* of its reports, as messages to the server that leads */
+	training.known = dana_json_is_null(training.part, "known") ? NULL : dana_json_member(training.part, "known");
+	if (training.known != NULL && !JB_ROOT_IS_OBJECT(training.known))
+		dana_reject_argument("part", "have an object \"known\"");
+	for (int i = 0; i < lengthof(ours); i++)
+		training.part = DatumGetJsonbP(
+			DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(training.part), CStringGetTextDatum(ours[i])));
 	training.leads = dana_json_integer(training.part, "number") == 0;
 	training.text = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
-	value = run_part(&training);
+	value = run_part(&training, reports);
 	isnull = value == (Datum)0;
 	if (!isnull)
 		value = DirectFunctionCall1(row_to_json, value);

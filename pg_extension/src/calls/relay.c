@@ -176,14 +176,14 @@ append_answers(StringInfo to)
 	return all;
 }
 
-/* Begins the parts, once the leader knows the classes; each answers that it is ready */
+/* Begins the parts, once the leader knows the columns; each answers that it is ready */
 static void
-begin(const char *introduction)
+begin(const char *text)
 {
-	const dana_texts classes = dana_json_texts(dana_json_parse(introduction), "classes");
+	Jsonb *introduction = dana_json_parse(text);
 
 	for (int i = 0; i < relay->count; i++)
-		dana_shard_exchange(&relay->shards[i], relay->follows(relay, &relay->shards[i], &classes));
+		dana_shard_exchange(&relay->shards[i], relay->follows(relay, &relay->shards[i], introduction));
 	relay->begun = true;
 }
 

@@ -16,8 +16,8 @@ typedef struct dana_relay
 {
 	dana_shard *shards; /* connected */
 	int			count;
-	/* the statement that trains a shard's part, given the classes that the leader found */
-	char *(*follows)(struct dana_relay *relay, const dana_shard *shard, const dana_texts *classes);
+	/* the statement that trains a shard's part, given what the leader says of the columns */
+	char *(*follows)(struct dana_relay *relay, const dana_shard *shard, Jsonb *introduction);
 	const void *state; /* of that function */
 	/* the relay's own */
 	MemoryContext context; /* of a round of messages */

@@ -1,14 +1,16 @@
 /*
  * dana_train(sync => …): a training on the rows of a table's shards. With "gather" they come here first. With "batch"
  * and "epoch" they stay: each shard's server trains on its own rows, and this one leads, on a table with the shards'
- * columns and a row for each label, from which it numbers the classes. dana/cluster/train.py does the same for shards
- * of a list.
+ * columns and a row for each label, from which it numbers the classes; what it needs to know of other columns, the
+ * shards count and sum. dana/cluster/train.py does the same for shards of a list.
  *
  * Shards are reached with the caller's user mappings, which may have more rights there than the caller. So the
  * statements that run there are made here: of columns of the table, values of options, and a filter without functions
  * that anybody made.
  */
 #include "postgres.h"
+
+#include <math.h>
 
 #include "access/relation.h"
 #include "access/transam.h"
@@ -30,13 +32,17 @@
 #include "request/training.h"
 #include "rows/rows.h"
 #include "source/gathered.h"
-#include "values/datetimes.h"
+#include "values/encode.h"
 #include "values/values.h"
 
 #if PG_VERSION_NUM >= 170000
 
 /* Different labels that are read of a shard: one more than there may be classes */
 #define LABELS 1001
+
+/* Different texts of a column that are read of a shard, and the bytes of a category at most, as on one server */
+#define TEXTS	   100000
+#define TEXT_BYTES 200
 
 /* Keys of a shard that are compared with those of the others, those of least hash: shards that share any share some */
 #define KEYS 4096
@@ -53,7 +59,6 @@ typedef struct spread
 	char				*filter; /* for the shards, or NULL */
 	dana_texts			 features;
 	char				*label; /* or NULL: the rule has none */
-	Jsonb				*means; /* what NULLs become, as "preprocess" has it; or NULL */
 	Oid					 made;	/* the leader's table */
 } spread;
 
@@ -79,10 +84,16 @@ check_options(const dana_training *asked)
 							errmsg("argument \"%s\" cannot be given with sync => '%s': it needs %s", rejected[i].name,
 								   asked->sync, rejected[i].needs),
 							errhint(HINT_GATHER)));
-	if (nulls == DANA_NULLS_MEDIAN || nulls == DANA_NULLS_INDICATOR)
+	if (nulls == DANA_NULLS_MEDIAN)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("nulls => '%s' cannot be given with sync => '%s'", asked->nulls, asked->sync),
-						errhint("Give 'mean' or a number. " HINT_GATHER)));
+						errhint("Give 'mean', 'indicator' or a number. " HINT_GATHER)));
+}
+
+static bool
+is_text(Form_pg_attribute column)
+{
+	return dana_is_text_type(dana_encoded_type(column->atttypid));
 }
 
 static Form_pg_attribute
@@ -132,13 +143,14 @@ choose_columns(spread *of)
 		Form_pg_attribute column = column_named(of, of->features.values[i], "a feature");
 		dana_type		  holds;
 
-		/* what it holds must be known without a look at the rows of all shards */
-		if (!dana_type_of(column->atttypid, &holds) || OidIsValid(dana_datetime_of(column->atttypid)))
+		if (is_text(column))
+			continue;
+		if (!dana_type_of(column->atttypid, &holds))
 			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							errmsg("column %s is %s: with sync => '%s' features are numbers", of->features.values[i],
+							errmsg("column %s is %s: with sync => '%s' features are numbers, texts or dates", of->features.values[i],
 								   format_type_with_typemod(column->atttypid, column->atttypmod), asked->sync),
-							errhint("List features without it, or make it a number in a view on each shard. " HINT_GATHER)));
-		if (holds.array && asked->rows.cleaning.nulls == DANA_NULLS_MEAN)
+							errhint("List features without it, or make it one of them in a view on each shard. " HINT_GATHER)));
+		if (holds.array && dana_needs_middle(asked->rows.cleaning.nulls))
 			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 							errmsg("column %s is %s: with sync => '%s' its NULLs have no mean", of->features.values[i],
 								   format_type_with_typemod(column->atttypid, column->atttypmod), asked->sync),
@@ -193,34 +205,106 @@ take_labels(spread *of)
 	MemoryContextSwitchTo(caller); /* SPI leaves one of its own, which ends before the result is read */
 }
 
-/* The mean over the rows of all shards to put in the place of NULLs, for each feature that has any */
-static void
-find_means(spread *of)
+/* FROM and WHERE of a statement on the rows of a shard that a training does not leave out */
+static char *
+rows_of(const spread *of, const dana_shard *shard)
 {
 	const char	  *targets[] = {of->label, of->asked->weight};
-	double		  *sums = palloc0(sizeof(double) * 3 * Max(of->features.count, 1));
-	StringInfoData wanted, where, means;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "FROM %s WHERE (%s)", shard->table, of->filter == NULL ? "true" : of->filter);
+	for (int i = 0; i < lengthof(targets); i++)
+		if (targets[i] != NULL)
+			appendStringInfo(&text, " AND %s IS NOT NULL", quote_identifier(targets[i]));
+	return text.data;
+}
+
+/* Appends the texts of a column, with the number of rows that have each on a shard */
+static void
+append_texts(const spread *of, const char *column, StringInfo to)
+{
+	dana_json_open(to, column, '[');
+	for (int i = 0; i < of->count; i++)
+	{
+		/* of a text that is too long for a category it is enough to tell it from others */
+		char *statement = psprintf(
+			"SELECT CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d THEN "
+			"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, %d) ELSE g.v END, g.n FROM (SELECT "
+			"dana.dana_fixed_text(%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n %s GROUP BY 1 LIMIT %d) AS g",
+			TEXT_BYTES, TEXT_BYTES + 1, quote_identifier(column), rows_of(of, &of->shards[i]), TEXTS + 1);
+		WalRcvExecResult *found = dana_shard_rows(&of->shards[i], statement, 2, (Oid[]){TEXTOID, INT8OID});
+		TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+
+		for (int k = 0; tuplestore_gettupleslot(found->tuplestore, true, false, slot); k++)
+		{
+			slot_getallattrs(slot);
+			if (k == TEXTS)
+				ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+								errmsg("%s has more than %d different values in column %s", of->shards[i].label, TEXTS, column),
+								errhint("List features without it. " HINT_GATHER)));
+			dana_json_open(to, NULL, '{');
+			dana_json_text(to, "v", slot->tts_isnull[0] ? NULL : TextDatumGetCString(slot->tts_values[0]));
+			dana_json_number(to, "n", slot->tts_isnull[1] ? 0 : DatumGetInt64(slot->tts_values[1]));
+			dana_json_close(to, '}');
+		}
+		ExecDropSingleTupleTableSlot(slot);
+		walrcv_clear_result(found);
+	}
+	dana_json_close(to, ']');
+}
+
+/* What is asked of a shard about a column of numbers */
+enum
+{
+	SUM,
+	COUNT,
+	NULLS, /* more than 0: there are some */
+	HOURS, /* the same, of times other than midnight */
+	NUMBERS
+};
+
+/* Whether the rows of all shards decide how a column of numbers is encoded */
+static bool
+is_summed(const spread *of, const char *name)
+{
+	const Oid type = column_named(of, name, "a feature")->atttypid;
+
+	return dana_find_date_type(dana_encoded_type(type)) != NULL ||
+		(dana_needs_middle(of->asked->rows.cleaning.nulls) && !is_text(column_named(of, name, "a feature")));
+}
+
+/* Appends means of columns of numbers, and whether they have NULLs, and hours */
+static void
+append_numbers(const spread *of, StringInfo to)
+{
+	dana_texts	   columns = {.values = palloc(sizeof(char *) * Max(of->features.count, 1))};
+	double		  *sums;
+	StringInfoData wanted;
 
 	initStringInfo(&wanted);
 	for (int i = 0; i < of->features.count; i++)
 	{
 		const char *value = psprintf("dana.dana_number(%s)", quote_identifier(of->features.values[i]));
-		const char *finite = psprintf("FILTER (WHERE pg_catalog.abs(%s) <= 3.4e38)", value);
+		const char *finite =
+			psprintf("FILTER (WHERE pg_catalog.abs(%s) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8)", value);
+		const char *day = "86400::pg_catalog.float8";
 
-		appendStringInfo(&wanted, "%spg_catalog.sum(%s) %s, pg_catalog.count(%s) %s, pg_catalog.bool_or(%s IS NULL)::int",
-						 i == 0 ? "" : ", ", value, finite, value, finite, value);
+		if (!is_summed(of, of->features.values[i]))
+			continue;
+		columns.values[columns.count++] = of->features.values[i];
+		appendStringInfo(&wanted,
+						 "%spg_catalog.sum(%s) %s, pg_catalog.count(%s) %s, pg_catalog.bool_or(%s IS NULL)::pg_catalog.int4, "
+						 "pg_catalog.max(%s OPERATOR(pg_catalog.-) (%s OPERATOR(pg_catalog.*) pg_catalog.floor(%s "
+						 "OPERATOR(pg_catalog./) %s))) %s",
+						 columns.count == 1 ? "" : ", ", value, finite, value, finite, value, value, day, value, day, finite);
 	}
-	initStringInfo(&where);
-	appendStringInfo(&where, "(%s)", of->filter == NULL ? "true" : of->filter);
-	for (int i = 0; i < lengthof(targets); i++) /* as in a training on one server */
-		if (targets[i] != NULL)
-			appendStringInfo(&where, " AND %s IS NOT NULL", quote_identifier(targets[i]));
-	for (int i = 0; i < of->count; i++)
+	sums = palloc0(sizeof(double) * NUMBERS * Max(columns.count, 1));
+	for (int i = 0; i < of->count && columns.count > 0; i++)
 	{
-		WalRcvExecResult *found =
-			dana_shard_rows(&of->shards[i],
-							psprintf("SELECT ARRAY[%s]::float8[] FROM %s WHERE %s", wanted.data, of->shards[i].table, where.data),
-							1, &(Oid){FLOAT8ARRAYOID});
+		WalRcvExecResult *found = dana_shard_rows(
+			&of->shards[i], psprintf("SELECT ARRAY[%s]::pg_catalog.float8[] %s", wanted.data, rows_of(of, &of->shards[i])), 1,
+			&(Oid){FLOAT8ARRAYOID});
 		TupleTableSlot *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
 		Datum		   *values;
 		bool		   *nulls, isnull = true;
@@ -234,7 +318,7 @@ find_means(spread *of)
 				deconstruct_array(DatumGetArrayTypeP(array), FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
 								  &values, &nulls, &count);
 		}
-		if (count != 3 * of->features.count)
+		if (count != NUMBERS * columns.count)
 			dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &of->shards[i], "it has not answered what its columns sum to");
 		for (int k = 0; k < count; k++)
 			if (!nulls[k])
@@ -242,15 +326,35 @@ find_means(spread *of)
 		ExecDropSingleTupleTableSlot(slot);
 		walrcv_clear_result(found);
 	}
-	dana_json_begin(&means);
-	for (int i = 0; i < of->features.count; i++)
-		if (sums[3 * i + 1] > 0 && sums[3 * i + 2] > 0)
-		{
-			dana_json_open(&means, of->features.values[i], '{');
-			dana_json_number(&means, "impute", sums[3 * i] / sums[3 * i + 1]);
-			dana_json_close(&means, '}');
-		}
-	of->means = dana_json_end(&means);
+	for (int i = 0; i < columns.count; i++)
+	{
+		const double *of_column = sums + NUMBERS * i;
+		const double  mean = of_column[SUM] / of_column[COUNT];
+
+		dana_json_open(to, columns.values[i], '{');
+		if (isfinite(mean))
+			dana_json_number(to, "mean", mean);
+		dana_json_truth(to, "nulls", of_column[NULLS] > 0);
+		dana_json_truth(to, "hours", of_column[HOURS] > 0);
+		dana_json_close(to, '}');
+	}
+}
+
+/* What columns have in the rows of all shards, so that the leader decides how features are encoded as if it had them */
+static Jsonb *
+find_columns(const spread *of)
+{
+	StringInfoData text;
+
+	dana_json_begin(&text);
+	dana_json_open(&text, "found", '{');
+	append_numbers(of, &text);
+	for (int i = 0; i < of->features.count && of->asked->warm_start_from == NULL; i++)
+		if (is_text(column_named(of, of->features.values[i], "a feature")))
+			append_texts(of, of->features.values[i], &text);
+	dana_json_close(&text, '}');
+	dana_json_list(&text, "key", &of->shards[0].key_columns);
+	return dana_json_end(&text);
 }
 
 typedef struct hashed_key
@@ -304,24 +408,26 @@ compare_keys(const spread *of)
 		}
 }
 
-/* The arguments of a part; of the leader without classes */
+/* The arguments of a part; of the leader without its introduction */
 static Jsonb *
-arguments_of(const spread *of, const dana_texts *classes)
+arguments_of(const spread *of, Jsonb *introduction)
 {
 	static const char *const others[] = {"rule", "source", "features", "label", "sync", "filter"};
 	static const char *const leader_s[] = {"model", "warm_start_from"}; /* it tells the others what it starts from */
 	const dana_arguments *given = &of->asked->arguments;
-	const bool			  leads = classes == NULL;
+	const bool			  leads = introduction == NULL;
+	const dana_texts	  classes = leads ? (dana_texts){.count = -1} : dana_json_texts(introduction, "classes");
+	const dana_texts	  features = leads ? of->asked->features : dana_json_texts(introduction, "features");
 	StringInfoData		  text;
 
 	dana_json_begin(&text);
-	dana_json_list(&text, "features", &of->features);
+	if (features.count >= 0)
+		dana_json_list(&text, "features", &features);
 	dana_json_text(&text, "label", of->label);
 	for (int i = 0; i < given->count; i++)
 	{
 		const char *name = given->names[i];
-		bool		skipped = given->nulls[i] || (of->means != NULL && strcmp(name, "nulls") == 0) ||
-			(!leads && classes->count >= 0 && strcmp(name, "classes") == 0);
+		bool		skipped = given->nulls[i] || (classes.count >= 0 && strcmp(name, "classes") == 0);
 
 		for (int k = 0; k < lengthof(others); k++)
 			skipped |= strcmp(name, others[k]) == 0;
@@ -330,10 +436,8 @@ arguments_of(const spread *of, const dana_texts *classes)
 		if (!skipped)
 			dana_training_append(&text, given, i);
 	}
-	if (of->means != NULL)
-		dana_json_object(&text, "preprocess", of->means);
-	if (!leads && classes->count >= 0)
-		dana_json_list(&text, "classes", classes);
+	if (classes.count >= 0)
+		dana_json_list(&text, "classes", &classes);
 	/* it chooses rows of the shards; the leader's have labels alone */
 	if (!leads && of->filter != NULL)
 		dana_json_text(&text, "filter", of->filter);
@@ -341,7 +445,7 @@ arguments_of(const spread *of, const dana_texts *classes)
 }
 
 static Jsonb *
-part_of(const spread *of, int number)
+part_of(const spread *of, int number, Jsonb *introduction)
 {
 	StringInfoData text;
 
@@ -350,7 +454,12 @@ part_of(const spread *of, int number)
 	dana_json_number(&text, "number", number);
 	dana_json_number(&text, "count", of->count);
 	if (number > 0)
+	{
 		dana_json_truth(&text, "reports", true);
+		dana_json_open(&text, "known", '{');
+		dana_json_object(&text, "preprocess", dana_json_member(introduction, "preprocess"));
+		dana_json_close(&text, '}');
+	}
 	return dana_json_end(&text);
 }
 
@@ -362,13 +471,14 @@ literal(Jsonb *value)
 
 /* The statement that trains a shard's part */
 static char *
-follows(dana_relay *relay, const dana_shard *shard, const dana_texts *classes)
+follows(dana_relay *relay, const dana_shard *shard, Jsonb *introduction)
 {
 	const spread *of = relay->state;
 
 	return psprintf("CALL dana.dana_train_part(%s::text, %s::regclass, %s::jsonb, %s::jsonb, %s::text, NULL::json)",
 					quote_literal_cstr(of->asked->rule), quote_literal_cstr(shard->table),
-					literal(arguments_of(of, classes)), literal(part_of(of, (int)(shard - of->shards) + 1)),
+					literal(arguments_of(of, introduction)),
+					literal(part_of(of, (int)(shard - of->shards) + 1, introduction)),
 					quote_literal_cstr(of->rule.text));
 }
 
@@ -416,6 +526,26 @@ check_shards(const spread *of)
 	}
 }
 
+/* Makes the leader's table: the columns of the shards', with no domain, whose checks would run as the caller */
+static void
+make_table(const spread *of, const char *name)
+{
+	StringInfoData columns;
+
+	initStringInfo(&columns);
+	for (int i = 0; i < of->columns->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(of->columns, i);
+		int32			  typmod = column->atttypmod;
+		const Oid		  type = getBaseTypeAndTypmod(column->atttypid, &typmod);
+
+		if (!column->attisdropped)
+			appendStringInfo(&columns, "%s%s %s", columns.len > 0 ? ", " : "", quote_identifier(NameStr(column->attname)),
+							 format_type_extended(type, typmod, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
+	}
+	dana_run_once(psprintf("CREATE TEMPORARY TABLE %s (%s)", name, columns.data));
+}
+
 typedef struct leading
 {
 	Datum (*train)(dana_training *training);
@@ -449,12 +579,10 @@ train_spread(spread *of, const char *name, Datum (*train)(dana_training *trainin
 	check_shards(of);
 	choose_columns(of);
 	compare_keys(of);
-	dana_run_once(psprintf("CREATE TEMPORARY TABLE %s AS TABLE %s WITH NO DATA", name, dana_relation_name(source)));
+	make_table(of, name);
 	of->made = get_relname_relid(get_rel_name(source), LookupNamespaceNoError("pg_temp"));
 	if (of->label != NULL && of->asked->classes.count < 0 && !dana_json_is_null(of->rule.description, "classes"))
 		take_labels(of);
-	if (of->asked->rows.cleaning.nulls == DANA_NULLS_MEAN)
-		find_means(of);
 	record(of);
 	dana_arguments_from_json(dana_extension_function("dana_train"), arguments_of(of, NULL), &arguments);
 	arguments.values[dana_argument(&arguments, "rule")] = CStringGetTextDatum(of->asked->rule);
@@ -462,7 +590,8 @@ train_spread(spread *of, const char *name, Datum (*train)(dana_training *trainin
 	arguments.values[dana_argument(&arguments, "source")] = ObjectIdGetDatum(of->made);
 	arguments.nulls[dana_argument(&arguments, "source")] = false;
 	dana_training_parse(&arguments, &led);
-	led.part = part_of(of, 0);
+	led.part = part_of(of, 0, NULL);
+	led.known = find_columns(of);
 	led.leads = true;
 	led.table = source;
 	return dana_relay_run(&relay, lead, &(leading){train, &led});

@@ -364,12 +364,10 @@ adopt_encoding(dana_survey *survey, dana_encoding *encoding)
 		source->chosen.label = survey->labels.values[survey->labels.count - 1];
 }
 
-/* Takes the list of the model to start from; false if it has none */
+/* Takes the list of the model to start from, or of the part that leads; false if it has none */
 static bool
-adopt_list_of_model(dana_survey *survey)
+adopt_list(dana_survey *survey, Jsonb *metadata, const char *reference)
 {
-	const char	  *reference = survey->training->warm_start_from;
-	Jsonb		  *metadata = dana_model_metadata(reference);
 	dana_encoding *encoding = palloc0(sizeof *encoding);
 	dana_texts	   features = dana_json_texts(metadata, "features");
 	const dana_texts *named = &survey->training->features;
@@ -473,7 +471,10 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	if (!dana_choose_columns(&survey, description))
 		return;
 	source->chosen.targets = survey.labels;
-	if (training->warm_start_from != NULL && adopt_list_of_model(&survey))
+	if (training->warm_start_from != NULL &&
+		adopt_list(&survey, dana_model_metadata(training->warm_start_from), training->warm_start_from))
+		return keep_types(&survey, survey.count);
+	if (training->known != NULL && !training->leads && adopt_list(&survey, training->known, training->model))
 		return keep_types(&survey, survey.count);
 	if (training->preprocess != NULL)
 		check_wishes(&survey);
@@ -515,7 +516,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		survey.count = kept;
 		adopt_encoding(&survey, encoding);
 	}
-	else if (kept < survey.count || survey.other)
+	else if (kept < survey.count || survey.other || training->leads) /* which the other parts are told */
 	{
 		source->chosen.features = (dana_texts){.values = palloc(sizeof(char *) * Max(kept, 1)), .count = kept};
 		for (int i = 0; i < kept; i++)

@@ -13,6 +13,7 @@
 #include "catalog/pg_index.h"
 
 #include "base/dana.h"
+#include "base/json.h"
 #include "base/notices.h"
 #include "features/survey.h"
 #include "rows/rows.h"
@@ -107,6 +108,41 @@ compare_texts(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Whether the rows are those of other parts, which were counted and summed there */
+static bool
+is_elsewhere(const dana_survey *survey)
+{
+	return survey->training->leads && survey->training->known != NULL;
+}
+
+/* What these have in a column: an array of texts, or an object */
+static Jsonb *
+found_elsewhere(const dana_survey *survey, const char *column, bool texts)
+{
+	Jsonb *found = dana_json_member(survey->training->known, "found");
+
+	if (JB_ROOT_IS_OBJECT(found))
+		found = dana_json_member(found, column);
+	if (texts ? !JB_ROOT_IS_ARRAY(found) || JB_ROOT_IS_SCALAR(found) : !JB_ROOT_IS_OBJECT(found))
+		dana_reject_argument("part", "say what the rows of all shards have in column \"%s\"", column);
+	return found;
+}
+
+/* The texts of a column, v, and the number of rows with each, n */
+static char *
+count_texts(const dana_survey *survey, const char *column, Oid type)
+{
+	Jsonb *found;
+
+	if (!is_elsewhere(survey))
+		return psprintf("SELECT (%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n FROM %s GROUP BY 1",
+						dana_text_expression(column, type), rows_of(survey));
+	found = found_elsewhere(survey, column, true);
+	return psprintf("SELECT t.v COLLATE pg_catalog.\"C\" AS v, pg_catalog.sum(t.n)::pg_catalog.int8 AS n "
+					"FROM pg_catalog.jsonb_to_recordset(%s::pg_catalog.jsonb) AS t (v pg_catalog.text, n pg_catalog.int8) "
+					"GROUP BY 1", quote_literal_cstr(JsonbToCString(NULL, &found->root, VARSIZE(found))));
+}
+
 void
 dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 {
@@ -115,11 +151,9 @@ dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 		"SELECT g.v, g.n, (pg_catalog.sum(g.n) OVER ())::pg_catalog.int8, pg_catalog.count(*) OVER (), "
 		"pg_catalog.bool_and(pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d AND " NUMBER_IN_TEXT ") OVER (), "
 		"pg_catalog.count(*) FILTER (WHERE pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d) OVER () "
-		"FROM (SELECT (%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n "
-		"FROM %s GROUP BY 1) AS g "
+		"FROM (%s) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
-		MAX_BYTES, MAX_BYTES,
-		dana_text_expression(feature->encoder.column, type), rows_of(survey), MAX_BYTES, feature->most + 1);
+		MAX_BYTES, MAX_BYTES, count_texts(survey, feature->encoder.column, type), MAX_BYTES, feature->most + 1);
 	dana_texts *categories = &feature->encoder.categories;
 
 	categories->values = palloc(sizeof(char *) * feature->most);
@@ -182,6 +216,27 @@ take_numbers(TupleTableSlot *row, void *context)
 	return true;
 }
 
+/* The same of the rows of other parts; the worker reports that there are none */
+static void
+take_numbers_elsewhere(dana_survey *survey)
+{
+	for (int i = survey->first; i < survey->last; i++)
+	{
+		dana_candidate *feature = &survey->features[i];
+		Jsonb		   *found;
+
+		if (feature->excluded != NULL || !needs_number(feature))
+			continue;
+		found = found_elsewhere(survey, feature->encoder.column, false);
+		feature->has_value = !dana_json_is_null(found, "mean");
+		if (!feature->has_value)
+			feature->excluded = "all its values are NULL";
+		feature->value = dana_json_double(found, "mean");
+		feature->has_hours = dana_json_boolean(found, "hours");
+		feature->has_nulls = dana_json_boolean(found, "nulls");
+	}
+}
+
 /* Of the numbers s.v%d that are neither NaN nor infinite */
 #define FINITE "FILTER (WHERE pg_catalog.abs(s.v%d) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8)"
 #define MEDIAN "pg_catalog.percentile_cont(0.5::pg_catalog.float8) WITHIN GROUP (ORDER BY s.v%d) %s"
@@ -197,6 +252,8 @@ dana_survey_numbers(dana_survey *survey, int first)
 	initStringInfo(&values);
 	survey->first = first;
 	survey->last = Min(first + DANA_MAX_NUMBERS, survey->count);
+	if (is_elsewhere(survey))
+		return take_numbers_elsewhere(survey);
 	for (int i = survey->first; i < survey->last; i++)
 	{
 		const dana_candidate *feature = &survey->features[i];
@@ -303,13 +360,25 @@ dana_survey_arrays(dana_survey *survey)
 			survey_elements(survey, &survey->features[i]);
 }
 
+/* Excludes a column */
+static void
+exclude(dana_survey *survey, const char *column, const char *why)
+{
+	for (int i = 0; i < survey->count; i++)
+		if (strcmp(survey->features[i].encoder.column, column) == 0)
+			survey->features[i].excluded = why;
+}
+
 void
 dana_survey_keys(dana_survey *survey)
 {
-	Oid		  id = survey->training->rows.relation;
-	Relation  relation = OidIsValid(id) ? relation_open(id, AccessShareLock) : NULL;
-	ListCell *cell;
+	Oid		   id = survey->training->rows.relation;
+	Relation   relation = OidIsValid(id) ? relation_open(id, AccessShareLock) : NULL;
+	dana_texts key = is_elsewhere(survey) ? dana_json_texts(survey->training->known, "key") : (dana_texts){.count = 0};
+	ListCell  *cell;
 
+	if (key.count == 1)
+		exclude(survey, key.values[0], "it is the primary key");
 	if (relation == NULL)
 		return;
 	foreach (cell, RelationGetIndexList(relation))
@@ -319,11 +388,9 @@ dana_survey_keys(dana_survey *survey)
 		int				  key = form->indisunique && form->indnkeyatts == 1 ? form->indkey.values[0] : 0;
 		Form_pg_attribute column = key > 0 ? TupleDescAttr(RelationGetDescr(relation), key - 1) : NULL;
 
-		for (int i = 0; i < survey->count && column != NULL; i++)
-			if ((form->indisprimary || column->attidentity != '\0') &&
-				strcmp(survey->features[i].encoder.column, NameStr(column->attname)) == 0)
-				survey->features[i].excluded = form->indisprimary ? "it is the primary key"
-															   : "it is a unique identity column";
+		if (column != NULL && (form->indisprimary || column->attidentity != '\0'))
+			exclude(survey, NameStr(column->attname),
+					form->indisprimary ? "it is the primary key" : "it is a unique identity column");
 		index_close(index, AccessShareLock);
 	}
 	relation_close(relation, NoLock);
