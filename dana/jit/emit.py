@@ -303,8 +303,8 @@ class Emitter(Ahead):
     def _with_folds(self, nest: Nest, folds: Sequence[int]) -> None:
         """Vectors of a block's tuples, and folds of what is in registers by then."""
 
-        def vectors(place: Index, t: Index) -> None:
-            self._compute(nest, (place,), t, vector=lanes_of(nest.shape))
+        def vectors(place: Index, t: Index, lanes: int) -> None:
+            self._compute(nest, (place,), t, vector=lanes)
 
         self._block_folds(folds, vectors)
 
@@ -363,7 +363,7 @@ class Emitter(Ahead):
     def _alike(self, merges: Sequence[int]) -> list[dict[int, int]]:
         """Merges with their operands, those together that share what they read of the rows.
 
-        Two need 16 factors in registers, next to what they add: vectors of 16 floats are of processors with 32.
+        Two have 16 factors, more than some processors have registers: long rows gain all the same.
         """
         found: list[dict[int, int]] = []
         alone: dict[tuple[int, ...], dict[int, int]] = {}

@@ -114,7 +114,7 @@ class Folds(Values):
                         at = self._address(self._place(i, t), 0, [(last, part // rows), (line, 1)])
                         self._ask_ahead(i, at, vector=LANES)
 
-    def _block_folds(self, folds: Sequence[int], vectors: Callable[[Index, Index], None] | None = None) -> None:
+    def _block_folds(self, folds: Sequence[int], vectors: Callable[[Index, Index, int], None] | None = None) -> None:
         """Folds of a block's tuples by one operation, with what makes a vector of their operands first.
 
         Some tuples' end in each other's lanes, and then those of all: each step there waits for the one before.
@@ -124,14 +124,15 @@ class Folds(Values):
         # folds of one nest have one extent and one operation (`Plan._fused_folds`)
         ((extent,),) = {plan.shape(operand) for operand in operands}
         (op,) = {REDUCTIONS[plan.nodes[k].op] for k in folds}
-        lanes, width = lanes_of((extent,)), 0
+        lanes, width = self._lanes(extent), 0
         rest = LANES * len(folds)
         left = self._rows_of(rest, BLOCK // SIDE)
         with self._loop(BLOCK, SIDE) as group:
             some = [((), group.plus(i)) for i in range(SIDE)]
             self._many = extent > SHORT
             parts: list[list[ir.Value]] = [[] for _ in folds]
-            for few in [some] if self._many else [[one] for one in some]:  # more share what is no tuple's
+            # more share what is no tuple's
+            for few in [some] if self._many or self.widest < LANES else [[one] for one in some]:
                 values = self._folded_rows(operands, few, extent, op, vectors)
                 for number, own in enumerate(parts):
                     own += values[number * len(few) : (number + 1) * len(few)]
@@ -147,16 +148,20 @@ class Folds(Values):
             for n, value in enumerate(ends):
                 self._store_own(self._shuffled(value, range(size)), k, (), Index(const=n * size))
 
+    def _lanes(self, extent: int) -> int:
+        """Floats of a fold's vectors: a block's are many at a time, and two registers for each are not there."""
+        return min(lanes_of((extent,)), self.widest if self._run == BLOCK else LANES)
+
     def _folded_rows(
         self,
         operands: Sequence[int],
         wanted: Sequence[tuple[Indices, Index]],
         extent: int,
         op: str,
-        vectors: Callable[[Index, Index], None] | None = None,
+        vectors: Callable[[Index, Index, int], None] | None = None,
     ) -> Vectors:
         """Folds over the last axis, down to a vector each: of each operand, those that are wanted."""
-        lanes = lanes_of((extent,))
+        lanes = self._lanes(extent)
         rest = extent % lanes
 
         def leaf(row: Index) -> Vectors:
@@ -164,7 +169,7 @@ class Folds(Values):
             # before the operands: their values are then in the cache, and not loaded
             if vectors is not None:
                 for _, t in wanted:
-                    vectors(place, t)
+                    vectors(place, t, lanes)
             both = ((operand, idx, t) for operand in operands for idx, t in wanted)
             return tuple(self._value(operand, (*idx, place), t, vector=lanes).value for operand, idx, t in both)
 
@@ -181,7 +186,7 @@ class Folds(Values):
         """The rest of folds, which are a vector each: lane i of the result is fold i."""
         groups = 1 << (len(folds) - 1).bit_length()
         # copies of the last one fill up to a power of two; nothing reads their lanes
-        parts, width = self._pairs(op, [*folds, *[folds[-1]] * (groups - len(folds))], lanes_of((extent,)), extent)
+        parts, width = self._pairs(op, [*folds, *[folds[-1]] * (groups - len(folds))], self._lanes(extent), extent)
         assert len(parts) == 1
         while width > 1:
             low, high = self._halves_of(parts[0], width)

@@ -81,6 +81,8 @@ class Loops:
         What chooses rows.
     tables
         Models that do not lie in the functions' memory, but where their address there says.
+    widest
+        Floats of the widest vectors that folds are made of: as many as a register holds.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Loops:
         ahead: int,
         choices: Sequence[RowChoice],
         tables: Collection[int],
+        widest: int,
     ) -> None:
         self.plan = plan
         self.graph = plan.graph
@@ -104,6 +107,7 @@ class Loops:
         """Names in the module, by that in `CompiledData`."""
         self.memory = Memory()
         self.tables = tables
+        self.widest = widest
         # a vector of ones that LLVM cannot see as such: x * 1 flushes subnormals, and would be folded away
         self.ones = self.memory.room(LANES)
         self.choices = choices
