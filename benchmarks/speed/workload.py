@@ -58,12 +58,13 @@ def compiled_rule(
     folder: Path = SHIPPED,
     design: Mapping[str, int] = MappingProxyType({}),
     hyper: Mapping[str, int] = MappingProxyType({}),
+    page_size: int = PAGE_SIZE,
 ) -> tuple[TrainRequest, Design]:
     """A rule for a table of so many pages, and what was asked for."""
     request = TrainRequest(
         rule=rule,
         text=read_rule(folder / f"{rule}.py"),
-        relation=Relation(name=schema.relation, pages=pages, page_size=PAGE_SIZE, attributes=schema.attributes),
+        relation=Relation(name=schema.relation, pages=pages, page_size=page_size, attributes=schema.attributes),
         features=None,
         label=label,
         epochs=None,
@@ -87,15 +88,15 @@ def code_of(request: TrainRequest, design: Design) -> Code:
     return compile_graph(simplify(bound_graph(request, design)), design.bundle)
 
 
-def filled_pages(schema: TableSchema, features: int, *, pages: int) -> NDArray[np.uint8]:
-    """``pages`` full pages of random rows, shape (pages, PAGE_SIZE); a few distinct ones over and over."""
+def filled_pages(schema: TableSchema, features: int, *, pages: int, page_size: int = PAGE_SIZE) -> NDArray[np.uint8]:
+    """``pages`` full pages of random rows, shape (pages, page_size); a few distinct ones over and over."""
     random = np.random.default_rng(features)
-    per_page = PAGE_SIZE // (4 * features)
+    per_page = page_size // (4 * features)
     rows = []
     for _ in range(DISTINCT_PAGES * per_page):
         values = random.standard_normal(features).astype(np.float32)
         label = float(random.random() < 0.5)
         wide = len(schema.attributes) == 2
         rows.append((values, label) if wide else (*values, label))
-    built = np.frombuffer(build_pages(schema, rows, page_size=PAGE_SIZE), dtype=np.uint8).reshape(-1, PAGE_SIZE)
+    built = np.frombuffer(build_pages(schema, rows, page_size=page_size), dtype=np.uint8).reshape(-1, page_size)
     return np.ascontiguousarray(built[np.arange(pages) % (len(built) - 1)])  # the last one is not full

@@ -4,8 +4,10 @@ In: a `Plan`, where a tuple's inputs lie. Out: a module of functions for the beg
 batch, for a block of tuples and for one, and for a batch's end.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from math import prod
 
 from llvmlite import ir
@@ -28,6 +30,15 @@ first-level cache."""
 MAX_OF_ONE = 256 << 10
 """Bytes of a pass over one tuple, to which there is one over a block, of four times as many: its seconds in LLVM would
 be longer than what it saves."""
+USUAL_CACHE = 512 << 10
+"""Bytes of a second-level cache, where the system does not say."""
+
+
+@cache
+def block_bytes() -> int:
+    """How large a block's rows may be: three quarters of the second-level cache, which holds what is merged, too."""
+    size = os.sysconf("SC_LEVEL2_CACHE_SIZE") if "SC_LEVEL2_CACHE_SIZE" in os.sysconf_names else 0
+    return (size if size > 0 else USUAL_CACHE) // 4 * 3
 
 
 class Emitter(Ahead):
@@ -69,7 +80,7 @@ class Emitter(Ahead):
         written = self._written
         # the function for one first: its length decides whether LLVM is given sixteen times as much
         for name, count in ((one, 1), (block, BLOCK)):
-            if count > 1 and self._written - written > MAX_OF_ONE:
+            if count > 1 and (self._written - written > MAX_OF_ONE or self._beyond_cache):
                 return
             if count > 1 and plan.at_once:
                 self._serial_block(block)
@@ -90,6 +101,12 @@ class Emitter(Ahead):
                 self._updates(plan.at_once)
                 if self._counts:
                     self._count_rows()
+
+    @property
+    def _beyond_cache(self) -> bool:
+        """Whether a block's merges would find its rows in no near cache, while no matrix is shared by its tuples."""
+        row = max((prod(self.plan.shape(i)) for i in self.graph.inputs), default=0)
+        return 4 * BLOCK * row > block_bytes() and all(len(self.plan.shape(k)) < 2 for k in self.plan.live)
 
     def _serial_block(self, name: str) -> None:
         """A pass over a block of tuples that see one another's rows: tuple by tuple, and then the block's trees."""

@@ -172,6 +172,19 @@ def test_code_without_blocks(made: Callable[[random.Random], Case], monkeypatch:
     assert sum(assert_compiled(made(random.Random(f"alone {seed}"))) for seed in range(scaled(4))) >= scaled(4)
 
 
+@pytest.mark.parametrize(("update", "shares"), [("x", False), ("dana.sigma(A * x, 1)", True)])
+def test_blocks_of_rows_that_a_cache_does_not_hold(update: str, shares: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have code only where a block's tuples share a matrix."""
+    source = WIDE.format(update=update)
+    blocks = []
+    for most in (16 * 4 * 20, 16 * 4 * 20 - 1):
+        monkeypatch.setattr(emit, "block_bytes", lambda most=most: most)
+        case = vector_case(source, [1.5] * 20)
+        blocks.append(bool(compile_graph(simplify(case.binding.graph), case.bundle).data.block))
+        assert assert_compiled(case)
+    assert blocks == [True, shares]
+
+
 @pytest.mark.parametrize("made", [columns, rows, network, phases, counting])
 def test_code_from_any_epoch_on(made: Callable[[random.Random], Case]) -> None:
     """A training that has begun without goes on with code, as if it had always had it."""
@@ -236,6 +249,15 @@ def test_code_of_generated_rules(axes: int, data: st.DataObject, seed: int) -> N
     assert_compiled(generated(data.draw(rules(axes=axes)), random.Random(seed), axes))
 
 
+WIDE = """
+import dana
+A = dana.model([3, 20])
+w = dana.model([20])
+x = dana.input([20])
+y = dana.output()
+rule = dana.algo((A, w), x, y)
+rule.setModel(w, rule.merge({update}, 4, "+"))
+"""
 SIGNS = """
 import dana
 s = dana.model()
