@@ -21,7 +21,7 @@
 #include "worker/session.h"
 
 /* Position of "@version", or NULL; an "@" in the owner's name is skipped */
-static char *
+static const char *
 find_version(const char *reference)
 {
 	return strchr(reference[0] == '"' ? strrchr(reference, '"') : reference, '@');
@@ -37,8 +37,8 @@ dana_model_names_version(const char *reference)
 static int
 cut_version(char *reference)
 {
-	char *at = find_version(reference);
-	int	  version = 0;
+	const char *at = find_version(reference);
+	int			version = 0;
 
 	if (at == NULL)
 		return 0;
@@ -47,7 +47,7 @@ cut_version(char *reference)
 	if (version == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" is not a version of a model", reference),
 						errhint("Write the model's name, or name@version with a version from 1.")));
-	*at = '\0';
+	reference[at - reference] = '\0';
 	return version;
 }
 
