@@ -31,9 +31,6 @@ LEAST_TIMEOUT = 3.0
 """Least number of seconds without a message; a part that has nothing to say shows once a second that it is alive."""
 
 REJECTED = {
-    "test_size": "rows for tests",
-    "test_after": "rows for tests",
-    "test_by": "rows for tests",
     "validation_size": "rows for validation",
     "early_stopping": "rows for validation",
     "calibrate": "rows for validation",
@@ -50,8 +47,14 @@ DATES = frozenset({"date", "timestamp without time zone", "timestamp with time z
 TEXTS = frozenset({"text", "character varying", "character", "name"})
 """Types of columns that are encoded as categories, as enums are."""
 
+DRAWN = 100000
+"""Numbers of rows that are read of a shard, less one: of more in all, the numbers alone decide which are for tests."""
+
 DIFFERENT, BYTES = 100000, 200
 """Different texts of a column that are read of a shard; bytes of a category at most, as on one server."""
+
+LEADERS = ("model", "warm_start_from", "test_size", "test_by", "test_after")
+"""Options of the leader alone."""
 
 KEYS = 4096
 """Keys of a shard that are compared with those of the others, those of least hash: shards that share any share some."""
@@ -137,7 +140,11 @@ def train(
                 )
             _take_labels(session, parts, made, label, types[label], options.get("filter"))
         asked = {**options, "label": label}
-        where = _where(session, options.get("filter"), *(name for name in targets if isinstance(name, str)))
+        filter_ = options.get("filter")
+        test, divided = _test(session, parts, looks[0], options, label if numbers_classes else None)
+        if test is not None:
+            filter_ = f"NOT {test} AND {_where(session, filter_)}"
+        where = _where(session, filter_, *(name for name in targets if isinstance(name, str)))
         texts = [column for column in features if _is_text(column)]
         numbers = [column for column in features if _kind(column) in DATES or (averaged and column not in texts)]
         found = _numbers(session, parts, numbers, where)
@@ -145,13 +152,13 @@ def train(
             found |= {column.name: _texts(session, parts, column.name, where) for column in texts}
         part = {"mode": sync, "number": 0, "count": len(parts)}
         # the filter chooses rows of the shards; the leader's have labels alone
-        known = {"found": found, "key": looks[0].key}
+        known = {"found": found, "key": looks[0].key, **divided}
         led = _call(session, rule, made.as_string(session), {**asked, "filter": None}, {**part, "known": known}, None)
 
         def follows(shard: Shard, introduction: Mapping[str, Any]) -> str:
-            # the leader tells them what it starts from
+            # the leader tells them what it starts from; their filter leaves out what is for a test
             columns = {name: introduction[name] for name in ("classes", "features")}
-            given = {**asked, **columns, "model": None, "warm_start_from": None}
+            given = {**asked, **columns, **dict.fromkeys(LEADERS), "filter": filter_}
             known = {"preprocess": introduction["preprocess"]}
             return _call(session, rule, table, given, {**part, "number": shard.number, "known": known}, text)
 
@@ -269,6 +276,53 @@ def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
                 return
 
 
+def _test(
+    session: psycopg.Connection, shards: Sequence[Shard], look: Look, options: Mapping[str, object], label: str | None
+) -> tuple[str | None, dict[str, object]]:
+    """The condition of the rows for a test, chosen as those of one table, and what the leader is to know of them."""
+    by, after, size = (options.get(name) for name in ("test_by", "test_after", "test_size"))
+    where = _where(session, options.get("filter"))
+    divided: dict[str, object] = {}
+    if isinstance(after, Mapping) and len(after) == 1:
+        [(name, value)] = after.items()
+        types = {column.name: column.type for column in look.columns}
+        if name not in types:
+            raise UsageError(f"the shards have no column {name!r}, which test_after names")
+        time = sql.Identifier(name).as_string(session)
+        literal = sql.Literal(str(value)).as_string(session)
+        condition = f"COALESCE({time} OPERATOR(pg_catalog.>) {literal}::{types[name]}, false)"
+    elif size is None:
+        return None, {}
+    else:
+        key = look.key if by is None else (str(by),)
+        if not key:
+            raise UsageError(
+                "the shards have no primary key, by which rows for tests are chosen",
+                hint=f"Name a column that identifies rows with test_by, or add a primary key on each shard. {GATHER}",
+            )
+        stratum = label if by is None else None
+        seed = 1 if options.get("seed") is None else options["seed"]
+        of_class = "NULL::pg_catalog.int4" if stratum is None else sql.Identifier(stratum).as_string(session)
+        row = ", ".join([f"{seed:d}", of_class, *(sql.Identifier(name).as_string(session) for name in key)])
+        drawn: list[int] = []
+        for shard in shards if by is not None or stratum is not None else ():
+            numbers = f"SELECT dana.dana_draws({row}) AS v FROM {shard.table} WHERE {where}"
+            for class_, number, count in shard.rows(
+                f"SELECT d.v[1] AS class, d.v[2] AS number, pg_catalog.count(*) AS count FROM ({numbers}) AS d "
+                f"GROUP BY 1, 2 LIMIT {DRAWN + 1}"
+            ):
+                drawn += [class_, number, count]
+        cut = "SELECT parts, classes FROM dana.dana_part_bounds(%s::pg_catalog.int8[], %s, %s)"
+        [[parts, classes]] = session.execute(cut, (drawn, size, stratum is not None)).fetchall()
+        divided = {"parts": parts, "classes": stratum if classes else None}
+        bounds = sql.Literal(parts).as_string(session)
+        condition = f"(dana.dana_part({bounds}::pg_catalog.float8[], {row}) OPERATOR(pg_catalog.=) 0)"
+    found = f"SELECT EXISTS (SELECT FROM {{}} WHERE {where} AND {condition}) AS found"
+    if not any(shard.rows(found.replace("{}", shard.table))[0][0] for shard in shards):
+        raise UsageError(f"{'test_size' if after is None else 'test_after'} leaves no row for a test")
+    return condition, divided
+
+
 def _numbers(
     session: psycopg.Connection, shards: Sequence[Shard], columns: Sequence[Column], where: str
 ) -> dict[str, object]:
@@ -306,7 +360,7 @@ def _texts(
 ) -> list[dict[str, str | int | None]]:
     """The texts of a column, with the number of rows that have each on a shard."""
     value = f"dana.dana_fixed_text({sql.Identifier(column).as_string(session)})"
-    # of a text that is too long for a category it is enough to tell it from others
+    # of a text that is too long for a category it is enough to distinguish it
     wanted = (
         f"CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) {BYTES} THEN "
         f"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, {BYTES + 1}) ELSE g.v END AS v, g.n"

@@ -412,6 +412,14 @@ CREATE FUNCTION dana.dana_part(parts double precision[], seed integer, label "an
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_part IS 'Number, from 0, of the part that a row with this key is in; a row of `parts` for each class has its number and the bounds of its parts';
 
+CREATE FUNCTION dana.dana_draws(seed integer, label "any", VARIADIC key "any") RETURNS bigint[]
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_draws IS 'The numbers of the class and the key of a row, in units of 2^-53, by which dana_train(sync => …) chooses rows for tests';
+
+CREATE FUNCTION dana.dana_part_bounds(draws bigint[], size double precision, stratify boolean, OUT parts text, OUT classes boolean)
+	LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_part_bounds IS 'From class, number (as dana_draws() has them) and count of rows the bounds of a part of this size, as dana_part() reads them, and whether classes have their own, which `stratify` asks for';
+
 CREATE FUNCTION dana.dana_draw("row" record, seed integer) RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_draw_row';
 COMMENT ON FUNCTION dana.dana_draw IS 'A number in [0, 1) that a seed and the values of a row give, the same in every session';

@@ -195,6 +195,42 @@ def test_texts_and_dates_are_encoded_as_on_one_server(db: Connection, shards: li
     assert "mail" not in here["features"]
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("rule", "options"),
+    [
+        ("linear", {"label": "z", "test_size": 0.25, "seed": 7}),
+        ("linear_svm", {"label": "y", "test_size": 0.3, "epochs": 2}),
+        ("linear_svm", {"label": "y", "test_size": 0.5, "test_by": "x", "epochs": 2}),
+        ("linear_svm", {"label": "y", "test_after": {"x": 10}, "epochs": 2}),
+    ],
+    ids=["key", "classes", "by", "after"],
+)
+def test_rows_for_a_test_are_those_of_one_server(
+    db: Connection, shards: list[str], rule: str, options: dict[str, Any]
+) -> None:
+    options |= {"features": ["x", "n"], "filter": "id % 10 > 0"}
+    filled(shards, 300, 280, 240)
+    test = "id % 10 > 0 AND dana_holdout(id::bigint, 0.25, 7)"
+    held_out = sum(count for dsn in shards for (count,) in fetched(dsn, f"SELECT count(*) FROM rows WHERE {test}"))
+    # as many to train on at each shard, a power of two
+    surplus = f"SELECT id FROM rows WHERE ({test}) IS FALSE AND id % 10 > 0 ORDER BY ctid OFFSET 128"
+    everywhere(shards, f"DELETE FROM rows WHERE id IN ({surplus})")
+    everywhere(shards[:1], "TRUNCATE whole", *(f"INSERT INTO whole VALUES {at(dsn)}" for dsn in shards))
+    here = db.train(rule, "rows", shards=shards, sync="batch", model="here", **options)
+    there = db.train(rule, "whole", model="there", **options)
+    assert (here.tuples, here.skipped) == (there.tuples, there.skipped)
+    kept = "SELECT metadata FROM dana.model WHERE name = %s"
+    [[mine], [its]] = [db.session.execute(kept, (name,)).fetchall()[0] for name in ("here", "there")]
+    chosen = ("test_parts", "test_key", "test_classes", "test_after", "test_size", "seed")
+    assert {key: mine.get(key) for key in chosen} == {key: its.get(key) for key in chosen}
+    found, expected = (db.evaluate(model, "whole", part="test", filter="id % 10 > 0") for model in ("here", "there"))
+    assert found["rows"] == expected["rows"]
+    if rule == "linear":
+        assert (here.tuples, found["rows"]) == (3 * 128, held_out)
+        assert parameters(db, "here") == parameters(db, "there")
+
+
 @pytest.mark.parametrize("sync", ["batch", "epoch"])
 def test_a_shard_without_a_usable_row_is_one_without_rows(db: Connection, shards: list[str], sync: str) -> None:
     """What is reported about its rows names the shard."""
@@ -221,7 +257,12 @@ def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str
             db.train(rule, "rows", **given | options)
 
     rejected("column city is json: with sync='batch' features are numbers, texts or dates", features=["x", "city"])
-    rejected("test_size cannot be given with sync='batch': it needs rows for tests", test_size=0.2)
+    rejected("early_stopping cannot be given with sync='batch': it needs rows for validation", early_stopping=True)
+    rejected('argument "test_size" must be a part of the rows between 0 and 1, not "2"', test_size=2)
+    rejected("test_size leaves no row for a test", test_size=0.001)
+    rejected("test_after leaves no row for a test", test_after={"x": 1000})
+    rejected("the shards have no column 'q', which test_after names", test_after={"q": 1})
+    rejected('argument "test_by" chooses the rows of a part, and there is none', test_by="x")
     rejected("nulls='median' cannot be given", nulls="median")
     rejected("has no shards: no rows in dana.shard, and no partitions", shards=None)
     rejected("has no shards: no rows in dana.shard, and no partitions", shards="map")
@@ -234,6 +275,8 @@ def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str
     rejected("it takes one step for all rows", sync="epoch")
     rejected('all labels in column "y" of .* are "no"', filter="y = 'no'")
     rejected("has no row|no row", rule="linear", label="z", features=["x"], filter="x > 1e9")
+    everywhere(shards, "ALTER TABLE rows DROP CONSTRAINT rows_pkey")
+    rejected("the shards have no primary key, by which rows for tests are chosen", test_size=0.2)
     assert db.session.execute("SELECT pg_catalog.to_regclass('pg_temp.rows')").fetchall() == [(None,)]
     assert db.session.info.transaction_status.name == "IDLE"
     # and from the shell

@@ -51,8 +51,19 @@ def map_rows(db: Connection) -> None:
             {"label": "y", "epochs": 100, "filter": "x > 2 AND id % 7 <> 0"},  # the result outlives what they fill
             "label => 'y', epochs => 100, filter => 'x > 2 AND id % 7 <> 0'",
         ),
+        ("softmax", {"label": "y", "test_size": 0.3, "epochs": 2}, "label => 'y', test_size => 0.3, epochs => 2"),
+        (
+            "linear",
+            {"label": "z", "test_size": 0.4, "test_by": "x", "seed": 3},
+            "label => 'z', test_size => 0.4, test_by => 'x', seed => 3",
+        ),
+        (
+            "linear",
+            {"label": "z", "test_after": {"since": "2020-09-09 12:00+02"}},
+            "label => 'z', test_after => '{\"since\": \"2020-09-09 12:00+02\"}'",
+        ),
     ],
-    ids=["logistic", "linear", "linear_svm"],
+    ids=["logistic", "linear", "linear_svm", "classes", "by", "after"],
 )
 def test_sql_has_the_bits_of_python(
     mapped: Connection, shards: list[str], rule: str, options: dict[str, Any], named: str
@@ -177,11 +188,14 @@ def test_what_a_shard_says_of_its_rows_names_it(mapped: Connection, shards: list
 
 REJECTED = {
     "mode": ("sync => 'all'", "22023", "argument \"sync\" must be 'gather', 'batch' or 'epoch', not \"all\""),
-    "test": (
-        "sync => 'batch', test_size => 0.2",
+    "validation": (
+        "sync => 'batch', validation_size => 0.2",
         "0A000",
-        'argument "test_size" cannot be given with sync',
+        'argument "validation_size" cannot be given with sync',
     ),
+    "size": ("sync => 'batch', test_size => 2", "22023", 'argument "test_size" must be a part of the rows'),
+    "few": ("sync => 'batch', test_size => 0.001", "22023", 'argument "test_size" leaves no row for a test'),
+    "none": ("sync => 'batch', test_by => 'x'", "22023", 'argument "test_by" chooses the rows of a part'),
     "nulls": ("sync => 'batch', nulls => 'median'", "0A000", "nulls => 'median' cannot be given with sync => 'batch'"),
     "json": ("sync => 'batch', features => '{x,j}', label => 'z'", "0A000", "column j is json: with sync => 'batch'"),
     "feature": ("sync => 'batch', features => '{q}'", "42703", 'public.rows has no column "q" for a feature'),

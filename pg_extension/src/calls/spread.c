@@ -57,6 +57,7 @@ typedef struct spread
 	dana_shard			*shards;
 	int					 count;
 	char				*filter; /* for the shards, or NULL */
+	dana_split			 split;	 /* of their rows, if some are for a test */
 	dana_texts			 features;
 	char				*label; /* or NULL: the rule has none */
 	Oid					 made;	/* the leader's table */
@@ -69,10 +70,7 @@ check_options(const dana_training *asked)
 	static const struct
 	{
 		const char *name, *needs;
-	} rejected[] = {{"test_size", "rows for tests"},
-					{"test_after", "rows for tests"},
-					{"test_by", "rows for tests"},
-					{"validation_size", "rows for validation"},
+	} rejected[] = {{"validation_size", "rows for validation"},
 					{"early_stopping", "rows for validation"},
 					{"calibrate", "rows for validation"},
 					{"preprocess", "an encoding of columns"}};
@@ -205,6 +203,90 @@ take_labels(spread *of)
 	MemoryContextSwitchTo(caller); /* SPI leaves one of its own, which ends before the result is read */
 }
 
+/* The rows of each class and number on all shards; their count */
+static Size
+draw_rows(const spread *of, dana_drawn **drawn)
+{
+	const dana_split *split = &of->split;
+	StringInfoData	  key;
+	Size			  used = 0;
+
+	initStringInfo(&key);
+	for (int i = 0; i < split->key.count; i++)
+		appendStringInfo(&key, ", %s", quote_identifier(split->key.values[i]));
+	*drawn = palloc_extended(sizeof(dana_drawn) * of->count * (DANA_MAX_DRAWN + 1), MCXT_ALLOC_HUGE);
+	for (int i = 0; i < of->count; i++)
+	{
+		char *statement = psprintf(
+			"SELECT d.v[1], d.v[2], pg_catalog.count(*) FROM (SELECT dana.dana_draws(%d, %s%s) AS v FROM %s WHERE (%s)) AS d "
+			"GROUP BY 1, 2 LIMIT %d",
+			split->seed, split->label == NULL ? "NULL::pg_catalog.int4" : quote_identifier(split->label), key.data,
+			of->shards[i].table, of->filter == NULL ? "true" : of->filter, DANA_MAX_DRAWN + 1);
+		WalRcvExecResult *found = dana_shard_rows(&of->shards[i], statement, 3, (Oid[]){INT8OID, INT8OID, INT8OID});
+		TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+
+		for (int k = 0; k <= DANA_MAX_DRAWN && tuplestore_gettupleslot(found->tuplestore, true, false, slot); k++)
+		{
+			slot_getallattrs(slot);
+			if (!slot->tts_isnull[0] && !slot->tts_isnull[1] && !slot->tts_isnull[2])
+				(*drawn)[used++] = (dana_drawn){DatumGetInt64(slot->tts_values[0]) * DANA_DRAW_UNIT,
+												DatumGetInt64(slot->tts_values[1]) * DANA_DRAW_UNIT,
+												DatumGetInt64(slot->tts_values[2])};
+		}
+		ExecDropSingleTupleTableSlot(slot);
+		walrcv_clear_result(found);
+	}
+	return used;
+}
+
+/* Whether a shard has a row for a test */
+static bool
+has_test(const spread *of, dana_shard *shard, const char *condition)
+{
+	char *statement = psprintf("SELECT EXISTS (SELECT FROM %s WHERE (%s) AND %s)", shard->table,
+							   of->filter == NULL ? "true" : of->filter, condition);
+	WalRcvExecResult *found = dana_shard_rows(shard, statement, 1, &(Oid){BOOLOID});
+	TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+	bool			  isnull = true, has = false;
+
+	if (tuplestore_gettupleslot(found->tuplestore, true, false, slot))
+		has = DatumGetBool(slot_getattr(slot, 1, &isnull));
+	ExecDropSingleTupleTableSlot(slot);
+	walrcv_clear_result(found);
+	return has && !isnull;
+}
+
+/* Leaves out the rows for a test, which are chosen as those of one table */
+static void
+leave_out_test(spread *of)
+{
+	const dana_training *asked = of->asked;
+	dana_drawn			*drawn = NULL;
+	char				*condition;
+	Size				 count = 0;
+	bool				 some = false;
+
+	if (asked->arguments.nulls[dana_argument(&asked->arguments, "test_size")] && asked->test_after == NULL)
+		return;
+	of->split = dana_split_elsewhere(asked, of->columns, &of->shards[0].key_columns);
+	if (asked->test_after == NULL)
+	{
+		if (asked->test_by == NULL && !dana_json_is_null(of->rule.description, "classes"))
+			of->split.label = of->label;
+		if (asked->test_by != NULL || of->split.label != NULL)
+			count = draw_rows(of, &drawn);
+		dana_split_cut(&of->split, drawn, count, asked->test_size);
+	}
+	condition = dana_split_condition(&of->split);
+	for (int i = 0; i < of->count && !some; i++)
+		some = has_test(of, &of->shards[i], condition);
+	if (!some)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"%s\" leaves no row for a test", asked->test_after != NULL ? "test_after" : "test_size"),
+						errhint("Give another value, or more rows.")));
+	of->filter = psprintf("NOT %s AND (%s)", condition, of->filter == NULL ? "true" : of->filter);
+}
+
 /* FROM and WHERE of a statement on the rows of a shard that a training does not leave out */
 static char *
 rows_of(const spread *of, const dana_shard *shard)
@@ -227,7 +309,7 @@ append_texts(const spread *of, const char *column, StringInfo to)
 	dana_json_open(to, column, '[');
 	for (int i = 0; i < of->count; i++)
 	{
-		/* of a text that is too long for a category it is enough to tell it from others */
+		/* of a text that is too long for a category it is enough to distinguish it */
 		char *statement = psprintf(
 			"SELECT CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d THEN "
 			"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, %d) ELSE g.v END, g.n FROM (SELECT "
@@ -354,6 +436,8 @@ find_columns(const spread *of)
 			append_texts(of, of->features.values[i], &text);
 	dana_json_close(&text, '}');
 	dana_json_list(&text, "key", &of->shards[0].key_columns);
+	dana_json_text(&text, "parts", of->split.parts);
+	dana_json_text(&text, "classes", of->split.label);
 	return dana_json_end(&text);
 }
 
@@ -413,7 +497,8 @@ static Jsonb *
 arguments_of(const spread *of, Jsonb *introduction)
 {
 	static const char *const others[] = {"rule", "source", "features", "label", "sync", "filter"};
-	static const char *const leader_s[] = {"model", "warm_start_from"}; /* it tells the others what it starts from */
+	/* it tells the others what it starts from; their filter leaves out what is for a test */
+	static const char *const leader_s[] = {"model", "warm_start_from", "test_size", "test_by", "test_after"};
 	const dana_arguments *given = &of->asked->arguments;
 	const bool			  leads = introduction == NULL;
 	const dana_texts	  classes = leads ? (dana_texts){.count = -1} : dana_json_texts(introduction, "classes");
@@ -583,6 +668,7 @@ train_spread(spread *of, const char *name, Datum (*train)(dana_training *trainin
 	of->made = get_relname_relid(get_rel_name(source), LookupNamespaceNoError("pg_temp"));
 	if (of->label != NULL && of->asked->classes.count < 0 && !dana_json_is_null(of->rule.description, "classes"))
 		take_labels(of);
+	leave_out_test(of);
 	record(of);
 	dana_arguments_from_json(dana_extension_function("dana_train"), arguments_of(of, NULL), &arguments);
 	arguments.values[dana_argument(&arguments, "rule")] = CStringGetTextDatum(of->asked->rule);
@@ -593,6 +679,7 @@ train_spread(spread *of, const char *name, Datum (*train)(dana_training *trainin
 	led.part = part_of(of, 0, NULL);
 	led.known = find_columns(of);
 	led.leads = true;
+	dana_split_known(&led);
 	led.table = source;
 	return dana_relay_run(&relay, lead, &(leading){train, &led});
 }
@@ -653,6 +740,7 @@ train_gathered(dana_training *training, Datum (*train)(dana_training *training))
 Datum
 dana_train_shards(dana_training *training, Datum (*train)(dana_training *training))
 {
+	training->tried = training->test_size > 0 || training->test_after != NULL; /* rows will be left out */
 	return strcmp(training->sync, "gather") == 0 ? train_gathered(training, train) : train_there(training, train);
 }
 

@@ -3,7 +3,7 @@
  * the primary key, else by their place or, where rows have none, by all of their values.
  *
  * In a rule with classes each class has its share, and so have all rows if the caller names a column: rows in the order
- * of their numbers are cut where the share ends, and the bounds are kept with the model. Beyond MAX_NUMBERS different
+ * of their numbers are cut where the share ends, and the bounds are kept with the model. Beyond DANA_MAX_DRAWN different
  * numbers the parts are large enough for the numbers alone, and the pass over the rows ends.
  */
 #include "postgres.h"
@@ -27,8 +27,6 @@
 #include "source/source.h"
 #include "source/stream.h"
 #include "values/texts.h"
-
-#define MAX_NUMBERS 100000
 
 /* As scikit-learn's validation_fraction */
 #define VALIDATION_SIZE 0.1
@@ -117,13 +115,6 @@ identify(const dana_training *training, TupleDesc columns)
 
 /* Classes */
 
-typedef struct class_row
-{
-	double class;
-	double number;
-	int64  count; /* of rows with this number */
-} class_row;
-
 typedef struct strata
 {
 	const dana_split *split;
@@ -133,36 +124,35 @@ typedef struct strata
 	int		   *numbers; /* of their columns */
 	Oid		   *types;
 	NullableDatum *key;
-	class_row  *rows; /* one for each number */
+	dana_drawn  *rows; /* one for each number */
 	Size		used, size;
-	bool		many; /* there are too many */
 	MemoryContext of_row;
 } strata;
 
 static int
 compare_rows(const void *a, const void *b)
 {
-	const class_row *one = a, *other = b;
+	const dana_drawn *one = a, *other = b;
 
 	if (one->class != other->class)
 		return one->class < other->class ? -1 : 1;
 	return (one->number > other->number) - (one->number < other->number);
 }
 
-/* Sorts the rows, and counts those of one number */
-static void
-merge(strata *of)
+/* Sorts rows, and counts those of one number, which are the first so many then */
+static Size
+merge(dana_drawn *rows, Size count)
 {
 	Size used = 0;
 
-	if (of->used > 0)
-		qsort(of->rows, of->used, sizeof(class_row), compare_rows);
-	for (Size i = 0; i < of->used; i++)
-		if (used > 0 && compare_rows(&of->rows[used - 1], &of->rows[i]) == 0)
-			of->rows[used - 1].count += of->rows[i].count;
+	if (count > 0)
+		qsort(rows, count, sizeof *rows, compare_rows);
+	for (Size i = 0; i < count; i++)
+		if (used > 0 && compare_rows(&rows[used - 1], &rows[i]) == 0)
+			rows[used - 1].count += rows[i].count;
 		else
-			of->rows[used++] = of->rows[i];
-	of->used = used;
+			rows[used++] = rows[i];
+	return used;
 }
 
 static bool
@@ -172,7 +162,7 @@ take_row(TupleTableSlot *row, void *context)
 	strata		 *of = context;
 	MemoryContext caller = MemoryContextSwitchTo(of->of_row);
 	NullableDatum label = {0, true}, tid = {PointerGetDatum(&row->tts_tid), false};
-	class_row	  found = {.count = 1};
+	dana_drawn	  found = {.count = 1};
 
 	if (of->label > 0)
 		label.value = slot_getattr(row, of->label, &label.isnull);
@@ -184,14 +174,12 @@ take_row(TupleTableSlot *row, void *context)
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(of->of_row);
 	if (of->used == of->size)
-		of->rows = repalloc(of->rows, sizeof(class_row) * (of->size *= 2));
+		of->rows = repalloc(of->rows, sizeof(dana_drawn) * (of->size *= 2));
 	of->rows[of->used++] = found;
-	if (of->used == MAX_NUMBERS)
-	{
-		merge(of);
-		of->many = of->used > MAX_NUMBERS / 2;
-	}
-	return !of->many;
+	if (of->used < 2 * DANA_MAX_DRAWN)
+		return true;
+	of->used = merge(of->rows, of->used);
+	return of->used <= DANA_MAX_DRAWN;
 }
 
 /* Reads class and number of the rows that the training has so far */
@@ -248,7 +236,7 @@ read_rows(strata *of, const dana_training *training, const char *label)
 
 /* The number below which `wanted` rows of a class lie; those of one number stay together, on the nearer side */
 static double
-bound_of(const class_row *rows, Size count, double wanted, bool some_left)
+bound_of(const dana_drawn *rows, Size count, double wanted, bool some_left)
 {
 	int64 before = 0;
 
@@ -266,7 +254,7 @@ bound_of(const class_row *rows, Size count, double wanted, bool some_left)
 
 /* Appends the bounds of a class's parts: `bounds` themselves if its rows are unknown */
 static void
-append_parts(StringInfo to, double class, const class_row *rows, Size count, const double *bounds, int parts)
+append_parts(StringInfo to, double class, const dana_drawn *rows, Size count, const double *bounds, int parts)
 {
 	int64 all = 0;
 
@@ -292,41 +280,48 @@ class_column(const dana_training *training, TupleDesc columns)
 	return number > 0 ? NameStr(TupleDescAttr(columns, number - 1)->attname) : NULL;
 }
 
-/* Cuts the rows that the training has so far into parts */
+/* Cuts rows into parts */
 static void
-cut(const dana_training *training, dana_split *split, bool stratify, const double *bounds, int parts)
+cut_rows(dana_split *split, dana_drawn *rows, Size count, const double *bounds, int parts)
 {
-	strata		   of = {.split = split, .size = 1024};
-	Size		   last; /* the end of those with known parts */
+	Size		   used = merge(rows, count), last; /* the end of those with known parts */
 	StringInfoData text;
 
 	initStringInfo(&text);
 	appendStringInfoChar(&text, '{');
-	if (stratify && training->test_by == NULL)
-		split->label = class_column(training, columns_of(training));
-	if (split->label != NULL || (stratify && training->test_by != NULL))
-	{
-		of.rows = palloc(sizeof(class_row) * of.size);
-		of.of_row = AllocSetContextCreate(CurrentMemoryContext, "dana split row", ALLOCSET_SMALL_SIZES);
-		read_rows(&of, training, split->label);
-		MemoryContextDelete(of.of_row);
-		merge(&of);
-		if (of.many)
-			of.used = 0, split->label = NULL;
-	}
-	for (last = 0; last < of.used && of.rows[last].class < DANA_OTHER_CLASSES;)
+	if (used > DANA_MAX_DRAWN)
+		used = 0, split->label = NULL;
+	for (last = 0; last < used && rows[last].class < DANA_OTHER_CLASSES;)
 	{
 		const Size first = last;
 
 		CHECK_FOR_INTERRUPTS();
-		while (last < of.used && of.rows[last].class == of.rows[first].class)
+		while (last < used && rows[last].class == rows[first].class)
 			last++;
-		append_parts(&text, of.rows[first].class, of.rows + first, last - first, bounds, parts);
+		append_parts(&text, rows[first].class, rows + first, last - first, bounds, parts);
 	}
 	/* classes that come later have no rows yet */
-	append_parts(&text, DANA_OTHER_CLASSES, of.rows + last, split->label == NULL ? of.used : 0, bounds, parts);
+	append_parts(&text, DANA_OTHER_CLASSES, rows + last, split->label == NULL ? used : 0, bounds, parts);
 	appendStringInfoChar(&text, '}');
 	split->parts = text.data;
+}
+
+/* Cuts the rows that the training has so far into parts */
+static void
+cut(const dana_training *training, dana_split *split, bool stratify, const double *bounds, int parts)
+{
+	strata of = {.split = split, .size = 1024};
+
+	if (stratify && training->test_by == NULL)
+		split->label = class_column(training, columns_of(training));
+	if (split->label != NULL || (stratify && training->test_by != NULL))
+	{
+		of.rows = palloc(sizeof(dana_drawn) * of.size);
+		of.of_row = AllocSetContextCreate(CurrentMemoryContext, "dana split row", ALLOCSET_SMALL_SIZES);
+		read_rows(&of, training, split->label);
+		MemoryContextDelete(of.of_row);
+	}
+	cut_rows(split, of.rows, of.used, bounds, parts);
 	if (of.rows != NULL)
 		pfree(of.rows);
 }
@@ -588,6 +583,71 @@ dana_split_rows(dana_training *training, bool stratify)
 		cut(training, &split, stratify, &training->validation_size, 2);
 		training->held_out = take_part(training, &split);
 	}
+}
+
+dana_split
+dana_split_elsewhere(const dana_training *training, TupleDesc columns, const dana_texts *key)
+{
+	dana_training checked = *training;
+	dana_split	  split = {.seed = training->seed, .key = *key};
+
+	(void)check_arguments(&checked);
+	if (training->test_by != NULL)
+	{
+		(void)require_column(training, columns, "test_by", training->test_by);
+		split.key = (dana_texts){1, palloc(sizeof(char *))};
+		split.key.values[0] = training->test_by;
+	}
+	if (training->test_after != NULL)
+		read_after(training, columns, &split);
+	else if (split.key.count == 0)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("the shards of %s have no primary key, by which rows for tests are chosen", name_of(training)),
+						errdetail("On one server their places would choose them, and places on several are not those of one table."),
+						errhint("Name a column that identifies rows with test_by, add a primary key on each shard, or gather the rows.")));
+	return split;
+}
+
+void
+dana_split_cut(dana_split *split, dana_drawn *rows, Size count, double size)
+{
+	cut_rows(split, rows, count, &size, 2);
+}
+
+void
+dana_split_known(dana_training *training)
+{
+	const dana_texts key = dana_json_texts(training->known, "key");
+	char			*label = dana_json_string(training->known, "classes");
+
+	if (training->test_size == 0 && training->test_after == NULL)
+		return;
+	training->split = dana_split_elsewhere(training, columns_of(training), &key);
+	training->split.parts = dana_json_string(training->known, "parts");
+	training->split.label = *label == '\0' ? NULL : label;
+	training->tried = true;
+}
+
+/* dana.dana_part_bounds(draws, size, stratify): the bounds of a part of so many rows; `draws` has class, number and count of each */
+DANA_FUNCTION(dana_part_bounds)
+{
+	ArrayType  *draws = PG_GETARG_ARRAYTYPE_P(0);
+	const Size	count = ArrayGetNItems(ARR_NDIM(draws), ARR_DIMS(draws)) / 3;
+	const int64 *numbers = (const int64 *)ARR_DATA_PTR(draws);
+	dana_split	split = {.label = PG_GETARG_BOOL(2) ? "" : NULL};
+	dana_drawn *rows = palloc_extended(sizeof *rows * Max(count, 1), MCXT_ALLOC_HUGE);
+	Datum		values[2];
+	TupleDesc	columns;
+
+	if (ARR_HASNULL(draws) || get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE)
+		dana_error(INVALID_PARAMETER_VALUE, "argument \"draws\" must not have NULLs");
+	check_size("test_size", PG_GETARG_FLOAT8(1));
+	for (Size i = 0; i < count; i++, numbers += 3)
+		rows[i] = (dana_drawn){numbers[0] * DANA_DRAW_UNIT, numbers[1] * DANA_DRAW_UNIT, numbers[2]};
+	dana_split_cut(&split, rows, count, PG_GETARG_FLOAT8(1));
+	values[0] = CStringGetTextDatum(split.parts);
+	values[1] = BoolGetDatum(split.label != NULL);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, (bool[]){false, false})));
 }
 
 void

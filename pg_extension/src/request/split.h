@@ -11,6 +11,29 @@
  */
 extern void dana_split_rows(dana_training *training, bool stratify);
 
+/*
+ * Rows for a test of a table's shards, which no server has together. Each counts the rows of a class and a number; the
+ * bounds follow from the counts of all, as from those of one table.
+ */
+typedef struct dana_drawn
+{
+	double class;
+	double number;
+	int64  count; /* of rows with this number */
+} dana_drawn;
+
+/* Different numbers of a class at most that bounds are made of; of more the numbers alone decide */
+#define DANA_MAX_DRAWN 100000
+
+/* What identifies a row of such a table, whose primary key is given; it has no parts yet, unless a time divides the rows */
+extern dana_split dana_split_elsewhere(const dana_training *training, TupleDesc columns, const dana_texts *key);
+
+/* Sets the split of a training that leads others, which are told the parts: its own rows are not divided */
+extern void dana_split_known(dana_training *training);
+
+/* Sets the parts of one with a label, or a column that the caller names; classes are forgotten if there are too many numbers */
+extern void dana_split_cut(dana_split *split, dana_drawn *rows, Size count, double size);
+
 /* Leaves out all rows that do not satisfy a condition, before which none were left out for a test */
 extern void dana_split_restrict(dana_training *training, const char *condition);
 

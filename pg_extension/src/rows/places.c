@@ -184,7 +184,7 @@ hash_of_row(HeapTupleHeader row, uint64 seed)
 static double
 number_of_hash(uint64 hash)
 {
-	return (double)(hash >> 11) * 0x1p-53;
+	return (double)(hash >> 11) * DANA_DRAW_UNIT;
 }
 
 /* The hash of the first argument, a place or a key, and the third, the seed */
@@ -252,11 +252,44 @@ bounds_of(const float8 *parts, int rows, int width, double class)
 	return parts + (rows - 1) * width;
 }
 
+/* The types of the label and the key, arguments from number `first` on, as the hashes need them */
+static Oid *
+types_of(FunctionCallInfo fcinfo, int first)
+{
+	Oid *types = fcinfo->flinfo->fn_extra;
+
+	if (types == NULL)
+	{
+		types = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(Oid) * PG_NARGS());
+		for (int i = first; i < PG_NARGS(); i++)
+			types[i] = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, i));
+		fcinfo->flinfo->fn_extra = types;
+	}
+	return types;
+}
+
+/* dana.dana_draws(seed, label, key ...): the numbers of a row's class and of the row */
+DANA_FUNCTION(dana_draws)
+{
+	const int  first = 1; /* the label */
+	const Oid *types = types_of(fcinfo, first);
+	double	   class, number;
+	Datum	   numbers[2];
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	class = dana_draw_of_class(types[first], fcinfo->args[first]);
+	number = dana_draw(PG_GETARG_INT32(0), types + first + 1, fcinfo->args + first + 1, PG_NARGS() - first - 1);
+	numbers[0] = Int64GetDatum((int64)(class / DANA_DRAW_UNIT));
+	numbers[1] = Int64GetDatum((int64)(number / DANA_DRAW_UNIT));
+	PG_RETURN_ARRAYTYPE_P(construct_array(numbers, 2, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
 /* dana.dana_part(parts, seed, label, key ...): `parts` as dana_split has it */
 DANA_FUNCTION(dana_part)
 {
 	const int	  first = 2; /* the label */
-	Oid			 *types = fcinfo->flinfo->fn_extra;
+	const Oid	 *types = types_of(fcinfo, first);
 	ArrayType	 *parts;
 	const float8 *bounds;
 	double		  number;
@@ -267,13 +300,6 @@ DANA_FUNCTION(dana_part)
 	parts = PG_GETARG_ARRAYTYPE_P(0);
 	if (ARR_NDIM(parts) != 2 || ARR_HASNULL(parts) || ARR_DIMS(parts)[1] < 1)
 		dana_error(INVALID_PARAMETER_VALUE, "argument \"parts\" must be an array of two dimensions without NULLs");
-	if (types == NULL)
-	{
-		types = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(Oid) * PG_NARGS());
-		for (int i = first; i < PG_NARGS(); i++)
-			types[i] = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, i));
-		fcinfo->flinfo->fn_extra = types;
-	}
 	width = ARR_DIMS(parts)[1];
 	bounds = bounds_of((const float8 *)ARR_DATA_PTR(parts), ARR_DIMS(parts)[0], width,
 					   dana_draw_of_class(types[first], fcinfo->args[first]));

@@ -8,6 +8,9 @@
 /* The number of all classes without parts of their own; the numbers of others are from 0 to 1 */
 #define DANA_OTHER_CLASSES 2.0
 
+/* Numbers of rows and of classes are whole multiples of this */
+#define DANA_DRAW_UNIT 0x1p-53
+
 /* How rows are divided into parts; part 0 is held out */
 typedef struct dana_split
 {
