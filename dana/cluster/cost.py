@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from dana.cluster.gather import create_like
+from dana.cluster.gather import create_like, take_rows
 from dana.cluster.shards import check_alike, opened
 from dana.errors import UsageError
 from dana.records import Plan
@@ -34,6 +34,9 @@ ROUND_TRIP, RATE = 100e-6, 1.25e9
 
 WAITING = 0.5
 """Share of an epoch above which a mode is warned of."""
+
+SAMPLE = 1000
+"""Rows of each shard that the plan is made from."""
 
 ADVICE = "{:.0%} of an epoch is waiting: give larger batches, or sync='gather'"
 
@@ -183,7 +186,9 @@ def costs_over(
     with opened(shards, table, timeout) as parts, session.transaction(force_rollback=True):
         looks = [shard.look() for shard in parts]
         check_alike(parts, looks)
-        create_like(session, made, looks[0])
+        types = create_like(session, made, looks[0])
+        # labels, texts and means are known from rows alone
+        take_rows(session, made, parts, looks[0], types, SAMPLE)
         found = plan(made.as_string(session))
         sizes = [shard.rows(SIZES, shard.table)[0] for shard in parts]
         for shard, (rows, _) in zip(parts, sizes, strict=True):

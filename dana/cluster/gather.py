@@ -9,7 +9,6 @@ of the rows) needs no second implementation.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -30,6 +29,9 @@ ROWS = 4096
 
 FIELD = 2 + 4
 """Bytes before the value in a row of one column: the number of columns, the length."""
+
+TEXT = 25
+"""The OID of type text (catalog/pg_type.dat)."""
 
 TIMEOUT = 60.0
 """Seconds without a message after which a shard is lost."""
@@ -77,20 +79,28 @@ def gather(
         types = create_like(session, made, looks[0])
         taken = _take_pages(session, made, parts, looks) if _has_alike_pages(session, looks, types) else None
         if taken is None:
-            taken = _take_rows(session, made, parts, looks[0], types)
+            taken = take_rows(session, made, parts, looks[0], types)
         _add_key(session, made, looks[0].key)
         _record(session, made, parts, looks, taken)
         return made.as_string(session)
 
 
+TYPE_HERE = """
+SELECT pg_catalog.format_type(t.oid, %(modifier)s) FROM pg_catalog.pg_type AS t
+JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) t.typowner
+WHERE t.oid OPERATOR(pg_catalog.=) COALESCE(%(oid)s::pg_catalog.oid, pg_catalog.to_regtype(%(name)s)::pg_catalog.oid)
+    AND (r.rolsuper OR r.rolname OPERATOR(pg_catalog.=) CURRENT_USER)
+"""
+"""This server's name of a shard's type. A shard may say anything, and another role's type may run functions here."""
+
+
 def create_like(session: psycopg.Connection, made: sql.Identifier, look: Look) -> dict[str, str]:
-    """Make a temporary table with a shard's columns; their types: text for enums and those that this server has not."""
+    """Make a temporary table with a shard's columns; their types here, or text."""
     types = {}
     for column in look.columns:
-        known = column.builtin
-        if not known and not column.enum:
-            known = session.execute("SELECT pg_catalog.to_regtype(%s) IS NOT NULL", (column.type,)).fetchall()[0][0]
-        types[column.name] = column.type if known else "text"
+        wanted = {"oid": column.builtin, "name": None if column.enum else column.type, "modifier": column.modifier}
+        found = session.execute(TYPE_HERE, wanted).fetchone()
+        types[column.name] = found[0] if found else "text"
     columns = (sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type_)) for name, type_ in types.items())
     session.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({})").format(made, sql.SQL(", ").join(columns)))
     return types
@@ -105,7 +115,7 @@ def _has_alike_pages(session: psycopg.Connection, looks: Sequence[Look], types: 
         look.pages is not None
         and (look.block_size, look.encoding) == here
         and look.columns == looks[0].columns
-        and all(column.builtin for column in look.columns)
+        and all(column.builtin is not None for column in look.columns)
         for look in looks
     )
 
@@ -131,17 +141,26 @@ def _take_pages(
     return rows
 
 
-def _take_rows(
-    session: psycopg.Connection, made: sql.Identifier, shards: Sequence[Shard], look: Look, types: dict[str, str]
+def take_rows(
+    session: psycopg.Connection,
+    made: sql.Identifier,
+    shards: Sequence[Shard],
+    look: Look,
+    types: dict[str, str],
+    most: int | None = None,
 ) -> list[int]:
-    """Append the shards' rows, as their types' own functions send and receive them; the number of rows of each."""
+    """Append the shards' rows, at most so many of each, as their types' own functions send and receive them.
+
+    Returns the number of rows of each.
+    """
     # the type's output function; a cast to text may be another's function
     text = "CASE pg_catalog.num_nulls({0}) WHEN 0 THEN pg_catalog.format('%s', {0}) END"
+    wanted = (text if types[column.name] == "text" and column.builtin != TEXT else "{0}" for column in look.columns)
     values = sql.SQL(", ").join(
-        sql.SQL("{0}" if types[column.name] == column.type else text).format(sql.Identifier(column.name))
-        for column in look.columns
+        sql.SQL(each).format(sql.Identifier(column.name)) for each, column in zip(wanted, look.columns, strict=True)
     )
-    copies = [shard.copy(f"SELECT {values.as_string(session)} FROM {shard.table}") for shard in shards]
+    limit = "" if most is None else f" LIMIT {most}"
+    copies = [shard.copy(f"SELECT {values.as_string(session)} FROM {shard.table}{limit}") for shard in shards]
     rows = [0] * len(shards)
     with session.cursor().copy(sql.SQL("COPY {} FROM STDIN (FORMAT binary, FREEZE)").format(made)) as into:
         into.write(HEADER)
@@ -199,9 +218,9 @@ def _add_key(session: psycopg.Connection, made: sql.Identifier, key: Sequence[st
         with session.transaction():
             session.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(made, columns))
     except psycopg.errors.UniqueViolation:
-        warnings.warn(
-            f"the primary key ({', '.join(key)}) is not unique over the shards: its columns are like any others; list "
-            "features without them",
-            UserWarning,
-            stacklevel=2,
+        repeat(
+            [
+                f"WARNING: the primary key ({', '.join(key)}) is not unique over the shards: its columns are like any "
+                "others; list features without them"
+            ]
         )

@@ -7,6 +7,7 @@ that name shard and server. It knows nothing of the server that trains.
 from __future__ import annotations
 
 import json
+import re
 import select
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,11 +27,13 @@ from dana.session.tables import HEADER, TRAILER
 CONNECT_TIMEOUT = 10
 """Seconds to connect in, unless the connection string says otherwise."""
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
 CANCEL_TIMEOUT = 2
 """Seconds to cancel in what runs at a shard."""
 
-USER_DEFINED = 16384
-"""First OID that a server does not give to a type of its own (FirstNormalObjectId, access/transam.h)."""
+OWN_TYPES = 10000
+"""First OID that need not be the same type on every server (FirstGenbkiObjectId, access/transam.h)."""
 
 TYPE = """
 SELECT pg_catalog.format_type(t.oid, {}) AS type, t.typtype = 'e' AS enum FROM pg_catalog.pg_type AS t WHERE t.oid = {}
@@ -90,18 +93,32 @@ class ShardError(psycopg.OperationalError):
     """
 
     def __init__(self, shard: Shard, message: str, sqlstate: str) -> None:
-        super().__init__(f"{shard}: {message.strip()}")
+        # a terminal would obey control characters
+        super().__init__(f"{shard}: {CONTROL.sub(' ', message.strip())}")
         self.shard = shard.number
         self.sqlstate = sqlstate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its name, its type in SQL, and whether every server has that type, or it is an enum of this one."""
+    """A column.
+
+    Attributes
+    ----------
+    type
+        Its type as the shard's server writes it, for comparisons and messages.
+    builtin
+        The OID of a type that is the same on every server.
+    modifier
+        The type's, such as a length.
+    enum
+        Whether the type is an enum of that server.
+    """
 
     name: str
     type: str
-    builtin: bool
+    builtin: int | None
+    modifier: int
     enum: bool
 
     def __str__(self) -> str:
@@ -194,9 +211,11 @@ class Shard:
         snapshot = datetime.now(UTC)
         columns = []
         for i in range(described.nfields):
-            [[type_, enum]] = self.rows(TYPE, described.fmod(i), described.ftype(i))
+            type_, modifier = described.ftype(i), described.fmod(i)
+            [[written, enum]] = self.rows(TYPE, modifier, type_)
             name = (described.fname(i) or b"").decode()
-            columns.append(Column(name=name, type=type_, builtin=described.ftype(i) < USER_DEFINED, enum=enum))
+            builtin = type_ if type_ < OWN_TYPES else None
+            columns.append(Column(name=name, type=written, builtin=builtin, modifier=modifier, enum=enum))
         [[block_size, encoding, whole, key, function]] = self.rows(FACTS, self.table)
         return Look(
             columns=tuple(columns),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -21,7 +20,7 @@ from dana.cluster.gather import create_like
 from dana.cluster.relay import relay
 from dana.cluster.shards import Column, Look, Shard, check_alike, opened
 from dana.errors import UsageError
-from dana.session.notices import Messages
+from dana.session.notices import Messages, repeat
 from dana.storage.types import TYPES
 
 MODES = ("batch", "epoch")
@@ -133,7 +132,7 @@ def train(
         types = create_like(session, made, looks[0])
         if label is not None and numbers_classes and options.get("classes") is None:
             [column] = (each for each in looks[0].columns if each.name == label)
-            if not column.builtin and not column.enum:
+            if column.builtin is None and not column.enum:
                 raise UsageError(
                     f"the label {label} is {column.type}: with sync={sync!r} labels are of a type of PostgreSQL",
                     hint=f"Make it a text in a view on each shard. {GATHER}",
@@ -255,7 +254,7 @@ def _kind(column: Column) -> str:
 
 
 def _is_text(column: Column) -> bool:
-    return column.enum or (column.builtin and _kind(column) in TEXTS)
+    return column.enum or (column.builtin is not None and _kind(column) in TEXTS)
 
 
 def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
@@ -267,11 +266,11 @@ def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
         for (hash_,) in shard.rows(f"SELECT {hashed} FROM {shard.table} ORDER BY 1 LIMIT {KEYS}"):
             other = seen.setdefault(hash_, shard)
             if other is not shard:
-                warnings.warn(
-                    f"{other} and {shard} have the same primary key ({', '.join(key)}) in rows, which count for both; "
-                    "have each row on one shard alone",
-                    UserWarning,
-                    stacklevel=2,
+                repeat(
+                    [
+                        f"WARNING: {other} and {shard} have the same primary key ({', '.join(key)}) in rows, which "
+                        "count for both; have each row on one shard alone"
+                    ]
                 )
                 return
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
+from psycopg.types.json import Jsonb
 
 from dana.records import Metrics
 from dana.report.history import Run
@@ -194,7 +195,8 @@ def _rows(session: psycopg.Connection, what: str, model: StoredModel, part: str)
         row = sql.SQL("r")
         rows: sql.Composable = sql.SQL("({}\n) AS r").format(_literally(query))
     else:
-        row = rows = _literally(session.execute("SELECT %s::regclass::text", (kept["source"],)).fetchall()[0][0])
+        [[table]] = session.execute("SELECT dana.dana_trained_on(%s)::text", (Jsonb(kept),)).fetchall()
+        row = rows = _literally(table)
     condition = sql.SQL("({}\n)").format(_literally(kept.get("filter") or "true"))
     if part == "test":
         condition += sql.SQL(" AND ") + _literally(value(session, "dana_test_rows", {"model": model.reference}))

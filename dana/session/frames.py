@@ -197,7 +197,7 @@ def _pyarrow() -> ModuleType:
         return import_module("pyarrow")
     except ModuleNotFoundError:
         raise UsageError(
-            "reading this data frame needs the package pyarrow", hint=f"Run: {install_command('analyst')}"
+            "reading this data needs the package pyarrow", hint=f"Run: {install_command('analyst')}"
         ) from None
 
 

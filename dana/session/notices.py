@@ -22,6 +22,9 @@ PROGRESS = ("_notice_epoch", "_notice_run")
 """Suffixes of the extension's functions that report progress, as requested by the setting dana.notices."""
 
 
+OWN = ("dana", "contextlib")
+
+
 class ServerWarning(UserWarning):
     """A WARNING of the server: something is likely wrong."""
 
@@ -101,9 +104,9 @@ def _warn(said: Iterable[tuple[type[UserWarning], str]]) -> None:
 
 
 def _caller() -> FrameType:
-    """The frame that called this package; where all are its own, the outermost."""
+    """The frame that called this package, if need be through contextlib; where all are its own, the outermost."""
     frame = sys._getframe(1)
     # by package and not by a number of frames: estimators and the command line call in different depths
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dana":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OWN:
         frame = frame.f_back
     return frame

@@ -15,6 +15,9 @@ found() {  # the absolute path of a program, or nothing
 verilator=$(found "${VERILATOR:-verilator}")
 python=$(found "${PYTHON:-python3}")
 stall=${1:-0}
+case $stall in
+  *[!0-9]*) echo "verilator.sh: the argument must be a number from 0 to 255, not $stall" >&2; exit 2 ;;
+esac
 cd "$(dirname "$0")"
 # in one piece: Verilator's headers take longer to read than most of its files to compile
 run() {

@@ -332,6 +332,10 @@ COMMENT ON COLUMN dana.group_training.model IS 'Name of the group''s model: dana
 COMMENT ON COLUMN dana.group_training.sqlstate IS 'SQLSTATE of the group''s error, or NULL';
 COMMENT ON COLUMN dana.group_training.error IS 'Message of the error';
 
+CREATE FUNCTION dana.dana_trained_on(metadata jsonb) RETURNS regclass
+	LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'dana_trained_on_of';
+COMMENT ON FUNCTION dana.dana_trained_on IS 'The table that a model was trained on; an error if it belongs to another role than then, or to another session';
+
 -- With the caller's search_path, on which a query or a filter depends
 CREATE FUNCTION dana_refresh(model text) RETURNS dana.training
 	LANGUAGE plpgsql
@@ -356,6 +360,10 @@ BEGIN
 	ELSIF NOT kept ? 'asked'::pg_catalog.text THEN
 		RAISE feature_not_supported USING MESSAGE = pg_catalog.format('model "%s" does not record the options of its training', $1),
 			HINT = 'Train it again: dana_train(..., warm_start_from => ...).';
+	ELSIF NOT EXISTS (SELECT FROM dana.rule AS r WHERE r.name = found.rule AND pg_catalog.md5(r.text) = kept ->> 'rule_md5'::pg_catalog.text) THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = pg_catalog.format('rule "%s" is not the one that model "%s" was trained with: it has been replaced, or dropped', found.rule, $1),
+			HINT = 'Train with the rule of now: dana_train(..., warm_start_from => ...).';
 	END IF;
 	SELECT pg_catalog.format('%s is %L, but was %L', s.key, pg_catalog.current_setting(s.key), s.value) INTO differs
 	FROM pg_catalog.jsonb_each_text(kept -> 'settings'::pg_catalog.text) AS s
@@ -366,7 +374,7 @@ BEGIN
 			HINT = 'SET it as it was when the model was trained.';
 	END IF;
 	result := dana.dana_train_rule(found.rule,
-		CASE WHEN NOT kept ? 'query'::pg_catalog.text THEN (kept ->> 'source'::pg_catalog.text)::pg_catalog.regclass END,
+		CASE WHEN NOT kept ? 'query'::pg_catalog.text THEN dana.dana_trained_on(kept) END,
 		kept -> 'asked'::pg_catalog.text || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
 			'model', found.name, 'warm_start_from', $1, 'query', kept -> 'query'::pg_catalog.text,
 			'filter', kept -> 'filter'::pg_catalog.text, 'features', kept -> 'features'::pg_catalog.text, 'label',
@@ -963,7 +971,7 @@ BEGIN
 		SELECT c.*, count(c.value) OVER w AS different,
 			sum(c."rows") FILTER (WHERE c.value IS NOT NULL) OVER (w ORDER BY c.number) AS below,
 			sum(c."rows") FILTER (WHERE c.value IS NOT NULL) OVER w AS "all"
-		FROM dana.dana_counted($1, found.metadata, COALESCE($2, (found.metadata ->> 'source')::regclass)) AS c
+		FROM dana.dana_counted($1, found.metadata, COALESCE($2, dana.dana_trained_on(found.metadata))) AS c
 		WINDOW w AS (PARTITION BY c.feature, c.element)
 	), cut AS (
 		SELECT c.feature, c.element,

@@ -96,6 +96,20 @@ def turned(data: bytes, before: int) -> bytes:
     return data if before < 50_000 else bytes(data[:64]) + bytes(each ^ 0xFF for each in data[64:])
 
 
+class Silent:
+    """The copy ends with its first message, and the statement never."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def __call__(self, data: bytes, before: int) -> bytes:
+        at = data.find(b"PGCOPY")
+        if self.ended or at < 5:
+            return b"" if self.ended else data
+        self.ended = True
+        return data[: at - 5] + b"c\0\0\0\4"
+
+
 def busy(shards: list[str]) -> bool:
     """Whether a connection for pages is left on any of the servers."""
     return any(fetched(dsn, "SELECT FROM pg_stat_activity WHERE application_name = 'dana'") for dsn in shards)
@@ -107,6 +121,7 @@ def busy(shards: list[str]) -> bool:
         (quiet, r"no message within 0\.5 s"),
         (cut, "server closed the connection unexpectedly"),
         (long, r"no message within 0\.5 s"),
+        (Silent(), r"no answer within 0\.5 s"),
         (turned, "lost synchronization|has no pages|no message within|corrupt"),
     ],
 )

@@ -95,3 +95,16 @@ def test_sizes_come_from_the_shards(db: Connection, shards: list[str], monkeypat
     everywhere(shards[1:], "DROP TABLE counted CASCADE")
     with pytest.raises(ShardError, match=r'shard 1 .*relation "nowhere" does not exist'):
         db.explain_shards("linear_svm", "nowhere", shards)
+
+
+def test_the_table_may_have_texts_and_nulls(db: Connection, shards: list[str]) -> None:
+    """Classes, categories and means are found in rows of the shards."""
+    everywhere(
+        shards,
+        "CREATE TABLE rows (id int PRIMARY KEY, a float4, city text, y text)",
+        "INSERT INTO rows SELECT i * 3 + {shard}, nullif(i % 7, 0), 'c' || i % 3, "
+        "CASE WHEN i * 31 % 53 > 20 THEN 'yes' ELSE 'no' END FROM generate_series(1, 300) AS i",
+        "ANALYZE rows",
+    )
+    for options in ({}, {"nulls": "mean"}, {"features": ["a"], "label": "y"}):
+        assert len(db.explain_shards("logistic", "rows", shards, **options)) == 3

@@ -7,16 +7,19 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from dana.cli.entry import main
 from dana.client.connection import Connection
-from dana.cluster.shards import ShardError, opened
+from dana.cluster.gather import create_like
+from dana.cluster.shards import Column, Look, ShardError, opened
 from dana.errors import UsageError
 from tests.cluster.conftest import everywhere, fetched
 from tests.scale import scaled
@@ -185,6 +188,36 @@ def test_a_copied_database_is_another(shards: list[str]) -> None:
             assert [part.place()[-1] for part in parts] == [parts[0].place()[-1]] * 2
     finally:
         everywhere(shards[:1], *(f"DROP DATABASE IF EXISTS {name}" for name in names))
+
+
+def test_a_type_is_this_server_s_or_text(db: Connection, shards: list[str]) -> None:
+    """What a shard calls its types is in no statement here; another role's type may run functions."""
+    look: dict[str, Any] = {
+        "key": (),
+        "block_size": 8192,
+        "encoding": "UTF8",
+        "pages": None,
+        "snapshot": datetime.now(UTC),
+    }
+    evil = "text); CREATE TABLE taken AS SELECT 1; CREATE TEMPORARY TABLE other (a int"
+    columns = (
+        Column(name="a", type=evil, builtin=25, modifier=-1, enum=False),
+        Column(name="b", type=evil, builtin=None, modifier=-1, enum=True),
+        Column(name="c", type="numeric", builtin=1700, modifier=(9 << 16 | 3) + 4, enum=False),
+        Column(name="d", type="own", builtin=None, modifier=-1, enum=False),
+        Column(name="e", type="gone", builtin=None, modifier=-1, enum=False),
+    )
+    session = db.session
+    session.execute("DROP ROLE IF EXISTS maker; CREATE ROLE maker; CREATE DOMAIN own AS int")
+    try:
+        for owner, expected in (("maker", "text"), ("postgres", "own")):
+            session.execute(f"ALTER DOMAIN own OWNER TO {owner}")  # type: ignore[arg-type]
+            found = create_like(session, sql.Identifier("pg_temp", "like"), Look(columns=columns, **look))
+            assert list(found.values()) == ["text", "text", "numeric(9,3)", expected, "text"]
+            session.execute('DROP TABLE pg_temp."like"')
+            session.execute("SET SESSION AUTHORIZATION postgres")
+    finally:
+        session.execute("DROP DOMAIN own; DROP ROLE maker")
 
 
 def test_bad_lists_of_shards_are_errors(db: Connection, shards: list[str]) -> None:

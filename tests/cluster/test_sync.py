@@ -375,6 +375,37 @@ def test_a_shard_that_was_stopped_takes_no_long_message(db: Connection, shards: 
             os.kill(peer.pgconn.backend_pid, signal.SIGCONT)
 
 
+def test_nothing_that_others_made_at_a_shard_is_called(db: Connection, shards: list[str]) -> None:
+    """No operator on the search_path, and no cast: it would run as the role that the connection string names."""
+    filled(shards, 64, 64, 0)
+    everywhere(shards, "CREATE TYPE answer AS ENUM ('no', 'yes')")
+    everywhere(shards, "ALTER TABLE rows ALTER y TYPE answer USING y::answer", "UPDATE rows SET x = NULL WHERE id < 9")
+    called = ("oid, regclass", "float8, numeric", "answer")
+    for types in called:
+        result = "text" if types == "answer" else "boolean"
+        body = "LANGUAGE plpgsql AS $$BEGIN RAISE 'called'; END$$"
+        everywhere(shards[1:], f"CREATE FUNCTION called({types}) RETURNS {result} {body}")
+    everywhere(
+        shards[1:],
+        "CREATE OPERATOR = (FUNCTION = called, LEFTARG = oid, RIGHTARG = regclass)",
+        "CREATE OPERATOR <= (FUNCTION = called, LEFTARG = float8, RIGHTARG = numeric)",
+        "CREATE CAST (answer AS text) WITH FUNCTION called(answer)",
+    )
+    options: dict[str, Any] = {"shards": shards, "label": "y", "features": ["x", "z"], "nulls": "mean"}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trained = db.train("logistic", "rows", sync="batch", filter="id > 0", **options)
+            assert trained.tuples == 128
+            assert db.train("logistic", "rows", sync="gather", **options).tuples == 128
+            # a filter is the user's: what it calls is looked up where the user looks
+            everywhere(shards, "CREATE FUNCTION own(int) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN $1 > 9")
+            assert db.train("logistic", "rows", sync="batch", filter="own(id)", **options).tuples < 128
+    finally:
+        everywhere(shards[1:], *(f"DROP FUNCTION called({types}) CASCADE" for types in called))
+        everywhere(shards, "DROP TYPE answer CASCADE", "DROP FUNCTION IF EXISTS own(int)")
+
+
 def test_kills_at_any_moment_end_in_the_same_bits_or_a_named_error(db: Connection, shards: list[str]) -> None:
     filled(shards, 512, 256, 128)
     options: dict[str, Any] = {"shards": shards, "sync": "batch", "label": "y", "epochs": 40, "patience": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import warnings
@@ -16,6 +17,7 @@ from dana.cli.entry import main
 from dana.client.connection import Connection
 from dana.session.notices import ServerWarning
 from tests.cluster.conftest import everywhere, fetched, left
+from tests.cluster.test_bad_moments import proxy
 from tests.cluster.test_sync import CITIES, cancel, filled, parameters, stop, terminate, training_backends, wake
 
 MAPPED = "SELECT dana_train('{rule}', 'rows', '{model}', {options})"
@@ -186,6 +188,87 @@ def test_what_a_shard_says_of_its_rows_names_it(mapped: Connection, shards: list
     assert (found.tuples, found.skipped) == (96, 40)
 
 
+COPY_BOTH = b"W\0\0\0\7"
+
+
+def report(text: str, times: int = 1) -> bytes:
+    """A part's message, as the server sends it."""
+    said = b"N" + json.dumps({"warns": True, "message": text}).encode()
+    return (b"d" + (len(said) + 4).to_bytes(4, "big") + said) * times
+
+
+@pytest.mark.parametrize(
+    ("reports", "message"),
+    [
+        (report("x", 1100), "it reports more than 1000 times"),
+        (report("x" * 20000), ".*or more than 16384 bytes"),
+        (report("\x1b[31mred\nERROR:  not ours") + b"c\0\0\0\4", None),
+    ],
+    ids=["many", "long", "controls"],
+)
+def test_what_a_shard_reports_has_an_end(
+    mapped: Connection, shards: list[str], reports: bytes, message: str | None
+) -> None:
+    """However many there are, and whether anyone is to see them; and nothing in them commands a terminal."""
+    filled(shards, 64, 64, 0)
+    map_rows(mapped)
+    said: list[str] = []
+    mapped.session.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+
+    def change(data: bytes, _: int) -> bytes:
+        end = data.find(COPY_BOTH) + len(COPY_BOTH) + 3
+        return data if COPY_BOTH not in data else data[:end] + reports + data[end:]
+
+    with proxy(shards[1], change) as (host, port):
+        mapped.session.execute(
+            "UPDATE dana.shard SET conninfo = %s WHERE shard = 2",
+            (f"host={host} port={port} user=postgres dbname=postgres",),
+        )
+        mapped.session.execute(f"SET client_min_messages = {'error' if message else 'warning'}")
+        with pytest.raises(psycopg.Error, match=rf"^shard 2 \(.*\): {message or ''}") as failed:
+            mapped.session.execute(LONG)
+    assert failed.value.sqlstate is not None
+    if message is None:
+        assert any(line.endswith(":  [31mred ERROR:  not ours") for line in said)
+    mapped.session.execute("RESET client_min_messages")
+    assert left(shards) == []
+
+
+def test_the_leader_s_table_has_no_domain(mapped: Connection, shards: list[str]) -> None:
+    """Its rows are labels alone: what a domain of another column checks would run as the caller."""
+    filled(shards, 8, 64, 64)
+    everywhere(
+        shards, "CREATE DOMAIN kind AS float4", "CREATE VIEW seen AS SELECT x, z::kind, y, x::kind AS other FROM rows"
+    )
+    mapped.session.execute("CREATE TABLE top (x float4, z kind, y text, other kind)")
+    mapped.session.execute("DELETE FROM dana.shard WHERE shard = 1")
+    mapped.session.execute("UPDATE dana.shard SET source = 'top', relation = 'public.seen'")
+    mapped.session.execute(
+        "CREATE FUNCTION checked(float4) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'ran'; END$$;"
+        "ALTER DOMAIN kind ADD CHECK (checked(VALUE)) NOT VALID"
+    )
+    try:
+        trained = mapped.train("logistic", "top", label="y", features=["x", "z"], sync="batch", epochs=2, model="m")
+        assert trained.tuples == 128
+    finally:
+        mapped.session.execute("DELETE FROM dana.shard; DROP TABLE top")
+        everywhere(shards, "DROP DOMAIN kind CASCADE", "DROP VIEW IF EXISTS seen")
+        mapped.session.execute("DROP FUNCTION checked")
+
+
+def test_the_time_of_a_training_begins_with_the_first_look(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 64, 64, 0)
+    map_rows(mapped)
+    everywhere(shards, "CREATE VIEW slow AS SELECT rows.* FROM rows, pg_sleep(60)")
+    mapped.session.execute("UPDATE dana.shard SET relation = 'public.slow'; SET dana.training_timeout = '1s'")
+    try:
+        with pytest.raises(psycopg.errors.QueryCanceled, match=r"dana\.training_timeout"):
+            mapped.session.execute(LONG)
+    finally:
+        mapped.session.execute("RESET dana.training_timeout")
+    assert left(shards) == []
+
+
 REJECTED = {
     "mode": ("sync => 'all'", "22023", "argument \"sync\" must be 'gather', 'batch' or 'epoch', not \"all\""),
     "validation": (
@@ -285,8 +368,11 @@ def test_a_shard_that_fails_is_named_and_nothing_remains(
     mapped.session.execute("SET dana.shard_timeout = '3s'")
     shown: list[tuple[Any, ...]] = []
 
+    leader = mapped.session.info.backend_pid
+
     def progress() -> list[tuple[Any, ...]]:
-        return fetched(shards[0], "SELECT phase, shard FROM dana.progress WHERE source = 'rows'::regclass")
+        # a part runs on this server, too
+        return fetched(shards[0], f"SELECT phase, shard FROM dana.progress WHERE pid = {leader}")
 
     def later() -> None:
         while not training_backends(shards[1]) or not any(phase == "training" for phase, _ in progress()):

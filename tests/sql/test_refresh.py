@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from dana import rules
 from dana.client.connection import Connection
-from tests.sql.conftest import Session
+from dana.server.embedded import EmbeddedServer
+from tests.sql.conftest import SUMS, Session
 
 errors = psycopg.errors
 LATEST = 'SELECT "values" FROM dana_parameters(%s)'
@@ -90,3 +92,38 @@ def test_only_the_owner(owners: Session) -> None:
             owners.execute("SELECT dana_refresh('ana.m')")
     owners.execute("RESET ROLE; SET ROLE ana")
     assert owners.execute("SELECT version FROM dana_refresh('m')").fetchone() == (2,)
+
+
+def test_a_rule_that_was_replaced(table: Session) -> None:
+    """By its owner, who may be another role: the model would mean something else."""
+    table.execute("SELECT dana_create_udf('own', %s)", (SUMS,))
+    table.execute("SELECT dana_train('own', 't', 'm', '{a}', 'y')")
+    table.execute("SELECT dana_create_udf('own', %s)", (SUMS + "\n# as before, but for this line",))
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="it has been replaced, or dropped"):
+        table.execute("SELECT dana_refresh('m')")
+    table.execute("SELECT dana_create_udf('own', %s)", (SUMS,))
+    assert table.execute("SELECT version FROM dana_refresh('m')").fetchone() == (2,)
+
+
+CALLS = ("dana_refresh('m')", "dana_evaluate('m')", "dana_profile('m')", "dana_importance('m')")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_table_of_the_name_that_is_another_role_s(owners: Session, server: EmbeddedServer, call: str) -> None:
+    """A view that calls its owner's functions would run them with the rights of the model's owner."""
+    owners.execute("CREATE TABLE t AS SELECT 1::real AS x, 0::real AS y; SELECT dana_train('sums', 't', 'm')")
+    owners.execute(f"SELECT * FROM {call}")
+    owners.execute("DROP TABLE t; SET ROLE bob; CREATE VIEW t AS SELECT 1::real AS x, 1 / 0::real AS y")
+    owners.execute("RESET ROLE")
+    with pytest.raises(errors.InsufficientPrivilege, match=r"test\.t belongs to bob, and did not when the model was"):
+        owners.execute(f"SELECT * FROM {call}")
+    # a temporary table's name is that of whoever has the session's place now
+    with psycopg.connect(server.dsn, autocommit=True) as other:
+        other.execute("CREATE TEMP VIEW tt AS SELECT 1::real AS x, 1 / 0::real AS y")
+        [[place]] = other.execute("SELECT pg_my_temp_schema()::regnamespace::text").fetchall()
+        named = Jsonb(f"{place}.tt")
+        owners.execute(
+            "UPDATE dana.model SET metadata = jsonb_set(metadata, '{source}', %s) WHERE name = 'm'", (named,)
+        )
+        with pytest.raises(errors.FeatureNotSupported, match="tt is a temporary table of another session"):
+            owners.execute(f"SELECT * FROM {call}")

@@ -57,6 +57,17 @@ dana_shown(const char *text)
 	return dana_cut(text, MAX_SHOWN);
 }
 
+char *
+dana_plain(const char *text, int most)
+{
+	char *plain = dana_cut(text, most);
+
+	for (char *at = plain; *at != '\0'; at++)
+		if ((unsigned char)*at < ' ' || *at == 0x7f)
+			*at = ' ';
+	return plain;
+}
+
 void
 dana_check_argument(const char *name, Oid type, Datum value)
 {

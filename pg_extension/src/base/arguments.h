@@ -34,6 +34,9 @@ extern void dana_check_argument(const char *name, Oid type, Datum value);
 extern char *dana_cut(const char *text, int most);
 extern char *dana_shown(const char *text);
 
+/* The same without control characters, of what another server says: a terminal would obey them */
+extern char *dana_plain(const char *text, int most);
+
 /* Number of an argument by name, -1 if the function does not have it */
 extern int dana_argument(const dana_arguments *arguments, const char *name);
 

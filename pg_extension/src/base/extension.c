@@ -22,6 +22,7 @@
 
 #include "base/dana.h"
 #include "base/extension.h"
+#include "base/relations.h"
 
 static struct
 {
@@ -143,19 +144,6 @@ dana_catalog_table(const char *name)
 	return table;
 }
 
-static Oid
-table_owner(Oid table)
-{
-	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-	Oid		  owner;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", table);
-	owner = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
 void
 dana_set_for_now(const char *name, const char *value)
 {
@@ -179,7 +167,7 @@ dana_become_owner(void)
 
 	GetUserIdAndSecContext(&before.user, &before.security);
 	before.guc_level = NewGUCNestLevel();
-	SetUserIdAndSecContext(table_owner(dana_catalog_table("model")),
+	SetUserIdAndSecContext(dana_relation_owner(dana_catalog_table("model")),
 						   before.security | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	dana_set_for_now("search_path", "pg_catalog, pg_temp");
 	dana_connect();

@@ -36,6 +36,19 @@ dana_relation_name(Oid relation)
 	return qualified;
 }
 
+Oid
+dana_relation_owner(Oid relation)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid		  owner;
+
+	if (!HeapTupleIsValid(tuple))
+		dana_error(UNDEFINED_TABLE, "relation with OID %u does not exist", relation);
+	owner = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
 void
 dana_require_relation(Oid relation)
 {
@@ -44,6 +57,9 @@ dana_require_relation(Oid relation)
 
 	if (!OidIsValid(schema))
 		dana_error(UNDEFINED_TABLE, "relation with OID %u does not exist", relation);
+	/* who has the session's place now chooses what is in a temporary view of that name */
+	if (isOtherTempNamespace(schema))
+		dana_error(FEATURE_NOT_SUPPORTED, "%s is a temporary table of another session", get_rel_name(relation));
 #if PG_VERSION_NUM >= 160000
 	result = object_aclcheck(NamespaceRelationId, schema, GetUserId(), ACL_USAGE);
 #else

@@ -9,6 +9,8 @@
  */
 extern void dana_require_relation(Oid relation);
 
+extern Oid dana_relation_owner(Oid relation);
+
 /* The columns on which the caller has no SELECT, for an error; NULL: there are none */
 extern char *dana_denied_columns(Oid relation);
 

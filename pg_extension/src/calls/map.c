@@ -476,22 +476,29 @@ raise_as_shard_s(dana_shard *shard, MemoryContext context)
 					 shard, "%s", why);
 }
 
-int
-dana_shard_receive(dana_shard *shard, char **message)
+static void
+receive_there(dana_shard *shard)
 {
 	MemoryContext context = CurrentMemoryContext;
-	int volatile  length = 0;
 
 	PG_TRY();
 	{
-		length = walrcv_receive(shard->connection, message, &shard->socket);
+		shard->length = walrcv_receive(shard->connection, &shard->message, &shard->socket);
 	}
 	PG_CATCH();
 	{
 		raise_as_shard_s(shard, context);
 	}
 	PG_END_TRY();
-	return length;
+}
+
+int
+dana_shard_receive(dana_shard *shard, char **message)
+{
+	/* the last message is followed by others, for which libpqwalreceiver waits */
+	make_step(shard, receive_there, shard->timeout, ERRCODE_CONNECTION_FAILURE);
+	*message = shard->message;
+	return shard->length;
 }
 
 /* Every socket takes as much: a shard that answers has read all that was sent before */

@@ -39,11 +39,16 @@ typedef struct dana_shard
 	const Oid  *answer_types;
 	WalRcvExecResult *answer;
 	pgsocket	socket; /* of the connection, once a message was waited for */
+	char	   *message; /* the last one, which is libpq's, and its length */
+	int			length;
 } dana_shard;
+
+/* Most bytes of what a shard's server says in a message */
+#define DANA_SHARD_SAID 2000
 
 /* Raises an error that begins with the shard */
 #define dana_shard_error(code, shard, ...) \
-	ereport(ERROR, (errcode(code), errmsg("%s: %s", (shard)->label, psprintf(__VA_ARGS__))))
+	ereport(ERROR, (errcode(code), errmsg("%s: %s", (shard)->label, dana_plain(psprintf(__VA_ARGS__), DANA_SHARD_SAID))))
 
 /* The shards of a table, in their order: those of dana.shard, else its partitions; connected to SPI */
 extern int dana_shards_of(Oid source, int timeout, dana_shard **shards);

@@ -26,8 +26,9 @@
 /* How long a wait is before interrupts are looked for again, and the shard that is waited for is shown */
 #define LOOK_MS 100
 
-/* Most bytes of a shard's report */
-#define MAX_REPORT 2000
+/* Most reports of a shard, and most bytes of one */
+#define MAX_REPORTS 1000
+#define MAX_REPORT	16384
 
 static dana_relay *relay;
 
@@ -37,17 +38,22 @@ out_of_step(const dana_shard *shard)
 	dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, shard, "the parts of the training are out of step");
 }
 
-/* Reports what a shard says about its rows; its server may have made it up */
+/* Reports what a shard says about its rows; its server may have made it up, and need not come to an end */
 static void
-report(const dana_shard *shard, const char *text, int length)
+report(int i, const char *text, int length)
 {
-	Jsonb	   *said;
-	const char *hint;
+	const dana_shard *shard = &relay->shards[i];
+	Jsonb			 *said;
+	const char		 *hint;
 
+	CHECK_FOR_INTERRUPTS();
+	if (length > MAX_REPORT || relay->reports[i]++ == MAX_REPORTS)
+		dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, shard, "it reports more than %d times, or more than %d bytes",
+						 MAX_REPORTS, MAX_REPORT);
 	said = dana_json_parse(pg_any_to_server(pnstrdup(text, length), length, PG_UTF8));
 	hint = dana_json_string(said, "hint");
-	dana_notice(dana_json_boolean(said, "warns") ? WARNING : NOTICE, *hint != '\0' ? dana_cut(hint, MAX_REPORT) : NULL,
-				"%s: %s", shard->label, dana_cut(dana_json_string(said, "message"), MAX_REPORT));
+	dana_notice(dana_json_boolean(said, "warns") ? WARNING : NOTICE, *hint != '\0' ? dana_plain(hint, MAX_REPORT) : NULL,
+				"%s: %s", shard->label, dana_plain(dana_json_string(said, "message"), MAX_REPORT));
 }
 
 /* Takes a shard's next message, if it has come */
@@ -62,7 +68,7 @@ take(int i)
 
 		if (length <= 0 || relay->messages[i][0] != DANA_PART_NOTICE)
 			return;
-		report(shard, relay->messages[i] + 1, length - 1);
+		report(i, relay->messages[i] + 1, length - 1);
 	}
 }
 
@@ -144,8 +150,11 @@ exchange_merges(void)
 		const bool ended = relay->lengths[i] < 0;
 
 		if (merges == 0 ? !ended && relay->messages[i][0] != DANA_PART_ANSWER
-						: ended || relay->messages[i][0] != DANA_PART_MERGES || relay->lengths[i] != relay->lengths[0])
+						: ended || relay->messages[i][0] != DANA_PART_MERGES)
 			out_of_step(&relay->shards[i]);
+		if (merges > 0 && relay->lengths[i] != relay->lengths[0])
+			dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &relay->shards[i], "its sums have %d bytes, those of %s %d",
+							 relay->lengths[i] - 1, relay->shards[0].label, relay->lengths[0] - 1);
 		if (merges > 0)
 			appendBinaryStringInfo(&all, relay->messages[i] + 1, relay->lengths[i] - 1);
 	}
@@ -205,7 +214,12 @@ exchange(const dana_reply *reply)
 
 		begin(reply->payload + 1);
 		initStringInfo(&ready);
-		return append_answers(&ready) ? answer : NULL;
+		if (!append_answers(&ready))
+			return NULL;
+		for (int i = 0; i < relay->count; i++)
+			if (relay->lengths[i] < 0)
+				dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &relay->shards[i], "its part ended before it began");
+		return answer;
 	}
 	return append_answers(answer) ? answer : NULL;
 }
@@ -219,6 +233,7 @@ dana_relay_run(dana_relay *over, Datum (*lead)(void *state), void *state)
 	relay->context = AllocSetContextCreate(CurrentMemoryContext, "messages of shards", ALLOCSET_DEFAULT_SIZES);
 	relay->messages = palloc0(sizeof *relay->messages * relay->count);
 	relay->lengths = palloc0(sizeof *relay->lengths * relay->count);
+	relay->reports = palloc0(sizeof *relay->reports * relay->count);
 	dana_exchange = exchange;
 	PG_TRY();
 	{

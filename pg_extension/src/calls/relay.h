@@ -23,6 +23,7 @@ typedef struct dana_relay
 	MemoryContext context; /* of a round of messages */
 	char		**messages;
 	int			 *lengths; /* 0: it has none yet; -1: its part has ended */
+	int			 *reports; /* that each has made */
 	bool		  begun;
 } dana_relay;
 

@@ -633,7 +633,7 @@ make_table(const spread *of, const char *name)
 
 typedef struct leading
 {
-	Datum (*train)(dana_training *training);
+	Datum (*train)(void *training);
 	dana_training *training;
 } leading;
 
@@ -653,7 +653,7 @@ lead(void *state)
 
 /* Looks at the shards, and trains */
 static Datum
-train_spread(spread *of, const char *name, Datum (*train)(dana_training *training))
+train_spread(spread *of, const char *name, Datum (*train)(void *training))
 {
 	dana_arguments arguments;
 	dana_training  led;
@@ -686,7 +686,7 @@ train_spread(spread *of, const char *name, Datum (*train)(dana_training *trainin
 
 /* Trains where the rows are */
 static Datum
-train_there(const dana_training *asked, Datum (*train)(dana_training *training))
+train_there(const dana_training *asked, Datum (*train)(void *training))
 {
 	spread		   of = {.asked = asked};
 	Relation	   relation = dana_shards_lock(asked->rows.relation);
@@ -694,8 +694,6 @@ train_there(const dana_training *asked, Datum (*train)(dana_training *training))
 	volatile Datum row = (Datum)0;
 	int			   level;
 
-	PreventCommandIfReadOnly("dana_train()");
-	dana_bounds_require_idle();
 	check_options(asked);
 	of.rule = dana_training_rule(asked);
 	of.columns = RelationGetDescr(relation);
@@ -724,7 +722,7 @@ train_there(const dana_training *asked, Datum (*train)(dana_training *training))
 
 /* Gathers the rows, and trains here */
 static Datum
-train_gathered(dana_training *training, Datum (*train)(dana_training *training))
+train_gathered(dana_training *training, Datum (*train)(void *training))
 {
 	Datum row;
 
@@ -738,7 +736,7 @@ train_gathered(dana_training *training, Datum (*train)(dana_training *training))
 }
 
 Datum
-dana_train_shards(dana_training *training, Datum (*train)(dana_training *training))
+dana_train_shards(dana_training *training, Datum (*train)(void *training))
 {
 	training->tried = training->test_size > 0 || training->test_after != NULL; /* rows will be left out */
 	return strcmp(training->sync, "gather") == 0 ? train_gathered(training, train) : train_there(training, train);
@@ -774,7 +772,7 @@ dana_shards_explain(const dana_training *training)
 }
 
 Datum
-dana_train_shards(dana_training *training, Datum (*train)(dana_training *training))
+dana_train_shards(dana_training *training, Datum (*train)(void *training))
 {
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("argument \"sync\" needs PostgreSQL 17 or later"),
 					errhint("Train with Python, db.train(…, shards=[…], sync=…), or with dana train --shard, for any version.")));

@@ -430,10 +430,19 @@ dana_train_and_store(dana_training *training)
 }
 
 static Datum
+train_shards(void *training)
+{
+	return dana_train_shards(training, train_and_store);
+}
+
+static Datum
 train_here_or_there(dana_training *training)
 {
 	if (training->sync != NULL)
-		return dana_train_shards(training, dana_train_and_store);
+	{
+		PreventCommandIfReadOnly("dana_train()");
+		return dana_bounds_train(train_shards, training);
+	}
 	dana_split_rows(training, true);
 	return dana_train_and_store(training);
 }

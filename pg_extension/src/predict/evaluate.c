@@ -209,12 +209,11 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	else if (!dana_json_is_null(model->metadata, "query"))
 		rows.from = psprintf("(%s\n) AS r", of_metadata(model, "query"));
 	else /* as the server stores it; an error if it no longer exists */
-		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
-	if (OidIsValid(rows.table))
-	{
+		rows.table = dana_trained_on(model->metadata);
+	if (given && OidIsValid(rows.table))
 		dana_require_relation(rows.table);
+	if (OidIsValid(rows.table))
 		rows.from = dana_relation_name(rows.table);
-	}
 	same = !given || (OidIsValid(asked->source) && trained_on != NULL && dana_relation_is(asked->source, trained_on));
 	if (filter == NULL && same && !dana_json_is_null(model->metadata, "filter"))
 	{

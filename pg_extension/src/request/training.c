@@ -9,8 +9,11 @@
 #include <math.h>
 #include <sched.h>
 
+#include "catalog/namespace.h"
 #include "commands/dbcommands.h"
+#include "nodes/makefuncs.h"
 #include "utils/guc.h"
+#include "utils/regproc.h"
 
 #include "base/arguments.h"
 #include "base/dana.h"
@@ -386,6 +389,37 @@ dana_training_settings(Jsonb *metadata)
 		dana_set_for_now(text_settings[i], dana_json_string(settings, text_settings[i]));
 }
 
+Oid
+dana_trained_on(Jsonb *metadata)
+{
+	char	   *name = dana_json_string(metadata, "source");
+	Oid			table = RangeVarGetRelid(makeRangeVarFromNameList(stringToQualifiedNameList(name, NULL)), NoLock, true);
+	Oid			owner;
+	const char *now;
+
+	if (!OidIsValid(table))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"%s\" does not exist", name),
+						dana_json_is_null(metadata, "gathered")
+							? 0
+							: errhint("The rows of shards were here for the training alone: dana_gather() brings them "
+									  "again; then give the argument \"source\".")));
+	dana_require_relation(table);
+	owner = dana_relation_owner(table);
+	now = GetUserNameFromId(owner, false);
+	if (owner != GetUserId() && strcmp(now, dana_json_string(metadata, "source_owner")) != 0)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("%s belongs to %s, and did not when the model was trained on it", name, now),
+						errhint("It may be another table, or a view that calls that role's functions with your rights. Give "
+								"the argument \"source\" if it is meant.")));
+	return table;
+}
+
+/* dana.dana_trained_on(metadata) */
+DANA_FUNCTION(dana_trained_on_of)
+{
+	PG_RETURN_OID(dana_trained_on(PG_GETARG_JSONB_P(0)));
+}
+
 /* The options that dana_refresh() repeats: it takes the others from the model, which has what became of them */
 static void
 append_asked(StringInfo to, const dana_arguments *arguments)
@@ -408,7 +442,7 @@ append_asked(StringInfo to, const dana_arguments *arguments)
 
 /* Metadata of the model that the worker does not know: what dana_evaluate() needs, and how it was trained */
 static void
-append_metadata(StringInfo to, const dana_training *training, const dana_source *source)
+append_metadata(StringInfo to, const dana_training *training, const char *rule, const dana_source *source)
 {
 	const dana_group_key *group = training->group;
 	char				 *query = training->whole_query;
@@ -420,6 +454,9 @@ append_metadata(StringInfo to, const dana_training *training, const dana_source 
 			dana_training_rows(training, group->condition, query != NULL ? query : filter);
 	dana_json_open(to, "metadata", '{');
 	dana_json_text(to, "source", source->name);
+	if (source->relation != NULL)
+		dana_json_text(to, "source_owner", GetUserNameFromId(source->relation->rd_rel->relowner, false));
+	dana_json_text(to, "rule_md5", TextDatumGetCString(DirectFunctionCall1(md5_text, CStringGetTextDatum(rule))));
 	append_asked(to, &training->arguments);
 	if (gathered != NULL)
 		dana_json_object(to, "gathered", gathered);
@@ -500,7 +537,7 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 					training->early_stopping || (training->validation_size > 0 && training->calibrate == NULL));
 	if (source->chosen.largest != NULL)
 		dana_json_object(request, "largest", source->chosen.largest);
-	append_metadata(request, training, source);
+	append_metadata(request, training, rule, source);
 	if (training->warm_start_from == NULL)
 		dana_json_text(request, "warm_start_from", NULL);
 	else
