@@ -152,7 +152,7 @@ class _Endpoint:
                 where = {"database": db.session.info.dbname, "role": db.session.info.user}
                 answer = self._answer(Asked(fields=fields, db=db, heard=heard))
             if isinstance(answer, str):
-                return RedirectResponse(answer, 303)
+                return RedirectResponse(f".{answer}", 303)
             code = 200
         except (psycopg.Error, DanaError) as error:
             code, answer = 400, Page(name="error", values=_described(error))

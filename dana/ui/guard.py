@@ -2,13 +2,13 @@
 
 In: requests, a one-time token. Out: the requests that pass. A page of another site reaches a server on loopback by
 rebinding its name (Host), by a form or a script (Origin, Sec-Fetch-Site, the cookie's SameSite); a program of another
-account connects to the port itself (the token). Cookies do not depend on the port and SameSite ignores it, so pages of
-other servers on this machine are rejected by Origin and Sec-Fetch-Site alone.
+account connects to the port itself (the token). Cookies do not depend on the port and SameSite ignores it: pages of
+another server on this machine are rejected by Origin and Sec-Fetch-Site, and that server receives no cookie, since it
+is for a path that only the admitted browser knows.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 from hmac import compare_digest
 
@@ -17,8 +17,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-HOST = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?")
-"""Names that no other site can rebind; any port, as a tunnel of ssh may have another one than the server."""
+from dana.loopback import HOST
 
 ENTRY = "/enter"
 
@@ -36,8 +35,8 @@ HEADERS = {
 
 # by the page and not by a redirect, which carries no SameSite=Strict cookie if the link was in another site's page
 ENTERED = (
-    '<!DOCTYPE html><title>DAnA</title><link rel="icon" href="/static/icon.svg">'
-    '<meta http-equiv="refresh" content="0; url=/"><a href="/">DAnA</a>'
+    '<!DOCTYPE html><title>DAnA</title><link rel="icon" href="{0}static/icon.svg">'
+    '<meta http-equiv="refresh" content="0; url={0}"><a href="{0}">DAnA</a>'
 )
 STRANGER = "Open the link that dana ui printed. It works once; to get a new one, start dana ui again."
 
@@ -57,7 +56,8 @@ class Guard:
         self._app = app
         self._token: str | None = token
         self._cookie = secrets.token_urlsafe(32)
-        # a name of its own: cookies do not depend on the port, and a second window must not end this one
+        self._path = f"/{secrets.token_urlsafe(16)}/"
+        # another server of this host could set a cookie of a known name
         self._name = f"dana-ui-{secrets.token_hex(4)}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +70,12 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await (self._answer(scope) or self._app)(scope, receive, protected)
+        answer = self._answer(scope)
+        if answer is None:
+            await self._app({**scope, "path": f"/{scope['path'].removeprefix(self._path)}"}, receive, protected)
+        else:
+            answer.headers["connection"] = "close"  # who does not read the answer would hold the connection
+            await answer(scope, receive, protected)
 
     def _answer(self, scope: Scope) -> Response | None:
         """The response to a request that does not pass; None for one that does."""
@@ -81,7 +86,7 @@ class Guard:
         if scope["path"] == ENTRY and scope["method"] == "GET":
             return self._enter(QueryParams(scope["query_string"]).get("token", ""))
         cookie = cookie_parser(headers.get("cookie", "")).get(self._name, "")
-        if not compare_digest(cookie.encode(), self._cookie.encode()):
+        if not compare_digest(cookie.encode(), self._cookie.encode()) or not scope["path"].startswith(self._path):
             return PlainTextResponse(STRANGER, 403)
         reading = scope["method"] in ("GET", "HEAD")
         # "none": typed, or a bookmark
@@ -95,6 +100,6 @@ class Guard:
         if self._token is None or not compare_digest(token.encode(), self._token.encode()):
             return PlainTextResponse(STRANGER, 403)
         self._token = None
-        response = HTMLResponse(ENTERED)
-        response.set_cookie(self._name, self._cookie, httponly=True, samesite="strict")
+        response = HTMLResponse(ENTERED.format(self._path))
+        response.set_cookie(self._name, self._cookie, path=self._path, httponly=True, samesite="strict")
         return response

@@ -1,24 +1,31 @@
 """Serves the window on loopback or on a unix socket.
 
 In: a connection string, a port or a path. Out: HTTP until a signal. Nothing is logged but errors: the first address has
-the token.
+the token, and other accounts of this machine can send requests.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dana.errors import SetupError
+from dana.loopback import MAX_CONNECTIONS
 from dana.ui.app import application
 from dana.ui.database import Database
 from dana.ui.guard import ENTRY
+
+ACCEPTED = 16
+"""Connections that asyncio accepts at once, before any of them is looked at."""
 
 
 def listen(port: int) -> socket.socket:
@@ -73,12 +80,30 @@ def address(port: int, token: str) -> str:
     return f"http://127.0.0.1:{port}{ENTRY}?{urlencode({'token': token})}"
 
 
+class _Connection(H11Protocol):
+    """A connection that ends if there are too many and it has waited longest without a request: other accounts can
+    open connections, but not keep the browser's from being answered.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._made = time.monotonic()
+        if len(self.connections) > MAX_CONNECTIONS:
+            every = [one for one in self.connections if isinstance(one, _Connection)]
+            waiting = [one for one in every if one.cycle is None or one.cycle.response_complete]
+            oldest = min(waiting, key=lambda one: one._made)
+            self.connections.discard(oldest)  # it is lost only after others are made
+            oldest.transport.abort()
+
+
 def serve(dsn: str, listening: socket.socket, token: str) -> None:
     """Serve until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         application(Database(dsn), token),
+        http=_Connection,
+        backlog=ACCEPTED,
         access_log=False,
-        log_level="warning",
+        log_level="error",
         server_header=False,
         proxy_headers=False,
         lifespan="off",

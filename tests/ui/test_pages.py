@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
+import resource
+import signal
 import socket
 import stat
+import sys
+from contextlib import ExitStack
+from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
+from subprocess import PIPE, Popen
 from types import SimpleNamespace
 from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -44,9 +53,18 @@ def stranger(dsn: str) -> TestClient:
 @pytest.fixture(scope="module")
 def browser(pg_uri: str, db: Connection) -> TestClient:
     client = stranger(pg_uri)
-    assert client.get("/enter", params={"token": TOKEN}).status_code == 200
+    enter(client)
     client.headers["origin"] = ORIGIN
     return client
+
+
+def enter(client: TestClient) -> Response:
+    """Exchange the token; from here the client asks below the path that it was told."""
+    answer = client.get("/enter", params={"token": TOKEN})
+    assert answer.status_code == 200
+    (path,) = re.findall(r"url=([^\"]+)", answer.text)
+    client.base_url = client.base_url.join(path)
+    return answer
 
 
 def text_of(page: str) -> str:
@@ -83,7 +101,7 @@ def test_every_page(browser: TestClient, db: Connection) -> None:
         if path in ("/", "/models", "/model", "/run", "/compare"):
             assert MODEL in text_of(answer.text), path
         # what a page loads is here
-        for name in re.findall(r'(?:src|href)="(/static/[^"]+)"', answer.text):
+        for name in re.findall(r'(?:src|href)="\.(/static/[^"]+)"', answer.text):
             assert browser.get(name).status_code == 200
     assert browser.get("/static/../app.py").status_code == 404
 
@@ -156,7 +174,7 @@ def test_a_training(browser: TestClient, db: Connection) -> None:
     started = browser.post("/start", data=sent)
     assert started.status_code == 303, text_of(started.text)
     job = db.jobs(1)[0]
-    assert started.headers["location"] == f"/jobs?started={job.id}"
+    assert started.headers["location"] == f"./jobs?started={job.id}"
     assert db.wait(job.id).state == "done"
     assert f"version {db.models(MODEL)[0].version}, run" in browser.get("/jobs").text
     # over: to cancel it does nothing, and neither does a process that trains nothing
@@ -233,14 +251,19 @@ def test_a_token_admits_one_browser(pg_uri: str) -> None:
     for wrong in ("", "the", "the tokeN", "ü"):
         assert first.get("/enter", params={"token": wrong}).status_code == 403
     assert first.get("/").status_code == 403
-    entered = first.get("/enter", params={"token": TOKEN})
-    assert {"httponly", "samesite=strict"} <= set(entered.headers["set-cookie"].lower().split("; "))
+    entered = enter(first)
+    home = first.base_url.path
+    assert {"HttpOnly", "SameSite=strict", f"Path={home}"} <= set(entered.headers["set-cookie"].split("; "))
     assert first.get("/").status_code == 200
     assert second.get("/enter", params={"token": TOKEN}).status_code == 403
     for path in ("/", "/events", "/static/app.js"):
         assert second.get(path).status_code == 403
-    (name,) = first.cookies
-    assert second.get("/", headers={"cookie": f"{name}={TOKEN}"}).status_code == 403
+    ((name, cookie),) = first.cookies.items()
+    given = {"cookie": f"{name}={cookie}"}
+    assert second.get(home, headers=given).status_code == 200
+    for wrong in ("/", "/models", home[:-1], f"{home[:-2]}/"):
+        assert second.get(wrong, headers=given).status_code == 403
+    assert second.get(home, headers={"cookie": f"{name}={TOKEN}"}).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -289,7 +312,7 @@ def test_no_page_has_a_password(
     texts = []
     for change in ({"host": "/nowhere"}, {"user": "no such role"}, {}):
         client = stranger(make_conninfo(pg_uri, password=secret, **change))
-        client.get("/enter", params={"token": TOKEN})
+        enter(client)
         texts += [client.get(path).text for path in ("/", "/health", "/jobs")]
     assert any("cannot be reached" in text for text in texts)
     assert main(["ui", "--dsn", make_conninfo(pg_uri, password=secret, host="/nowhere")]) == DATABASE
@@ -367,3 +390,32 @@ def test_names_in_charts_are_shown_as_they_are() -> None:
 def test_a_socket_is_one() -> None:
     with listen(0) as one:
         assert one.family == socket.AF_INET
+
+
+def test_connections_of_others_do_not_keep_a_browser_out(pg_uri: str) -> None:
+    """Silent ones, and those in the middle of a request's head: more than the process may have files."""
+    command = [sys.executable, "-m", "dana.cli", "ui", "--port", "0", "--dsn", pg_uri]
+    limited = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (160, 160))
+    with ExitStack() as stack:
+        pages = Popen(command, stdout=PIPE, stderr=PIPE, text=True, preexec_fn=limited)
+        stack.callback(pages.communicate)
+        stack.callback(pages.terminate)
+        assert pages.stdout is not None
+        assert pages.stderr is not None
+        link = urlsplit(pages.stdout.readline().split()[-1])
+        where, made = ("127.0.0.1", link.port or 0), []
+        for _ in range(200):
+            made.append(stack.enter_context(socket.create_connection(where, 10)))
+            made[-1].sendall(b"GET / HTTP/1.1\r\n")
+        os.kill(pages.pid, signal.SIGSTOP)
+        for _ in range(200):  # all at once
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(where)
+        os.kill(pages.pid, signal.SIGCONT)
+        browser = HTTPConnection("127.0.0.1", link.port, timeout=30)
+        browser.request("GET", f"{link.path}?{link.query}")
+        assert browser.getresponse().status == 200
+        assert made[0].recv(9) == b""
+        pages.terminate()
+        assert pages.stderr.read() == ""

@@ -9,10 +9,10 @@ class Chart extends HTMLElement {
     super();
     const style = document.createElement("link");
     style.rel = "stylesheet";
-    style.href = "/static/uplot.min.css";
+    style.href = "./static/uplot.min.css";
     const own = document.createElement("link");
     own.rel = "stylesheet";
-    own.href = "/static/chart.css";
+    own.href = "./static/chart.css";
     this.place = document.createElement("div");
     this.attachShadow({ mode: "open" }).append(style, own, this.place);
     this.size = new ResizeObserver(() => this.plot?.setSize(this.room()));
