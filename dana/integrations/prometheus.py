@@ -2,26 +2,35 @@
 
 In: a connection string, an address. Out: the text format of Prometheus over HTTP. Each scrape reads views and tables of
 the extension in a session of its own; the worker, which has no network, is examined by way of the database. Nothing
-that is served or logged has the connection string.
+that is served or logged has the connection string. Who reaches the address can send requests.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.metadata import version
-from wsgiref.simple_server import WSGIServer
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import psycopg
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
 from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dana.client.connection import address
 from dana.errors import SetupError
+from dana.loopback import HOST, MAX_CONNECTIONS
 from dana.server.doctor import examine_session
 from dana.session.terminal import say
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 PHASES = ("looking", "waiting", "compiling", "streaming", "training", "storing")
 STATES = ("queued", "running", "done", "failed", "cancelled", "lost")
@@ -158,6 +167,63 @@ def _labelled(
     return made
 
 
+class _Handler(WSGIRequestHandler):
+    server: _Server
+
+    def get_environ(self) -> dict[str, Any]:
+        self.server.has_asked(self.connection)
+        return super().get_environ()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection; where there are too many, the one ends that has waited longest with its request."""
+
+    daemon_threads = True
+    request_queue_size = 128  # with the 5 of socketserver, others that connect delay Prometheus by seconds
+
+    def __init__(self, host: str, port: int) -> None:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family = found[0][0]
+        self._is_waiting: dict[socket.socket, bool] = {}
+        super().__init__((str(found[0][4][0]), port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._is_waiting[request] = True
+        if len(self._is_waiting) > MAX_CONNECTIONS:
+            oldest = next(one for one, waiting in list(self._is_waiting.items()) if waiting)
+            self._is_waiting.pop(oldest, None)
+            with suppress(OSError):  # it has just ended
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def has_asked(self, connection: socket.socket) -> None:
+        """Its request is complete."""
+        if connection in self._is_waiting:
+            self._is_waiting[connection] = False
+
+    def shutdown_request(self, request: Any) -> None:
+        self._is_waiting.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing, of a connection that the client broke off; errors of a scrape are not handled here."""
+
+
+def _of_loopback(metrics: WSGIApplication) -> WSGIApplication:
+    """Answers requests that name this machine: a page of another site, with a name rebound to it, does not."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if HOST.fullmatch(environ.get("HTTP_HOST", "")):
+            return metrics(environ, start_response)
+        start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
+        return [b"The name of this server is localhost.\n"]
+
+    return answer
+
+
 def serve(dsn: str, host: str, port: int) -> tuple[WSGIServer, threading.Thread]:
     """Serve the metrics of a database from a thread.
 
@@ -174,6 +240,12 @@ def serve(dsn: str, host: str, port: int) -> tuple[WSGIServer, threading.Thread]
     registry = CollectorRegistry()
     registry.register(DanaCollector(dsn))
     try:
-        return start_http_server(port, host, registry)
+        server = _Server(host, port)
     except OSError as error:
         raise SetupError(f"cannot listen on port {port} of {host}: {error.strerror}; choose another: --port") from None
+    metrics = make_wsgi_app(registry)
+    is_loopback = ipaddress.ip_address(str(server.server_address[0])).is_loopback
+    server.set_app(_of_loopback(metrics) if is_loopback else metrics)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    return server, thread

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from urllib.request import urlopen
+from contextlib import ExitStack, contextmanager
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import psycopg
 import pytest
@@ -21,6 +24,7 @@ import dana
 from dana.cli import main
 from dana.client.connection import Connection
 from dana.integrations.prometheus import PHASES, STATES, serve
+from dana.loopback import MAX_CONNECTIONS
 from dana.server.places import CHECKOUT
 
 Samples = dict[tuple[str, ...], float]
@@ -28,9 +32,9 @@ MONITORING = CHECKOUT / "examples" / "monitoring"
 
 
 @contextmanager
-def scraped(dsn: str) -> Iterator[str]:
+def scraped(dsn: str, host: str = "127.0.0.1") -> Iterator[str]:
     """The address of the metrics of a database."""
-    server, thread = serve(dsn, "127.0.0.1", 0)
+    server, thread = serve(dsn, host, 0)
     try:
         yield f"http://127.0.0.1:{server.server_port}/metrics"
     finally:
@@ -39,7 +43,7 @@ def scraped(dsn: str) -> Iterator[str]:
         thread.join()
 
 
-def scrape(address: str) -> Samples:
+def scrape(address: str | Request) -> Samples:
     """Values by the name of the metric and the values of its labels."""
     with urlopen(address) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
@@ -130,6 +134,46 @@ def test_problems(pg_uri: str, capfd: pytest.CaptureFixture[str]) -> None:
     said = capfd.readouterr()
     assert said.out == "dana: the database cannot be reached; dana doctor finds out why\n"  # once
     assert "geheim" not in said.err
+
+
+def test_a_name_that_another_site_owns(pg_uri: str) -> None:
+    with scraped(pg_uri) as address:
+        port = urlsplit(address).port
+        for host in (f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"):
+            assert scrape(Request(address, headers={"Host": host}))["dana_up",] == 1
+        for host in ("evil.example", f"localhost.evil.example:{port}", "127.0.0.1.evil.example", ""):
+            with pytest.raises(HTTPError, match="421") as refused:
+                urlopen(Request(address, headers={"Host": host}))
+            refused.value.close()
+    with scraped(pg_uri, "0.0.0.0") as address:  # it serves others than this machine, which have names for it
+        assert scrape(Request(address, headers={"Host": "db.example"}))["dana_up",] == 1
+
+
+def test_connections_of_others_do_not_keep_prometheus_out(capfd: pytest.CaptureFixture[str]) -> None:
+    """Silent ones, and those in the middle of a request's head; a scrape that waits for the database is not ended."""
+    before = threading.active_count()
+    with ExitStack() as stack:
+        database = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        address = stack.enter_context(scraped(f"host=127.0.0.1 port={database.getsockname()[1]}"))
+        up: list[float] = []
+        scraping = threading.Thread(target=lambda: up.append(scrape(address)["dana_up",]))
+        scraping.start()
+        asked = stack.enter_context(database.accept()[0])
+        made = []
+        for i in range(4 * MAX_CONNECTIONS):
+            made.append(stack.enter_context(socket.create_connection(("127.0.0.1", urlsplit(address).port or 0), 10)))
+            made[-1].sendall(b"GET / HTTP/1.1\r\n"[: i % 2 * 99])
+        assert made[0].recv(9) == b""
+        asked.close()
+        database.close()
+        scraping.join()
+        assert up == [0]
+        deadline = time.monotonic() + 30
+        while threading.active_count() - before > MAX_CONNECTIONS + 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert scrape(address)["dana_up",] == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_a_role_for_it(pg_uri: str, db: Connection) -> None:
