@@ -134,7 +134,7 @@ def test_what_is_told_of_the_columns_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", ["real", "double precision", "integer"])
-@pytest.mark.parametrize("features", [1, 3, 5, 8, 9, 20])
+@pytest.mark.parametrize("features", [1, 3, 5, 8, 9, 20, 32, 54])
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("code", ["always", "never"])
 def test_what_is_found_beside_is_what_numpy_finds(
@@ -182,25 +182,27 @@ def test_what_is_found_beside_is_what_numpy_finds(
     assert tally == {number: (values[:, features] == number).sum() for number in (0.0, 1.0)}
 
 
-def test_rows_that_are_kept_though_they_are_no_numbers_tell_nothing_else() -> None:
+@pytest.mark.parametrize("features", [11, 54])
+def test_rows_that_are_kept_though_they_are_no_numbers_tell_nothing_else(features: int) -> None:
     random = np.random.default_rng(3)
-    values = random.normal(size=(400, 12)).astype(np.float32)
+    values = random.normal(size=(400, features + 1)).astype(np.float32)
     values[:, 4] = 7
-    values[:, 11] = values[:, 11] > 0
-    for row in (5, 170, 171, 399):
-        values[row, 4], values[row, random.integers(4)] = 8, random.choice([np.nan, np.inf, -np.inf])
-    table = relation([*((f"x{k}", "real") for k in range(11)), ("y", "real")], pages=1)
-    asked = request(table, text=LOGISTIC, nonfinite="keep")
+    values[:, features] = values[:, features] > 0
+    for row, column in ((5, 0), (170, 3), (171, 2), (399, features - 1)):
+        values[row, 4], values[row, column] = 8, random.choice([np.nan, np.inf, -np.inf])
+    table = relation([*((f"x{k}", "real") for k in range(features)), ("y", "real")], pages=1)
+    pages = build_pages(table.schema, values)
+    asked = request(replace(table, pages=len(pages) // 8192), text=LOGISTIC, nonfinite="keep")
     training = MachineTrainer().open(asked, lambda notice: None)
     assert isinstance(training, MachineTraining)
-    feed(training, training.sink, build_pages(table.schema, values))
+    feed(training, training.sink, pages)
     training._machine.end_epoch()
     found = survey_of(training._surveyed, training._bundle.inputs)
     training.close()
 
-    expected = survey_columns({"x": values[:, :11], "y": values[:, 11]})
+    expected = survey_columns({"x": values[:, :features], "y": values[:, features]})
     assert found.tuples == 396
-    assert found.varies["x"].tolist() == [k != 4 for k in range(11)] == expected.varies["x"].tolist()
+    assert found.varies["x"].tolist() == [k != 4 for k in range(features)] == expected.varies["x"].tolist()
     np.testing.assert_array_equal(found.bad["x"], expected.bad["x"])
     for each in ("mean", "deviation", "together", "early"):
         np.testing.assert_array_equal(getattr(found, each)["y"], getattr(expected, each)["y"])

@@ -22,6 +22,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define EXPONENT UINT32_C(0x7f800000)
+#define CACHE_LINE 64
 
 /* Wider vectors where the processor has them; the results are the same */
 #if defined(__x86_64__) && defined(__GLIBC__)
@@ -36,6 +37,8 @@ typedef double doubles __attribute__((vector_size(VECTOR * sizeof(double))));
 /* Vectors with sums that stay in registers */
 #define SIDE 3
 #define WORDS 8
+/* Vectors of a tuple that are compared before the next tuple's */
+#define MANY 4
 typedef uint32_t words __attribute__((vector_size(WORDS * sizeof(uint32_t))));
 
 /* A column of a block's tuples */
@@ -161,6 +164,41 @@ add(const struct dana_survey *survey, const struct taken *column, int32_t count,
 	return finite;
 }
 
+/* Records which elements of some vectors side by side differ from the first tuple; to `wrong`: which are NaN or infinite */
+static inline __attribute__((always_inline)) void
+compare_vectors(const uint32_t *first, uint32_t *differ, const uint8_t *const *at, ptrdiff_t offset, int32_t count,
+				int32_t vectors, words *wrong)
+{
+	words same[MANY], differs[MANY];
+
+#pragma GCC unroll 4 /* one by one, they are registers */
+	for (int32_t v = 0; v < vectors; v++)
+	{
+		memcpy(&same[v], first + offset + v * WORDS, sizeof same[v]);
+		memcpy(&differs[v], differ + offset + v * WORDS, sizeof differs[v]);
+	}
+	for (int32_t t = 0; t < count; t++)
+#pragma GCC unroll 4
+		for (int32_t v = 0; v < vectors; v++)
+		{
+			words word;
+
+			memcpy(&word, at[t] + (offset + v * WORDS) * (ptrdiff_t)sizeof(uint32_t), sizeof word);
+			differs[v] |= word ^ same[v];
+			*wrong |= (words)((word & EXPONENT) == EXPONENT);
+		}
+#pragma GCC unroll 4
+	for (int32_t v = 0; v < vectors; v++)
+		memcpy(differ + offset + v * WORDS, &differs[v], sizeof differs[v]);
+}
+
+/* Where the vectors behind those at k begin: earlier where there are too few left, as to look twice changes nothing */
+static inline int32_t
+behind(int32_t k, int32_t n, int32_t size)
+{
+	return k + size <= n - size || k + size == n ? k + size : n - size;
+}
+
 /* Records which elements of a column differ from the first tuple; false: one is NaN or infinite */
 BY_PROCESSOR static bool
 compare(const struct dana_survey *survey, const struct taken *column, int32_t count)
@@ -172,22 +210,10 @@ compare(const struct dana_survey *survey, const struct taken *column, int32_t co
 	uint32_t bad = 0;
 	int32_t k = 0;
 
-	for (; k < n && n >= WORDS; k = k + WORDS <= n - WORDS || k + WORDS == n ? k + WORDS : n - WORDS)
-	{ /* the last vector begins earlier where there are too few left: to look twice changes nothing */
-		words same, differs;
-
-		memcpy(&same, first + k, sizeof same);
-		memcpy(&differs, differ + k, sizeof differs);
-		for (int32_t t = 0; t < count; t++)
-		{
-			words word;
-
-			memcpy(&word, column->at[t] + k * (ptrdiff_t)sizeof(uint32_t), sizeof word);
-			differs |= word ^ same;
-			wrong |= (words)((word & EXPONENT) == EXPONENT);
-		}
-		memcpy(differ + k, &differs, sizeof differs);
-	}
+	for (; k < n && n >= MANY * WORDS; k = behind(k, n, MANY * WORDS))
+		compare_vectors(first, differ, column->at, k, count, MANY, &wrong);
+	for (; k < n && n >= WORDS; k = behind(k, n, WORDS))
+		compare_vectors(first, differ, column->at, k, count, 1, &wrong);
 	for (; k < n; k++)
 		for (int32_t t = 0; t < count; t++)
 		{
@@ -338,7 +364,13 @@ take(const struct dana_survey *survey, const uint8_t *page, const struct sim_han
 	point(taken->at, page, handed->address + row, handed->offset, count);
 #ifndef DN_PORTABLE
 	if (column->type == SIM_FLOAT4)
+	{
+		/* sums and comparisons go through the tuples several times, for a part of the elements each: all lines at once */
+		for (int32_t t = 0; t < count; t++)
+			for (int32_t k = 0; k < column->bytes; k += CACHE_LINE)
+				__builtin_prefetch(taken->at[t] + k);
 		return;
+	}
 #endif
 	for (int32_t t = 0; t < count; t++)
 	{
