@@ -70,8 +70,14 @@ class Machine(ABC):
         return self.sink
 
     @abstractmethod
-    def begin_epoch(self, n_pages: int | None, *, observer: Observer | None = None) -> None:
-        """Start an epoch of `n_pages` pages, None: unknown; only a machine that `observes` gets an observer."""
+    def begin_epoch(self, n_pages: int | None, *, observer: Observer | None = None, counts: bool | None = None) -> None:
+        """Start an epoch of `n_pages` pages, None: unknown; only a machine that `observes` gets an observer.
+
+        Parameters
+        ----------
+        counts
+            False: nobody asks for its cycles.
+        """
 
     @abstractmethod
     def end_epoch(self) -> EpochCounters:

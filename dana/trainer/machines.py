@@ -183,8 +183,8 @@ class Rtl(Bundled):
         sink = self._collector.sink
         return sink.function, sink.context
 
-    def begin_epoch(self, n_pages: int | None, *, observer: Observer | None = None) -> None:
-        del n_pages, observer  # the number of pages is known at the end of the epoch
+    def begin_epoch(self, n_pages: int | None, *, observer: Observer | None = None, counts: bool | None = None) -> None:
+        del n_pages, observer, counts  # the number of pages is known at the end of the epoch
         self._collector.take()
 
     def end_epoch(self) -> EpochCounters:

@@ -148,6 +148,8 @@ class MachineTraining(Judged):
         )
         self._surveys_first_epoch = in_first_epoch and not loss_only
         """Whether the survey runs during the first epoch, which is possible if no model is initialised from it."""
+        # the cycles of a judge's only pass are nobody's; later passes over held-out rows take those of their first
+        self._counts = False if loss_only and self.epochs == 1 else None
         self._surveyor: Simulator | None = None
         if not in_first_epoch and not loss_only:
             self._surveyor = machine.surveyor(self._bundle)
@@ -286,7 +288,7 @@ class MachineTraining(Judged):
             self._surveys_first_epoch = False
             self._apply_survey(counters.tuples)
         # after the first epoch only: every later one has the same pages and would repeat the notice
-        if not self._cycles and self.order is None:
+        if self._counts is None and not self._cycles and self.order is None:
             notify_chosen_again(self._request, self._bundle, counters, self._notify)
         self._cycles += counters.cycles
         if self._compiled is not None:
@@ -421,7 +423,7 @@ class MachineTraining(Judged):
                 self._compiled.before_epoch()
             observer = SurveyObserver(self._surveyed) if self._surveys_first_epoch else None
             pages = self._request.relation.pages if self.order is None else None
-            self._machine.begin_epoch(pages, observer=observer)
+            self._machine.begin_epoch(pages, observer=observer, counts=self._counts)
             self._begun = True
 
     def _read(self, symbol: Symbol, over: NDArray[np.float32] | None = None) -> NDArray[np.float32]:

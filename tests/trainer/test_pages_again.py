@@ -168,6 +168,43 @@ def _late(before: Callable[[machine_code.Compiled], None]) -> Callable[[machine_
     return before_epoch
 
 
+@pytest.mark.parametrize("code", ["never", "always"])
+@pytest.mark.parametrize("again", [False, True])
+def test_cycles_that_nobody_asks_for_are_not_counted(code: str, again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are they taken for those of a later epoch."""
+    monkeypatch.setenv(machine_code.VARIABLE, code)
+    pages, found = column_pages(ratings(1)), []
+    for counts in (None, False):
+        training = opened()
+        training._begin()
+        simulator = cast(Simulator, training._machine)
+        simulator.begin_epoch(counts=counts)
+        function, context = simulator.sink_again if again else simulator.sink
+        assert feed_pages(Sink(function=function, context=context), pages) == 0
+        counters = simulator.end_epoch()
+        training._begun = False
+        found.append((counters, [one.values.tobytes() for one in training.parameters()]))
+        assert fed(training, 1, again=True) == found[0][0].cycles
+        training.close()
+    (counted, models), (not_counted, same) = found
+    assert models == same
+    assert counted.cycles > 0
+    assert not_counted == EpochCounters(
+        **{field: 0 for field in EpochCounters.__dataclass_fields__ if field != "fault"}
+        | {"fault": counted.fault, "tuples": counted.tuples, "skipped": counted.skipped}
+    )
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_only_epochs_count_cycles(epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the survey before them, and not the pass of the judge."""
+    end, found = Simulator.end_epoch, list[EpochCounters]()
+    monkeypatch.setattr(Simulator, "end_epoch", lambda self: (found.append(end(self)), found[-1])[1])
+    train(rules.text("lrmf"), ratings(1), label="y", hyper={"m": 12, "n": 12}, epochs=epochs, patience=0)
+    assert [one.tuples for one in found] == [ROWS] * (epochs + 2)
+    assert [one.cycles > 0 for one in found] == [False, *[True] * epochs, False]
+
+
 @dataclass
 class FakeRing:
     """Notes which function gets a stream, and which kept pages."""

@@ -411,7 +411,7 @@ sim_consume_again(void *context, const uint8_t *pages, size_t n_pages)
 	if (!sim->begun)
 	{
 		sim->again = sim->trains && sim->counted;
-		sim->counts = sim->trains && !sim->counted;
+		sim->counts = sim->counts && !sim->again;
 	}
 	return sim_consume(context, pages, n_pages);
 }
@@ -448,7 +448,7 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 		if (c->pages > 0)
 			counters->waiting_for_pages = (uint64_t)c->end_at - c->pages - c->beats - c->waited;
 	}
-	else if (sim->trains && sim->e.fault == SIM_FAULT_NONE)
+	else if (sim->again && sim->e.fault == SIM_FAULT_NONE)
 	{
 		/* of pages that two simulators took a part of, both counted the rows that are skipped */
 		alike = counters->tuples == sim->counters.tuples &&
@@ -458,7 +458,7 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	counters->fault = sim->e.fault;
 	counters->fault_page = sim->e.fault_page;
 	counters->fault_pointer = sim->e.fault_pointer;
-	sim->counted = sim->trains && sim->e.fault == SIM_FAULT_NONE && alike;
+	sim->counted = (sim->counts || sim->again) && sim->trains && sim->e.fault == SIM_FAULT_NONE && alike;
 	sim->counters = *counters;
 	sim->counts = sim->trains;
 	sim->begun = false;

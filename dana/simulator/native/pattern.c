@@ -364,11 +364,12 @@ sim_pattern_run(struct sim *sim, const uint8_t *page, int32_t rows)
 	const struct sim_pattern *pattern = &walk->pattern;
 	const uint64_t line = (uint64_t)sim->registers[walk->cursor] + pattern->line;
 	const int32_t page_size = sim->machine.page_size;
-	/* code asks for the tuples of a page that comes later as it reads these, so the line of a header is left */
-	const bool code_asks = sim->fast && sim->compiled.ahead > 0;
+	/* code asks for the tuples of a page that comes later as it reads these. Merges ask again: then the line of a header is
+	 * left. Without them some of what is asked for once is dropped. */
+	const bool code_asks = sim->fast && sim->compiled.ahead > 0, code_asks_twice = code_asks && sim->compiled.n_merges > 0;
 	const ptrdiff_t ahead = code_asks ? sim->compiled.ahead : 2 * page_size;
 	int64_t least = 0, most = page_size;
-	struct bounds bounds = {.ahead = ahead, .asked = (uint32_t)(code_asks ? 1 : page_size / rows)};
+	struct bounds bounds = {.ahead = ahead, .asked = (uint32_t)(code_asks_twice ? 1 : page_size / rows)};
 
 	if (!pattern->known || line + (uint64_t)(rows - 1) * walk->step + 4 > (uint64_t)page_size)
 		return -1;

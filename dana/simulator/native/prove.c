@@ -95,7 +95,7 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 		sim->compiled.state = NULL;
 	sim->observer = observer;
 	sim->join = join;
-	sim->counts = counts || !sim->counted;
+	sim->counts = counts || (sim->again && !sim->counted);
 	sim->begun = false;
 	sim_choose_path(sim, !sim->differs);
 }
