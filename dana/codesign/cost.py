@@ -54,7 +54,7 @@ class Cost:
     sections
         Of the program.
     rounds
-        Rounds of a batch; of a batch without end, one of those before the last.
+        Rounds of a batch; of a batch without end, one.
     per_tuple
         Cycles of the engine for a tuple, and of its records to be fetched and stored.
     operations, special
@@ -62,8 +62,7 @@ class Cost:
     bound
         The least cycles for a tuple that the units allow.
     chain
-        The least cycles for a tuple that the latencies between a model and its next value allow; of a batch without
-        end none.
+        The least cycles for a tuple that the latencies between a model and its next value allow.
     kinds
         Cycles of a tuple by what issues in them; the rest are waits, the sequencer's among them.
     chain_lines
@@ -113,9 +112,8 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         Of the bound graph that the Bundle was compiled from.
     """
     config = bundle.config
-    # a batch without end is rated by its rounds, which are all alike: each is joined with another, and none is the last
-    endless = bundle.batch == WHOLE_EPOCH
-    batch = bundle.round_tuples if endless else bundle.batch
+    # a batch without end is rated by its rounds, which are all alike
+    batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
     sections = {name: _section(bundle, name) for name in bundle.sections}
     rounds = -(-batch // bundle.round_tuples)
 
@@ -123,9 +121,9 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         return cycles.SECTION_START + sections[name].length if name in sections else 0
 
     # every round but the last is pushed, and merged once with another
-    joins, ends = (1, 0) if endless else (rounds - 1, 1)
-    times = {Section.TUPLE: rounds, Section.PUSH: joins, Section.MERGE: joins, Section.BATCH: ends}
-    taken = rounds * cycles.ROUND_START + sum(count * length(name) for name, count in times.items())
+    joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
+    taken = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
+    times = {Section.TUPLE: rounds, Section.PUSH: rounds - 1, Section.MERGE: rounds - 1, Section.BATCH: 1}
     kinds = {kind: sum(times.get(name, 0) * _busy(bundle, name, kind) for name in sections) / batch for kind in KINDS}
     if bundle.tables:
         fetched, stored = record_cycles(bundle)
@@ -140,11 +138,11 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         share = 1 / batch
         if k in plan.per_tuple:
             share = 1
-        elif plan.graph.nodes[k].op is Op.MERGE:
-            share = (batch - ends) / batch  # n values are merged by n - 1 operations
-        elif plan.section[k] in (Section.INIT, Section.EPOCH) or (endless and plan.section[k] is Section.BATCH):
+        elif plan.section[k] in (Section.INIT, Section.EPOCH):
             # once in an epoch, which has any number of tuples
             share = 0
+        elif plan.graph.nodes[k].op is Op.MERGE:
+            share = (batch - 1) / batch  # n values are merged by n - 1 operations
         operations += share * count
         special += share * busy
         work.append((plan.graph.nodes[k].span, share * (count + busy)))
@@ -159,7 +157,7 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         special=special,
         # not 0, which `ratio` divides by: a rule may have no operation at all
         bound=max(units, 1 / config.units),
-        chain=0 if endless else sum(latency for _, latency in chain) / batch,
+        chain=sum(latency for _, latency in chain) / batch,
         kinds=kinds,
         chain_lines=_by_line(chain),
         work_lines=_by_line(work),
