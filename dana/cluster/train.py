@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -30,8 +31,6 @@ LEAST_TIMEOUT = 3.0
 """Least number of seconds without a message; a part that has nothing to say shows once a second that it is alive."""
 
 REJECTED = {
-    "validation_size": "rows for validation",
-    "early_stopping": "rows for validation",
     "calibrate": "rows for validation",
     "preprocess": "an encoding of columns",
 }
@@ -46,13 +45,16 @@ DATES = frozenset({"date", "timestamp without time zone", "timestamp with time z
 TEXTS = frozenset({"text", "character varying", "character", "name"})
 """Types of columns that are encoded as categories, as enums are."""
 
+VALIDATION_SIZE = 0.1
+"""That of early_stopping, as on one server."""
+
 DRAWN = 100000
 """Numbers of rows that are read of a shard, less one: of more in all, the numbers alone decide which are for tests."""
 
 DIFFERENT, BYTES = 100000, 200
 """Different texts of a column that are read of a shard; bytes of a category at most, as on one server."""
 
-LEADERS = ("model", "warm_start_from", "test_size", "test_by", "test_after")
+LEADERS = ("model", "warm_start_from", "test_size", "test_by", "test_after", "validation_size", "early_stopping")
 """Options of the leader alone."""
 
 KEYS = 4096
@@ -139,10 +141,18 @@ def train(
                 )
             _take_labels(session, parts, made, label, types[label], options.get("filter"))
         asked = {**options, "label": label}
-        filter_ = options.get("filter")
-        test, divided = _test(session, parts, looks[0], options, label if numbers_classes else None)
-        if test is not None:
+        filter_, held_out = options.get("filter"), None
+        divided: dict[str, object] = {}
+        rows = _Rows(session, parts, looks[0], options, label if numbers_classes else None)
+        if options.get("test_after") is not None or options.get("test_size") is not None:
+            test, divided = rows.for_test(_where(session, filter_))
             filter_ = f"NOT {test} AND {_where(session, filter_)}"
+        validates = options.get("early_stopping") or options.get("validation_size")
+        if validates:
+            size = VALIDATION_SIZE if options.get("validation_size") is None else options["validation_size"]
+            validation, _ = rows.part(size, _where(session, filter_), rows.validation_seed)
+            held_out = f"{validation} AND {_where(session, filter_)}"
+            filter_ = f"NOT {validation} AND {_where(session, filter_)}"
         where = _where(session, filter_, *(name for name in targets if isinstance(name, str)))
         texts = [column for column in features if _is_text(column)]
         numbers = [column for column in features if _kind(column) in DATES or (averaged and column not in texts)]
@@ -158,7 +168,7 @@ def train(
             # the leader tells them what it starts from; their filter leaves out what is for a test
             columns = {name: introduction[name] for name in ("classes", "features")}
             given = {**asked, **columns, **dict.fromkeys(LEADERS), "filter": filter_}
-            known = {"preprocess": introduction["preprocess"]}
+            known = {"preprocess": introduction["preprocess"], "held_out": held_out}
             return _call(session, rule, table, given, {**part, "number": shard.number, "known": known}, text)
 
         row = relay(session, parts, led, follows)
@@ -275,36 +285,65 @@ def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
                 return
 
 
-def _test(
-    session: psycopg.Connection, shards: Sequence[Shard], look: Look, options: Mapping[str, object], label: str | None
-) -> tuple[str | None, dict[str, object]]:
-    """The condition of the rows for a test, chosen as those of one table, and what the leader is to know of them."""
-    by, after, size = (options.get(name) for name in ("test_by", "test_after", "test_size"))
-    where = _where(session, options.get("filter"))
-    divided: dict[str, object] = {}
-    if isinstance(after, Mapping) and len(after) == 1:
-        [(name, value)] = after.items()
-        types = {column.name: column.type for column in look.columns}
-        if name not in types:
-            raise UsageError(f"the shards have no column {name!r}, which test_after names")
-        time = sql.Identifier(name).as_string(session)
-        literal = sql.Literal(str(value)).as_string(session)
-        condition = f"COALESCE({time} OPERATOR(pg_catalog.>) {literal}::{types[name]}, false)"
-    elif size is None:
-        return None, {}
-    else:
-        key = look.key if by is None else (str(by),)
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of shards, parts of which are left out, chosen as those of one table.
+
+    Attributes
+    ----------
+    label
+        Column of classes, each of which has its share; None: the rule has none.
+    """
+
+    session: psycopg.Connection
+    shards: Sequence[Shard]
+    look: Look
+    options: Mapping[str, object]
+    label: str | None
+
+    @property
+    def seed(self) -> int:
+        seed = self.options.get("seed")
+        return seed if isinstance(seed, int) else 1
+
+    @property
+    def validation_seed(self) -> int:
+        """Another one, a signed number of 32 bits as in pg_extension/src/request/split.c."""
+        return (self.seed + 1 + 2**31) % 2**32 - 2**31
+
+    def for_test(self, where: str) -> tuple[str, dict[str, object]]:
+        """The condition of the rows for a test, and what the leader is to know of it."""
+        after = self.options.get("test_after")
+        divided: dict[str, object] = {}
+        if isinstance(after, Mapping) and len(after) == 1:
+            [(name, value)] = after.items()
+            types = {column.name: column.type for column in self.look.columns}
+            if name not in types:
+                raise UsageError(f"the shards have no column {name!r}, which test_after names")
+            time = sql.Identifier(name).as_string(self.session)
+            literal = sql.Literal(str(value)).as_string(self.session)
+            condition = f"COALESCE({time} OPERATOR(pg_catalog.>) {literal}::{types[name]}, false)"
+        else:
+            condition, divided = self.part(self.options.get("test_size"), where, self.seed)
+        found = f"SELECT EXISTS (SELECT FROM {{}} WHERE {where} AND {condition}) AS found"
+        if not any(shard.rows(found.replace("{}", shard.table))[0][0] for shard in self.shards):
+            raise UsageError(f"{'test_size' if after is None else 'test_after'} leaves no row for a test")
+        return condition, divided
+
+    def part(self, size: object, where: str, seed: int) -> tuple[str, dict[str, object]]:
+        """The condition of a part of this size, and its bounds."""
+        by = self.options.get("test_by")
+        key = self.look.key if by is None else (str(by),)
         if not key:
             raise UsageError(
-                "the shards have no primary key, by which rows for tests are chosen",
+                "the shards have no primary key, by which rows for a test or validation are chosen",
                 hint=f"Name a column that identifies rows with test_by, or add a primary key on each shard. {GATHER}",
             )
-        stratum = label if by is None else None
-        seed = 1 if options.get("seed") is None else options["seed"]
-        of_class = "NULL::pg_catalog.int4" if stratum is None else sql.Identifier(stratum).as_string(session)
-        row = ", ".join([f"{seed:d}", of_class, *(sql.Identifier(name).as_string(session) for name in key)])
+        stratum = self.label if by is None else None
+        of_class = "NULL::pg_catalog.int4" if stratum is None else sql.Identifier(stratum).as_string(self.session)
+        row = ", ".join([str(seed), of_class, *(sql.Identifier(name).as_string(self.session) for name in key)])
         drawn: list[int] = []
-        for shard in shards if by is not None or stratum is not None else ():
+        for shard in self.shards if by is not None or stratum is not None else ():
             numbers = f"SELECT dana.dana_draws({row}) AS v FROM {shard.table} WHERE {where}"
             for class_, number, count in shard.rows(
                 f"SELECT d.v[1] AS class, d.v[2] AS number, pg_catalog.count(*) AS count FROM ({numbers}) AS d "
@@ -312,14 +351,10 @@ def _test(
             ):
                 drawn += [class_, number, count]
         cut = "SELECT parts, classes FROM dana.dana_part_bounds(%s::pg_catalog.int8[], %s, %s)"
-        [[parts, classes]] = session.execute(cut, (drawn, size, stratum is not None)).fetchall()
-        divided = {"parts": parts, "classes": stratum if classes else None}
-        bounds = sql.Literal(parts).as_string(session)
+        [[parts, classes]] = self.session.execute(cut, (drawn, size, stratum is not None)).fetchall()
+        bounds = sql.Literal(parts).as_string(self.session)
         condition = f"(dana.dana_part({bounds}::pg_catalog.float8[], {row}) OPERATOR(pg_catalog.=) 0)"
-    found = f"SELECT EXISTS (SELECT FROM {{}} WHERE {where} AND {condition}) AS found"
-    if not any(shard.rows(found.replace("{}", shard.table))[0][0] for shard in shards):
-        raise UsageError(f"{'test_size' if after is None else 'test_after'} leaves no row for a test")
-    return condition, divided
+        return condition, {"parts": parts, "classes": stratum if classes else None}
 
 
 def _numbers(

@@ -628,8 +628,15 @@ class Training(Protocol):
         """Free all resources; called once, also after an error."""
 
 
-class HeldOut(Protocol):
-    """Rows that are excluded from a training and measure its models."""
+class Validation(Protocol):
+    """What measures the models of a training on rows that are excluded from it."""
+
+    def loss(self, parameters: Sequence[Parameter]) -> float | None:
+        """Return the mean of the setLoss of the rule over the rows; None without a complete row."""
+
+
+class HeldOut(Validation, Protocol):
+    """Such rows, in this process."""
 
     @property
     def design(self) -> Json:
@@ -653,8 +660,8 @@ class HeldOut(Protocol):
     def kept(self) -> int:
         """Bytes of frames that are kept; 0: there were no rows, or too many."""
 
-    def loss(self, parameters: Sequence[Parameter]) -> float | None:
-        """Return the mean of the setLoss of the rule over the rows; None without a complete row."""
+    def losses(self, parameters: Sequence[Parameter]) -> tuple[float, int]:
+        """Return the sum of the losses, and the number of complete rows."""
 
     @property
     def request(self) -> TrainRequest:

@@ -13,10 +13,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.trainer.contract import Json, Parameter, Sink, Stream, Training, TrainRequest
+from dana.trainer.contract import Json, Parameter, Sink, Stream, TrainRequest
 from dana.trainer.data.likelihood import Basis, Doubles, Family, Floats, LikelihoodObserver, Sum
 from dana.trainer.machine import NO_MEMORY, PageCollector, feed_pages
 from dana.trainer.messages.page_errors import NoRows
+from dana.trainer.training import MachineTraining
 
 AT_ONCE = 1024
 """Pages fed in one call; a session notices between two calls that its backend has disconnected."""
@@ -29,7 +30,7 @@ MOST = 1 << 23
 class HeldOutRows:
     """Implements `dana.trainer.contract.HeldOut`."""
 
-    def __init__(self, training: Training, request: TrainRequest, stream: Stream) -> None:
+    def __init__(self, training: MachineTraining, request: TrainRequest, stream: Stream) -> None:
         self.request = request
         self.stream = stream
         self._training = training
@@ -69,6 +70,14 @@ class HeldOutRows:
             return self._training.end_epoch().loss
         except NoRows:  # every row has a NULL
             return None
+
+    def losses(self, parameters: Sequence[Parameter]) -> tuple[float, int]:
+        if not self.kept:
+            return 0.0, 0
+        self._training.adopt(parameters)
+        self._feed(self._training.sink)
+        counters, loss = self._training.judged()
+        return loss, counters.tuples
 
     def rows(self) -> tuple[Mapping[str, Floats], Doubles, Doubles]:
         layout = self._training.layout

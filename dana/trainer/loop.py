@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from dana.trainer.calibration import calibrated
 from dana.trainer.contract import (
@@ -23,6 +24,7 @@ from dana.trainer.contract import (
     Training,
     TrainRequest,
     TrainResult,
+    Validation,
 )
 from dana.trainer.data.clusters import start_centres
 from dana.trainer.designs import rule_of
@@ -83,7 +85,7 @@ def run(
     feed: Callable[[Sink], int],
     notify: Notify,
     report_epoch: Callable[[int, EpochReport, float], None] = lambda epoch, report, seconds: None,
-    held_out: HeldOut | None = None,
+    held_out: Validation | None = None,
 ) -> Outcome:
     """Run the epochs of a training.
 
@@ -143,7 +145,7 @@ class _Loop:
     feed: Callable[[Sink], int]
     notify: Notify
     report_epoch: Callable[[int, EpochReport, float], None]
-    held_out: HeldOut | None
+    held_out: Validation | None
     validates: bool
     solves: bool
     conjugate: bool
@@ -265,7 +267,7 @@ class _Loop:
                 kept = replace(kept, validation_loss=self.held_out.loss(result.parameters))
         kept = self._measured(kept, result, held=epoch == len(self.reports) and summary is None)
         if request.calibrate is not None:
-            result = calibrated(request, result, self.held_out, self.notify)
+            result = calibrated(request, result, cast("HeldOut", self.held_out), self.notify)
         ended = Ended(
             reports=self.reports,
             epoch=epoch,

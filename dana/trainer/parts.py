@@ -22,6 +22,7 @@ from dana.errors import InternalError
 from dana.predictor.centres import Centres
 from dana.simulator.machine import Joined, Observer, Simulator
 from dana.trainer.contract import (
+    HeldOut,
     Link,
     Notify,
     OutOfLine,
@@ -326,6 +327,13 @@ class Leading(_Parted):
         found = [one["judged"] for one in self._lead("judge", models, {"judged": np.zeros(2)})]
         return float(sum(one[0] for one in found) / sum(one[1] for one in found))
 
+    def loss(self, parameters: Sequence[Parameter]) -> float | None:
+        """See `Validation.loss`: of the rows that are held out at the followers."""
+        models = {f"model.{one.name}": one.values for one in parameters}
+        found = [one["judged"] for one in self._lead("validate", models, {"judged": np.zeros(2)})]
+        rows = sum(one[1] for one in found)
+        return float(sum(one[0] for one in found) / rows) if rows else None
+
     def dismiss(self) -> None:
         """End the followers' part."""
         self._link.lead(packed("end", {}))
@@ -334,6 +342,7 @@ class Leading(_Parted):
 class Following(_Parted):
     """A follower's training."""
 
+    _held_out: HeldOut | None = None
     _joined: Joined | None = None
     """What exchanges merges while an epoch runs; None: models are averaged after it."""
 
@@ -351,8 +360,9 @@ class Following(_Parted):
         if self._joined is not None and self._joined.error is not None:
             raise self._joined.error
 
-    def follow(self, feed: Callable[[Sink], int]) -> None:
+    def follow(self, feed: Callable[[Sink], int], held_out: HeldOut | None = None) -> None:
         """Execute commands until the last one."""
+        self._held_out = held_out
         if self._part.mode == "batch":
             assert isinstance(self._machine, Simulator)
             self._joined = self._machine.join(self._exchange, self._part.count)
@@ -446,6 +456,12 @@ class Following(_Parted):
         counters, loss = judge.judged()
         return {"judged": np.array([loss, counters.tuples], np.float64)}
 
+    def _validate(self, arrays: Arrays, _: Callable[[Sink], int]) -> Arrays:
+        if self._held_out is None:
+            raise _malformed("a command to validate, without rows for it")
+        models = [Parameter(name=name.removeprefix("model."), values=values) for name, values in arrays.items()]
+        return {"judged": np.array(self._held_out.losses(models), np.float64)}
+
     def _check_fault(self, counters: EpochCounters) -> None:
         if counters.fault is not Fault.NONE:
             raise self._fault(counters)
@@ -459,6 +475,7 @@ COMMANDS: Mapping[str, Callable[[Following, Arrays, Callable[[Sink], int]], Arra
     "first": Following._first,
     "look": Following._look,
     "judge": Following._judge_models,
+    "validate": Following._validate,
 }
 """By the name in a message: what a follower does with its arrays, and the arrays that it answers."""
 

@@ -103,7 +103,7 @@ def run_epochs(
     wanted = None if stream is None else asdict(stream)
     channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wanted})
     if isinstance(training, Following):
-        training.follow(pages.feed)
+        training.follow(pages.feed, held_out)
         return NO_RESULT, {"epochs": 0, "converged": False}
     leads = isinstance(training, Leading)
     try:
@@ -114,7 +114,8 @@ def run_epochs(
             feed=(lambda sink: 0) if leads else pages.feed,
             notify=notify,
             report_epoch=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
-            held_out=held_out,
+            # the held-out rows are there, too
+            held_out=training if isinstance(training, Leading) and request.held_out else held_out,
         )
     except PageError:
         pages.find_fault()
@@ -159,6 +160,12 @@ def _receive(held_out: HeldOut, channel: Channel, ring: Ring, most: int, notify:
     pages, status = ring.stream(sink.function, sink.context)
     if status != 0:
         raise held_out.failure(status)
+    if pages and not held_out.kept and held_out.request.part is not None:  # other parts have theirs
+        raise TrainingError(
+            "the held-out rows need more memory than the worker has for pages",
+            sqlstate=SqlState.CONFIGURATION_LIMIT_EXCEEDED,
+            hint="Start the worker with a higher --cache-limit, or reduce validation_size.",
+        )
     if pages and not held_out.kept:
         notify(
             Notice(

@@ -376,7 +376,8 @@ class _Session:
             training = self.trainer.open(request, notify, link)
             if isinstance(training, Leading) and link.introduce(request) and request.centres != NO_CENTRES:
                 begin_again(link, request.centres)  # those of a model to start from
-            held_out = self.trainer.held_out(request) if request.held_out else None
+            leads = isinstance(training, Leading)
+            held_out = self.trainer.held_out(request) if request.held_out and not leads else None
             try:
                 return run_epochs(
                     training,

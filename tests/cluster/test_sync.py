@@ -231,6 +231,37 @@ def test_rows_for_a_test_are_those_of_one_server(
         assert parameters(db, "here") == parameters(db, "there")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("sync", ["batch", "epoch"])
+def test_rows_for_validation_choose_the_epoch(db: Connection, shards: list[str], sync: str) -> None:
+    """They are those of one server; of shards, one has none for it and one has none at all."""
+    filled(shards, 700, 2, 0)
+    options: dict[str, Any] = {"label": "y", "features": ["x", "z"], "epochs": 30, "patience": 3, "seed": 5}
+    options |= {"test_size": 0.2, "validation_size": 0.3, "early_stopping": True, "shuffle": False}
+    here = db.train("linear_svm", "rows", shards=shards, sync=sync, model="here", **options)
+    there = db.train("linear_svm", "whole", model="there", **options)
+    assert (here.tuples, here.skipped) == (there.tuples, there.skipped)
+    assert here.validation_loss is not None
+    if sync == "batch":  # that shard's rows are one batch of their own on one server
+        assert here.validation_loss == pytest.approx(there.validation_loss, rel=0.05)
+    kept = "SELECT metadata FROM dana.model WHERE name = %s"
+    [[mine], [its]] = [db.session.execute(kept, (name,)).fetchall()[0] for name in ("here", "there")]
+    chosen = ("test_parts", "validation_size", "seed")
+    assert {key: mine.get(key) for key in chosen} == {key: its.get(key) for key in chosen}
+
+
+def test_the_validation_loss_is_that_of_all_held_out_rows(db: Connection, shards: list[str]) -> None:
+    filled(shards, 128, 128, 128)
+    everywhere(shards[:1], "TRUNCATE whole", *(f"INSERT INTO whole VALUES {at(dsn)}" for dsn in shards))
+    options: dict[str, Any] = {"label": "z", "features": ["x", "n"], "validation_size": 0.25, "epochs": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        here = db.train("linear", "rows", shards=shards, sync="batch", model="here", **options)
+        there = db.train("linear", "whole", model="there", **options)
+    assert (here.tuples, here.epochs) == (there.tuples, there.epochs)
+    assert here.validation_loss == pytest.approx(there.validation_loss, rel=1e-5)
+
+
 @pytest.mark.parametrize("sync", ["batch", "epoch"])
 def test_a_shard_without_a_usable_row_is_one_without_rows(db: Connection, shards: list[str], sync: str) -> None:
     """What is reported about its rows names the shard."""
@@ -257,7 +288,7 @@ def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str
             db.train(rule, "rows", **given | options)
 
     rejected("column city is json: with sync='batch' features are numbers, texts or dates", features=["x", "city"])
-    rejected("early_stopping cannot be given with sync='batch': it needs rows for validation", early_stopping=True)
+    rejected("calibrate cannot be given with sync='batch': it needs rows for validation", calibrate="platt")
     rejected('argument "test_size" must be a part of the rows between 0 and 1, not "2"', test_size=2)
     rejected("test_size leaves no row for a test", test_size=0.001)
     rejected("test_after leaves no row for a test", test_after={"x": 1000})
@@ -276,7 +307,7 @@ def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str
     rejected('all labels in column "y" of .* are "no"', filter="y = 'no'")
     rejected("has no row|no row", rule="linear", label="z", features=["x"], filter="x > 1e9")
     everywhere(shards, "ALTER TABLE rows DROP CONSTRAINT rows_pkey")
-    rejected("the shards have no primary key, by which rows for tests are chosen", test_size=0.2)
+    rejected("the shards have no primary key, by which rows for a test or validation are chosen", test_size=0.2)
     assert db.session.execute("SELECT pg_catalog.to_regclass('pg_temp.rows')").fetchall() == [(None,)]
     assert db.session.info.transaction_status.name == "IDLE"
     # and from the shell

@@ -53,7 +53,11 @@ def map_rows(db: Connection) -> None:
             {"label": "y", "epochs": 100, "filter": "x > 2 AND id % 7 <> 0"},  # the result outlives what they fill
             "label => 'y', epochs => 100, filter => 'x > 2 AND id % 7 <> 0'",
         ),
-        ("softmax", {"label": "y", "test_size": 0.3, "epochs": 2}, "label => 'y', test_size => 0.3, epochs => 2"),
+        (
+            "softmax",
+            {"label": "y", "test_size": 0.3, "early_stopping": True, "epochs": 2},
+            "label => 'y', test_size => 0.3, early_stopping => true, epochs => 2",
+        ),
         (
             "linear",
             {"label": "z", "test_size": 0.4, "test_by": "x", "seed": 3},
@@ -271,10 +275,10 @@ def test_the_time_of_a_training_begins_with_the_first_look(mapped: Connection, s
 
 REJECTED = {
     "mode": ("sync => 'all'", "22023", "argument \"sync\" must be 'gather', 'batch' or 'epoch', not \"all\""),
-    "validation": (
-        "sync => 'batch', validation_size => 0.2",
+    "calibrate": (
+        "sync => 'batch', calibrate => 'platt'",
         "0A000",
-        'argument "validation_size" cannot be given with sync',
+        'argument "calibrate" cannot be given with sync',
     ),
     "size": ("sync => 'batch', test_size => 2", "22023", 'argument "test_size" must be a part of the rows'),
     "few": ("sync => 'batch', test_size => 0.001", "22023", 'argument "test_size" leaves no row for a test'),

@@ -27,6 +27,7 @@
 #include "calls/train.h"
 #include "limits/bounds.h"
 #include "request/split.h"
+#include "rows/rows.h"
 #include "worker/channel.h"
 
 /* How long a wait for the client, or the worker's error, is at most before interrupts are looked for again */
@@ -181,8 +182,13 @@ DANA_FUNCTION(dana_train_part)
 		training.part = DatumGetJsonbP(
 			DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(training.part), CStringGetTextDatum(ours[i])));
 	training.leads = dana_json_integer(training.part, "number") == 0;
-	if (training.leads && training.known != NULL)
+	if (training.known != NULL && training.leads)
 		dana_split_known(&training);
+	else if (training.known != NULL && !dana_json_is_null(training.known, "held_out"))
+	{
+		training.held_out = dana_json_string(training.known, "held_out");
+		dana_filter_check(training.held_out);
+	}
 	training.text = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
 	value = run_part(&training, reports);
 	isnull = value == (Datum)0;

@@ -57,7 +57,8 @@ typedef struct spread
 	dana_shard			*shards;
 	int					 count;
 	char				*filter; /* for the shards, or NULL */
-	dana_split			 split;	 /* of their rows, if some are for a test */
+	char				*held_out; /* the same of the rows for validation */
+	dana_split			 split;	   /* of their rows, if some are for a test */
 	dana_texts			 features;
 	char				*label; /* or NULL: the rule has none */
 	Oid					 made;	/* the leader's table */
@@ -70,9 +71,7 @@ check_options(const dana_training *asked)
 	static const struct
 	{
 		const char *name, *needs;
-	} rejected[] = {{"validation_size", "rows for validation"},
-					{"early_stopping", "rows for validation"},
-					{"calibrate", "rows for validation"},
+	} rejected[] = {{"calibrate", "rows for validation"},
 					{"preprocess", "an encoding of columns"}};
 	const dana_null_policy nulls = asked->rows.cleaning.nulls;
 
@@ -205,9 +204,8 @@ take_labels(spread *of)
 
 /* The rows of each class and number on all shards; their count */
 static Size
-draw_rows(const spread *of, dana_drawn **drawn)
+draw_rows(const spread *of, const dana_split *split, dana_drawn **drawn)
 {
-	const dana_split *split = &of->split;
 	StringInfoData	  key;
 	Size			  used = 0;
 
@@ -256,35 +254,36 @@ has_test(const spread *of, dana_shard *shard, const char *condition)
 	return has && !isnull;
 }
 
-/* Leaves out the rows for a test, which are chosen as those of one table */
-static void
-leave_out_test(spread *of)
+/* Leaves out the rows of a part of this size, or later than test_after, which are chosen as those of one table */
+static dana_split
+leave_out(spread *of, double size, bool test)
 {
 	const dana_training *asked = of->asked;
+	dana_split			 split = dana_split_elsewhere(asked, of->columns, &of->shards[0].key_columns, test);
 	dana_drawn			*drawn = NULL;
 	char				*condition;
 	Size				 count = 0;
-	bool				 some = false;
+	bool				 some = !test;
 
-	if (asked->arguments.nulls[dana_argument(&asked->arguments, "test_size")] && asked->test_after == NULL)
-		return;
-	of->split = dana_split_elsewhere(asked, of->columns, &of->shards[0].key_columns);
-	if (asked->test_after == NULL)
+	if (split.after == NULL)
 	{
 		if (asked->test_by == NULL && !dana_json_is_null(of->rule.description, "classes"))
-			of->split.label = of->label;
-		if (asked->test_by != NULL || of->split.label != NULL)
-			count = draw_rows(of, &drawn);
-		dana_split_cut(&of->split, drawn, count, asked->test_size);
+			split.label = of->label;
+		if (asked->test_by != NULL || split.label != NULL)
+			count = draw_rows(of, &split, &drawn);
+		dana_split_cut(&split, drawn, count, size);
 	}
-	condition = dana_split_condition(&of->split);
+	condition = dana_split_condition(&split);
 	for (int i = 0; i < of->count && !some; i++)
 		some = has_test(of, &of->shards[i], condition);
 	if (!some)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"%s\" leaves no row for a test", asked->test_after != NULL ? "test_after" : "test_size"),
+						errmsg("argument \"%s\" leaves no row for a test", split.after != NULL ? "test_after" : "test_size"),
 						errhint("Give another value, or more rows.")));
+	if (!test)
+		of->held_out = psprintf("%s AND (%s)", condition, of->filter == NULL ? "true" : of->filter);
 	of->filter = psprintf("NOT %s AND (%s)", condition, of->filter == NULL ? "true" : of->filter);
+	return split;
 }
 
 /* FROM and WHERE of a statement on the rows of a shard that a training does not leave out */
@@ -498,7 +497,8 @@ arguments_of(const spread *of, Jsonb *introduction)
 {
 	static const char *const others[] = {"rule", "source", "features", "label", "sync", "filter"};
 	/* it tells the others what it starts from; their filter leaves out what is for a test */
-	static const char *const leader_s[] = {"model", "warm_start_from", "test_size", "test_by", "test_after"};
+	static const char *const leader_s[] = {"model", "warm_start_from", "test_size", "test_by", "test_after",
+										   "validation_size", "early_stopping"};
 	const dana_arguments *given = &of->asked->arguments;
 	const bool			  leads = introduction == NULL;
 	const dana_texts	  classes = leads ? (dana_texts){.count = -1} : dana_json_texts(introduction, "classes");
@@ -543,6 +543,7 @@ part_of(const spread *of, int number, Jsonb *introduction)
 		dana_json_truth(&text, "reports", true);
 		dana_json_open(&text, "known", '{');
 		dana_json_object(&text, "preprocess", dana_json_member(introduction, "preprocess"));
+		dana_json_text(&text, "held_out", of->held_out);
 		dana_json_close(&text, '}');
 	}
 	return dana_json_end(&text);
@@ -659,6 +660,7 @@ train_spread(spread *of, const char *name, Datum (*train)(void *training))
 	dana_training  led;
 	dana_relay	   relay = {.shards = of->shards, .count = of->count, .follows = follows, .state = of};
 	Oid			   source = of->asked->rows.relation;
+	double		   validation;
 
 	dana_shards_open(of->shards, of->count, source, false);
 	check_shards(of);
@@ -668,7 +670,11 @@ train_spread(spread *of, const char *name, Datum (*train)(void *training))
 	of->made = get_relname_relid(get_rel_name(source), LookupNamespaceNoError("pg_temp"));
 	if (of->label != NULL && of->asked->classes.count < 0 && !dana_json_is_null(of->rule.description, "classes"))
 		take_labels(of);
-	leave_out_test(of);
+	validation = dana_split_validation(of->asked);
+	if (of->asked->test_size > 0 || of->asked->test_after != NULL)
+		of->split = leave_out(of, of->asked->test_size, true);
+	if (validation > 0)
+		(void)leave_out(of, validation, false);
 	record(of);
 	dana_arguments_from_json(dana_extension_function("dana_train"), arguments_of(of, NULL), &arguments);
 	arguments.values[dana_argument(&arguments, "rule")] = CStringGetTextDatum(of->asked->rule);
@@ -738,7 +744,8 @@ train_gathered(dana_training *training, Datum (*train)(void *training))
 Datum
 dana_train_shards(dana_training *training, Datum (*train)(void *training))
 {
-	training->tried = training->test_size > 0 || training->test_after != NULL; /* rows will be left out */
+	/* rows will be left out */
+	training->tried = training->test_size > 0 || training->test_after != NULL || dana_split_validation(training) > 0;
 	return strcmp(training->sync, "gather") == 0 ? train_gathered(training, train) : train_there(training, train);
 }
 

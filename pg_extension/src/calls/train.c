@@ -223,6 +223,7 @@ train_stream_held_out(const dana_training *training, const dana_source *others, 
 	source = dana_source_open(&rows);
 	source->chosen.encoding = others->chosen.encoding;
 	source->held_out = true;
+	source->shard = training->part != NULL;
 	dana_source_adopt(source, dana_json_member(message, "stream"), dana_json_member(message, "design"));
 	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 	dana_source_stream(source);

@@ -585,24 +585,30 @@ dana_split_rows(dana_training *training, bool stratify)
 	}
 }
 
-dana_split
-dana_split_elsewhere(const dana_training *training, TupleDesc columns, const dana_texts *key)
+double
+dana_split_validation(const dana_training *training)
 {
 	dana_training checked = *training;
-	dana_split	  split = {.seed = training->seed, .key = *key};
 
-	(void)check_arguments(&checked);
+	return check_arguments(&checked) ? checked.validation_size : 0;
+}
+
+dana_split
+dana_split_elsewhere(const dana_training *training, TupleDesc columns, const dana_texts *key, bool test)
+{
+	dana_split split = {.seed = test ? training->seed : (int)((uint32)training->seed + 1), .key = *key};
+
 	if (training->test_by != NULL)
 	{
 		(void)require_column(training, columns, "test_by", training->test_by);
 		split.key = (dana_texts){1, palloc(sizeof(char *))};
 		split.key.values[0] = training->test_by;
 	}
-	if (training->test_after != NULL)
+	if (test && training->test_after != NULL)
 		read_after(training, columns, &split);
 	else if (split.key.count == 0)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("the shards of %s have no primary key, by which rows for tests are chosen", name_of(training)),
+						errmsg("the shards of %s have no primary key, by which rows for a test or validation are chosen", name_of(training)),
 						errdetail("On one server their places would choose them, and places on several are not those of one table."),
 						errhint("Name a column that identifies rows with test_by, add a primary key on each shard, or gather the rows.")));
 	return split;
@@ -620,9 +626,12 @@ dana_split_known(dana_training *training)
 	const dana_texts key = dana_json_texts(training->known, "key");
 	char			*label = dana_json_string(training->known, "classes");
 
+	training->tried = check_arguments(training);
+	if (training->tried)
+		training->held_out = "true"; /* at the others */
 	if (training->test_size == 0 && training->test_after == NULL)
 		return;
-	training->split = dana_split_elsewhere(training, columns_of(training), &key);
+	training->split = dana_split_elsewhere(training, columns_of(training), &key, true);
 	training->split.parts = dana_json_string(training->known, "parts");
 	training->split.label = *label == '\0' ? NULL : label;
 	training->tried = true;

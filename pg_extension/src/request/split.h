@@ -25,10 +25,16 @@ typedef struct dana_drawn
 /* Different numbers of a class at most that bounds are made of; of more the numbers alone decide */
 #define DANA_MAX_DRAWN 100000
 
-/* What identifies a row of such a table, whose primary key is given; it has no parts yet, unless a time divides the rows */
-extern dana_split dana_split_elsewhere(const dana_training *training, TupleDesc columns, const dana_texts *key);
+/*
+ * What identifies a row of such a table, whose primary key is given, in a division for a test or for validation; it has
+ * no parts yet, unless a time divides the rows
+ */
+extern dana_split dana_split_elsewhere(const dana_training *training, TupleDesc columns, const dana_texts *key, bool test);
 
-/* Sets the split of a training that leads others, which are told the parts: its own rows are not divided */
+/* The part of the rows that is for validation, 0: none; an error for arguments that contradict each other */
+extern double dana_split_validation(const dana_training *training);
+
+/* Sets the splits of a training that leads others, which are told the parts: its own rows are not divided */
 extern void dana_split_known(dana_training *training);
 
 /* Sets the parts of one with a label, or a column that the caller names; classes are forgotten if there are too many numbers */

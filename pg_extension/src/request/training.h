@@ -55,9 +55,10 @@ struct dana_training
 	const dana_group_key *group; /* or NULL */
 	Jsonb	  *part; /* of a training on several servers, or NULL */
 	bool	   leads; /* that part is without rows: those of the table are only looked at */
-	Jsonb	  *known; /* of a part, or NULL: for the one that leads "found", what columns have in the rows of all parts, and
-					   * "key", their primary key; for others "preprocess", how it encodes features, as a model's metadata
-					   * have it */
+	Jsonb	  *known; /* of a part, or NULL: for the one that leads "found", what columns have in the rows of all parts,
+					   * "key", their primary key, "parts" and "classes", how a test divides them; for others "preprocess",
+					   * how it encodes features, as a model's metadata have it, and "held_out", a filter of its rows for
+					   * validation */
 	char	  *text; /* of the rule, or NULL: it is registered here */
 	bool	   unnamed; /* the model is named after its rule because no name was given */
 };
