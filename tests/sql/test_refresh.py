@@ -80,6 +80,12 @@ def test_what_is_refused(table: Session) -> None:
     table.execute("DROP TABLE t")
     with pytest.raises(errors.UndefinedTable, match="t"):
         table.execute("SELECT dana_refresh('m')")
+    temporary = "UPDATE dana.model SET metadata = jsonb_set(metadata - 'filter', '{source}', '\"pg_temp_99.t\"')"
+    table.execute(temporary + " WHERE name = 'm'")
+    with pytest.raises(
+        errors.UndefinedTable, match=r"\"pg_temp_99\.t\" does not exist\nHINT:  It was there for a session"
+    ):
+        table.execute("SELECT dana_evaluate('m')")
     assert table.execute("SELECT max(version) FROM dana.model WHERE name = 'm'").fetchone() == (1,)
 
 

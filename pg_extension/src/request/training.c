@@ -399,10 +399,10 @@ dana_trained_on(Jsonb *metadata)
 
 	if (!OidIsValid(table))
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"%s\" does not exist", name),
-						dana_json_is_null(metadata, "gathered")
+						strncmp(name, "pg_temp", 7) != 0
 							? 0
-							: errhint("The rows of shards were here for the training alone: dana_gather() brings them "
-									  "again; then give the argument \"source\".")));
+							: errhint("It was there for a session, or for a training, alone. Make such a table again, from "
+									  "shards with dana_gather(), and give the argument \"source\".")));
 	dana_require_relation(table);
 	owner = dana_relation_owner(table);
 	now = GetUserNameFromId(owner, false);
