@@ -12,7 +12,9 @@ from sklearn_pmml_model.linear_model import PMMLLinearRegression, PMMLLogisticRe
 
 from dana import rules
 from dana.errors import UsageError
+from dana.interchange.columns import Column, Kind
 from dana.interchange.pmml import NAMESPACE, pmml
+from dana.interchange.pmml_fields import Fields
 from dana.interchange.stored import StoredModel
 from dsl import compile_rule
 from tests.interchange.models import Case, case, library_case, rule_case
@@ -206,3 +208,20 @@ def test_names_come_back_as_they_were_or_are_an_error(where: str) -> None:
         with pytest.raises(UsageError, match=f"not allow the character U\\+{ord(wrong):04X} in the .*a.*b") as raised:
             pmml(named(f"a{wrong}b", where))
         assert "ONNX" in raised.value.hint
+
+
+@pytest.mark.parametrize(("text", "numbers"), [(None, [0.25, 0.75]), ("a", [1, 0]), ("a  ", [1, 0]), ("bcd", [0, 1])])
+def test_the_spellings_of_a_category_are_one_number(text: str | None, numbers: list[float]) -> None:
+    """Of char(n), with and without blanks at the end; the fields of both are added up, for a NULL, too."""
+    names = ("a", "bcd")
+    column = Column(
+        name="code", type="character(3)", kind=Kind.CATEGORY, numbers=names, categories=names, fill=(0.25, 0.75)
+    )
+    fields = Fields([column])
+    indicators = {one.get("name"): one[0].attrib for one in fields.derived}
+
+    def value(name: str) -> float:
+        one = indicators[name]
+        return float(one["mapMissingTo"]) if text is None else float(one["value"] == text)
+
+    assert [sum(map(value, names)) for names in fields.terms] == numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dana.trainer.contract import Level, Notice
 from dana.trainer.data.likelihood import Basis, Family
 from dana.trainer.distributions import critical, two_sided
 from dana.trainer.equations import solved
+from dana.trainer.warm import remembered
 
 Doubles = NDArray[np.float64]
 
@@ -317,6 +319,16 @@ def test_what_a_penalty_hides_is_reported(rule: str) -> None:
     assert messages == [["the penalty hides an effect of the difference of close columns"], [], []]
 
 
+def test_least_squares_of_few_rows_are_adjusted_for_their_columns() -> None:
+    x, difference = close(0.01)
+    x, noise = rounded(x[:30]), np.random.default_rng(24).standard_normal(30)
+    label = rounded(difference[:30] + x[:, 2] + noise)
+    _, notices = fitted("ridge", x, label)
+    (message,) = [one.message for one in notices if "penalty hides" in one.message]
+    least = float(message.rpartition("least squares ")[2])
+    assert least == pytest.approx(theirs("linear", x, label).rsquared_adj, abs=1e-3)
+
+
 @pytest.mark.parametrize(("rule", "distance"), [("huber", 1e-5), ("quantile", 1e-4)])
 def test_an_effect_of_close_columns_is_found_without_a_likelihood(
     rule: str, distance: float, monkeypatch: pytest.MonkeyPatch
@@ -344,6 +356,57 @@ def test_an_effect_of_close_columns_is_found_without_a_likelihood(
     assert found.loss is not None
     assert before.loss is not None
     assert found.loss < 0.5 * before.loss
+
+
+def adopted_by(training: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Doubles]]:
+    """What the training goes on from, from now on."""
+    found: list[dict[str, Doubles]] = []
+    kind, adopt = type(training), type(training).adopt
+
+    def spy(self: Any, parameters: Any) -> None:
+        found.append({one.name: one.values.copy() for one in parameters})
+        adopt(self, parameters)
+
+    monkeypatch.setattr(kind, "adopt", spy)
+    return found
+
+
+def test_what_begins_again_has_the_rule_s_first_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The width of the kink, for one, is that of a model that lacks an effect."""
+    x, difference = close(1e-4)
+    label = difference + x[:, 2] + 0.1 * np.random.default_rng(23).standard_normal(600)
+    adopted: list[dict[str, Doubles]] = []
+    begin = loop.least_squares
+
+    def spy(passes: Any) -> Any:
+        nonlocal adopted
+        adopted = adopted_by(passes.training, monkeypatch)
+        return begin(passes)
+
+    monkeypatch.setattr(loop, "least_squares", spy)
+    fitted("quantile", x, label)
+    assert adopted[0]["width"] == 1
+    assert adopted[0]["w"].all()
+
+
+def test_what_began_again_in_vain_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(25)
+    x = rounded(random.standard_normal((200, 2)))
+    label = rounded(x @ [1.0, 2.0] + random.standard_normal(200))
+    before, _ = fitted("quantile", x, label)
+    assert before.converged
+    monkeypatch.setattr(
+        loop,
+        "least_squares",
+        lambda passes: [
+            replace(one, values=one.values + np.float32(5)) if one.name == "w" else one
+            for one in passes.model.parameters
+        ],
+    )
+    found, _ = fitted("quantile", x, label, epochs=before.kept + 1)
+    assert len(found.losses) == before.kept + 1
+    assert (found.kept, found.loss) == (before.kept, before.loss)
+    np.testing.assert_array_equal(found.models["w"], before.models["w"])
 
 
 @pytest.mark.parametrize(("distance", "away"), [(0.4, 0.0), (1e-2, 100.0), (1e-3, 0.0), (1e-4, 0.0)])
@@ -560,6 +623,49 @@ def test_slow_conjugate_gradients_end_by_newton_s_method(
         score = (x - x.mean(axis=0)) / x.std(axis=0) @ fast.models["w"] + fast.models["b"]
         slope = ((1 / (1 + np.exp(-score)) - y) @ ((x - x.mean(axis=0)) / x.std(axis=0))) / 1500
         np.testing.assert_allclose(slope + penalty * fast.models["w"], 0, atol=2e-5)
+
+
+@pytest.mark.parametrize("rule", ["logistic", "poisson", "softmax"])
+def test_newton_s_method_knows_the_penalty_of_the_rule_s_own_weights(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a rule scales its columns, the weights of its penalty are not those of standardised ones."""
+    random = np.random.default_rng(36)
+    x = rounded(random.standard_normal((200, 3)) * [1, 10, 0.1] + [0, 5, 1])
+    y = {
+        "logistic": x[:, 0] + random.standard_normal(200) > 0,
+        "poisson": random.poisson(np.exp(x[:, 0] / 2)),
+        "softmax": random.integers(0, 2, 200) + (x[:, 0] > 0),
+    }[rule].astype(np.float64)
+    found: list[Any] = []
+    newton = loop.newton
+    monkeypatch.setattr(loop, "SLOW", 3)
+    adopted: list[dict[str, Doubles]] = []
+
+    def spy(passes: Any) -> Any:
+        nonlocal adopted
+        found.append(newton(passes))
+        adopted = adopted_by(passes.training, monkeypatch)
+        return found[0]
+
+    monkeypatch.setattr(loop, "newton", spy)
+    text = rules.text(rule).replace("* standardized(x)", "* (3 * standardized(x))")
+    fitted(rule, x, y, text=text, hyper={"penalty": 0.1})
+    models = {one.name: one.values.astype(np.float64) for one in found[0]}
+    z = 3 * (x - x.mean(axis=0)) / x.std(axis=0)
+    weights = models["W" if rule == "softmax" else "w"]
+    score = z @ weights.T + models["b"]
+    if rule == "softmax":
+        error = np.exp(score) / np.exp(score).sum(axis=1, keepdims=True) - (y[:, None] == np.arange(3))
+    else:
+        error = (np.exp(score) if rule == "poisson" else 1 / (1 + np.exp(-score))) - y
+    np.testing.assert_allclose(error.T @ z / 200 + 0.1 * weights, 0, atol=1e-4)
+    # the directions found before are forgotten
+    own = [name for name in adopted[0] if not name.startswith("dana.")]
+    states = [adopted[0][name] for name in own if remembered(name, own)]
+    assert states
+    # 0, or 1e30 for what the passes before gained
+    assert all(np.isin(values, np.array([0, 1e30], np.float32)).all() for values in states)
 
 
 def test_models_are_those_of_every_machine() -> None:
