@@ -25,6 +25,9 @@ from tests.ui.conftest import COLUMN, MODEL, TABLE, quoted
 SOURCE = f"ui.{quoted(TABLE)}"
 
 
+expect.set_options(timeout=30_000)  # a busy machine takes longer than the five seconds of playwright
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     program = shutil.which("chromium")
