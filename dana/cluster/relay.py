@@ -22,6 +22,9 @@ from psycopg.pq.abc import PGconn, PGresult
 from dana.cluster.shards import CANCEL_TIMEOUT, Shard, ShardError
 from dana.worker.link import ANSWER, COMMAND, INTRODUCTION, MERGES, listed
 
+Introduction = Mapping[str, Any]
+"""What the leader says of itself before the parts begin: classes, features, preprocess."""
+
 LOOK_MS = 1000
 """How long to wait before silent shards are looked for."""
 
@@ -177,7 +180,7 @@ def relay(
     session: psycopg.Connection,
     shards: Sequence[Shard],
     leads: str,
-    follows: Callable[[Shard, Mapping[str, Any]], str],
+    follows: Callable[[Shard, Introduction], str],
 ) -> str:
     """Run a training in parts; what the leader's statement returned.
 
@@ -226,7 +229,7 @@ class _Relay:
         self._poll = select.poll()
         self._poll.register(leader.pgconn.socket, select.POLLIN)
 
-    def run(self, follows: Callable[[Shard, Mapping[str, Any]], str]) -> None:
+    def run(self, follows: Callable[[Shard, Introduction], str]) -> None:
         introduction = self._of_leader(INTRODUCTION)
         if introduction is None:
             return

@@ -12,13 +12,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from dana.cluster.gather import create_like
-from dana.cluster.relay import relay
+from dana.cluster.relay import Introduction, relay
 from dana.cluster.shards import Column, Look, Shard, check_alike, opened
 from dana.errors import UsageError
 from dana.session.notices import Messages, repeat
@@ -164,7 +163,7 @@ def train(
         known = {"found": found, "key": looks[0].key, **divided}
         led = _call(session, rule, made.as_string(session), {**asked, "filter": None}, {**part, "known": known}, None)
 
-        def follows(shard: Shard, introduction: Mapping[str, Any]) -> str:
+        def follows(shard: Shard, introduction: Introduction) -> str:
             # the leader tells them what it starts from; their filter leaves out what is for a test
             columns = {name: introduction[name] for name in ("classes", "features")}
             given = {**asked, **columns, **dict.fromkeys(LEADERS), "filter": filter_}

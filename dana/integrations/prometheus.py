@@ -170,7 +170,7 @@ def _labelled(
 class _Handler(WSGIRequestHandler):
     server: _Server
 
-    def get_environ(self) -> dict[str, Any]:
+    def get_environ(self) -> WSGIEnvironment:
         self.server.has_asked(self.connection)
         return super().get_environ()
 
