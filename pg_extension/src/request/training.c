@@ -13,7 +13,7 @@
 #include "commands/dbcommands.h"
 #include "nodes/makefuncs.h"
 #include "utils/guc.h"
-#include "utils/regproc.h"
+#include "utils/varlena.h"
 
 #include "base/arguments.h"
 #include "base/dana.h"
@@ -393,7 +393,7 @@ Oid
 dana_trained_on(Jsonb *metadata)
 {
 	char	   *name = dana_json_string(metadata, "source");
-	Oid			table = RangeVarGetRelid(makeRangeVarFromNameList(stringToQualifiedNameList(name, NULL)), NoLock, true);
+	Oid			table = RangeVarGetRelid(makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(name))), NoLock, true);
 	Oid			owner;
 	const char *now;
 
