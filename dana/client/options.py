@@ -62,4 +62,9 @@ class TrainOptions(TrialOptions, total=False):
         "train on the table's shards: gather their rows, or leave them there and join merges (batch) or average models "
         "(epoch)",
     ]
+    resume: Annotated[
+        str,
+        "with sync batch or epoch: keep checkpoints, and go on from the model's: if the rows are unchanged; or anyway; "
+        "or never, but begin again",
+    ]
     seed: Annotated[int, "which rows these are, the order of the rows that train, and the starts of kmeans (1)"]

@@ -34,6 +34,7 @@ class SqlState(StrEnum):
     DATA_EXCEPTION = "22000"
     NULL_VALUE = "22004"
     DATA_CORRUPTED = "XX001"
+    ROWS_CHANGED = "40001"
     DISK_FULL = "53100"
     OUT_OF_MEMORY = "53200"
     TOO_MANY_CONNECTIONS = "53300"
@@ -231,6 +232,8 @@ class TrainRequest:
         Maximum size of the files with rows in another order, bytes; None: no limit.
     part
         Which part of a training on several servers it is; None: it is the whole.
+    resume
+        Whether to go on from a checkpoint: one of `dana.trainer.checkpoints.RESUME`; None: there are none.
     caller
         Role and database, for the log.
     """
@@ -270,6 +273,7 @@ class TrainRequest:
     max_memory: int = 0
     temp_file_limit: int | None = None
     part: Part | None = None
+    resume: str | None = None
     caller: str = ""
 
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Protocol, cast
 
 from dana.trainer.calibration import calibrated
 from dana.trainer.contract import (
@@ -78,6 +78,39 @@ class Outcome:
         return sum(cycles) if len(cycles) == len(self.reports) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What a training needs to go on after an epoch, in addition to its rows.
+
+    Attributes
+    ----------
+    models
+        Those that the next epoch reads, with the states of optimisers.
+    reports, seconds
+        Of each epoch.
+    stopping, best, first, stepped
+        As in the loop.
+    """
+
+    models: Sequence[Parameter]
+    reports: Sequence[EpochReport]
+    seconds: Sequence[float]
+    stopping: Stopping
+    best: tuple[int, Sequence[Parameter]] | None
+    first: tuple[int, Sequence[Parameter]] | None
+    stepped: bool
+
+
+class Checkpoints(Protocol):
+    """Where states are kept (`dana.trainer.checkpoints`)."""
+
+    def load(self) -> State | None:
+        """Return the state to go on from; None: the training begins."""
+
+    def save(self, epoch: int, state: Callable[[], State]) -> None:
+        """Keep the state after an epoch, or not, if that would be too often."""
+
+
 def run(
     training: Training,
     request: TrainRequest,
@@ -86,6 +119,7 @@ def run(
     notify: Notify,
     report_epoch: Callable[[int, EpochReport, float], None] = lambda epoch, report, seconds: None,
     held_out: Validation | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Outcome:
     """Run the epochs of a training.
 
@@ -97,6 +131,8 @@ def run(
         Called after each epoch with its number, its report and its duration in seconds.
     held_out
         Held-out rows: they measure the loss of the kept model, or choose it (`TrainRequest.validates`).
+    checkpoints
+        Keeps the state after epochs, which `held_out` is no part of.
     """
     validates = held_out is not None and request.validates
     solves = training.whole_table and training.tests_convergence and not validates
@@ -116,7 +152,9 @@ def run(
         ),
     )
     loop.prepare()
-    loop.iterate()
+    if checkpoints is not None and (state := checkpoints.load()) is not None:
+        loop.resume(state)
+    loop.iterate(checkpoints)
     return loop.outcome()
 
 
@@ -152,6 +190,7 @@ class _Loop:
     stopping: Stopping
     fresh: dict[str, Parameter] = field(default_factory=dict)
     reports: list[EpochReport] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     pages: int = 0
     best: tuple[int, Sequence[Parameter]] | None = None
     first: tuple[int, Sequence[Parameter]] | None = None
@@ -169,10 +208,34 @@ class _Loop:
             self.training.adopt([start_centres(self.training, self.request, start, feed=self.feed)])
         self.fresh = {one.name: one for one in self.training.parameters()} if self.solves else {}
 
-    def iterate(self) -> None:
+    def resume(self, state: State) -> None:
+        """Go on from a state, and report its epochs."""
+        self.stopping, self.best, self.first, self.stepped = state.stopping, state.best, state.first, state.stepped
+        for epoch, (found, seconds) in enumerate(zip(state.reports, state.seconds, strict=True), 1):
+            self._add(epoch, found, seconds)
+        self.training.adopt(state.models)
+
+    def _add(self, epoch: int, report: EpochReport, seconds: float) -> None:
+        self.reports.append(report)
+        self.seconds.append(seconds)
+        self.report_epoch(epoch, report, seconds)
+
+    def _state(self) -> State:
+        return State(
+            models=self.training.parameters(),
+            reports=self.reports,
+            seconds=self.seconds,
+            stopping=self.stopping,
+            best=self.best,
+            first=self.first,
+            stepped=self.stepped,
+        )
+
+    def iterate(self, checkpoints: Checkpoints | None) -> None:
         """Run epochs until the training is over."""
         left: Sequence[Parameter] = ()
-        for epoch in range(1, self.training.epochs + 1):
+        before = len(self.reports)
+        for epoch in range(before + 1, self.training.epochs + 1):
             started = time.perf_counter()
             # `sink` is read anew: it begins the epoch
             self.pages += self.feed(self.training.sink)
@@ -187,10 +250,9 @@ class _Loop:
                 # reuse the arrays of the previous epoch, unless they hold the best model
                 left = self.training.parameters(() if self.best is not None and left is self.best[1] else left)
                 found = replace(found, validation_loss=self.held_out.loss(left))
-            if epoch == 1:
+            if epoch == before + 1:
                 self._report_rows(found)
-            self.reports.append(found)
-            self.report_epoch(epoch, found, time.perf_counter() - started)
+            self._add(epoch, found, time.perf_counter() - started)
             # rows that are to judge the kept model must not choose it
             validated = found.validation_loss if self.validates else None
             loss, margin = (found.loss, MARGIN) if validated is None else (validated, 0.0)
@@ -201,6 +263,8 @@ class _Loop:
                 self.best = epoch, models
             if self._is_over(epoch, found):
                 break
+            if checkpoints is not None:
+                checkpoints.save(epoch, self._state)
 
     def _report_rows(self, found: EpochReport) -> None:
         if self.validates and found.loss is not None and found.validation_loss is None:

@@ -22,6 +22,7 @@ from dana.errors import InternalError
 from dana.predictor.centres import Centres
 from dana.simulator.machine import Joined, Observer, Simulator
 from dana.trainer.contract import (
+    EpochReport,
     HeldOut,
     Link,
     Notify,
@@ -222,15 +223,19 @@ class Leading(_Parted):
 
     _observer: LikelihoodObserver | None = None
     _judged: Sequence[Parameter] = ()
+    digests: Sequence[int] = ()
+    """Of the rows of each part, in their order and as the rule reads them; known after the survey."""
 
     @cached_property
     def _expected(self) -> Arrays:
         """What a follower's state is like."""
         return {name: np.zeros(one.shape, np.float32) for name, one in self._states.items()}
 
-    def _lead(self, name: str, arrays: Arrays, expected: Arrays) -> list[dict[str, Array]]:
+    def _lead(
+        self, name: str, arrays: Arrays, expected: Arrays, *, free: Collection[str] = ()
+    ) -> list[dict[str, Array]]:
         """Send a command; return the answers, which have arrays like those expected."""
-        return [like(unpacked(answer)[1], expected) for answer in self._link.lead(packed(name, arrays))]
+        return [like(unpacked(answer)[1], expected, free=free) for answer in self._link.lead(packed(name, arrays))]
 
     def _begin(self) -> None:
         """There are no pages to begin an epoch for."""
@@ -242,9 +247,10 @@ class Leading(_Parted):
     def end_survey(self) -> None:
         self._surveyor = None
         empty = Found.of(self._surveyed, 0, 0)
-        answers = self._link.lead(packed("survey", {}))
         # a tally has as many values as were found
-        found = [Found.read(like(unpacked(answer)[1], empty.arrays, free=[TALLIED])) for answer in answers]
+        answers = self._lead("survey", {}, {**empty.arrays, "digest": np.zeros((), np.int64)}, free=[TALLIED])
+        self.digests = [int(one.pop("digest")) for one in answers]
+        found = [Found.read(one) for one in answers]
         tuples, skipped = sum(one.rows for one in found), sum(one.skipped for one in found)
         if not tuples:
             raise no_rows_error(self._request, skipped)
@@ -299,6 +305,10 @@ class Leading(_Parted):
     def adopt(self, parameters: Sequence[Parameter]) -> None:
         super().adopt(parameters)
         self._tell()
+
+    def count(self, reports: Sequence[EpochReport]) -> None:
+        """Count epochs of an earlier run as those of this one."""
+        self._cycles = sum(one.cycles or 0 for one in reports)
 
     def look(self, observer: Observer) -> Sink:
         assert isinstance(observer, LikelihoodObserver)
@@ -360,9 +370,17 @@ class Following(_Parted):
         if self._joined is not None and self._joined.error is not None:
             raise self._joined.error
 
-    def follow(self, feed: Callable[[Sink], int], held_out: HeldOut | None = None) -> None:
-        """Execute commands until the last one."""
-        self._held_out = held_out
+    def follow(
+        self, feed: Callable[[Sink], int], held_out: HeldOut | None = None, digest: Callable[[], int] = int
+    ) -> None:
+        """Execute commands until the last one.
+
+        Parameters
+        ----------
+        digest
+            Of the rows that were streamed first, in 64 bits.
+        """
+        self._held_out, self._digest = held_out, digest
         if self._part.mode == "batch":
             assert isinstance(self._machine, Simulator)
             self._joined = self._machine.join(self._exchange, self._part.count)
@@ -387,7 +405,8 @@ class Following(_Parted):
         counters = self._surveyor.end_epoch()
         self._surveyor = None
         self._check_fault(counters)
-        return Found.of(self._surveyed, counters.tuples, counters.skipped).arrays
+        found = Found.of(self._surveyed, counters.tuples, counters.skipped)
+        return {**found.arrays, "digest": np.array(self._digest(), np.uint64).view(np.int64)}
 
     def _adopt(self, arrays: Arrays, _: Callable[[Sink], int]) -> Arrays:
         expected = {name: np.zeros(one.shape, np.float32) for name, one in self._states.items() if one.kind == "model"}

@@ -15,6 +15,7 @@ from dana.simulator.headers import digest
 from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
 from dana.trainer.calibration import check_calibrate
+from dana.trainer.checkpoints import check_resume
 from dana.trainer.contract import (
     Categories,
     ExplainRequest,
@@ -141,6 +142,7 @@ class MachineTrainer:
             check_hyper(request, notify)
             request = with_extents(request)
             check_calibrate(request)
+            check_resume(request)
             notify_categories(request, notify)
             if request.part is not None:
                 check_rule(request, request.part)

@@ -18,6 +18,7 @@ from typing import Any
 
 from dana.errors import InternalError
 from dana.storage.permuted import CHUNK_BYTES, PermutedPages, TemporaryFileLimit, temporary_files
+from dana.trainer.checkpoints import StoredCheckpoints
 from dana.trainer.contract import (
     HeldOut,
     Level,
@@ -81,9 +82,11 @@ def run_epochs(
     started = time.perf_counter()
     # before the backend is asked for pages, which it would send for nothing
     _check_epochs(training.epochs, request.max_epochs)
+    left_out = 0
     if held_out is not None:
         # at most half: the pages of the training are read in each epoch, too
         cache_bytes -= _receive(held_out, channel, ring, cache_bytes // 2, notify)
+        left_out = ring.digest
     stream = training.stream
     # 1: the pass that measures the loss of the kept model
     streams = training.epochs + (training.survey is not None) + 1
@@ -97,15 +100,18 @@ def run_epochs(
         files = temporary_files(temporary, request.temp_file_limit)
         memory = _memory(request.relation, stream, ring=ring, room=cache_bytes, files=files)
         permuted = PermutedPages(page_size=ring.laid_out, order=training.order, memory=memory)
-    pages = _Pages(training, channel, ring, backend_cpu, permuted)
+    pages = _Pages(training, channel, ring, backend_cpu, permuted, digests=request.resume is not None)
     # before DESIGN, on which the backend begins to write
     ring.reset()
     wanted = None if stream is None else asdict(stream)
     channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wanted})
     if isinstance(training, Following):
-        training.follow(pages.feed, held_out)
+        training.follow(pages.feed, held_out, lambda: ring.digest ^ left_out)
         return NO_RESULT, {"epochs": 0, "converged": False}
     leads = isinstance(training, Leading)
+    checkpoints = None
+    if isinstance(training, Leading) and request.resume is not None:
+        checkpoints = StoredCheckpoints(channel, request, training, notify)
     try:
         outcome = run(
             training,
@@ -116,6 +122,7 @@ def run_epochs(
             report_epoch=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
             # the held-out rows are there, too
             held_out=training if isinstance(training, Leading) and request.held_out else held_out,
+            checkpoints=checkpoints,
         )
     except PageError:
         pages.find_fault()
@@ -157,7 +164,7 @@ def _receive(held_out: HeldOut, channel: Channel, ring: Ring, most: int, notify:
     held_out.begin(most)
     channel.send(Message.HELD_OUT, {"design": held_out.design, "stream": asdict(held_out.stream)})
     sink = held_out.sink
-    pages, status = ring.stream(sink.function, sink.context)
+    pages, status = ring.stream(sink.function, sink.context, digests=held_out.request.resume is not None)
     if status != 0:
         raise held_out.failure(status)
     if pages and not held_out.kept and held_out.request.part is not None:  # other parts have theirs
@@ -187,6 +194,7 @@ class _Pages:
     ring: Ring
     backend_cpu: int
     permuted: PermutedPages | None
+    digests: bool
     fed: bool = False
 
     def feed(self, sink: Sink) -> int:
@@ -223,13 +231,14 @@ class _Pages:
         return error
 
     def _stream(self, function: int, context: int) -> tuple[int, int]:
+        digests = self.digests and not self.fed
         if self.fed:
             # reset before the request: from then on the backend writes
             self.ring.reset()
             self.channel.send(Message.AGAIN, {})
         self.fed = True
         with _away_from(self.backend_cpu):
-            return self.ring.stream(function, context)
+            return self.ring.stream(function, context, digests=digests)
 
     def _permute(self, permuted: PermutedPages) -> None:
         _, status = self._stream(*permuted.sink)

@@ -48,6 +48,8 @@ class Message(IntEnum):
     AGAIN = "a", "stream the pages again, under the same snapshot"
     EPOCH = "e", "an epoch ended"
     EXCHANGE = "j", "both ways, bytes alone: what the parts of a training on several servers say to each other"
+    RESUME = "s", "both ways: asks for the checkpoint of a training; answered with its state, or with no bytes"
+    CHECKPOINT = "w", "the state after an epoch; raw: bytes that only the trainer reads"
     NOTICE = "n", "a message to the user"
     RESULT = "r", "the trained model; raw: its weights and predictor"
     ERROR = "x", "the request failed; ends the request"
@@ -55,7 +57,7 @@ class Message(IntEnum):
     BELL = "b", "both ways, empty: look at the ring"
 
 
-WITH_RAW = frozenset({Message.TRAIN, Message.RESULT})
+WITH_RAW = frozenset({Message.TRAIN, Message.CHECKPOINT, Message.RESULT})
 
 
 def aligned(length: int) -> int:
@@ -65,7 +67,7 @@ def aligned(length: int) -> int:
 
 def header() -> str:
     """Return the text of `native/messages.h`."""
-    raw = " and ".join(f"DANA_MSG_{one.name}" for one in Message if one in WITH_RAW)
+    raw = ", ".join(f"DANA_MSG_{one.name}" for one in Message if one in WITH_RAW)
     members = "".join(f"\tDANA_MSG_{one.name} = '{chr(one)}', /* {one.says} */\n" for one in Message)
     numbers = "".join(f"#define DANA_{name} {value}u /* {says} */\n" for name, (value, says) in _NUMBERS.items())
     return f"""\
@@ -81,8 +83,8 @@ def header() -> str:
  *   +----------------+------+-------------------------------+
  *
  * The payload is JSON in UTF-8; that of {raw} is a uint32 with the length of the JSON, the
- * JSON, zeros up to a multiple of four bytes, and raw bytes; that of DANA_MSG_EXCHANGE is bytes that only the trainings
- * of other servers read.
+ * JSON, zeros up to a multiple of four bytes, and raw bytes; those of DANA_MSG_EXCHANGE and DANA_MSG_RESUME
+ * are bytes that only trainers read.
  */
 {numbers}
 enum dana_message

@@ -46,6 +46,9 @@ RELEASE = version("dana-db")
 JOINED = 1 << 20
 """Size of a message from which sending its pieces separately is cheaper than joining them, bytes."""
 
+MAX_STATE = MAX_MESSAGE - JOINED
+"""Size of the state in a checkpoint, bytes."""
+
 MAX_DEPTH = 64
 """Maximum nesting of JSON in a message; the extension accepts less in an argument."""
 
@@ -176,7 +179,7 @@ class Channel:
             message = Message(code)
         except ValueError:
             raise FrameError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
-        most = MAX_MESSAGE if message in WITH_RAW or message is Message.EXCHANGE else MAX_REQUEST
+        most = MAX_MESSAGE if message in WITH_RAW | {Message.EXCHANGE, Message.RESUME} else MAX_REQUEST
         # before memory is allocated: the length is the peer's
         if length > most:
             raise FrameError(f"{message.name} has {length} bytes, more than {most}")
@@ -211,10 +214,26 @@ class Channel:
 
     def exchange(self, said: bytes) -> bytes:
         """Say something to the other parts of a training; return their answer."""
-        self._socket.sendall(_HEADER.pack(len(said), Message.EXCHANGE) + said)
+        return self._ask(Message.EXCHANGE, said)
+
+    def load(self) -> bytes:
+        """Ask for the state that was saved before; b"" if there is none."""
+        return self._ask(Message.RESUME)
+
+    def save(self, epoch: int, state: bytes) -> None:
+        """Have the backend save the state after an epoch; it is not waited for."""
+        if len(state) > MAX_STATE:
+            raise UsageError(
+                f"the state of the training has {len(state) >> 20} MB, and a checkpoint at most {MAX_STATE >> 20}",
+                hint="Train without resume.",
+            )
+        self.send(Message.CHECKPOINT, {"epoch": epoch}, [state])
+
+    def _ask(self, kind: Message, said: bytes = b"") -> bytes:
+        self._socket.sendall(_HEADER.pack(len(said), kind) + said)
         message, payload = self.receive()
-        if message is not Message.EXCHANGE:
-            raise ProtocolError(f"an answer of other parts was expected, not {message.name}")
+        if message is not kind:
+            raise ProtocolError(f"an answer to {kind.name} was expected, not {message.name}")
         return bytes(payload)
 
     def _written(self, fields: Json) -> bytes:

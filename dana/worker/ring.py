@@ -58,6 +58,8 @@ class _Consumer(ctypes.Structure):
         ("status", ctypes.c_int32),
         ("at_once", ctypes.c_uint32),
         ("uncounted", ctypes.c_int32),
+        ("digest", ctypes.c_uint64),
+        ("digests", ctypes.c_int32),
     )
 
 
@@ -189,13 +191,20 @@ class Ring:
             self._cache = anonymous(size)
         return self._cache
 
-    def stream(self, function: int, context: int) -> tuple[int, int]:
+    @property
+    def digest(self) -> int:
+        """Hash of all bytes of the last stream with ``digests``."""
+        return int(self._consumer.digest)
+
+    def stream(self, function: int, context: int, *, digests: bool = False) -> tuple[int, int]:
         """Feed one stream of pages to a sink.
 
         Parameters
         ----------
         function, context
             Addresses of ``int function(void *context, const uint8_t *pages, size_t n_pages)`` and of its context.
+        digests
+            Hash the pages, too.
 
         Returns
         -------
@@ -209,6 +218,7 @@ class Ring:
         ProtocolError
             The backend violated the protocol.
         """
+        self._consumer.digest, self._consumer.digests = 0, digests
         fed, status = self._feed(_library().dana_ring_stream, function, context)
         self._kept = fed if self._consumer.cache is not None else 0
         return fed, status

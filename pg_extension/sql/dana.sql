@@ -202,6 +202,22 @@ COMMENT ON COLUMN dana.job_log.detail IS 'Detail of the error';
 COMMENT ON COLUMN dana.job_log.hint IS 'Hint of the error';
 COMMENT ON COLUMN dana.job_log.notices IS 'NOTICEs and WARNINGs about the data, each with its hint; set when the job is over';
 
+CREATE TABLE dana.checkpoint (
+	owner dana.role,
+	model text,
+	epoch integer NOT NULL,
+	written timestamptz NOT NULL DEFAULT now(),
+	state bytea NOT NULL,
+	PRIMARY KEY (owner, model)
+);
+ALTER TABLE dana.checkpoint ALTER COLUMN state SET STORAGE EXTERNAL; -- floats do not shrink
+COMMENT ON TABLE dana.checkpoint IS 'From where dana_train(..., sync => ..., resume => ...) goes on: one row for each model, until its training has ended';
+COMMENT ON COLUMN dana.checkpoint.owner IS 'Role that trains it';
+COMMENT ON COLUMN dana.checkpoint.model IS 'Name of the model';
+COMMENT ON COLUMN dana.checkpoint.epoch IS 'Number of the epoch after which this was the state';
+COMMENT ON COLUMN dana.checkpoint.written IS 'When it was written';
+COMMENT ON COLUMN dana.checkpoint.state IS 'Models, states of optimisers, and what the training has counted';
+
 CREATE TABLE dana.shard (
 	source regclass,
 	shard integer CHECK (shard > 0),
@@ -219,7 +235,7 @@ COMMENT ON COLUMN dana.shard.server IS 'Foreign server of postgres_fdw that has 
 COMMENT ON COLUMN dana.shard.conninfo IS 'Connection string, keyword = value, without secrets, instead of a foreign server; only superusers may write and use it';
 COMMENT ON COLUMN dana.shard.relation IS 'Name of the part there, in the schema of the table unless it has one; NULL: the name of the table';
 
--- pg_dump includes the objects of users, but not jobs, as it does not include their processes
+-- pg_dump includes the objects of users, but not jobs and checkpoints, as it does not include their processes
 SELECT pg_catalog.pg_extension_config_dump('dana.rule', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.model', '');
 SELECT pg_catalog.pg_extension_config_dump('dana.weights', '');
@@ -237,6 +253,7 @@ ALTER TABLE dana.run ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.epoch ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.weights ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.job_log ENABLE ROW LEVEL SECURITY;
+ALTER TABLE dana.checkpoint ENABLE ROW LEVEL SECURITY;
 ALTER TABLE dana.shard ENABLE ROW LEVEL SECURITY;
 CREATE POLICY users ON dana.rule FOR SELECT USING (
 	public OR pg_catalog.pg_has_role(owner, 'USAGE')
@@ -249,6 +266,7 @@ CREATE POLICY owner ON dana.epoch FOR SELECT USING (EXISTS (SELECT FROM dana.run
 CREATE POLICY users ON dana.weights FOR SELECT USING (EXISTS (SELECT FROM dana.model AS m
 	WHERE m.owner = weights.owner AND m.name = weights.name AND m.version = weights.version));
 CREATE POLICY owner ON dana.job_log FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
+CREATE POLICY owner ON dana.checkpoint FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
 -- A map belongs to its table. A connection string is not for its owner: the server's own account would log in
 CREATE POLICY owner ON dana.shard USING (
 	pg_catalog.pg_has_role((SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid = source), 'USAGE'))
@@ -314,7 +332,8 @@ CREATE FUNCTION dana_train(
 	calibrate text DEFAULT NULL,
 	seed integer DEFAULT NULL,
 	warm_start_from text DEFAULT NULL,
-	sync text DEFAULT NULL
+	sync text DEFAULT NULL,
+	resume text DEFAULT NULL
 ) RETURNS dana.training LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_train IS 'Train a rule on a table or a query, under the snapshot of this statement, and store the model';
 
@@ -1475,10 +1494,10 @@ CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MO
 COMMENT ON FUNCTION dana_cancel IS 'Cancel a job; false if it is over';
 
 CREATE FUNCTION dana_prune(older_than interval DEFAULT NULL, keep integer DEFAULT NULL)
-	RETURNS TABLE (models bigint, runs bigint, jobs bigint)
+	RETURNS TABLE (models bigint, runs bigint, jobs bigint, checkpoints bigint)
 	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_prune IS
-	'Remove versions of models, runs with their epochs, and finished jobs: of your roles (superusers: of all), older than the interval, and not among the newest `keep` of their name, model or role. The version in use and the highest always stay. Returns the number removed';
+	'Remove versions of models, runs with their epochs, finished jobs, and checkpoints: of your roles (superusers: of all), older than the interval, and not among the newest `keep` of their name, model or role. The version in use and the highest always stay. Returns the number removed';
 
 -- Columns of results and views that are columns of a table get their description from there
 DO $$
@@ -1516,8 +1535,8 @@ END
 $$;
 GRANT USAGE ON SCHEMA dana TO PUBLIC;
 -- writing dana.shard is for a DBA to grant: a role that may write a table may also lock it
-GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.metric, dana.progress, dana.curve, dana.job, dana.shard
-	TO PUBLIC;
+GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch, dana.metric, dana.progress, dana.curve, dana.job,
+	dana.checkpoint, dana.shard TO PUBLIC;
 
 -- What uses the worker, or changes what others see, a DBA grants
 REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,

@@ -50,13 +50,14 @@ def test_python_has_the_same(declared: dict[str, str]) -> None:
         "test_size",
         "test_after",
         "sync",
+        "resume",
         "seed",
     }
 
 
 NEED_A_TABLE = {
     *("model", "query", "filter", "nulls", "preprocess", "nonfinite", "classes", "warm_start_from"),
-    *("test_size", "test_after", "test_by", "early_stopping", "validation_size", "calibrate", "sync"),
+    *("test_size", "test_after", "test_by", "early_stopping", "validation_size", "calibrate", "sync", "resume"),
 }
 """Options that trainings on arrays lack."""
 

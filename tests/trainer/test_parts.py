@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from queue import SimpleQueue
 from typing import Any
 
@@ -17,7 +18,9 @@ from dana import rules
 from dana.simulator import Simulator
 from dana.storage.columns import column_pages, column_schema
 from dana.trainer import machine_code, processors
+from dana.trainer.checkpoints import Store, StoredCheckpoints
 from dana.trainer.contract import (
+    Notify,
     Part,
     Relation,
     Sink,
@@ -32,6 +35,7 @@ from dana.trainer.loop import Outcome, run
 from dana.trainer.machine import feed_pages
 from dana.trainer.parts import Following, Leading, like, packed, unpacked
 from dana.trainer.trainer import MachineTrainer
+from hwgen.cache import CacheFolder
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -167,6 +171,11 @@ def feeding(training: Training, columns: Columns) -> Callable[[Sink], int]:
     return feed
 
 
+def digest(columns: Columns) -> int:
+    """Of rows, as a stream of their pages has one."""
+    return int.from_bytes(sha256(b"".join(one.tobytes() for one in columns.values())).digest()[:8], "little")
+
+
 def trained(text: str, columns: Columns, **options: Any) -> Outcome:
     request = asked(text, columns, options)
     training = MachineTrainer().open(request, lambda notice: None)
@@ -176,7 +185,16 @@ def trained(text: str, columns: Columns, **options: Any) -> Outcome:
         training.close()
 
 
-def in_parts(text: str, parts: Sequence[Columns], mode: str, hub: Hub | None = None, **options: Any) -> Outcome:
+def in_parts(
+    text: str,
+    parts: Sequence[Columns],
+    mode: str,
+    hub: Hub | None = None,
+    store: Store | None = None,
+    notify: Notify = lambda notice: None,
+    cache: CacheFolder | None = None,
+    **options: Any,
+) -> Outcome:
     hub = hub or Hub(len(parts))
     failed: list[BaseException] = []
 
@@ -184,10 +202,10 @@ def in_parts(text: str, parts: Sequence[Columns], mode: str, hub: Hub | None = N
         columns = parts[number - 1]
         request = asked(text, columns, options | {"part": Part(mode=mode, number=number, count=len(parts))})
         try:
-            training = MachineTrainer().open(request, lambda notice: None, hub.link(number))
+            training = MachineTrainer(cache).open(request, lambda notice: None, hub.link(number))
             assert isinstance(training, Following)
             try:
-                training.follow(feeding(training, columns))
+                training.follow(feeding(training, columns), digest=lambda: digest(columns))
                 assert isinstance(training._machine, Simulator)
                 if training._judge is None:  # which frees the machine
                     hub.shared += training._machine.shared_tuples
@@ -203,10 +221,11 @@ def in_parts(text: str, parts: Sequence[Columns], mode: str, hub: Hub | None = N
     for thread in threads:
         thread.start()
     request = asked(text, parts[0], options | {"part": Part(mode=mode, number=0, count=len(parts))})
-    training = MachineTrainer().open(request, lambda notice: None, hub.link(0))
+    training = MachineTrainer(cache).open(request, lambda notice: None, hub.link(0))
     assert isinstance(training, Leading)
     try:
-        outcome = run(training, request, feed=lambda sink: 0, notify=lambda notice: None)
+        checkpoints = None if store is None else StoredCheckpoints(store, request, training, notify)
+        outcome = run(training, request, feed=lambda sink: 0, notify=notify, checkpoints=checkpoints)
         training.dismiss()
     except TrainingError as error:
         raise failed[0] if failed else error from error

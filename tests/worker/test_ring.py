@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,24 @@ def test_kept_pages_are_replayed() -> None:
                 assert sink.numbers == list(range(count))
         ring.keep(0)
         assert Collector(8192).take(ring.replay) == (0, 0)
+
+
+def test_a_digest_is_of_all_pages_in_their_order() -> None:
+    def digest(pages: list[bytes], slots: int = 16) -> int:
+        with ringing(slots) as (producer, ring, _):
+            thread = threading.Thread(target=producer.stream, args=(pages,))
+            thread.start()
+            Collector(8192).take(partial(ring.stream, digests=True))
+            thread.join()
+            return ring.digest
+
+    pages = numbered(50, 8192)
+    assert digest(pages) == digest(pages, slots=5) < 1 << 64
+    turned = bytearray(pages[7])
+    turned[15] ^= 0x80
+    turned[8191] ^= 0x80  # signs of two numbers, the last bits of their words
+    others = [pages[1::-1] + pages[2:], pages[:-1], [*pages[:7], bytes(turned), *pages[8:]]]
+    assert len({digest(pages), *map(digest, others)}) == 4
 
 
 def test_threads_get_many_pages_at_a_time() -> None:

@@ -9,9 +9,9 @@
  *   | length: uint32 | type | payload: `length` bytes       |
  *   +----------------+------+-------------------------------+
  *
- * The payload is JSON in UTF-8; that of DANA_MSG_TRAIN and DANA_MSG_RESULT is a uint32 with the length of the JSON, the
- * JSON, zeros up to a multiple of four bytes, and raw bytes; that of DANA_MSG_EXCHANGE is bytes that only the trainings
- * of other servers read.
+ * The payload is JSON in UTF-8; that of DANA_MSG_TRAIN, DANA_MSG_CHECKPOINT, DANA_MSG_RESULT is a uint32 with the length of the JSON, the
+ * JSON, zeros up to a multiple of four bytes, and raw bytes; those of DANA_MSG_EXCHANGE and DANA_MSG_RESUME
+ * are bytes that only trainers read.
  */
 #define DANA_FRAME_HEADER 5u /* bytes before a payload */
 #define DANA_MAX_REQUEST 67108864u /* bytes of JSON that a worker accepts */
@@ -33,6 +33,8 @@ enum dana_message
 	DANA_MSG_AGAIN = 'a', /* stream the pages again, under the same snapshot */
 	DANA_MSG_EPOCH = 'e', /* an epoch ended */
 	DANA_MSG_EXCHANGE = 'j', /* both ways, bytes alone: what the parts of a training on several servers say to each other */
+	DANA_MSG_RESUME = 's', /* both ways: asks for the checkpoint of a training; answered with its state, or with no bytes */
+	DANA_MSG_CHECKPOINT = 'w', /* the state after an epoch; raw: bytes that only the trainer reads */
 	DANA_MSG_NOTICE = 'n', /* a message to the user */
 	DANA_MSG_RESULT = 'r', /* the trained model; raw: its weights and predictor */
 	DANA_MSG_ERROR = 'x', /* the request failed; ends the request */

@@ -53,6 +53,8 @@ typedef struct dana_consumer
 	int32_t status; /* of the sink */
 	uint32_t at_once; /* kept pages per call of the sink, 0 before the first */
 	int32_t uncounted; /* the number of pages is unknown: if they exceed the cache, none is kept */
+	uint64_t digest;   /* of the pages of a stream */
+	int32_t digests;   /* whether it is wanted */
 } dana_consumer;
 
 static uint64_t
@@ -175,6 +177,22 @@ keep(uint8_t *to, const uint8_t *pages, size_t size)
 #endif
 }
 
+/* Adds pages to a digest. Each step is reversible, so that pages that differ in one word never have the same; the shift
+ * brings high bits down, which a product leaves where they are. */
+static uint64_t
+digest(uint64_t of, const uint8_t *pages, size_t size)
+{
+	for (size_t at = 0; at < size; at += sizeof(uint64_t))
+	{
+		uint64_t word;
+
+		memcpy(&word, pages + at, sizeof word);
+		of = (of ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		of ^= of >> 32;
+	}
+	return of;
+}
+
 /* Empties the ring, before the message that asks for a stream: until then the producer does not touch it */
 EXPORT void
 dana_ring_reset(dana_ring *ring)
@@ -230,6 +248,8 @@ dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 		}
 		if (self->cache != NULL)
 			keep(self->cache + tail * self->page_size, pages, n * self->page_size);
+		if (self->digests)
+			self->digest = digest(self->digest, pages, n * self->page_size);
 		self->status = sink(context, pages, n);
 		if (self->status != 0)
 			return SINK_FAILED;

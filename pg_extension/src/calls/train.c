@@ -12,6 +12,7 @@
 #include "base/extension.h"
 #include "base/json.h"
 #include "base/notices.h"
+#include "calls/checkpoint.h"
 #include "calls/spread.h"
 #include "calls/train.h"
 #include "features/categories.h"
@@ -294,6 +295,13 @@ train_converse(void *state)
 			dana_source_stream(source);
 			dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 		}
+		else if (reply.type == DANA_MSG_RESUME && of->training->leads)
+		{
+			model->checkpoints = true;
+			dana_checkpoint_resume(model->name);
+		}
+		else if (reply.type == DANA_MSG_CHECKPOINT && model->checkpoints)
+			dana_checkpoint_save(model->name, &reply);
 		else
 		{
 			/* a page has a value out of line, or columns need centres: use frames instead, from the first epoch */
@@ -400,6 +408,8 @@ train_and_store(void *asked)
 	if (!train_once(training, &rule, &model, true))
 		(void)train_once(training, &rule, &model, false);
 	row = dana_model_store(&model);
+	if (model.checkpoints)
+		dana_checkpoint_drop(model.name);
 	pgstat_progress_end_command();
 	return row;
 }

@@ -18,6 +18,7 @@ typedef struct dana_new_model
 	const char *rule;
 	const char *machine;
 	const char *query; /* the table that was trained on, or NULL */
+	bool		checkpoints; /* its training may have left one */
 	bool		unnamed; /* the model is named after its rule because no name was given, and is not one of a group */
 	const char *source; /* the table's name */
 	Jsonb	   *result; /* the worker's RESULT */

@@ -148,8 +148,8 @@ DANA_COMMAND(dana_rename_model)
 #define PRUNE(text)	 DANA_STATEMENT(text, OIDOID, INTERVALOID, INT4OID)
 
 /*
- * dana_prune(older_than, keep): removes old versions of models, runs and jobs. Objects younger than `older_than`, or
- * among the `keep` newest of their kind, stay: versions per model name, runs per model, jobs per role.
+ * dana_prune(older_than, keep): removes old versions of models, runs, jobs and checkpoints. Objects younger than
+ * `older_than`, or among the `keep` newest of their kind, stay: versions per model name, runs per model, others per role.
  */
 DANA_COMMAND(dana_prune)
 {
@@ -167,7 +167,10 @@ DANA_COMMAND(dana_prune)
 		 "WHERE id = i AND place > coalesce($3, 0) AND created < now() AND (ended IS NOT NULL OR NOT EXISTS "
 		 " (SELECT FROM pg_locks AS l WHERE l.locktype = 'object' AND l.classid = 'dana.job_log'::regclass "
 		 "  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-		 "  AND l.objid = (id & 4294967295)::oid AND l.mode = 'ExclusiveLock' AND l.granted))" MAY_GO("coalesce(ended, created)"))};
+		 "  AND l.objid = (id & 4294967295)::oid AND l.mode = 'ExclusiveLock' AND l.granted))" MAY_GO("coalesce(ended, created)")),
+		PRUNE("DELETE FROM dana.checkpoint USING (SELECT owner AS o, model AS m, "
+		 " row_number() OVER (PARTITION BY owner ORDER BY written DESC) AS place FROM dana.checkpoint) AS r "
+		 "WHERE (owner, model) = (o, m) AND place > coalesce($3, 0)" MAY_GO("written"))};
 	ReturnSetInfo *result;
 	Datum		   counts[lengthof(prune)];
 	Datum		   values[] = {0, PG_ARGISNULL(0) ? (Datum)0 : PG_GETARG_DATUM(0), PG_ARGISNULL(1) ? (Datum)0 : PG_GETARG_DATUM(1)};

@@ -154,24 +154,29 @@ dana_channel_speaks(void)
 	return errno != EAGAIN && errno != EINTR;
 }
 
+void
+dana_channel_answer(char type, const char *data, uint32 length)
+{
+	char header[DANA_FRAME_HEADER];
+
+	memcpy(header, &length, sizeof length);
+	header[4] = type;
+	if (!dana_channel_send(header, sizeof header) || !dana_channel_send(data, length))
+		dana_worker_gone("answering it");
+}
+
 /* Answers the worker with what the other parts say */
 static void
 channel_exchange(const dana_reply *reply)
 {
 	StringInfo answer;
-	char	   header[DANA_FRAME_HEADER];
-	uint32	   length;
 
 	if (dana_exchange == NULL)
 		dana_unexpected(reply);
 	answer = dana_exchange(reply);
 	if (answer == NULL) /* it reports an error instead, which is read next */
 		return;
-	length = answer->len;
-	memcpy(header, &length, sizeof length);
-	header[4] = DANA_MSG_EXCHANGE;
-	if (!dana_channel_send(header, sizeof header) || !dana_channel_send(answer->data, length))
-		dana_worker_gone("answering it");
+	dana_channel_answer(DANA_MSG_EXCHANGE, answer->data, answer->len);
 	pfree(answer->data);
 	pfree(answer);
 }

@@ -16,6 +16,9 @@ extern void dana_channel_wait(int socket_events, long timeout_ms, dana_wait_reas
 /* False, with errno set, if the worker is gone */
 extern bool dana_channel_send(const char *data, size_t length);
 
+/* Answers the worker with bytes; raises the error if it is gone */
+extern void dana_channel_answer(char type, const char *data, uint32 length);
+
 /* Raises the error; errno 0: the worker closed the socket */
 extern _Noreturn void dana_worker_gone(const char *what);
 
