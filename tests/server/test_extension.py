@@ -53,6 +53,9 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute("SELECT dana_train('sums', 't')")
     # as of a model of more than four million numbers
     database.execute("INSERT INTO dana.weights SELECT owner, name, version, 1, '{1}' FROM dana.model")
+    database.execute(
+        "INSERT INTO dana.checkpoint (owner, model, epoch, state) SELECT owner, name, 1, '' FROM dana.model"
+    )
     database.execute("INSERT INTO dana.shard (source, shard) VALUES ('public.t', 1)")
     start = """SELECT dana_start('dana_train', '{"rule": "sums", "source": "t", "model": "other"}')"""
     job = database.execute(start).fetchone()

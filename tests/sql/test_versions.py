@@ -55,6 +55,7 @@ GIVEN = {
     "json": "NULL",
     "integer": "2",
     "bigint": "2::bigint",
+    "bigint[]": "'{1,2}'::bigint[]",
     "double precision": "0.5::float8",
     "regrole": "'postgres'::regrole",
     "oid": "'date'::regtype::oid",

@@ -215,7 +215,8 @@ class FakeRing:
     def reset(self) -> None:
         self.calls.append(("reset", 0))
 
-    def stream(self, function: int, context: int) -> tuple[int, int]:
+    def stream(self, function: int, context: int, *, digests: bool) -> tuple[int, int]:
+        assert not digests
         self.calls.append(("stream", function))
         return 1, 0
 
@@ -233,7 +234,7 @@ class FakeChannel:
 def test_only_kept_pages_are_the_same(kept: int) -> None:
     """Between two streams VACUUM may have changed pages, though not the rows of the snapshot."""
     ring = FakeRing(kept=kept)
-    source = _Pages(cast(Any, None), cast(Any, FakeChannel()), cast(Any, ring), -1, None)
+    source = _Pages(cast(Any, None), cast(Any, FakeChannel()), cast(Any, ring), -1, None, digests=False)
     for _ in range(2):
         source.feed(Sink(function=1, context=0, again=2))
     assert ring.calls == [("stream", 1), *([("replay", 2)] if kept else [("reset", 0), ("stream", 1)])]

@@ -454,8 +454,8 @@ append_metadata(StringInfo to, const dana_training *training, const char *rule, 
 			dana_training_rows(training, group->condition, query != NULL ? query : filter);
 	dana_json_open(to, "metadata", '{');
 	dana_json_text(to, "source", source->name);
-	if (source->relation != NULL)
-		dana_json_text(to, "source_owner", GetUserNameFromId(source->relation->rd_rel->relowner, false));
+	if (OidIsValid(training->rows.relation))
+		dana_json_text(to, "source_owner", GetUserNameFromId(dana_relation_owner(training->rows.relation), false));
 	dana_json_text(to, "rule_md5", TextDatumGetCString(DirectFunctionCall1(md5_text, CStringGetTextDatum(rule))));
 	append_asked(to, &training->arguments);
 	if (gathered != NULL)
