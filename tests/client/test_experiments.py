@@ -84,8 +84,11 @@ def test_cross_validation_and_search(db: Connection) -> None:
     assert len(points) == 2
 
 
-def test_what_users_named_is_no_markup(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_users_named_is_no_markup(
+    db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Brackets in names are shown, and style nothing."""
+    monkeypatch.setenv("COLUMNS", "200")  # jobs of other tests need room
     db.session.execute('CREATE TABLE "[red]small[/]" AS SELECT * FROM small')
     job = db.start("train", "attempts", '"[red]small[/]"', features=FEATURES, label="y", model="[bold]m[/bold]")
     assert db.wait(job, 60).state == "done"
