@@ -7,7 +7,6 @@ that name shard and server. It knows nothing of the server that trains.
 from __future__ import annotations
 
 import json
-import re
 import select
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,12 +21,11 @@ from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from dana.errors import UsageError
+from dana.printable import printable
 from dana.session.tables import HEADER, TRAILER
 
 CONNECT_TIMEOUT = 10
 """Seconds to connect in, unless the connection string says otherwise."""
-
-CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 CANCEL_TIMEOUT = 2
 """Seconds to cancel in what runs at a shard."""
@@ -69,6 +67,12 @@ virtual is not on the pages as others are.
 """
 
 
+SETTINGS = """
+SET LOCAL search_path = pg_catalog; SET LOCAL datestyle = ISO; SET LOCAL intervalstyle = postgres;
+SET LOCAL extra_float_digits = 3
+"""
+"""No operator in a schema that others write; texts of values that mean the same everywhere, as in calls/map.c."""
+
 FOUND = """
 SELECT pg_catalog.current_setting('search_path') AS path, {}::pg_catalog.regclass::pg_catalog.oid::bigint AS relation
 """
@@ -93,8 +97,7 @@ class ShardError(psycopg.OperationalError):
     """
 
     def __init__(self, shard: Shard, message: str, sqlstate: str) -> None:
-        # a terminal would obey control characters
-        super().__init__(f"{shard}: {CONTROL.sub(' ', message.strip())}")
+        super().__init__(printable(f"{shard}: {message.strip()}", lines=True))
         self.shard = shard.number
         self.sqlstate = sqlstate
 
@@ -162,8 +165,8 @@ class Shard:
     timeout
         Seconds to wait for a message.
     path
-        The search_path of its user. Our statements run without it: operators that others have made in its schemas
-        would run as the user.
+        The user's search_path. Our statements run without it, because operators that other roles created in its
+        schemas would run with the user's rights.
     """
 
     number: int
@@ -187,14 +190,14 @@ class Shard:
         self.session.pgconn.nonblocking = 0
 
     def begin(self) -> None:
-        """Begin the transaction, take its snapshot and find the table; from here no operator is the work of others."""
+        """Begin the transaction, take its snapshot and find the table; sets what the statements that follow need."""
         self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         [[self.path, oid]] = self.rows(FOUND, self.table)
-        self._run("SET LOCAL search_path = pg_catalog")
+        self._run(SETTINGS)
         [[self.table]] = self.rows("SELECT {}::oid::regclass::text", oid)
 
     def take_user_path(self) -> None:
-        """From here statements have the user's search_path, as those need that have a filter in them."""
+        """Restore the user's search_path, for statements that contain the user's filter."""
         self.rows("SELECT pg_catalog.set_config('search_path', {}, true)", self.path)
 
     def close(self) -> None:

@@ -142,7 +142,7 @@ def train(
         asked = {**options, "label": label}
         filter_, held_out = options.get("filter"), None
         divided: dict[str, object] = {}
-        rows = _Rows(session, parts, looks[0], options, label if numbers_classes else None)
+        rows = _Rows(session, parts, looks[0].key, types, options, label if numbers_classes else None)
         if options.get("test_after") is not None or options.get("test_size") is not None:
             test, divided = rows.for_test(_where(session, filter_))
             filter_ = f"NOT {test} AND {_where(session, filter_)}"
@@ -286,17 +286,20 @@ def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of shards, parts of which are left out, chosen as those of one table.
+    """Chooses the rows that are held out at the shards: those that one server with all rows would choose.
 
     Attributes
     ----------
+    types
+        The columns' types on the leader's server.
     label
-        Column of classes, each of which has its share; None: the rule has none.
+        Column of classes, which are sampled one by one; None if the rule has no classes.
     """
 
     session: psycopg.Connection
     shards: Sequence[Shard]
-    look: Look
+    key: Sequence[str]
+    types: Mapping[str, str]
     options: Mapping[str, object]
     label: str | None
 
@@ -316,23 +319,24 @@ class _Rows:
         divided: dict[str, object] = {}
         if isinstance(after, Mapping) and len(after) == 1:
             [(name, value)] = after.items()
-            types = {column.name: column.type for column in self.look.columns}
-            if name not in types:
+            if name not in self.types:
                 raise UsageError(f"the shards have no column {name!r}, which test_after names")
-            time = sql.Identifier(name).as_string(self.session)
-            literal = sql.Literal(str(value)).as_string(self.session)
-            condition = f"COALESCE({time} OPERATOR(pg_catalog.>) {literal}::{types[name]}, false)"
+            # as JSON has it: shards may write dates in another order
+            time = sql.SQL("SELECT pg_catalog.to_jsonb(%s::{}) OPERATOR(pg_catalog.#>>) '{{}}'")
+            [[text]] = self.session.execute(time.format(sql.SQL(self.types[name])), (str(value),)).fetchall()
+            column, literal = (one.as_string(self.session) for one in (sql.Identifier(name), sql.Literal(text)))
+            condition = f"COALESCE({column} OPERATOR(pg_catalog.>) {literal}, false)"
         else:
             condition, divided = self.part(self.options.get("test_size"), where, self.seed)
-        found = f"SELECT EXISTS (SELECT FROM {{}} WHERE {where} AND {condition}) AS found"
-        if not any(shard.rows(found.replace("{}", shard.table))[0][0] for shard in self.shards):
+        wanted = f"WHERE {where} AND {condition}) AS found"
+        if not any(shard.rows(f"SELECT EXISTS (SELECT FROM {shard.table} {wanted}")[0][0] for shard in self.shards):
             raise UsageError(f"{'test_size' if after is None else 'test_after'} leaves no row for a test")
         return condition, divided
 
     def part(self, size: object, where: str, seed: int) -> tuple[str, dict[str, object]]:
         """The condition of a part of this size, and its bounds."""
         by = self.options.get("test_by")
-        key = self.look.key if by is None else (str(by),)
+        key = self.key if by is None else (str(by),)
         if not key:
             raise UsageError(
                 "the shards have no primary key, by which rows for a test or validation are chosen",
@@ -363,7 +367,7 @@ def _numbers(
     sums = []
     for column in columns:
         value = f"dana.dana_number({sql.Identifier(column.name).as_string(session)})"
-        finite = f"FILTER (WHERE {value} OPERATOR(pg_catalog.<=) 3.4e38 AND {value} OPERATOR(pg_catalog.>=) -3.4e38)"
+        finite = f"FILTER (WHERE pg_catalog.abs({value}) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8)"
         day = "86400::pg_catalog.float8"
         midnight = f"{day} OPERATOR(pg_catalog.*) pg_catalog.floor({value} OPERATOR(pg_catalog./) {day})"
         aggregates = (

@@ -21,6 +21,7 @@ from dana.cli.entry import main
 from dana.client.connection import Connection
 from dana.cluster.relay import _Peer
 from dana.cluster.shards import ShardError, opened
+from dana.cluster.train import _Rows
 from dana.errors import UsageError
 from dana.session.notices import ServerWarning
 from tests.cluster.conftest import everywhere
@@ -276,6 +277,30 @@ def test_a_shard_without_a_usable_row_is_one_without_rows(db: Connection, shards
         without = db.train("linear_svm", "rows", model="without", **options)
     assert (found.tuples, found.skipped, without.skipped) == (96, 40, 0)
     assert parameters(db, "nulls") == parameters(db, "without")
+
+
+def test_a_time_and_a_filter_reach_the_shards_as_they_were_written(db: Connection, shards: list[str]) -> None:
+    """In the leader's order of day and month, whatever braces are in the filter, and without a shard's type in it."""
+    filled(shards, 64, 64, 0)
+    everywhere(shards, "ALTER TABLE rows ADD day date", "UPDATE rows SET day = date '2020-01-01' + id, y = '{}'")
+    db.session.execute("SET datestyle = 'SQL, DMY'")
+    options: dict[str, Any] = {
+        "label": "z",
+        "features": ["x"],
+        "filter": "y = '{}'",
+        "test_after": {"day": "02/03/2020"},
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trained = db.train("linear", "rows", shards=shards, sync="batch", **options)
+    db.session.execute("RESET datestyle")
+    earlier = "SELECT count(*) FROM rows WHERE day <= '2020-03-02'"
+    assert trained.tuples == sum(fetched(dsn, earlier)[0][0] for dsn in shards) > 0
+
+    with opened(shards[:2], "rows", 5) as parts:
+        rows = _Rows(db.session, parts, ("id",), {"day": "date"}, {"test_after": {"day": "2020-03-02"}}, None)
+        condition, _ = rows.for_test("true")
+    assert condition == "COALESCE(\"day\" OPERATOR(pg_catalog.>) '2020-03-02', false)"
 
 
 def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str]) -> None:
