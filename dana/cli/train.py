@@ -31,7 +31,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     train.add_argument("--background", action="store_true", help="start it and do not wait: dana jobs shows it")
     train.set_defaults(run=run_train)
-    refresh = commands.add_parser("refresh", help="train a model again on the rows of now, from where it is")
+    refresh = commands.add_parser("refresh", help="train a model again on the current rows, from where it is")
     refresh.add_argument("model", help="name of a model of your own")
     refresh.add_argument("--dsn", help="server that has it (the embedded one)")
     refresh.set_defaults(run=run_refresh)

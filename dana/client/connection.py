@@ -295,7 +295,7 @@ class Connection(PredictingSession):
         return replaced(rows[0], _session=self.session)
 
     def refresh(self, model: str) -> TrainResult:
-        """Train one of your own models again on the rows of now, with its options (``dana_refresh``).
+        """Train one of your own models again on the current rows, with its options (``dana_refresh``).
 
         It starts from the version in use, and becomes the next one.
 

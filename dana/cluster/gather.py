@@ -91,7 +91,7 @@ JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) t.typowner
 WHERE t.oid OPERATOR(pg_catalog.=) COALESCE(%(oid)s::pg_catalog.oid, pg_catalog.to_regtype(%(name)s)::pg_catalog.oid)
     AND (r.rolsuper OR r.rolname OPERATOR(pg_catalog.=) CURRENT_USER)
 """
-"""This server's name of a shard's type. A shard may say anything, and another role's type may run functions here."""
+"""The leader's name for a shard's type: shards are not trusted, and types of other roles may run functions here."""
 
 
 def create_like(session: psycopg.Connection, made: sql.Identifier, look: Look) -> dict[str, str]:
@@ -149,11 +149,8 @@ def take_rows(
     types: dict[str, str],
     most: int | None = None,
 ) -> list[int]:
-    """Append the shards' rows, at most so many of each, as their types' own functions send and receive them.
-
-    Returns the number of rows of each.
-    """
-    # the type's output function; a cast to text may be another's function
+    """Append rows of the shards, at most `most` of each, in their types' binary format; return each shard's count."""
+    # by the type's output function: another role may have created a cast to text
     text = "CASE pg_catalog.num_nulls({0}) WHEN 0 THEN pg_catalog.format('%s', {0}) END"
     wanted = (text if types[column.name] == "text" and column.builtin != TEXT else "{0}" for column in look.columns)
     values = sql.SQL(", ").join(

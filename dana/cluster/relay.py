@@ -23,7 +23,7 @@ from dana.cluster.shards import CANCEL_TIMEOUT, Shard, ShardError
 from dana.worker.link import ANSWER, COMMAND, INTRODUCTION, MERGES, listed
 
 Introduction = Mapping[str, Any]
-"""What the leader says of itself before the parts begin: classes, features, preprocess."""
+"""What the leader has decided about the columns before the parts begin: classes, features, preprocess."""
 
 LOOK_MS = 1000
 """How long to wait before silent shards are looked for."""

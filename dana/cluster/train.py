@@ -164,7 +164,7 @@ def train(
         led = _call(session, rule, made.as_string(session), {**asked, "filter": None}, {**part, "known": known}, None)
 
         def follows(shard: Shard, introduction: Introduction) -> str:
-            # the leader tells them what it starts from; their filter leaves out what is for a test
+            # the leader sends the initial models; the filter already excludes the test rows
             columns = {name: introduction[name] for name in ("classes", "features")}
             given = {**asked, **columns, **dict.fromkeys(LEADERS), "filter": filter_}
             known = {"preprocess": introduction["preprocess"], "held_out": held_out}
@@ -430,7 +430,7 @@ def _take_labels(
     """Have the leader's table contain each label once."""
     column = sql.Identifier(label).as_string(session)
     where = _where(session, filter_, label)
-    # the type's output function; a cast to text may be another's function
+    # by the type's output function: another role may have created a cast to text
     wanted = f"pg_catalog.format('%s', {column}) AS label"
     found = {
         row[0]

@@ -2,7 +2,7 @@
 
 In: a connection string, an address. Out: the text format of Prometheus over HTTP. Each scrape reads views and tables of
 the extension in a session of its own; the worker, which has no network, is examined by way of the database. Nothing
-that is served or logged has the connection string. Who reaches the address can send requests.
+that is served or logged has the connection string. Anyone who can reach the address can send requests.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     """A thread for each connection; where there are too many, the one ends that has waited longest with its request."""
 
     daemon_threads = True
-    request_queue_size = 128  # with the 5 of socketserver, others that connect delay Prometheus by seconds
+    request_queue_size = 128  # with socketserver's 5, other clients delay Prometheus by seconds
 
     def __init__(self, host: str, port: int) -> None:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

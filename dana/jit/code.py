@@ -139,9 +139,15 @@ def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes
     tables = {k: held[graph.nodes[k].name] for k in graph.models if graph.nodes[k].name in held}
     whole = bundle.rule_batch == WHOLE_EPOCH
     emitter = Emitter(
-        plan, places, batch=bundle.rule_batch, most=MAX_TEXT, ahead=ahead, choices=bundle.choices, tables=tables,
+        plan,
+        places,
+        batch=bundle.rule_batch,
+        most=MAX_TEXT,
+        ahead=ahead,
+        choices=bundle.choices,
+        tables=tables,
         widest=_widest(),
-    )  # fmt: skip
+    )
     if emitter.wrong >= 0 and graph.has_merge:
         raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory

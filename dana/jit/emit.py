@@ -36,7 +36,7 @@ USUAL_CACHE = 512 << 10
 
 @cache
 def block_bytes() -> int:
-    """How large a block's rows may be: three quarters of the second-level cache, which holds what is merged, too."""
+    """Most bytes of a block's rows: three quarters of the second-level cache, which also holds the merged values."""
     size = os.sysconf("SC_LEVEL2_CACHE_SIZE") if "SC_LEVEL2_CACHE_SIZE" in os.sysconf_names else 0
     return (size if size > 0 else USUAL_CACHE) // 4 * 3
 

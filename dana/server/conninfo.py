@@ -9,7 +9,7 @@ from psycopg.pq import Conninfo
 from dana.errors import UsageError
 
 SECRETS = {one.keyword.decode() for one in Conninfo.get_defaults() if one.dispchar}
-"""Parameters that libpq marks as not to be shown: passwords, keys, and what is for debugging."""
+"""Parameters that libpq marks as hidden: passwords, keys, debugging options."""
 
 
 def parts_of(dsn: str) -> dict[str, str]:

@@ -21,8 +21,8 @@ from dana.printable import printable
 PROGRESS = ("_notice_epoch", "_notice_run")
 """Suffixes of the extension's functions that report progress, as requested by the setting dana.notices."""
 
-
 OWN = ("dana", "contextlib")
+"""Packages whose frames are not the caller's; this package's context managers are called through the second."""
 
 
 class ServerWarning(UserWarning):
@@ -104,7 +104,7 @@ def _warn(said: Iterable[tuple[type[UserWarning], str]]) -> None:
 
 
 def _caller() -> FrameType:
-    """The frame that called this package, if need be through contextlib; where all are its own, the outermost."""
+    """The frame that called this package; the outermost frame if all are in `OWN`."""
     frame = sys._getframe(1)
     # by package and not by a number of frames: estimators and the command line call in different depths
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OWN:

@@ -1,7 +1,7 @@
 """Checkpoints: the state of a training on several servers after an epoch, from which a later one goes on.
 
-In: the state of the loop, what was asked for, and what shows whether the rows have changed. Out: bytes for a store, and
-the state again; the training that goes on has the bits of one that was never interrupted.
+In: the loop's state, the request, hashes of the rows. Out: bytes for a store, and the state read from them. A resumed
+training has the bits of one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dana.trainer.parts import Arrays, Leading, packed, unpacked
 from dana.trainer.stopping import Stopping
 
 RESUME = ("unchanged", "anyway", "never")
-"""Values of ``resume``: go on from a checkpoint if the rows are those of then; if they are not, too; begin again."""
+"""Values of ``resume``: continue if the rows are unchanged; continue in any case; start again."""
 
 INTERVAL = 1.0
 """Least number of seconds between two checkpoints."""
@@ -46,10 +46,10 @@ class Store(Protocol):
     """Keeps the bytes of one training."""
 
     def load(self) -> bytes:
-        """Return those that were saved last; b"" if none were."""
+        """Return the bytes saved last; b"" if there are none."""
 
     def save(self, epoch: int, state: bytes) -> None:
-        """Replace them by the state after an epoch."""
+        """Store the state after an epoch in their place."""
 
 
 def check_resume(request: TrainRequest) -> None:
@@ -87,7 +87,7 @@ class StoredCheckpoints:
         differ = [name for name, value in asked.items() if head["asked"].get(name) != value]
         if differ:
             raise TrainingError(
-                f"the checkpoint of this model is of another training: one with another {', another '.join(differ)}",
+                f"the checkpoint of this model belongs to a training with another {', another '.join(differ)}",
                 hint="Give the same arguments, another model, or resume => 'never', which replaces the checkpoint.",
             )
         self._check_rows(len(head["reports"]), head["rows"])
@@ -107,24 +107,24 @@ class StoredCheckpoints:
         now = self._rows
         differ = [str(number) for number, (a, b) in enumerate(zip(before, now, strict=True)) if number and a != b]
         if before == now:
-            said = f"the training goes on after epoch {epoch}, that of its checkpoint"
+            said = f"the training continues after epoch {epoch}, from its checkpoint"
             self._notify(Notice(level=Level.NOTICE, message=said))
             return
         changed = (
-            f"rows of shard {', '.join(differ)} of {len(now) - 1}, in their order, have changed since epoch {epoch}, "
-            "that of the checkpoint"
+            f"rows of shard {', '.join(differ)} of {len(now) - 1}, or their order, have changed since epoch {epoch}, "
+            "when the checkpoint was written"
         )
-        # the state is of columns less those
+        # with other centres the columns of the state have other values
         if self._request.resume == "unchanged" or before[0] != now[0]:
             anyway = (
-                "" if before[0] != now[0] else " With resume => 'anyway' the training goes on with the rows of now."
+                "" if before[0] != now[0] else " With resume => 'anyway' the training continues with the current rows."
             )
             raise TrainingError(
                 changed,
                 sqlstate=SqlState.ROWS_CHANGED,
                 hint=f"With resume => 'never' it begins again.{anyway}",
             )
-        self._notify(Notice(level=Level.WARNING, message=f"{changed}; the training goes on with those of now"))
+        self._notify(Notice(level=Level.WARNING, message=f"{changed}; the training continues with the current rows"))
 
     def save(self, epoch: int, state: Callable[[], State]) -> None:
         """See `Checkpoints.save`."""

@@ -76,7 +76,7 @@ class Machine(ABC):
         Parameters
         ----------
         counts
-            False: nobody asks for its cycles.
+            False: do not count the cycles; None: count them if the trainer needs them.
         """
 
     @abstractmethod

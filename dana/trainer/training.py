@@ -148,7 +148,7 @@ class MachineTraining(Judged):
         )
         self._surveys_first_epoch = in_first_epoch and not loss_only
         """Whether the survey runs during the first epoch, which is possible if no model is initialised from it."""
-        # the cycles of a judge's only pass are nobody's; later passes over held-out rows take those of their first
+        # a single pass that only measures the loss reports no cycles; repeated passes reuse the first one's count
         self._counts = False if loss_only and self.epochs == 1 else None
         self._surveyor: Simulator | None = None
         if not in_first_epoch and not loss_only:

@@ -74,7 +74,7 @@ class Guard:
         if answer is None:
             await self._app({**scope, "path": f"/{scope['path'].removeprefix(self._path)}"}, receive, protected)
         else:
-            answer.headers["connection"] = "close"  # who does not read the answer would hold the connection
+            answer.headers["connection"] = "close"  # a client that never reads the answer must not hold the connection
             await answer(scope, receive, protected)
 
     def _answer(self, scope: Scope) -> Response | None:

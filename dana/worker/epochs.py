@@ -120,7 +120,7 @@ def run_epochs(
             feed=(lambda sink: 0) if leads else pages.feed,
             notify=notify,
             report_epoch=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
-            # the held-out rows are there, too
+            # the followers have the held-out rows
             held_out=training if isinstance(training, Leading) and request.held_out else held_out,
             checkpoints=checkpoints,
         )

@@ -67,7 +67,7 @@ def aligned(length: int) -> int:
 
 def header() -> str:
     """Return the text of `native/messages.h`."""
-    raw = ", ".join(f"DANA_MSG_{one.name}" for one in Message if one in WITH_RAW)
+    *some, last = (f"DANA_MSG_{one.name}" for one in Message if one in WITH_RAW)
     members = "".join(f"\tDANA_MSG_{one.name} = '{chr(one)}', /* {one.says} */\n" for one in Message)
     numbers = "".join(f"#define DANA_{name} {value}u /* {says} */\n" for name, (value, says) in _NUMBERS.items())
     return f"""\
@@ -82,9 +82,9 @@ def header() -> str:
  *   | length: uint32 | type | payload: `length` bytes       |
  *   +----------------+------+-------------------------------+
  *
- * The payload is JSON in UTF-8; that of {raw} is a uint32 with the length of the JSON, the
- * JSON, zeros up to a multiple of four bytes, and raw bytes; those of DANA_MSG_EXCHANGE and DANA_MSG_RESUME
- * are bytes that only trainers read.
+ * The payload is JSON in UTF-8. Exceptions: {", ".join(some)} and {last}
+ * have a uint32 with the length of the JSON, the JSON, zeros up to a multiple of four bytes, and raw bytes;
+ * DANA_MSG_EXCHANGE and DANA_MSG_RESUME have bytes that only trainers read.
  */
 {numbers}
 enum dana_message

@@ -353,7 +353,7 @@ COMMENT ON COLUMN dana.group_training.error IS 'Message of the error';
 
 CREATE FUNCTION dana.dana_trained_on(metadata jsonb) RETURNS regclass
 	LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'dana_trained_on_of';
-COMMENT ON FUNCTION dana.dana_trained_on IS 'The table that a model was trained on; an error if it belongs to another role than then, or to another session';
+COMMENT ON FUNCTION dana.dana_trained_on IS 'The table that a model was trained on; an error if its owner has changed, or if it is a temporary table of another session';
 
 -- With the caller's search_path, on which a query or a filter depends
 CREATE FUNCTION dana_refresh(model text) RETURNS dana.training
@@ -382,7 +382,7 @@ BEGIN
 	ELSIF NOT EXISTS (SELECT FROM dana.rule AS r WHERE r.name = found.rule AND pg_catalog.md5(r.text) = kept ->> 'rule_md5'::pg_catalog.text) THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = pg_catalog.format('rule "%s" is not the one that model "%s" was trained with: it has been replaced, or dropped', found.rule, $1),
-			HINT = 'Train with the rule of now: dana_train(..., warm_start_from => ...).';
+			HINT = 'Train with the current rule: dana_train(..., warm_start_from => ...).';
 	END IF;
 	SELECT pg_catalog.format('%s is %L, but was %L', s.key, pg_catalog.current_setting(s.key), s.value) INTO differs
 	FROM pg_catalog.jsonb_each_text(kept -> 'settings'::pg_catalog.text) AS s
@@ -403,7 +403,7 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION dana_refresh IS 'Train one of your own models again on the rows of now, with the options of its training: a warm start, which becomes its next version';
+COMMENT ON FUNCTION dana_refresh IS 'Train one of your own models again on the current rows, with the options of its training: a warm start, which becomes its next version';
 
 CREATE FUNCTION dana_train_groups(
 	rule text, source regclass DEFAULT NULL, group_by text[] DEFAULT NULL, training jsonb DEFAULT NULL

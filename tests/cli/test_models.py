@@ -51,7 +51,7 @@ def db(pg_uri: str) -> Iterator[Connection]:
 
 
 def test_refresh(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The next version, of the rows of now; what is wrong is an error of the database."""
+    """The next version, of the current rows; what is wrong is an error of the database."""
     db.session.execute("INSERT INTO ranked.rows (k, a, b, y) VALUES (1000, 1, 1, 1)")
     assert main(["refresh", "[good]", "--dsn", pg_uri]) == OK
     printed = capsys.readouterr()

@@ -108,7 +108,7 @@ def test_rows_that_changed_and_other_trainings_end_it(mapped: Connection, shards
     filled(shards, 256, 64, 64)
     map_rows(mapped)
     interrupted(shards, "map", 0, sync="batch", resume="unchanged")
-    with pytest.raises(psycopg.Error, match="is of another training: one with another hyper") as other:
+    with pytest.raises(psycopg.Error, match="belongs to a training with another hyper") as other:
         mapped.session.execute(resumed(hyper='{"lr": 0.2}'))
     assert other.value.sqlstate == "22023"
     # of the same sums
@@ -123,7 +123,9 @@ def test_rows_that_changed_and_other_trainings_end_it(mapped: Connection, shards
     assert len(fetched(shards[0], WRITTEN)) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.warns(ServerWarning, match="rows of shard 2 of 3, .*; the training goes on with those of now"):
+        with pytest.warns(
+            ServerWarning, match="rows of shard 2 of 3, .*; the training continues with the current rows"
+        ):
             mapped.train("linear_svm", "rows", model="m", sync="batch", resume="anyway", **OPTIONS)
     assert [epoch for epoch, *_ in epochs(mapped, "m")] == list(range(1, OPTIONS["epochs"] + 1))
     assert fetched(shards[0], WRITTEN) == []

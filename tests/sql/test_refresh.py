@@ -1,4 +1,4 @@
-"""Training a model again on the rows of now, with the options of its training."""
+"""Training a model again on the current rows, with the options of its training."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_what_is_refused(table: Session) -> None:
     temporary = "UPDATE dana.model SET metadata = jsonb_set(metadata - 'filter', '{source}', '\"pg_temp_99.t\"')"
     table.execute(temporary + " WHERE name = 'm'")
     with pytest.raises(
-        errors.UndefinedTable, match=r"\"pg_temp_99\.t\" does not exist\nHINT:  It was there for a session"
+        errors.UndefinedTable, match=r"\"pg_temp_99\.t\" does not exist\nHINT:  It was a temporary table"
     ):
         table.execute("SELECT dana_evaluate('m')")
     assert table.execute("SELECT max(version) FROM dana.model WHERE name = 'm'").fetchone() == (1,)

@@ -87,7 +87,7 @@ def test_it_has_the_same_bits_from_any_epoch(case: str, tmp_path: Path) -> None:
         later = Kept(first.saved[epoch])
         assert same(in_parts(text, parts, mode, store=later, notify=said.append, cache=cache, **options), whole), epoch
         assert sorted(later.saved) == list(range(epoch + 1, len(first.saved) + 1))
-    assert f"the training goes on after epoch {len(first.saved)}" in [one.message for one in said][-1]
+    assert f"the training continues after epoch {len(first.saved)}" in [one.message for one in said][-1]
 
 
 OPTIONS: dict[str, Any] = {"features": ("x0", "x1", "x2"), "epochs": 5, "patience": 0, "hyper": {"batch": 8}}
@@ -128,7 +128,7 @@ def test_rows_that_changed_end_it_unless_they_are_accepted(stored: bytes) -> Non
 )
 def test_the_checkpoint_of_another_training_is_named(stored: bytes, other: dict[str, Any], named: str) -> None:
     parts = [drawn(32, 1), drawn(32, 2)]
-    with pytest.raises(TrainingError, match=f"one with {named}\n"):
+    with pytest.raises(TrainingError, match=f"a training with {named}\n"):
         in_parts(of("linear_svm"), parts, "batch", store=Kept(stored), resume="anyway", **OPTIONS | other)
 
 

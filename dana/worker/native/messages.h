@@ -9,9 +9,9 @@
  *   | length: uint32 | type | payload: `length` bytes       |
  *   +----------------+------+-------------------------------+
  *
- * The payload is JSON in UTF-8; that of DANA_MSG_TRAIN, DANA_MSG_CHECKPOINT, DANA_MSG_RESULT is a uint32 with the length of the JSON, the
- * JSON, zeros up to a multiple of four bytes, and raw bytes; those of DANA_MSG_EXCHANGE and DANA_MSG_RESUME
- * are bytes that only trainers read.
+ * The payload is JSON in UTF-8. Exceptions: DANA_MSG_TRAIN, DANA_MSG_CHECKPOINT and DANA_MSG_RESULT
+ * have a uint32 with the length of the JSON, the JSON, zeros up to a multiple of four bytes, and raw bytes;
+ * DANA_MSG_EXCHANGE and DANA_MSG_RESUME have bytes that only trainers read.
  */
 #define DANA_FRAME_HEADER 5u /* bytes before a payload */
 #define DANA_MAX_REQUEST 67108864u /* bytes of JSON that a worker accepts */

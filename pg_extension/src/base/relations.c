@@ -57,7 +57,7 @@ dana_require_relation(Oid relation)
 
 	if (!OidIsValid(schema))
 		dana_error(UNDEFINED_TABLE, "relation with OID %u does not exist", relation);
-	/* who has the session's place now chooses what is in a temporary view of that name */
+	/* schemas pg_temp_N are reused: the session that has it now may have created a view of that name */
 	if (isOtherTempNamespace(schema))
 		dana_error(FEATURE_NOT_SUPPORTED, "%s is a temporary table of another session", get_rel_name(relation));
 #if PG_VERSION_NUM >= 160000

@@ -7,7 +7,6 @@
 
 #include "common/hashfn.h"
 #include "libpq/pqformat.h"
-#include "postmaster/bgworker.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/lock.h"
@@ -18,6 +17,7 @@
 #include "base/extension.h"
 #include "base/json.h"
 #include "calls/checkpoint.h"
+#include "calls/jobs.h"
 
 PGDLLEXPORT void dana_checkpoint_main(Datum handle);
 
@@ -105,20 +105,14 @@ static bool
 writer_begin(void)
 {
 	const Oid		 database = MyDatabaseId;
-	BackgroundWorker worker = {0};
+	BackgroundWorker worker = dana_background_worker("dana_checkpoint_main");
 	MemoryContext	 caller = MemoryContextSwitchTo(TopTransactionContext);
 	bool			 begun;
 
 	snprintf(worker.bgw_name, BGW_MAXLEN, "dana checkpoint");
 	snprintf(worker.bgw_type, BGW_MAXLEN, "dana checkpoint");
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "dana", sizeof worker.bgw_library_name);
-	strlcpy(worker.bgw_function_name, "dana_checkpoint_main", BGW_MAXLEN);
 	worker.bgw_main_arg = UInt32GetDatum(dsm_segment_handle(writer.room));
 	memcpy(worker.bgw_extra, &database, sizeof database);
-	worker.bgw_notify_pid = MyProcPid;
 	begun = RegisterDynamicBackgroundWorker(&worker, &writer.worker);
 	MemoryContextSwitchTo(caller);
 	return begun;

@@ -8,7 +8,6 @@
 #include "postgres.h"
 
 #include "commands/trigger.h"
-#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"

@@ -11,7 +11,6 @@
 
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
-#include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 
 #include "base/arguments.h"
@@ -113,22 +112,29 @@ job_store(Oid owner, Datum function, Datum arguments)
 	return id;
 }
 
+BackgroundWorker
+dana_background_worker(const char *function)
+{
+	BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+							   .bgw_start_time = BgWorkerStart_RecoveryFinished,
+							   .bgw_restart_time = BGW_NEVER_RESTART,
+							   .bgw_notify_pid = MyProcPid};
+
+	strlcpy(worker.bgw_library_name, "dana", sizeof worker.bgw_library_name);
+	strlcpy(worker.bgw_function_name, function, sizeof worker.bgw_function_name);
+	return worker;
+}
+
 static BackgroundWorkerHandle *
 job_register(const pending_job *started)
 {
-	BackgroundWorker		worker = {0};
+	BackgroundWorker		worker = dana_background_worker("dana_job_main");
 	BackgroundWorkerHandle *handle;
 
 	StaticAssertStmt(sizeof started->job <= BGW_EXTRALEN, "a job must fit into bgw_extra");
 	snprintf(worker.bgw_name, BGW_MAXLEN, JOB_TYPE " " INT64_FORMAT ": %s", started->job.id, started->function);
 	snprintf(worker.bgw_type, BGW_MAXLEN, JOB_TYPE " of role %u", started->login);
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "dana", sizeof worker.bgw_library_name);
-	strlcpy(worker.bgw_function_name, "dana_job_main", BGW_MAXLEN);
 	memcpy(worker.bgw_extra, &started->job, sizeof started->job);
-	worker.bgw_notify_pid = MyProcPid;
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
 		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 						errmsg("no background worker is free for the call"),

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "postmaster/bgworker.h"
 #include "storage/lock.h"
 
 #include "base/arguments.h"
@@ -22,6 +23,9 @@ typedef struct dana_job
  * unlike an advisory lock's, its method can be named in SQL.
  */
 extern LOCKTAG dana_job_lock(int64 id);
+
+/* A background worker of this library, connected to the database, which is not restarted; without a name or arguments */
+extern BackgroundWorker dana_background_worker(const char *function);
 
 /* The arguments of a call that can be made in the background; an error if it cannot, or not with these */
 extern void dana_job_arguments(const char *function, Jsonb *given, dana_arguments *arguments);

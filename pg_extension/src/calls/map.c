@@ -418,14 +418,27 @@ select_there(dana_shard *shard)
 	shard->answer = run_there(shard, WALRCV_OK_TUPLES, shard->statement, shard->answer_columns, shard->answer_types);
 }
 
-WalRcvExecResult *
-dana_shard_rows(dana_shard *shard, char *statement, int columns, const Oid *types)
+dana_shard_rows
+dana_shard_select(dana_shard *shard, char *statement, int columns, const Oid *types, int most)
 {
 	shard->statement = statement;
 	shard->answer_columns = columns;
 	shard->answer_types = types;
 	make_step(shard, select_there, shard->timeout, ERRCODE_CONNECTION_FAILURE);
-	return shard->answer;
+	return (dana_shard_rows){shard->answer, MakeSingleTupleTableSlot(shard->answer->tupledesc, &TTSOpsMinimalTuple), most};
+}
+
+bool
+dana_shard_next(dana_shard_rows *rows)
+{
+	if (rows->left-- > 0 && tuplestore_gettupleslot(rows->answer->tuplestore, true, false, rows->slot))
+	{
+		slot_getallattrs(rows->slot);
+		return true;
+	}
+	ExecDropSingleTupleTableSlot(rows->slot);
+	walrcv_clear_result(rows->answer);
+	return false;
 }
 
 static void

@@ -68,8 +68,19 @@ extern void dana_shard_look(dana_shard *shard);
  */
 extern void dana_shards_open(dana_shard *shards, int count, Oid source, bool pages);
 
-/* The rows of a statement there, with columns of these types */
-extern WalRcvExecResult *dana_shard_rows(dana_shard *shard, char *statement, int columns, const Oid *types);
+/* The rows of a statement there; a malicious server may send more than its LIMIT */
+typedef struct dana_shard_rows
+{
+	WalRcvExecResult *answer;
+	TupleTableSlot	 *slot; /* the row */
+	int				  left; /* most rows to come */
+} dana_shard_rows;
+
+/* Runs a statement there whose columns have these types, and takes at most `most` rows */
+extern dana_shard_rows dana_shard_select(dana_shard *shard, char *statement, int columns, const Oid *types, int most);
+
+/* Whether there is a next row, which is then in `slot`; at the end all is freed */
+extern bool dana_shard_next(dana_shard_rows *rows);
 
 /* Has the shard send the rows of a query, by binary COPY; or run a statement that sends and receives, by CopyBoth */
 extern void dana_shard_copy(dana_shard *shard, const char *query);

@@ -218,7 +218,7 @@ exchange(const dana_reply *reply)
 			return NULL;
 		for (int i = 0; i < relay->count; i++)
 			if (relay->lengths[i] < 0)
-				dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &relay->shards[i], "its part ended before it began");
+				dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &relay->shards[i], "its part of the training ended before it began");
 		return answer;
 	}
 	return append_answers(answer) ? answer : NULL;

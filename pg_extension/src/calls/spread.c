@@ -16,7 +16,6 @@
 #include "access/transam.h"
 #include "catalog/namespace.h"
 #include "utils/guc.h"
-#include "utils/tuplestore.h"
 
 #include "base/arguments.h"
 #include "base/dana.h"
@@ -177,19 +176,11 @@ take_labels(spread *of)
 		char *statement = psprintf("SELECT DISTINCT %s::text FROM %s WHERE %s IS NOT NULL%s%s%s LIMIT %d", label,
 								   of->shards[i].table, label, of->filter == NULL ? "" : " AND (",
 								   of->filter == NULL ? "" : of->filter, of->filter == NULL ? "" : ")", LABELS);
-		WalRcvExecResult *found = dana_shard_rows(&of->shards[i], statement, 1, &(Oid){TEXTOID});
-		TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 1, &(Oid){TEXTOID}, LABELS);
 
-		while (tuplestore_gettupleslot(found->tuplestore, true, false, slot))
-		{
-			bool  isnull;
-			Datum value = slot_getattr(slot, 1, &isnull);
-
-			if (!isnull)
-				labels = accumArrayResult(labels, value, false, TEXTOID, CurrentMemoryContext);
-		}
-		ExecDropSingleTupleTableSlot(slot);
-		walrcv_clear_result(found);
+		while (dana_shard_next(&found))
+			if (!found.slot->tts_isnull[0])
+				labels = accumArrayResult(labels, found.slot->tts_values[0], false, TEXTOID, CurrentMemoryContext);
 	}
 	if (labels == NULL)
 		return;
@@ -206,8 +197,8 @@ take_labels(spread *of)
 static Size
 draw_rows(const spread *of, const dana_split *split, dana_drawn **drawn)
 {
-	StringInfoData	  key;
-	Size			  used = 0;
+	StringInfoData key;
+	Size		   used = 0;
 
 	initStringInfo(&key);
 	for (int i = 0; i < split->key.count; i++)
@@ -220,19 +211,18 @@ draw_rows(const spread *of, const dana_split *split, dana_drawn **drawn)
 			"GROUP BY 1, 2 LIMIT %d",
 			split->seed, split->label == NULL ? "NULL::pg_catalog.int4" : quote_identifier(split->label), key.data,
 			of->shards[i].table, of->filter == NULL ? "true" : of->filter, DANA_MAX_DRAWN + 1);
-		WalRcvExecResult *found = dana_shard_rows(&of->shards[i], statement, 3, (Oid[]){INT8OID, INT8OID, INT8OID});
-		TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 3, (Oid[]){INT8OID, INT8OID, INT8OID},
+												  DANA_MAX_DRAWN + 1);
 
-		for (int k = 0; k <= DANA_MAX_DRAWN && tuplestore_gettupleslot(found->tuplestore, true, false, slot); k++)
+		while (dana_shard_next(&found))
 		{
-			slot_getallattrs(slot);
-			if (!slot->tts_isnull[0] && !slot->tts_isnull[1] && !slot->tts_isnull[2])
-				(*drawn)[used++] = (dana_drawn){DatumGetInt64(slot->tts_values[0]) * DANA_DRAW_UNIT,
-												DatumGetInt64(slot->tts_values[1]) * DANA_DRAW_UNIT,
-												DatumGetInt64(slot->tts_values[2])};
+			const bool	*isnull = found.slot->tts_isnull;
+			const Datum *values = found.slot->tts_values;
+
+			if (!isnull[0] && !isnull[1] && !isnull[2])
+				(*drawn)[used++] = (dana_drawn){DatumGetInt64(values[0]) * DANA_DRAW_UNIT,
+												DatumGetInt64(values[1]) * DANA_DRAW_UNIT, DatumGetInt64(values[2])};
 		}
-		ExecDropSingleTupleTableSlot(slot);
-		walrcv_clear_result(found);
 	}
 	return used;
 }
@@ -243,15 +233,12 @@ has_test(const spread *of, dana_shard *shard, const char *condition)
 {
 	char *statement = psprintf("SELECT EXISTS (SELECT FROM %s WHERE (%s) AND %s)", shard->table,
 							   of->filter == NULL ? "true" : of->filter, condition);
-	WalRcvExecResult *found = dana_shard_rows(shard, statement, 1, &(Oid){BOOLOID});
-	TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
-	bool			  isnull = true, has = false;
+	dana_shard_rows found = dana_shard_select(shard, statement, 1, &(Oid){BOOLOID}, 1);
+	bool			has = false;
 
-	if (tuplestore_gettupleslot(found->tuplestore, true, false, slot))
-		has = DatumGetBool(slot_getattr(slot, 1, &isnull));
-	ExecDropSingleTupleTableSlot(slot);
-	walrcv_clear_result(found);
-	return has && !isnull;
+	while (dana_shard_next(&found))
+		has = !found.slot->tts_isnull[0] && DatumGetBool(found.slot->tts_values[0]);
+	return has;
 }
 
 /* Leaves out the rows of a part of this size, or later than test_after, which are chosen as those of one table */
@@ -314,23 +301,22 @@ append_texts(const spread *of, const char *column, StringInfo to)
 			"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, %d) ELSE g.v END, g.n FROM (SELECT "
 			"dana.dana_fixed_text(%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n %s GROUP BY 1 LIMIT %d) AS g",
 			TEXT_BYTES, TEXT_BYTES + 1, quote_identifier(column), rows_of(of, &of->shards[i]), TEXTS + 1);
-		WalRcvExecResult *found = dana_shard_rows(&of->shards[i], statement, 2, (Oid[]){TEXTOID, INT8OID});
-		TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 2, (Oid[]){TEXTOID, INT8OID}, TEXTS + 1);
 
-		for (int k = 0; tuplestore_gettupleslot(found->tuplestore, true, false, slot); k++)
+		while (dana_shard_next(&found))
 		{
-			slot_getallattrs(slot);
-			if (k == TEXTS)
+			const bool	*isnull = found.slot->tts_isnull;
+			const Datum *values = found.slot->tts_values;
+
+			if (found.left == 0)
 				ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 								errmsg("%s has more than %d different values in column %s", of->shards[i].label, TEXTS, column),
 								errhint("List features without it. " HINT_GATHER)));
 			dana_json_open(to, NULL, '{');
-			dana_json_text(to, "v", slot->tts_isnull[0] ? NULL : TextDatumGetCString(slot->tts_values[0]));
-			dana_json_number(to, "n", slot->tts_isnull[1] ? 0 : DatumGetInt64(slot->tts_values[1]));
+			dana_json_text(to, "v", isnull[0] ? NULL : TextDatumGetCString(values[0]));
+			dana_json_number(to, "n", isnull[1] ? 0 : DatumGetInt64(values[1]));
 			dana_json_close(to, '}');
 		}
-		ExecDropSingleTupleTableSlot(slot);
-		walrcv_clear_result(found);
 	}
 	dana_json_close(to, ']');
 }
@@ -349,10 +335,10 @@ enum
 static bool
 is_summed(const spread *of, const char *name)
 {
-	const Oid type = column_named(of, name, "a feature")->atttypid;
+	Form_pg_attribute column = column_named(of, name, "a feature");
 
-	return dana_find_date_type(dana_encoded_type(type)) != NULL ||
-		(dana_needs_middle(of->asked->rows.cleaning.nulls) && !is_text(column_named(of, name, "a feature")));
+	return dana_find_date_type(dana_encoded_type(column->atttypid)) != NULL ||
+		(dana_needs_middle(of->asked->rows.cleaning.nulls) && !is_text(column));
 }
 
 /* Appends means of columns of numbers, and whether they have NULLs, and hours */
@@ -383,29 +369,22 @@ append_numbers(const spread *of, StringInfo to)
 	sums = palloc0(sizeof(double) * NUMBERS * Max(columns.count, 1));
 	for (int i = 0; i < of->count && columns.count > 0; i++)
 	{
-		WalRcvExecResult *found = dana_shard_rows(
+		dana_shard_rows found = dana_shard_select(
 			&of->shards[i], psprintf("SELECT ARRAY[%s]::pg_catalog.float8[] %s", wanted.data, rows_of(of, &of->shards[i])), 1,
-			&(Oid){FLOAT8ARRAYOID});
-		TupleTableSlot *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
-		Datum		   *values;
-		bool		   *nulls, isnull = true;
-		int				count = 0;
+			&(Oid){FLOAT8ARRAYOID}, 1);
+		Datum *values;
+		bool  *nulls;
+		int	   count = 0;
 
-		if (tuplestore_gettupleslot(found->tuplestore, true, false, slot))
-		{
-			Datum array = slot_getattr(slot, 1, &isnull);
-
-			if (!isnull)
-				deconstruct_array(DatumGetArrayTypeP(array), FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-								  &values, &nulls, &count);
-		}
+		while (dana_shard_next(&found))
+			if (!found.slot->tts_isnull[0])
+				deconstruct_array(DatumGetArrayTypePCopy(found.slot->tts_values[0]), FLOAT8OID, sizeof(float8),
+								  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values, &nulls, &count);
 		if (count != NUMBERS * columns.count)
 			dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &of->shards[i], "it has not answered what its columns sum to");
 		for (int k = 0; k < count; k++)
 			if (!nulls[k])
 				sums[k] += DatumGetFloat8(values[k]);
-		ExecDropSingleTupleTableSlot(slot);
-		walrcv_clear_result(found);
 	}
 	for (int i = 0; i < columns.count; i++)
 	{
@@ -467,17 +446,10 @@ compare_keys(const spread *of)
 	{
 		char *statement = psprintf("SELECT pg_catalog.hashtextextended(ROW(%s)::text COLLATE \"C\", 0) FROM %s ORDER BY 1 LIMIT %d",
 								   of->shards[i].key, of->shards[i].table, KEYS);
-		WalRcvExecResult *found = dana_shard_rows(&of->shards[i], statement, 1, &(Oid){INT8OID});
-		TupleTableSlot	 *slot = MakeSingleTupleTableSlot(found->tupledesc, &TTSOpsMinimalTuple);
+		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 1, &(Oid){INT8OID}, KEYS);
 
-		for (int k = 0; k < KEYS && tuplestore_gettupleslot(found->tuplestore, true, false, slot); k++)
-		{
-			bool isnull;
-
-			keys[count++] = (hashed_key){DatumGetInt64(slot_getattr(slot, 1, &isnull)), i};
-		}
-		ExecDropSingleTupleTableSlot(slot);
-		walrcv_clear_result(found);
+		while (dana_shard_next(&found))
+			keys[count++] = (hashed_key){DatumGetInt64(found.slot->tts_values[0]), i};
 	}
 	qsort(keys, count, sizeof *keys, compare_hashed);
 	for (int k = 1; k < count; k++)
@@ -496,7 +468,7 @@ static Jsonb *
 arguments_of(const spread *of, Jsonb *introduction)
 {
 	static const char *const others[] = {"rule", "source", "features", "label", "sync", "filter"};
-	/* it tells the others what it starts from; their filter leaves out what is for a test */
+	/* the leader sends the initial models; the filter already excludes the test rows */
 	static const char *const leader_s[] = {"model", "warm_start_from", "test_size", "test_by", "test_after",
 										   "validation_size", "early_stopping"};
 	const dana_arguments *given = &of->asked->arguments;
@@ -612,7 +584,7 @@ check_shards(const spread *of)
 	}
 }
 
-/* Makes the leader's table: the columns of the shards', with no domain, whose checks would run as the caller */
+/* Creates the leader's table with the shards' columns, domains as their base types: CHECKs would run as the caller */
 static void
 make_table(const spread *of, const char *name)
 {

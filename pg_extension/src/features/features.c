@@ -516,7 +516,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 		survey.count = kept;
 		adopt_encoding(&survey, encoding);
 	}
-	else if (kept < survey.count || survey.other || training->leads) /* which the other parts are told */
+	else if (kept < survey.count || survey.other || training->leads) /* the leader sends the list to the other parts */
 	{
 		source->chosen.features = (dana_texts){.values = palloc(sizeof(char *) * Max(kept, 1)), .count = kept};
 		for (int i = 0; i < kept; i++)

@@ -139,7 +139,7 @@ compare_rows(const void *a, const void *b)
 	return (one->number > other->number) - (one->number < other->number);
 }
 
-/* Sorts rows, and counts those of one number, which are the first so many then */
+/* Sorts rows and adds up the counts of equal ones; returns how many remain, at the front */
 static Size
 merge(dana_drawn *rows, Size count)
 {
@@ -628,7 +628,7 @@ dana_split_known(dana_training *training)
 
 	training->tried = check_arguments(training);
 	if (training->tried)
-		training->held_out = "true"; /* at the others */
+		training->held_out = "true"; /* the other parts have these rows */
 	if (training->test_size == 0 && training->test_after == NULL)
 		return;
 	training->split = dana_split_elsewhere(training, columns_of(training), &key, true);
@@ -637,7 +637,7 @@ dana_split_known(dana_training *training)
 	training->tried = true;
 }
 
-/* dana.dana_part_bounds(draws, size, stratify): the bounds of a part of so many rows; `draws` has class, number and count of each */
+/* dana.dana_part_bounds(draws, size, stratify): the bounds of a part; `draws` has class, number and count of rows in turn */
 DANA_FUNCTION(dana_part_bounds)
 {
 	ArrayType  *draws = PG_GETARG_ARRAYTYPE_P(0);

@@ -34,7 +34,7 @@ extern dana_split dana_split_elsewhere(const dana_training *training, TupleDesc 
 /* The part of the rows that is for validation, 0: none; an error for arguments that contradict each other */
 extern double dana_split_validation(const dana_training *training);
 
-/* Sets the splits of a training that leads others, which are told the parts: its own rows are not divided */
+/* Sets the splits of a training that leads: the other parts divide their rows, it has none */
 extern void dana_split_known(dana_training *training);
 
 /* Sets the parts of one with a label, or a column that the caller names; classes are forgotten if there are too many numbers */

@@ -401,8 +401,8 @@ dana_trained_on(Jsonb *metadata)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"%s\" does not exist", name),
 						strncmp(name, "pg_temp", 7) != 0
 							? 0
-							: errhint("It was there for a session, or for a training, alone. Make such a table again, from "
-									  "shards with dana_gather(), and give the argument \"source\".")));
+							: errhint("It was a temporary table. Create it again, for rows of shards with dana_gather(), and give "
+									  "the argument \"source\".")));
 	dana_require_relation(table);
 	owner = dana_relation_owner(table);
 	now = GetUserNameFromId(owner, false);

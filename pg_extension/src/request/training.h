@@ -89,7 +89,7 @@ extern void dana_training_define(void);
  */
 extern void dana_training_settings(Jsonb *metadata);
 
-/* The table that a model with these metadata was trained on; an error if it belongs to another role than then */
+/* The table that a model with these metadata was trained on; an error if its owner has changed since */
 extern Oid dana_trained_on(Jsonb *metadata);
 
 /* dana.device: the FPGA that machines are made for, or NULL */
