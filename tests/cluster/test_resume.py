@@ -72,21 +72,33 @@ def interrupted(shards: list[str], way: str, after: int, **options: Any) -> int:
 def epochs(db: Connection, model: str) -> list[tuple[Any, ...]]:
     """Of the last run of a model."""
     last = "(SELECT max(id) FROM dana.run WHERE model = %s)"
-    query = f"SELECT epoch, loss, tuples, cycles FROM dana.epoch WHERE run = {last} ORDER BY epoch"
+    query = f"SELECT epoch, loss, validation_loss, tuples, cycles FROM dana.epoch WHERE run = {last} ORDER BY epoch"
     return db.session.execute(query, (model,)).fetchall()
 
 
-@pytest.mark.parametrize(("way", "sync"), [("map", "batch"), ("list", "epoch")])
+HELD_OUT = {"test_size": 0.2, "validation_size": 0.25, "early_stopping": True, "seed": 3}
+
+
+@pytest.mark.parametrize(
+    ("way", "options"),
+    [
+        ("map", {"sync": "batch"}),
+        ("list", {"sync": "epoch"}),
+        ("map", {"sync": "batch"} | HELD_OUT),
+        pytest.param("list", {"sync": "epoch"} | HELD_OUT, marks=pytest.mark.exhaustive),
+    ],
+    ids=["batch", "epoch", "batch-held-out", "epoch-held-out"],
+)
 def test_it_goes_on_with_the_bits_of_one_that_was_not_interrupted(
-    mapped: Connection, shards: list[str], way: str, sync: str
+    mapped: Connection, shards: list[str], way: str, options: dict[str, Any]
 ) -> None:
     filled(shards, 512, 256, 128)
     map_rows(mapped)
-    train(mapped, shards, way, "calm", sync=sync)
-    first = interrupted(shards, way, 0, sync=sync, resume="unchanged")
-    second = interrupted(shards, way, first, sync=sync, resume="unchanged")
+    train(mapped, shards, way, "calm", **options)
+    first = interrupted(shards, way, 0, **options, resume="unchanged")
+    second = interrupted(shards, way, first, **options, resume="unchanged")
     assert second > first > 0
-    train(mapped, shards, way, sync=sync, resume="unchanged")
+    train(mapped, shards, way, **options, resume="unchanged")
     assert parameters(mapped, "m") == parameters(mapped, "calm")
     assert epochs(mapped, "m") == epochs(mapped, "calm")
     [[same]] = mapped.session.execute(
