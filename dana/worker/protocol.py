@@ -52,6 +52,7 @@ MAX_STATE = MAX_MESSAGE - JOINED
 MAX_DEPTH = 64
 """Maximum nesting of JSON in a message; the extension accepts less in an argument."""
 
+_BRACKETS, _QUOTED = re.compile(rb"[][{}]"), re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # "=": the byte order of the host without padding, as the C structure has none
 _HEADER = struct.Struct("=IB")
@@ -326,16 +327,15 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
     UsageError
         It has a number that is not finite.
     """
+    text = bytes(payload)  # json.loads takes no memoryview
+    _check_nesting(text)
     try:
-        # the copy is needed: json.loads takes no memoryview
-        value = json.loads(bytes(payload), parse_constant=_NotFinite.found, parse_float=_finite)
+        value = json.loads(text, parse_constant=_NotFinite.found, parse_float=_finite)
     except _NotFinite:
-        json.loads(bytes(payload), object_pairs_hook=_require_finite)
+        json.loads(text, object_pairs_hook=_require_finite)
         raise UsageError("numbers of a request must be finite") from None
     except ValueError as error:
         raise ProtocolError(f"the payload is not JSON: {error}") from None
-    except RecursionError:
-        raise _nested_too_deeply() from None
     if not isinstance(value, dict):
         raise ProtocolError(f"the payload must be a JSON object, not {type(value).__name__}")
     _check_texts(value)
@@ -364,28 +364,28 @@ def _finite(digits: str) -> float:
     return number
 
 
+def _check_nesting(text: bytes) -> None:
+    """Raise ProtocolError for more than MAX_DEPTH levels, before a parser recurses as deep as Python lets it."""
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for bracket in _BRACKETS.findall(_QUOTED.sub(b"", text)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise ProtocolError(f"the payload's JSON is nested more than {MAX_DEPTH} levels deep")
+
+
 def _check_texts(value: Json) -> None:
-    """Raise ProtocolError for a character that PostgreSQL cannot store, or for excessive nesting."""
-    # level by level: recursion would itself end at a depth that depends on the caller
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                below += one.keys()
-                below += one.values()
-            elif isinstance(one, list):
-                below += one
-            elif isinstance(one, str) and ("\0" in one or _SURROGATE.search(one)):
-                raise ProtocolError(f"the payload holds a text with a NUL or half a character: {one[:20]!a}")
-        if not below:
-            return
-        level = below
-    raise _nested_too_deeply()
-
-
-def _nested_too_deeply() -> ProtocolError:
-    return ProtocolError(f"the payload's JSON is nested more than {MAX_DEPTH} levels deep")
+    """Raise ProtocolError for a character that PostgreSQL cannot store."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            _check_texts(key)
+            _check_texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            _check_texts(one)
+    elif isinstance(value, str) and ("\0" in value or _SURROGATE.search(value)):
+        raise ProtocolError(f"the payload holds a text with a NUL or half a character: {value[:20]!a}")
 
 
 def check_request(payload: bytes | bytearray | memoryview) -> str:

@@ -79,6 +79,7 @@ def test_values_that_do_not(kind: Any, value: Any, says: str) -> None:
     [
         *(b'{"a": 1e400}', b'{"a": -1e400}', b'{"a": 1' + b"0" * 5000 + b"}"),
         *(rb'{"a": "\ud800"}', rb'{"\udfff": 1}', rb'{"a": ["\u0000"]}', b'{"a":' + b"[" * 65 + b"]" * 65 + b"}"),
+        *(b'{"a": "' + b'\\"' * 9000, b'{"a":' + b"[" * 9000, b'{"\\"]": ' + b"[" * 9000),
     ],
 )
 def test_json_that_postgresql_does_not_have(payload: bytes) -> None:
@@ -99,6 +100,7 @@ def test_json_that_it_has() -> None:
     fields = {"a": [1e308, -(2**63), "\U0001f600 \\u0000"], "b": {"c": None, "d": True}}
     assert decode(json.dumps(fields).encode()) == fields
     assert decode(b'{"a": 1, "a": 2}') == {"a": 2}, "as jsonb has it"
+    assert decode(json.dumps({"a": '["' * 100}).encode()) == {"a": '["' * 100}
 
 
 ATTRIBUTE = {
