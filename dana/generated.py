@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from dana import metrics
+from dana.cluster import agreed
 from dana.predictor import program
 from dana.simulator import headers
 from dana.trainer.data import likelihood, surveyed
@@ -67,6 +68,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "pg_extension/src/models/predictor_codes.h": program.header,
     "pg_extension/sql/dana.sql": lambda: _between("pg_extension/sql/dana.sql", metrics.rows(), until="-- to here"),
     "pg_extension/src/predict/metric_names.h": metrics.header,
+    "pg_extension/src/values/agreed.h": agreed.header,
     "dana/language/elementwise.py": _elementwise,
     "dana/language/names.py": lambda: _between("dana/language/names.py", _listed({*TYPES, *NAMES} - SAID.keys())),
     "docs/isa.md": lambda: manual.manual(machine="[machine.md](machine.md)"),

@@ -298,11 +298,35 @@ class ComparedRun(TypedDict):
     error: float | None
 
 
+class ShardCost(TypedDict):
+    """The members of `dana.trainer.shard_costs.Cost`."""
+
+    sync: str
+    seconds: float
+    bytes: float
+    rounds: int
+    waiting: float
+    servers: int
+    warning: str | None
+    error: str | None
+
+
+class ShardCosts(TypedDict):
+    """What a training over shards would cost with each ``sync``."""
+
+    count: int
+    hosts: int
+    rows: float
+    pages: float
+    costs: list[ShardCost]
+
+
 class Plan(TypedDict):
     """What ``dana_explain`` returns as JSON.
 
     ``batch`` is None for one of the whole table, ``machine`` has the fields of `hwgen.spec.config.MachineConfig`;
-    ``merged_bytes`` are those of a batch's merges, ``model_bytes`` of models and states: what parts of a training send.
+    ``numbers`` are those of a row, ``merged_bytes`` those of a batch's merges, ``model_bytes`` of models and states:
+    what parts of a training send; ``sync_errors`` is why it can have no parts. ``shards`` is None without ``sync``.
     """
 
     rule: str
@@ -315,6 +339,8 @@ class Plan(TypedDict):
     epochs: int
     merged_bytes: int
     model_bytes: int
+    numbers: int
+    sync_errors: Mapping[str, str]
     reads: Reads
     made_for: str | None
     machine: Mapping[str, int]
@@ -325,3 +351,4 @@ class Plan(TypedDict):
     area: Area
     search: Searched | None
     last_run: ComparedRun | None
+    shards: ShardCosts | None

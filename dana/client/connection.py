@@ -27,7 +27,7 @@ from dana.client.options import TrainOptions, TrialOptions
 from dana.client.outcomes import Coefficient, Curve, Evaluation, Explanation, Importance, TrainResult, read_curve
 from dana.client.predictions import PredictingSession, loaded, read_predicting
 from dana.client.progress import shown_progress
-from dana.cluster.cost import Cost, costs_over
+from dana.cluster.cost import costs_of_shards
 from dana.cluster.gather import TIMEOUT, gather
 from dana.cluster.train import MODES, train
 from dana.errors import UsageError
@@ -53,6 +53,7 @@ from dana.session.notices import Messages, repeat
 from dana.session.results import Rows
 from dana.session.sources import LoadedColumn, LoadedTable, identifier, table_of
 from dana.session.tables import create_table
+from dana.trainer.shard_costs import Cost
 from hwgen.folders import write_file
 
 if TYPE_CHECKING:
@@ -524,7 +525,7 @@ class Connection(PredictingSession):
         self,
         rule: str,
         source: str | LoadedTable,
-        shards: Sequence[str],
+        shards: Sequence[str] | Literal["map"] = "map",
         *,
         timeout: float = TIMEOUT,
         **options: Unpack[TrainOptions],
@@ -534,7 +535,7 @@ class Connection(PredictingSession):
         Parameters
         ----------
         shards
-            Connection strings, as for `train`.
+            Connection strings, or ``map``, as for `train`.
         options
             The other arguments of ``dana_train``.
 
@@ -549,11 +550,16 @@ class Connection(PredictingSession):
         """
 
         options.pop("sync", None)  # all are shown
+        if shards == "map":
+            options["sync"] = "gather"
+            with self._patient("gather", timeout):
+                found = self.explain(rule, source, format="json", **options)["shards"]
+            return Rows(Cost(**one) for one in found["costs"]) if found else Rows()
 
         def plan(table: str) -> Plan:
             return self.explain(rule, table, format="json", **options)
 
-        return Rows(costs_over(self.session, identifier(source), shards, plan, timeout=timeout))
+        return Rows(costs_of_shards(self.session, identifier(source), shards, plan, timeout=timeout))
 
     def curve(self, run: int | TrainResult) -> Curve:
         """The epochs of a run, given its number or its result: losses, rows, cycles, seconds; a notebook draws them.

@@ -15,14 +15,12 @@ from itertools import islice
 import psycopg
 from psycopg import sql
 
+from dana.cluster.agreed import PAGES
 from dana.cluster.shards import Look, Shard, check_alike, opened
 from dana.errors import UsageError
 from dana.records import Gathered
 from dana.session.notices import repeat
 from dana.session.tables import HEADER, TRAILER
-
-PAGES = 64
-"""Pages of a shard in its turn."""
 
 ROWS = 4096
 """Rows of a shard in its turn, where only rows can be had."""
@@ -80,7 +78,7 @@ def gather(
         taken = _take_pages(session, made, parts, looks) if _has_alike_pages(session, looks, types) else None
         if taken is None:
             taken = take_rows(session, made, parts, looks[0], types)
-        _add_key(session, made, looks[0].key)
+        add_key(session, made, looks[0].key)
         _record(session, made, parts, looks, taken)
         return made.as_string(session)
 
@@ -206,7 +204,7 @@ def _record(
     session.execute("SELECT dana.dana_record_shards(%s::regclass, %s)", (made.as_string(session), json.dumps(gathered)))
 
 
-def _add_key(session: psycopg.Connection, made: sql.Identifier, key: Sequence[str]) -> None:
+def add_key(session: psycopg.Connection, made: sql.Identifier, key: Sequence[str]) -> None:
     """Give the gathered table the shards' primary key, unless shards have the same keys, which is a warning."""
     if not key:
         return

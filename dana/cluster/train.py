@@ -16,6 +16,16 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
+from dana.cluster.agreed import (
+    DRAWN,
+    KEYS,
+    LABELS,
+    LEADERS,
+    REJECTED,
+    TEXT_BYTES,
+    TEXTS,
+    VALIDATION_SIZE,
+)
 from dana.cluster.gather import create_like
 from dana.cluster.relay import Introduction, relay
 from dana.cluster.shards import Column, Look, Shard, check_alike, opened
@@ -29,38 +39,14 @@ MODES = ("batch", "epoch")
 LEAST_TIMEOUT = 3.0
 """Least number of seconds without a message; a part that has nothing to say shows once a second that it is alive."""
 
-REJECTED = {
-    "calibrate": "rows for validation",
-    "preprocess": "an encoding of columns",
-}
-"""Options that need to see the rows of all shards at one server."""
-
 NUMBERS = frozenset(one.name for one in TYPES)
 """Types of columns of numbers, dates and times; with ``[]`` of arrays of them."""
 
 DATES = frozenset({"date", "timestamp without time zone", "timestamp with time zone"})
 """Those that are encoded by their parts."""
 
-TEXTS = frozenset({"text", "character varying", "character", "name"})
+TEXT_TYPES = frozenset({"text", "character varying", "character", "name"})
 """Types of columns that are encoded as categories, as enums are."""
-
-VALIDATION_SIZE = 0.1
-"""That of early_stopping, as on one server."""
-
-DRAWN = 100000
-"""Numbers of rows that are read of a shard, less one: of more in all, the numbers alone decide which are for tests."""
-
-DIFFERENT, BYTES = 100000, 200
-"""Different texts of a column that are read of a shard; bytes of a category at most, as on one server."""
-
-LEADERS = ("model", "warm_start_from", "test_size", "test_by", "test_after", "validation_size", "early_stopping")
-"""Options of the leader alone."""
-
-KEYS = 4096
-"""Keys of a shard that are compared with those of the others, those of least hash: shards that share any share some."""
-
-LABELS = 1001
-"""Different labels that are read of a shard: one more than there may be classes."""
 
 
 def train(
@@ -263,7 +249,7 @@ def _kind(column: Column) -> str:
 
 
 def _is_text(column: Column) -> bool:
-    return column.enum or (column.builtin is not None and _kind(column) in TEXTS)
+    return column.enum or (column.builtin is not None and _kind(column) in TEXT_TYPES)
 
 
 def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
@@ -399,18 +385,19 @@ def _texts(
     value = f"dana.dana_fixed_text({sql.Identifier(column).as_string(session)})"
     # of a text that is too long for a category it is enough to distinguish it
     wanted = (
-        f"CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) {BYTES} THEN "
-        f"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, {BYTES + 1}) ELSE g.v END AS v, g.n"
+        f"CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) {TEXT_BYTES} THEN "
+        f"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, {TEXT_BYTES + 1}) "
+        "ELSE g.v END AS v, g.n"
     )
     counted = f'SELECT {value} COLLATE pg_catalog."C" AS v, pg_catalog.count(*) AS n'
     found = []
     for shard in shards:
         rows = shard.rows(
-            f"SELECT {wanted} FROM ({counted} FROM {shard.table} WHERE {where} GROUP BY 1 LIMIT {DIFFERENT + 1}) AS g"
+            f"SELECT {wanted} FROM ({counted} FROM {shard.table} WHERE {where} GROUP BY 1 LIMIT {TEXTS + 1}) AS g"
         )
-        if len(rows) > DIFFERENT:
+        if len(rows) > TEXTS:
             raise UsageError(
-                f"{shard} has more than {DIFFERENT} different values in column {column}",
+                f"{shard} has more than {TEXTS} different values in column {column}",
                 hint=f"List features without it. {GATHER}",
             )
         found += [{"v": text, "n": count} for text, count in rows]

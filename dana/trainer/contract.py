@@ -323,6 +323,24 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSizes:
+    """The shards of a table.
+
+    Attributes
+    ----------
+    count, hosts
+        Their number, and that of the machines that they are on.
+    rows, pages
+        Of all together.
+    """
+
+    count: int
+    hosts: int
+    rows: float
+    pages: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
     """The arguments of ``dana_explain``.
 
@@ -340,6 +358,8 @@ class ExplainRequest:
         Counts of the pages of a heap in order, or of a sample; None: the source has no pages.
     last
         Last run of the rule on the source; None: there is none.
+    shards
+        Those that the training would use, of which the source has a sample; None: the source has all rows.
     """
 
     training: TrainRequest
@@ -348,6 +368,7 @@ class ExplainRequest:
     rows: int | None
     layout: PageCounts | None
     last: LastRun | None
+    shards: ShardSizes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

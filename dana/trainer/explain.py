@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from dana.codesign.area import area_of
 from dana.codesign.chosen import records_text
@@ -24,12 +25,16 @@ from dana.trainer.data.weights import bind_request
 from dana.trainer.designs import Design, DesignStore, chosen_extents, named_device, rule_graph, tuple_bound
 from dana.trainer.metas import meta_values
 from dana.trainer.provenance import digest_of
+from dana.trainer.shard_costs import costs_over, sync_errors
 from dana.trainer.streams import plan_stream
 from dsl.hdfg.graph import Op
 from hwgen.devices import Device
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, RATE_CYCLES, MachineConfig
 from hwgen.spec.engine import Opcode
+
+if TYPE_CHECKING:
+    from dana.records import Plan
 
 RESOURCES = {
     "luts": "LUTs",
@@ -81,15 +86,17 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     sample = sample_pages(training.relation.schema, page_size=bundle.config.page_size, tuples=per_page)
     cycles = measure_cycles(bundle, sample)
     searched = training if found is None else replace(training, design=found.overrides)
-    rows = request.rows
-    pages = None if permuted and rows is not None else training.relation.pages
+    sizes = request.shards
+    rows = request.rows if sizes is None else round(sizes.rows)
+    known = training.relation.pages if sizes is None or training.relation.pages is None else round(sizes.pages)
+    pages = None if permuted and rows is not None else known
     if pages is None and rows is not None:
         pages = sample.pages_of(rows)
     if layout is None and pages is not None and sample.pages == 1:
         layout = _full(pages, rows, sample)
     table = _Table(schema=training.relation.schema, bundle=bundle, sample=sample, cycles=cycles, layout=layout or ())
     epoch = None if pages is None else table.epoch(pages, rows)
-    return {
+    explained: Json = {
         "rule": training.rule,
         "source": training.relation.name,
         "features": list(design.features),
@@ -99,6 +106,8 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "record_bytes": bundle.table_offsets[-1] if bundle.tables else None,
         "epochs": training.epochs or design.epochs,
         **_message_bytes(training, design),
+        "numbers": sum(fill.count for fill in bundle.fills),
+        "sync_errors": sync_errors(training),
         "reads": {
             "frames": stream is not None,
             "page_bytes": bundle.config.page_size,
@@ -124,7 +133,12 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "last_run": None
         if request.last is None
         else _last_run(request.last, _differences(request.last, training, design), table, pages, rows, epoch),
+        "shards": None,
     }
+    if sizes is None:
+        return explained
+    costs = [asdict(one) for one in costs_over(cast("Plan", explained), sizes)]
+    return {**explained, "shards": {**asdict(sizes), "costs": costs}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +358,10 @@ def lines(explained: Json) -> list[str]:
     )
     if explained["search"] is not None:
         made += _search_lines(explained["search"])
-    return made + _last_lines(explained["last_run"])
+    made += _last_lines(explained["last_run"])
+    if explained["shards"] is not None:
+        made += _shard_lines(explained["shards"])
+    return made
 
 
 def _together(tuples: int) -> str:
@@ -413,4 +430,24 @@ def _last_lines(run: Json | None) -> list[str]:
         made.append(f"  {run['cycles']:,} cycles, on another machine than this one")
     else:
         made.append(f"  {run['cycles']:,} cycles; estimated {run['estimated_cycles']:,} ({run['error']:+.1%})")
+    return made
+
+
+def _shard_lines(shards: Json) -> list[str]:
+    made = [
+        f"Shards: {shards['count']:,} on {counted(shards['hosts'], 'machine')}, "
+        f"{counted(round(shards['rows']), 'row')} on {counted(round(shards['pages']), 'page')}; "
+        "estimated for the whole training"
+    ]
+    for cost in shards["costs"]:
+        if cost["error"] is not None:
+            made.append(f"  {cost['sync']}: {cost['error']}")
+            continue
+        waiting = f", waiting {cost['waiting']:.0%} of an epoch" if cost["rounds"] else ""
+        made.append(
+            f"  {cost['sync']}: {cost['seconds']:,.2f} s, {cost['bytes'] / 1e6:,.1f} MB relayed, "
+            f"{counted(cost['rounds'], 'round')}{waiting}; least time on {counted(cost['servers'], 'server')}"
+        )
+        if cost["warning"] is not None:
+            made.append(f"    {cost['warning']}")
     return made

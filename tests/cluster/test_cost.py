@@ -9,9 +9,9 @@ import pytest
 
 from dana.client.connection import Connection
 from dana.cluster import relay
-from dana.cluster.cost import Work, costs
 from dana.cluster.shards import ShardError
 from dana.errors import UsageError
+from dana.trainer.shard_costs import Work, costs
 from dana.worker.link import MERGES
 from tests.cluster.conftest import everywhere
 
@@ -107,4 +107,24 @@ def test_the_table_may_have_texts_and_nulls(db: Connection, shards: list[str]) -
         "ANALYZE rows",
     )
     for options in ({}, {"nulls": "mean"}, {"features": ["a"], "label": "y"}):
-        assert len(db.explain_shards("logistic", "rows", shards, **options)) == 3
+        gather, batch, epoch = db.explain_shards("logistic", "rows", shards, **options)
+        assert (gather.error, batch.error) == (None, None)
+        assert "cannot be trained with sync => 'epoch': it takes one step for all rows" in str(epoch.error)
+        assert epoch.warning is None
+
+
+def test_an_array_is_as_many_columns(db: Connection, shards: list[str]) -> None:
+    """The same numbers as columns take as long; the key is none of them."""
+    columns = ", ".join(f"i % {k + 3} AS c{k}" for k in range(9))
+    found = []
+    for select in (columns, "(SELECT array_agg((i % k)::float4) FROM generate_series(3, 11) AS k) AS c"):
+        everywhere(
+            shards,
+            "DROP TABLE IF EXISTS rows",
+            f"CREATE TABLE rows AS SELECT i * 3 + {{shard}} AS id, {select}, i % 2 AS y "
+            "FROM generate_series(1, 500) AS i",
+            "ALTER TABLE rows ADD PRIMARY KEY (id)",
+            "ANALYZE rows",
+        )
+        found.append(db.explain_shards("linear_svm", "rows", shards, label="y", hyper={"batch": 64}))
+    assert [one.seconds for one in found[0][1:]] == [one.seconds for one in found[1][1:]]

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import psycopg
@@ -429,19 +430,91 @@ def test_a_training_that_is_cancelled_ends_all_parts(mapped: Connection, shards:
             time.sleep(0.01)
 
 
-def test_explain_names_the_mode(mapped: Connection, shards: list[str]) -> None:
-    filled(shards, 64, 64, 64)
+def test_explain_says_what_each_mode_costs(mapped: Connection, shards: list[str]) -> None:
+    """As Python does of the same shards in a list; a part may be on this server, and types may be other roles'."""
+    filled(shards, 640, 200, 0)
+    everywhere(
+        shards,
+        "DROP TYPE IF EXISTS kind",
+        "CREATE TYPE kind AS ENUM ('old', 'new')",
+        "ALTER TABLE rows ADD k kind",
+        "UPDATE rows SET k = CASE id % 2 WHEN 0 THEN 'old' ELSE 'new' END::kind, y = id % 2",
+        "VACUUM FULL ANALYZE rows",
+    )
     map_rows(mapped)
-    options: dict[str, Any] = {"label": "z", "features": ["x"]}
+    mapped.session.execute("UPDATE dana.shard SET conninfo = NULL WHERE shard = 1")
+    options: dict[str, Any] = {"label": "y", "hyper": {"batch": 32}, "epochs": 2}
+    text = "SELECT string_agg(line, E'\n') FROM dana_explain('linear_svm', 'rows', %s, format => %s) AS e (line)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        listed = mapped.explain_shards("linear_svm", "rows", shards, **options)
+        assert mapped.explain_shards("linear_svm", "rows", **options) == listed
     for sync in ("gather", "batch", "epoch"):
-        asked = Jsonb(options | {"sync": sync})
-        lines = mapped.session.execute("SELECT * FROM dana_explain('linear', 'rows', %s)", (asked,)).fetchall()
-        assert lines[-1][0].startswith(f"Shards: 3, sync => '{sync}': ")
-        [[text]] = mapped.session.execute(
-            "SELECT line::jsonb ->> 'shards' FROM dana_explain('linear', 'rows', %s, format => 'json') AS e (line)",
-            (asked,),
-        ).fetchall()
-        assert f"Shards: {text}" == lines[-1][0]
+        [[said]] = mapped.session.execute(text, (Jsonb(options | {"sync": sync}), "text")).fetchall()
+        assert said.startswith(
+            "Rule linear_svm on public.rows\n  5 columns as features, label y; batches of 32, 2 epochs"
+        )
+        [[found]] = mapped.session.execute(text, (Jsonb(options | {"sync": sync}), "json")).fetchall()
+        shards_ = json.loads(found)["shards"]
+        sizes = [fetched(dsn, "SELECT count(*), pg_relation_size('rows') / 8192 FROM rows")[0] for dsn in shards]
+        rows, pages = (sum(each) for each in zip(*sizes, strict=True))
+        costs = shards_.pop("costs")
+        assert shards_ == {"count": 3, "hosts": 1, "rows": rows, "pages": pages}
+        assert [dict(one) for one in costs] == [asdict(one) for one in listed]
+        assert f"Shards: 3 on 1 machine, 840 rows on {pages} pages; " in said
+        assert f"  batch: {listed[1].seconds:.2f} s, " in said
+        assert f"{listed[1].rounds} rounds, waiting {listed[1].waiting:.0%} of an epoch; least time on" in said
+        assert said.count("of an epoch is waiting: give larger batches, or gather the rows") == 2
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="sync"):
+        mapped.session.execute(text, (Jsonb(options | {"sync": "sometimes"}), "text"))
+    assert left(shards) == []
+
+
+def test_explain_of_shards_needs_the_rights_of_a_training(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 16, 16, 16)
+    everywhere(shards, "ANALYZE rows")
+    map_rows(mapped)
+    session = mapped.session
+    options = '{"sync": "batch", "label": "z", "features": ["x"]}'
+    asked = f"SELECT * FROM dana_explain('linear', 'rows', '{options}')"
+    session.execute("DROP ROLE IF EXISTS asker; CREATE ROLE asker; GRANT EXECUTE ON FUNCTION dana_explain TO asker")
+    session.execute("SELECT dana_grant_rule('linear', 'asker')")
+
+    def fails(sqlstate: str, message: str) -> None:
+        session.execute("SET ROLE asker")
+        try:
+            with pytest.raises(psycopg.Error, match=message) as failed:
+                session.execute(asked)  # type: ignore[arg-type]
+        finally:
+            session.execute("RESET ROLE")
+        assert failed.value.sqlstate == sqlstate
+        assert "host=" not in str(failed.value).replace("on host=", "", 1 if sqlstate == "2F003" else 0)
+
+    try:
+        session.execute("REVOKE ALL ON rows FROM PUBLIC; GRANT SELECT (id) ON rows TO asker")
+        fails("42501", "permission denied for function dana_train")
+        session.execute("GRANT EXECUTE ON FUNCTION dana_train TO asker")
+        fails("42501", "permission denied for table rows")
+        session.execute("GRANT SELECT ON rows TO asker")
+        fails("2F003", "only superusers may use a connection string of dana.shard")
+        session.execute("ALTER TABLE rows ENABLE ROW LEVEL SECURITY")
+        fails("0A000", "cannot read the shards of public.rows: it has row-level security")
+    finally:
+        session.execute("DROP OWNED BY asker; DROP ROLE asker")
+    session.execute("ALTER TABLE rows DISABLE ROW LEVEL SECURITY")
+    assert session.execute(asked).fetchall()  # type: ignore[arg-type]
+    everywhere(shards[1:2], "ALTER TABLE rows RENAME TO counted; CREATE VIEW rows AS SELECT * FROM counted")
+    try:
+        # a view has no key, either
+        session.execute("UPDATE dana.shard SET relation = 'none' WHERE shard = 1")
+        with pytest.raises(psycopg.Error, match=r'shard 1 .*relation "public\.none" does not exist'):
+            session.execute(asked)  # type: ignore[arg-type]
+        session.execute("DELETE FROM dana.shard WHERE shard <> 2")
+        with pytest.raises(psycopg.Error, match=r"shard 2 .*: its rows have not been counted"):
+            session.execute(asked)  # type: ignore[arg-type]
+    finally:
+        everywhere(shards[1:2], "DROP TABLE counted CASCADE")
+    assert left(shards) == []
 
 
 def test_keys_that_shards_share_are_a_warning(mapped: Connection, shards: list[str]) -> None:

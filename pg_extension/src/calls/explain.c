@@ -12,6 +12,7 @@
 #include "base/dana.h"
 #include "base/extension.h"
 #include "base/json.h"
+#include "base/relations.h"
 #include "calls/spread.h"
 #include "features/categories.h"
 #include "features/classes.h"
@@ -126,19 +127,20 @@ append_rows(StringInfo to, dana_source *source, const char *filter)
 	append_integers(to, "page_pointers", pointers, counts.sampled);
 }
 
-/* The worker's answer to a call of dana_explain(); with `shards`, what "sync" does, if it was given */
+/* The worker's answer to a call of dana_explain() */
 static Jsonb *
-explain_training(FunctionCallInfo fcinfo, char **shards)
+explain_training(FunctionCallInfo fcinfo)
 {
 	dana_training  training;
 	dana_rule	   rule;
 	dana_source	  *source;
+	Jsonb		  *shards;
 	StringInfoData request;
 
 	dana_training_from_call(fcinfo, 2, &training);
-	*shards = training.sync != NULL ? dana_shards_explain(&training) : NULL;
-	dana_split_rows(&training, true);
 	rule = dana_training_rule(&training);
+	shards = training.sync != NULL ? dana_shards_sample(&training) : NULL;
+	dana_split_rows(&training, true);
 	source = dana_source_open(&training.rows);
 	dana_classes_find(&training, source, rule.description, false);
 	dana_source_encode(source, &training, rule.description);
@@ -147,11 +149,16 @@ explain_training(FunctionCallInfo fcinfo, char **shards)
 	dana_json_text(&request, "device", PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	dana_json_truth(&request, "search", !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));
 	append_rows(&request, source, training.rows.filter); /* without the rows of a test */
+	if (shards != NULL)
+		source->name = dana_relation_name(training.table); /* for readers: what follows reads no row */
+	dana_json_object(&request, "shards", shards);
 	append_last_run(&request, training.rule, source->asked.query != NULL ? "" : source->name);
 	appendStringInfo(&request, ",\"training\":%s",
 					 dana_training_request(&training, rule.text, source, NULL)->data);
 	dana_json_close(&request, '}');
 	dana_source_close(source);
+	if (shards != NULL)
+		dana_shards_forget(&training);
 	return dana_ask(DANA_MSG_EXPLAIN, &request, DANA_MSG_EXPLAINED);
 }
 
@@ -163,11 +170,10 @@ DANA_FUNCTION(dana_explain)
 	ReturnSetInfo *result = dana_results_begin(fcinfo);
 	Jsonb		  *explained;
 	dana_texts	   lines;
-	char		  *shards;
 
 	if (!json && strcmp(format, "text") != 0)
 		dana_reject_argument("format", "be 'text' or 'json', not \"%s\"", dana_shown(format));
-	explained = explain_training(fcinfo, &shards);
+	explained = explain_training(fcinfo);
 	lines = dana_json_texts(explained, "lines");
 	if (lines.count < 1)
 		dana_protocol_error("explained nothing");
@@ -175,21 +181,10 @@ DANA_FUNCTION(dana_explain)
 	{
 		explained = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(explained),
 													   CStringGetTextDatum("lines")));
-		if (shards != NULL)
-		{
-			StringInfoData added;
-
-			dana_json_begin(&added);
-			dana_json_text(&added, "shards", shards);
-			explained = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(explained),
-														   JsonbPGetDatum(dana_json_end(&added))));
-		}
 		lines.values[0] = JsonbToCStringIndent(NULL, &explained->root, VARSIZE(explained));
 		lines.count = 1;
 	}
 	for (int i = 0; i < lines.count; i++)
 		dana_results_add(result, &(Datum){CStringGetTextDatum(lines.values[i])}, NULL);
-	if (shards != NULL && !json)
-		dana_results_add(result, &(Datum){CStringGetTextDatum(psprintf("Shards: %s", shards))}, NULL);
 	return (Datum)0;
 }

@@ -18,11 +18,9 @@
 #include "calls/map.h"
 #include "calls/shard.h"
 #include "source/gathered.h"
+#include "values/agreed.h"
 
 #if PG_VERSION_NUM >= 170000
-
-/* Pages of a shard in its turn; dana/cluster/gather.py has the same */
-#define PAGES 64
 
 /* The header of binary COPY: signature, flags, length of its extension */
 #define COPY_HEADER 19
@@ -107,7 +105,7 @@ take_turn(handing *from, dana_taking *taking)
 		memcpy(&fields, message, sizeof fields);
 		memcpy(&size, message + sizeof fields, sizeof size);
 		if (pg_ntoh16(fields) != 1 || pg_ntoh32(size) != length - COPY_FIELD || pg_ntoh32(size) % BLCKSZ != 0 ||
-			pg_ntoh32(size) > PAGES * BLCKSZ)
+			pg_ntoh32(size) > DANA_SHARD_PAGES * BLCKSZ)
 			dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, shard, "a message of %d bytes has no pages", length);
 		take(from, taking, message + COPY_FIELD, length - COPY_FIELD);
 		return true;
@@ -126,7 +124,7 @@ take_all(handing *from, int count, Oid into)
 	for (int i = 0; i < count; i++)
 	{
 		dana_shard *shard = from[i].shard;
-		char	   *pages = psprintf("SELECT %s(%s, %d)", shard->function, quote_literal_cstr(shard->table), PAGES);
+		char	   *pages = psprintf("SELECT %s(%s, %d)", shard->function, quote_literal_cstr(shard->table), DANA_SHARD_PAGES);
 
 		if (shard->connection != NULL)
 			dana_shard_copy(shard, pages);
@@ -180,9 +178,8 @@ add_key(void *statement)
 	dana_run_once(statement);
 }
 
-/* Adds the primary key of the shards, unless two of them have the same, which is a warning */
-static void
-index_key(const char *name, const char *key)
+void
+dana_shards_index(const char *name, const char *key)
 {
 	ErrorData *error = dana_attempt(add_key, psprintf("ALTER TABLE %s ADD PRIMARY KEY (%s)", name, key), true);
 
@@ -203,6 +200,7 @@ gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count
 	Oid			made;
 
 	dana_shards_open(shards, count, source, true);
+	dana_shards_say_when(shards, count);
 	for (int i = 0; i < count; i++)
 		from[i] = (handing){.shard = &shards[i], .has_header = true};
 	dana_run_once(psprintf("CREATE TEMPORARY TABLE %s%s AS TABLE %s WITH NO DATA", name,
@@ -214,7 +212,7 @@ gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count
 							   quote_identifier(shards[0].key_columns.values[i])));
 	take_all(from, count, made);
 	if (shards[0].key[0] != '\0')
-		index_key(name, shards[0].key);
+		dana_shards_index(name, shards[0].key);
 	record(made, dana_relation_name(source), from, count);
 	return made;
 }

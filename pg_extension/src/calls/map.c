@@ -406,10 +406,15 @@ dana_shards_open(dana_shard *shards, int count, Oid source, bool pages)
 		dana_shard_connect(&shards[i]);
 	for (int i = 0; i < count; i++) /* together, for their snapshots */
 		dana_shard_look(&shards[i]);
-	ereport(NOTICE, (errmsg("the snapshots of %d shards were taken within %ld ms", count,
-							TimestampDifferenceMilliseconds(shards[0].snapshot, shards[count - 1].snapshot))));
 	for (int i = 0; i < count; i++)
 		dana_shard_check(shards, i, source, pages);
+}
+
+void
+dana_shards_say_when(const dana_shard *shards, int count)
+{
+	ereport(NOTICE, (errmsg("the snapshots of %d shards were taken within %ld ms", count,
+							TimestampDifferenceMilliseconds(shards[0].snapshot, shards[count - 1].snapshot))));
 }
 
 static void

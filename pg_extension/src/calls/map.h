@@ -62,11 +62,11 @@ extern void dana_shard_connect(dana_shard *shard);
 /* Reads under a snapshot what its table is like, which cannot change until it is closed */
 extern void dana_shard_look(dana_shard *shard);
 
-/*
- * Connects to all, looks at all, and raises an error unless they fit together and, if so asked, have pages to gather; a
- * NOTICE says how far apart their snapshots were taken
- */
+/* Connects to all, looks at all, and raises an error unless they fit together and, if so asked, have pages to gather */
 extern void dana_shards_open(dana_shard *shards, int count, Oid source, bool pages);
+
+/* A NOTICE of how far apart their snapshots were taken */
+extern void dana_shards_say_when(const dana_shard *shards, int count);
 
 /* The rows of a statement there; a malicious server may send more than its LIMIT */
 typedef struct dana_shard_rows
@@ -102,6 +102,9 @@ extern void dana_shards_require(Oid source);
 
 /* The same for its rows; open, and locked */
 extern Relation dana_shards_lock(Oid source);
+
+/* Adds the primary key of the shards to a table of their rows, unless two of them have the same, which is a warning */
+extern void dana_shards_index(const char *table, const char *key);
 
 /* A temporary table of the pages of all shards, by that name, or by the table's until the transaction ends */
 extern Oid dana_gather_shards(Oid source, char *into, int timeout);

@@ -4,13 +4,10 @@
 #pragma once
 
 #include "calls/map.h"
+#include "values/agreed.h"
 
-/* What a message is, its first byte; dana/worker/link.py has the same, but for notices */
-#define DANA_PART_INTRODUCTION 'I'
-#define DANA_PART_COMMAND	   'C'
-#define DANA_PART_ANSWER	   'A'
-#define DANA_PART_MERGES	   'M'
-#define DANA_PART_NOTICE	   'N'
+/* What a message is that no part of a training sent: a report, for the session that leads */
+#define DANA_PART_NOTICE 'N'
 
 typedef struct dana_relay
 {

@@ -12,6 +12,7 @@
 
 #include <math.h>
 
+#include "access/heapam.h"
 #include "access/relation.h"
 #include "access/transam.h"
 #include "catalog/namespace.h"
@@ -31,20 +32,11 @@
 #include "request/training.h"
 #include "rows/rows.h"
 #include "source/gathered.h"
+#include "values/agreed.h"
 #include "values/encode.h"
 #include "values/values.h"
 
 #if PG_VERSION_NUM >= 170000
-
-/* Different labels that are read of a shard: one more than there may be classes */
-#define LABELS 1001
-
-/* Different texts of a column that are read of a shard, and the bytes of a category at most, as on one server */
-#define TEXTS	   100000
-#define TEXT_BYTES 200
-
-/* Keys of a shard that are compared with those of the others, those of least hash: shards that share any share some */
-#define KEYS 4096
 
 #define HINT_GATHER "With sync => 'gather' the rows of all shards are at one server, and it can."
 
@@ -53,6 +45,7 @@ typedef struct spread
 	const dana_training *asked;
 	dana_rule			 rule;
 	TupleDesc			 columns;
+	const char			*name; /* of the leader's table, or of the sample */
 	dana_shard			*shards;
 	int					 count;
 	char				*filter; /* for the shards, or NULL */
@@ -70,8 +63,7 @@ check_options(const dana_training *asked)
 	static const struct
 	{
 		const char *name, *needs;
-	} rejected[] = {{"calibrate", "rows for validation"},
-					{"preprocess", "an encoding of columns"}};
+	} rejected[] = {DANA_REJECTED};
 	const dana_null_policy nulls = asked->rows.cleaning.nulls;
 
 	for (int i = 0; i < lengthof(rejected); i++)
@@ -175,8 +167,8 @@ take_labels(spread *of)
 	{
 		char *statement = psprintf("SELECT DISTINCT %s::text FROM %s WHERE %s IS NOT NULL%s%s%s LIMIT %d", label,
 								   of->shards[i].table, label, of->filter == NULL ? "" : " AND (",
-								   of->filter == NULL ? "" : of->filter, of->filter == NULL ? "" : ")", LABELS);
-		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 1, &(Oid){TEXTOID}, LABELS);
+								   of->filter == NULL ? "" : of->filter, of->filter == NULL ? "" : ")", DANA_SHARD_LABELS);
+		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 1, &(Oid){TEXTOID}, DANA_SHARD_LABELS);
 
 		while (dana_shard_next(&found))
 			if (!found.slot->tts_isnull[0])
@@ -300,8 +292,8 @@ append_texts(const spread *of, const char *column, StringInfo to)
 			"SELECT CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d THEN "
 			"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, %d) ELSE g.v END, g.n FROM (SELECT "
 			"dana.dana_fixed_text(%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n %s GROUP BY 1 LIMIT %d) AS g",
-			TEXT_BYTES, TEXT_BYTES + 1, quote_identifier(column), rows_of(of, &of->shards[i]), TEXTS + 1);
-		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 2, (Oid[]){TEXTOID, INT8OID}, TEXTS + 1);
+			DANA_TEXT_BYTES, DANA_TEXT_BYTES + 1, quote_identifier(column), rows_of(of, &of->shards[i]), DANA_SHARD_TEXTS + 1);
+		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 2, (Oid[]){TEXTOID, INT8OID}, DANA_SHARD_TEXTS + 1);
 
 		while (dana_shard_next(&found))
 		{
@@ -310,7 +302,7 @@ append_texts(const spread *of, const char *column, StringInfo to)
 
 			if (found.left == 0)
 				ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-								errmsg("%s has more than %d different values in column %s", of->shards[i].label, TEXTS, column),
+								errmsg("%s has more than %d different values in column %s", of->shards[i].label, DANA_SHARD_TEXTS, column),
 								errhint("List features without it. " HINT_GATHER)));
 			dana_json_open(to, NULL, '{');
 			dana_json_text(to, "v", isnull[0] ? NULL : TextDatumGetCString(values[0]));
@@ -437,7 +429,7 @@ compare_hashed(const void *a, const void *b)
 static void
 compare_keys(const spread *of)
 {
-	hashed_key *keys = palloc(sizeof *keys * KEYS * of->count);
+	hashed_key *keys = palloc(sizeof *keys * DANA_SHARD_KEYS * of->count);
 	int			count = 0;
 
 	if (of->shards[0].key_columns.count == 0)
@@ -445,8 +437,8 @@ compare_keys(const spread *of)
 	for (int i = 0; i < of->count; i++)
 	{
 		char *statement = psprintf("SELECT pg_catalog.hashtextextended(ROW(%s)::text COLLATE \"C\", 0) FROM %s ORDER BY 1 LIMIT %d",
-								   of->shards[i].key, of->shards[i].table, KEYS);
-		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 1, &(Oid){INT8OID}, KEYS);
+								   of->shards[i].key, of->shards[i].table, DANA_SHARD_KEYS);
+		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 1, &(Oid){INT8OID}, DANA_SHARD_KEYS);
 
 		while (dana_shard_next(&found))
 			keys[count++] = (hashed_key){DatumGetInt64(found.slot->tts_values[0]), i};
@@ -468,9 +460,7 @@ static Jsonb *
 arguments_of(const spread *of, Jsonb *introduction)
 {
 	static const char *const others[] = {"rule", "source", "features", "label", "sync", "filter"};
-	/* the leader sends the initial models; the filter already excludes the test rows */
-	static const char *const leader_s[] = {"model", "warm_start_from", "test_size", "test_by", "test_after",
-										   "validation_size", "early_stopping"};
+	static const char *const leader_s[] = {DANA_LEADERS};
 	const dana_arguments *given = &of->asked->arguments;
 	const bool			  leads = introduction == NULL;
 	const dana_texts	  classes = leads ? (dana_texts){.count = -1} : dana_json_texts(introduction, "classes");
@@ -584,9 +574,12 @@ check_shards(const spread *of)
 	}
 }
 
-/* Creates the leader's table with the shards' columns, domains as their base types: CHECKs would run as the caller */
+/*
+ * Creates a table with the shards' columns, domains as their base types: CHECKs would run as the caller. So would the
+ * functions of types that are not PostgreSQL's own: `texts` makes them text
+ */
 static void
-make_table(const spread *of, const char *name)
+make_table(const spread *of, bool texts)
 {
 	StringInfoData columns;
 
@@ -595,13 +588,18 @@ make_table(const spread *of, const char *name)
 	{
 		Form_pg_attribute column = TupleDescAttr(of->columns, i);
 		int32			  typmod = column->atttypmod;
-		const Oid		  type = getBaseTypeAndTypmod(column->atttypid, &typmod);
+		Oid				  type = getBaseTypeAndTypmod(column->atttypid, &typmod);
 
+		if (texts && type >= FirstGenbkiObjectId)
+		{
+			type = TEXTOID;
+			typmod = -1;
+		}
 		if (!column->attisdropped)
 			appendStringInfo(&columns, "%s%s %s", columns.len > 0 ? ", " : "", quote_identifier(NameStr(column->attname)),
 							 format_type_extended(type, typmod, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
 	}
-	dana_run_once(psprintf("CREATE TEMPORARY TABLE %s (%s)", name, columns.data));
+	dana_run_once(psprintf("CREATE TEMPORARY TABLE %s (%s)", of->name, columns.data));
 }
 
 typedef struct leading
@@ -626,7 +624,7 @@ lead(void *state)
 
 /* Looks at the shards, and trains */
 static Datum
-train_spread(spread *of, const char *name, Datum (*train)(void *training))
+train_spread(spread *of, Datum (*train)(void *training))
 {
 	dana_arguments arguments;
 	dana_training  led;
@@ -635,10 +633,11 @@ train_spread(spread *of, const char *name, Datum (*train)(void *training))
 	double		   validation;
 
 	dana_shards_open(of->shards, of->count, source, false);
+	dana_shards_say_when(of->shards, of->count);
 	check_shards(of);
 	choose_columns(of);
 	compare_keys(of);
-	make_table(of, name);
+	make_table(of, false);
 	of->made = get_relname_relid(get_rel_name(source), LookupNamespaceNoError("pg_temp"));
 	if (of->label != NULL && of->asked->classes.count < 0 && !dana_json_is_null(of->rule.description, "classes"))
 		take_labels(of);
@@ -662,36 +661,45 @@ train_spread(spread *of, const char *name, Datum (*train)(void *training))
 	return dana_relay_run(&relay, lead, &(leading){train, &led});
 }
 
+/* Reads the map, connected to SPI; a level of settings begins */
+static int
+begin(spread *of, Relation relation)
+{
+	const int level = NewGUCNestLevel();
+
+	of->columns = RelationGetDescr(relation);
+	of->name = quote_qualified_identifier("pg_temp", RelationGetRelationName(relation));
+	/* operators are looked up in search_path: those that others have made would run as the caller */
+	dana_set_for_now("search_path", "pg_catalog, pg_temp");
+	dana_connect();
+	of->count = dana_shards_of(RelationGetRelid(relation), dana_shards_timeout, &of->shards);
+	return level;
+}
+
 /* Trains where the rows are */
 static Datum
 train_there(const dana_training *asked, Datum (*train)(void *training))
 {
 	spread		   of = {.asked = asked};
 	Relation	   relation = dana_shards_lock(asked->rows.relation);
-	const char	  *name = quote_qualified_identifier("pg_temp", RelationGetRelationName(relation));
 	volatile Datum row = (Datum)0;
 	int			   level;
 
 	check_options(asked);
 	of.rule = dana_training_rule(asked);
-	of.columns = RelationGetDescr(relation);
 	if (asked->filter != NULL)
 		of.filter = dana_filter_elsewhere(relation, asked->filter);
-	/* operators are looked up in search_path: those that others have made would run as the caller */
-	level = NewGUCNestLevel();
-	dana_set_for_now("search_path", "pg_catalog, pg_temp");
-	dana_connect();
-	of.count = dana_shards_of(asked->rows.relation, dana_shards_timeout, &of.shards);
+	level = begin(&of, relation);
 	PG_TRY();
 	{
-		row = train_spread(&of, name, train);
+		row = train_spread(&of, train);
 	}
 	PG_FINALLY();
 	{
 		dana_shards_close(of.shards, of.count);
 	}
 	PG_END_TRY();
-	dana_run_once(psprintf("DROP TABLE %s", name));
+	dana_run_once(psprintf("DROP TABLE %s", of.name));
 	SPI_finish();
 	AtEOXact_GUC(false, level);
 	relation_close(relation, NoLock);
@@ -721,33 +729,141 @@ dana_train_shards(dana_training *training, Datum (*train)(void *training))
 	return strcmp(training->sync, "gather") == 0 ? train_gathered(training, train) : train_there(training, train);
 }
 
-char *
-dana_shards_explain(const dana_training *training)
+/* The machines that the shards are on; those reached by a socket of this one are on this one */
+static int
+count_hosts(const dana_shard *shards, int count)
 {
-	const char mode = training->sync[0];
-	const int	level = NewGUCNestLevel();
-	dana_shard *shards;
-	int			count;
+	char **hosts = palloc(count * sizeof *hosts);
+	int	   found = 0;
 
-	dana_shards_require(training->rows.relation);
-	dana_set_for_now("search_path", "pg_catalog, pg_temp");
-	dana_connect();
-	count = dana_shards_of(training->rows.relation, dana_shards_timeout, &shards);
+	for (int i = 0; i < count; i++)
+	{
+		char *host = "";
+		int	  port, known = 0;
+
+		if (shards[i].connection != NULL)
+			walrcv_get_senderinfo(shards[i].connection, &host, &port);
+		if (host == NULL || host[0] == '/' || host[0] == '@')
+			host = "";
+		while (known < found && strcmp(hosts[known], host) != 0)
+			known++;
+		hosts[known] = host;
+		found = Max(found, known + 1);
+	}
+	return found;
+}
+
+/* Appends some rows of a shard to the sample; of types that are not PostgreSQL's own, as text */
+static void
+sample_shard(dana_shard *shard, Relation into)
+{
+	TupleDesc		columns = RelationGetDescr(into);
+	const CommandId command = GetCurrentCommandId(true);
+	Oid			   *types = palloc(sizeof *types * columns->natts);
+	StringInfoData	wanted;
+	dana_shard_rows found;
+
+	initStringInfo(&wanted);
+	for (int i = 0; i < columns->natts; i++)
+	{
+		const char *name = quote_identifier(NameStr(TupleDescAttr(columns, i)->attname));
+
+		types[i] = TupleDescAttr(columns, i)->atttypid;
+		/* by the type's output function: another role may have created a cast to text */
+		appendStringInfo(&wanted, types[i] == TEXTOID ? "%sCASE pg_catalog.num_nulls(%s) WHEN 0 THEN pg_catalog.format('%%s', %s) END" : "%s%s",
+						 i == 0 ? "" : ", ", name, name);
+	}
+	if (shard->connection == NULL)
+	{
+		dana_run_once(psprintf("SELECT %s FROM %s LIMIT %d", wanted.data, shard->table, DANA_SHARD_SAMPLE));
+		for (uint64 i = 0; i < SPI_processed; i++)
+			heap_insert(into, SPI_tuptable->vals[i], command, HEAP_INSERT_FROZEN, NULL);
+		return;
+	}
+	found = dana_shard_select(shard, psprintf("SELECT %s FROM %s LIMIT %d", wanted.data, shard->table, DANA_SHARD_SAMPLE),
+							  columns->natts, types, DANA_SHARD_SAMPLE);
+	while (dana_shard_next(&found))
+		heap_insert(into, ExecFetchSlotHeapTuple(found.slot, true, NULL), command, HEAP_INSERT_FROZEN, NULL);
+}
+
+/* Makes the table of the sample, with the shards' primary key where it has no key twice */
+static Jsonb *
+sample(const spread *of, dana_training *training)
+{
+	StringInfoData sizes;
+	Relation	   into;
+	double		   rows = 0, pages = 0;
+
+	dana_shards_open(of->shards, of->count, training->table, false);
+	for (int i = 0; i < of->count; i++)
+	{
+		if (of->shards[i].rows < 0)
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("%s: its rows have not been counted", of->shards[i].label),
+							errhint("Run ANALYZE on it there; of a view nobody counts them.")));
+		rows += of->shards[i].rows;
+		pages += of->shards[i].pages;
+	}
+	make_table(of, true);
+	training->rows.relation =
+		get_relname_relid(get_rel_name(training->table), LookupNamespaceNoError("pg_temp"));
+	into = relation_open(training->rows.relation, RowExclusiveLock);
+	for (int i = 0; i < of->count; i++)
+		sample_shard(&of->shards[i], into);
+	relation_close(into, NoLock);
+	if (of->shards[0].key[0] != '\0')
+		dana_shards_index(of->name, of->shards[0].key);
+	dana_json_begin(&sizes);
+	dana_json_number(&sizes, "count", of->count);
+	dana_json_number(&sizes, "hosts", count_hosts(of->shards, of->count));
+	dana_json_number(&sizes, "rows", rows);
+	dana_json_number(&sizes, "pages", pages);
+	return dana_json_end(&sizes);
+}
+
+Jsonb *
+dana_shards_sample(dana_training *training)
+{
+	spread		  of = {.asked = training};
+	Relation	  relation = dana_shards_lock(training->table);
+	Jsonb *volatile sizes = NULL;
+	const int	  level = begin(&of, relation);
+
+	PG_TRY();
+	{
+		sizes = sample(&of, training);
+	}
+	PG_FINALLY();
+	{
+		dana_shards_close(of.shards, of.count);
+	}
+	PG_END_TRY();
 	SPI_finish();
 	AtEOXact_GUC(false, level);
-	return psprintf("%d, sync => '%s': %s", count, training->sync,
-					mode == 'g' ? "their pages come to this machine, once"
-					: mode == 'b' ? "each has such a machine for its rows; the sums of each batch go to all"
-								  : "each has such a machine for its rows; models are averaged after each epoch");
+	relation_close(relation, NoLock);
+	return sizes;
+}
+
+void
+dana_shards_forget(const dana_training *training)
+{
+	dana_connect();
+	dana_run_once(psprintf("DROP TABLE %s", dana_relation_name(training->rows.relation)));
+	SPI_finish();
 }
 
 #else
 
-char *
-dana_shards_explain(const dana_training *training)
+Jsonb *
+dana_shards_sample(dana_training *training)
 {
-	(void)dana_train_shards(NULL, NULL);
+	(void)dana_train_shards(training, NULL);
 	pg_unreachable();
+}
+
+void
+dana_shards_forget(const dana_training *training)
+{
 }
 
 Datum

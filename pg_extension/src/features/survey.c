@@ -19,11 +19,11 @@
 #include "rows/rows.h"
 #include "source/schema.h"
 #include "source/source.h"
+#include "values/agreed.h"
 #include "values/encode.h"
 #include "values/texts.h"
 #include "values/values.h"
 
-#define MAX_BYTES		200 /* of a category's text */
 #define LEAST_ROWS		5	/* of a category */
 #define LEAST_FOR_CLASS 20	/* the same, where the label is a class: few rows may all have the same */
 #define MAX_VALUES		1000 /* of a column where few rows have a category: */
@@ -95,7 +95,7 @@ take_category(TupleTableSlot *row, void *context)
 		feature->rows = DatumGetInt64(row->tts_values[2]);
 		feature->values = DatumGetInt64(row->tts_values[3]);
 	}
-	if (VARSIZE_ANY_EXHDR(value) > MAX_BYTES || categories->count == feature->most || rows < least_rows(survey, feature))
+	if (VARSIZE_ANY_EXHDR(value) > DANA_TEXT_BYTES || categories->count == feature->most || rows < least_rows(survey, feature))
 		return true;
 	feature->covered += rows;
 	categories->values[categories->count++] = MemoryContextStrdup(survey->context, text_to_cstring(value));
@@ -153,7 +153,7 @@ dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 		"pg_catalog.count(*) FILTER (WHERE pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.<=) %d) OVER () "
 		"FROM (%s) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
-		MAX_BYTES, MAX_BYTES, count_texts(survey, feature->encoder.column, type), MAX_BYTES, feature->most + 1);
+		DANA_TEXT_BYTES, DANA_TEXT_BYTES, count_texts(survey, feature->encoder.column, type), DANA_TEXT_BYTES, feature->most + 1);
 	dana_texts *categories = &feature->encoder.categories;
 
 	categories->values = palloc(sizeof(char *) * feature->most);
@@ -175,7 +175,7 @@ dana_survey_texts(dana_survey *survey, dana_candidate *feature)
 		feature->excluded = psprintf("it has " INT64_FORMAT " different values in " INT64_FORMAT " rows",
 									feature->values, feature->rows);
 	else if (feature->short_enough == 0)
-		feature->excluded = psprintf("all its values have more than %d bytes", MAX_BYTES);
+		feature->excluded = psprintf("all its values have more than %d bytes", DANA_TEXT_BYTES);
 	else if (categories->count == 0)
 		feature->excluded = psprintf("none of its " INT64_FORMAT " values is in %d rows", feature->values,
 									least_rows(survey, feature));

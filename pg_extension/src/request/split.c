@@ -28,9 +28,6 @@
 #include "source/stream.h"
 #include "values/texts.h"
 
-/* As scikit-learn's validation_fraction */
-#define VALIDATION_SIZE 0.1
-
 /* As the folds of scikit-learn's CalibratedClassifierCV */
 #define CALIBRATION_SIZE 0.2
 
@@ -531,7 +528,7 @@ check_arguments(dana_training *training)
 	const bool validates = is_given(training, "validation_size");
 
 	if (!validates && (training->early_stopping || training->calibrate != NULL))
-		training->validation_size = training->calibrate != NULL ? CALIBRATION_SIZE : VALIDATION_SIZE;
+		training->validation_size = training->calibrate != NULL ? CALIBRATION_SIZE : DANA_VALIDATION_SIZE;
 	else if (validates && training->calibrate == NULL && is_given(training, "early_stopping") && !training->early_stopping)
 		dana_error(INVALID_PARAMETER_VALUE, "argument \"validation_size\" goes with early_stopping, which is false");
 	if (is_given(training, "test_size") && training->test_after != NULL)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "request/training.h"
+#include "values/agreed.h"
 
 /*
  * Leaves rows out of a training, as its arguments ask; `stratify`: each class has its share in every part, which reads the
@@ -21,9 +22,6 @@ typedef struct dana_drawn
 	double number;
 	int64  count; /* of rows with this number */
 } dana_drawn;
-
-/* Different numbers of a class at most that bounds are made of; of more the numbers alone decide */
-#define DANA_MAX_DRAWN 100000
 
 /*
  * What identifies a row of such a table, whose primary key is given, in a division for a test or for validation; it has
