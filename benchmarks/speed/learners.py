@@ -122,7 +122,10 @@ def compared(
     def epoch() -> None:
         nonlocal cycles
         machine.begin_epoch()
-        feed(machine.sink if first else machine.sink_again, heap)
+        if first:
+            feed(machine.sink, heap)
+        else:
+            feed(machine.sink_again, heap, at_once=len(heap))
         found = machine.end_epoch()
         if found.tuples != rows or machine.differs:
             raise RuntimeError("the simulator stopped, or its code is wrong")

@@ -61,7 +61,6 @@ def _on_two(name: str, features: int, schema: TableSchema, *, pages: int) -> Fig
     def epoch(threads: int) -> None:
         machine.threads = threads
         machine.begin_epoch()
-        # in one call, as the worker hands over pages for some milliseconds
         feed(machine.sink_again, heap, at_once=len(heap))
         machine.end_epoch()
 
@@ -107,7 +106,7 @@ def _with_holes(*, pages: int) -> Figure:
 
 def _epoch(machine: Simulator, heap: NDArray[np.uint8]) -> None:
     machine.begin_epoch()
-    feed(machine.sink_again, heap)
+    feed(machine.sink_again, heap, at_once=len(heap))
     counters = machine.end_epoch()
     if counters.fault != Fault.NONE or machine.differs:
         raise RuntimeError(f"the simulator stopped, or its code is wrong: {counters}")
@@ -140,7 +139,7 @@ def _measured(
 
 
 def feed(sink: tuple[int, int], heap: NDArray[np.uint8], *, at_once: int = PAGES_AT_ONCE) -> None:
-    """Hand pages over as the worker does."""
+    """Hand pages over as the worker does: while they come some at a time; kept ones for 10 ms, about an epoch here."""
     function, context = sink
     consume = SINK(function)
     address = heap.ctypes.data

@@ -19,7 +19,8 @@ p = dana.sigmoid(dana.sigma(w * standardized(x), 1) + b)
 loss = -(weight * (y * dana.log(p) + (1 - y) * dana.log(1 - p)))
 
 logistic.setLoss(loss)
-gain = logistic.minimize(conjugate_gradients, loss=loss + weight * penalty / 2 * dana.total(w * w))
+weights = logistic.merge(weight, dana.all, "mean")  # keeps the penalty's gradient out of the merge
+gain = logistic.minimize(conjugate_gradients, loss=loss + weights * penalty / 2 * dana.total(w * w))
 logistic.setConvergence(dana.rows * gain < 1e-4)
 logistic.setPrediction(p)
 logistic.setEpochs(200)

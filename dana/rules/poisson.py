@@ -22,7 +22,8 @@ p = dana.exp(bounded) * (1 + score - bounded)
 loss = weight * (p - y + y * (dana.log(dana.max(y, 1e-30)) - score))  # half the deviance
 
 poisson.setLoss(loss)
-gain = poisson.minimize(conjugate_gradients, loss=loss + weight * penalty / 2 * dana.total(w * w))
+weights = poisson.merge(weight, dana.all, "mean")  # keeps the penalty's gradient out of the merge
+gain = poisson.minimize(conjugate_gradients, loss=loss + weights * penalty / 2 * dana.total(w * w))
 poisson.setConvergence(dana.rows * gain < 1e-4)
 poisson.setPrediction(dana.exp(score))
 poisson.setEpochs(1000)

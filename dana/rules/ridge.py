@@ -19,7 +19,8 @@ p = dana.sigma(w * standardized(x), 1) + b
 loss = weight * ((p - y) * (p - y))
 
 ridge.setLoss(loss)
-gain = ridge.minimize(conjugate_gradients, loss=loss + weight * penalty * dana.total(w * w))
+weights = ridge.merge(weight, dana.all, "mean")  # keeps the penalty's gradient out of the merge
+gain = ridge.minimize(conjugate_gradients, loss=loss + weights * penalty * dana.total(w * w))
 noise = 1e-14 * weight * (p * p)  # of rounding to binary32
 ridge.setConvergence(dana.rows * gain <= ridge.merge(1e-4 * loss + dana.rows * noise, dana.all, "mean"))
 ridge.setPrediction(p)

@@ -207,8 +207,11 @@ rule.setEpochs(5)
     np.testing.assert_allclose(found["U"], np.linalg.lstsq(x, y, rcond=None)[0], atol=1e-4)
 
 
-def test_of_a_penalty_no_array_is_merged() -> None:
-    """Of each tuple softmax has four products of the model's shape: for scores, for errors, and each along a step."""
-    graph = rules.softmax.hdfg
-    large = [one for one in graph.nodes if one.region is Region.TUPLE and len(one.shape) == 2 and 1 not in one.shape]
-    assert [one.op for one in large] == [Op.MUL] * 4
+@pytest.mark.parametrize("name", ["ridge", "logistic", "poisson", "elastic_net", "softmax"])
+def test_of_a_penalty_no_array_is_merged(name: str) -> None:
+    """Of each tuple four products are of the model's shape: for scores, for errors, and each along a step."""
+    graph = getattr(rules, name).hdfg
+    model = max((graph.nodes[one].shape for one in graph.models), key=len)
+    large = [one.op for one in graph.nodes if one.region is Region.TUPLE and one.shape == model]
+    standardised = [Op.INPUT, Op.SUB, Op.MUL] if len(model) == 1 else []
+    assert large == [*standardised, *[Op.MUL] * 4]

@@ -255,11 +255,13 @@ def _sum_along(algebra: Algebra, asked: Polynomial, place: int, extent: Dim, *, 
         # labels outside of the classes are errors before a training (`dana.trainer.data.classes`)
         total = ONE.scaled(inside.terms[0][1])
     else:
-        value = algebra.compute(inside)
+        # the number that all terms share, too: as a factor of each element it is an operation more for each
+        _, number, _ = algebra.split(inside)
+        value = algebra.compute(inside.scaled(1 / number))
         result = algebra.add(Op.SIGMA, value, axis=len(value.shape) + place)
         if keep and len(value.shape) > -place:
             result = algebra.add(Op.EXPAND, result, axis=len(value.shape) + place)
-        total = algebra.atom(result)
+        total = algebra.atom(result).scaled(number)
     return algebra.product(total, Polynomial(((common, 1.0),)))
 
 
