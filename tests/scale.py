@@ -1,7 +1,7 @@
 """How much randomised testing to do: DANA_TEST_SCALE multiplies it; ``make test`` sets 0.25.
 
-The examples are the same in each run, so that a failure repeats. Where DANA_TEST_SEED is set, those of hypothesis
-follow a new seed instead, so that a run can find something new: ``make test-all`` prints the seed.
+The examples are the same in each run, so that a failure repeats. Where DANA_TEST_SEED is set, those of hypothesis,
+damaged pages and lies follow it instead, so that a run can find something new: ``make test-all`` prints the seed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 SCALE = float(os.environ.get("DANA_TEST_SCALE", "1"))
 FRESH = "DANA_TEST_SEED" in os.environ
+SEED = int(os.environ.get("DANA_TEST_SEED", "0"))
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.postgres.cluster import Cluster
 from tests.postgres.test_predict_plans import predictor
-from tests.scale import scaled
+from tests.scale import SEED, scaled
 
 HERE = Path(__file__).parent
 ROWS = 226 * 3
@@ -195,7 +195,7 @@ def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster) ->
 
 def test_random_damage_under_a_filter(cluster: Cluster) -> None:
     """Whatever lies on a page, the statement ends and the session goes on."""
-    rng = random.Random(7)
+    rng = random.Random(f"filter {SEED}")
     count = scaled(300)
     files = tables(
         cluster,
@@ -282,7 +282,7 @@ def test_no_look_leaves_a_tuple(cluster: Cluster, tmp_path: Path) -> None:
         values = (struct.pack("<i", 1) + note + b"c").ljust(32 if len(note) == 18 else 24, b"\0")
         whole = struct.pack("<18xHHBx", 5, 6, 24) + values + struct.pack("<d", 1.0) + b"tail\0"
         tuples += [whole[:length] for length in range(23, len(whole) + 1)]
-    rng = random.Random(5)
+    rng = random.Random(f"tuples {SEED}")
     for _ in range(20_000):
         changed = bytearray(rng.choice(tuples))
         for _ in range(rng.randint(1, 3)):

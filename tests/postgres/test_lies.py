@@ -6,7 +6,6 @@ Worker, rules and tables are real. Messages are changed at random from fixed see
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pytest
 from tests.postgres.cluster import Cluster
 from tests.postgres.test_surroundings import spawned
 from tests.postgres.workshop import Session, Workshop, open_workshop
-from tests.scale import scaled
+from tests.scale import SEED, scaled
 
 STATEMENTS = {
     "dana_create_udf": ("SELECT dana_create_udf('lied', text) FROM dana.rule WHERE name = 'linear'", 1, 1),
@@ -39,9 +38,6 @@ STATEMENTS = {
 
 LIES = scaled(12)
 """Of each statement in each direction."""
-
-ROUND = os.environ.get("DANA_TEST_LIES", "0")
-"""Of `test_sanitized_extension`: each has other lies."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +67,7 @@ def test_lies(shared_cluster: Cluster, workshop: Workshop, direction: str, which
     plan.chmod(0o644)
     script = (Path(__file__).parent / "liar.py").read_text()
     log, server_log = len(workshop.log), len(shared_cluster.log)
-    chance = random.Random(f"{which} {direction} {ROUND}")
+    chance = random.Random(f"{which} {direction} {SEED}")
     with (
         spawned(shared_cluster, script, [str(path), str(workshop.socket), str(plan)], path),
         workshop.connect() as other,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from numpy.typing import NDArray
 from psycopg.types.json import Jsonb
 
 from dana.predictor.program import CODES, MAGIC, encode_predictor
@@ -284,34 +285,38 @@ def test_long_evaluations_can_be_cancelled(session: Session, train: Train) -> No
 ROWS, WIDTH = 20_000, 7
 
 
-@pytest.fixture
-def chosen(session: Session, rule: Callable[..., str]) -> list[float]:
-    """Trains model "large": of its 20,000 rows a prediction chooses one, whose sum is added to those of a vector."""
+@pytest.fixture(params=["U, w", "w, U"])
+def chosen(request: pytest.FixtureRequest, session: Session, rule: Callable[..., str]) -> NDArray[np.float32]:
+    """What each row of model "large" predicts: its 7 numbers' sum, and that of a vector, stored behind or before them.
+
+    The last number stored is one that a prediction reads: of the vector, or of the last row alone.
+    """
     text = (
-        f"import dana\nU = dana.model([{ROWS}, {WIDTH}])\nw = dana.model([{WIDTH}])\nb = dana.model()\n"
-        "i = dana.input()\ny = dana.output()\nr = dana.algo(U, w, b, i, y)\nr.setModel(U[i], U[i] + y)\n"
+        f"import dana\nU = dana.model([{ROWS}, {WIDTH}])\nw = dana.model([{WIDTH}])\n"
+        f"i = dana.input()\ny = dana.output()\nr = dana.algo({request.param}, i, y)\nr.setModel(U[i], U[i] + y)\n"
         "r.setPrediction(dana.sigma(U[i] + w, 1))\n"
     )
     weights = [float(k % 4099) for k in range((ROWS + 1) * WIDTH)]
     program = encode_predictor(compile_rule(text, filename="rule").hdfg.bind({})).hex()
     session.execute("CREATE TABLE one AS SELECT 1 AS id")
     session.execute("SELECT * FROM dana_train(%s, 'one', 'large')", (rule(weights=weights, predictor=program),))
-    return weights
+    session.execute("UPDATE dana.model SET weights = trim_array(weights, 1)")  # the trainer's b, which nothing reads
+    sums = np.array(weights, dtype=np.float32).reshape(-1, WIDTH).sum(1)
+    return sums[:-1] + sums[-1] if request.param == "U, w" else sums[1:] + sums[0]
 
 
-def test_rows_of_a_large_model(session: Session, chosen: list[float]) -> None:
+def test_rows_of_a_large_model(session: Session, chosen: NDArray[np.float32]) -> None:
     """Wherever they lie in the blocks that are read, and whichever of a row's two blocks is there already."""
-    rows = np.array(chosen, dtype=np.float32).reshape(-1, WIDTH).sum(1)
     for order in ("i % 97, i", "i DESC"):
         numbers = f"SELECT i FROM generate_series(0, {ROWS - 1}) AS i ORDER BY {order}"
         found = session.execute(f"SELECT i, dana_predict('large', i) FROM ({numbers}) AS s").fetchall()
-        assert all(value == rows[i] + rows[ROWS] for i, value in found)
+        assert all(value == chosen[i] for i, value in found)
         assert len(found) == ROWS
     with pytest.raises(errors.DataException, match=f"it chooses row {ROWS} of "):
         value(session, f"dana_predict('large', {ROWS})")
 
 
-def test_one_prediction_reads_little_of_a_large_model(session: Session, chosen: list[float]) -> None:
+def test_one_prediction_reads_little_of_a_large_model(session: Session, chosen: NDArray[np.float32]) -> None:
     """The row's block and the vector's, of 36; a statement reads some pages of its own."""
 
     def read(call: str) -> int:
@@ -332,7 +337,7 @@ def test_one_prediction_reads_little_of_a_large_model(session: Session, chosen: 
     "weights",
     ["weights[2:]", "array_cat(weights, '{1}')", "array_set(weights, 1, NULL)", "ARRAY[weights, weights]"],
 )
-def test_damaged_rows_of_a_large_model(session: Session, chosen: list[float], weights: str) -> None:
+def test_damaged_rows_of_a_large_model(session: Session, chosen: NDArray[np.float32], weights: str) -> None:
     session.execute(
         "CREATE FUNCTION array_set(a real[], at int, v real) RETURNS real[] LANGUAGE plpgsql AS "
         "'BEGIN a[at] := v; RETURN a; END'"

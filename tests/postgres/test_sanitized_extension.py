@@ -16,11 +16,12 @@ import time
 import pytest
 
 from dana.server.places import CHECKOUT
+from tests.scale import SEED
 
 FLAGS = "-g1 -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
 FILES = ("test_lies.py", "test_corruption.py")
 SECONDS = float(os.environ.get("DANA_TEST_FUZZ_SECONDS", "600"))
-"""For which peers lie, from other seeds in each round."""
+"""For which peers lie and pages are damaged, from another seed in each round."""
 
 
 @pytest.mark.timeout(0)
@@ -43,11 +44,11 @@ def test_no_lie_and_no_page_reaches_outside() -> None:
                 **os.environ,
                 "COPT": FLAGS,
                 "DANA_TEST_SANITIZED": json.dumps(server),
-                "DANA_TEST_LIES": str(rounds),
+                "DANA_TEST_SEED": str(SEED + rounds),
             },
             cwd=CHECKOUT,
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, f"round {rounds}: {done.stdout[-8000:]}"
+        assert done.returncode == 0, f"DANA_TEST_SEED={SEED + rounds}: {done.stdout[-8000:]}"
         rounds += 1

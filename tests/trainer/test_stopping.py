@@ -145,7 +145,24 @@ def test_rows_held_out_choose_the_model(machine: str) -> None:
     outcome = trained(asked, PAGES, held(asked, PAGES, MachineTrainer()))
     assert [one.validation_loss for one in outcome.reports] == [float((k - 5) ** 2) for k in range(1, 10)]
     assert outcome.result.metadata["epoch"] == 5
-    assert model(outcome) == 5
+    assert (model(outcome), outcome.kept.validation_loss) == (5, 0.0)
+
+
+@pytest.mark.parametrize(("validates", "kept"), [(True, 5), (False, 9)])
+def test_a_loss_measured_on_the_way_alone_has_a_margin(validates: bool, kept: int) -> None:
+    """Losses of 1,000 to 1,016, mostly within a hundredth of the least: of those on rows left out the least counts."""
+    text = PASSING.replace("far * far)", "1000 + far * far)")
+    asked = request(TABLE, rule="passing", text=text, patience=4, tolerance=0.0, validates=validates)
+    outcome = trained(asked, PAGES, held(asked, PAGES, MachineTrainer()) if validates else None)
+    assert outcome.result.metadata["epoch"] == model(outcome) == kept
+
+
+@pytest.mark.parametrize("machine", ["sim", "interp"])
+def test_a_model_whose_loss_is_no_number_is_an_error(machine: str) -> None:
+    """The loss of its only epoch is that of the model before."""
+    text = PASSING.replace("w + passing.merge(", "w + 1e25 * passing.merge(")
+    with pytest.raises(TrainingError, match="the loss of the model is"):
+        passed(text=text, machine=machine, epochs=1)
 
 
 @pytest.mark.parametrize("rule", ["linear", "logistic", "softmax", "mlp", "huber", "poisson", "quantile", "linear_svm"])
