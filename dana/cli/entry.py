@@ -25,6 +25,7 @@ from dana.cli import (
     hardware,
     jobs,
     library,
+    load,
     metrics,
     models,
     report,
@@ -56,7 +57,7 @@ INTERRUPTED = 130
 """Ctrl-C, as a shell reports it (128 + SIGINT)."""
 
 GROUPS = (
-    *(rules, library, design, hardware, train, search, shards, jobs, models, top, ui, metrics),
+    *(load, rules, library, design, hardware, train, search, shards, jobs, models, top, ui, metrics),
     *(report, server, doctor, demo, bench),
 )
 """Modules of commands, in the order in which ``dana --help`` lists them."""

@@ -50,6 +50,21 @@ def db(pg_uri: str) -> Iterator[Connection]:
             db.drop_model(model)
 
 
+def test_load(db: Connection, pg_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table is replaced only where that is asked for."""
+    file = tmp_path / "rows.csv"
+    file.write_text("k,name\n1,a\n2,\n")
+    load = ["load", str(file), "ranked.loaded", "--dsn", pg_uri]
+    assert main(load) == OK
+    assert capsys.readouterr().out.split()[:3] == ["ranked.loaded,", "2", "rows"]
+    file.write_text("k\n1\n")
+    assert main(load) == USAGE
+    assert capsys.readouterr().err == 'dana: relation "loaded" already exists\nHint: --replace drops it first.\n'
+    assert main([*load, "--replace"]) == OK
+    assert db.session.execute("SELECT * FROM ranked.loaded").fetchall() == [(1,)]
+    assert main(["load", str(tmp_path / "none.csv"), "t", "--dsn", pg_uri]) == USAGE
+
+
 def test_refresh(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The next version, of the current rows; what is wrong is an error of the database."""
     db.session.execute("INSERT INTO ranked.rows (k, a, b, y) VALUES (1000, 1, 1, 1)")

@@ -32,9 +32,9 @@ def uri(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for module in (client, asynchronous, estimator):
         monkeypatch.setattr(module, "connect", lambda dsn=None: connect(dsn or pg_uri))
     with psycopg.connect(pg_uri, autocommit=True) as session:
-        session.execute("DROP TABLE IF EXISTS members, customers")
+        session.execute("DROP TABLE IF EXISTS members, customers, copied")
         yield pg_uri
-        session.execute("DROP TABLE IF EXISTS members, customers")
+        session.execute("DROP TABLE IF EXISTS members, customers, copied")
         session.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model) AS each")
         session.execute("SELECT dana_drop_rule(name) FROM dana.rule")
 
@@ -63,7 +63,7 @@ def test_the_page(
         assert sorted(one.rank for one in names["found"]) == [1, 2]
         assert db.parameters("best")
         assert names["risk"] == pytest.approx(db.predict("every", frame)["prediction"].to_numpy(), rel=1e-4, abs=1e-5)
-        assert [one.version for one in db.models("churn")] == [3, 2]
+        assert [one.version for one in db.models("churn")] == [4, 3, 2]
         assert names["churn"].classes_.tolist() == [False, True]
     risks = pd.read_csv("risks.csv")
     assert list(risks.columns) == ["id", "plan", "prediction"]
