@@ -46,18 +46,27 @@ wait_for_client(unsigned char *type)
 		int			  got;
 
 		CHECK_FOR_INTERRUPTS();
+		if (!PostmasterIsAlive())
+			ereport(FATAL, (errcode(ERRCODE_ADMIN_SHUTDOWN), errmsg("the server ended")));
+		/* it answers what it was just told, so that nothing is there yet; if something is, it waits for LOOK_MS */
+		if (poll(ready, lengthof(ready), LOOK_MS) > 0 && ready[1].revents != 0 && dana_channel_speaks())
+			return false;
 		pq_startmsgread();
-		got = pq_getbyte_if_available(type);
+		if (ready[0].revents != 0 && !MyProcPort->ssl_in_use)
+		{
+			/* with the rest of the message, in one read; encrypted, what there is may be no message */
+			const int byte = pq_getbyte();
+
+			*type = (unsigned char)byte;
+			got = byte == EOF ? EOF : 1;
+		}
+		else
+			got = pq_getbyte_if_available(type);
 		if (got > 0)
 			return true;
 		pq_endmsgread();
 		if (got < 0)
 			ereport(FATAL, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the client of a part of a training left")));
-		if (dana_channel_speaks())
-			return false;
-		if (!PostmasterIsAlive())
-			ereport(FATAL, (errcode(ERRCODE_ADMIN_SHUTDOWN), errmsg("the server ended")));
-		(void)poll(ready, lengthof(ready), LOOK_MS);
 	}
 }
 

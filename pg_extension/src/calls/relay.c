@@ -78,23 +78,26 @@ collect(void)
 {
 	struct pollfd *ready = palloc(sizeof *ready * (relay->count + 1));
 	int			  *waited = palloc(sizeof *waited * relay->count);
+	bool		  *speaks = palloc(sizeof *speaks * relay->count);
 	TimestampTz	  *heard = palloc(sizeof *heard * relay->count);
 	int			   shown = 0;
 
 	for (int i = 0; i < relay->count; i++)
 	{
 		heard[i] = GetCurrentTimestamp();
+		/* its socket is known once it was read; then it has answered before, and answers only what it was told since */
+		speaks[i] = relay->lengths[i] == 0;
 		if (relay->lengths[i] > 0)
 			relay->lengths[i] = 0;
 	}
 	for (;;)
 	{
-		int			missing = 0;
+		int			missing = 0, found;
 		TimestampTz now;
 
 		for (int i = 0; i < relay->count; i++)
 		{
-			if (relay->lengths[i] == 0)
+			if (relay->lengths[i] == 0 && speaks[i])
 				take(i);
 			if (relay->lengths[i] != 0)
 				continue;
@@ -104,7 +107,8 @@ collect(void)
 		if (missing == 0)
 			break;
 		ready[missing] = (struct pollfd){.fd = dana_channel, .events = POLLIN};
-		if (poll(ready, missing + 1, LOOK_MS) == 0 && shown != relay->shards[waited[0]].number)
+		found = poll(ready, missing + 1, LOOK_MS);
+		if (found == 0 && shown != relay->shards[waited[0]].number)
 			dana_progress_set(DANA_PROGRESS_SHARD, shown = relay->shards[waited[0]].number);
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
@@ -117,7 +121,9 @@ collect(void)
 		{
 			const dana_shard *shard = &relay->shards[waited[k]];
 
-			if (ready[k].revents != 0)
+			/* libpq may have read more than it was asked for */
+			speaks[waited[k]] = found <= 0 || ready[k].revents != 0;
+			if (found > 0 && ready[k].revents != 0)
 				heard[waited[k]] = now;
 			else if (TimestampDifferenceExceeds(heard[waited[k]], now, shard->timeout))
 				dana_shard_error(ERRCODE_CONNECTION_FAILURE, shard, "no message within %g s", shard->timeout / 1000.0);

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "storage/fd.h"
+#include "storage/pmsignal.h"
+#include "utils/wait_event.h"
 
 #include "base/arguments.h"
 #include "base/dana.h"
@@ -47,16 +49,35 @@ dana_worker_gone(const char *what)
 					errhint("The worker's log may say why. The next call connects anew.")));
 }
 
+/* How long a wait of a part of a training is before interrupts are looked for again, if no signal ends it */
+#define LOOK_MS 100
+
+/* The same for a part of a training, which waits in each round: a latch costs five more calls of the system */
+static void
+wait_in_round(int socket_events, long timeout_ms, dana_wait_reason why)
+{
+	struct pollfd ready = {.fd = dana_channel, .events = (socket_events & WL_SOCKET_WRITEABLE) != 0 ? POLLOUT : POLLIN};
+
+	(void)dana_exchange(NULL);
+	CHECK_FOR_INTERRUPTS();
+	if (!PostmasterIsAlive())
+		ereport(FATAL, (errcode(ERRCODE_ADMIN_SHUTDOWN), errmsg("the server ended")));
+	pgstat_report_wait_start(dana_wait_event(why));
+	(void)poll(&ready, 1, timeout_ms < 0 ? LOOK_MS : Min(timeout_ms, LOOK_MS));
+	pgstat_report_wait_end();
+	CHECK_FOR_INTERRUPTS();
+}
+
 void
 dana_channel_wait(int socket_events, long timeout_ms, dana_wait_reason why)
 {
 	int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | socket_events;
 	int happened;
 
-	if (dana_exchange != NULL)
+	if (dana_exchange != NULL && socket_events != 0)
 	{
-		(void)dana_exchange(NULL);
-		timeout_ms = timeout_ms < 0 ? 1000 : timeout_ms;
+		wait_in_round(socket_events, timeout_ms, why);
+		return;
 	}
 	if (timeout_ms >= 0)
 		events |= WL_TIMEOUT;
@@ -157,11 +178,13 @@ dana_channel_speaks(void)
 void
 dana_channel_answer(char type, const char *data, uint32 length)
 {
-	char header[DANA_FRAME_HEADER];
+	char		 first[8192]; /* a small message is one write, which wakes the worker once */
+	const uint32 taken = Min(length, sizeof first - DANA_FRAME_HEADER);
 
-	memcpy(header, &length, sizeof length);
-	header[4] = type;
-	if (!dana_channel_send(header, sizeof header) || !dana_channel_send(data, length))
+	memcpy(first, &length, sizeof length);
+	first[4] = type;
+	memcpy(first + DANA_FRAME_HEADER, data, taken);
+	if (!dana_channel_send(first, DANA_FRAME_HEADER + taken) || !dana_channel_send(data + taken, length - taken))
 		dana_worker_gone("answering it");
 }
 
