@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from dana.cli.entry import main
 from dana.client.connection import Connection
-from dana.session.notices import ServerWarning
+from dana.session.notices import ServerNotice, ServerWarning
 from tests.cluster.conftest import everywhere, fetched, left
 from tests.cluster.test_bad_moments import proxy
 from tests.cluster.test_sync import CITIES, cancel, filled, parameters, stop, terminate, training_backends, wake
@@ -128,7 +128,9 @@ def test_the_map_is_one_more_argument(
 def test_nothing_that_others_made_is_called(mapped: Connection, shards: list[str]) -> None:
     """No operator on the search_path; no check of a domain or cast, here or with the mapping's rights there."""
     filled(shards, 64, 64, 0)
-    everywhere(shards, "CREATE DOMAIN own AS float4", "ALTER TABLE rows ADD kind own, ADD label own DEFAULT 1")
+    everywhere(
+        shards, "CREATE DOMAIN own AS float4", "ALTER TABLE rows ADD kind own, ADD label own DEFAULT 1", "ANALYZE rows"
+    )
     map_rows(mapped)
     options: dict[str, Any] = {"label": "z", "features": ["x"], "sync": "batch"}
     mapped.session.execute("""
@@ -514,6 +516,32 @@ def test_explain_of_shards_needs_the_rights_of_a_training(mapped: Connection, sh
             session.execute(asked)  # type: ignore[arg-type]
     finally:
         everywhere(shards[1:2], "DROP TABLE counted CASCADE")
+    assert left(shards) == []
+
+
+@pytest.mark.parametrize("memory", ["64MB", "64kB"])
+def test_keys_of_gathered_rows_are_compared_without_an_index(
+    mapped: Connection, shards: list[str], memory: str
+) -> None:
+    """Or with one, where their hashes need more memory than a sort has; the rows for a test are those of the list."""
+    filled(shards, 300, 66000, 16)
+    map_rows(mapped)
+    mapped.session.execute(f"SET maintenance_work_mem = '{memory}'")
+    options: dict[str, Any] = {"label": "z", "test_size": 0.3, "nulls": "mean"}
+    said = "column id: no feature, it is the primary key"
+    with pytest.warns(ServerNotice, match=said):
+        mapped.train("linear", "rows", sync="gather", model="there", **options)
+    with pytest.warns(ServerNotice, match=said):
+        mapped.train("linear", "rows", shards=shards, model="here", **options)
+    assert parameters(mapped, "here") == parameters(mapped, "there")
+    everywhere(shards[2:], "UPDATE rows SET id = 4 WHERE id = (SELECT max(id) FROM rows)")
+    with pytest.warns(ServerWarning, match=r"the primary key \(id\) is not unique over the shards"):
+        mapped.train("linear", "rows", sync="gather", model="twice", **options)
+    columns = "SELECT metadata ->> 'features' FROM dana.model WHERE name = %s"
+    [[first], [twice]] = [mapped.session.execute(columns, (name,)).fetchone() for name in ("there", "twice")]
+    assert '"id"' not in first
+    assert '"id"' in twice
+    mapped.session.execute("RESET maintenance_work_mem")
     assert left(shards) == []
 
 

@@ -113,11 +113,15 @@ take_turn(handing *from, dana_taking *taking)
 	return false;
 }
 
-/* Appends the pages of all, so many of each in its turn, until the last has ended */
-static void
-take_all(handing *from, int count, Oid into)
+/*
+ * Appends the pages of all, so many of each in its turn, until the last has ended; whether it is certain that no two
+ * rows have the same key, which may be NULL
+ */
+static bool
+take_all(handing *from, int count, Oid into, const dana_texts *key)
 {
-	dana_taking			*taking = dana_taking_begin(into);
+	dana_taking			*taking = dana_taking_begin(into, key);
+	bool				 distinct;
 	int					 left = count;
 	ErrorContextCallback frame = {.previous = error_context_stack, .callback = dana_shard_context};
 
@@ -143,7 +147,9 @@ take_all(handing *from, int count, Oid into)
 			}
 		}
 	error_context_stack = frame.previous;
+	distinct = dana_taking_distinct(taking);
 	dana_taking_end(taking);
+	return distinct;
 }
 
 /* For the metadata of models: the shards in their order; dana/cluster/gather.py writes the same members */
@@ -193,7 +199,7 @@ dana_shards_index(const char *name, const char *key)
 
 /* Makes the table, and fills it */
 static Oid
-gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count)
+gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count, dana_texts *key)
 {
 	const char *name = quote_qualified_identifier("pg_temp", into);
 	handing	   *from = palloc0(count * sizeof *from);
@@ -210,15 +216,16 @@ gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count
 	for (int i = 0; i < shards[0].key_columns.count; i++)
 		dana_run_once(psprintf("ALTER TABLE %s ALTER %s SET NOT NULL", name,
 							   quote_identifier(shards[0].key_columns.values[i])));
-	take_all(from, count, made);
-	if (shards[0].key[0] != '\0')
+	if (take_all(from, count, made, key == NULL ? NULL : &shards[0].key_columns))
+		*key = shards[0].key_columns;
+	else if (shards[0].key[0] != '\0')
 		dana_shards_index(name, shards[0].key);
 	record(made, dana_relation_name(source), from, count);
 	return made;
 }
 
 Oid
-dana_gather_shards(Oid source, char *into, int timeout)
+dana_gather_shards(Oid source, char *into, int timeout, dana_texts *key)
 {
 	Oid volatile  made = InvalidOid;
 	dana_shard	 *shards;
@@ -233,7 +240,8 @@ dana_gather_shards(Oid source, char *into, int timeout)
 	count = dana_shards_of(source, timeout, &shards);
 	PG_TRY();
 	{
-		made = gather(source, into != NULL ? into : RelationGetRelationName(relation), into == NULL, shards, count);
+		made = gather(source, into != NULL ? into : RelationGetRelationName(relation), into == NULL, shards,
+					  count, key);
 	}
 	PG_FINALLY();
 	{
@@ -257,7 +265,7 @@ DANA_COMMAND(dana_gather)
 	if (into != NULL && (into[0] == '\0' || strlen(into) >= NAMEDATALEN))
 		dana_reject_argument("into", "be a name of 1 to %d bytes", NAMEDATALEN - 1);
 	PG_RETURN_OID(dana_gather_shards(PG_GETARG_OID(0), into,
-									 PG_ARGISNULL(2) ? dana_shards_timeout : dana_shard_timeout(PG_GETARG_FLOAT8(2))));
+									 PG_ARGISNULL(2) ? dana_shards_timeout : dana_shard_timeout(PG_GETARG_FLOAT8(2)), NULL));
 }
 
 #else

@@ -106,8 +106,12 @@ extern Relation dana_shards_lock(Oid source);
 /* Adds the primary key of the shards to a table of their rows, unless two of them have the same, which is a warning */
 extern void dana_shards_index(const char *table, const char *key);
 
-/* A temporary table of the pages of all shards, by that name, or by the table's until the transaction ends */
-extern Oid dana_gather_shards(Oid source, char *into, int timeout);
+/*
+ * A temporary table of the pages of all shards, by that name, or by the table's until the transaction ends; it has the
+ * index of their primary key, or, if `key` is not NULL and it is certain without one that keys are distinct, that key
+ * there
+ */
+extern Oid dana_gather_shards(Oid source, char *into, int timeout, dana_texts *key);
 
 /* Milliseconds without a message after which a shard is lost: dana.shard_timeout */
 extern int	dana_shards_timeout;

@@ -9,7 +9,11 @@
 #include "access/relation.h"
 #include "access/tableam.h"
 #include "storage/predicate.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
 #include "storage/smgr.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
 
 #include "base/arguments.h"
 #include "base/dana.h"
@@ -161,10 +165,80 @@ find_null(const HeapTupleData *tuple, TupleDesc columns)
 	return NULL;
 }
 
+typedef struct hashed_column
+{
+	AttrNumber number;
+	FmgrInfo  *hash;
+} hashed_column;
+
+struct dana_taking
+{
+	Relation		  relation;
+	dana_tuple_shape *shape;
+	MemoryContext	  context; /* of a page's values */
+	/* hashes of keys, of which those that are equal have equal ones */
+	bool		  hashing;
+	int			  key_columns;
+	hashed_column keys[INDEX_MAX_KEYS];
+	uint64		 *hashes;
+	Size		  count, room;
+};
+
+/* Room for the first hashes */
+#define FIRST_HASHES 65536
+
+/* Adds the hash of a tuple's key, while all fit the memory that a sort of them would have */
+static void
+add_hash(dana_taking *taking, HeapTuple tuple)
+{
+	const TupleDesc columns = RelationGetDescr(taking->relation);
+	uint64			hash = 0;
+
+	for (int k = 0; k < taking->key_columns; k++)
+	{
+		bool		isnull;
+		const Datum value = heap_getattr(tuple, taking->keys[k].number, columns, &isnull);
+		const Oid	collation = TupleDescAttr(columns, taking->keys[k].number - 1)->attcollation;
+
+		hash = hash_combine64(hash, DatumGetUInt64(FunctionCall2Coll(taking->keys[k].hash, collation, value, UInt64GetDatum(0))));
+	}
+	if (taking->count == taking->room)
+	{
+		taking->room *= 2;
+		taking->hashing = taking->room * sizeof *taking->hashes <= (Size)maintenance_work_mem * 1024;
+		if (!taking->hashing)
+			return;
+		taking->hashes = repalloc_huge(taking->hashes, taking->room * sizeof *taking->hashes);
+	}
+	taking->hashes[taking->count++] = hash;
+}
+
+#define ST_SORT sort_hashes
+#define ST_ELEMENT_TYPE uint64
+#define ST_COMPARE(a, b) ((*(a) > *(b)) - (*(a) < *(b)))
+#define ST_SCOPE static
+#define ST_CHECK_FOR_INTERRUPTS
+#define ST_DEFINE
+#include "lib/sort_template.h"
+
+bool
+dana_taking_distinct(dana_taking *taking)
+{
+	if (!taking->hashing)
+		return false;
+	sort_hashes(taking->hashes, taking->count);
+	for (Size i = 1; i < taking->count; i++)
+		if (taking->hashes[i] == taking->hashes[i - 1])
+			return false;
+	return true;
+}
+
 /* Appends a page from another server, tuple by tuple; returns how many it has. `from` is aligned */
 static int
-take_page(Relation relation, Page from, const dana_tuple_shape *shape)
+take_page(dana_taking *taking, Page from)
 {
+	const Relation			relation = taking->relation;
+	const dana_tuple_shape *shape = taking->shape;
 #if PG_VERSION_NUM >= 160000
 	static PGIOAlignedBlock block;
 #else
@@ -207,6 +281,8 @@ take_page(Relation relation, Page from, const dana_tuple_shape *shape)
 		}
 		if (damage != NULL)
 			dana_page_corrupt(relation, number, psprintf("line pointer %u: %s", i, damage));
+		if (taking->hashing)
+			add_hash(taking, &tuple);
 		rows++;
 	}
 	PageSetChecksumInplace(page, number);
@@ -214,21 +290,39 @@ take_page(Relation relation, Page from, const dana_tuple_shape *shape)
 	return rows;
 }
 
-struct dana_taking
+/* The columns of a key, each with the hash of its type */
+static bool
+prepare_hashes(dana_taking *taking, const dana_texts *key)
 {
-	Relation		  relation;
-	dana_tuple_shape *shape;
-	MemoryContext	  context; /* of a page's values */
-};
+	taking->hashes = palloc(sizeof *taking->hashes * (taking->room = FIRST_HASHES));
+	if (key->count > INDEX_MAX_KEYS) /* another server has named them */
+		return false;
+	for (int k = 0; k < key->count; k++)
+	{
+		const AttrNumber number = get_attnum(RelationGetRelid(taking->relation), key->values[k]);
+		TypeCacheEntry	*type;
+
+		if (number <= 0)
+			return false;
+		type = lookup_type_cache(TupleDescAttr(RelationGetDescr(taking->relation), number - 1)->atttypid,
+								 TYPECACHE_HASH_EXTENDED_PROC_FINFO);
+		if (!OidIsValid(type->hash_extended_proc))
+			return false;
+		taking->keys[k] = (hashed_column){number, &type->hash_extended_proc_finfo};
+	}
+	taking->key_columns = key->count;
+	return key->count > 0;
+}
 
 dana_taking *
-dana_taking_begin(Oid relation)
+dana_taking_begin(Oid relation, const dana_texts *key)
 {
-	dana_taking *taking = palloc(sizeof *taking);
+	dana_taking *taking = palloc0(sizeof *taking);
 
 	taking->relation = relation_open(relation, RowExclusiveLock);
 	check_taking(taking->relation);
 	taking->shape = dana_tuple_shape_of(RelationGetDescr(taking->relation));
+	taking->hashing = key != NULL && prepare_hashes(taking, key);
 	taking->context = AllocSetContextCreate(CurrentMemoryContext, "pages from another server", ALLOCSET_DEFAULT_SIZES);
 	return taking;
 }
@@ -245,7 +339,7 @@ dana_taking_add(dana_taking *taking, const char *pages, Size size)
 
 		CHECK_FOR_INTERRUPTS();
 		memcpy(page.data, pages + at, BLCKSZ);
-		rows += take_page(taking->relation, page.data, taking->shape);
+		rows += take_page(taking, page.data);
 		MemoryContextSwitchTo(before);
 		MemoryContextReset(taking->context);
 	}
@@ -269,7 +363,7 @@ DANA_COMMAND(dana_take_pages)
 	dana_require_arguments(fcinfo, 2);
 	dana_require_execute(dana_extension_function("dana_train")); /* which is what the pages are for */
 	dana_require_relation(PG_GETARG_OID(0)); /* before a lock, and before an error names it */
-	taking = dana_taking_begin(PG_GETARG_OID(0));
+	taking = dana_taking_begin(PG_GETARG_OID(0), NULL);
 	pages = PG_GETARG_BYTEA_PP(1);
 	if (VARSIZE_ANY_EXHDR(pages) % BLCKSZ != 0)
 		dana_reject_argument("pages", "be pages of %d bytes, not %zu bytes", BLCKSZ, VARSIZE_ANY_EXHDR(pages));

@@ -6,11 +6,17 @@
 
 #include "utils/relcache.h"
 
+#include "base/dana.h"
+
 /* A table that takes pages; an error unless no other session sees it, and an abort removes it */
 typedef struct dana_taking dana_taking;
 
-extern dana_taking *dana_taking_begin(Oid relation);
+/* `key`: the columns whose values are to be compared, or NULL */
+extern dana_taking *dana_taking_begin(Oid relation, const dana_texts *key);
 extern int64		dana_taking_add(dana_taking *taking, const char *pages, Size size); /* whole pages, at any address; how many rows */
-extern void			dana_taking_end(dana_taking *taking);
+
+/* Whether it is certain that no two rows have the same key, which was given */
+extern bool dana_taking_distinct(dana_taking *taking);
+extern void dana_taking_end(dana_taking *taking);
 
 #endif

@@ -712,7 +712,7 @@ train_gathered(dana_training *training, Datum (*train)(void *training))
 {
 	Datum row;
 
-	training->rows.relation = dana_gather_shards(training->rows.relation, NULL, dana_shards_timeout);
+	training->rows.relation = dana_gather_shards(training->rows.relation, NULL, dana_shards_timeout, &training->key);
 	dana_split_rows(training, true);
 	row = train(training);
 	dana_connect();

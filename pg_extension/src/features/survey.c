@@ -374,7 +374,7 @@ dana_survey_keys(dana_survey *survey)
 {
 	Oid		   id = survey->training->rows.relation;
 	Relation   relation = OidIsValid(id) ? relation_open(id, AccessShareLock) : NULL;
-	dana_texts key = is_elsewhere(survey) ? dana_json_texts(survey->training->known, "key") : (dana_texts){.count = 0};
+	dana_texts key = is_elsewhere(survey) ? dana_json_texts(survey->training->known, "key") : survey->training->key;
 	ListCell  *cell;
 
 	if (key.count == 1)

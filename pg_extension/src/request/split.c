@@ -104,7 +104,7 @@ identify(const dana_training *training, TupleDesc columns)
 	else if (training->rows.query != NULL)
 		split.row = "r.*";
 	else
-		split.key = dana_key_of(relation);
+		split.key = training->key.count > 0 ? training->key : dana_key_of(relation);
 	if (split.key.count == 0 && split.row == NULL && !dana_has_places(relation))
 		split.row = psprintf("%s.*", dana_relation_name(relation));
 	return split;
