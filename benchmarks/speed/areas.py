@@ -24,7 +24,7 @@ Counts = tuple[int, int, int, float]
 AT_LEAST, AT_MOST = 0.98, 1.05
 """What an estimate is, as a multiple of the measured count."""
 
-DEVICES = {"xcup": "xczu7ev", "ecp5": "lfe5um5g-85", "nexus": "lfcpnx-100"}
+DEVICES = {"xcup": "xczu7ev", "xc7": "xc7k325t", "ecp5": "lfe5um5g-85", "nexus": "lfcpnx-100"}
 """A device of each family: cells depend on the family and the clock alone."""
 
 
@@ -42,7 +42,7 @@ class Pair:
     @property
     def config(self) -> MachineConfig:
         """The machine."""
-        clock = {} if self.family == "xcup" else {"clock_hz": 80_000_000}
+        clock = {} if self.family in ("xcup", "xc7") else {"clock_hz": 80_000_000}
         return MachineConfig(**{"queue_depth": 128, "link_bytes": 16, **clock, **self.fields})
 
     @property
@@ -164,6 +164,22 @@ PAIRS: tuple[Pair, ...] = (
         family="xcup",
         fields={"queue_depth": 256, "functions": 44, "crossed": 0},
         measured=(12_766, 19_877, 21, 51),
+        held_out=True,
+    ),
+    Pair(
+        name="two threads on xc7k325t, pages of 32 kB",
+        family="xc7",
+        fields={
+            "threads": 2,
+            "page_size": 32768,
+            "striders": 4,
+            "queue_depth": 16,
+            "link_bytes": 32,
+            "clock_hz": 100_000_000,
+            "functions": 1,
+            "crossed": 0,
+        },
+        measured=(19_522, 28_994, 36, 135),
         held_out=True,
     ),
     Pair(

@@ -94,6 +94,8 @@ def _print_machines(console: Console, found: Exploration) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from hwgen.devices import UNMEASURED
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     resources = {"luts": "LUT%", "dsps": "DSP%", "block_rams": "RAM%"}
     if any(candidate.area.ultra_rams for candidate in found.candidates):
@@ -107,6 +109,8 @@ def _print_machines(console: Console, found: Exploration) -> None:
         said = "best" if candidate is found.best else "" if candidate.fits else "too big"
         table.add_row(*_cells(candidate, resources), said)
     Console(highlight=False, width=WIDE).print(table)  # no number is cut, however narrow the terminal
+    if (chosen := UNMEASURED.get(found.best.device.family)) is not None:
+        console.print(f"Areas are chosen, not measured: {chosen}.")
     fitting = sum(candidate.fits for candidate in found.candidates)
     console.print(
         f"units: threads × clusters × {LANES_PER_CLUSTER}; cycles: per tuple; LUT to RAM: % of the limit for a design. "

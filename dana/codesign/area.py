@@ -68,7 +68,7 @@ SHORT = 64
 WITHOUT_CHOICE = 1024
 """Words of a lane's memory that no LUT has to choose from several block RAMs."""
 
-SHORT_LANES = frozenset({"xcup"})
+SHORT_LANES = frozenset({"xcup", "xc7", "versal", "agilex"})
 
 INDEX_LINE = 450.0
 """Flip-flops of the sequencer in which a row's entry, stride and bound wait."""
@@ -405,8 +405,17 @@ SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
 """Words and bits of half a block RAM."""
 
 
+def _agilex(config: MachineConfig) -> dict[str, Row]:
+    """As `hwgen.devices.UNMEASURED` says."""
+    return {name: (*row[:3], 2 * row[3]) for name, row in _ultrascale_plus(config).items()}
+
+
 FAMILY_PARTS: dict[str, Callable[[MachineConfig], dict[str, Row]]] = {
     "xcup": _ultrascale_plus,
+    "xc7": _ultrascale_plus,
+    "versal": _ultrascale_plus,
+    "agilex": _agilex,
     "ecp5": partial(_lattice, family="ecp5", lane_luts=1193, lane_flipflops=1208),
+    "gowin": partial(_lattice, family="ecp5", lane_luts=1193, lane_flipflops=1208),
     "nexus": partial(_lattice, family="nexus", lane_luts=1153, lane_flipflops=1110),
 }

@@ -112,10 +112,13 @@ def holds_models(plan: Plan, device: Device, clusters: int) -> bool:
     """Whether the device has memory for the rule's models on the chip, were there nothing else and one thread."""
     numbers = sum(prod(plan.graph.concrete_shape(k)) for k in plan.graph.models)
     rows = -(-numbers // (clusters * LANES_PER_CLUSTER))
-    # one Strider, one thread and short memories: a lower bound of what else the machine needs
+    # one thread with the least of all else: a lower bound of what else the machine needs
     least = MachineConfig(
         clusters=clusters,
         striders=1,
+        link_bytes=NARROWEST_LINK,
+        functions=0,
+        crossed=0,
         tuple_depth=16,
         # depths are multiples of 16 (`MachineConfig`)
         scratch_depth=16 * min(-(-rows // 16), MAX_DEPTHS["scratch_depth"] // 16),

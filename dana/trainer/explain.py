@@ -28,7 +28,7 @@ from dana.trainer.provenance import digest_of
 from dana.trainer.shard_costs import costs_over, sync_errors
 from dana.trainer.streams import plan_stream
 from dsl.hdfg.graph import Op
-from hwgen.devices import Device
+from hwgen.devices import UNMEASURED, Device
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, RATE_CYCLES, MachineConfig
 from hwgen.spec.engine import Opcode
@@ -261,7 +261,9 @@ def _area(config: MachineConfig, device: Device) -> Json:
         # a resource that neither has is left out; one that only the machine takes does not fit
         if getattr(device, name) or getattr(area, name)
     }
-    return {"device": device.name, "fits": all(part["used"] <= part["usable"] for part in parts.values()), **parts}
+    fits = all(part["used"] <= part["usable"] for part in parts.values())
+    chosen = {"chosen": UNMEASURED[device.family]} if device.family in UNMEASURED else {}
+    return {"device": device.name, "fits": fits, **chosen, **parts}
 
 
 def _searched(found: Exploration) -> Json:
@@ -352,7 +354,8 @@ def lines(explained: Json) -> list[str]:
         )
     area = explained["area"]
     other = "" if area["fits"] else f"; with dana.device = '{area['device']}' a machine is made that fits"
-    made.append(f"Area on {area['device']}: {'fits' if area['fits'] else 'too big'}; of what a design may take")
+    chosen = f" (chosen, not measured: {area['chosen']})" if "chosen" in area else ""
+    made.append(f"Area on {area['device']}{chosen}: {'fits' if area['fits'] else 'too big'}; of what a design may take")
     made.append(
         "  " + ", ".join(_part(area[name], written) for name, written in RESOURCES.items() if name in area) + other
     )

@@ -13,17 +13,48 @@ from typing import Any
 from hwgen.devices.lattice import lattice_part
 from hwgen.spec.config import MAX_LINK_RATE, RATE_CYCLES
 
-WIDE_MULTIPLIERS = {"xcup": True, "ecp5": False, "nexus": False}
-"""Whether a DSP multiplies 27 × 18 bits instead of 18 × 18, of each of `FAMILIES`."""
+WIDE_MULTIPLIERS = {
+    **dict.fromkeys(("xcup", "xc7", "versal", "agilex"), True),
+    **dict.fromkeys(("ecp5", "nexus", "gowin"), False),
+}
+"""Whether a DSP multiplies 25 × 18 bits with signs at least, instead of 18 × 18, of each of `FAMILIES`."""
 
 FAMILIES = tuple(WIDE_MULTIPLIERS)
-"""Families that areas were measured for: UltraScale+, Lattice ECP5, and Lattice Nexus."""
+"""UltraScale+, AMD's 7 series and Versal, Agilex 7, Lattice ECP5, Lattice Nexus, and Gowin."""
 
-ULTRA_FAMILIES = ("xcup",)
+UNMEASURED = {
+    "versal": "as on UltraScale+",
+    "agilex": "as on UltraScale+, an ALM for a LUT, an M20K for half a block RAM",
+    "gowin": "as on ECP5",
+}
+"""Families that no tool here synthesises, and how their areas are chosen; those of all others were measured."""
+
+ULTRA_FAMILIES = ("xcup", "versal")
 """Those that have UltraRAM."""
 
-VIVADO_PART = re.compile(r"x[acq](au|ku|vu|zu|[ku])\d+[a-z]*-[a-z]{4}\d{3,4}-[1-3](lv|l)?(-[a-z]\w*)+", re.IGNORECASE)
-"""UltraScale+: device, package, speed grade, temperatures."""
+PARTS = {
+    "xcup": (
+        r"x[acq](au|ku|vu|zu|[ku])\d+[a-z]*-[a-z]{4}\d{3,4}-[1-3](lv|l)?(-[a-z]\w*)+",
+        "an UltraScale+ as Vivado names it, such as xcvu9p-flga2104-2-i: device, package, speed grade, temperatures",
+    ),
+    "xc7": (
+        r"x[acq]7[aksvz][xh]?\d+(t|s)?[il]?[a-z]{3}\d{3,4}-[1-3][a-z]?",
+        "the 7 series as Vivado names it, such as xc7k325tffg900-2: device, package, speed grade",
+    ),
+    "versal": (
+        r"x[acq]v[a-z]\d+-[a-z]{4}\d{3,4}-[1-3][a-z]{1,2}(-[a-z])+",
+        "a Versal as Vivado names it, such as xcvc1902-vsva2197-2MP-e-S: device, package, speed grade, temperatures",
+    ),
+    "agilex": (
+        r"ag[fim][a-z]\d{3}r\d{2}[a-z]\d[evix]\d[evx]\w*",
+        "an Agilex 7 as Quartus names it, such as AGFB014R24B2E2V: device, package, grades",
+    ),
+    "gowin": (
+        r"gw\d[a-z]+-[a-z]+\d+[a-z]+\d+[a-z]*c\d/i\d",
+        "Gowin's, such as GW2A-LV55PG484C8/I7: device, package, speed grade",
+    ),
+}
+"""Whole parts of each family whose toolchain takes one, in any case, and what they are."""
 
 MIN_CLOCK = 1_000_000
 """Hertz: a smaller number is one of megahertz."""
@@ -44,12 +75,12 @@ class Device:
     part: str
     """The order code that toolchains take."""
     luts: int
-    """The whole device's, as all that follow. Of 6 inputs in xcup, 4 in ecp5 and nexus."""
+    """The whole device's, as all that follow. Of 6 inputs in xcup, xc7, versal, 4 in others; in agilex ALMs."""
     flipflops: int
     dsps: int
-    """DSP48E2, MULT18X18D or MULT18X18."""
+    """DSP48E2, DSP48E1, DSP58, a variable-precision block of 27 × 27 bits, MULT18X18D, MULT18X18 (nexus, gowin)."""
     block_rams: int
-    """RAMB36, DP16KD or EBR."""
+    """RAMB36, M20K, DP16KD, EBR or BSRAM."""
     ultra_rams: int = 0
     """A file names none where there are none."""
     usable: float
@@ -61,7 +92,7 @@ class Device:
 
     @property
     def wide_multipliers(self) -> bool:
-        """Whether a DSP multiplies 27 × 18 bits instead of 18 × 18."""
+        """Whether a DSP multiplies 25 × 18 bits with signs at least, instead of 18 × 18."""
         return WIDE_MULTIPLIERS[self.family]
 
     @property
@@ -153,11 +184,9 @@ def _parse(text: str, name: str) -> Device:
             lattice_part(values["part"])
         except ValueError as error:
             raise DeviceError(f"part of the device {name} {error}") from None
-    if values["family"] == "xcup" and not VIVADO_PART.fullmatch(values["part"]):
-        raise DeviceError(
-            f"part of the device {name} must be a whole part of an UltraScale+ as Vivado names it, such as "
-            f"xcvu9p-flga2104-2-i: device, package, speed grade, temperatures; not {values['part']!r}"
-        )
+    pattern, said = PARTS.get(values["family"], (".*", ""))
+    if not re.fullmatch(pattern, values["part"], re.IGNORECASE):
+        raise DeviceError(f"part of the device {name} must be a whole part of {said}; not {values['part']!r}")
     return Device(name=name, **values)
 
 

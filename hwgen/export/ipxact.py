@@ -23,8 +23,11 @@ NAMESPACES = {
     2014: ("ipxact", "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"),
 }
 XILINX = "http://www.xilinx.com"
-FAMILIES = ("artixuplus", "kintexuplus", "virtexuplus", "virtexuplusHBM", "zynquplus")
-"""Of UltraScale+, as Vivado names them."""
+FAMILIES = (
+    *("artixuplus", "kintexuplus", "virtexuplus", "virtexuplusHBM", "zynquplus", "versal"),
+    *("spartan7", "artix7", "kintex7", "virtex7", "zynq"),
+)
+"""As Vivado names them."""
 
 ACCESS = {"r": "read-only", "w": "write-only", "rw": "read-write"}
 FILES = "rtl"

@@ -13,10 +13,15 @@ from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 
+AMD = "`dana synth FOLDER`, or `yosys yosys.ys`, estimates the area; `vivado -mode batch -source vivado.tcl` builds"
 BUILD = {
-    "ecp5": "`dana synth` with `--place`, or `yosys yosys.ys`, then `sh nextpnr.sh`",
-    "nexus": "`dana synth`, or `yosys yosys.ys`, estimates the area; Radiant builds from `rtl` and the `.sdc`",
-    "xcup": "`dana synth`, or `yosys yosys.ys`, estimates the area; `vivado -mode batch -source vivado.tcl` builds",
+    "ecp5": "`dana synth FOLDER --place`, or `yosys yosys.ys`, then `sh nextpnr.sh`",
+    "nexus": "`dana synth FOLDER`, or `yosys yosys.ys`, estimates the area; Radiant builds from `rtl` and the `.sdc`",
+    "xcup": AMD,
+    "xc7": AMD,
+    "versal": "`vivado -mode batch -source vivado.tcl` builds",
+    "agilex": "`quartus_sh -t quartus.tcl` builds",
+    "gowin": "`gw_sh gowin.tcl` builds",
 }
 
 RECORDS = """\
@@ -95,7 +100,7 @@ off for all of it: {waived}. It says why of each.
 
 ## Build it
 
-In `synth`: {build}. `dana synth` on this folder does it and prints the results.
+In `synth`: {build}.
 
 For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLDER run --target lint dana:ip:{top}`),
 `component.xml` (Vivado: a folder of `ip_repo_paths`), `ip-xact-2014.xml`, `registers.rdl` (PeakRDL){design}. In

@@ -140,11 +140,20 @@ def _ecp5(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
     }
 
 
-def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
-    del config
+def _xilinx(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
     top = prefix + board.TOP
     period = 1e9 / device.clock_hz
-    synth = f"synth_xilinx -family xcup -flatten -nosrl -widemux 9 -top {top}"
+    synth = f"synth_xilinx -family {device.family} -flatten -nosrl -widemux 9 -top {top}"
+    if device.family == "xcup":
+        products = [
+            f"{synth} -run begin:map_dsp",
+            "# registers and sums go into the DSPs with their products; yosys knows how for those of the 7 series",
+            "synth_xilinx -family xc7 -run map_dsp:coarse",
+            "techmap -map dsp48e2.v",
+            f"{synth} -run coarse:map_luts",
+        ]
+    else:
+        products = [f"{synth} -run begin:map_luts"]
     yosys = [
         "# LUTs, flip-flops, DSPs, block RAMs of the board",
         "read_verilog ../rtl/*.v",
@@ -152,11 +161,7 @@ def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
         _kept(prefix),
         "# pipelines stay registers: there are two flip-flops for each LUT that a shift register would take;",
         "# choices of nine and more take the multiplexers behind the LUTs, which nothing else needs",
-        f"{synth} -run begin:map_dsp",
-        "# registers and sums go into the DSPs with their products; yosys knows how for those of the 7 series",
-        "synth_xilinx -family xc7 -run map_dsp:coarse",
-        "techmap -map dsp48e2.v",
-        f"{synth} -run coarse:map_luts",
+        *products,
         "# as few LUTs as the clock allows, all at one price, or two and four for functions of seven and eight inputs;",
         "# yosys' own prices favour small LUTs, as two may share a place, and its own aim is the least delay",
         "opt_expr -mux_undef -noclkinv",
@@ -170,6 +175,16 @@ def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
         f"{synth} -run finalize:",
         f"tee -q -o utilisation.json stat -json -top {top}",
     ]
+    return {
+        "yosys.ys": "\n".join(yosys) + "\n",
+        **_vivado(config, device, prefix),
+        **({"dsp48e2.v": file_text("dsp48e2.v")} if device.family == "xcup" else {}),
+    }
+
+
+def _vivado(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
+    del config
+    top = prefix + board.TOP
     vivado = [
         "# vivado -mode batch -source vivado.tcl: out of context, since the buses stay on the chip",
         "read_verilog [glob ../rtl/*.v]",
@@ -183,17 +198,49 @@ def _xcup(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
         "report_timing_summary -file timing.rpt",
         f"write_checkpoint -force {board.TOP}.dcp",
     ]
-    return {
-        "yosys.ys": "\n".join(yosys) + "\n",
-        "vivado.tcl": "\n".join(vivado) + "\n",
-        f"{board.TOP}.xdc": _clock(device),
-        "dsp48e2.v": file_text("dsp48e2.v"),
-    }
+    return {"vivado.tcl": "\n".join(vivado) + "\n", f"{board.TOP}.xdc": _clock(device)}
+
+
+def _quartus(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
+    del config
+    quartus = [
+        "# quartus_sh -t quartus.tcl: the board's pins stay inside the chip, since its buses do",
+        "load_package flow",
+        f"project_new -overwrite -part {device.part} {board.TOP}",
+        f"set_global_assignment -name TOP_LEVEL_ENTITY {prefix}{board.TOP}",
+        "foreach file [glob ../rtl/*.v] { set_global_assignment -name VERILOG_FILE $file }",
+        f"set_global_assignment -name SDC_FILE {board.TOP}.sdc",
+        'set_instance_assignment -name VIRTUAL_PIN ON -to "*"',
+        "set_instance_assignment -name VIRTUAL_PIN OFF -to clk",
+        "execute_flow -compile",
+        "project_close",
+    ]
+    return {"quartus.tcl": "\n".join(quartus) + "\n", f"{board.TOP}.sdc": _clock(device)}
 
 
 def _clock(device: Device) -> str:
     return f"create_clock -name clk -period {1e9 / device.clock_hz:.3f} [get_ports clk]\n"
 
 
-SCRIPTS = {"ecp5": _ecp5, "nexus": _nexus, "xcup": _xcup}
+def _gowin(config: MachineConfig, device: Device, prefix: str) -> dict[str, str]:
+    gowin = [
+        "# gw_sh gowin.tcl: the board in its stand-in",
+        f"set_device {device.part}",
+        f"foreach file [glob ../rtl/*.v {FIT}.v] {{ add_file -type verilog $file }}",
+        f"add_file -type sdc {FIT}.sdc",
+        f"set_option -top_module {FIT}",
+        "run all",
+    ]
+    return {"gowin.tcl": "\n".join(gowin) + "\n", f"{FIT}.sdc": _clock(device), f"{FIT}.v": fit(config, prefix)}
+
+
+SCRIPTS = {
+    "xcup": _xilinx,
+    "xc7": _xilinx,
+    "versal": _vivado,
+    "agilex": _quartus,
+    "ecp5": _ecp5,
+    "nexus": _nexus,
+    "gowin": _gowin,
+}
 """Of each family, what makes its files."""

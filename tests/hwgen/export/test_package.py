@@ -31,7 +31,7 @@ from dana.language.rulefile import load
 from dana.server.places import CHECKOUT
 from dana.storage.schema import TableSchema
 from dana.trainer.streams import declared_request
-from hwgen.devices import FAMILIES, load_device
+from hwgen.devices import FAMILIES, UNMEASURED, load_device
 from hwgen.driver import Board
 from hwgen.export import MANIFEST, yosys
 from hwgen.export.check import simulated
@@ -106,11 +106,11 @@ def test_every_family_can_be_exported_and_counted() -> None:
     tables: dict[str, Mapping[str, object]] = {
         "what makes its scripts": SCRIPTS,
         "how it is built": BUILD,
-        "what its cells count": WEIGHTS,
         "what places it": PLACED_BY,
         "its area": FAMILY_PARTS,
     }
     assert {what: set(table) for what, table in tables.items()} == {what: set(FAMILIES) for what in tables}
+    assert set(WEIGHTS) == set(FAMILIES) - set(UNMEASURED)
 
 
 def test_pages_are_as_large_as_the_table_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,6 +335,22 @@ def test_yosys_makes_what_the_areas_say(tmp_path: Path, capsys: pytest.CaptureFi
     assert counted == pytest.approx(estimated, rel=0.05)
     beside = re.findall(r"^  \S.*? +[\d,.]+ +[\d,.]+ +([\d,]+) \([+-][\d.]+%\)$", said, re.MULTILINE)
     assert [int(one.replace(",", "")) for one in beside] == list(estimated.values())
+
+
+@pytest.mark.parametrize("name", ["xcvc1902", "agf014", "gw2a-55"])
+def test_what_no_tool_here_synthesises_is_exported_for_its_own(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "made"
+    assert main([*ARGUMENTS[:4], "--device", name, *ARGUMENTS[6:], "-o", str(package)]) == OK
+    scripts = "".join(path.read_text() for path in (package / "synth").iterdir() if path.suffix == ".tcl")
+    assert load_device(name).part in scripts
+    assert manifest(package)["top"] in scripts + "".join(path.read_text() for path in package.glob("synth/fit.v"))
+    assert not (package / "synth" / "yosys.ys").exists()
+    assert "dana synth" not in (package / "REPORT.md").read_text()
+    capsys.readouterr()
+    assert main(["synth", str(package)]) == SETUP
+    assert f"{name} can be synthesised by {PLACED_BY[load_device(name).family]}" in capsys.readouterr().err
 
 
 def test_yosys_makes_a_lane_of_what_the_areas_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
