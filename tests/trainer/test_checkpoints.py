@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from dana.trainer import checkpoints
-from dana.trainer.contract import Level, Notice, SqlState, TrainingError
-from dana.trainer.loop import Outcome
+from dana.trainer.contract import EpochReport, Level, Notice, Parameter, Part, SqlState, TrainingError
+from dana.trainer.loop import Outcome, State, _Loop
+from dana.trainer.stopping import Stopping
 from dana.trainer.trainer import MachineTrainer
 from hwgen.cache import CacheFolder
 from tests.trainer.test_parts import asked, bits, drawn, in_parts, of
@@ -88,6 +90,73 @@ def test_it_has_the_same_bits_from_any_epoch(case: str, tmp_path: Path) -> None:
         assert same(in_parts(text, parts, mode, store=later, notify=said.append, cache=cache, **options), whole), epoch
         assert sorted(later.saved) == list(range(epoch + 1, len(first.saved) + 1))
     assert f"the training continues after epoch {len(first.saved)}" in [one.message for one in said][-1]
+
+
+class Holding:
+    """What a state needs of a training: its models, and the rows that it has."""
+
+    digests = ("of one shard",)
+
+    def __init__(self) -> None:
+        self.models: Sequence[Parameter] = ()
+        self.counted = 0
+
+    def adopt(self, models: Sequence[Parameter]) -> None:
+        self.models = models
+
+    def parameters(self) -> Sequence[Parameter]:
+        return self.models
+
+    def count(self, reports: Sequence[EpochReport]) -> None:
+        self.counted = len(reports)
+
+
+def test_all_of_a_state_comes_back() -> None:
+    """Also what few trainings have: models from before a rule began again, and those of the best epoch."""
+
+    def models(first: float) -> list[Parameter]:
+        values = np.array([first, 1 / 3], np.float32)
+        return [Parameter(name="w", values=values), Parameter(name="w.direction", values=-values)]
+
+    reports = [
+        EpochReport(loss=1 / k, converged=k == 2, tuples=3, skipped=k, cycles=9 * k, counters={"link": k})
+        for k in range(1, 4)
+    ]
+    stopping = Stopping(patience=3, tolerance=0.5)
+    for one in reports:
+        stopping.better(one.loss or 0, 0.01)
+    state = State(
+        models=models(1),
+        reports=reports,
+        seconds=[0.5, 0.25, 0.125],
+        stopping=stopping,
+        best=(3, models(2)),
+        first=(2, models(3)),
+        stepped=True,
+    )
+    store, training, told = Kept(), Holding(), list[tuple[int, EpochReport, float]]()
+    request = asked(of("linear"), drawn(8, 1), {"resume": "unchanged", "part": Part(mode="batch", number=0, count=1)})
+    kept = checkpoints.StoredCheckpoints(store, request, cast("Any", training), lambda notice: None)
+    kept.save(3, lambda: state)
+    store.state = store.saved[3]
+    found = kept.load()
+    assert found is not None
+    loop = _Loop(
+        training=cast("Any", training),
+        request=request,
+        feed=lambda sink: 0,
+        notify=lambda notice: None,
+        report_epoch=lambda *one: told.append(one),
+        held_out=None,
+        validates=False,
+        solves=True,
+        conjugate=True,
+        stopping=Stopping(),
+    )
+    loop.resume(found)
+    assert repr(loop._state()) == repr(state)
+    assert told == list(zip((1, 2, 3), reports, state.seconds, strict=True))
+    assert training.counted == 3
 
 
 OPTIONS: dict[str, Any] = {"features": ("x0", "x1", "x2"), "epochs": 5, "patience": 0, "hyper": {"batch": 8}}

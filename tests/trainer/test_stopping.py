@@ -157,6 +157,23 @@ def test_a_loss_measured_on_the_way_alone_has_a_margin(validates: bool, kept: in
     assert outcome.result.metadata["epoch"] == model(outcome) == kept
 
 
+def test_rows_held_out_choose_the_model_of_a_rule_that_is_solved() -> None:
+    """Of 24 rows of noise in 20 columns and one that counts: the solution is the worst on other rows."""
+    random = np.random.default_rng(1)
+    table = relation([*((f"x{k}", "real") for k in range(21)), ("y", "real")], pages=1)
+
+    def pages(rows: int) -> bytes:
+        x = random.normal(size=(rows, 21))
+        return build_pages(table.schema, np.column_stack([x, x[:, 0] + random.normal(size=rows)]).tolist())
+
+    asked = request(table, rule="linear", text=rules.text("linear"), validates=True)
+    outcome = trained(asked, pages(24), held(asked, pages(400), MachineTrainer()))
+    losses = [one.validation_loss for one in outcome.reports]
+    kept = outcome.result.metadata["epoch"]
+    assert 1 < kept < len(losses) - 3
+    assert outcome.kept.validation_loss == losses[kept - 1] == min(losses, key=lambda one: one or 0)
+
+
 @pytest.mark.parametrize("machine", ["sim", "interp"])
 def test_a_model_whose_loss_is_no_number_is_an_error(machine: str) -> None:
     """The loss of its only epoch is that of the model before."""

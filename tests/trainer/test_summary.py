@@ -710,6 +710,8 @@ def test_newton_s_method_ends_the_training_of_close_columns() -> None:
     assert not notices
     assert found.converged
     assert len(found.losses) == 2 * loop.SLOW
+    given, _ = fitted("linear", x, y, epochs=3 * loop.SLOW)
+    assert len(given.losses) == 3 * loop.SLOW, "who gives the number of epochs wants no other method"
     assert found.coefficients is not None
     expected = theirs("linear", np.column_stack([x[:, 0], difference, x[:, 2]]), y)
     assert found.coefficients["values"][0][1] * 1e-5 == pytest.approx(expected.params[2], rel=1e-3)
