@@ -176,6 +176,7 @@ struct dana_taking
 	Relation		  relation;
 	dana_tuple_shape *shape;
 	MemoryContext	  context; /* of a page's values */
+	char			 *pages; /* to be written */
 	/* hashes of keys, of which those that are equal have equal ones */
 	bool		  hashing;
 	int			  key_columns;
@@ -183,6 +184,12 @@ struct dana_taking
 	uint64		 *hashes;
 	Size		  count, room;
 };
+
+/* Most pages that are written at once */
+#define WRITTEN 64
+
+/* As the file system's may need it (PG_IO_ALIGN_SIZE) */
+#define ALIGNED 4096
 
 /* Room for the first hashes */
 #define FIRST_HASHES 65536
@@ -233,21 +240,14 @@ dana_taking_distinct(dana_taking *taking)
 	return true;
 }
 
-/* Appends a page from another server, tuple by tuple; returns how many it has. `from` is aligned */
+/* Packs a page from another server, tuple by tuple, as block `number`; returns how many it has. `from` is aligned */
 static int
-take_page(dana_taking *taking, Page from)
+take_page(dana_taking *taking, Page from, Page page, BlockNumber number)
 {
 	const Relation			relation = taking->relation;
 	const dana_tuple_shape *shape = taking->shape;
-#if PG_VERSION_NUM >= 160000
-	static PGIOAlignedBlock block;
-#else
-	static PGAlignedBlock block;
-#endif
 	const PageHeader  header = (PageHeader)from;
 	const TupleDesc	  columns = RelationGetDescr(relation);
-	const BlockNumber number = RelationGetNumberOfBlocks(relation);
-	Page			  page = block.data;
 	Datum			  values[MaxTupleAttributeNumber];
 	bool			  nulls[MaxTupleAttributeNumber];
 	HeapTupleData	  tuple;
@@ -286,8 +286,26 @@ take_page(dana_taking *taking, Page from)
 		rows++;
 	}
 	PageSetChecksumInplace(page, number);
-	smgrextend(RelationGetSmgr(relation), MAIN_FORKNUM, number, page, true);
 	return rows;
+}
+
+/* Writes blocks behind the last one; those before their last in one call, once it has made room for them */
+static void
+append_blocks(Relation relation, BlockNumber first, char *pages, int count)
+{
+	SMgrRelation file = RelationGetSmgr(relation);
+#if PG_VERSION_NUM >= 170000
+	const void *blocks[WRITTEN];
+
+	for (int i = 0; i < count; i++)
+		blocks[i] = pages + (Size)i * BLCKSZ;
+	smgrextend(file, MAIN_FORKNUM, first + count - 1, blocks[count - 1], true);
+	if (count > 1)
+		smgrwritev(file, MAIN_FORKNUM, first, blocks, count - 1, true);
+#else
+	for (int i = 0; i < count; i++)
+		smgrextend(file, MAIN_FORKNUM, first + i, pages + (Size)i * BLCKSZ, true);
+#endif
 }
 
 /* The columns of a key, each with the hash of its type */
@@ -323,6 +341,7 @@ dana_taking_begin(Oid relation, const dana_texts *key)
 	check_taking(taking->relation);
 	taking->shape = dana_tuple_shape_of(RelationGetDescr(taking->relation));
 	taking->hashing = key != NULL && prepare_hashes(taking, key);
+	taking->pages = (char *)TYPEALIGN(ALIGNED, palloc((Size)WRITTEN * BLCKSZ + ALIGNED));
 	taking->context = AllocSetContextCreate(CurrentMemoryContext, "pages from another server", ALLOCSET_DEFAULT_SIZES);
 	return taking;
 }
@@ -330,7 +349,9 @@ dana_taking_begin(Oid relation, const dana_texts *key)
 int64
 dana_taking_add(dana_taking *taking, const char *pages, Size size)
 {
-	int64 rows = 0;
+	BlockNumber first = RelationGetNumberOfBlocks(taking->relation);
+	int64		rows = 0;
+	int			count = 0;
 
 	for (Size at = 0; at < size; at += BLCKSZ)
 	{
@@ -339,9 +360,15 @@ dana_taking_add(dana_taking *taking, const char *pages, Size size)
 
 		CHECK_FOR_INTERRUPTS();
 		memcpy(page.data, pages + at, BLCKSZ);
-		rows += take_page(taking, page.data);
+		rows += take_page(taking, page.data, taking->pages + (Size)count * BLCKSZ, first + count);
 		MemoryContextSwitchTo(before);
 		MemoryContextReset(taking->context);
+		if (++count == WRITTEN || at + BLCKSZ == size)
+		{
+			append_blocks(taking->relation, first, taking->pages, count);
+			first += count;
+			count = 0;
+		}
 	}
 	return rows;
 }
