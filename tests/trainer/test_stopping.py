@@ -18,7 +18,7 @@ from dana.storage.builder import build_pages
 from dana.trainer.arrays import train as train_arrays
 from dana.trainer.constant import constant_loss, weighs_loss
 from dana.trainer.contract import Constant, EpochReport, HeldOut, Level, Notice, TrainingError, TrainRequest
-from dana.trainer.loop import Outcome, run
+from dana.trainer.loop import NONE_LEFT_OUT, Outcome, run
 from dana.trainer.losses import loss_graph
 from dana.trainer.machine_code import VARIABLE
 from dana.trainer.stopping import Stopping
@@ -230,6 +230,10 @@ def test_rows_held_out_that_are_none_or_too_many() -> None:
         outcome = trained(asked, PAGES, held_out)
         assert [one.validation_loss for one in outcome.reports] == [None] * 9
         assert outcome.result.metadata["epoch"] == 6
+    for validates, told in ((True, [NONE_LEFT_OUT]), (False, [])):
+        said: list[Notice] = []
+        trained(replace(asked, validates=validates), PAGES, held(asked, empty, MachineTrainer()), said)
+        assert [one for one in said if "usable" in one.message] == told, "rows that only judge choose no epoch"
 
 
 def test_a_rule_without_a_loss_runs_all_epochs() -> None:
