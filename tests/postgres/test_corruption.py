@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dana.server.places import CHECKOUT
 from tests.postgres.cluster import Cluster
 from tests.postgres.test_predict_plans import predictor
 from tests.scale import SEED, scaled
@@ -273,9 +274,7 @@ def test_no_look_leaves_a_tuple(cluster: Cluster, tmp_path: Path) -> None:
     include = subprocess.run(headers, check=True, capture_output=True, text=True).stdout.strip()
     # what the looks do not call needs no server to link with
     flags = ["-g", "-O1", "-fsanitize=address", "-no-pie", "-Wl,--unresolved-symbols=ignore-all"]
-    root = HERE.parents[1]
-    ours = [f"-I{root / 'pg_extension' / 'src'}", f"-I{root / 'dana' / 'runtime' / 'native'}"]
-    sources = [f"-I{include}", *ours, str(HERE / "tuples_harness.c")]
+    sources = [f"-I{include}", f"-I{CHECKOUT / 'pg_extension' / 'src'}", str(HERE / "tuples_harness.c")]
     subprocess.run(["cc", *flags, "-o", str(tmp_path / "looks"), *sources], check=True)
     tuples = []
     for note in NOTES:

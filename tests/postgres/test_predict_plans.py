@@ -243,10 +243,11 @@ def test_read_only_transactions(session: Session, train: Train) -> None:
         assert value(session, "dana_predict('m', 1.0, 2.0)") == 5
 
 
-def test_many_features(session: Session, train: Train) -> None:
-    """More than a function has arguments: as an array."""
-    train("m", [1.0] * 5000)
-    assert value(session, "dana_predict('m', (SELECT array_agg(1::real) FROM generate_series(1, 5000)))") == 5000
+@pytest.mark.parametrize("n", [4096, 4097, 5000])
+def test_many_features(session: Session, train: Train, n: int) -> None:
+    """More than a function has arguments: as an array. The last weight may be alone in a block of 4,096."""
+    train("m", [*[1.0] * (n - 1), 7.0])
+    assert value(session, f"dana_predict('m', (SELECT array_agg(1::real) FROM generate_series(1, {n})))") == n + 6
 
 
 def test_damaged_rows(session: Session, train: Train) -> None:
