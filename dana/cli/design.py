@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from hwgen.spec.config import LANES_PER_CLUSTER
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dana.codesign.boards import Boards
     from dana.codesign.search import Candidate, Exploration
 
 SHOWN = 8
@@ -35,6 +36,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add_table(design)
     design.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
     design.add_argument("--pages", type=int, default=10_000, metavar="N", help="pages of the table (10000)")
+    design.add_argument(
+        "--boards", type=int, metavar="N", help="what up to N boards would take, a part of each batch on each: modelled"
+    )
     design.add_argument("--charts", type=path, metavar="DIR", help="draw the best machine there as SVG")
     design.set_defaults(run=run_design)
 
@@ -43,6 +47,7 @@ def run_design(options: argparse.Namespace) -> int:
     """Search and print."""
     from rich.console import Console
 
+    from dana.codesign.boards import Between, over_boards
     from dana.codesign.search import explore
     from dana.errors import UsageError
     from dana.language.rulefile import load
@@ -64,6 +69,19 @@ def run_design(options: argparse.Namespace) -> int:
     console.print(shown(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes"))
     _print_machines(console, found)
     _print_best(console, found, options.pages)
+    if options.boards is not None:
+        _print_boards(
+            console,
+            over_boards(
+                binding,
+                schema,
+                device,
+                most=options.boards,
+                pages=options.pages,
+                page_size=page_size,
+                between=Between(),
+            ),
+        )
     if options.charts is not None:
         for path in _draw(f"rule {rule.name} on {device.name}", found.best, options.charts):
             console.print(shown(str(path)), soft_wrap=True)
@@ -87,6 +105,19 @@ def _draw(title: str, best: Candidate, folder: Path) -> list[Path]:
         paths.append(folder / f"{name}.svg")
         write_file(paths[-1], drawing.encode())
     return paths
+
+
+def _print_boards(console: Console, made: Sequence[Boards]) -> None:
+    """A line for each number; the least time of an epoch is marked."""
+    console.print("Over several boards, modelled: no board exchanges sums yet. Links of 12.5 GB/s, 2 µs, are chosen.")
+    best = min(made, key=lambda boards: boards.seconds)
+    for boards in made:
+        config = boards.each.bundle.config
+        console.print(
+            f"  {boards.count:>2} × {config.threads}×{config.clusters}×{LANES_PER_CLUSTER}: an epoch takes "
+            f"{1e3 * boards.seconds:.3f} ms, {boards.exchanging / boards.seconds:.0%} of it to exchange sums"
+            f"{', the least' if boards is best else ''}"
+        )
 
 
 def _print_machines(console: Console, found: Exploration) -> None:
