@@ -6,6 +6,8 @@ A client leads over the shards of a list (`dana.cluster.train`), a session over 
 
 from __future__ import annotations
 
+import re
+
 from dana.worker import link
 
 PAGES = 64
@@ -35,6 +37,60 @@ LEADERS = ("model", "warm_start_from", "test_size", "test_by", "test_after", "va
 REJECTED = {"calibrate": "rows for validation", "preprocess": "an encoding of columns"}
 """Options that need the rows of all shards at one server, and what for."""
 
+SELECT_KEYS = f"""
+SELECT pg_catalog.hashtextextended(ROW({{key}})::text COLLATE "C", 0) AS hash FROM {{table}} ORDER BY 1 LIMIT {KEYS}
+"""
+SELECT_LABELS = f"""
+SELECT DISTINCT pg_catalog.format('%s', {{label}}) AS label FROM {{table}} WHERE {{where}} LIMIT {LABELS}
+"""
+SELECT_DRAWN = f"""
+SELECT d.v[1] AS class, d.v[2] AS number, pg_catalog.count(*) AS count
+FROM (SELECT dana.dana_draws({{row}}) AS v FROM {{table}} WHERE {{where}}) AS d GROUP BY 1, 2 LIMIT {DRAWN + 1}
+"""
+SELECT_ANY = "SELECT EXISTS (SELECT FROM {table} WHERE {where} AND {condition}) AS found"
+SELECT_TEXTS = f"""
+SELECT CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) {TEXT_BYTES}
+    THEN pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, {TEXT_BYTES + 1}) ELSE g.v END AS v,
+    g.n AS n
+FROM (SELECT dana.dana_fixed_text({{column}}) COLLATE pg_catalog."C" AS v, pg_catalog.count(*) AS n
+    FROM {{table}} WHERE {{where}} GROUP BY 1 LIMIT {TEXTS + 1}) AS g
+"""
+"""Of a text that is too long for a category it is enough to distinguish it."""
+
+SELECT_NUMBERS = "SELECT ARRAY[{numbers}]::pg_catalog.float8[] AS numbers FROM {table} WHERE {where}"
+NUMBERS = 4
+"""Of a column: the sum and count of its finite numbers, whether there are NULLs, the most seconds since a midnight."""
+NUMBERS_OF = """
+pg_catalog.sum(dana.dana_number({column}))
+    FILTER (WHERE pg_catalog.abs(dana.dana_number({column})) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8),
+pg_catalog.count(dana.dana_number({column}))
+    FILTER (WHERE pg_catalog.abs(dana.dana_number({column})) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8),
+pg_catalog.bool_or(dana.dana_number({column}) IS NULL)::pg_catalog.int4,
+pg_catalog.max(dana.dana_number({column}) OPERATOR(pg_catalog.-) (86400::pg_catalog.float8 OPERATOR(pg_catalog.*)
+    pg_catalog.floor(dana.dana_number({column}) OPERATOR(pg_catalog./) 86400::pg_catalog.float8)))
+    FILTER (WHERE pg_catalog.abs(dana.dana_number({column})) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8)
+"""
+
+STATEMENTS = {
+    "SELECT_KEYS": SELECT_KEYS,
+    "SELECT_LABELS": SELECT_LABELS,
+    "SELECT_DRAWN": SELECT_DRAWN,
+    "SELECT_ANY": SELECT_ANY,
+    "SELECT_TEXTS": SELECT_TEXTS,
+    "SELECT_NUMBERS": SELECT_NUMBERS,
+    "NUMBERS_OF": NUMBERS_OF,
+}
+"""What runs at the shards, for ``str.format``. The search_path may be the user's, so operators are qualified."""
+
+
+def _formatted(name: str, statement: str) -> str:
+    """A statement for psprintf, with its arguments in the order of their first places."""
+    names = list(dict.fromkeys(re.findall(r"{(\w+)}", statement)))
+    text = " ".join(statement.split()).replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
+    for number, argument in enumerate(names, 1):
+        text = text.replace(f"{{{argument}}}", f"%{number}$s")
+    return f'#define DANA_{name} /* {", ".join(names)} */ \\\n\t"{text}"\n'
+
 
 def header() -> str:
     """Return the text of ``pg_extension/src/values/agreed.h``."""
@@ -58,6 +114,7 @@ def header() -> str:
     messages = "".join(f"#define DANA_PART_{k} '{value.decode()}' /* {says} */\n" for k, (value, says) in kinds.items())
     leaders = ", ".join(f'"{name}"' for name in LEADERS)
     rejected = ", ".join(f'{{"{name}", "{needs}"}}' for name, needs in REJECTED.items())
+    statements = "".join(_formatted(name, text) for name, text in STATEMENTS.items())
     return f"""\
 /* Declarations of dana/cluster/agreed.py. Written by python -m dana.generated. */
 #ifndef DANA_AGREED_H
@@ -70,5 +127,7 @@ def header() -> str:
 #define DANA_LEADERS {leaders}
 #define DANA_REJECTED {rejected}
 
+/* What runs at the shards, for psprintf() */
+{statements}
 #endif
 """

@@ -17,12 +17,16 @@ import psycopg
 from psycopg import sql
 
 from dana.cluster.agreed import (
-    DRAWN,
-    KEYS,
-    LABELS,
     LEADERS,
+    NUMBERS,
+    NUMBERS_OF,
     REJECTED,
-    TEXT_BYTES,
+    SELECT_ANY,
+    SELECT_DRAWN,
+    SELECT_KEYS,
+    SELECT_LABELS,
+    SELECT_NUMBERS,
+    SELECT_TEXTS,
     TEXTS,
     VALIDATION_SIZE,
 )
@@ -39,7 +43,7 @@ MODES = ("batch", "epoch")
 LEAST_TIMEOUT = 3.0
 """Least number of seconds without a message; a part that has nothing to say shows once a second that it is alive."""
 
-NUMBERS = frozenset(one.name for one in TYPES)
+NUMBER_TYPES = frozenset(one.name for one in TYPES)
 """Types of columns of numbers, dates and times; with ``[]`` of arrays of them."""
 
 DATES = frozenset({"date", "timestamp without time zone", "timestamp with time zone"})
@@ -231,7 +235,7 @@ def _features(given: object, others: Collection[object], look: Look, sync: str, 
         if name not in columns:
             raise UsageError(f"the shards have no column {name!r} for a feature")
         column = columns[name]
-        if not _is_text(column) and _kind(column).removesuffix("[]") not in NUMBERS:
+        if not _is_text(column) and _kind(column).removesuffix("[]") not in NUMBER_TYPES:
             raise UsageError(
                 f"column {column.name} is {column.type}: with sync={sync!r} features are numbers, texts or dates",
                 hint=f"List features without it, or make it one of them in a view on each shard. {GATHER}",
@@ -255,10 +259,9 @@ def _is_text(column: Column) -> bool:
 def _compare_keys(shards: Sequence[Shard], key: Sequence[str]) -> None:
     """Warn of shards that have the same keys."""
     columns = ", ".join(sql.Identifier(name).as_string(shards[0].session) for name in key)
-    hashed = f'pg_catalog.hashtextextended(ROW({columns})::text COLLATE "C", 0) AS hash'
     seen: dict[int, Shard] = {}
     for shard in shards if key else ():
-        for (hash_,) in shard.rows(f"SELECT {hashed} FROM {shard.table} ORDER BY 1 LIMIT {KEYS}"):
+        for (hash_,) in shard.rows(SELECT_KEYS.format(key=columns, table=shard.table)):
             other = seen.setdefault(hash_, shard)
             if other is not shard:
                 repeat(
@@ -314,8 +317,10 @@ class _Rows:
             condition = f"COALESCE({column} OPERATOR(pg_catalog.>) {literal}, false)"
         else:
             condition, divided = self.part(self.options.get("test_size"), where, self.seed)
-        wanted = f"WHERE {where} AND {condition}) AS found"
-        if not any(shard.rows(f"SELECT EXISTS (SELECT FROM {shard.table} {wanted}")[0][0] for shard in self.shards):
+        if not any(
+            shard.rows(SELECT_ANY.format(table=shard.table, where=where, condition=condition))[0][0]
+            for shard in self.shards
+        ):
             raise UsageError(f"{'test_size' if after is None else 'test_after'} leaves no row for a test")
         return condition, divided
 
@@ -333,11 +338,7 @@ class _Rows:
         row = ", ".join([str(seed), of_class, *(sql.Identifier(name).as_string(self.session) for name in key)])
         drawn: list[int] = []
         for shard in self.shards if by is not None or stratum is not None else ():
-            numbers = f"SELECT dana.dana_draws({row}) AS v FROM {shard.table} WHERE {where}"
-            for class_, number, count in shard.rows(
-                f"SELECT d.v[1] AS class, d.v[2] AS number, pg_catalog.count(*) AS count FROM ({numbers}) AS d "
-                f"GROUP BY 1, 2 LIMIT {DRAWN + 1}"
-            ):
+            for class_, number, count in shard.rows(SELECT_DRAWN.format(row=row, table=shard.table, where=where)):
                 drawn += [class_, number, count]
         cut = "SELECT parts, classes FROM dana.dana_part_bounds(%s::pg_catalog.int8[], %s, %s)"
         [[parts, classes]] = self.session.execute(cut, (drawn, size, stratum is not None)).fetchall()
@@ -350,25 +351,15 @@ def _numbers(
     session: psycopg.Connection, shards: Sequence[Shard], columns: Sequence[Column], where: str
 ) -> dict[str, object]:
     """What columns of numbers have in the rows of all shards: their means, NULLs, times other than midnight."""
-    sums = []
-    for column in columns:
-        value = f"dana.dana_number({sql.Identifier(column.name).as_string(session)})"
-        finite = f"FILTER (WHERE pg_catalog.abs({value}) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8)"
-        day = "86400::pg_catalog.float8"
-        midnight = f"{day} OPERATOR(pg_catalog.*) pg_catalog.floor({value} OPERATOR(pg_catalog./) {day})"
-        aggregates = (
-            f"sum({value}) {finite}",
-            f"count({value}) {finite}",
-            f"bool_or({value} IS NULL)",
-            f"max({value} OPERATOR(pg_catalog.-) ({midnight})) {finite}",
-        )
-        sums.append(f"pg_catalog.json_build_array({', '.join(f'pg_catalog.{each}' for each in aggregates)})")
     if not columns:
         return {}
-    wanted = f"pg_catalog.json_build_array({', '.join(sums)}) AS sums"
-    answers = [shard.rows(f"SELECT {wanted} FROM {shard.table} WHERE {where}")[0][0] for shard in shards]
+    wanted = ", ".join(NUMBERS_OF.format(column=sql.Identifier(one.name).as_string(session)) for one in columns)
+    answers = [
+        shard.rows(SELECT_NUMBERS.format(numbers=wanted, table=shard.table, where=where))[0][0] for shard in shards
+    ]
     found: dict[str, object] = {}
-    for column, of_shards in zip(columns, zip(*answers, strict=True), strict=True):
+    for place, column in enumerate(columns):
+        of_shards = [each[NUMBERS * place : NUMBERS * (place + 1)] for each in answers]
         total, count = (sum(each[k] or 0 for each in of_shards) for k in (0, 1))
         found[column.name] = {
             "mean": total / count if count else None,
@@ -382,19 +373,10 @@ def _texts(
     session: psycopg.Connection, shards: Sequence[Shard], column: str, where: str
 ) -> list[dict[str, str | int | None]]:
     """The texts of a column, with the number of rows that have each on a shard."""
-    value = f"dana.dana_fixed_text({sql.Identifier(column).as_string(session)})"
-    # of a text that is too long for a category it is enough to distinguish it
-    wanted = (
-        f"CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) {TEXT_BYTES} THEN "
-        f"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, {TEXT_BYTES + 1}) "
-        "ELSE g.v END AS v, g.n"
-    )
-    counted = f'SELECT {value} COLLATE pg_catalog."C" AS v, pg_catalog.count(*) AS n'
+    name = sql.Identifier(column).as_string(session)
     found = []
     for shard in shards:
-        rows = shard.rows(
-            f"SELECT {wanted} FROM ({counted} FROM {shard.table} WHERE {where} GROUP BY 1 LIMIT {TEXTS + 1}) AS g"
-        )
+        rows = shard.rows(SELECT_TEXTS.format(column=name, table=shard.table, where=where))
         if len(rows) > TEXTS:
             raise UsageError(
                 f"{shard} has more than {TEXTS} different values in column {column}",
@@ -417,12 +399,10 @@ def _take_labels(
     """Have the leader's table contain each label once."""
     column = sql.Identifier(label).as_string(session)
     where = _where(session, filter_, label)
-    # by the type's output function: another role may have created a cast to text
-    wanted = f"pg_catalog.format('%s', {column}) AS label"
     found = {
         row[0]
         for shard in shards
-        for row in shard.rows(f"SELECT DISTINCT {wanted} FROM {shard.table} WHERE {where} LIMIT {LABELS}")
+        for row in shard.rows(SELECT_LABELS.format(label=column, table=shard.table, where=where))
     }
     insert = sql.SQL("INSERT INTO {} ({}) SELECT pg_catalog.unnest(%s::pg_catalog.text[])::{}")
     session.execute(insert.format(made, sql.Identifier(label), sql.SQL(type_)), (sorted(found),))

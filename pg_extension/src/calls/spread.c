@@ -146,6 +146,21 @@ choose_columns(spread *of)
 	}
 }
 
+/* The condition of rows that the filter takes and that have both columns, which may be NULL */
+static char *
+where(const spread *of, const char *one, const char *other)
+{
+	const char	  *columns[] = {one, other};
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "(%s)", of->filter == NULL ? "true" : of->filter);
+	for (int i = 0; i < lengthof(columns); i++)
+		if (columns[i] != NULL)
+			appendStringInfo(&text, " AND %s IS NOT NULL", quote_identifier(columns[i]));
+	return text.data;
+}
+
 /* Has the leader's table contain each label of the shards once */
 static void
 take_labels(spread *of)
@@ -165,9 +180,7 @@ take_labels(spread *of)
 						errhint("Make it a text in a view on each shard. " HINT_GATHER)));
 	for (int i = 0; i < of->count; i++)
 	{
-		char *statement = psprintf("SELECT DISTINCT %s::text FROM %s WHERE %s IS NOT NULL%s%s%s LIMIT %d", label,
-								   of->shards[i].table, label, of->filter == NULL ? "" : " AND (",
-								   of->filter == NULL ? "" : of->filter, of->filter == NULL ? "" : ")", DANA_SHARD_LABELS);
+		char *statement = psprintf(DANA_SELECT_LABELS, label, of->shards[i].table, where(of, of->label, NULL));
 		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 1, &(Oid){TEXTOID}, DANA_SHARD_LABELS);
 
 		while (dana_shard_next(&found))
@@ -189,20 +202,18 @@ take_labels(spread *of)
 static Size
 draw_rows(const spread *of, const dana_split *split, dana_drawn **drawn)
 {
-	StringInfoData key;
+	StringInfoData row;
 	Size		   used = 0;
 
-	initStringInfo(&key);
+	initStringInfo(&row);
+	appendStringInfo(&row, "%d, %s", split->seed,
+					 split->label == NULL ? "NULL::pg_catalog.int4" : quote_identifier(split->label));
 	for (int i = 0; i < split->key.count; i++)
-		appendStringInfo(&key, ", %s", quote_identifier(split->key.values[i]));
+		appendStringInfo(&row, ", %s", quote_identifier(split->key.values[i]));
 	*drawn = palloc_extended(sizeof(dana_drawn) * of->count * (DANA_MAX_DRAWN + 1), MCXT_ALLOC_HUGE);
 	for (int i = 0; i < of->count; i++)
 	{
-		char *statement = psprintf(
-			"SELECT d.v[1], d.v[2], pg_catalog.count(*) FROM (SELECT dana.dana_draws(%d, %s%s) AS v FROM %s WHERE (%s)) AS d "
-			"GROUP BY 1, 2 LIMIT %d",
-			split->seed, split->label == NULL ? "NULL::pg_catalog.int4" : quote_identifier(split->label), key.data,
-			of->shards[i].table, of->filter == NULL ? "true" : of->filter, DANA_MAX_DRAWN + 1);
+		char *statement = psprintf(DANA_SELECT_DRAWN, row.data, of->shards[i].table, where(of, NULL, NULL));
 		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 3, (Oid[]){INT8OID, INT8OID, INT8OID},
 												  DANA_MAX_DRAWN + 1);
 
@@ -223,8 +234,7 @@ draw_rows(const spread *of, const dana_split *split, dana_drawn **drawn)
 static bool
 has_test(const spread *of, dana_shard *shard, const char *condition)
 {
-	char *statement = psprintf("SELECT EXISTS (SELECT FROM %s WHERE (%s) AND %s)", shard->table,
-							   of->filter == NULL ? "true" : of->filter, condition);
+	char *statement = psprintf(DANA_SELECT_ANY, shard->table, where(of, NULL, NULL), condition);
 	dana_shard_rows found = dana_shard_select(shard, statement, 1, &(Oid){BOOLOID}, 1);
 	bool			has = false;
 
@@ -265,21 +275,6 @@ leave_out(spread *of, double size, bool test)
 	return split;
 }
 
-/* FROM and WHERE of a statement on the rows of a shard that a training does not leave out */
-static char *
-rows_of(const spread *of, const dana_shard *shard)
-{
-	const char	  *targets[] = {of->label, of->asked->weight};
-	StringInfoData text;
-
-	initStringInfo(&text);
-	appendStringInfo(&text, "FROM %s WHERE (%s)", shard->table, of->filter == NULL ? "true" : of->filter);
-	for (int i = 0; i < lengthof(targets); i++)
-		if (targets[i] != NULL)
-			appendStringInfo(&text, " AND %s IS NOT NULL", quote_identifier(targets[i]));
-	return text.data;
-}
-
 /* Appends the texts of a column, with the number of rows that have each on a shard */
 static void
 append_texts(const spread *of, const char *column, StringInfo to)
@@ -287,12 +282,8 @@ append_texts(const spread *of, const char *column, StringInfo to)
 	dana_json_open(to, column, '[');
 	for (int i = 0; i < of->count; i++)
 	{
-		/* of a text that is too long for a category it is enough to distinguish it */
-		char *statement = psprintf(
-			"SELECT CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d THEN "
-			"pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, %d) ELSE g.v END, g.n FROM (SELECT "
-			"dana.dana_fixed_text(%s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n %s GROUP BY 1 LIMIT %d) AS g",
-			DANA_TEXT_BYTES, DANA_TEXT_BYTES + 1, quote_identifier(column), rows_of(of, &of->shards[i]), DANA_SHARD_TEXTS + 1);
+		char *statement = psprintf(DANA_SELECT_TEXTS, quote_identifier(column), of->shards[i].table,
+								   where(of, of->label, of->asked->weight));
 		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 2, (Oid[]){TEXTOID, INT8OID}, DANA_SHARD_TEXTS + 1);
 
 		while (dana_shard_next(&found))
@@ -344,25 +335,18 @@ append_numbers(const spread *of, StringInfo to)
 	initStringInfo(&wanted);
 	for (int i = 0; i < of->features.count; i++)
 	{
-		const char *value = psprintf("dana.dana_number(%s)", quote_identifier(of->features.values[i]));
-		const char *finite =
-			psprintf("FILTER (WHERE pg_catalog.abs(%s) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8)", value);
-		const char *day = "86400::pg_catalog.float8";
-
 		if (!is_summed(of, of->features.values[i]))
 			continue;
 		columns.values[columns.count++] = of->features.values[i];
-		appendStringInfo(&wanted,
-						 "%spg_catalog.sum(%s) %s, pg_catalog.count(%s) %s, pg_catalog.bool_or(%s IS NULL)::pg_catalog.int4, "
-						 "pg_catalog.max(%s OPERATOR(pg_catalog.-) (%s OPERATOR(pg_catalog.*) pg_catalog.floor(%s "
-						 "OPERATOR(pg_catalog./) %s))) %s",
-						 columns.count == 1 ? "" : ", ", value, finite, value, finite, value, value, day, value, day, finite);
+		appendStringInfoString(&wanted, columns.count == 1 ? "" : ", ");
+		appendStringInfo(&wanted, DANA_NUMBERS_OF, quote_identifier(of->features.values[i]));
 	}
 	sums = palloc0(sizeof(double) * NUMBERS * Max(columns.count, 1));
 	for (int i = 0; i < of->count && columns.count > 0; i++)
 	{
 		dana_shard_rows found = dana_shard_select(
-			&of->shards[i], psprintf("SELECT ARRAY[%s]::pg_catalog.float8[] %s", wanted.data, rows_of(of, &of->shards[i])), 1,
+			&of->shards[i],
+			psprintf(DANA_SELECT_NUMBERS, wanted.data, of->shards[i].table, where(of, of->label, of->asked->weight)), 1,
 			&(Oid){FLOAT8ARRAYOID}, 1);
 		Datum *values;
 		bool  *nulls;
@@ -436,8 +420,7 @@ compare_keys(const spread *of)
 		return;
 	for (int i = 0; i < of->count; i++)
 	{
-		char *statement = psprintf("SELECT pg_catalog.hashtextextended(ROW(%s)::text COLLATE \"C\", 0) FROM %s ORDER BY 1 LIMIT %d",
-								   of->shards[i].key, of->shards[i].table, DANA_SHARD_KEYS);
+		char *statement = psprintf(DANA_SELECT_KEYS, of->shards[i].key, of->shards[i].table);
 		dana_shard_rows found = dana_shard_select(&of->shards[i], statement, 1, &(Oid){INT8OID}, DANA_SHARD_KEYS);
 
 		while (dana_shard_next(&found))

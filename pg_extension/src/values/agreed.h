@@ -21,4 +21,20 @@
 #define DANA_LEADERS "model", "warm_start_from", "test_size", "test_by", "test_after", "validation_size", "early_stopping"
 #define DANA_REJECTED {"calibrate", "rows for validation"}, {"preprocess", "an encoding of columns"}
 
+/* What runs at the shards, for psprintf() */
+#define DANA_SELECT_KEYS /* key, table */ \
+	"SELECT pg_catalog.hashtextextended(ROW(%1$s)::text COLLATE \"C\", 0) AS hash FROM %2$s ORDER BY 1 LIMIT 4096"
+#define DANA_SELECT_LABELS /* label, table, where */ \
+	"SELECT DISTINCT pg_catalog.format('%%s', %1$s) AS label FROM %2$s WHERE %3$s LIMIT 1001"
+#define DANA_SELECT_DRAWN /* row, table, where */ \
+	"SELECT d.v[1] AS class, d.v[2] AS number, pg_catalog.count(*) AS count FROM (SELECT dana.dana_draws(%1$s) AS v FROM %2$s WHERE %3$s) AS d GROUP BY 1, 2 LIMIT 100001"
+#define DANA_SELECT_ANY /* table, where, condition */ \
+	"SELECT EXISTS (SELECT FROM %1$s WHERE %2$s AND %3$s) AS found"
+#define DANA_SELECT_TEXTS /* column, table, where */ \
+	"SELECT CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) 200 THEN pg_catalog.rpad(pg_catalog.hashtextextended(g.v, 0)::pg_catalog.text, 201) ELSE g.v END AS v, g.n AS n FROM (SELECT dana.dana_fixed_text(%1$s) COLLATE pg_catalog.\"C\" AS v, pg_catalog.count(*) AS n FROM %2$s WHERE %3$s GROUP BY 1 LIMIT 100001) AS g"
+#define DANA_SELECT_NUMBERS /* numbers, table, where */ \
+	"SELECT ARRAY[%1$s]::pg_catalog.float8[] AS numbers FROM %2$s WHERE %3$s"
+#define DANA_NUMBERS_OF /* column */ \
+	"pg_catalog.sum(dana.dana_number(%1$s)) FILTER (WHERE pg_catalog.abs(dana.dana_number(%1$s)) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8), pg_catalog.count(dana.dana_number(%1$s)) FILTER (WHERE pg_catalog.abs(dana.dana_number(%1$s)) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8), pg_catalog.bool_or(dana.dana_number(%1$s) IS NULL)::pg_catalog.int4, pg_catalog.max(dana.dana_number(%1$s) OPERATOR(pg_catalog.-) (86400::pg_catalog.float8 OPERATOR(pg_catalog.*) pg_catalog.floor(dana.dana_number(%1$s) OPERATOR(pg_catalog./) 86400::pg_catalog.float8))) FILTER (WHERE pg_catalog.abs(dana.dana_number(%1$s)) OPERATOR(pg_catalog.<=) 3.4e38::pg_catalog.float8)"
+
 #endif
