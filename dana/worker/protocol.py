@@ -56,6 +56,7 @@ _BRACKETS, _QUOTED = re.compile(rb"[][{}]"), re.compile(rb'"(?:[^"\\]|\\.)*+(?:"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # "=": the byte order of the host without padding, as the C structure has none
 _HEADER = struct.Struct("=IB")
+_LONG = WITH_RAW | {Message.EXCHANGE, Message.RESUME}
 assert _HEADER.size == FRAME_HEADER
 _LENGTH = struct.Struct("=I")
 # struct ucred of unix(7): process, user, group
@@ -165,13 +166,14 @@ class Channel:
         received: list[int] = []
         head = b""
         while len(head) < _HEADER.size:
-            # without space for them, the kernel closes descriptors that a peer sends with a later message
-            space = socket.CMSG_SPACE(descriptors * array.array("i").itemsize) if descriptors else 0
-            # descriptors come with the first byte of a message; recv_into would drop them
-            part, ancillary, _, _ = self._socket.recvmsg(_HEADER.size - len(head), space, socket.MSG_CMSG_CLOEXEC)
-            for level, kind, data in ancillary:
-                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                    received += array.array("i", data[: len(data) - len(data) % 4]).tolist()
+            if descriptors:
+                space = socket.CMSG_SPACE(descriptors * array.array("i").itemsize)
+                part, ancillary, _, _ = self._socket.recvmsg(_HEADER.size - len(head), space, socket.MSG_CMSG_CLOEXEC)
+                for level, kind, data in ancillary:
+                    if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                        received += array.array("i", data[: len(data) - len(data) % 4]).tolist()
+            else:  # the kernel closes descriptors that a peer sends with a later message
+                part = self._socket.recv(_HEADER.size - len(head))
             if not part:
                 raise EOFError("the backend closed the connection")
             head += part
@@ -180,7 +182,7 @@ class Channel:
             message = Message(code)
         except ValueError:
             raise FrameError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
-        most = MAX_MESSAGE if message in WITH_RAW | {Message.EXCHANGE, Message.RESUME} else MAX_REQUEST
+        most = MAX_MESSAGE if message in _LONG else MAX_REQUEST
         # before memory is allocated: the length is the peer's
         if length > most:
             raise FrameError(f"{message.name} has {length} bytes, more than {most}")
