@@ -410,12 +410,17 @@ def _agilex(config: MachineConfig) -> dict[str, Row]:
     return {name: (*row[:3], 2 * row[3]) for name, row in _ultrascale_plus(config).items()}
 
 
+def _gowin(config: MachineConfig) -> dict[str, Row]:
+    """The same. yosys leaves inverters and carries beside the LUTs that ECP5 has."""
+    return {name: (10 / 9 * row[0], *row[1:]) for name, row in FAMILY_PARTS["ecp5"](config).items()}
+
+
 FAMILY_PARTS: dict[str, Callable[[MachineConfig], dict[str, Row]]] = {
     "xcup": _ultrascale_plus,
     "xc7": _ultrascale_plus,
     "versal": _ultrascale_plus,
     "agilex": _agilex,
     "ecp5": partial(_lattice, family="ecp5", lane_luts=1193, lane_flipflops=1208),
-    "gowin": partial(_lattice, family="ecp5", lane_luts=1193, lane_flipflops=1208),
+    "gowin": _gowin,
     "nexus": partial(_lattice, family="nexus", lane_luts=1153, lane_flipflops=1110),
 }

@@ -25,9 +25,9 @@ FAMILIES = tuple(WIDE_MULTIPLIERS)
 UNMEASURED = {
     "versal": "as on UltraScale+",
     "agilex": "as on UltraScale+, an ALM for a LUT, an M20K for half a block RAM",
-    "gowin": "as on ECP5",
+    "gowin": "as on ECP5, with a ninth more LUTs, as in one board that yosys made",
 }
-"""Families that no tool here synthesises, and how their areas are chosen; those of all others were measured."""
+"""Families that `dana synth` does not know, and how their areas are chosen; those of all others were measured."""
 
 ULTRA_FAMILIES = ("xcup", "versal")
 """Those that have UltraRAM."""
