@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dana.trainer.contract import Json, Notice, TrainRequest
     from dsl import Rule
 
+PAGES = 10_000
+"""Pages of a table that nobody has counted: the machine is chosen for tables of many rounds."""
+
 
 def add_table(command: argparse.ArgumentParser) -> None:
     """Add the options that describe a table and the rule's dims; `asked` reads them."""
@@ -56,6 +59,7 @@ def asked(rule: Rule, options: argparse.Namespace, design: Json | None = None) -
         rule,
         _table(options),
         label=options.label,
+        pages=PAGES,
         page_size=options.page_size,
         design=design,
         hyper=dict(options.hyper),

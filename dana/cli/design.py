@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dana.cli.columns import add_table, asked
+from dana.cli.columns import PAGES, add_table, asked
 from dana.cli.options import path
 from dana.session.terminal import shown
 from dana.storage import layout
@@ -35,7 +35,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     design.add_argument("file", type=path, metavar="FILE")
     add_table(design)
     design.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
-    design.add_argument("--pages", type=int, default=10_000, metavar="N", help="pages of the table (10000)")
+    design.add_argument("--pages", type=int, default=PAGES, metavar="N", help=f"pages of the table ({PAGES})")
     design.add_argument(
         "--boards", type=int, metavar="N", help="what up to N boards would take, a part of each batch on each: modelled"
     )

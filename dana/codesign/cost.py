@@ -54,7 +54,7 @@ class Cost:
     sections
         Of the program.
     rounds
-        Rounds of a batch; of a batch without end, one.
+        Rounds of a batch; of a batch without end, one of those before the last.
     per_tuple
         Cycles of the engine for a tuple, and of its records to be fetched and stored.
     operations, special
@@ -62,7 +62,8 @@ class Cost:
     bound
         The least cycles for a tuple that the units allow.
     chain
-        The least cycles for a tuple that the latencies between a model and its next value allow.
+        The least cycles for a tuple that the latencies between a model and its next value allow; of a batch without
+        end none.
     kinds
         Cycles of a tuple by what issues in them; the rest are waits, the sequencer's among them.
     chain_lines
@@ -112,8 +113,9 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         Of the bound graph that the Bundle was compiled from.
     """
     config = bundle.config
-    # a batch without end is rated by its rounds, which are all alike
-    batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
+    # a batch without end is rated by its rounds, which are all alike: each is joined with another, and none is the last
+    endless = bundle.batch == WHOLE_EPOCH
+    batch = bundle.round_tuples if endless else bundle.batch
     sections = {name: _section(bundle, name) for name in bundle.sections}
     rounds = -(-batch // bundle.round_tuples)
 
@@ -121,9 +123,9 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         return cycles.SECTION_START + sections[name].length if name in sections else 0
 
     # every round but the last is pushed, and merged once with another
-    joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
-    taken = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
-    times = {Section.TUPLE: rounds, Section.PUSH: rounds - 1, Section.MERGE: rounds - 1, Section.BATCH: 1}
+    joins, ends = (1, 0) if endless else (rounds - 1, 1)
+    times = {Section.TUPLE: rounds, Section.PUSH: joins, Section.MERGE: joins, Section.BATCH: ends}
+    taken = rounds * cycles.ROUND_START + sum(count * length(name) for name, count in times.items())
     kinds = {kind: sum(times.get(name, 0) * _busy(bundle, name, kind) for name in sections) / batch for kind in KINDS}
     if bundle.tables:
         fetched, stored = record_cycles(bundle)
@@ -138,11 +140,11 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         share = 1 / batch
         if k in plan.per_tuple:
             share = 1
-        elif plan.section[k] in (Section.INIT, Section.EPOCH):
+        elif plan.graph.nodes[k].op is Op.MERGE:
+            share = (batch - ends) / batch  # n values are merged by n - 1 operations
+        elif plan.section[k] in (Section.INIT, Section.EPOCH) or (endless and plan.section[k] is Section.BATCH):
             # once in an epoch, which has any number of tuples
             share = 0
-        elif plan.graph.nodes[k].op is Op.MERGE:
-            share = (batch - 1) / batch  # n values are merged by n - 1 operations
         operations += share * count
         special += share * busy
         work.append((plan.graph.nodes[k].span, share * (count + busy)))
@@ -157,7 +159,7 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         special=special,
         # not 0, which `ratio` divides by: a rule may have no operation at all
         bound=max(units, 1 / config.units),
-        chain=sum(latency for _, latency in chain) / batch,
+        chain=0 if endless else sum(latency for _, latency in chain) / batch,
         kinds=kinds,
         chain_lines=_by_line(chain),
         work_lines=_by_line(work),

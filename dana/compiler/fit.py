@@ -30,7 +30,8 @@ CLEARLY = 0.1
 """Fraction of a section's cycles, estimated from rows, from which on shards are used without compiling both ways."""
 
 WORTH = 0.02
-"""Fraction of the cycles that shards have to save: they take instructions, and lanes that can cross."""
+"""Fraction of the cycles that shards have to save: they take instructions, and lanes that can cross. Of scalars over
+lanes half of it, of the rows of a round."""
 
 
 def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | None = None) -> Draft:
@@ -124,6 +125,16 @@ def _groups(plan: Plan, config: MachineConfig, max_tuples: int) -> tuple[int, in
 def _tried(plan: Plan, config: MachineConfig, target: Target) -> Draft | DoesNotFit:
     """The first draft for a target that the machine holds, or the error of the last one."""
     placed = place(plan, target)
+    found = _first(placed, config)
+    # scalars over lanes take more instructions
+    if isinstance(found, DoesNotFit) and placed.forms.saved:
+        return _first(place(plan, target, over_lanes=False), config)
+    return found
+
+
+def _first(placed: Placed, config: MachineConfig) -> Draft | DoesNotFit:
+    """The first draft of a placed rule that the machine holds, or the error of the last one."""
+    name, lanes = placed.plan.graph.name, placed.target.lanes
     draft: Draft | None = None
     error = None
     # shards take instructions; operations in the rule's order keep fewer values at a time
@@ -135,7 +146,7 @@ def _tried(plan: Plan, config: MachineConfig, target: Target) -> Draft | DoesNot
         except LoopLimit as limit:
             # the first error: later ways have no shards, and ask for less than is missing
             error = error or DoesNotFit(
-                f"rule {plan.graph.name!r} is too large for {target.lanes} lanes: {limit}", hint="Use more clusters."
+                f"rule {name!r} is too large for {lanes} lanes: {limit}", hint="Use more clusters."
             )
         else:
             error = _lacks(config, draft)
@@ -190,6 +201,20 @@ def draft_for(
     reorder
         Whether operations may leave the rule's order.
     """
+    compiled = partial(_sharded, sharded=sharded, reorder=reorder, close=close)
+    saved = placed.forms.saved
+    if 0 < saved < WORTH / 2 * batch_rows(placed):
+        return compiled(place(placed.plan, placed.target, over_lanes=False))
+    found = compiled(placed)
+    waits = found.length - sum(scheduled.busy for scheduled in found.often)
+    # more waits than scalars over lanes save in rows: the chains may be what counts
+    if not 0 < saved < waits or not close(found):
+        return found
+    return min(found, compiled(place(placed.plan, placed.target, over_lanes=False)), key=lambda one: one.length)
+
+
+def _sharded(placed: Placed, *, sharded: bool, reorder: bool, close: Callable[[Draft], bool]) -> Draft:
+    """Compile what was placed, with shards where they save enough; parameters are those of `draft_for`."""
     draft = partial(Draft.compile, placed, reorder=reorder)
     saved = placed.shards.saved
     # half of what would be worth it is not off by as much again

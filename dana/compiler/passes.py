@@ -100,8 +100,8 @@ TARGET = (
     Pass("schedules", schedule_sections, "each section's operations in order, with the cycles that each waits"),
     Pass("memory", allocate, "rows of the scratchpad; behind the schedules, which say when a value dies"),
 )
-"""Passes that need a target. Given: plan, target, sharded (whether threads may share work), reorder (whether operations
-may leave the rule's order)."""
+"""Passes that need a target. Given: plan, target, over_lanes (whether scalars of tuples may lie over lanes), sharded
+(whether threads may share work), reorder (whether operations may leave the rule's order)."""
 
 PLACED = TARGET[: [one.name for one in TARGET].index("shards") + 1]
 """Those that need no operations, and show what they will take."""
@@ -191,9 +191,10 @@ def simplify(graph: Graph) -> Graph:
     return expand_elements(simplified, where=lambda node: bool(node.shape))[0]
 
 
-def place(plan: Plan, target: Target) -> Placed:
+def place(plan: Plan, target: Target, *, over_lanes: bool = True) -> Placed:
     """Run the passes of `PLACED`, with shards wherever they save rows."""
-    return Placed.of(run(PLACED, {"plan": plan, "target": target, "sharded": True}))
+    given = {"plan": plan, "target": target, "over_lanes": over_lanes, "sharded": True}
+    return Placed.of(run(PLACED, given))
 
 
 def _short_rounds(whole: Draft) -> tuple[ShortRound, ...]:
@@ -257,7 +258,12 @@ class Draft(Stage):
         return self.plan.watched if self.target.together > 1 else ()
 
     @property
-    def length(self) -> int:
-        """Cycles of the sections that run for rounds and batches, each once."""
+    def often(self) -> tuple[Schedule, ...]:
+        """The sections that run for rounds and batches."""
         seldom = (Section.INIT, Section.EPOCH)
-        return sum(scheduled.length for section, scheduled in self.schedules.items() if section not in seldom)
+        return tuple(scheduled for section, scheduled in self.schedules.items() if section not in seldom)
+
+    @property
+    def length(self) -> int:
+        """Cycles of these sections, each once."""
+        return sum(scheduled.length for scheduled in self.often)

@@ -6,13 +6,17 @@ import re
 
 import pytest
 
+from dana import rules
 from dana.codesign.cost import Cost, count_cost
+from dana.codesign.cycles import measure_cycles
 from dana.codesign.default import default_bundle
+from dana.codesign.sample import sample_pages
 from dana.compiler import bind
 from dana.compiler.passes import plan_of
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.spec import cycles
+from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.engine import Opcode
 from tests.compiler.test_compiler_stages import FACTORS, LOGISTIC, MOMENTUM, PERCEPTRON, PLAIN_SGD, SOFTMAX
 from tests.storage.schemas import attribute
@@ -86,6 +90,21 @@ def test_no_program_is_below_the_bound(source: str) -> None:
 @pytest.mark.parametrize(("source", "n", "limit"), [(LOGISTIC, 2000, 1.2), (SOFTMAX, 784, 1.5), (PERCEPTRON, 784, 1.5)])
 def test_programs_stay_near_the_bound(source: str, n: int, limit: float) -> None:
     assert cost_of(source.replace('8, "+"', '64, "+"').replace('4, "+"', '64, "+"'), n).ratio <= limit
+
+
+def test_a_batch_of_the_whole_table_is_rated_by_its_rounds() -> None:
+    """As the simulator counts them: what comes once in an epoch is no part of a row's cycles."""
+    columns = [attribute("x", "real[]", array_length=54), attribute("y", "real")]
+    schema = TableSchema(relation="t", attributes=tuple(columns))
+    binding = bind(compile_rule(rules.text("logistic")).hdfg, schema)
+    bundle = default_bundle(binding, schema, max_tuples=581_012)
+    found = count_cost(plan_of(binding.graph), bundle)
+    assert (bundle.batch, found.rounds, found.chain) == (WHOLE_EPOCH, 1, 0)
+    pages = sample_pages(schema, page_size=bundle.config.page_size)
+    assert found.per_tuple == pytest.approx(measure_cycles(bundle, pages).per_tuple, rel=0.005)
+    assert sum(found.kinds.values()) == pytest.approx(found.per_tuple)
+    # scalars over lanes: 1.4 without
+    assert found.ratio <= 1.2
 
 
 @pytest.mark.parametrize(("source", "batch"), [(PLAIN_SGD, 1), (LOGISTIC, 64), (FACTORS, 4)])

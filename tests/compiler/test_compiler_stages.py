@@ -170,6 +170,7 @@ def test_every_pass_reads_what_is_made_before_it() -> None:
     given: dict[str, object] = {
         "graph": Graph,
         "target": Target,
+        "over_lanes": bool,
         "sharded": bool,
         "reorder": bool,
         "config": MachineConfig,

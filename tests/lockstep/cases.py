@@ -24,6 +24,7 @@ from hwgen.spec import numerics
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE, EpochCounters
+from hwgen.spec.engine import Opcode
 from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
 from tests.lockstep.rules import (
@@ -37,6 +38,7 @@ from tests.lockstep.rules import (
     random_rule,
     row_states_rule,
     rows_rule,
+    scalars_rule,
     side_by_side_rule,
 )
 from tests.oracles.tables import table_rule
@@ -227,6 +229,18 @@ def elements_case(rng: random.Random, config: MachineConfig) -> Case:
     n = rng.choice([2, 3, 8, 17])
     columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
     return case_of(rng, config, elements_rule(rng, n), TableSchema(relation="t", attributes=columns))
+
+
+def scalars_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case of scalars of tuples, of as many tuples in a thread as share a row, or fewer."""
+    n = rng.choice([2, 8, 17])
+    columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
+    return case_of(rng, config, scalars_rule(rng, n), TableSchema(relation="t", attributes=columns))
+
+
+def shares_rows(case: Case) -> bool:
+    """Whether scalars of the case's tuples lie over lanes: a function of a scalar takes a row lane by lane."""
+    return any(instruction.op is Opcode.SIGMOID and not instruction.scalar for instruction in case.bundle.program)
 
 
 def axes_case(rng: random.Random, config: MachineConfig) -> Case:

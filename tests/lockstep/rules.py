@@ -342,6 +342,22 @@ def chosen_rule(rng: random.Random, *, rows: int, f: int, batches: list[int]) ->
     return "\n".join([*lines, f"rule.setEpochs({rng.choice([1, 2])})"]) + "\n"
 
 
+def scalars_rule(rng: random.Random, n: int) -> str:
+    """Several scalars of a tuple, each the sigmoid's, merged and not: over lanes where a thread has tuples for them."""
+    lines = ["import dana", f"w, b = dana.model([{n}]), dana.model()", "m = dana.model()"]
+    lines += [f"x, y = dana.input([{n}]), dana.output()", "rule = dana.algo(w, b, m, x, y)"]
+    lines += [f"s = {rng.choice(['dana.sigma(w * x, 1)', 'dana.sigma(w * x * x, 1)', 'dana.amax(w - x, 1)'])} + b"]
+    lines += ["p = dana.sigmoid(s)", f"e = {rng.choice(['p - y', 'dana.where(y * s < 1, -y, 0)', 'p * p - x[0]'])}"]
+    # one batch a round, and several rounds a batch
+    batch, operation = rng.choice(["32", "100", "dana.all", "dana.all"]), rng.choice(["+", "max", "min", "*"])
+    lines += [f'rule.setModel(w, w - 0.01 * rule.merge(e * x, {batch}, "+"))']
+    lines += [f'rule.setModel(b, b - 0.01 * rule.merge(e, {batch}, "+"))']
+    value = rng.choice(["s * p", "e + 1", "(1 - p) * e"])
+    lines += [f'rule.setModel(m, rule.merge(dana.min(2, {value}), {batch}, "{operation}"))']
+    lines += [f"rule.setLoss({rng.choice(['e * e', '-(y * dana.log(p) + (1 - y) * dana.log(1 - p))', 'dana.abs(s)'])})"]
+    return "\n".join([*lines, "rule.setPrediction(p)", f"rule.setEpochs({rng.choice([1, 2])})"]) + "\n"
+
+
 def elements_rule(rng: random.Random, n: int) -> str:
     """Elements, slices, lists, concatenations, transposes and products of values that a batch and a tuple have."""
     k = rng.choice([2, 3, 5, 9])

@@ -28,6 +28,8 @@ from tests.lockstep.cases import (
     random_case,
     row_states_case,
     run,
+    scalars_case,
+    shares_rows,
     side_by_side_case,
     tables_case,
 )
@@ -105,6 +107,9 @@ def cases_of(name: str) -> list[Case]:
     cases += made("axes ", 1, axes_case)
     cases += made("elements ", 2, elements_case)
     cases += made("phases ", 3, phases_case)
+    scalars = made("scalars ", 3, scalars_case)
+    assert any(shares_rows(case) for case in scalars)
+    cases += scalars
     cases += made("counting ", 2, counting_case)
     if config.index_depth:
         cases += made("row states ", 1, row_states_case)

@@ -30,6 +30,8 @@ from tests.lockstep.cases import (
     random_case,
     row_states_case,
     run,
+    scalars_case,
+    shares_rows,
     side_by_side_case,
 )
 from tests.lockstep.machines import random_config, record_config
@@ -90,6 +92,16 @@ def test_elements_and_products(seed: int) -> None:
     rng = random.Random(f"elements {seed}")
     case = elements_case(rng, random_config(rng))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
+def test_scalars_over_lanes() -> None:
+    shared = 0
+    for seed in range(scaled(24)):
+        rng = random.Random(f"scalars {seed}")
+        case = scalars_case(rng, random_config(rng))
+        assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+        shared += shares_rows(case)
+    assert shared >= scaled(3)
 
 
 @pytest.mark.parametrize("seed", range(scaled(16)))

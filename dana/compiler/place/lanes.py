@@ -30,6 +30,19 @@ def rows_to_pack(n: int, lanes: int) -> int:
     return sum(rows * max(count - 1, 1) for _, rows, count in blocks(n, lanes))
 
 
+def rows_to_merge(tuples: int, lanes: int) -> int:
+    """Rows of operations that merge a scalar of tuples over lanes, those that the round does not have among them."""
+    # the identity goes into lanes of tuples that are not there
+    found = rows = tuples // lanes
+    crossed = 0
+    for _ in range((lanes - 1).bit_length()):
+        crossed += rows > 1
+        rows = max(rows // 2, 1)
+        found += rows
+    # rows are merged, then what crossed rows left in lanes
+    return found + rows - 1 + crossed
+
+
 def rows_to_reduce(vectors: int, last: int, form: Form, lanes: int) -> int:
     """Rows of operations that reduce rows within themselves.
 

@@ -19,7 +19,8 @@ class Form(Enum):
     """How a value lies in rows."""
 
     PACKED = "packed"
-    """The last axis over the lanes: `ceil(n / lanes)` rows for each vector of n elements."""
+    """The last axis over the lanes: `ceil(n / lanes)` rows for each vector of n elements. Scalars that each tuple has
+    lie like a vector of a thread's tuples in a round."""
     BROADCAST = "broadcast"
     """A row for each element, the element in every lane, as scalars lie."""
 

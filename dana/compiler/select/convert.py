@@ -5,7 +5,8 @@ In: a value in one form and room for it in the other. Out: operations that fill 
 Both use exchanges between lanes, in which a lane chooses by a bit of its number. Packed to broadcast: the elements with
 the bit of their number clear go into one row, the others into another, in both lanes of each pair; every bit of the
 lane number doubles the rows, until each holds one element. Broadcast to packed: two rows become one, lanes with the
-bit clear keep the first and the others the second, until one row is left."""
+bit clear keep the first and the others the second, until one row is left. Scalars of tuples are the elements of one
+vector here."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from hwgen.spec.engine import Opcode, Section
 def convert(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
     """Fill `room` with the value in room's form."""
     # one element in all lanes of a row is both forms
-    if room.form is value.form or (value.form is Form.BROADCAST and value.shape[-1] == 1):
+    if room.form is value.form or (value.form is Form.BROADCAST and value.shape[-1:] == (1,)):
         emitter.elementwise(section, Opcode.MOV, replace(room, form=value.form), value)
     elif room.form is Form.BROADCAST:
         _broadcast(emitter, section, value, room)
@@ -43,14 +44,16 @@ def _by_rows(
     """Rows of lanes with as many elements each: loops of a nest around these, how many, and views of both values."""
     *leading, n = packed.shape
     a = emitter.view(packed, emitter.row_shape(packed))
-    b = emitter.view(broadcast, broadcast.shape)
-    a, b = replace(a, steps=(*a.steps, 0)), replace(b, steps=(*b.steps[:-1], emitter.lanes, 1))
+    b, step = emitter.view(broadcast, broadcast.shape), 1
+    if not broadcast.shape:  # a row for each tuple
+        b, step = replace(b, steps=(0, 1)), broadcast.stride
+    a, b = replace(a, steps=(*a.steps, 0)), replace(b, steps=(*b.steps[:-1], emitter.lanes * step, step))
     for first, rows, count in blocks(n, emitter.lanes):
         yield (instances, *leading, rows), count, a.moved(-2, first), b.moved(-2, first)
 
 
 def _broadcast(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
-    for extents, count, source, target in _by_rows(emitter, value, room, emitter.instances(room)):
+    for extents, count, source, target in _by_rows(emitter, value, room, emitter.instances(value)):
         places = _alternating(emitter, extents, count, target)
         bits = (count - 1).bit_length()
         # first the elements into all lanes, from the first 2 ** bits on: they repeat then

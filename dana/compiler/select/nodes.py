@@ -16,7 +16,7 @@ from dana.compiler.place.shards import Grain, Shards
 from dana.compiler.select.convert import convert
 from dana.compiler.select.index import IndexFile
 from dana.compiler.select.losses import Losses
-from dana.compiler.select.merge import merge_levels, merge_round
+from dana.compiler.select.merge import Present, merge_levels, merge_round
 from dana.compiler.select.ops import Buffer, Home
 from dana.compiler.select.records import Records
 from dana.compiler.select.reduce import reduce_axis
@@ -65,6 +65,7 @@ class _Selector:
         self.copies: dict[int, Value] = {}
         self.batch_loss: Value | None = None
         self.records = Records(plan, store, emitter)
+        self.present = Present(emitter, store, needed=forms.merges_lanes)
         self.cut = emitter.together > 1
 
     def select(self, levels: int) -> Selection:
@@ -82,7 +83,7 @@ class _Selector:
                 self._node(k, Section.TUPLE)
             if self.graph.loss is not None:
                 self.emitter.node = self.plan.resolve(self.graph.loss)
-                self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, Form.BROADCAST, "batch_loss")
+                self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, self.forms.loss, "batch_loss")
         # behind all that the tuple reads: a row that it writes may be one that it reads
         if self.plan.serial:
             self._write_tables()
@@ -139,7 +140,7 @@ class _Selector:
             return
         if node.op is Op.MERGE:
             op, operand = Opcode[(node.merge_op or "add").upper()], self.plan.operands(k)[0]
-            value = self._merged(op, operand, self.forms.of[k], self.store.name(k), self.shards.of.get(k))
+            value = self._merged(op, operand, self.forms.wanted(k, 0), self.store.name(k), self.shards.of.get(k))
         elif node.op in REDUCTIONS:
             value = self._reduced(k, node, section)
         elif node.op is Op.EXPAND:
@@ -222,7 +223,9 @@ class _Selector:
 
     def _merged(self, op: Opcode, source: int, form: Form, name: str, grain: Grain = None) -> Value:
         """Merge a node's value, in a form, over the tuples of the round."""
-        block = self.emitter.placed(name, Home.BLOCK, self.graph.concrete_shape(source), form, owned=True, grain=grain)
+        shape = self.graph.concrete_shape(source)
+        lies = form if shape else Form.BROADCAST  # tuples that lie over lanes leave one scalar
+        block = self.emitter.placed(name, Home.BLOCK, shape, lies, owned=True, grain=grain)
         self.block.append((op, block.buffer))
         self._merge_into(block, op, source, form)
         return block
@@ -230,7 +233,8 @@ class _Selector:
     def _merge_into(self, room: Value, op: Opcode, source: int, form: Form) -> None:
         value = self.store.value(source, Section.TUPLE, form)
         # its rows are overwritten by partial merges only if no later operation reads them
-        merge_round(self.emitter, op, value, room, in_place=self.store.last_use(source, form))
+        in_place = self.store.last_use(source, form)
+        merge_round(self.emitter, op, value, room, in_place=in_place, present=self.present)
 
     # --- loss, convergence, updates -------------------------------------------------------------------------------
 
@@ -392,7 +396,7 @@ class _Selector:
             if self.plan.single:
                 emitter.elementwise(section, Opcode.MOV, pending, self.store.value(loss, section))
             else:
-                self._merge_into(pending, Opcode.ADD, loss, Form.BROADCAST)
+                self._merge_into(pending, Opcode.ADD, loss, self.forms.loss)
         else:
             assert self.batch_loss is not None, "merged before the batch"
             losses.add(section, self.batch_loss)

@@ -38,8 +38,8 @@ def reduce_axis(
     Parameters
     ----------
     form
-        In which the result is wanted where a packed last axis is reduced and another is left; else it lies as the value
-        does.
+        In which the result is wanted where a packed last axis is reduced and another is left, or a scalar for each
+        tuple; else it lies as the value does.
     """
     lanes = emitter.lanes if value.form is Form.PACKED and axis == len(value.shape) - 1 else 1
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])
@@ -54,7 +54,11 @@ def reduce_axis(
     before, after = rows[:axis], rows[axis + 1 :]
     packing = lanes > 1 and form is Form.PACKED
     last = emitter.view(result, emitter.row_shape(result) if packing else (*before, *after))
-    last = replace(last, steps=(*last.steps[: axis + 1], 0, *last.steps[axis + 1 :]))
+    over_tuples = packing and not before
+    if over_tuples:  # the tuples take the place of the axis before
+        last = replace(last, steps=(0, 1))
+    else:
+        last = replace(last, steps=(*last.steps[: axis + 1], 0, *last.steps[axis + 1 :]))
     source = target = emitter.view(value, rows)
     pieces = [(0, rows[axis], source)]
     nest = partial(emitter.nest, section, op)
@@ -64,6 +68,9 @@ def reduce_axis(
         first, second = half // lanes, -(-(n - half) // lanes)
         if n == 2:  # rows only: this is the result
             target = last
+        elif over_tuples and half == lanes:
+            # side by side, as exchanges go through them in one loop
+            target = emitter.room(name, (1,), per_tuple=True)
         elif not in_place and target is source:
             # the second step reaches all of the first half; its rows fit as well
             room = max(second, half // 2 // lanes, 1)
@@ -85,7 +92,10 @@ def reduce_axis(
                 _exchange(nest, (*outer, 1), last, here, here, distance, tail)
                 here, tail = last, 0
         else:
-            fresh = None if in_place or here is not source else partial(emitter.room, name, per_tuple=outer[0] > 1)
+            mine = in_place or here is not source
+            if over_tuples:
+                here, outer = replace(here, steps=(0, *here.steps)), (1, *outer)
+            fresh = None if mine else partial(emitter.room, name, per_tuple=outer[0] > 1)
             _reduce_crossed(nest, emitter.lanes, here, outer, last, tail, fresh)
     return result
 

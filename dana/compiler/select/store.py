@@ -22,7 +22,7 @@ from dana.compiler.select.values import Emitter, Value
 from dana.errors import InternalError
 from dsl.binary32 import bits_of
 from dsl.hdfg.graph import Op
-from hwgen.spec.engine import Section
+from hwgen.spec.engine import Opcode, Section
 
 
 class Store:
@@ -90,22 +90,27 @@ class Store:
     def literal(self, value: float) -> Value:
         """A scalar of the image."""
         # by bits: 0.0 and -0.0 are equal and not the same
-        bits = bits_of(value)
+        return self._word(bits_of(value), f"{value:g}")
+
+    def identity(self, op: Opcode) -> Value:
+        """A scalar of the image that leaves the other operand of a merge as it is."""
+        assert op.identity is not None, "a merge has one"
+        return self._word(op.identity, f"{op.name.lower()} of none")
+
+    def _word(self, bits: int, name: str) -> Value:
         if bits not in self.literals:
-            self.literals[bits] = self._image(f"{value:g}")
+            self.literals[bits] = self._image(name)
         return Value(buffer=self.literals[bits])
 
     def counted(self, count: int) -> Value:
         """0, 1, 2 … of the image, one for each tuple of the group."""
-        value = self.emitter.placed(f"0..{count - 1}", Home.IMAGE, (count,), Form.BROADCAST)
-        # vectors 0, 1, 2 … of one length and form share a buffer
-        buffer = self.ranges.setdefault((count, Form.BROADCAST), value.buffer)
-        return replace(value, buffer=buffer, shape=(), stride=1)
+        return replace(self.range(count, Form.BROADCAST), shape=(), stride=1)
 
-    def _range(self, k: int, form: Form) -> Value:
-        shape = self.graph.concrete_shape(k)
-        value = self.emitter.placed(f"0..{shape[0] - 1}", Home.IMAGE, shape, form)
-        return replace(value, buffer=self.ranges.setdefault((shape[0], form), value.buffer))
+    def range(self, count: int, form: Form) -> Value:
+        """The vector 0, 1, 2 … of the image."""
+        value = self.emitter.placed(f"0..{count - 1}", Home.IMAGE, (count,), form)
+        # vectors of one length and form share a buffer
+        return replace(value, buffer=self.ranges.setdefault((count, form), value.buffer))
 
     def _place_inputs(self, inputs: InputPlaces) -> None:
         self._tuples = tuples = Buffer(name="tuple", rows=self.emitter.group * inputs.rows, home=Home.TUPLE)
@@ -184,7 +189,7 @@ class Store:
             return found
         node = self.graph.nodes[k]
         if node.op is Op.ARANGE and grain is None:
-            return self._range(k, form)
+            return self.range(self.graph.concrete_shape(k)[0], form)
         if node.op is Op.CONST and node.value is not None:
             return self.literal(node.value)
         steps = self._way(k, form, grain)
@@ -213,7 +218,8 @@ class Store:
         if self._lasts(k):
             section, room = Section.INIT, self.lasting(name, value.shape, form, grain)
         else:
-            room = self.emitter.temporary(name, value.shape, form, per_tuple=value.stride > 0, grain=grain)
+            shape, per_tuple = self.graph.concrete_shape(k), k in self.plan.per_tuple
+            room = self.emitter.temporary(name, shape, form, per_tuple=per_tuple, grain=grain)
         if grain is not None:
             cut(self.emitter, section, value, room)
         elif value.grain is not None:
@@ -241,9 +247,9 @@ class Store:
                 uses[o, self.forms.wanted(k, position), self.shards.wanted(k, position)] += 1
         for number, update in enumerate(self.graph.updates):
             uses[plan.resolve(update.value), self.forms.stored(number), self.shards.stored(number)] += 1
-        for root in (self.graph.loss, self.graph.convergence):
+        for root, form in ((self.graph.loss, self.forms.loss), (self.graph.convergence, Form.BROADCAST)):
             if root is not None:
-                uses[plan.resolve(root), Form.BROADCAST, None] += 1
+                uses[plan.resolve(root), form, None] += 1
         # each change on the way to what is wanted is one use
         # a set: a change that several readers ask for is made once
         uses.update({before for key in list(uses) for before in self._way(*key)[:-1]})
